@@ -10,22 +10,21 @@ from jaxtyping import Float
 from swarmbo.acquisition.box_functions import BoxFunctions, FixedPoint, JoinedFunctions, Share
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds, ContrastBounds
-from swarmbo.acquisition.db_gp_ucb import DBGPUCB
 from swarmbo.acquisition.expected_improvement import LogImprovements
-from swarmbo.acquisition.information import Information, Straddle
+from swarmbo.acquisition.information import DBGPUCB, Information, Straddle
 from swarmbo.acquisition.schedules import practical_beta
 from swarmbo.acquisition.targeted_variance import TargetedVariance
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.acquisition.trust_region import Restarts, TrustRegion, box_around
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.model.groupings import split_graph
 from swarmbo.belief.model.incumbents import incumbent, known, starting_points, to_beat
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model
 from swarmbo.belief.model.transforms import learn_factors, learn_totals
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.graph.groups import split_graph
 from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.settings import Even, NonNegative

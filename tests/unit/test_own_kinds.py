@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import swarmbo as sb
-from swarmbo.acquisition.add_gp_ucb import AddGPUCB
-from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
+from swarmbo.acquisition.confidence_bounds import AddGPUCB, ConfidenceBounds
 from swarmbo.errors import ConfigError, ShapeError
 
 GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]})

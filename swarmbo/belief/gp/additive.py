@@ -19,12 +19,11 @@ from numpy.typing import ArrayLike
 from swarmbo.belief.gp.additive_given import domain_of, given_hyperparameters, kept_factors, own_kernels, regrouped
 from swarmbo.belief.gp.additive_prediction import AdditivePosterior
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.gp.channel_state import read_channels, write_channels
-from swarmbo.belief.gp.data import checked_evaluations, checked_points, checked_rounds
-from swarmbo.belief.gp.engine import Outcomes
+from swarmbo.belief.gp.engine import Outcomes, read_channels, write_channels
 from swarmbo.belief.gp.fit import fit_additive, fit_together, prior_hyperparameters
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
 from swarmbo.belief.gp.observations import units
+from swarmbo.belief.gp.spatial import checked_evaluations, checked_points, checked_rounds
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain

@@ -6,18 +6,14 @@ import numpy as np
 import pytest
 
 import swarmbo as sb
-from swarmbo.acquisition.add_gp_ucb import AddGPUCB
-from swarmbo.acquisition.confidence_bounds import sampled_beliefs
-from swarmbo.acquisition.dec_hbo import DECHBO
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.model.groupings import graph_of_groups, random_groups
-from swarmbo.belief.model.model import learned_belief
-from swarmbo.belief.model.structured import in_structure, learn_model
-from swarmbo.belief.structure import SampledStructure
+from swarmbo.acquisition.confidence_bounds import DECHBO, AddGPUCB, sampled_beliefs
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, SampledStructure
+from swarmbo.belief.model.model import in_structure, learn_model, learned_belief
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.local_functions import total_value
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.graph.groups import graph_of_groups, random_groups
 from swarmbo.problem.data import Dataset
 from swarmbo_envs.functions import get
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
-from swarmbo.acquisition.add_gp_ucb import AddGPUCB
 from swarmbo.acquisition.box_functions import BoxFunctions
+from swarmbo.acquisition.confidence_bounds import AddGPUCB
 from swarmbo.acquisition.dumbo import DuMBO
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.model import Model

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from swarmbo.belief import AdditiveGP, ExactGP, ExactGPSettings, Hyperparameters
-from swarmbo.belief.features.feature_gp import FeatureGP
-from swarmbo.belief.features.information import Information
+from swarmbo.belief.features.feature_gp import FeatureGP, Information
 from swarmbo.belief.fusion import CovarianceIntersection, Proposal, PushSum, exchange
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph
