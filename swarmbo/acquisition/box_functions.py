@@ -223,56 +223,39 @@ class MixedFunctions(InnerFunctions):
         return self.coding.slopes(own, inner, slope)
 
 
-@dataclass(frozen=True)
-class Share:
-    """Functions that are a share of a sum over other scopes.
-
-    Args:
-        functions: Over their own graph.
-        share: Their weight in the sum.
-        names: Their factor for each factor of the sum's graph that has the same scope.
-    """
-
-    functions: BoxFunctions
-    share: float
-    names: Mapping[str, str]
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JoinedFunctions(BoxFunctions):
-    """Weighted sum of several functions, factor by factor, over all their scopes."""
+    """Several functions, each of factors that no other has, over all their scopes."""
 
-    shares: Sequence[Share]
-    lattice_points: int = 0
+    joined: Sequence[BoxFunctions]
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
-        """Each factor's sum over the functions that have it."""
+        """Each factor's function."""
         self.check_owned(stack)
         out = np.zeros(U.shape[:2])
-        for one, rows, own in self._parts(stack):
-            out[rows] += one.share * one.functions.value(own, U[rows], received)
+        for functions, rows, own in self._parts(stack):
+            out[rows] = functions.value(own, U[rows], received)
         return out
 
     def value_and_gradient(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """Each factor's sum and its gradient."""
+        """Each factor's function and its gradient."""
         self.check_owned(stack)
         out, slopes = np.zeros(U.shape[:2]), np.zeros(U.shape)
-        for one, rows, own in self._parts(stack):
-            value, slope = one.functions.value_and_gradient(own, U[rows], received)
-            out[rows] += one.share * value
-            slopes[rows] += one.share * slope
+        for functions, rows, own in self._parts(stack):
+            out[rows], slopes[rows] = functions.value_and_gradient(own, U[rows], received)
         return out, slopes
 
-    def _parts(self, stack: FactorStack) -> list[tuple[Share, list[int], FactorStack]]:
+    def _parts(self, stack: FactorStack) -> list[tuple[BoxFunctions, list[int], FactorStack]]:
         """Rows of a stack of all functions that have some of its factors, with their own stack in that order."""
-        out: list[tuple[Share, list[int], FactorStack]] = []
-        for one in self.shares:
-            row_of = {one.names[name]: row for row, name in enumerate(stack.factors) if name in one.names}
+        out: list[tuple[BoxFunctions, list[int], FactorStack]] = []
+        for functions in self.joined:
+            known = functions.graph.place_of
+            row_of = {factor: row for row, factor in enumerate(stack.factors) if factor in known}
             if row_of:
-                (own,) = stacks_of(one.functions.graph, row_of)  # all of one size
-                out.append((one, [row_of[name] for name in own.factors], own))
+                (own,) = stacks_of(functions.graph, row_of)  # all of one size
+                out.append((functions, [row_of[factor] for factor in own.factors], own))
         return out
 
 

@@ -1,8 +1,8 @@
 """Sums of upper confidence bounds: Add-GP-UCB of disjoint groups of variables, DEC-HBO of factors that may overlap."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,17 +14,13 @@ from swarmbo.acquisition.acquisition import Acquisition
 from swarmbo.acquisition.box_functions import (
     BeliefFunctions,
     ContrastFunctions,
-    JoinedFunctions,
     Received,
-    Share,
-    on_cube,
 )
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, SampledStructure
 from swarmbo.belief.model.incumbents import known
 from swarmbo.belief.model.joint_situation import JointSituation, OutcomeMode
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
-from swarmbo.belief.model.partitions import Scopes
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorStack
@@ -75,29 +71,6 @@ class ContrastBounds(ContrastFunctions):
         """Each factor's bound to some digits, for tables that guide a search; much faster with many factors."""
         self.check_owned(stack)
         return self._merit_of(stack, self.belief.local_contrast(stack, U, self.reference, rough=True))[0]
-
-
-def sampled_beliefs(
-    merged: AdditiveGP, samples: Sequence[Scopes], situation: JointSituation
-) -> list[tuple[AdditiveGP, float, dict[str, str]]]:
-    """Beliefs of sampled decompositions, each fitted to the same outcomes, their shares, and names of merged factors.
-
-    ``merged`` is the belief about the graph of all scopes of the samples. Equal samples are fitted once.
-    """
-    variables, found = merged.graph.variables, dict.fromkeys(samples, 0)
-    for sample in samples:
-        found[sample] += 1
-    out: list[tuple[AdditiveGP, float, dict[str, str]]] = []
-    for place, (scopes, count) in enumerate(found.items()):
-        graph = graph_of_groups(situation.graph, [[variables[i] for i in scope] for scope in scopes])
-        graph = replace(graph, factors=tuple(f"sample_{factor}" for factor in graph.factors))  # no name of the merged
-        rng = stream(situation.seed, "structure", "average", evaluations=len(situation.history), sample=place)
-        belief = merged.with_graph(graph).fit(rng)
-        belief = belief.condition_on_pending(situation.pending, situation.pending_rounds)
-        own = dict(zip(graph.scopes, graph.factors, strict=True))
-        names = {f: own[s] for f, s in zip(merged.graph.factors, merged.graph.scopes, strict=True) if s in own}
-        out.append((belief, count / len(samples), names))
-    return out
 
 
 _AT = "$.belief.structure"
@@ -228,8 +201,8 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
     The sum of the sigma_i is at least the standard deviation of the sum, so this explores more than GP-UCB would. The
     paper's regret bound needs a kernel with an additional constant variance at every point; for the kernels here its
     constant is infinite, and no bound is claimed. The factors are the team's, or with ``belief.structure`` those of
-    sampled partitions. The paper averages the acquisitions of the samples (appendix B); by default their covariances
-    are averaged here, and the bound is that of the resulting belief: see docs/methods/beliefs.md.
+    sampled partitions. The paper averages the acquisitions of the samples (appendix B); here their covariances are
+    averaged, and the bound is that of the resulting belief: see docs/methods/beliefs.md.
 
     The bound of one factor may lie below a local maximum wherever nothing was measured. So with one factor every second
     bound has three times the weight, once the posterior means of three evaluations in a row gained nothing.
@@ -249,9 +222,6 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
         derivative_a: a of the continuous theory's assumption that a partial derivative of a factor exceeds L with
             probability at most a exp(-(L/b)²), >= 1.
         derivative_b: b of that, > 0, in units of the outcome per side of the domain.
-        average: Averaged quantity with sampled partitions: ``covariances``; or, as in the paper, ``acquisitions``. Then
-            every sample has its own belief, fitted again for every decision, and a beta for its own factors. In both
-            cases the team's expectations and recommendations come from the team's one belief.
         lattice: ``settings``: points along each variable as in the settings of the coordination method. ``lemma-5``:
             these or, if more, d b t² sqrt(log(2 |U| a / delta)), limited by the size of tables (``coarse_entries`` of
             ``refined-max-sum``). Coordination methods without a lattice ignore it.
@@ -276,22 +246,11 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
     grid: Annotated[int, within(2)] = 100
     derivative_a: Annotated[float, within(1)] = 1.0
     derivative_b: Positive = 1.0
-    average: Literal["covariances", "acquisitions"] = "covariances"
     lattice: Literal["settings", "lemma-5"] = "settings"
 
-    def local_functions(self, situation: JointSituation, model: Model) -> ConfidenceBounds | JoinedFunctions:
+    def local_functions(self, situation: JointSituation, model: Model) -> ConfidenceBounds:
         """Upper confidence bounds of the factors, all with the same weight."""
-        structure = model.learned.structure
-        if self.average == "covariances" or structure is None or not structure.samples:
-            return self._bounds(model.belief)
-        # (1/k) sum over k samples of their factors' bounds (Hoang et al. 2018, appendix B)
-        samples = sampled_beliefs(model.belief, structure.samples, situation)
-        bounds = [self._bounds(belief) for belief, _, _ in samples]
-        shares = [Share(own, share, names) for own, (_, share, names) in zip(bounds, samples, strict=True)]
-        points = max(own.lattice_points for own in bounds)
-        return JoinedFunctions(**on_cube(model.belief), shares=shares, lattice_points=points)
-
-    def _bounds(self, belief: AdditiveGP) -> ConfidenceBounds:
+        belief = model.belief
         graph, t = belief.graph, belief.n_data
         n_dims, n_factors = len(graph.variables), len(graph.factors)
         if self.exploration == "practical":

@@ -20,8 +20,7 @@ class SampledStructure(Settings, frozen=True, tag_field="kind", tag="sampled"):
     the prior share of the variance of a factor is its average over the samples.
 
     Source: Gardner et al. 2017; Hoang et al. 2018, appendix B, and Bardou et al. 2024, appendix B, average acquisitions
-    over the samples. Here covariances are averaged, so that the result is one Gaussian process; for the former see
-    ``DECHBO``'s ``average``.
+    over the samples. Here covariances are averaged, so that the result is one Gaussian process.
 
     Args:
         samples: Partitions averaged, >= 1.

@@ -257,7 +257,6 @@ class LearnedStructure(msgspec.Struct, frozen=True):
     chosen_at: int  # number of evaluations
     state: Scopes  # last state of a chain over partitions, or the scopes themselves
     start: StartingPoint | None = None  # of its fits; None: without data, or with constant ones
-    samples: tuple[Scopes, ...] = ()  # sampled decompositions; empty for other searches
 
 
 def choose_structure(
@@ -283,7 +282,6 @@ def choose_structure(
     told = np.isfinite(totals)
     start = None if previous is None else previous.start
     evidence = ScopeEvidence(belief, U[told], totals[told], start, noise[told])
-    samples: list[Scopes] = []
     if isinstance(settings, SampledStructure):
         largest = settings.largest
         if previous is not None:
@@ -305,4 +303,4 @@ def choose_structure(
         shares, state = (), scopes
     _, varies = evidence.standardised()
     start = evidence.fit(state).starting_point() if varies else None
-    return LearnedStructure(scopes, shares, n_evaluations, state, start, tuple(samples))
+    return LearnedStructure(scopes, shares, n_evaluations, state, start)
