@@ -268,7 +268,7 @@ def solve(
         written = [solved.write(out)] if out is not None else []
         written += [solved.write_trace(trace)] if trace is not None else []
         if drawing is not None:
-            from swarmbo.plotting.traces import draw_solve_trace
+            from swarmbo.plotting.run_figures import draw_solve_trace
 
             path, drawn_as = drawing
             label = "cost" if problem.objective == "min" else "value"

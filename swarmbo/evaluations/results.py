@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from swarmbo.boundary.files import read_regular, replacing
-from swarmbo.boundary.seals import read_seal, seal
+from swarmbo.boundary.files import read_regular, read_seal, replacing, seal
 from swarmbo.errors import RunFolderError
 from swarmbo.evaluations.executor import Ended
 

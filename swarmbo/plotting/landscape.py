@@ -15,8 +15,8 @@ from matplotlib.lines import Line2D
 
 from swarmbo.belief import ExactGPSettings
 from swarmbo.plotting import places, style
-from swarmbo.plotting.formats import write_frames
 from swarmbo.plotting.history import Records, World, agents_of, belief_after, driven_by, failures, stops_of
+from swarmbo.plotting.style import write_frames
 from swarmbo.plotting.surface import Lattice, lattice_over
 
 _RESOLUTION = 64

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from swarmbo.boundary.files import read_regular
-from swarmbo.boundary.seals import digest_of_arrays
+from swarmbo.boundary.files import digest_of_arrays, read_regular
 from swarmbo.errors import StateVersionError
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.stored_files import CHECKPOINTS

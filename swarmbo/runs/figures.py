@@ -17,8 +17,8 @@ from swarmbo.errors import ConfigError, DataWarning, MissingPackageError, RunFol
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import unloaded_kernels
 from swarmbo.plotting import AgentViews, Formats, World, style
-from swarmbo.plotting.formats import write_frames
 from swarmbo.plotting.landscape import write_landscape
+from swarmbo.plotting.style import write_frames
 from swarmbo.records import RoundRecord
 from swarmbo.registry import name_of
 from swarmbo.runs.checkpoint import read_checkpoint

@@ -7,33 +7,13 @@ from typing import Any
 
 import msgspec
 
-from swarmbo.errors import ConfigError
 from swarmbo.records import RoundRecord
-from swarmbo.registry.plugins import load, make
-from swarmbo.runs.callbacks import Callback, RoundsTable
+from swarmbo.runs.callbacks import Callback, make_callbacks
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.rounds import Calls, OnRound
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.stored_files import SUMMARY
-from swarmbo.runs.trackers import AT, MLflow, TensorBoard
 from swarmbo.runs.world import told_by_name
-
-
-def make_callbacks(settings: Sequence[Any]) -> list[Callback]:
-    """Callbacks of a scenario, the table of rounds first; user code must be trusted before."""
-    made: list[Callback] = [RoundsTable()]
-    for index, one in enumerate(settings):
-        at = f"{AT}[{index}]"
-        if isinstance(one, TensorBoard | MLflow):
-            made.append(one.writer())
-            continue
-        name = one["kind"]
-        rest = {key: value for key, value in one.items() if key != "kind"}
-        own = make(load(name, at), name, rest, at)
-        if not isinstance(own, Callback):
-            raise ConfigError(f"got {name}; wanted a class with the methods begin, on_round and end", at=at)
-        made.append(own)
-    return made
 
 
 class _Observed:

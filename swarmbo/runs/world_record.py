@@ -8,7 +8,7 @@ import numpy as np
 
 from swarmbo.belief.model import Learned
 from swarmbo.belief.model.groupings import graph_of_groups
-from swarmbo.boundary.seals import digest_of_arrays
+from swarmbo.boundary.files import digest_of_arrays
 from swarmbo.errors import RunFolderError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem.coding import coding_of

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from swarmbo.boundary.csv_measurements import CsvColumns, measurements_of
-from swarmbo.boundary.csv_rows import finite, read_table
-from swarmbo.boundary.geojson import holds, read_polygons
+from swarmbo.boundary.files import finite, read_table
+from swarmbo.boundary.projection import holds, read_polygons
 from swarmbo.errors import ConfigError
 from swarmbo.survey.coordinates import Coordinates
 

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Num
 from scipy.ndimage import distance_transform_edt
 
+from swarmbo.boundary.csv_measurements import KEEP_ALL, doubt, marked
 from swarmbo.boundary.extras import needed
-from swarmbo.boundary.missing import KEEP_ALL, doubt, marked
 from swarmbo.boundary.projection import Frame, LocalProjection
 from swarmbo.errors import ConfigError, DataWarning
 from swarmbo_envs.fields.field import Bilinear, Field, lattice

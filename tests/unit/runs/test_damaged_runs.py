@@ -9,8 +9,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from swarmbo.boundary.arrays import read_arrays
-from swarmbo.boundary.seals import seal
+from swarmbo.boundary.files import read_arrays, seal
 from swarmbo.errors import RunFolderError, SwarmboError
 from swarmbo.plotting import style
 from swarmbo.runs import RunFolder, resume, run
