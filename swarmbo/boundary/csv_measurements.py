@@ -24,6 +24,23 @@ _POSITIVE_SPREADS = 3.0
 
 
 KEEP_ALL = " (missing = [] takes all numbers as they are)"
+_LARGEST = 1e12  # of coordinates and values; products of a few stay far from overflow
+_COORDINATES = ("x", "y")
+_NOISE = "noise"
+IN_SCENARIO = "--set environment.field.{key}={value}"
+Cells = list[tuple[int, list[str]]]  # of rows, with the numbers of their lines
+_EAST = frozenset({"lon", "long", "lng", "longitude", "longitudes"})
+_NORTH = frozenset({"lat", "latitude", "latitudes"})
+_DEGREES = frozenset({"deg", "degs", "degree", "degrees", "wgs", "wgs84", "epsg4326"})
+_METRES = frozenset({"m", "km", "metre", "metres", "meter", "meters", "utm"})
+_PAIRS = (
+    (_EAST, _NORTH),
+    (frozenset({"x"}), frozenset({"y"})),
+    (frozenset({"east", "easting", "eastings"}), frozenset({"north", "northing", "northings"})),
+)
+_BESIDE = _DEGREES | _METRES | {"decimal", "gps", "coord", "coords", "coordinate", "pos", "position"}
+# of most cells with degrees: a ten-thousandth of a degree is 11 m
+_DECIMALS = 4
 
 
 def doubt(number: float) -> str:
@@ -79,26 +96,6 @@ def _stands_apart(number: float, low: float, high: float, is_coordinate: bool) -
     if number < 0.0:
         return (low >= 0.0 and not is_coordinate) or low - number > high - low
     return number >= _LEAST_POSITIVE and number - high > _POSITIVE_SPREADS * (high - low)
-
-
-_LARGEST = 1e12  # of coordinates and values; products of a few stay far from overflow
-_COORDINATES = ("x", "y")
-_NOISE = "noise"
-IN_SCENARIO = "--set environment.field.{key}={value}"
-
-Cells = list[tuple[int, list[str]]]  # of rows, with the numbers of their lines
-_EAST = frozenset({"lon", "long", "lng", "longitude", "longitudes"})
-_NORTH = frozenset({"lat", "latitude", "latitudes"})
-_DEGREES = frozenset({"deg", "degs", "degree", "degrees", "wgs", "wgs84", "epsg4326"})
-_METRES = frozenset({"m", "km", "metre", "metres", "meter", "meters", "utm"})
-_PAIRS = (
-    (_EAST, _NORTH),
-    (frozenset({"x"}), frozenset({"y"})),
-    (frozenset({"east", "easting", "eastings"}), frozenset({"north", "northing", "northings"})),
-)
-_BESIDE = _DEGREES | _METRES | {"decimal", "gps", "coord", "coords", "coordinate", "pos", "position"}
-# of most cells with degrees: a ten-thousandth of a degree is 11 m
-_DECIMALS = 4
 
 
 @dataclass(frozen=True, kw_only=True)

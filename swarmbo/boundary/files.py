@@ -30,6 +30,8 @@ PARTIAL = ".partial"  # suffix of an incomplete file
 
 # A system without the first flag has no named pipes in the file system either.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_SEAL = re.compile(rb',\s*"digest":\s*"([0-9a-f]{32})"\s*\}\s*')
+SEAL_LENGTH = 64  # bytes at the end of a line that contain its digest
 
 
 def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
@@ -167,10 +169,6 @@ def finite(cell: str) -> float:
 def other_separator(header: list[str]) -> str | None:
     """Separator of the columns of a file, if it is not a comma."""
     return next((mark for mark in ";\t|" if mark in header[0]), None) if len(header) == 1 else None
-
-
-_SEAL = re.compile(rb',\s*"digest":\s*"([0-9a-f]{32})"\s*\}\s*')
-SEAL_LENGTH = 64  # bytes at the end of a line that contain its digest
 
 
 class Sealed(NamedTuple):

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
-from matplotlib.path import Path as Outline
 
 from swarmbo.errors import ConfigError
 
@@ -34,6 +33,7 @@ _BACK = np.array(
     ]
 )
 _NEWTON_STEPS = 6
+Rings = list[Float[np.ndarray, "k 2"]]  # outlines; a hole is a ring within another
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,6 @@ def _corrected(
     return x, y
 
 
-Rings = list[Float[np.ndarray, "k 2"]]  # outlines; a hole is a ring within another
-
-
 def read_polygons(path: str, at: str) -> list[Rings]:
     """Rings of every polygon of a GeoJSON file, in its own coordinates; ``at`` names the setting, for messages."""
     try:
@@ -166,6 +163,8 @@ def read_polygons(path: str, at: str) -> list[Rings]:
 
 def holds(rings: Sequence[Float[np.ndarray, "k 2"]], places: Float[np.ndarray, "k 2"]) -> Bool[np.ndarray, " k"]:
     """Mask of places within an odd number of rings; on a border either result is possible."""
+    from matplotlib.path import Path as Outline  # late: takes time to import
+
     within = np.zeros(len(places), dtype=bool)
     for ring in rings:
         within ^= Outline(ring).contains_points(places)

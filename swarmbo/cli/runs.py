@@ -160,8 +160,8 @@ def sweep(
     """Run every combination of settings over several seeds; skip what is done, resume what is half done."""
     with options.one_line_errors():
         from swarmbo.evaluations import Workers
-        from swarmbo.runs.progress import SweepProgress
         from swarmbo.runs.sweep import plan, sweep as run_trials
+        from swarmbo.runs.telling import SweepProgress
         from swarmbo.runs.world import require_trust
 
         drawn_as = options.formats(formats, dpi, no_figures=not (figures or formats or dpi))

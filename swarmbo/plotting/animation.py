@@ -29,6 +29,8 @@ _DISC_PT = 12.2  # across a robot, with its edge
 _BANDS = 14  # colours of a map: few enough that a GIF compresses, and the edge of a band reads as a contour line
 
 Drawn = dict[str, Sequence[Artist]]  # by what they are, in the order of drawing
+_RESOLUTION = 56
+_DPI = 100
 
 
 class MovingMap:
@@ -159,10 +161,6 @@ class MovingMap:
 def band_colours(colours: Colormap) -> Float[np.ndarray, "bands 4"]:
     """The colours (RGBA) that are left of a colour map on a moving map."""
     return colours(np.linspace(0.0, 1.0, _BANDS))
-
-
-_RESOLUTION = 56
-_DPI = 100
 
 
 def write_animation(

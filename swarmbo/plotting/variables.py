@@ -23,6 +23,10 @@ from swarmbo.plotting.surface import add_colour_bar
 _MOST_NAMES = 40
 _LONGEST = 28  # characters of a variable's values
 _DARK = 0.6  # shares below have dark colours
+Position = tuple[float, float]
+_WIDEST = 14.0  # edges: parts that are not joined start a new row beyond it
+_APART = 0.9
+_MOST_DRAWN = 120  # nodes of a drawing that can be read
 
 
 def plot_variables(ax: Axes, records: Records, world: World) -> Axes:
@@ -107,13 +111,6 @@ def _write_values(ax: Axes, world: World, places: Sequence[Sequence[float]]) -> 
             is_dark = float(world.domain.to_unit(np.asarray(place))[row]) < _DARK
             where: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
             ax.text(column, row, text[:_LONGEST], color="white" if is_dark else "black", **where)
-
-
-Position = tuple[float, float]
-
-_WIDEST = 14.0  # edges: parts that are not joined start a new row beyond it
-_APART = 0.9
-_MOST_DRAWN = 120  # nodes of a drawing that can be read
 
 
 def plot_factor_graph(

@@ -15,16 +15,22 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from swarmbo.boundary import values
-from swarmbo.boundary.extras import needed
 from swarmbo.boundary.files import read_regular, regular_file, replacing
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, needed
 from swarmbo.metrics import agreement_traffic, declined, distance_travelled, total_cost
 from swarmbo.records import RoundRecord
-from swarmbo.registry.plugins import is_own, load, make
+from swarmbo.registry.slots import is_own, load, make
 from swarmbo.runs.stored_files import EVENT_FILES, EVENTS, MLFLOW_RUN, ROUNDS
 from swarmbo.settings import Settings, convert
 
 _SCORES = ("simple_regret", "batch_regret", "total_regret", "recommendation_regret", "map_rmse", "level_f1")
+_COLUMNS = (
+    *("best", "recommendation", "recommendation_std", *_SCORES),
+    *("measurements", "failures", "declined", "cost", "distance", "messages", "bytes"),
+)
+AT = "$.callbacks"
+_BATCH = 1000  # metrics in a call, MLflow's limit
+_LONGEST = 6000  # characters of a parameter, MLflow's limit
 
 
 @runtime_checkable
@@ -90,10 +96,6 @@ def numbers_of(record: RoundRecord) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-_COLUMNS = ("best", "recommendation", "recommendation_std", *_SCORES)
-_COLUMNS += ("measurements", "failures", "declined", "cost", "distance", "messages", "bytes")
-
-
 class RoundsTable:
     """``rounds.csv``: the numbers of each round, one row a round, kept up to date."""
 
@@ -120,9 +122,6 @@ class RoundsTable:
 def _row(record: RoundRecord) -> list[Any]:
     numbers = numbers_of(record)
     return [record.round, *(numbers.get(name) for name in _COLUMNS)]
-
-
-AT = "$.callbacks"
 
 
 class TensorBoard(Settings, frozen=True, tag="tensorboard", tag_field="kind"):
@@ -228,10 +227,6 @@ class _Tracked:
 
     def end(self, is_complete: bool) -> None:
         self._client.set_terminated(self._run, "FINISHED" if is_complete else "KILLED")
-
-
-_BATCH = 1000  # metrics in a call, MLflow's limit
-_LONGEST = 6000  # characters of a parameter, MLflow's limit
 
 
 def settings_of(given: Sequence[object]) -> tuple[Any, ...]:

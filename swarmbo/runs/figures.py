@@ -21,11 +21,10 @@ from swarmbo.plotting.landscape import write_landscape
 from swarmbo.plotting.style import write_frames
 from swarmbo.records import RoundRecord
 from swarmbo.registry import name_of
-from swarmbo.runs.checkpoint import read_checkpoint
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.scenario import make_environment
+from swarmbo.runs.states import WorldRecord, graph_in_use, read_checkpoint, read_truth, read_world
 from swarmbo.runs.world import maker_of
-from swarmbo.runs.world_record import WorldRecord, graph_in_use, read_truth, read_world
 from swarmbo.team import Team
 
 _NOTE = "figures.json"

@@ -12,9 +12,8 @@ from threadpoolctl import threadpool_limits
 
 from swarmbo.deciding.team_state import acquisition_in_words, warn_of_aim
 from swarmbo.errors import RunFolderError
-from swarmbo.runs.attended import attend
+from swarmbo.runs.attended import CopiedWorld, attend, require_copies
 from swarmbo.runs.callbacks import make_callbacks
-from swarmbo.runs.evaluating import CopiedWorld, require_copies
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.reading import read_summary
 from swarmbo.runs.report import Summary

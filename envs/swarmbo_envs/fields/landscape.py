@@ -30,6 +30,9 @@ _LIFETIMES = 6.0  # a puff is dropped once it has decayed to exp(-6) of its cont
 _PERIODS = (7.0, 17.0, 41.0)  # of the gusts, rounds
 _SURVEYED = range(0, 100, 2)  # rounds searched for the range of the concentrations
 _SURVEY_POINTS = 120
+_METRES_PER_DEGREE = np.pi / 180 * 6_371_008.8  # of latitude, on a sphere with the Earth's mean radius
+_SUMMIT_OF_JACKSBORO = (200, 128, 128, 128)
+_DATA = Path(__file__).parent / "data"
 
 
 def _raised(X: Places, mean: float, about_mean: Surface) -> Values:
@@ -177,11 +180,6 @@ def _highest(plume: Plume, low: Place, high: Place) -> float:
     near = (plume.sources[:, None, None] + np.array(rings)).reshape(-1, 2)
     places = np.clip(np.concatenate([lattice(low, high, _SURVEY_POINTS), near]), low, high)
     return 1.15 * max(float(plume.surface(number)(places).max()) for number in _SURVEYED)
-
-
-_METRES_PER_DEGREE = np.pi / 180 * 6_371_008.8  # of latitude, on a sphere with the Earth's mean radius
-_SUMMIT_OF_JACKSBORO = (200, 128, 128, 128)
-_DATA = Path(__file__).parent / "data"
 
 
 @dataclass(frozen=True, eq=False)

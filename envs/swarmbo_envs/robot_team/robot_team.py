@@ -17,10 +17,9 @@ from swarmbo_envs.fields.settings import require_table
 from swarmbo_envs.fields.world import FieldWorld
 from swarmbo_envs.ground import Ground, read_regions
 from swarmbo_envs.robot_team.episode import Episode
-from swarmbo_envs.robot_team.laid_out import laid_out
 from swarmbo_envs.robot_team.safety import NEVER, SLACK
 from swarmbo_envs.robot_team.settings import RobotTeamSettings, RobotTeamV1Settings
-from swarmbo_envs.robot_team.world import World
+from swarmbo_envs.robot_team.world import World, laid_out
 from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.shared import Place, Places, grid_points
 from swarmbo_envs.simulated_world import Array, Infos, plain
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 # of the text map
 _SHADES = " .:-=+*#%@"
 _COLUMNS, _ROWS = 64, 24
+# in rover lengths between centres: from here on two rovers never touch
+_LENGTHS_APART = 1.5
 
 
 class RobotTeam(FieldWorld[RobotTeamSettings, Episode, Field], arguments=RobotTeamSettings, name="robot_team_v0"):
@@ -278,10 +279,6 @@ measurement (unit of the field; the lower bound while there is none; clipped int
             turned = f"heading {np.degrees(heading):.0f}°"
             lines.append(f"robot_{robot}: x {x:.1f} m, y {y:.1f} m, {turned}, measured {seen}")
         return "\n".join(lines) + "\n"
-
-
-# in rover lengths between centres: from here on two rovers never touch
-_LENGTHS_APART = 1.5
 
 
 class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"):

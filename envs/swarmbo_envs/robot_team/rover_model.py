@@ -17,8 +17,7 @@ from numpy import ndarray
 from scipy.ndimage import gaussian_filter
 
 from swarmbo.boundary import look
-from swarmbo.boundary.extras import needed
-from swarmbo.errors import MissingPackageError
+from swarmbo.errors import MissingPackageError, needed
 from swarmbo_envs.fields.field import Bilinear, Field
 from swarmbo_envs.robot_team.settings import MujocoSettings
 from swarmbo_envs.shared import Place, Places, Pose, Rows, Values, grid_points
@@ -44,6 +43,15 @@ _SLIP = 0.5  # rad/s by which a motor at its torque falls behind
 _GRAVITY = 9.81
 _HUB = 0.02  # radius of the part that the walls stop: the rover's middle, which so stays on the map
 _BASE_M = 5.0  # of ground below its lowest point
+_SIDE = 10.0  # the map's longer side in the scene, whose unit is no metre
+_LEAST_RELIEF = 0.16  # of that, least drawn height of the terrain
+_ROVER = 0.036  # of that, least drawn length of rovers
+_FOOT = 0.02  # of that, height of the lowest point above the foot of the model
+_FIRST, _LAST = slice(None, -1), slice(1, None)
+_TEXTURE = 1024
+_SAMPLES = 4  # of a pixel, for smooth edges
+_AZIMUTH, _ELEVATION, _DISTANCE = 112.0, -42.0, 1.66
+_SINKS = -0.04  # of the side: height of the camera's target relative to the lowest point
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,17 +186,6 @@ def _walls(low: Float[ndarray, " 2"], high: Float[ndarray, " 2"], hub_m: float) 
 
 def _numbers(*values: float) -> str:
     return " ".join(repr(float(value)) for value in values)
-
-
-_SIDE = 10.0  # the map's longer side in the scene, whose unit is no metre
-_LEAST_RELIEF = 0.16  # of that, least drawn height of the terrain
-_ROVER = 0.036  # of that, least drawn length of rovers
-_FOOT = 0.02  # of that, height of the lowest point above the foot of the model
-_FIRST, _LAST = slice(None, -1), slice(1, None)
-_TEXTURE = 1024
-_SAMPLES = 4  # of a pixel, for smooth edges
-_AZIMUTH, _ELEVATION, _DISTANCE = 112.0, -42.0, 1.66
-_SINKS = -0.04  # of the side: height of the camera's target relative to the lowest point
 
 
 class Scene:

@@ -7,8 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.boundary.extras import needed
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, needed
 from swarmbo_envs.fields.field import Field
 from swarmbo_envs.ground import Ground
 from swarmbo_envs.robot_team import motion, rover_model as model

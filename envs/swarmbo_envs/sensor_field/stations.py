@@ -23,6 +23,13 @@ from swarmbo_envs.shared import Pair, Place, Places, Values, nearest
 
 _LLOYD_STEPS = 20
 _SLACK = 1.0 + 1e-9
+_MOST_KNOTS = 144
+# compared with the truth: in a drawn field a step costs little else
+_MOST_POINTS = 512
+_FITTED_TO = 150  # points of the truth for the choice of a lengthscale
+_LENGTHSCALES = 12  # to choose from
+_LAGS = (1, 2, 4, 8)  # rounds
+_NUGGET = 1e-6  # of the prior variance
 
 
 class SensorFieldSettings(FieldWorldSettings, frozen=True):
@@ -130,15 +137,6 @@ def _connecting_range(places: Places) -> float:
     distances = cdist(places, places)
     longest = float(minimum_spanning_tree(distances).toarray().max()) if len(places) > 1 else 1.0
     return 1.05 * longest
-
-
-_MOST_KNOTS = 144
-# compared with the truth: in a drawn field a step costs little else
-_MOST_POINTS = 512
-_FITTED_TO = 150  # points of the truth for the choice of a lengthscale
-_LENGTHSCALES = 12  # to choose from
-_LAGS = (1, 2, 4, 8)  # rounds
-_NUGGET = 1e-6  # of the prior variance
 
 
 class Scorer:
