@@ -25,7 +25,7 @@ from swarmbo.plotting.comparison import (
     plot_regret_curves as plot_regret_curves,
 )
 from swarmbo.plotting.history import World as World
-from swarmbo.plotting.places import (
+from swarmbo.plotting.maps import (
     plot_findings as plot_findings,
     plot_paths as plot_paths,
     plot_sensors as plot_sensors,

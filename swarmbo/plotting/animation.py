@@ -16,11 +16,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from swarmbo.belief import ExactGPSettings
-from swarmbo.plotting import places, places as marks, style, surface
+from swarmbo.plotting import maps, style
 from swarmbo.plotting.history import Records, World, agents_of, belief_after, driven_by, failures, path_of, stops_of
+from swarmbo.plotting.maps import Lattice, level_lines, world_lattice
 from swarmbo.plotting.regret import best_so_far, scale_regret, scores
 from swarmbo.plotting.style import write_frames
-from swarmbo.plotting.surface import Lattice, level_lines, world_lattice
 from swarmbo.records import RoundRecord
 
 _RECENT = 6  # rounds of which paths are drawn broad: those of a long run would hide the map
@@ -76,7 +76,7 @@ class MovingMap:
         look: dict[str, Any] = {"colors": self._link_colour, "linewidths": 0.5, "alpha": 0.7}
         return {
             "links": self._lines([np.stack([stands[a], stands[b]]) for a, b in links], **look),
-            "sensors": marks.draw_sensors(self.ax, records[-1], stands, sizes=(22, 30, 6), width=1.6),
+            "sensors": maps.draw_sensors(self.ax, records[-1], stands, sizes=(22, 30, 6), width=1.6),
             "recommendation": self._recommendation(records[-1]),
         }
 
@@ -96,11 +96,11 @@ class MovingMap:
         look: dict[str, Any] = {"colors": self._link_colour, "linewidths": 0.6 if is_crowded else 1.1}
         return {
             "no-go": [style.draw_no_go(ax, rings) for rings in self._world.no_go],
-            "ways": marks.draw_ways(ax, ways, 0.9),
-            "recent": marks.draw_ways(ax, [way[max(0, n - 1) :] for n, way in zip(before, ways, strict=True)], **broad),
-            "stops": marks.draw_stops(ax, [stops_of(records, agent) for agent in agents], 2.8),
-            "bases": marks.draw_bases(ax, self._world),  # above the ways that lead there
-            "failed": marks.draw_failed(ax, failures(records), 6, 1.6, casing=3.2),
+            "ways": maps.draw_ways(ax, ways, 0.9),
+            "recent": maps.draw_ways(ax, [way[max(0, n - 1) :] for n, way in zip(before, ways, strict=True)], **broad),
+            "stops": maps.draw_stops(ax, [stops_of(records, agent) for agent in agents], 2.8),
+            "bases": maps.draw_bases(ax, self._world),  # above the ways that lead there
+            "failed": maps.draw_failed(ax, failures(records), 6, 1.6, casing=3.2),
             "links": self._lines(pairs, linestyles=(0, (2, 1.5)), **look),
             "recommendation": self._recommendation(records[-1]),
             "best": [] if star is None else ax.plot(*star, **style.BEST),
@@ -187,7 +187,7 @@ def render_frames(
     records: Records, world: World, settings: ExactGPSettings, shown: Sequence[int], stride: int = 1
 ) -> list[UInt8[np.ndarray, "height width 3"]]:
     """Draw the RGB frames of an animation after the records at some places; ``stride`` is for the caption."""
-    lattice = surface.lattice_over(world, _RESOLUTION)
+    lattice = maps.lattice_over(world, _RESOLUTION)
     beliefs = [belief_after(records[: place + 1], settings, world.domain) for place in shown]
     posteriors = [None if belief is None else belief.posterior(lattice.points) for belief in beliefs]
     means = [None if posterior is None else posterior[0] for posterior in posteriors]
@@ -209,7 +209,7 @@ class _Layer:
     """One map of the animation: its title, lattice, and values in each frame, None where there are none yet."""
 
     title: str
-    lattice: surface.Lattice
+    lattice: maps.Lattice
     frames: Sequence[np.ndarray | None]
     is_deviation: bool = False
 
@@ -224,7 +224,7 @@ class _Layer:
 
 def _moving_truth(records: Records, world: World, shown: Sequence[int]) -> _Layer | None:
     """The field itself, where it changes and is known on a lattice."""
-    found = None if world.points is None else surface.lattice_order(world.points)
+    found = None if world.points is None else maps.lattice_order(world.points)
     if world.frames is None or found is None:
         return None
     lattice, order = found
@@ -258,8 +258,8 @@ class _Scene:
         ]
         for ax, layer, moving in zip(left, layers, self.maps, strict=True):
             ax.set_title(style.with_unit(layer.title, world.unit))
-            surface.frame_map(ax, world)
-            surface.add_colour_bar(ax, moving.image, "")
+            maps.frame_map(ax, world)
+            maps.add_colour_bar(ax, moving.image, "")
         for ax in left[1:]:
             ax.set_ylabel("")
         self.heights, label, unit = _curve(records, world)
@@ -344,10 +344,10 @@ def _scale_curve(ax: Axes, heights: np.ndarray, is_regret: bool) -> None:
 
 def _legend_handles(records: Records, world: World) -> list[Line2D]:
     if world.standpoints:
-        marks = [mark for mark in places.sensor_legend(len(failures(records)) > 0) if mark.get_label() != "earlier"]
-        return [*marks, *places.legend_of(records, world, ["recommendation", "level", "true level"])]
+        marks = [mark for mark in maps.sensor_legend(len(failures(records)) > 0) if mark.get_label() != "earlier"]
+        return [*marks, *maps.legend_of(records, world, ["recommendation", "level", "true level"])]
     path: dict[str, Any] = {"marker": "o", "markersize": 8, "linewidth": 1.4, "label": "robot and its path"}
     link: dict[str, Any] = {"linewidth": 1.1, "linestyle": (0, (2, 1.5)), "label": "radio link"}
     marks = [Line2D([], [], color=style.MUTED, **path), Line2D([], [], color=style.INK, **link)]
     shown = ["no-go", "base", "level", "true level", "battery", "best", "recommendation", "failed"]
-    return [*marks, *places.legend_of(records, world, shown)]
+    return [*marks, *maps.legend_of(records, world, shown)]

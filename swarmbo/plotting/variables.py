@@ -18,7 +18,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 from swarmbo.graph import FactorGraph
 from swarmbo.plotting import style
 from swarmbo.plotting.history import Records, World
-from swarmbo.plotting.surface import add_colour_bar
+from swarmbo.plotting.maps import add_colour_bar
 
 _MOST_NAMES = 40
 _LONGEST = 28  # characters of a variable's values

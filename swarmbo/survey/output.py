@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from swarmbo.boundary.files import replacing
 from swarmbo.errors import MissingPackageError, needed
 from swarmbo.plotting import style
-from swarmbo.plotting.surface import Lattice, plot_lattice
+from swarmbo.plotting.maps import Lattice, plot_lattice
 from swarmbo.runs.table import write_csv
 from swarmbo.survey.plan import SurveyPlan
 

@@ -7,7 +7,7 @@ from scipy.optimize import LinearConstraint, minimize
 from swarmbo.plotting import style
 from swarmbo.plotting.animation import MovingMap
 from swarmbo.plotting.history import path_of
-from swarmbo.plotting.surface import lattice_over
+from swarmbo.plotting.maps import lattice_over
 from swarmbo.records import Recommendation, RoundRecord, Sample
 
 

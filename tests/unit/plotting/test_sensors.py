@@ -5,8 +5,8 @@ from matplotlib.figure import Figure
 
 from swarmbo.plotting import World, plot_declined, plot_level, plot_regret, plot_sensors, style
 from swarmbo.plotting.animation import MovingMap
+from swarmbo.plotting.maps import lattice_over
 from swarmbo.plotting.regret import plot_best
-from swarmbo.plotting.surface import lattice_over
 from swarmbo.records import RoundRecord, Sample, Score
 from swarmbo.spaces import Domain
 
