@@ -3,6 +3,9 @@
 They are for bad input only: numerical trouble and failed measurements are reported as values.
 """
 
+import importlib
+from typing import Any
+
 
 class SwarmboError(Exception):
     """Base of every exception that swarmbo raises on purpose.
@@ -124,3 +127,17 @@ class DataWarning(SwarmboWarning):
         >>> from swarmbo.errors import DataWarning
         >>> warnings.simplefilter("ignore", DataWarning)  # with well-known data
     """
+
+
+def needed(module: str, extra: str, what: str, at: str = "$") -> Any:
+    """Import a module of an extra, untyped, as type checks must not depend on installed packages.
+
+    ``what`` names the feature that needs it, and ``extra`` the argument of ``pip install swarmbo[extra]``.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = (error.name or module).split(".")[0]
+        raise MissingPackageError(
+            f"{what} needs the package {missing!r}, which is not installed; pip install swarmbo[{extra}]", at=at
+        ) from None

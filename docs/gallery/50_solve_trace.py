@@ -13,7 +13,7 @@ import swarmbo as sb
 from swarmbo.coordination.plan import traced
 from swarmbo.interchange import read_problem
 from swarmbo.plotting import save
-from swarmbo.plotting.traces import solve_trace_figure
+from swarmbo.plotting.run_figures import solve_trace_figure
 from swarmbo.runs.scenario_files import find
 
 problem = read_problem(find("channels", ".yaml"))

@@ -15,7 +15,7 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
 from swarmbo.records import Goal
-from swarmbo.registry import plugins
+from swarmbo.registry import slots
 from swarmbo.settings import Settings
 
 
@@ -93,14 +93,14 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
 
         def choose(agent: str, belief: PlaceBelief, places: Float[np.ndarray, "k d"]) -> int | None:
             by_itself = replace(situation, agents=(agent,), candidates={agent: places}, belief=belief)
-            problem: LocalProblem | None = plugins.checked_as(
+            problem: LocalProblem | None = slots.checked_as(
                 LocalProblem | None, self.local_problem(by_itself), self, "local_problem"
             )
             if problem is None:
                 return None
             if problem.graph.variables != (agent,):
                 wanted = f"a problem of {agent!r} alone, which is the only one in the situation"
-                raise plugins.not_wanted(problem.graph.variables, wanted, self, "local_problem")
+                raise slots.not_wanted(problem.graph.variables, wanted, self, "local_problem")
             return problem.best_alone(agent, places)
 
         return choose

@@ -16,7 +16,7 @@ from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.utility import Utility, shortlist
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.graph import FactorGraph
-from swarmbo.registry.plugins import checked_as
+from swarmbo.registry.slots import checked_as
 from swarmbo.settings import require, within
 from swarmbo.spaces import Domain, place_keys
 

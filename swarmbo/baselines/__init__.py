@@ -1,10 +1,9 @@
 """Baselines behind the interface of coordination methods: simple rules and optimisers of other packages."""
 
 from swarmbo.baselines.centralised import Centralised as Centralised
-from swarmbo.baselines.drawn import Random as Random, Sobol as Sobol
-from swarmbo.baselines.isotropic_gp import IsotropicGP as IsotropicGP
 from swarmbo.baselines.lawn_mower import LawnMower as LawnMower
 from swarmbo.baselines.one_by_one import Greedy as Greedy, Independent as Independent
+from swarmbo.baselines.one_outcome import IsotropicGP as IsotropicGP, Random as Random, Sobol as Sobol
 from swarmbo.baselines.peers import (
     CMAES as CMAES,
     AxDefault as AxDefault,

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.baselines.drawn import known_totals, n_asked, seen_totals, trials
+from swarmbo.baselines.one_outcome import known_totals, n_asked, seen_totals, trials
 from swarmbo.belief.model.joint_situation import JointSituation
-from swarmbo.boundary.extras import needed
 from swarmbo.boundary.rng import stream
+from swarmbo.errors import needed
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Count, Fraction, Settings, require, within

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.linalg import cho_factor, cho_solve
 
-from swarmbo.baselines import drawn
+from swarmbo.baselines import one_outcome
 from swarmbo.baselines.peers import peer_package
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.boundary.rng import sobol, stream
@@ -149,14 +149,14 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
         """Maximise one draw from the posterior among candidates; the acquisition is not used."""
         n, seed, report = situation.domain.n_dims, situation.seed, SolveReport(status="not_needed")
-        U, y = drawn.seen_totals(situation)
+        U, y = one_outcome.seen_totals(situation)
         state = self.region.replay(y, 0, n, chosen=situation.chosen, steps=situation.steps())
-        rng = stream(seed, "turbo baseline", evaluations=drawn.n_asked(situation))
+        rng = stream(seed, "turbo baseline", evaluations=one_outcome.n_asked(situation))
         U, y = U[state.first :], y[state.first :]
         known = np.isfinite(y)
         if state.n_fresh > len(situation.pending):
             scrambling = stream(seed, "turbo baseline", "design", restart=state.restarts)
-            return drawn.sobol_point(scrambling, n, len(y) + len(situation.pending)), report
+            return one_outcome.sobol_point(scrambling, n, len(y) + len(situation.pending)), report
         if not known.any():
             return rng.random(n), report
         U, y = U[known], y[known]

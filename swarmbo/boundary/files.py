@@ -1,17 +1,37 @@
-"""Files on disk: only regular ones are read, as a pipe or a device may never end; writes are atomic."""
+"""Files on disk: regular ones only, written atomically; arrays, cells of CSV files, and digests that detect damage.
 
+A pipe or a device may never end, so only regular files are read. A JSON text has its digest as its last key,
+``"digest"``, over all text before it. In a log it also covers the digest of the previous line, and the first one a
+start, such as the settings of a run. It is no signature.
+"""
+
+import csv
 import errno
+import json
+import math
 import os
+import re
 import stat
-from collections.abc import Generator
+import zipfile
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from hashlib import blake2b
+from io import TextIOWrapper
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from swarmbo.boundary.values import is_plain
+from swarmbo.errors import ConfigError
 
 PARTIAL = ".partial"  # suffix of an incomplete file
 
 # A system without the first flag has no named pipes in the file system either.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_SEAL = re.compile(rb',\s*"digest":\s*"([0-9a-f]{32})"\s*\}\s*')
+SEAL_LENGTH = 64  # bytes at the end of a line that contain its digest
 
 
 def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
@@ -65,3 +85,175 @@ def replacing(path: Path) -> Generator[IO[bytes]]:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Read the arrays of a file that ``numpy.savez`` wrote; memory is allocated for the numbers in the file only."""
+    try:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            size = os.fstat(file.fileno()).st_size
+            return {member.filename.removesuffix(".npy"): _read(archive, member, size) for member in archive.infolist()}
+    except (zipfile.BadZipFile, EOFError, KeyError, RuntimeError, NotImplementedError, OverflowError) as error:
+        raise ValueError(str(error) or type(error).__name__) from error
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays of numbers into one file, atomically."""
+    if objects := [key for key, array in arrays.items() if array.dtype.hasobject]:
+        raise ValueError(f"{path.name}: arrays {objects} hold objects; wanted numbers")
+    with replacing(path) as file:
+        np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+
+
+def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> np.ndarray:
+    if member.file_size > most:
+        raise ValueError(f"{member.filename} claims {member.file_size} bytes in a file of {most}")
+    if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
+        raise ValueError(f"{member.filename} is compressed; wanted plain arrays")
+    with archive.open(member) as stream:
+        size = _claimed_size(stream)
+        if size != member.file_size - stream.tell():
+            raise ValueError(f"{member.filename} claims {size} bytes and has {member.file_size - stream.tell()}")
+    with archive.open(member) as stream:
+        return np.lib.format.read_array(stream, allow_pickle=False)
+
+
+def _claimed_size(stream: IO[bytes]) -> int:
+    version = np.lib.format.read_magic(stream)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"got arrays of format {version}; wanted 1.0 or 2.0")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(stream)
+    if dtype.hasobject:
+        raise ValueError("got objects; wanted numbers")
+    return math.prod(shape) * dtype.itemsize
+
+
+class CsvRows(NamedTuple):
+    """Content of a CSV file: columns, and line number and cells (perhaps fewer) of each row that is not empty."""
+
+    header: list[str]
+    rows: list[tuple[int, list[str]]]
+
+
+def read_csv(path: str | os.PathLike[str]) -> CsvRows:
+    """Read the cells of a file, without surrounding space; a ValueError if it is no CSV file in UTF-8."""
+    with open_regular(path) as raw, TextIOWrapper(raw, newline="", encoding="utf-8-sig") as file:
+        reader = csv.reader(file, skipinitialspace=True)
+        try:
+            header = [name.strip() for name in next(reader, [])]
+            lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+        except csv.Error as error:
+            raise ValueError(f"line {reader.line_num}: {error}") from error
+    return CsvRows(header, [(number, row) for number, row in lines if any(row)])
+
+
+def read_table(path: str | os.PathLike[str], at: str) -> CsvRows:
+    """Read the cells of a file that a setting names."""
+    try:
+        return read_csv(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ConfigError(f"cannot read {path!r}: {reason}; wanted a CSV file", at=at) from None
+
+
+def finite(cell: str) -> float:
+    """Finite number of a cell; NaN if it has none."""
+    try:
+        number = float(cell) if is_plain(cell) else math.nan
+    except ValueError:
+        number = math.nan
+    return number if math.isfinite(number) else math.nan
+
+
+def other_separator(header: list[str]) -> str | None:
+    """Separator of the columns of a file, if it is not a comma."""
+    return next((mark for mark in ";\t|" if mark in header[0]), None) if len(header) == 1 else None
+
+
+class Sealed(NamedTuple):
+    """Parts of a JSON text with a digest: the text without it, the stored digest, and True if it fits."""
+
+    text: bytes
+    digest: str
+    fits: bool
+
+
+def seal(text: bytes, after: str = "") -> bytes:
+    """Append a digest to a JSON object as its last key, chained to the digest ``after``."""
+    body = text.rstrip().removesuffix(b"}").rstrip()
+    form = b'%s,\n  "digest": "%s"\n}\n' if b"\n" in body else b'%s,"digest":"%s"}'
+    return form % (body, _digest(body, after).encode())
+
+
+def read_seal(text: bytes, after: str = "") -> Sealed | None:
+    """Split a sealed text; None if it has no digest. ``after`` is the digest of the previous text."""
+    end = text.rfind(b",")
+    found = None if end < 0 else _SEAL.fullmatch(text, end)
+    if found is None:
+        return None
+    body, digest = text[:end], found.group(1).decode()
+    return Sealed(body + b"}", digest, digest == _digest(body, after))
+
+
+def digest_of_table(table: Mapping[str, Any]) -> str:
+    """Digest of plain data, independent of formatting."""
+    return _digest(json.dumps(table, sort_keys=True, default=str).encode())
+
+
+def digest_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
+    """Digest of arrays by name: their types, shapes and numbers."""
+    found = blake2b(digest_size=16)
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        found.update(repr((name, array.dtype.str, arrays[name].shape)).encode())
+        found.update(array.tobytes())
+    return found.hexdigest()
+
+
+def _digest(body: bytes, after: str = "") -> str:
+    return blake2b(after.encode() + b"\0" + body, digest_size=16).hexdigest()
+
+
+class LoggedLines(msgspec.Struct, frozen=True):
+    """Complete lines of a log, their length in the file (the rest was torn), the last digest, and damage after them."""
+
+    lines: list[bytes]
+    length: int
+    digest: str
+    damage: str | None = None
+
+
+def logged_lines(
+    text: bytes, start: str, path: Path, is_record: Callable[[bytes, int], bool], noun: str = "round"
+) -> LoggedLines:
+    """Lines of a log, up to a damaged or changed one; a torn last line is left out.
+
+    ``start`` is the first digest of the chain.
+    """
+    rows = text.split(b"\n")[:-1]
+    lines, length, last, damage = list[bytes](), 0, start, None
+    for number, row in enumerate(rows):
+        sealed = read_seal(row, last)
+        if sealed is not None and not sealed.fits:
+            damage = (
+                f"{path}: line {number + 1} was changed or damaged: its digest does not fit; delete it and what "
+                f"follows it, and `swarmbo resume {path.parent}` measures these {noun}s again"
+            )
+            break
+        if sealed is None or not is_record(sealed.text, number):
+            # else torn, as by a power failure: the round will be measured again
+            if sealed is not None or number < len(rows) - 1:
+                damage = f"{path}: line {number + 1} is not the record of {noun} {number}"
+            break
+        lines.append(sealed.text)
+        length, last = length + len(row) + 1, sealed.digest
+    return LoggedLines(lines, length, last, damage)
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Append a line to a log; it is on the disk on return."""
+    with path.open("ab") as log:
+        log.write(line + b"\n")
+        log.flush()
+        os.fsync(log.fileno())

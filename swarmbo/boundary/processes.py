@@ -1,16 +1,34 @@
-"""Child processes: none receives an interrupt of the terminal, and none outlives its parent, or not for long."""
+"""Child processes, which receive no interrupt of the terminal and do not outlive their parent; warnings in one line."""
 
 import math
 import os
 import signal
+import sys
 import threading
 import time
+import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from multiprocessing import parent_process, resource_tracker
 from multiprocessing.connection import wait
+from typing import Any
 
-from swarmbo.boundary.data_warnings import tell_in_one_line
+from swarmbo.errors import AimWarning, SwarmboWarning
+
+
+def tell_in_one_line() -> None:
+    """Show each ``SwarmboWarning`` as one line on standard error, until an enclosing ``catch_warnings()`` ends."""
+    usual, told = warnings.showwarning, set[str]()
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if not issubclass(category, SwarmboWarning):
+            usual(message, category, *place, **more)
+        elif (line := " ".join(str(message).split())) not in told:
+            told.add(line)
+            sys.stderr.write(f"swarmbo: {line}\n")
+
+    warnings.simplefilter("always", AimWarning)  # even if warnings are errors: a misfit stops no run
+    warnings.showwarning = show
 
 
 def begin_process(grace_s: float = 0.0) -> None:

@@ -1,10 +1,13 @@
-"""Conversion of longitudes and latitudes to metres east and north, and back; map corners in a projected system."""
+"""Coordinates on the Earth: metres from longitudes and latitudes, projected systems, and polygons of GeoJSON."""
 
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from swarmbo.errors import ConfigError
 
@@ -30,6 +33,7 @@ _BACK = np.array(
     ]
 )
 _NEWTON_STEPS = 6
+Rings = list[Float[np.ndarray, "k 2"]]  # outlines; a hole is a ring within another
 
 
 @dataclass(frozen=True)
@@ -135,3 +139,52 @@ def _corrected(
     x = eta + series @ (np.cos(twice * xi) * np.sinh(twice * eta))
     y = xi + series @ (np.sin(twice * xi) * np.cosh(twice * eta))
     return x, y
+
+
+def read_polygons(path: str, at: str) -> list[Rings]:
+    """Rings of every polygon of a GeoJSON file, in its own coordinates; ``at`` names the setting, for messages."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"got {path!r}, which cannot be read ({error}); wanted GeoJSON", at=at) from None
+    polygons: list[Rings] = []
+    for polygon in _polygons(data, at):
+        try:
+            rings = [np.array([corner[:2] for corner in ring], dtype=float).reshape(-1, 2) for ring in polygon]
+        except (TypeError, ValueError, IndexError):
+            rings = [np.empty((0, 2))]
+        if not rings or any(len(ring) < 3 or not np.isfinite(ring).all() for ring in rings):
+            raise ConfigError(f"got {path!r} with a polygon that has no rings of 3 or more numbers", at=at)
+        polygons.append(rings)
+    if not polygons:
+        raise ConfigError(f"got {path!r} without polygons; wanted at least one", at=at)
+    return polygons
+
+
+def holds(rings: Sequence[Float[np.ndarray, "k 2"]], places: Float[np.ndarray, "k 2"]) -> Bool[np.ndarray, " k"]:
+    """Mask of places within an odd number of rings; on a border either result is possible."""
+    from matplotlib.path import Path as Outline  # late: takes time to import
+
+    within = np.zeros(len(places), dtype=bool)
+    for ring in rings:
+        within ^= Outline(ring).contains_points(places)
+    return within
+
+
+def _polygons(data: Any, at: str) -> Iterator[Any]:
+    kind = data.get("type") if isinstance(data, dict) else None
+    if kind == "FeatureCollection":
+        for feature in data.get("features", ()):
+            yield from _polygons(feature, at)
+    elif kind == "Feature":
+        if data.get("geometry") is not None:
+            yield from _polygons(data["geometry"], at)
+    elif kind == "GeometryCollection":
+        for geometry in data.get("geometries", ()):
+            yield from _polygons(geometry, at)
+    elif kind == "Polygon":
+        yield data.get("coordinates", ())
+    elif kind == "MultiPolygon":
+        yield from data.get("coordinates", ())
+    elif kind not in ("Point", "MultiPoint", "LineString", "MultiLineString"):
+        raise ConfigError(f"got a GeoJSON object of type {kind!r}; wanted polygons, features or collections", at=at)

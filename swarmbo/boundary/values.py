@@ -1,12 +1,13 @@
-"""Checks of numbers, names and tables from users and environments.
+"""Checks of numbers, names and tables from users and environments, and texts of values.
 
 Users get a one-line error. An environment's report is always an outcome: one that is no number failed, and the run
-continues.
+continues. Tables for notebooks have all user text escaped.
 """
 
 import operator
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ LARGEST_OUTCOME = 1e60  # beyond it squares of standardised outcomes may leave f
 _LONGEST_VALUE = 60
 _LONGEST_REASON = 200
 _NO_NUMBER = (TypeError, ValueError, RuntimeError)  # that float(…) of others' types may raise
+_CELL = "text-align:left;padding:0.1em 1em 0.1em 0"
 
 
 def told_number(value: object, what: str) -> float:
@@ -169,3 +171,22 @@ def error_text(error: BaseException) -> str:
     where = f" ({frames[-1].filename.replace(chr(92), '/').rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
     text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
     return (text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 1] + "…") + where
+
+
+def html_table(title: str, rows: Iterable[Sequence[object]], header: Sequence[str] = ()) -> str:
+    """Table with a caption; without a header the first cell of a row is its label."""
+    head = "".join(f'<th scope="col" style="{_CELL}">{escape(str(name))}</th>' for name in header)
+    lines = [_row(cells, labelled=not header) for cells in rows]
+    top = f"<thead><tr>{head}</tr></thead>" if header else ""
+    caption = f'<caption style="text-align:left;font-weight:bold">{escape(title)}</caption>'
+    return f"<table>{caption}{top}<tbody>{''.join(lines)}</tbody></table>"
+
+
+def _row(cells: Sequence[object], *, labelled: bool) -> str:
+    first, *others = [escape(str(cell)) for cell in cells]
+    label = f'<th scope="row" style="{_CELL}">{first}</th>' if labelled else _cell(first)
+    return f"<tr>{label}{''.join(map(_cell, others))}</tr>"
+
+
+def _cell(text: str) -> str:
+    return f'<td style="{_CELL}">{text}</td>'

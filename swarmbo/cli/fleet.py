@@ -70,8 +70,8 @@ def run_fleet(
     with options.one_line_errors():
         from swarmbo.fleet.run import Network, run_fleet as run_scenario
         from swarmbo.runs import load
-        from swarmbo.runs.progress import Progress
         from swarmbo.runs.sweep import folder_name
+        from swarmbo.runs.telling import Progress
 
         drawn_as = options.formats(formats, dpi, no_figures)
         scenario = load(source, [*(overrides or []), *([] if seed is None else [f"seed={seed}"])], False)
@@ -112,7 +112,7 @@ def make_fleet_keys(
 ) -> None:
     """Make a test authority, and a certificate and a key for each member, good for 30 days."""
     with options.one_line_errors():
-        from swarmbo.fleet.keys import make_keys
+        from swarmbo.fleet.link import make_keys
         from swarmbo.fleet.run import members_of
         from swarmbo.runs import load
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from typer.core import TyperGroup
 
-from swarmbo.boundary.data_warnings import tell_in_one_line
+from swarmbo.boundary.processes import tell_in_one_line
 from swarmbo.errors import ConfigError, SwarmboError
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def figure_at(path: Path | None, names: list[str] | None, dpi: int | None) -> "t
     if path is None:
         return None
     from swarmbo.plotting import Formats
-    from swarmbo.plotting.formats import ANIMATION_FORMATS
+    from swarmbo.plotting.style import ANIMATION_FORMATS
 
     said = names or ([path.suffix[1:]] if path.suffix else [])
     if moving := [name for name in said if name in ANIMATION_FORMATS]:

@@ -160,8 +160,8 @@ def sweep(
     """Run every combination of settings over several seeds; skip what is done, resume what is half done."""
     with options.one_line_errors():
         from swarmbo.evaluations import Workers
-        from swarmbo.runs.progress import SweepProgress
         from swarmbo.runs.sweep import plan, sweep as run_trials
+        from swarmbo.runs.telling import SweepProgress
         from swarmbo.runs.world import require_trust
 
         drawn_as = options.formats(formats, dpi, no_figures=not (figures or formats or dpi))
@@ -268,7 +268,7 @@ def solve(
         written = [solved.write(out)] if out is not None else []
         written += [solved.write_trace(trace)] if trace is not None else []
         if drawing is not None:
-            from swarmbo.plotting.traces import draw_solve_trace
+            from swarmbo.plotting.run_figures import draw_solve_trace
 
             path, drawn_as = drawing
             label = "cost" if problem.objective == "min" else "value"

@@ -43,8 +43,7 @@ def next_places(
         from rich.table import Table
 
         from swarmbo.plotting import style
-        from swarmbo.survey.figure import survey_figure
-        from swarmbo.survey.files import write_plan
+        from swarmbo.survey.output import survey_figure, write_plan
         from swarmbo.survey.plan import plan_next
         from swarmbo.survey.samples import read_positions, read_region, read_samples
 

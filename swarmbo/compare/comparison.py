@@ -15,10 +15,10 @@ from swarmbo.compare.statistics import PairedDifference, paired_difference
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.records import Goal
 from swarmbo.registry import SLOTS
-from swarmbo.registry.plugins import is_own
+from swarmbo.registry.slots import is_own
 from swarmbo.runs.reading import find_runs, load_run
 from swarmbo.runs.report import WorkersReport
-from swarmbo.runs.world_record import read_truth
+from swarmbo.runs.states import read_truth
 
 ProblemKey = tuple[str, str]  # environment table and rounds as JSON, name of the scenario
 _Tables = Mapping[str, Mapping[str, Any]]

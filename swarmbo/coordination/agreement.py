@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.boundary.html import html_table
+from swarmbo.boundary.values import html_table
 from swarmbo.coordination.tables import Table, factor_values, total, violated
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport, Status, Traffic
@@ -86,7 +86,7 @@ class Agreement:
 
     Example:
         >>> import swarmbo as sb
-        >>> from swarmbo.testing.problems import Bowls
+        >>> from swarmbo.testing.coordinator import Bowls
         >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
         >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
         >>> agreement = sb.RefinedMaxSum().maximise(bowls)

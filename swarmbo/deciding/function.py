@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.acquisition import Acquisition
-from swarmbo.baselines.drawn import sobol_point
+from swarmbo.baselines.one_outcome import sobol_point
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import JointSituation, Learned, Model
@@ -26,7 +26,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset
 from swarmbo.records import Recommendation, SolveReport
-from swarmbo.registry.plugins import checked_as
+from swarmbo.registry.slots import checked_as
 from swarmbo.spaces.variables import MixedDomain
 from swarmbo.worlds import Offers
 

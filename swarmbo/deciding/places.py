@@ -21,7 +21,7 @@ from swarmbo.coordination import Solution
 from swarmbo.coordination.deadline import has_deadline
 from swarmbo.deciding.setup import Planner, Solver
 from swarmbo.records import SolveReport
-from swarmbo.registry.plugins import checked_as, not_wanted
+from swarmbo.registry.slots import checked_as, not_wanted
 from swarmbo.routing import Planned, RoutePlanner
 
 Out = TypeVar("Out")

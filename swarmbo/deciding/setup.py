@@ -31,7 +31,7 @@ from swarmbo.kernels import load_kernels, unloaded_kernels
 from swarmbo.problem import Problem
 from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, FUNCTION, SLOTS, TEAMS, Slot, Team, is_kind, name_of, settings_of
-from swarmbo.registry.plugins import full_name, is_own, load_class, make, takes, takes_anything
+from swarmbo.registry.slots import full_name, is_own, load_class, make, takes, takes_anything
 from swarmbo.settings import Settings
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults, InProcess

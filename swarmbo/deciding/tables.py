@@ -12,8 +12,8 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.gp.spatial import checked_rounds
-from swarmbo.boundary.csv_rows import other_separator, read_csv
-from swarmbo.boundary.missing import is_missing, marked
+from swarmbo.boundary.csv_measurements import is_missing, marked
+from swarmbo.boundary.files import other_separator, read_csv
 from swarmbo.boundary.values import LARGEST_OUTCOME, is_plain, real_array, short
 from swarmbo.errors import ConfigError, DataWarning, ShapeError
 from swarmbo.problem import Problem

@@ -13,9 +13,8 @@ from swarmbo.acquisition import Auto
 from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
-from swarmbo.boundary.arrays import read_arrays, write_arrays
-from swarmbo.boundary.html import html_table
-from swarmbo.boundary.values import short
+from swarmbo.boundary.files import read_arrays, write_arrays
+from swarmbo.boundary.values import html_table, short
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import Logbook

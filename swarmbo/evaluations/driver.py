@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from swarmbo.errors import SwarmboError
-from swarmbo.evaluations.executor import Ended, Executor
+from swarmbo.evaluations.executor import Ended, Executor, kept
 from swarmbo.evaluations.ledger import Event, Ledger
-from swarmbo.evaluations.results import kept
 
 MOST_RETRIES = 3
 _POLL_S = 1.0  # each wait ends then, whatever the executor does

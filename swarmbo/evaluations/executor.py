@@ -9,15 +9,21 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor as Futures, Future, ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
+import msgspec
+import numpy as np
 from threadpoolctl import threadpool_limits
 
+from swarmbo.boundary.files import read_regular, read_seal, replacing, seal
 from swarmbo.boundary.values import error_text
+from swarmbo.errors import RunFolderError
 
 Evaluate = Callable[[str, Any], Any]
-"""Carries out one task: its name and its point give a result, plain data."""
 Work = Callable[[], Evaluate]
+_made = threading.local()  # of each thread, as worlds are not made for several
+"""Carries out one task: its name and its point give a result, plain data."""
 """Makes an ``Evaluate``, once in each worker; it can be pickled."""
 
 
@@ -75,9 +81,6 @@ def evaluated(evaluate: Evaluate, task: str, point: Any) -> Ended:
 def hung_text(timeout_s: float) -> str:
     """Reason of a task that hung."""
     return f"no answer within {timeout_s:g} s"
-
-
-_made = threading.local()  # of each thread, as worlds are not made for several
 
 
 def evaluated_by(work: bytes | Work, task: str, point: Any) -> Ended:
@@ -193,3 +196,39 @@ class FuturesExecutor:
         for future in self._tasks:
             future.cancel()
         self._futures.shutdown(wait=False)
+
+
+class _Stored(msgspec.Struct):
+    task: str
+    status: str
+    value: Any
+    seconds: float
+
+
+def keep(folder: Path, end: Ended) -> None:
+    """Write a result, completely or not at all."""
+    text = msgspec.json.encode(_Stored(*end), enc_hook=_plain)
+    with replacing(folder / f"{end.task}.json") as file:
+        file.write(seal(text))
+
+
+def kept(folder: Path, task: str) -> Ended | None:
+    """Result of a task on the disk; None without one."""
+    path = folder / f"{task}.json"
+    try:
+        text = read_regular(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunFolderError(f"{path}: cannot be read: {error.strerror}") from error
+    sealed = read_seal(text)
+    if sealed is None or not sealed.fits:
+        raise RunFolderError(f"{path}: was changed or damaged; delete it, and its task is done again")
+    stored = msgspec.json.decode(sealed.text, type=_Stored)
+    return Ended(stored.task, "done" if stored.status == "done" else "error", stored.value, stored.seconds)
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise NotImplementedError(f"got {type(value).__name__}; wanted plain data")

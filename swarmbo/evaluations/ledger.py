@@ -17,8 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.boundary.files import read_regular
-from swarmbo.boundary.seals import append_line, digest_of_table, logged_lines, read_seal, seal
+from swarmbo.boundary.files import append_line, digest_of_table, logged_lines, read_regular, read_seal, seal
 from swarmbo.deciding.team_state import read_state
 from swarmbo.errors import RunFolderError, StateVersionError, UnknownQueryError
 from swarmbo.records import Query, SolveReport, Traffic

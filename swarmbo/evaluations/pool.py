@@ -17,8 +17,7 @@ from threadpoolctl import threadpool_limits
 from swarmbo.boundary.processes import begin_process, without_interrupts
 from swarmbo.boundary.values import error_text
 from swarmbo.errors import ConfigError, SwarmboError
-from swarmbo.evaluations.executor import Ended, Work, evaluated, hung_text
-from swarmbo.evaluations.results import keep, kept
+from swarmbo.evaluations.executor import Ended, Work, evaluated, hung_text, keep, kept
 
 _START_S = 300.0  # to import everything and make the work, on a slow disk
 _MOST_DEATHS = 3  # of workers in a row before any is ready

@@ -13,8 +13,7 @@ from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, stops_by_round
 from swarmbo.errors import TransportError
 from swarmbo.fleet import letters
-from swarmbo.fleet.absence import JOINING, AllNeeded, LeftOut
-from swarmbo.fleet.mail import GOODBYE, Carrier, Mail
+from swarmbo.fleet.mail import GOODBYE, JOINING, AllNeeded, Carrier, LeftOut, Mail
 from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.fleet.schema import fits_hub
 from swarmbo.problem import Problem

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from swarmbo.boundary.html import html_table
-from swarmbo.boundary.values import distinct_names, exact, short, table
+from swarmbo.boundary.values import distinct_names, exact, html_table, short, table
 from swarmbo.errors import ConfigError, OwnershipError, ShapeError
 from swarmbo.graph.bipartite import Factors, Read, is_networkx, read, read_with_tables, read_with_variables
 from swarmbo.graph.edges import Edges

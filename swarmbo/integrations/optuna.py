@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from swarmbo.boundary.extras import needed
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import short
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, needed
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces.variables import Categorical, Integer, Real, Variable
 from swarmbo.team import Team

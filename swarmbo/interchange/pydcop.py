@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from swarmbo.boundary.extras import needed
 from swarmbo.boundary.values import short
 from swarmbo.coordination.tables import Table
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, needed
 from swarmbo.interchange.expressions import Expression
 from swarmbo.interchange.problem import Objective, Room, TableProblem, Value, graph_in_order
 

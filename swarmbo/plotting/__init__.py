@@ -24,13 +24,8 @@ from swarmbo.plotting.comparison import (
     plot_differences as plot_differences,
     plot_regret_curves as plot_regret_curves,
 )
-from swarmbo.plotting.factor_graph import (
-    factor_graph_figure as factor_graph_figure,
-    plot_factor_graph as plot_factor_graph,
-)
-from swarmbo.plotting.formats import Formats as Formats
 from swarmbo.plotting.history import World as World
-from swarmbo.plotting.places import (
+from swarmbo.plotting.maps import (
     plot_findings as plot_findings,
     plot_paths as plot_paths,
     plot_sensors as plot_sensors,
@@ -43,13 +38,13 @@ from swarmbo.plotting.regret import (
     plot_regret as plot_regret,
     regret_figure as regret_figure,
 )
-from swarmbo.plotting.run_figures import write_figures as write_figures
-from swarmbo.plotting.style import applied as applied, save as save
-from swarmbo.plotting.traces import (
+from swarmbo.plotting.run_figures import (
     ErrorTraces as ErrorTraces,
     error_traffic_figure as error_traffic_figure,
     plot_errors as plot_errors,
+    write_figures as write_figures,
 )
+from swarmbo.plotting.style import Formats as Formats, applied as applied, save as save
 from swarmbo.plotting.traffic import (
     faults_figure as faults_figure,
     plot_age as plot_age,
@@ -60,6 +55,8 @@ from swarmbo.plotting.traffic import (
     traffic_figure as traffic_figure,
 )
 from swarmbo.plotting.variables import (
+    factor_graph_figure as factor_graph_figure,
+    plot_factor_graph as plot_factor_graph,
     plot_found as plot_found,
     plot_variables as plot_variables,
     variables_figure as variables_figure,

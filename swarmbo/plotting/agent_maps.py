@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from swarmbo.belief import ExactGP, ExactGPSettings, Views, means_by_agent
 from swarmbo.metrics import map_rmse
-from swarmbo.plotting import style, surface
+from swarmbo.plotting import maps, style
 from swarmbo.plotting.belief_map import plot_level
 from swarmbo.plotting.history import Records, World, agents_of, belief_after, measurements
 from swarmbo.records import RoundRecord
@@ -85,21 +85,21 @@ def agent_maps_figure(records: Records, world: World, settings: ExactGPSettings,
     """
     world.require_plane()
     until = records if views is None else [record for record in records if record.round <= views.round]
-    maps = _Maps(until, world.at(until[-1].round), settings, views)
+    shown = _Maps(until, world.at(until[-1].round), settings, views)
     width, height = world.domain.high - world.domain.low
     aspect = float(np.clip(height / width, 0.3, 3.5))
-    side = min((_WIDTH - _BESIDE) / (len(maps.chosen) + 1), 2.2)
-    has_truth = maps.pooled_error is not None
-    headline = fill(_headline(records, until, maps), 92)
+    side = min((_WIDTH - _BESIDE) / (len(shown.chosen) + 1), 2.2)
+    has_truth = shown.pooled_error is not None
+    headline = fill(_headline(records, until, shown), 92)
     tall, low = 2 * (side * aspect + 0.75), 2.4
     with style.applied():
         heights = [0.12 + 0.18 * (headline.count("\n") + 1), tall, *([low] if has_truth else [])]
         figure = style.new_figure(_WIDTH, sum(heights))
         parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
         parts[0].text(0.01, 0.5, headline, fontsize=9.5, va="center")
-        maps.draw(parts[1])
+        shown.draw(parts[1])
         if has_truth:
-            plot_view_errors(parts[2].subplots(), maps.own_errors, maps.fused_errors, maps.pooled_error, world.unit)
+            plot_view_errors(parts[2].subplots(), shown.own_errors, shown.fused_errors, shown.pooled_error, world.unit)
     return figure
 
 
@@ -107,7 +107,7 @@ class _Maps:
     """Beliefs and errors of the figure; ``own`` by each agent's own data, ``fused`` after exchange, None if unknown."""
 
     def __init__(self, records: Records, world: World, settings: ExactGPSettings, views: AgentViews | None) -> None:
-        agents, lattice = agents_of(records), surface.lattice_over(world, _RESOLUTION)
+        agents, lattice = agents_of(records), maps.lattice_over(world, _RESOLUTION)
         picked = np.linspace(0, len(agents) - 1, min(MOST_AGENTS, len(agents))).round().astype(int)
         own = {agent: belief_after(records_of(records, agent), settings, world.domain) for agent in agents}
         pooled = belief_after(records, settings, world.domain)
@@ -152,8 +152,8 @@ class _Maps:
         self._truth(truth, limits)
         for ax in [*panels, pooled, truth]:
             ax.label_outer(remove_inner_ticks=True)
-        bar = ScalarMappable(surface.normalise(np.array(limits), limits), style.MEAN_COLOURS)
-        surface.add_colour_bar([*panels, pooled, truth], bar, style.with_unit("mean", self.world.unit))
+        bar = ScalarMappable(maps.normalise(np.array(limits), limits), style.MEAN_COLOURS)
+        maps.add_colour_bar([*panels, pooled, truth], bar, style.with_unit("mean", self.world.unit))
 
     def _map(
         self,
@@ -167,14 +167,14 @@ class _Maps:
         if mean is None:
             ax.text(0.5, 0.5, "no measurement", transform=ax.transAxes, ha="center", va="center", color=style.MUTED)
         else:
-            surface.plot_lattice(ax, self.lattice, mean, limits=limits, n_contours=0)
+            maps.plot_lattice(ax, self.lattice, mean, limits=limits, n_contours=0)
             level = self.world.level
             if level is not None and mean.min() < level < mean.max():
                 ax.contour(self.lattice.x, self.lattice.y, self.lattice.image(mean), levels=[level], **_LEVEL)
         self._frame(ax)
 
     def _frame(self, ax: Axes) -> None:
-        surface.frame_map(ax, self.world)
+        maps.frame_map(ax, self.world)
         ax.tick_params(labelsize=_LETTERS - 1)
         ax.xaxis.set_major_locator(MaxNLocator(2))
         for label in (ax.xaxis.label, ax.yaxis.label):
@@ -185,22 +185,22 @@ class _Maps:
             style.say(ax, "the truth\nis not known")
             return
         ax.set_title("truth", fontsize=_LETTERS, pad=4)
-        surface.plot_field(ax, self.world.points, self.world.values, limits=limits, n_contours=0)
+        maps.plot_field(ax, self.world.points, self.world.values, limits=limits, n_contours=0)
         if self.world.level is not None:
             plot_level(ax, self.world, self.world.level)
         self._frame(ax)
 
 
-def _mean(belief: ExactGP | None, lattice: surface.Lattice) -> Float[np.ndarray, " m"] | None:
+def _mean(belief: ExactGP | None, lattice: maps.Lattice) -> Float[np.ndarray, " m"] | None:
     return None if belief is None else belief.posterior_mean(lattice.points)
 
 
-def _headline(records: Records, until: Records, maps: _Maps) -> str:
+def _headline(records: Records, until: Records, drawn: _Maps) -> str:
     shown, last = until[-1].round, records[-1].round
     when = f"round {shown}" + ("" if shown == last else f", the last that can be rebuilt (the log goes to {last})")
-    n = len(maps.own_errors)
-    team = style.counted(n, style.role_of(list(maps.own_errors)))
-    which = "" if n == len(maps.chosen) else f" · maps of {len(maps.chosen)} of {team}, evenly picked"
-    name = f"{maps.world.name} · " if maps.world.name else ""
-    level = "" if maps.world.level is None else f" · line: level {maps.world.level:g} {maps.world.unit}".rstrip()
+    n = len(drawn.own_errors)
+    team = style.counted(n, style.role_of(list(drawn.own_errors)))
+    which = "" if n == len(drawn.chosen) else f" · maps of {len(drawn.chosen)} of {team}, evenly picked"
+    name = f"{drawn.world.name} · " if drawn.world.name else ""
+    level = "" if drawn.world.level is None else f" · line: level {drawn.world.level:g} {drawn.world.unit}".rstrip()
     return f"{name}{when}{which} · dots: measurements{level}"

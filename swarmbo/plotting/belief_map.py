@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from swarmbo.belief import ExactGPSettings, PlaceBelief
-from swarmbo.plotting import places, style, surface
+from swarmbo.plotting import maps, style
 from swarmbo.plotting.history import Records, World, agents_of, belief_after, failures, measurements
 
 
@@ -19,7 +19,7 @@ def plot_truth(ax: Axes, world: World, limits: tuple[float, float] | None = None
     if world.points is None or world.values is None:
         return style.say(ax, "the truth is not known")
     label = style.with_unit("true value", world.unit)
-    surface.plot_field(ax, world.points, world.values, limits=limits, label=label, has_holes=bool(world.no_go))
+    maps.plot_field(ax, world.points, world.values, limits=limits, label=label, has_holes=bool(world.no_go))
     return _mark_maximum(_framed(ax, world), world) if world.goal == "peak" else _framed(ax, world)
 
 
@@ -27,29 +27,29 @@ def plot_mean(
     ax: Axes,
     belief: PlaceBelief | None,
     world: World,
-    lattice: surface.Lattice | None = None,
+    lattice: maps.Lattice | None = None,
     limits: tuple[float, float] | None = None,
 ) -> Axes:
     """Draw the mean of a belief, by default on a lattice over the world; without a belief a note."""
     ax.set_title("Belief: mean")
     if belief is None:
         return _without_belief(ax, world)
-    lattice = lattice or surface.lattice_over(world)
+    lattice = lattice or maps.lattice_over(world)
     mean, _ = belief.posterior(lattice.points)
-    surface.plot_lattice(ax, lattice, mean, limits=limits, label=style.with_unit("posterior mean", world.unit))
+    maps.plot_lattice(ax, lattice, mean, limits=limits, label=style.with_unit("posterior mean", world.unit))
     return _framed(ax, world)
 
 
-def plot_std(ax: Axes, belief: PlaceBelief | None, world: World, lattice: surface.Lattice | None = None) -> Axes:
+def plot_std(ax: Axes, belief: PlaceBelief | None, world: World, lattice: maps.Lattice | None = None) -> Axes:
     """Draw the standard deviation of a belief; arguments and result are those of ``plot_mean``."""
     ax.set_title("Belief: standard deviation")
     if belief is None:
         return _without_belief(ax, world)
-    lattice = lattice or surface.lattice_over(world)
+    lattice = lattice or maps.lattice_over(world)
     _, var = belief.posterior(lattice.points)
     std = np.sqrt(np.maximum(var, 0.0))
     label = style.with_unit("posterior standard deviation", world.unit)
-    surface.plot_lattice(ax, lattice, std, style.STD_COLOURS, _from_zero(std), label, n_contours=0)
+    maps.plot_lattice(ax, lattice, std, style.STD_COLOURS, _from_zero(std), label, n_contours=0)
     return _framed(ax, world)
 
 
@@ -62,16 +62,16 @@ def plot_error(ax: Axes, belief: PlaceBelief | None, world: World) -> Axes:
     error = np.abs(mean - world.values)
     look: dict[str, Any] = {"n_contours": 0, "has_holes": bool(world.no_go), "limits": _from_zero(error)}
     label = style.with_unit("absolute error", world.unit)
-    surface.plot_field(ax, world.points, error, style.ERROR_COLOURS, label=label, **look)
+    maps.plot_field(ax, world.points, error, style.ERROR_COLOURS, label=label, **look)
     return _framed(ax, world)
 
 
 def plot_level(ax: Axes, world: World, level: float, belief: PlaceBelief | None = None) -> Axes:
     """Draw the line where a field, or the mean of a belief about it, is at a level."""
-    lattice, values = surface.lattice_over(world), None
+    lattice, values = maps.lattice_over(world), None
     if belief is not None:
         values = belief.posterior(lattice.points)[0]
-    elif (found := surface.world_lattice(world)) is not None:
+    elif (found := maps.world_lattice(world)) is not None:
         lattice, values = found
     if values is not None and values.min() < level < values.max():
         look = style.LEVEL if belief is not None else style.TRUE_LEVEL
@@ -84,7 +84,7 @@ def belief_map_figure(records: Records, world: World, settings: ExactGPSettings)
     world.require_plane()
     world = world.at(records[-1].round)
     belief = belief_after(records, settings, world.domain)
-    lattice = surface.lattice_over(world)
+    lattice = maps.lattice_over(world)
     has_truth = world.values is not None and world.values.size > 0
     with style.applied():
         figure, panels = _panels(world, 4 if has_truth else 2)
@@ -97,11 +97,11 @@ def belief_map_figure(records: Records, world: World, settings: ExactGPSettings)
         plot_std(std, belief, world, lattice)
         for ax in (mean, std):
             if world.standpoints:
-                places.plot_sensors(ax, records, world.standpoints)
+                maps.plot_sensors(ax, records, world.standpoints)
             else:
-                places.plot_paths(ax, records)
+                maps.plot_paths(ax, records)
             if world.goal == "peak":
-                places.plot_findings(ax, records, with_best=world.frames is None)
+                maps.plot_findings(ax, records, with_best=world.frames is None)
         if world.level is not None:
             plot_level(mean, world, world.level, belief)
             for ax in (panels[0], mean, panels[3]) if has_truth else ():
@@ -130,15 +130,15 @@ def _without_belief(ax: Axes, world: World) -> Axes:
 
 
 def _framed(ax: Axes, world: World) -> Axes:
-    places.draw_terrain(ax, world)
-    return surface.frame_map(ax, world)
+    maps.draw_terrain(ax, world)
+    return maps.frame_map(ax, world)
 
 
 def _from_zero(values: Float[np.ndarray, " m"]) -> tuple[float, float] | None:
     return (0.0, float(values.max())) if values.max() > 0 else None
 
 
-def _shared_limits(belief: PlaceBelief | None, world: World, lattice: surface.Lattice) -> tuple[float, float] | None:
+def _shared_limits(belief: PlaceBelief | None, world: World, lattice: maps.Lattice) -> tuple[float, float] | None:
     """One colour scale for truth and mean, so that equal colours mean equal values."""
     values = [] if world.values is None else [world.values]
     if belief is not None:
@@ -178,8 +178,8 @@ def _legend_handles(records: Records, world: World) -> list[Line2D]:
         found.insert(0, "best")
     if world.standpoints:
         return [
-            *places.sensor_legend(len(failures(records)) > 0),
-            *places.legend_of(records, world, ["level", "true level", *found]),
+            *maps.sensor_legend(len(failures(records)) > 0),
+            *maps.legend_of(records, world, ["level", "true level", *found]),
         ]
     robots: list[Line2D] = []
     for index, agent in enumerate(agents_of(records)):
@@ -190,5 +190,5 @@ def _legend_handles(records: Records, world: World) -> list[Line2D]:
     return [
         *robots,
         start,
-        *places.legend_of(records, world, ["failed", "level", "true level", "no-go", "base", *found]),
+        *maps.legend_of(records, world, ["failed", "level", "true level", "no-go", "base", *found]),
     ]

@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from swarmbo.belief import ExactGPSettings
-from swarmbo.plotting import places, style
-from swarmbo.plotting.formats import write_frames
+from swarmbo.plotting import maps, style
 from swarmbo.plotting.history import Records, World, agents_of, belief_after, driven_by, failures, stops_of
-from swarmbo.plotting.surface import Lattice, lattice_over
+from swarmbo.plotting.maps import Lattice, lattice_over
+from swarmbo.plotting.style import write_frames
 
 _RESOLUTION = 64
 _PIXELS = 1024  # of what the ground is painted with, along the longer side
@@ -105,7 +105,7 @@ class _Stage:
         self._figure.colorbar(ScalarMappable(self._norm, style.MEAN_COLOURS), cax=bar)
         bar.set_title(style.with_unit("Mean", world.unit), fontsize=9, loc="left")
         ways = Line2D([], [], marker="o", color=style.MUTED, markersize=6, linewidth=1.8, label="way and measurements")
-        marks = [ways, *places.legend_of(records, world, ["no-go", "base", "best", "level", "failed"])]
+        marks = [ways, *maps.legend_of(records, world, ["no-go", "base", "best", "level", "failed"])]
         self._figure.legend(handles=marks, loc="lower left", ncols=8, handlelength=1.6, columnspacing=1.6)
 
     def draw(self, place: int, share: float, turn: float) -> UInt8[np.ndarray, "height width 3"]:
@@ -158,11 +158,11 @@ class _Stage:
                 ax.contour(self._lattice.x, self._lattice.y, image, levels=[level], colors=[style.INK], linewidths=4.0)
         for rings in self._world.no_go:
             style.draw_no_go(ax, rings)
-        places.draw_ways(ax, [ways[agent] for agent in self._agents], 3.0, path_effects=style.cased(5.5), zorder=3)
+        maps.draw_ways(ax, [ways[agent] for agent in self._agents], 3.0, path_effects=style.cased(5.5), zorder=3)
         stops = [stops_of(told, agent) for agent in self._agents]
-        places.draw_stops(ax, stops, 8, markeredgecolor="white", markeredgewidth=1.4, zorder=4)
-        places.draw_bases(ax, self._world, 26)
-        places.draw_failed(ax, failures(told), 13, 3.2, casing=6.0, zorder=4.5)
+        maps.draw_stops(ax, stops, 8, markeredgecolor="white", markeredgewidth=1.4, zorder=4)
+        maps.draw_bases(ax, self._world, 26)
+        maps.draw_failed(ax, failures(told), 13, 3.2, casing=6.0, zorder=4.5)
         ax.set_xlim(low[0], high[0])
         ax.set_ylim(low[1], high[1])
         self._map_canvas.draw()

@@ -1,25 +1,171 @@
-"""All figures of one run."""
+"""All figures of one run, and that of map error against traffic."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from swarmbo.belief import ExactGPSettings
+from swarmbo.coordination.plan import TraceRow
 from swarmbo.graph import FactorGraph
 from swarmbo.plotting import style
-from swarmbo.plotting.agent_maps import AgentViews, agent_maps_figure
+from swarmbo.plotting.agent_maps import AgentViews, agent_maps_figure, error_of, records_of
 from swarmbo.plotting.animation import write_animation
 from swarmbo.plotting.belief_map import belief_map_figure
-from swarmbo.plotting.factor_graph import factor_graph_figure
-from swarmbo.plotting.formats import Formats
-from swarmbo.plotting.history import Records, World
+from swarmbo.plotting.history import Records, World, agents_of, belief_after
 from swarmbo.plotting.regret import regret_figure
-from swarmbo.plotting.traces import error_traffic_figure
+from swarmbo.plotting.style import Formats
 from swarmbo.plotting.traffic import faults_figure, total_traffic, traffic_figure
-from swarmbo.plotting.variables import variables_figure
-from swarmbo.records import NetworkRecord
+from swarmbo.plotting.variables import factor_graph_figure, variables_figure
+from swarmbo.records import NetworkRecord, Score
+
+_SEEN = 0.005  # of the axis: a band that is narrower is hidden by the line in it
+MOST_REBUILT = 60  # rounds: a belief is made anew for each of them, and for every agent
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorTraces:
+    """Map errors after each round; NaN where unknown.
+
+    ``shared_kb`` is what was sent up to then to share measurements. ``fused`` has the lowest, mean and largest error
+    over the agents, each by its own view, as logged; ``pooled`` that of the exact belief of all measurements; ``alone``
+    the mean over the agents that measured anything, each by its own measurements.
+    """
+
+    rounds: Float[np.ndarray, " n"]
+    shared_kb: Float[np.ndarray, " n"]
+    fused: Float[np.ndarray, "3 n"]
+    pooled: Float[np.ndarray, " n"]
+    alone: Float[np.ndarray, " n"]
+
+    @classmethod
+    def of(cls, records: Records, world: World, settings: ExactGPSettings) -> "ErrorTraces":
+        """Read logged errors, and rebuild the others; in runs of more than 60 rounds for 60 rounds, evenly picked."""
+        agents = agents_of(records)
+        pooled, alone = np.full(len(records), np.nan), np.full(len(records), np.nan)
+        singles = {agent: records_of(records, agent) for agent in agents}
+        for n in np.linspace(0, len(records) - 1, min(len(records), MOST_REBUILT)).round().astype(int):
+            then = world.at(records[n].round)
+            if (error := error_of(belief_after(records[: n + 1], settings, world.domain), then)) is not None:
+                pooled[n] = error
+            own = [error_of(belief_after(one[: n + 1], settings, world.domain), then) for one in singles.values()]
+            known = [error for error in own if error is not None]
+            if known:
+                alone[n] = np.mean(known)
+        return cls(
+            rounds=np.array([record.round for record in records], dtype=float),
+            shared_kb=np.cumsum([record.sharing.bytes for record in records]) / 1e3,
+            fused=np.array([_spread(record.score) for record in records]).T,
+            pooled=pooled,
+            alone=alone,
+        )
+
+
+def _spread(score: Score | None) -> tuple[float, float, float]:
+    if score is not None and score.view_rmse:
+        errors = list(score.view_rmse.values())
+        return min(errors), float(np.mean(errors)), max(errors)
+    error = np.nan if score is None or score.map_rmse is None else score.map_rmse
+    return error, error, error  # an older log has only that of the agent that knows most
+
+
+def plot_errors(ax: Axes, traces: ErrorTraces, at: Float[np.ndarray, " n"], unit: str = "") -> Axes:
+    """Draw map errors: of the agents' own views with their range, of all data pooled, and of agents left alone."""
+    low, mean, high = traces.fused
+    is_alone, is_pooled = np.isfinite(traces.alone), np.isfinite(traces.pooled)
+    label = "own data alone, mean over agents"
+    ax.plot(at[is_alone], traces.alone[is_alone], "o-", color=style.ORANGE, markersize=2.6, label=label)
+    is_seen = bool(np.nanmax(high - low, initial=0.0) > _SEEN * np.nanmax(high, initial=0.0))
+    if is_seen:
+        look: dict[str, Any] = {"facecolor": style.SKY, "alpha": 0.5, "edgecolor": style.BLUE, "linewidth": 0.8}
+        ax.fill_between(at, low, high, label="fused, best to worst agent", **look)
+    label = "fused, mean over agents" if is_seen else "fused, all agents alike"
+    ax.plot(at, mean, "o-", color=style.BLUE, markersize=3.2, label=label)
+    dashed: dict[str, Any] = {"color": style.INK, "linewidth": 1.3, "linestyle": (0, (4, 2.4))}
+    ax.plot(at[is_pooled], traces.pooled[is_pooled], label="all data pooled", **dashed)
+    ax.set_ylabel(style.with_unit("map RMSE", unit))
+    ax.set_ylim(bottom=0.0)
+    return ax
+
+
+def error_traffic_figure(records: Records, world: World, settings: ExactGPSettings) -> Figure:
+    """The error of every agent's view against rounds, and against the bytes sent up to then to share measurements.
+
+    For comparison the error of all data pooled, and of each agent's own data alone: exact beliefs under the
+    hyper-parameters that the record of the round holds.
+    """
+    traces = ErrorTraces.of(records, world, settings)
+    with style.applied():
+        figure = style.new_figure(10.6, 4.2)
+        by_round, by_bytes = figure.subplots(1, 2, sharey=True)
+        style.rounds_axis(plot_errors(by_round, traces, traces.rounds, world.unit))
+        plot_errors(by_bytes, traces, traces.shared_kb, "").set_xlabel("kB sent so far to share measurements")
+        by_bytes.set_ylabel("")
+        by_bytes.set_xlim(left=0.0)
+        style.legend_below(figure, by_round)
+        name = f"{world.name} · " if world.name else ""
+        figure.suptitle(f"{name}error of the map, agent by agent", x=0.01, ha="left", fontsize=12.5)
+    return figure
+
+
+def plot_solve_trace(
+    ax: Axes, rows: Sequence[TraceRow], told: Callable[[float], float] = float, *, by_bytes: bool = False
+) -> Axes:
+    """Draw the best value so far, and its bound, as steps against rounds or bytes; ``told`` names costs."""
+    places = np.array([row.traffic.bytes if by_bytes else row.round for row in rows], dtype=float)
+
+    def line(numbers: Sequence[float | None]) -> np.ndarray:
+        return np.array([np.nan if x is None or not math.isfinite(x) else told(x) for x in numbers])
+
+    values, bounds = line([row.value for row in rows]), line([row.bound for row in rows])
+    marks: dict[str, Any] = {"marker": "o", "markersize": 4.0} if len(rows) <= 30 else {}
+    ax.step(places, values, where="post", color=style.BLUE, label="best choice so far", **marks)
+    if not np.isnan(bounds).all():
+        ax.step(places, bounds, where="post", color=style.VERMILLION, label="no choice is beyond", **marks)
+        ax.fill_between(places, values, bounds, step="post", color=style.VERMILLION, alpha=0.12, linewidth=0.0)
+    if np.isnan(values).all():
+        return style.say(ax, "every choice so far is forbidden")
+    style.rounds_axis(ax)
+    if by_bytes:
+        ax.set_xlabel("bytes sent")
+        ax.xaxis.set_major_formatter(EngFormatter(sep=""))
+        ax.xaxis.set_major_locator(MaxNLocator(6))
+    return ax
+
+
+def solve_trace_figure(rows: Sequence[TraceRow], title: str, label: str, told: Callable[[float], float]) -> Figure:
+    """The trace against rounds and against bytes."""
+    with style.applied():
+        figure = style.new_figure(8.8, 3.7)
+        left, right = figure.subplots(1, 2, sharey=True)
+        plot_solve_trace(left, rows, told)
+        plot_solve_trace(right, rows, told, by_bytes=True)
+        left.set_ylabel(label)
+        left.set_title(title)
+        style.legend_below(figure, left, 2)
+    return figure
+
+
+def draw_solve_trace(
+    rows: Sequence[TraceRow],
+    path: Path,
+    title: str,
+    label: str,
+    told: Callable[[float], float] = float,
+    formats: Formats | None = None,
+) -> Path:
+    """Write the figure of a trace; a path without an ending takes that of the format."""
+    drawn_as = formats or Formats()
+    path = path if path.suffix else path.with_suffix(f".{drawn_as.figures}")
+    with style.applied():
+        return style.save(solve_trace_figure(rows, title, label, told), path, drawn_as.dpi)
 
 
 def write_figures(

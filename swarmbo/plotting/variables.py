@@ -1,23 +1,32 @@
-"""Joint points as a picture: one row a variable, one column a round, however many variables there are."""
+"""Pictures of functions: joint points, a row a variable and a column a round, and the factor graph."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import networkx as nx
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from matplotlib.ticker import FixedLocator
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, MaxNLocator
 
+from swarmbo.graph import FactorGraph
 from swarmbo.plotting import style
 from swarmbo.plotting.history import Records, World
-from swarmbo.plotting.surface import add_colour_bar
+from swarmbo.plotting.maps import add_colour_bar
 
 _MOST_NAMES = 40
 _LONGEST = 28  # characters of a variable's values
 _DARK = 0.6  # shares below have dark colours
+Position = tuple[float, float]
+_WIDEST = 14.0  # edges: parts that are not joined start a new row beyond it
+_APART = 0.9
+_MOST_DRAWN = 120  # nodes of a drawing that can be read
 
 
 def plot_variables(ax: Axes, records: Records, world: World) -> Axes:
@@ -102,3 +111,208 @@ def _write_values(ax: Axes, world: World, places: Sequence[Sequence[float]]) -> 
             is_dark = float(world.domain.to_unit(np.asarray(place))[row]) < _DARK
             where: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
             ax.text(column, row, text[:_LONGEST], color="white" if is_dark else "black", **where)
+
+
+def plot_factor_graph(
+    ax: Axes,
+    graph: "FactorGraph | nx.Graph[Any]",
+    positions: Mapping[str, Position] | None = None,
+    agents: Sequence[str] | None = None,
+) -> Axes:
+    """Draw a factor graph, or one of networkx (``FactorGraph.of_any``).
+
+    With the ``positions`` of variables, for example of their robots, a factor stands in the middle of its scope;
+    without them everything is laid out, the same way each time. ``agents`` are owners in the order of their colours.
+
+    Example:
+        >>> from matplotlib.figure import Figure
+        >>> from swarmbo.graph import FactorGraph
+        >>> graph = FactorGraph.from_scopes({"f1": ["x1", "x2"], "f2": ["x2"]})
+        >>> ax = plot_factor_graph(Figure().subplots(), graph)
+        >>> sorted(text.get_text() for text in ax.texts)
+        ['f1', 'f2', 'x1', 'x2']
+    """
+    graph = FactorGraph.of_any(graph)
+    places = _laid_out(graph) if positions is None else _on(graph, positions)
+    edges = [(places["factor", f], places["variable", v]) for f in graph.factors for v in graph.scope(f)]
+    ax.add_collection(LineCollection(edges, colors=style.MUTED, linewidths=1.3, zorder=1))
+    crowd = len(places)
+    is_in_rows = positions is None and float(np.ptp([x for x, _ in places.values()])) <= _WIDEST
+    size = float(np.clip(9000 / max(crowd, 1), 280 if is_in_rows else 130, 620))
+    colours = {agent: style.agent_colour(index) for index, agent in enumerate(agents or graph.agents)}
+    short = {"variable": short_names(graph.variables)[1], "factor": short_names(graph.factors)[1]}
+    nodes = [("variable", name, "o", colours[graph.variable_owner(name)]) for name in graph.variables]
+    nodes += [("factor", name, "s", colours[graph.owner(name)]) for name in graph.factors]
+    for kind, name, marker, colour in nodes:
+        x, y = places[kind, name]
+        shown = short[kind].get(name, name)
+        is_inside = size > 250 and len(shown) <= 3
+        face, edge = (colour, "white") if kind == "factor" else ("white", colour)
+        ax.scatter([x], [y], s=size, marker=marker, linewidths=2.4, zorder=2, facecolor=face, edgecolor=edge)
+        ax.annotate(
+            shown,
+            (x, y),
+            xytext=(0, 0 if is_inside else 0.62 * np.sqrt(size)),
+            textcoords="offset points",
+            ha="center",
+            va="center" if is_inside else "bottom",
+            fontsize=min(8.5, 1.25 * np.sqrt(size) / max(len(shown), 2)) if is_inside else 7.5,
+            color=_legible_on(colour) if is_inside and kind == "factor" else style.INK,
+            bbox=None if is_inside else {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85},
+            zorder=3,
+        )
+    ax.margins(0.12)
+    ax.set_aspect("equal", adjustable="datalim")
+    ax.set_axis_off()
+    return ax
+
+
+def short_names(names: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Common beginning of names up to an underscore, and each name's end; both empty unless all ends are numbers.
+
+    Example:
+        >>> short_names(["power_0", "power_11"]), short_names(["left", "right_1"])
+        (('power_', {'power_0': '0', 'power_11': '11'}), ('', {}))
+    """
+    ends = {name: name.rpartition("_")[2] for name in names}
+    starts = {name.removesuffix(end) for name, end in ends.items()}
+    if len(starts) != 1 or "" in starts or not all(end.isdecimal() for end in ends.values()):
+        return "", {}
+    return starts.pop(), ends
+
+
+def factor_graph_figure(
+    graphs: "FactorGraph | nx.Graph[Any] | Mapping[str, FactorGraph]", positions: Mapping[str, Position] | None = None
+) -> Figure:
+    """A drawing of a factor graph, or of some by title, with a legend of owners.
+
+    Graphs of more than 120 nodes, which nobody can read, are drawn as histograms of degrees instead.
+    """
+    by_title = graphs if isinstance(graphs, Mapping) else {"": FactorGraph.of_any(graphs)}
+    most = max(len(graph.variables) + len(graph.factors) for graph in by_title.values())
+    if positions is None and most > _MOST_DRAWN:
+        return _degrees_figure(by_title)
+    with style.applied():
+        figure = style.new_figure(7.0, 5.0 * len(by_title))
+        grid = figure.add_gridspec(len(by_title))
+        axes = [figure.add_subplot(row) for row in grid]
+        agents = tuple(dict.fromkeys(agent for graph in by_title.values() for agent in graph.agents))
+        for ax, (title, graph) in zip(axes, by_title.items(), strict=True):
+            plot_factor_graph(ax, graph, positions, agents)
+            ax.set_title(title)
+        if positions is None:  # a page in the shape of the graphs, about an inch between neighbours
+            width = max(ax.dataLim.width for ax in axes) + 1.0
+            heights = [ax.dataLim.height + 1.0 for ax in axes]
+            inches = 1.0 if width < 12 else 12.0 / width
+            figure.set_size_inches(max(4.5, inches * width), max(2.0, inches * sum(heights) + 0.8))
+            grid.set_height_ratios(heights)
+        variables, factors = (
+            dict.fromkeys(name for graph in by_title.values() for name in getattr(graph, kind))
+            for kind in ("variables", "factors")
+        )
+        mark: dict[str, Any] = {"linestyle": "none", "color": style.MUTED}
+        handles = [
+            Line2D([], [], marker="o", markerfacecolor="white", label=_kind("variable", list(variables)), **mark),
+            Line2D([], [], marker="s", label=_kind("factor", list(factors)), **mark),
+        ]
+        for index, agent in enumerate(agents):
+            handles.append(Line2D([], [], color=style.agent_colour(index), linewidth=4, label=agent))
+        columns = max(2, min(len(handles), int(figure.get_figwidth() / 1.2)))
+        figure.legend(handles=handles, loc="outside lower center", ncols=columns)
+    return figure
+
+
+def _degrees_figure(by_title: Mapping[str, FactorGraph]) -> Figure:
+    """Histograms: variables in a factor, factors at a variable, and factors that an agent owns."""
+    with style.applied():
+        figure = style.new_figure(10.5, 3.4 * len(by_title))
+        rows = figure.subplots(len(by_title), 3, squeeze=False)
+        for axes, (title, graph) in zip(rows, by_title.items(), strict=True):
+            owned = [len(graph.factors_owned_by(agent)) for agent in graph.agents]
+            shared = [len(graph.factors_of(variable)) for variable in graph.variables]
+            counts = {
+                "variables of a factor": ([len(graph.scope(name)) for name in graph.factors], "factors", style.BLUE),
+                "factors of a variable": (shared, "variables", style.GREEN),
+                "factors of an agent": (owned, "agents", style.ORANGE),
+            }
+            for ax, (label, (values, whose, colour)) in zip(axes, counts.items(), strict=True):
+                numbers, times = np.unique(values, return_counts=True)
+                ax.bar(numbers, times, width=0.8, color=colour)
+                ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+                ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+                ax.set_xlabel(label)
+                ax.set_ylabel(whose)
+            parts = len(graph.components)
+            text = f"{len(graph.variables)} variables, {len(graph.factors)} factors, {parts} connected part"
+            axes[0].set_title(" · ".join(filter(None, (title, text + "s" * (parts != 1)))))
+    return figure
+
+
+def _kind(kind: str, names: Sequence[str]) -> str:
+    """``variable``, or ``variable power_…`` where nodes show the numbers of such names."""
+    start, _ = short_names(names)
+    return f"{kind} {start}…" if start else kind
+
+
+def _legible_on(colour: str) -> str:
+    red, green, blue = to_rgb(colour)
+    return "white" if 0.3 * red + 0.59 * green + 0.11 * blue < 0.62 else style.INK
+
+
+def _laid_out(graph: FactorGraph) -> dict[tuple[str, str], Position]:
+    """Distances on the page follow distances in the graph; parts that are not joined stand side by side, in rows."""
+    rows: list[dict[tuple[str, str], Position]] = [{}]
+    left = 0.0
+    for part in graph.components:
+        found = _laid_out_part(part)
+        xs, ys = zip(*found.values(), strict=True)
+        width, middle = max(xs) - min(xs), 0.5 * (max(ys) + min(ys))
+        if left and left + width > _WIDEST:
+            left = 0.0
+            rows.append({})
+        rows[-1] |= {node: (x - min(xs) + left, y - middle) for node, (x, y) in found.items()}
+        left += width + _APART
+    places: dict[tuple[str, str], Position] = {}
+    below = 0.0
+    for row in rows:
+        ys = [y for _, y in row.values()]
+        places |= {node: (x, y - max(ys) + below) for node, (x, y) in row.items()}
+        below -= max(ys) - min(ys) + _APART
+    return places
+
+
+def _laid_out_part(part: FactorGraph) -> dict[tuple[str, str], Position]:
+    drawn: nx.Graph[Any] = nx.Graph()
+    drawn.add_nodes_from(("variable", variable) for variable in part.variables)
+    start = {("variable", variable): (float(index), 0.0) for index, variable in enumerate(part.variables)}
+    for index, factor in enumerate(part.factors):
+        scope = [("variable", variable) for variable in part.scope(factor)]
+        drawn.add_edges_from((("factor", factor), variable) for variable in scope)
+        # Scopes in order are where layouts of chains come from; above and below alternately, so none lies on another.
+        side = 0.6 if index % 2 else -0.6
+        start["factor", factor] = (float(np.mean([start[variable][0] for variable in scope])) + 0.01 * index, side)
+    if len(drawn) < 2:
+        return start
+    found = nx.kamada_kawai_layout(drawn, pos=start)
+    places = np.array([found[node] for node in drawn])
+    places -= places.mean(axis=0)
+    _, _, axes = np.linalg.svd(places)
+    turned = places @ axes.T  # the long way across the page
+    turned *= np.where(turned[0] > 0, -1.0, 1.0)  # the first variable to the left, whatever sign the solver chose
+    lengths = [np.linalg.norm(turned[i] - turned[j]) for i, j in nx.convert_node_labels_to_integers(drawn).edges]
+    turned /= max(float(np.median(lengths)), 1e-9)
+    return {node: (float(x), float(y)) for node, (x, y) in zip(drawn, turned, strict=True)}
+
+
+def _on(graph: FactorGraph, positions: Mapping[str, Position]) -> dict[tuple[str, str], Position]:
+    places = {("variable", variable): positions[variable] for variable in graph.variables}
+    stacked: dict[Position, int] = {}
+    for factor in graph.factors:
+        x, y = np.mean([positions[variable] for variable in graph.scope(factor)], axis=0)
+        span = float(np.ptp(np.array(list(positions.values())), axis=0).max()) or 1.0
+        if len(graph.scope(factor)) == 1:  # beside its only variable, not on top of it
+            y += 0.12 * span
+        place = (float(x), float(y))
+        stacked[place] = stacked.get(place, 0) + 1
+        places["factor", factor] = (place[0] + 0.07 * span * (stacked[place] - 1), place[1])
+    return places

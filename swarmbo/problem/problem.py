@@ -10,9 +10,8 @@ import msgspec
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from swarmbo.boundary.html import html_table
 from swarmbo.boundary.rng import sobol, stream
-from swarmbo.boundary.values import distinct_names, real_array, short, table
+from swarmbo.boundary.values import distinct_names, html_table, real_array, short, table
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem.coding import Coding, coding_of

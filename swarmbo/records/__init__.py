@@ -4,7 +4,11 @@ They are plain values. Plots and tables start from them, never from live objects
 """
 
 from swarmbo.records.rounds import (
+    TRUE_MAXIMUM as TRUE_MAXIMUM,
     Evaluation as Evaluation,
+    Goal as Goal,
+    GroundTruth as GroundTruth,
+    Labels as Labels,
     Query as Query,
     Recommendation as Recommendation,
     RoundRecord as RoundRecord,
@@ -19,10 +23,4 @@ from swarmbo.records.solve_report import (
     Status as Status,
     Traffic as Traffic,
     by_name as by_name,
-)
-from swarmbo.records.truth import (
-    TRUE_MAXIMUM as TRUE_MAXIMUM,
-    Goal as Goal,
-    GroundTruth as GroundTruth,
-    Labels as Labels,
 )

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import astuple
 
-from swarmbo.boundary.html import html_table
+from swarmbo.boundary.values import html_table
 
 
 class Traffic(msgspec.Struct, frozen=True):

@@ -7,15 +7,24 @@ table is the union of the kinds of its slot.
 
 import difflib
 import functools
+import inspect
+import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from typing import Any, Literal, NamedTuple, TypeVar, Union
+from importlib import import_module, invalidate_caches
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, NamedTuple, TypeGuard, TypeVar, Union
+
+import msgspec
 
 import swarmbo
-from swarmbo.boundary.values import short
-from swarmbo.errors import ConfigError
-from swarmbo.settings import Settings, hint_for, resolve
+from swarmbo.boundary.values import error_text, short
+from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.settings import Settings, convert, hint_for, resolve
 
 Slot = Literal["belief", "acquisition", "coordination", "transport"]
 Team = Literal["field", "function"]
@@ -30,14 +39,14 @@ TEAMS: Mapping[Team, str] = {
 
 
 _ALSO_CALLED = {"dpop": "exact", "variableelimination": "exact", "ei": "expected-improvement", "ts": "thompson"}
+Class = TypeVar("Class", bound=type[Settings])
+_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 class _Kind(NamedTuple):
     settings: type[Settings]
     teams: tuple[Team, ...]
 
-
-Class = TypeVar("Class", bound=type[Settings])
 
 _KINDS: dict[Slot, dict[str, _Kind]] = {slot: {} for slot in SLOTS}
 
@@ -129,3 +138,152 @@ def _load() -> None:
     """Import every module of public names, so that their decorators have run."""
     for module in sorted(set(swarmbo.homes().values())):
         import_module(module)
+
+
+def is_own(name: object) -> TypeGuard[str]:
+    """True if a name is that of a user's own code: kinds and ids of environments have no colon."""
+    return isinstance(name, str) and ":" in name
+
+
+def full_name(thing: object) -> str:
+    """Name by which a class, or that of an object, can be loaded: ``my_methods:BestMean``."""
+    named = thing if isinstance(thing, type) else type(thing)
+    return f"{named.__module__}:{named.__qualname__}"
+
+
+def find_in(folders: Sequence[str], name: str, at: str) -> None:
+    """Let Python look for a module in folders too, after all others, so that they hide nothing."""
+    sys.path += [folder for folder in folders if folder not in sys.path]
+    invalidate_caches()
+    module = name.partition(":")[0].partition(".")[0]
+    here = PathFinder.find_spec(module, list(folders))
+    if here is None or here.origin is None or module == "__main__":
+        return
+    taken = find_spec(module)
+    if taken is None or taken.origin is None or not os.path.exists(taken.origin):
+        other = "a module of Python itself"
+    elif os.path.realpath(taken.origin) == os.path.realpath(here.origin):
+        return
+    else:
+        other = taken.origin
+    raise ConfigError(f"got {name!r}, but {here.origin} is hidden by {other}; wanted another name for it", at=at)
+
+
+def load(name: str, at: str) -> Any:
+    """Load the object that ``module:Class`` names; dots lead into packages and classes."""
+    module, _, path = name.partition(":")
+    if not (_NAME.fullmatch(module) and _NAME.fullmatch(path)):
+        raise ConfigError(f"got {short(name)}; wanted 'module:Class'", at=at)
+    found: Any = _imported(module, name, at)
+    for part in path.split("."):
+        if not hasattr(found, part):
+            near = difflib.get_close_matches(part, dir(found), n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            where = getattr(found, "__file__", None) or getattr(found, "__name__", module)
+            raise ConfigError(f"got {name!r}, but {where} has no {part!r}{hint}", at=at)
+        found = getattr(found, part)
+    return found
+
+
+def load_class(name: str, at: str) -> type:
+    """Load the class that ``module:Class`` names."""
+    found = load(name, at)
+    if not isinstance(found, type):
+        raise ConfigError(f"got {name!r}, which is {_what(found)}; wanted a class", at=at)
+    return found
+
+
+def make(maker: Any, name: str, settings: Mapping[str, Any], at: str) -> Any:
+    """Make a user's own object from its table: the fields of a ``msgspec.Struct``, else keywords of the maker."""
+    try:
+        if isinstance(maker, type) and issubclass(maker, msgspec.Struct):
+            return convert(dict(settings), maker, at)
+        _require_keywords(maker, name, settings, at)
+        return maker(**settings)
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"{name} refused its settings: {error_text(error)}", at=at) from error
+
+
+def takes(method: Any, *given: str) -> bool:
+    """True if a function, or a method of a class, accepts so many positional arguments."""
+    try:
+        inspect.signature(method).bind(*given)
+    except TypeError:
+        return False
+    except ValueError:  # compiled code may have no signature
+        return True
+    return True
+
+
+def takes_named(method: Any, name: str) -> bool:
+    """True if a function, or a method of an object, has a parameter of this name."""
+    try:
+        return name in inspect.signature(method).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def takes_anything(maker: Any) -> bool:
+    """True if a class, or a function, has parameters, or its signature is unknown."""
+    try:
+        return bool(inspect.signature(maker).parameters)
+    except (TypeError, ValueError):
+        return True
+
+
+def checked_as(wanted: Any, given: Any, owner: object, method: str) -> Any:
+    """Return a method's result if it is of the wanted class."""
+    if isinstance(given, wanted):
+        return given
+    names = [part.__name__.removesuffix("Type") for part in getattr(wanted, "__args__", (wanted,))]
+    raise not_wanted(given, f"a {' or '.join(names)}", owner, method)
+
+
+def not_wanted(given: object, wanted: str, owner: object, method: str) -> ShapeError:
+    """Error for an invalid result, which names the method and its class."""
+    return ShapeError(f"{full_name(owner)}.{method}() returned {short(given)}; wanted {wanted}")
+
+
+def source_of(thing: Any) -> Path | None:
+    """File that a class or a function was loaded from, or None."""
+    file = getattr(sys.modules.get(getattr(thing, "__module__", "")), "__file__", None)
+    return None if file is None else Path(file)
+
+
+def _imported(module: str, name: str, at: str) -> ModuleType:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
+            raise ConfigError(
+                f"got {name!r}, but there is no module {error.name!r}; wanted one that is installed, in the present "
+                "folder, or in the scenario's folder",
+                at=at,
+            ) from error
+        raise ConfigError(f"importing {module} failed: {error_text(error)}", at=at) from error
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"importing {module} failed: {error_text(error)}", at=at) from error
+
+
+def _require_keywords(maker: Any, name: str, settings: Mapping[str, Any], at: str) -> None:
+    try:
+        parameters = inspect.signature(maker).parameters
+    except (TypeError, ValueError):  # compiled code may have no signature
+        return
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    known = [key for key, parameter in parameters.items() if parameter.kind in by_keyword]
+    for key in settings:
+        if key not in known and not takes_all:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"{name} takes {', '.join(known) or 'none'}"
+            raise ConfigError(f"unknown key {short(key)}; {hint}", at=at)
+    for key in known:
+        if parameters[key].default is inspect.Parameter.empty and key not in settings:
+            raise ConfigError(f"missing key {key!r}, which {name} needs", at=at)
+
+
+def _what(found: object) -> str:
+    return f"a {type(found).__name__}" if callable(found) else short(found)

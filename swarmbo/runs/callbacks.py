@@ -1,4 +1,4 @@
-"""Callbacks: objects that receive each round of a run, for tools such as TensorBoard and MLflow.
+"""Callbacks: receivers of each round of a run, such as those for TensorBoard and MLflow, and their settings.
 
 The log of the run is the source: a callback that begins again gets the rounds that were logged before, so that a
 resumed run writes each step once.
@@ -6,17 +6,31 @@ resumed run writes each step once.
 
 import csv
 import math
+import time
 from collections.abc import Mapping, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from swarmbo.boundary.files import replacing
+import msgspec
+
+from swarmbo.boundary import values
+from swarmbo.boundary.files import read_regular, regular_file, replacing
+from swarmbo.errors import ConfigError, needed
 from swarmbo.metrics import agreement_traffic, declined, distance_travelled, total_cost
 from swarmbo.records import RoundRecord
-from swarmbo.runs.stored_files import ROUNDS
+from swarmbo.registry.slots import is_own, load, make
+from swarmbo.runs.stored_files import EVENT_FILES, EVENTS, MLFLOW_RUN, ROUNDS
+from swarmbo.settings import Settings, convert
 
 _SCORES = ("simple_regret", "batch_regret", "total_regret", "recommendation_regret", "map_rmse", "level_f1")
+_COLUMNS = (
+    *("best", "recommendation", "recommendation_std", *_SCORES),
+    *("measurements", "failures", "declined", "cost", "distance", "messages", "bytes"),
+)
+AT = "$.callbacks"
+_BATCH = 1000  # metrics in a call, MLflow's limit
+_LONGEST = 6000  # characters of a parameter, MLflow's limit
 
 
 @runtime_checkable
@@ -82,10 +96,6 @@ def numbers_of(record: RoundRecord) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-_COLUMNS = ("best", "recommendation", "recommendation_std", *_SCORES)
-_COLUMNS += ("measurements", "failures", "declined", "cost", "distance", "messages", "bytes")
-
-
 class RoundsTable:
     """``rounds.csv``: the numbers of each round, one row a round, kept up to date."""
 
@@ -112,3 +122,137 @@ class RoundsTable:
 def _row(record: RoundRecord) -> list[Any]:
     numbers = numbers_of(record)
     return [record.round, *(numbers.get(name) for name in _COLUMNS)]
+
+
+class TensorBoard(Settings, frozen=True, tag="tensorboard", tag_field="kind"):
+    """Event files for TensorBoard, in ``tensorboard`` within the folder of the run. Needs ``swarmbo[tensorboard]``.
+
+    A resumed run writes its event file anew, so that each step is there once.
+    """
+
+    def writer(self) -> Callback:
+        """Make the callback."""
+        return _Events(needed("tensorboardX", "tensorboard", "callbacks 'tensorboard'", AT))
+
+
+class _Events:
+    def __init__(self, package: Any) -> None:
+        self._package = package
+
+    def begin(self, folder: Path, settings: Mapping[str, Any], earlier: Sequence[RoundRecord]) -> None:
+        events = folder / EVENTS
+        for old in events.glob(EVENT_FILES):
+            old.unlink()
+        # a TensorBoard that has read the old file drops its steps
+        self._writer = self._package.SummaryWriter(str(events), purge_step=0 if earlier else None)
+        text = msgspec.json.format(msgspec.json.encode(settings), indent=2).decode()
+        self._writer.add_text("scenario", f"```\n{text}\n```", 0)
+        for record in earlier:
+            self._add(record)
+        self._writer.flush()
+
+    def on_round(self, record: RoundRecord) -> None:
+        self._add(record)
+        self._writer.flush()
+
+    def _add(self, record: RoundRecord) -> None:
+        for name, value in numbers_of(record).items():
+            self._writer.add_scalar(name, value, record.round)
+
+    def end(self, is_complete: bool) -> None:
+        self._writer.close()
+
+
+class MLflow(Settings, frozen=True, tag="mlflow", tag_field="kind"):
+    """A run of an MLflow experiment: settings as parameters, numbers as metrics by step. Needs ``swarmbo[mlflow]``.
+
+    A resumed run continues the same run of MLflow, and logs the steps that are missing there.
+
+    Args:
+        tracking_uri: Address of the tracking server, or of a database (``sqlite:///mlflow.db``); by default the one of
+            the environment variable ``MLFLOW_TRACKING_URI``, else MLflow's own default.
+        experiment: Name of the experiment; created if missing.
+    """
+
+    tracking_uri: str | None = None
+    experiment: str = "swarmbo"
+
+    def writer(self) -> Callback:
+        """Make the callback."""
+        return _Tracked(self, needed("mlflow", "mlflow", "callbacks 'mlflow'", AT))
+
+
+class _Tracked:
+    """Writer of one run of MLflow; its id is in ``mlflow.json``."""
+
+    def __init__(self, settings: MLflow, package: Any) -> None:
+        self._settings, self._package = settings, package
+
+    def begin(self, folder: Path, settings: Mapping[str, Any], earlier: Sequence[RoundRecord]) -> None:
+        self._client = self._package.MlflowClient(tracking_uri=self._settings.tracking_uri)
+        there = folder / MLFLOW_RUN
+        if regular_file(there):
+            self._run = str(msgspec.json.decode(read_regular(there), type=dict[str, str])["run"])
+            self._client.update_run(self._run, status="RUNNING")
+            self._add(earlier, self._logged())
+            return
+        found = self._client.get_experiment_by_name(self._settings.experiment)
+        number = self._client.create_experiment(self._settings.experiment) if found is None else found.experiment_id
+        name = f"{settings['name']}-{settings['seed']}"
+        self._run = self._client.create_run(number, run_name=name, tags={"swarmbo.folder": str(folder)}).info.run_id
+        with replacing(there) as file:
+            file.write(msgspec.json.encode({"run": self._run}))
+        for key, value in values.flat(settings).items():
+            if value is not None:
+                self._client.log_param(self._run, key, str(value)[:_LONGEST])
+        self._add(earlier, {})
+
+    def on_round(self, record: RoundRecord) -> None:
+        self._add([record], {})
+
+    def _logged(self) -> dict[str, set[int]]:
+        names = self._client.get_run(self._run).data.metrics
+        return {name: {one.step for one in self._client.get_metric_history(self._run, name)} for name in names}
+
+    def _add(self, records: Sequence[RoundRecord], logged: Mapping[str, set[int]]) -> None:
+        metric, now = self._package.entities.Metric, int(time.time() * 1000)
+        new = [
+            metric(name, float(value), now, record.round)
+            for record in records
+            for name, value in numbers_of(record).items()
+            if record.round not in logged.get(name, ())
+        ]
+        for begin in range(0, len(new), _BATCH):
+            self._client.log_batch(self._run, metrics=new[begin : begin + _BATCH])
+
+    def end(self, is_complete: bool) -> None:
+        self._client.set_terminated(self._run, "FINISHED" if is_complete else "KILLED")
+
+
+def settings_of(given: Sequence[object]) -> tuple[Any, ...]:
+    """Settings of the callbacks that a scenario states; a table that names user code stays a table."""
+    found: list[Any] = []
+    for index, one in enumerate(given):
+        table = {"kind": one} if isinstance(one, str) else one
+        if not isinstance(table, TensorBoard | MLflow | Mapping):
+            raise ConfigError(f"got {values.short(one)}; wanted a kind of callback, or a table", at=f"{AT}[{index}]")
+        is_made = not isinstance(table, Mapping) or is_own(table.get("kind"))
+        found.append(table if is_made else convert(table, TensorBoard | MLflow, f"{AT}[{index}]"))
+    return tuple(found)
+
+
+def make_callbacks(settings: Sequence[Any]) -> list[Callback]:
+    """Callbacks of a scenario, the table of rounds first; user code must be trusted before."""
+    made: list[Callback] = [RoundsTable()]
+    for index, one in enumerate(settings):
+        at = f"{AT}[{index}]"
+        if isinstance(one, TensorBoard | MLflow):
+            made.append(one.writer())
+            continue
+        name = one["kind"]
+        rest = {key: value for key, value in one.items() if key != "kind"}
+        own = make(load(name, at), name, rest, at)
+        if not isinstance(own, Callback):
+            raise ConfigError(f"got {name}; wanted a class with the methods begin, on_round and end", at=at)
+        made.append(own)
+    return made

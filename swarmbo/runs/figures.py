@@ -17,15 +17,14 @@ from swarmbo.errors import ConfigError, DataWarning, MissingPackageError, RunFol
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import unloaded_kernels
 from swarmbo.plotting import AgentViews, Formats, World, style
-from swarmbo.plotting.formats import write_frames
 from swarmbo.plotting.landscape import write_landscape
+from swarmbo.plotting.style import write_frames
 from swarmbo.records import RoundRecord
 from swarmbo.registry import name_of
-from swarmbo.runs.checkpoint import read_checkpoint
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.scenario import make_environment
+from swarmbo.runs.states import WorldRecord, graph_in_use, read_checkpoint, read_truth, read_world
 from swarmbo.runs.world import maker_of
-from swarmbo.runs.world_record import WorldRecord, graph_in_use, read_truth, read_world
 from swarmbo.team import Team
 
 _NOTE = "figures.json"

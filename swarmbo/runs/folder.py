@@ -21,9 +21,21 @@ import scipy
 import tomli_w
 
 import swarmbo
-from swarmbo.boundary.arrays import read_arrays, write_arrays
-from swarmbo.boundary.files import PARTIAL, read_regular, regular_file, replacing
-from swarmbo.boundary.seals import SEAL_LENGTH, LoggedLines, append_line, digest_of_table, logged_lines, read_seal, seal
+from swarmbo.boundary.files import (
+    PARTIAL,
+    SEAL_LENGTH,
+    LoggedLines,
+    append_line,
+    digest_of_table,
+    logged_lines,
+    read_arrays,
+    read_regular,
+    read_seal,
+    regular_file,
+    replacing,
+    seal,
+    write_arrays,
+)
 from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
 from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.runs import stored_files

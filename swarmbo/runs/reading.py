@@ -13,14 +13,14 @@ from typing import Any
 
 import msgspec
 
-from swarmbo.boundary.html import html_table
+from swarmbo.boundary.values import html_table
 from swarmbo.errors import ConfigError, DataWarning, RunFolderError
 from swarmbo.records import Recommendation, RoundRecord
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.report import Summary, report_rows
 from swarmbo.runs.scenario import Scenario
+from swarmbo.runs.states import WorldRecord, read_world
 from swarmbo.runs.table import Columns, measurements, stacked, to_frame, write_csv, write_parquet, write_rows
-from swarmbo.runs.world_record import WorldRecord, read_world
 
 _MEDIA = {".png": "image/png", ".gif": "image/gif", ".svg": "image/svg+xml"}  # displayable in a page
 

@@ -29,8 +29,8 @@ from swarmbo.records import (
 )
 from swarmbo.runs.report import CENTRALISED, THIS_RUN, Summary
 from swarmbo.runs.scenario import Scenario
+from swarmbo.runs.states import ScopeInUse
 from swarmbo.runs.stored_files import Timing
-from swarmbo.runs.world_record import ScopeInUse
 from swarmbo.team import Team
 from swarmbo.worlds import FunctionWorld, Infos, Report
 

@@ -8,11 +8,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from rich.table import Table
 
-from swarmbo.boundary.html import html_table
-from swarmbo.boundary.values import short
+from swarmbo.boundary.values import html_table, short
 from swarmbo.metrics import METRIC_TEXT, METRICS, MORE_IS_BETTER
 from swarmbo.records import TRUE_MAXIMUM, Goal, LinkReport, Recommendation, Score, Traffic
-from swarmbo.runs.world_record import ScopeInUse
+from swarmbo.runs.states import ScopeInUse
 
 CENTRALISED = "one Gaussian process for all"
 THIS_RUN = "this run"

@@ -18,14 +18,21 @@ from swarmbo.deciding.team_state import acquisition_in_words, warn_of_aim
 from swarmbo.errors import ConfigError, RunFolderError, TransportError
 from swarmbo.evaluations.ledger import Event
 from swarmbo.records import GroundTruth, Labels, RoundRecord
-from swarmbo.runs.checkpoint import Checkpoint, State, read_checkpoint, write_checkpoint
 from swarmbo.runs.folder import RunFolder, versions
 from swarmbo.runs.recording import find_references, record_reset, record_round, summarise
 from swarmbo.runs.report import Summary, WorkersReport
 from swarmbo.runs.scenario import Scenario
+from swarmbo.runs.states import (
+    Checkpoint,
+    State,
+    keep_world,
+    read_checkpoint,
+    read_world,
+    scopes_in_use,
+    write_checkpoint,
+)
 from swarmbo.runs.stored_files import Timing
 from swarmbo.runs.world import Environment
-from swarmbo.runs.world_record import keep_world, read_world, scopes_in_use
 from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld, Step
 

@@ -12,15 +12,15 @@ from threadpoolctl import threadpool_limits
 
 from swarmbo.deciding.team_state import acquisition_in_words, warn_of_aim
 from swarmbo.errors import RunFolderError
-from swarmbo.runs.attended import attend
-from swarmbo.runs.evaluating import CopiedWorld, require_copies
+from swarmbo.runs.attended import CopiedWorld, attend, require_copies
+from swarmbo.runs.callbacks import make_callbacks
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.reading import read_summary
 from swarmbo.runs.report import Summary
 from swarmbo.runs.rounds import Calls, Drive, OnRound, drive, ignore, reset
 from swarmbo.runs.scenario import Scenario, make_environment, require_within_reason
 from swarmbo.runs.stored_files import ELSEWHERE, locked
-from swarmbo.runs.telling import make_callbacks, telling
+from swarmbo.runs.telling import telling
 from swarmbo.runs.told_rounds import drive_workers
 from swarmbo.runs.world import Environment, digests, require_trust, told_by_name
 from swarmbo.team import Team

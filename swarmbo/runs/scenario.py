@@ -21,8 +21,8 @@ from swarmbo.evaluations.engines import Workers
 from swarmbo.problem.constraints import Known
 from swarmbo.problem.no_go import NoGoRegion
 from swarmbo.registry import FIELD, SLOTS, Slot, kinds, require_known, schema, settings_of
-from swarmbo.registry.plugins import is_own, load as load_own, make
-from swarmbo.runs.trackers import settings_of as settings_of_callbacks
+from swarmbo.registry.slots import is_own, load as load_own, make
+from swarmbo.runs.callbacks import settings_of as settings_of_callbacks
 from swarmbo.runs.world import (
     Environment,
     default_kinds,

@@ -9,8 +9,7 @@ from typing import IO
 
 import msgspec
 
-from swarmbo.boundary.files import PARTIAL, kind_of
-from swarmbo.boundary.seals import read_seal
+from swarmbo.boundary.files import PARTIAL, kind_of, read_seal
 from swarmbo.errors import RunFolderError
 from swarmbo.evaluations.ledger import LEDGER, STATES
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from swarmbo.boundary.extras import needed
 from swarmbo.boundary.files import replacing
 from swarmbo.deciding.tables import place_names
+from swarmbo.errors import needed
 from swarmbo.records import Evaluation, RoundRecord, Sample
 from swarmbo.runs.scenario import Scenario
-from swarmbo.runs.world_record import WorldRecord
+from swarmbo.runs.states import WorldRecord
 
 Columns = dict[str, list[Any]]  # cells by column, None for missing ones
 

@@ -1,39 +1,171 @@
-"""Calls after each round: the callbacks of a scenario, the progress, and a function of the caller."""
+"""Calls after each round: live progress, the callbacks of a scenario, and a function of the caller."""
 
+import sys
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import msgspec
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress as RichProgress,
+    SpinnerColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column
 
-from swarmbo.errors import ConfigError
-from swarmbo.records import RoundRecord
-from swarmbo.registry.plugins import load, make
-from swarmbo.runs.callbacks import Callback, RoundsTable
+from swarmbo.evaluations import Event, Standing
+from swarmbo.records import RoundRecord, Traffic
+from swarmbo.runs.callbacks import Callback, make_callbacks
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.rounds import Calls, OnRound
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.stored_files import SUMMARY
-from swarmbo.runs.trackers import AT, MLflow, TensorBoard
 from swarmbo.runs.world import told_by_name
 
 
-def make_callbacks(settings: Sequence[Any]) -> list[Callback]:
-    """Callbacks of a scenario, the table of rounds first; user code must be trusted before."""
-    made: list[Callback] = [RoundsTable()]
-    for index, one in enumerate(settings):
-        at = f"{AT}[{index}]"
-        if isinstance(one, TensorBoard | MLflow):
-            made.append(one.writer())
-            continue
-        name = one["kind"]
-        rest = {key: value for key, value in one.items() if key != "kind"}
-        own = make(load(name, at), name, rest, at)
-        if not isinstance(own, Callback):
-            raise ConfigError(f"got {name}; wanted a class with the methods begin, on_round and end", at=at)
-        made.append(own)
-    return made
+class _Display:
+    def __init__(self, total: int, noun: str, *, quiet: bool) -> None:
+        self.total, self.noun, self.quiet = total, noun, quiet
+        self._console = Console(file=sys.stderr, soft_wrap=True, highlight=False, markup=False)
+        self._bar_width = 24 if self._console.width > 80 else 8
+        self._first: tuple[float, int] | None = None  # time and count from which the time left is estimated
+        self._least = 1  # counts since then that an estimate needs
+        self._bar: RichProgress | None = None
+        self._shown: Any = None  # in a notebook: the output with the bar, which is updated
+        if (self._console.is_terminal or self._console.is_jupyter) and not quiet:
+            self._bar = RichProgress(
+                SpinnerColumn(),
+                TextColumn(noun, table_column=Column(no_wrap=True)),
+                MofNCompleteColumn(table_column=Column(no_wrap=True)),
+                BarColumn(bar_width=self._bar_width),
+                TimeRemainingColumn(table_column=Column(no_wrap=True)),
+                TextColumn("left,", table_column=Column(no_wrap=True)),
+                TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+                console=self._console,
+            )
+            self._task = self._bar.add_task("", total=total)
+
+    def __enter__(self) -> Self:
+        if self._bar is not None and self._console.is_jupyter:  # a live display of rich would need ipywidgets there
+            from IPython.display import display  # pyright: ignore[reportMissingImports]
+
+            self._shown = display(self._bar, display_id=True)
+        elif self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None and self._shown is None:
+            self._bar.stop()
+
+    def advance(self, count: int, text: str) -> None:
+        now = time.monotonic()
+        if self._bar is not None:
+            self._bar.update(self._task, completed=count, description=_fitted(text, self._room))
+            if self._shown is not None:
+                self._shown.update(self._bar)
+        elif not self.quiet:
+            left = ""
+            if self._first is not None and count >= self._first[1] + self._least:
+                seconds = (now - self._first[0]) / (count - self._first[1]) * (self.total - count)
+                left = f", {seconds:.0f} s left"
+            self._console.print(f"{self.noun} {count}/{self.total}: {text}{left}")
+        self._first = self._first or (now, count)
+
+    @property
+    def _room(self) -> int:
+        """Characters left for the text next to spinner, noun, count, bar and time."""
+        fixed = len(f"⠋ {self.noun} {self.total}/{self.total}  0:00:00 left, ") + self._bar_width
+        return self._console.width - fixed - 1
+
+    def say(self, text: str) -> None:
+        self._console.print(text)
+
+
+class Progress(_Display):
+    """Progress of a run, round by round: best, scores if known, traffic, time left. A context manager.
+
+    With workers a round is an evaluation, and there are also the numbers of those that run and that failed, and the
+    share of the workers' time in evaluations.
+    """
+
+    def __init__(self, rounds: int, workers: int = 0, *, quiet: bool = False) -> None:
+        super().__init__(rounds, "done" if workers else "round", quiet=quiet)
+        self._traffic, self._standing, self._least = Traffic(), Standing(workers) if workers else None, max(workers, 1)
+        self._last: tuple[int, str] = (0, "")
+
+    def watch(self, event: Event) -> None:
+        """Take an event of workers into account; a bar shows it at once."""
+        assert self._standing is not None
+        self._standing.add(event)
+        if event.kind != "tell" and self._bar is not None:
+            self._tell(*self._last)
+
+    def show(self, record: RoundRecord, was_logged: bool) -> None:
+        """Show one round; the ``on_round`` of ``run`` and ``resume``."""
+        self._traffic += record.sharing
+        if record.report is not None:
+            self._traffic += record.report.traffic
+        text = round_text(record, self._traffic)
+        self._last = record.round, f"{text}, checked against the log" if was_logged else text
+        self._tell(*self._last)
+        if self._standing is not None and (was_logged or record.round == 0):
+            # workers start after this, which takes as long as many evaluations
+            self._first = None
+
+    def _tell(self, count: int, text: str) -> None:
+        if (standing := self._standing) is not None:
+            busy = standing.busy(time.time())
+            share = "" if busy is None else f", busy {busy:.0%}"
+            text = f"{standing.running} running, {standing.failed} failed{share}, {text}".removesuffix(", ")
+        self.advance(count, text)
+
+
+class SweepProgress(_Display):
+    """Progress of a sweep, run by run; ``quiet`` shows failures only. A context manager."""
+
+    def __init__(self, n_trials: int, *, quiet: bool = False) -> None:
+        super().__init__(n_trials, "run", quiet=quiet)
+        self._count = 0
+
+    def show(self, status: str, out: Path, message: str = "") -> None:
+        """Show one ended run: its status, its folder, and the reason of a failure."""
+        self._count += 1
+        self.advance(self._count, f"{status}: {out}")
+        if status == "failed":
+            place, message = str(out), " ".join(message.split())
+            self.say(f"swarmbo: {message}" if message.startswith(place) else f"swarmbo: {place}: {message}")
+
+
+def round_text(record: RoundRecord, traffic: Traffic) -> str:
+    """State of a run after a round, in a few words."""
+    parts = ["no measurement yet" if record.best is None else f"best {record.best.mean:.6g}"]
+    if (score := record.score) is not None:
+        watched = score.level_f1 is not None
+        parts.append(f"F1 {score.level_f1:.3f}" if watched else f"regret {score.simple_regret:.4g}")
+        if score.map_rmse is not None:
+            parts.append(f"map error {score.map_rmse:.4g}")
+    if record.failure is not None:
+        parts.append(f"the environment failed: {record.failure}")
+    if traffic.messages:
+        parts.append(f"{traffic.messages} messages, {traffic.bytes / 1000:.1f} kB")
+    return ", ".join(parts)
+
+
+def _fitted(text: str, room: int) -> str:
+    """Text shortened to fit: extras are dropped first, from the end."""
+    while len(text) > room and ", " in text:
+        text = text.rpartition(", ")[0]
+    return text if len(text) <= room else text[: max(room - 1, 0)] + "…"
 
 
 class _Observed:
@@ -95,7 +227,5 @@ def _shown(scenario: Scenario, progress: bool) -> Generator[Calls]:
     if not progress:
         yield Calls()
         return
-    from swarmbo.runs.progress import Progress  # late: takes time to import
-
     with Progress(scenario.rounds, 0 if scenario.workers is None else scenario.workers.count) as shown:
         yield Calls(shown.show, shown.watch)

@@ -12,7 +12,7 @@ from swarmbo.errors import RunFolderError
 from swarmbo.evaluations import Driver, Ended, Event, Ledger, Workers, make_executor
 from swarmbo.evaluations.driver import Clock
 from swarmbo.records import Query, RoundRecord
-from swarmbo.runs.evaluating import CopiedWorld
+from swarmbo.runs.attended import CopiedWorld
 from swarmbo.runs.recording import Decided, record_reset, record_round
 from swarmbo.runs.report import Summary, WorkersReport
 from swarmbo.runs.rounds import Begun, Drive, begin, end, links_of

@@ -23,8 +23,8 @@ from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.errors import ConfigError, OwnCodeError, SwarmboError
 from swarmbo.kernels import named_kernels
 from swarmbo.registry import FIELD, FUNCTION, SLOTS, Team
-from swarmbo.registry.plugins import find_in, is_own, load, source_of
-from swarmbo.worlds.served import register_served
+from swarmbo.registry.slots import find_in, is_own, load, source_of
+from swarmbo.worlds.one_shot import register_served
 
 ENTRY_POINT_GROUP = "swarmbo.envs"
 _CALLBACKS, _ENGINE = "$.callbacks", "$.workers.engine"

@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from swarmbo.boundary.extras import needed
-from swarmbo.errors import ConflictError, RunFolderError, SwarmboError, UnknownQueryError
+from swarmbo.errors import ConflictError, RunFolderError, SwarmboError, UnknownQueryError, needed
 from swarmbo.serve.desk import Desk
 from swarmbo.serve.messages import AskRequest, Health, Refusal, Refused, TellRequest, document, refusal_of
 from swarmbo.settings import convert

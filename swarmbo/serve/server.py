@@ -12,9 +12,8 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from swarmbo.boundary.extras import needed
 from swarmbo.boundary.files import read_regular
-from swarmbo.errors import ConfigError, RunFolderError
+from swarmbo.errors import ConfigError, RunFolderError, needed
 from swarmbo.runs.scenario import Scenario
 from swarmbo.serve.app import make_app
 from swarmbo.serve.desk import MOST_PENDING

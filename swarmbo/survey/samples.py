@@ -1,4 +1,4 @@
-"""Samples of a survey and positions of its agents, read from CSV files; regions, read from GeoJSON files."""
+"""Samples of a survey, and its coordinates: those of its files, metres for the map, degrees for devices."""
 
 import os
 from collections.abc import Sequence
@@ -9,14 +9,92 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from swarmbo.boundary.csv_measurements import CsvColumns, measurements_of
-from swarmbo.boundary.csv_rows import finite, read_table
-from swarmbo.boundary.geojson import holds, read_polygons
-from swarmbo.errors import ConfigError
-from swarmbo.survey.coordinates import Coordinates
+from swarmbo.boundary.files import finite, read_table
+from swarmbo.boundary.projection import LocalProjection, holds, read_polygons
+from swarmbo.errors import ConfigError, needed
 
+_AT = "--crs"
 _OPTION = "--{key} {value}"
 _ANTIMERIDIAN = 180.0  # a longitude above it shows that the file counts from 0 to 360
 _NOISE_NAMES = ("noise_std", "value_std", "std", "sd", "sigma", "stderr", "uncertainty")
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Conversion between the coordinates of a file, metres, and longitudes and latitudes.
+
+    ``projection`` is that of a file with longitudes and latitudes, from 0 to 360 if it ``wraps``; ``crs`` is the system
+    of a file in metres, such as ``EPSG:32632``, if known.
+
+    Example:
+        >>> import numpy as np
+        >>> coordinates = Coordinates(("lon", "lat"), LocalProjection(9.0, 0.0, 0.0))
+        >>> metres = coordinates.metres(np.array([[9.5, 48.0]]))
+        >>> metres.round().tolist(), coordinates.own(metres).round(9).tolist(), coordinates.unit
+        ([[37313.0, 5318549.0]], [[9.5, 48.0]], 'degrees')
+    """
+
+    columns: tuple[str, str]
+    projection: LocalProjection | None = None
+    crs: str | None = None
+    wraps: bool = False
+
+    def __post_init__(self) -> None:
+        if self.crs is None:
+            return
+        if self.projection is not None:
+            raise ConfigError(f"got {self.crs!r} for a file with longitudes and latitudes; wanted none", at=_AT)
+        warp = needed("rasterio.crs", "geo", f"the coordinate reference system {self.crs!r}", _AT)
+        errors = needed("rasterio.errors", "geo", "a coordinate reference system", _AT)
+        try:
+            known = warp.CRS.from_user_input(self.crs)
+        except errors.CRSError:
+            raise ConfigError(f"got {self.crs!r}; wanted a code such as EPSG:32632", at=_AT) from None
+        if not known.is_projected or known.linear_units_factor[1] != 1.0:
+            raise ConfigError(f"got {self.crs!r}; wanted a projected system in metres", at=_AT)
+
+    @property
+    def unit(self) -> Literal["degrees", "m"]:
+        """Unit of the file's coordinates."""
+        return "m" if self.projection is None else "degrees"
+
+    @property
+    def known_crs(self) -> str | None:
+        """Coordinate reference system of the file's coordinates; None if unknown."""
+        return self.crs if self.projection is None else "EPSG:4326"
+
+    def metres(self, own: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
+        """Convert coordinates of the file to metres on the map."""
+        return own if self.projection is None else self.projection.metres(own)
+
+    def own(self, metres: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
+        """Convert metres on the map to coordinates of the file."""
+        if self.projection is None:
+            return metres
+        degrees = self.projection.degrees(metres)
+        return np.column_stack([np.mod(degrees[:, 0], 360.0), degrees[:, 1]]) if self.wraps else degrees
+
+    def lon_lat(self, metres: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"] | None:
+        """Convert metres on the map to longitudes from -180 to 180 and latitudes (WGS 84); None if not possible."""
+        if self.projection is not None:
+            return self.projection.degrees(metres)
+        if self.crs is None:
+            return None
+        warp = needed("rasterio.warp", "geo", "a coordinate reference system", _AT)
+        return np.column_stack(warp.transform(self.crs, "EPSG:4326", *metres.T.tolist())[:2])
+
+    def of_lon_lat(self, degrees: Float[np.ndarray, "n 2"], what: str, at: str) -> Float[np.ndarray, "n 2"]:
+        """Convert longitudes and latitudes of something to metres on the map."""
+        if self.projection is not None:
+            return self.projection.metres(degrees)
+        if self.crs is None:
+            raise ConfigError(
+                f"got {what} in longitudes and latitudes for samples in metres; wanted --crs, the samples' coordinate "
+                "reference system, such as EPSG:32632",
+                at=at,
+            )
+        warp = needed("rasterio.warp", "geo", "a coordinate reference system", _AT)
+        return np.column_stack(warp.transform("EPSG:4326", self.crs, *degrees.T.tolist())[:2])
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,11 +1,11 @@
 """Transports carry named messages between agents and count them. They know no graph of factors."""
 
 from swarmbo.transport.faults import Cut as Cut, Event as Event, Faults as Faults, FaultyTransport as FaultyTransport
-from swarmbo.transport.in_process import (
+from swarmbo.transport.reliable import Reliable as Reliable
+from swarmbo.transport.routes import (
     Envelope as Envelope,
     InProcess as InProcess,
     InProcessTransport as InProcessTransport,
+    Routes as Routes,
     Transport as Transport,
 )
-from swarmbo.transport.reliable import Reliable as Reliable
-from swarmbo.transport.routes import Routes as Routes

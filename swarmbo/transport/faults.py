@@ -12,8 +12,7 @@ import numpy as np
 from swarmbo.boundary.rng import stream
 from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.settings import Count, Settings, Share, Whole, require
-from swarmbo.transport.in_process import Envelope, InProcessTransport
-from swarmbo.transport.routes import Routes
+from swarmbo.transport.routes import Envelope, InProcessTransport, Routes
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from swarmbo.records import EdgeTraffic, LinkReport, Traffic, by_name
 from swarmbo.transport.faults import FaultyTransport
-from swarmbo.transport.in_process import Envelope
-from swarmbo.transport.routes import Routes
+from swarmbo.transport.routes import Envelope, Routes
 
 _CHANCE = 40.0  # a message is given up if mere loss has a probability of exp(-40)
 _PATIENCE = 1000  # steps at least: cuts shorter than that do no harm

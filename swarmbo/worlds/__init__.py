@@ -2,6 +2,5 @@
 
 from swarmbo.worlds.fields import FieldWorld as FieldWorld
 from swarmbo.worlds.functions import FunctionWorld as FunctionWorld, ToldGraph as ToldGraph
-from swarmbo.worlds.infos import Infos as Infos, Report as Report, Step as Step
 from swarmbo.worlds.one_shot import Measurement as Measurement, OneShotWorld as OneShotWorld, Scopes as Scopes
-from swarmbo.worlds.protocol import Offers as Offers, World as World
+from swarmbo.worlds.protocol import Infos as Infos, Offers as Offers, Report as Report, Step as Step, World as World

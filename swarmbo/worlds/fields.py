@@ -15,8 +15,7 @@ from swarmbo.problem import Problem
 from swarmbo.problem.data import Measurement, News
 from swarmbo.records import Goal
 from swarmbo.spaces import Domain
-from swarmbo.worlds.infos import Infos, Report, Step
-from swarmbo.worlds.protocol import Offers, Positions, World
+from swarmbo.worlds.protocol import Infos, Offers, Positions, Report, Step, World
 
 
 class FieldWorld(World):

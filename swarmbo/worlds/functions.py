@@ -16,8 +16,7 @@ from swarmbo.problem.data import News
 from swarmbo.settings import convert
 from swarmbo.spaces.variables import MixedDomain
 from swarmbo.worlds.actions import Form
-from swarmbo.worlds.infos import Infos, Report, Step
-from swarmbo.worlds.protocol import Offers, Positions, World
+from swarmbo.worlds.protocol import Infos, Offers, Positions, Report, Step, World
 
 _AT = "$.environment"
 

@@ -16,9 +16,12 @@ import pytest
 zenoh = pytest.importorskip("zenoh")
 pytest.importorskip("cryptography")
 
-from swarmbo.fleet.keys import make_keys  # noqa: E402
 from swarmbo.fleet.letters import Begin, sealed  # noqa: E402
-from swarmbo.fleet.link import Link, session_settings  # noqa: E402
+from swarmbo.fleet.link import (  # noqa: E402
+    Link,
+    make_keys,
+    session_settings,
+)
 from swarmbo.fleet.mail import Mail  # noqa: E402
 from swarmbo.fleet.plan import HUB, Plan, endpoints_of  # noqa: E402
 from swarmbo.runs.figures import draw_run  # noqa: E402

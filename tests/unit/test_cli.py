@@ -141,7 +141,7 @@ def test_a_disk_that_is_full_ends_a_run_with_one_line_and_the_run_goes_on_later(
 
 @pytest.mark.thorough
 def test_an_interrupt_says_how_to_go_on(invoke, monkeypatch, tmp_path):
-    from swarmbo.runs.progress import Progress
+    from swarmbo.runs.telling import Progress
 
     def stop(self, record, was_logged):
         if record.round == 1:

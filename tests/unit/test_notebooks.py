@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import pytest
 
 import swarmbo as sb
-from swarmbo.boundary.html import html_table
+from swarmbo.boundary.values import html_table
 
 MEAN = "<img src=x onerror=alert(1)>"
 

@@ -1,25 +1,185 @@
-"""Elevation models shipped with matplotlib, and the field of any settings table."""
+"""Fields of any settings table: draws from a Gaussian process prior, plumes in a wind, and elevation models."""
 
+import math
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.cbook import get_sample_data
+from scipy.spatial.distance import cdist
 
+from swarmbo import kernels
+from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo_envs.fields import settings as kinds
-from swarmbo_envs.fields.drawn import drawn_field, drawn_in_time, plume_field
-from swarmbo_envs.fields.field import Bilinear, Field, FieldInTime
+from swarmbo_envs.fields.field import Bilinear, Change, Field, FieldInTime, Surface, lattice, summit
 from swarmbo_envs.fields.measured import measured_field, measured_in_time
 from swarmbo_envs.fields.raster import raster_field
-from swarmbo_envs.shared import Places, Rows, grid_points
+from swarmbo_envs.fields.settings import ChangeSettings, DrawSettings, PlumeSettings
+from swarmbo_envs.shared import Place, Places, Rows, Values, grid_points
 
+_N_FEATURES = 1024
+_MAX_SITES = 4096
+_MAX_EVALUATION_POINTS = 2500
+_MAX_MOVING_POINTS = 1000  # of a field whose truth is kept for every round
+_PUFFS_PER_ROUND = 4
+_LIFETIMES = 6.0  # a puff is dropped once it has decayed to exp(-6) of its content
+_PERIODS = (7.0, 17.0, 41.0)  # of the gusts, rounds
+_SURVEYED = range(0, 100, 2)  # rounds searched for the range of the concentrations
+_SURVEY_POINTS = 120
 _METRES_PER_DEGREE = np.pi / 180 * 6_371_008.8  # of latitude, on a sphere with the Earth's mean radius
 _SUMMIT_OF_JACKSBORO = (200, 128, 128, 128)
-_MAX_EVALUATION_POINTS = 2500
 _DATA = Path(__file__).parent / "data"
+
+
+def _raised(X: Places, mean: float, about_mean: Surface) -> Values:
+    return mean + about_mean(X)
+
+
+def drawn(settings: DrawSettings) -> Surface:
+    """One draw from the prior, plus its mean."""
+    lengthscales = np.full(2, settings.lengthscale_m)
+    generator = rng.stream(settings.seed, "robot_team", "field")
+    about_mean = kernels.draw(generator, settings.kernel, lengthscales, settings.std**2, _N_FEATURES)
+    return partial(_raised, mean=settings.mean, about_mean=about_mean)
+
+
+class DrawnInTime:
+    """One function of location and round from a separable prior, plus its mean: a product of spectral densities."""
+
+    def __init__(self, settings: DrawSettings, change: ChangeSettings) -> None:
+        generator = rng.stream(settings.seed, "fields", "draw in time")
+        n, lengthscales = _N_FEATURES // 2, np.full(2, settings.lengthscale_m)
+        over_places = kernels.spectral_frequencies(generator, settings.kernel, lengthscales, n)
+        over_rounds = kernels.spectral_frequencies(generator, change.kernel, np.array([change.lengthscale_rounds]), n)
+        self._weights = settings.std / np.sqrt(n) * generator.standard_normal((2, n))
+        self._over_places, self._over_rounds, self._mean = over_places, over_rounds[:, 0], settings.mean
+
+    def surface(self, round_number: float) -> Surface:
+        """Function of one round: sines and cosines over locations, whose weights rotate with time."""
+        (sines, cosines), phase = self._weights, self._over_rounds * round_number
+        # cos(a + b) and sin(a + b) in products: only the weights change from round to round, not the features
+        turned = sines * np.cos(phase) - cosines * np.sin(phase), sines * np.sin(phase) + cosines * np.cos(phase)
+        return partial(_raised, mean=self._mean, about_mean=kernels.FourierDraw(self._over_places, *turned))
+
+
+def drawn_in_time(settings: DrawSettings, max_sites: int) -> FieldInTime:
+    """Seeded draw over a region, changing if the settings have ``time``; see ``drawn_field``."""
+    if settings.time is None:
+        return FieldInTime(drawn_field(settings, max_sites))
+    change, span = DrawnInTime(settings, settings.time), 3.0 * settings.std
+    name = f"{_title(settings)}, {settings.time.lengthscale_rounds:g} rounds)"
+    first = _first(change, name, settings.size_m, max_sites)
+    return FieldInTime(first, change, settings.mean - span, settings.mean + span)
+
+
+def _first(
+    change: Change, name: str, size_m: tuple[float, float], max_sites: int, quantity: str = "value", unit: str = ""
+) -> Field:
+    low, high, surface = np.zeros(2), np.array(size_m), change.surface(0)
+    sites, points = lattice(low, high, min(max_sites, _MAX_SITES)), lattice(low, high, _MAX_MOVING_POINTS)
+    blank = Field(name, low, high, sites, points, surface, 0.0, low, 0.0, quantity, unit)
+    return blank.with_surface(surface)
+
+
+def _title(settings: DrawSettings) -> str:
+    return f"GP draw {settings.seed} ({settings.kernel}, lengthscale {settings.lengthscale_m:g} m"
+
+
+def drawn_field(settings: DrawSettings, max_sites: int) -> Field:
+    """Seeded draw over a region; the candidate sites are a lattice of at most ``max_sites`` and 4096."""
+    low, high = np.zeros(2), np.array(settings.size_m)
+    surface = drawn(settings)
+    per_lengthscale = 4  # dense enough to have a point on the slope of every peak
+    dense = np.prod(per_lengthscale * high / settings.lengthscale_m)
+    maximum, argmax = summit(surface, lattice(low, high, int(np.clip(dense, 1024, 4 * _MAX_SITES))), low, high)
+    sites, points = lattice(low, high, min(max_sites, _MAX_SITES)), lattice(low, high, _MAX_EVALUATION_POINTS)
+    minimum = float(surface(sites).min())
+    return Field(f"{_title(settings)})", low, high, sites, points, surface, maximum, argmax, minimum)
+
+
+@dataclass(frozen=True, eq=False)
+class Puffs:
+    """Gaussian bells over the plane: centres in m, heights there, and variances in m²."""
+
+    middles: Float[np.ndarray, "n 2"]
+    heights: Float[np.ndarray, " n"]
+    variances: Float[np.ndarray, " n"]
+
+    def __call__(self, X: Places) -> Values:
+        """Sum at places on the map."""
+        return np.exp(-0.5 * cdist(X, self.middles, "sqeuclidean") / self.variances) @ self.heights
+
+
+class Plume:
+    """Gaussian puffs in a wind that is uniform in space and changes with time.
+
+    A puff is emitted every quarter of a round. Its variance grows linearly, its content decays exponentially, and its
+    centre moves with the wind v(t) = (w, 0) + Σ_k a_k cos(ω_k t + φ_k), so that the field has a closed form.
+
+    Source: Gaussian puff model, Seinfeld & Pandis, Atmospheric Chemistry and Physics, 2006, section 18.6, in the plane.
+    """
+
+    def __init__(self, settings: PlumeSettings) -> None:
+        size = np.array(settings.size_m)
+        places = [(0.1 * size[0], 0.5 * size[1])] if settings.sources is None else settings.sources
+        self.sources = np.array(places, dtype=float)
+        self._wind = settings.wind_m_per_round
+        self.radius = settings.radius_m or 0.05 * float(size.max())
+        growth = settings.spread_m2_per_round
+        self._growth = 0.25 * self.radius**2 if growth is None else growth
+        self._decay = settings.decay_rounds
+        generator = rng.stream(settings.seed, "fields", "plume")
+        self._omega = 2 * np.pi / np.array(_PERIODS)
+        self._gusts = settings.gusts * self._wind / math.sqrt(len(_PERIODS)) * generator.standard_normal((2, 3))
+        self._phases = generator.uniform(0, 2 * np.pi, (2, 3))
+        self._ages = np.arange(math.ceil(_LIFETIMES * self._decay * _PUFFS_PER_ROUND)) / _PUFFS_PER_ROUND
+        steady = self._wind * self._ages
+        self._scale = settings.peak / float(
+            (self._height(self._ages) * np.exp(-0.5 * steady**2 / self._variance(self._ages))).sum()
+        )
+
+    def surface(self, round_number: float) -> Surface:
+        """Concentrations of one round."""
+        released = math.floor(round_number * _PUFFS_PER_ROUND) / _PUFFS_PER_ROUND - self._ages
+        ages = round_number - released
+        offset = self.carried(np.array([float(round_number)])) - self.carried(released)
+        middles = (self.sources[:, None, :] + offset).reshape(-1, 2)
+        n_sources = len(self.sources)
+        heights, variances = self._scale * self._height(ages), self._variance(ages)
+        return Puffs(middles, np.tile(heights, n_sources), np.tile(variances, n_sources))
+
+    def carried(self, times: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n 2"]:
+        """Displacement by the wind since time 0, m."""
+        phase = self._omega * times[:, None, None] + self._phases
+        gusts = (self._gusts / self._omega * (np.sin(phase) - np.sin(self._phases))).sum(axis=2)
+        return gusts + np.outer(times, [self._wind, 0.0])
+
+    def _variance(self, ages: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+        return self.radius**2 + self._growth * ages
+
+    def _height(self, ages: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+        """Height of a puff relative to a new one."""
+        return np.exp(-ages / self._decay) * self.radius**2 / self._variance(ages)
+
+
+def plume_field(settings: PlumeSettings, max_sites: int) -> FieldInTime:
+    """A plume over a region; the candidate sites are a lattice of at most ``max_sites`` and 4096."""
+    plume, low, high = Plume(settings), np.zeros(2), np.array(settings.size_m)
+    first = _first(plume, f"plume {settings.seed}", settings.size_m, max_sites, "concentration", settings.unit)
+    return FieldInTime(first, plume, 0.0, _highest(plume, low, high))
+
+
+def _highest(plume: Plume, low: Place, high: Place) -> float:
+    """Approximate largest concentration in any round, which occurs if the wind drops or plumes meet."""
+    turns = np.arange(8) * np.pi / 4
+    rings = [step * plume.radius * np.stack([np.cos(turns), np.sin(turns)], axis=1) for step in (0, 1, 2)]
+    near = (plume.sources[:, None, None] + np.array(rings)).reshape(-1, 2)
+    places = np.clip(np.concatenate([lattice(low, high, _SURVEY_POINTS), near]), low, high)
+    return 1.15 * max(float(plume.surface(number)(places).max()) for number in _SURVEYED)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,10 +9,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Num
 from scipy.ndimage import distance_transform_edt
 
-from swarmbo.boundary.extras import needed
-from swarmbo.boundary.missing import KEEP_ALL, doubt, marked
+from swarmbo.boundary.csv_measurements import KEEP_ALL, doubt, marked
 from swarmbo.boundary.projection import Frame, LocalProjection
-from swarmbo.errors import ConfigError, DataWarning
+from swarmbo.errors import ConfigError, DataWarning, needed
 from swarmbo_envs.fields.field import Bilinear, Field, lattice
 from swarmbo_envs.fields.settings import RasterFieldSettings
 from swarmbo_envs.shared import Marks, Place, Places, Rows, Values, digest, grid_points, marked_sums

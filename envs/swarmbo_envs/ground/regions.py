@@ -8,8 +8,7 @@ import contourpy
 import numpy as np
 from scipy.ndimage import label
 
-from swarmbo.boundary.geojson import holds, read_polygons
-from swarmbo.boundary.projection import LocalProjection
+from swarmbo.boundary import projection as earth
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Settings, convert, require
 from swarmbo_envs.fields import raster as rasters
@@ -116,7 +115,7 @@ class Region:
             row = np.floor((places[:, 1] - south) / (north - south) * rows).astype(int)
             inside = (column >= 0) & (column < columns) & (row >= 0) & (row < rows)
             return inside & self.marked[np.clip(row, 0, rows - 1), np.clip(column, 0, columns - 1)]
-        return holds(self.rings, places)
+        return earth.holds(self.rings, places)
 
     def _by_rings(self, low: Place, cell: Place, shape: tuple[int, ...], clearance_m: float) -> Marks:
         """Mark cells near an edge, and all connected cells of a part that lies within."""
@@ -153,7 +152,7 @@ def read_regions(
     tables: Sequence[Mapping[str, Any]] | None,
     low: Place,
     high: Place,
-    projection: LocalProjection | None = None,
+    projection: earth.LocalProjection | None = None,
     frame: rasters.Frame | None = None,
     at: str = "$.no_go",
 ) -> list[Region]:
@@ -178,9 +177,13 @@ def read_regions(
 
 
 def _of_geojson(
-    settings: GeoJSONSettings, size: Place, projection: LocalProjection | None, frame: rasters.Frame | None, at: str
+    settings: GeoJSONSettings,
+    size: Place,
+    projection: earth.LocalProjection | None,
+    frame: rasters.Frame | None,
+    at: str,
 ) -> list[Region]:
-    polygons = read_polygons(settings.geojson, f"{at}.geojson")
+    polygons = earth.read_polygons(settings.geojson, f"{at}.geojson")
     on_map = projection.metres if projection is not None else None if frame is None else frame.of_degrees
     can_be, look_so = _like_degrees(polygons, size)
     in_degrees, at = settings.coordinates == "degrees", f"{at}.coordinates"

@@ -17,7 +17,7 @@ from swarmbo_envs.saved_state import WorldEpisode
 from swarmbo_envs.shared import Mask, Path, Place, Places, Pose, Values, nearest
 
 if TYPE_CHECKING:
-    from swarmbo_envs.robot_team.scene import Scene
+    from swarmbo_envs.robot_team.rover_model import Scene
 
 Robots = Float[np.ndarray, "robots 2"]  # a place of each
 Tracks = Float[np.ndarray, "robots k 2"]  # places of each at all moments of a round

@@ -7,14 +7,11 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.boundary.extras import needed
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, needed
 from swarmbo_envs.fields.field import Field
 from swarmbo_envs.ground import Ground
-from swarmbo_envs.robot_team import motion
+from swarmbo_envs.robot_team import motion, rover_model as model
 from swarmbo_envs.robot_team.episode import Drive, Episode, Mover, Stops
-from swarmbo_envs.robot_team.rover_model import HALF_TRACK, SIDES, WHEEL, Terrain, mjcf
-from swarmbo_envs.robot_team.scene import Scene
 from swarmbo_envs.robot_team.settings import MujocoSettings
 from swarmbo_envs.shared import Path, Place, Places, Pose
 
@@ -148,11 +145,13 @@ class Outcome:
 class Simulator:
     """A rover and its ground; stateless: states are passed in and returned."""
 
-    def __init__(self, terrain: Terrain, settings: MujocoSettings, speed_m_s: float, turn_rate_rad_s: float) -> None:
+    def __init__(
+        self, terrain: model.Terrain, settings: MujocoSettings, speed_m_s: float, turn_rate_rad_s: float
+    ) -> None:
         self._mujoco: Any = needed("mujoco", "mujoco", "physics = 'mujoco'", "$.physics")
         self._terrain, self._settings = terrain, settings
         self._speed, self._turn_rate = speed_m_s, turn_rate_rad_s
-        self._model = self._mujoco.MjModel.from_xml_string(mjcf(terrain, settings, speed_m_s, turn_rate_rad_s))
+        self._model = self._mujoco.MjModel.from_xml_string(model.mjcf(terrain, settings, speed_m_s, turn_rate_rad_s))
         self._model.hfield_data[:] = (terrain.heights / terrain.relief_m).ravel()
         self._data = self._mujoco.MjData(self._model)
         self._whole = int(self._mujoco.mjtState.mjSTATE_INTEGRATION)
@@ -170,7 +169,7 @@ class Simulator:
         self._mujoco.mj_resetData(self._model, self._data)
         frame = self._terrain.upright(pose[:2], float(pose[2]), length / 2)
         ground = float(self._terrain.heights_at(pose[None, :2])[0])
-        self._data.qpos[:3] = np.array([pose[0], pose[1], ground]) + frame[:, 2] * length * (WHEEL + _DROP)
+        self._data.qpos[:3] = np.array([pose[0], pose[1], ground]) + frame[:, 2] * length * (model.WHEEL + _DROP)
         self._mujoco.mju_mat2Quat(self._data.qpos[3:7], np.ascontiguousarray(frame).ravel())
         self._stand(round(_SETTLES_S / self._tick_s))
         return self._state()
@@ -207,8 +206,8 @@ class Simulator:
         return "battery empty" if is_empty else None
 
     def _command(self, speed: float, turn_rate: float) -> None:
-        rim = turn_rate * HALF_TRACK * self._settings.rover_m
-        self._data.ctrl[:] = [(speed - side * rim) / (WHEEL * self._settings.rover_m) for side in SIDES]
+        rim = turn_rate * model.HALF_TRACK * self._settings.rover_m
+        self._data.ctrl[:] = [(speed - side * rim) / (model.WHEEL * self._settings.rover_m) for side in model.SIDES]
         self._mujoco.mj_step(self._model, self._data, self._substeps)
 
     def _stand(self, most: int, poses: list[tuple[float, float, float]] | None = None) -> None:
@@ -239,7 +238,7 @@ class Rovers(Mover):
     """
 
     settings: MujocoSettings
-    terrain: Terrain
+    terrain: model.Terrain
     ground: Ground
     limits: list[tuple[float, float]]
     round_time_s: float
@@ -271,7 +270,7 @@ class Rovers(Mover):
         if (steps := round_time_s / step) > _MOST_STEPS:
             got = f"got {steps:,.0f} steps in a round of {round_time_s:g} s; wanted at most {_MOST_STEPS:,}"
             raise ConfigError(f"{got}: a shorter round_time_s, or a smaller map", at=at)
-        return cls(settings, Terrain.of(field, settings), ground, limits, round_time_s)
+        return cls(settings, model.Terrain.of(field, settings), ground, limits, round_time_s)
 
     def __post_init__(self) -> None:
         self.pace, self.reserve, self.off_m = self.settings.pace, self.settings.reserve, self.settings.rover_m
@@ -302,9 +301,9 @@ class Rovers(Mover):
         is_done = told.failure is None and bool(np.hypot(*(pose[:2] - route[-1])) <= self.off_m)
         return Drive(pose, np.vstack([trace[thin], pose[:2]]), length, told.busy_s, is_done, places, told.failure)
 
-    def scene(self, width: int, height: int) -> Scene:
+    def scene(self, width: int, height: int) -> model.Scene:
         """Scene of the rovers on their ground."""
-        return Scene(self.terrain, self.settings, len(self.limits), width, height)
+        return model.Scene(self.terrain, self.settings, len(self.limits), width, height)
 
     def _helped(self, told: Outcome, simulator: Simulator, episode: Episode, robot: int) -> tuple[Outcome, Pose]:
         """Outcome after recovery, if a rover needs it, and its pose."""

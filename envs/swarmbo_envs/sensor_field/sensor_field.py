@@ -13,8 +13,7 @@ from swarmbo_envs.fields.landscape import build_field_in_time
 from swarmbo_envs.fields.settings import require_table
 from swarmbo_envs.fields.world import FieldWorld, RadioLinks
 from swarmbo_envs.saved_state import SavedState
-from swarmbo_envs.sensor_field.scorer import Scorer
-from swarmbo_envs.sensor_field.stations import Episode, SensorFieldSettings, Stations
+from swarmbo_envs.sensor_field.stations import Episode, Scorer, SensorFieldSettings, Stations
 from swarmbo_envs.shared import Place, Places, Pose
 from swarmbo_envs.simulated_world import Array, Infos
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.spatial.distance import cdist
 
-from swarmbo.boundary.csv_rows import finite, read_table
+from swarmbo.boundary.files import finite, read_table
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo_envs.shared import Pair, Place, Places, digest

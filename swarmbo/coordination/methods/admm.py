@@ -133,7 +133,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
 
     Example:
         >>> import swarmbo as sb
-        >>> from swarmbo.testing.problems import Bowls
+        >>> from swarmbo.testing.coordinator import Bowls
         >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
         >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
         >>> agreement = sb.ADMM(rounds=20).maximise(bowls)

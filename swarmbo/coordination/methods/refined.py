@@ -145,7 +145,7 @@ class RefinedMaxSum(RefinedMethod, frozen=True, tag_field="kind", tag="refined-m
     Example:
         >>> import numpy as np
         >>> import swarmbo as sb
-        >>> from swarmbo.testing.problems import Bowls
+        >>> from swarmbo.testing.coordinator import Bowls
         >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
         >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
         >>> coarse, fine = (sb.RefinedMaxSum(points=5, levels=levels).maximise(bowls).point for levels in (1, 40))
@@ -179,7 +179,7 @@ class RefinedDSA(RefinedMethod, frozen=True, tag_field="kind", tag="refined-dsa"
     Example:
         >>> import numpy as np
         >>> import swarmbo as sb
-        >>> from swarmbo.testing.problems import Bowls
+        >>> from swarmbo.testing.coordinator import Bowls
         >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
         >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
         >>> sb.RefinedDSA().maximise(bowls).point.round(3).tolist()
@@ -211,7 +211,7 @@ class RefinedMGM(RefinedMethod, frozen=True, tag_field="kind", tag="refined-mgm"
     Example:
         >>> import numpy as np
         >>> import swarmbo as sb
-        >>> from swarmbo.testing.problems import Bowls
+        >>> from swarmbo.testing.coordinator import Bowls
         >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
         >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
         >>> sb.RefinedMGM().maximise(bowls).point.round(3).tolist()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from swarmbo.baselines import CMAES, AxDefault, BoTorchLogNEI, OptunaGP, OptunaTPE, Turbo1
-from swarmbo.baselines.drawn import trials
+from swarmbo.baselines.one_outcome import trials
 from swarmbo.baselines.peers import peer_package
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph

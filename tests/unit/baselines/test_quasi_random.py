@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import qmc
 
 from swarmbo.baselines import Random, Sobol
-from swarmbo.baselines.drawn import known_totals, seen_totals
+from swarmbo.baselines.one_outcome import known_totals, seen_totals
 from swarmbo.boundary.rng import sobol, stream
 
 

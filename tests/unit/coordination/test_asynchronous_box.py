@@ -13,7 +13,7 @@ from swarmbo.coordination.deadline_box import BoxTerms, DeadlineAgentInBox, maxi
 from swarmbo.coordination.local_functions import total_value
 from swarmbo.coordination.messages import Bundle, Codec, Label, Offer, Published, Pull, Runs, Utility, Valued
 from swarmbo.graph import FactorGraph, stacks_of
-from swarmbo.testing.problems import Bowls
+from swarmbo.testing.coordinator import Bowls
 from swarmbo.transport import Cut, Envelope, Event, Faults, InProcess
 
 from .test_asynchronous import AGENTS, SCHEDULES

@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 from swarmbo.coordination import Exact, MaxSum, RefinedMaxSum
 from swarmbo.coordination.methods.admm import ADMM
 from swarmbo.coordination.participant import maximise_with_agents, solve_with_agents
-from swarmbo.testing.problems import Bowls, graphs
+from swarmbo.testing.coordinator import Bowls, graphs
 from swarmbo.transport import Cut, Event, Faults, InProcess
 
 GRAPHS = {name: (graph, links) for name, graph, links in graphs()}

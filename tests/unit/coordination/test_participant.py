@@ -17,7 +17,7 @@ from swarmbo.coordination.tables import sizes_of
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
-from swarmbo.testing.problems import Bowls
+from swarmbo.testing.coordinator import Bowls
 from swarmbo.transport import Envelope, InProcess, InProcessTransport, Routes
 
 Tables = dict[str, np.ndarray]

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 
 from swarmbo.errors import ConfigError
-from swarmbo_envs.fields.drawn import drawn
 from swarmbo_envs.fields.field import lattice, summit
-from swarmbo_envs.fields.landscape import build_field
+from swarmbo_envs.fields.landscape import build_field, drawn
 from swarmbo_envs.fields.settings import DrawSettings
 
 

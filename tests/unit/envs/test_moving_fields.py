@@ -8,7 +8,7 @@ import pytest
 from swarmbo.errors import ConfigError
 from swarmbo_envs import robot_team_v0
 from swarmbo_envs.fields import build_field, build_field_in_time
-from swarmbo_envs.fields.drawn import DrawnInTime, Plume
+from swarmbo_envs.fields.landscape import DrawnInTime, Plume
 from swarmbo_envs.fields.settings import ChangeSettings, DrawSettings, PlumeSettings
 
 PLACES = np.array([[100.0, 100.0], [700.0, 400.0], [1100.0, 50.0]])

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings, strategies as st
 
 from swarmbo_envs.fields.field import lattice, spread
-from swarmbo_envs.robot_team.laid_out import nearest_free_sites
+from swarmbo_envs.robot_team.world import nearest_free_sites
 
 
 @given(st.integers(0, 2**32), st.integers(1, 40), st.integers(45, 3000))

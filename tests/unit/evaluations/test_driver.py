@@ -10,8 +10,8 @@ import pytest
 import swarmbo as sb
 from swarmbo.evaluations import Driver, Ended, Ledger
 from swarmbo.evaluations.driver import Clock, EvaluationError
+from swarmbo.evaluations.executor import keep
 from swarmbo.evaluations.ledger import Event
-from swarmbo.evaluations.results import keep
 
 STUDIES = Path(__file__).parents[3] / "studies"
 

@@ -10,7 +10,7 @@ import pytest
 
 from swarmbo.errors import ConfigError, MissingPackageError, RunFolderError
 from swarmbo.evaluations import Ended, FuturesExecutor, Pool, RayExecutor, Workers, make_executor
-from swarmbo.evaluations.results import keep, kept
+from swarmbo.evaluations.executor import keep, kept
 from swarmbo.settings import convert
 
 sys.path.append(str(Path(__file__).parent))  # workers import it, too

@@ -13,7 +13,7 @@ import swarmbo as sb
 from swarmbo.agent.participants import Participants, public
 from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, Stop
 from swarmbo.errors import ConfigError, TransportError
-from swarmbo.fleet import absence, member
+from swarmbo.fleet import mail, member
 from swarmbo.fleet.letters import Back, Begin, Here, Ping, SendSnapshot, Snapshot, sealed
 from swarmbo.fleet.plan import HUB
 from swarmbo_envs import function_v0, robot_team_v0, sensor_field_v0
@@ -546,7 +546,7 @@ class Deaf:
 @pytest.fixture
 def soon(monkeypatch):
     """For those who live and say nothing it is not waited for as long."""
-    monkeypatch.setattr(absence, "JOINING", 1.0)
+    monkeypatch.setattr(mail, "JOINING", 1.0)
 
 
 @pytest.mark.parametrize(("case", "who"), [("by factor", 0), pytest.param("a field", 1, marks=pytest.mark.thorough)])

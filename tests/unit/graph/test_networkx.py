@@ -12,7 +12,7 @@ import swarmbo as sb
 from swarmbo.coordination.participant import solve_with_agents
 from swarmbo.coordination.plan import traced
 from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.plotting.factor_graph import factor_graph_figure
+from swarmbo.plotting.variables import factor_graph_figure
 from swarmbo.transport import InProcess
 
 Solve = Callable[..., sb.Solution]

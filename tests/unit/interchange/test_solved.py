@@ -14,7 +14,7 @@ from swarmbo.cli import app
 from swarmbo.coordination.plan import traced
 from swarmbo.errors import ConfigError
 from swarmbo.interchange import TableProblem, read_problem, write_problem
-from swarmbo.plotting.traces import solve_trace_figure
+from swarmbo.plotting.run_figures import solve_trace_figure
 from swarmbo.runs.scenario_files import find
 
 RING = sb.FactorGraph.from_scopes({f"f{i}": [f"x{i}", f"x{(i + 1) % 7}"] for i in range(7)})

@@ -9,7 +9,7 @@ from PIL import Image
 from swarmbo.errors import ShapeError
 from swarmbo.plotting import World, belief_map_figure, plot_findings, plot_mean, plot_paths, plot_std, plot_truth, style
 from swarmbo.plotting.history import belief_after, failures, measurements, path_of
-from swarmbo.plotting.surface import frame_map, lattice_over, plot_field
+from swarmbo.plotting.maps import frame_map, lattice_over, plot_field
 from swarmbo.spaces import Domain
 
 

@@ -71,7 +71,7 @@ def test_rounds_without_a_score_leave_a_gap(run):
 
 def test_of_a_long_run_beliefs_are_rebuilt_for_some_rounds_and_the_last(run, monkeypatch):
     made = run(rounds=6, failing=0.0)
-    monkeypatch.setattr("swarmbo.plotting.traces.MOST_REBUILT", 3)
+    monkeypatch.setattr("swarmbo.plotting.run_figures.MOST_REBUILT", 3)
     traces = ErrorTraces.of(made.records, made.world, made.settings)
     for trace in (traces.pooled, traces.alone):
         assert np.isfinite(trace).tolist() == [True, False, False, True, False, False, True]

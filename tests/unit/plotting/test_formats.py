@@ -9,7 +9,7 @@ from PIL import Image
 
 from swarmbo.errors import ConfigError
 from swarmbo.plotting import Formats, regret_figure, style, write_figures
-from swarmbo.plotting.formats import encoder, write_frames
+from swarmbo.plotting.style import encoder, write_frames
 from swarmbo.runs.stored_files import own_files
 
 MAGIC = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}

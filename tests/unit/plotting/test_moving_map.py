@@ -5,9 +5,9 @@ from matplotlib.figure import Figure
 from scipy.optimize import LinearConstraint, minimize
 
 from swarmbo.plotting import style
+from swarmbo.plotting.animation import MovingMap
 from swarmbo.plotting.history import path_of
-from swarmbo.plotting.moving_map import MovingMap
-from swarmbo.plotting.surface import lattice_over
+from swarmbo.plotting.maps import lattice_over
 from swarmbo.records import Recommendation, RoundRecord, Sample
 
 

@@ -4,9 +4,9 @@ from matplotlib.colors import Normalize, to_rgba
 from matplotlib.figure import Figure
 
 from swarmbo.plotting import World, plot_declined, plot_level, plot_regret, plot_sensors, style
-from swarmbo.plotting.moving_map import MovingMap
+from swarmbo.plotting.animation import MovingMap
+from swarmbo.plotting.maps import lattice_over
 from swarmbo.plotting.regret import plot_best
-from swarmbo.plotting.surface import lattice_over
 from swarmbo.records import RoundRecord, Sample, Score
 from swarmbo.spaces import Domain
 

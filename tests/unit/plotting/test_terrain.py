@@ -12,11 +12,10 @@ from matplotlib.patches import PathPatch, Rectangle
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.boundary import look
 from swarmbo.plotting import style
-from swarmbo.plotting.animation import _legend_handles, render_frames
+from swarmbo.plotting.animation import MovingMap, _legend_handles, render_frames
 from swarmbo.plotting.belief_map import belief_map_figure
 from swarmbo.plotting.history import World, driven_by, stops_of
-from swarmbo.plotting.moving_map import MovingMap
-from swarmbo.plotting.surface import lattice_order, lattice_over
+from swarmbo.plotting.maps import lattice_order, lattice_over
 from swarmbo.records import Evaluation, Recommendation, RoundRecord, Sample
 from swarmbo.spaces import Domain
 

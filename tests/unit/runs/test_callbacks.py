@@ -7,8 +7,7 @@ import pytest
 
 from swarmbo.errors import ConfigError, OwnCodeError
 from swarmbo.runs import RunFolder, load, resume, run
-from swarmbo.runs.callbacks import numbers_of
-from swarmbo.runs.trackers import settings_of
+from swarmbo.runs.callbacks import numbers_of, settings_of
 
 SETTINGS = ["rounds=4", "initial=4", "environment.noise_std=0.0"]
 

@@ -9,15 +9,14 @@ import zipfile
 import numpy as np
 import pytest
 
-from swarmbo.boundary.arrays import read_arrays
-from swarmbo.boundary.seals import seal
+from swarmbo.boundary.files import read_arrays, seal
 from swarmbo.errors import RunFolderError, SwarmboError
 from swarmbo.plotting import style
 from swarmbo.runs import RunFolder, resume, run
-from swarmbo.runs.checkpoint import read_checkpoint
 from swarmbo.runs.figures import draw_run, is_drawn, world_of
 from swarmbo.runs.reading import read_summary
 from swarmbo.runs.scenario_files import dump
+from swarmbo.runs.states import read_checkpoint
 
 LOG = "rounds.jsonl"
 

@@ -19,7 +19,6 @@ from swarmbo.metrics import cumulative_regret, mean_regret, simple_regret
 from swarmbo.plotting import World, run_figures
 from swarmbo.problem.data import Dataset
 from swarmbo.runs import load, resume, run
-from swarmbo.runs.checkpoint import read_checkpoint
 from swarmbo.runs.figures import draw_run, world_of
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.recording import evaluation_of
@@ -27,7 +26,7 @@ from swarmbo.runs.report import report_rows, report_table
 from swarmbo.runs.runner import assemble, check
 from swarmbo.runs.scenario import make_environment, scenario_of
 from swarmbo.runs.scenario_files import available
-from swarmbo.runs.world_record import ScopeInUse
+from swarmbo.runs.states import ScopeInUse, read_checkpoint
 from swarmbo.spaces import Domain
 from swarmbo_envs.functions import get
 

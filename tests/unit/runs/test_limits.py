@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from swarmbo.boundary.seals import logged_lines, read_seal, seal
+from swarmbo.boundary.files import logged_lines, read_seal, seal
 from swarmbo.errors import ConfigError
 from swarmbo.records import Evaluation, Labels, RoundRecord
 from swarmbo.registry import SLOTS

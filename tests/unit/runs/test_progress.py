@@ -10,8 +10,8 @@ from rich.console import Console
 
 from swarmbo.evaluations import Event, Standing
 from swarmbo.records import Recommendation, RoundRecord, Score, Traffic
-from swarmbo.runs import progress
-from swarmbo.runs.progress import Progress, round_text
+from swarmbo.runs import telling
+from swarmbo.runs.telling import Progress, round_text
 
 RECORD = RoundRecord(
     round=7,
@@ -26,7 +26,7 @@ def shown(monkeypatch, width, rounds=100):
     """The line that stands on a terminal after a round."""
     out = io.StringIO()
     console = functools.partial(Console, force_terminal=True, width=width, height=24, color_system=None)
-    monkeypatch.setattr(progress, "Console", lambda **given: console(**{**given, "file": out}))
+    monkeypatch.setattr(telling, "Console", lambda **given: console(**{**given, "file": out}))
     with Progress(rounds) as display:
         display.show(RECORD, False)
         display._bar.refresh()
@@ -95,7 +95,7 @@ def test_with_workers_lines_say_what_runs_and_failed(capsys):
 def test_the_start_of_workers_is_no_part_of_the_time_left(monkeypatch, capsys, logged):
     """Two workers that start for a minute, then take 4 s a task; before that, rounds of the log."""
     now = iter([0.0] * (logged + 1) + [60.0, 60.0, 64.0, 64.0, 68.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(telling.time, "monotonic", lambda: next(now))
     with Progress(20, 2) as display:
         for number in range(logged + 6):
             display.show(msgspec.structs.replace(RECORD, round=number), number <= logged)
@@ -111,7 +111,7 @@ def test_the_start_of_workers_is_no_part_of_the_time_left(monkeypatch, capsys, l
 def test_a_bar_shows_what_runs_before_the_first_outcome(monkeypatch):
     out = io.StringIO()
     console = functools.partial(Console, force_terminal=True, width=100, height=24, color_system=None)
-    monkeypatch.setattr(progress, "Console", lambda **given: console(**{**given, "file": out}))
+    monkeypatch.setattr(telling, "Console", lambda **given: console(**{**given, "file": out}))
     with Progress(8, 2) as display:
         for event in EVENTS[:-2]:
             display.watch(event)

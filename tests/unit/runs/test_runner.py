@@ -13,8 +13,8 @@ from swarmbo.fleet.run import _assembled
 from swarmbo.runs import RunFolder, check, load, resume, run
 from swarmbo.runs.figures import draw_run
 from swarmbo.runs.runner import assemble
+from swarmbo.runs.states import read_world
 from swarmbo.runs.stored_files import locked
-from swarmbo.runs.world_record import read_world
 
 
 def log(path):

@@ -14,9 +14,9 @@ from swarmbo.records import Evaluation, GroundTruth, Recommendation, RoundRecord
 from swarmbo.runs import load, run
 from swarmbo.runs.figures import draw_run, world_of
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.progress import round_text
 from swarmbo.runs.reading import read_report
 from swarmbo.runs.report import quantity, report_rows
+from swarmbo.runs.telling import round_text
 from swarmbo_envs import sensor_field_v0
 
 CHEAP = ["rounds=4", "environment.sensors=5", "belief.prior.restarts=0", "environment.failure_rate=0.15"]

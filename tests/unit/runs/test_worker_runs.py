@@ -17,7 +17,7 @@ from swarmbo.compare.output import comparison_tables
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.evaluations.ledger import LEDGER, Event
 from swarmbo.runs import RunFolder, check, load, resume, run
-from swarmbo.runs.evaluating import CopiedWorld, plain_infos, require_copies
+from swarmbo.runs.attended import CopiedWorld, plain_infos, require_copies
 from swarmbo.runs.scenario import make_environment
 from swarmbo.runs.trial import _extrapolated
 

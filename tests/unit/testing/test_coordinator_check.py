@@ -12,7 +12,7 @@ from swarmbo.acquisition.situation import Decision
 from swarmbo.coordination.local_functions import total_value
 from swarmbo.graph import stacks_of
 from swarmbo.records import Traffic
-from swarmbo.testing.problems import Bowls
+from swarmbo.testing.coordinator import Bowls
 
 REPORT = sb.SolveReport("converged")
 
