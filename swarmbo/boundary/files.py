@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import zipfile
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
 from io import TextIOWrapper
@@ -146,6 +146,15 @@ def read_csv(path: str | os.PathLike[str]) -> CsvRows:
         except csv.Error as error:
             raise ValueError(f"line {reader.line_num}: {error}") from error
     return CsvRows(header, [(number, row) for number, row in lines if any(row)])
+
+
+def write_rows(path: Path, rows: Iterable[Iterable[object]]) -> None:
+    """Write a CSV file, completely or not at all."""
+    with replacing(path) as raw:
+        text = TextIOWrapper(raw, encoding="utf-8", newline="")
+        csv.writer(text, lineterminator="\n").writerows(rows)
+        text.flush()
+        text.detach()
 
 
 def read_table(path: str | os.PathLike[str], at: str) -> CsvRows:

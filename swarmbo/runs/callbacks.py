@@ -8,14 +8,13 @@ import csv
 import math
 import time
 from collections.abc import Mapping, Sequence
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from swarmbo.boundary import values
-from swarmbo.boundary.files import read_regular, regular_file, replacing
+from swarmbo.boundary.files import read_regular, regular_file, replacing, write_rows
 from swarmbo.errors import ConfigError, needed
 from swarmbo.metrics import agreement_traffic, declined, distance_travelled, total_cost
 from swarmbo.records import RoundRecord
@@ -102,11 +101,7 @@ class RoundsTable:
     def begin(self, folder: Path, settings: Mapping[str, Any], earlier: Sequence[RoundRecord]) -> None:
         """Write the earlier rounds anew, as a killed process may have left a torn row."""
         path = folder / ROUNDS
-        with replacing(path) as raw:
-            text = TextIOWrapper(raw, encoding="utf-8", newline="")
-            csv.writer(text, lineterminator="\n").writerows([("round", *_COLUMNS), *map(_row, earlier)])
-            text.flush()
-            text.detach()
+        write_rows(path, [("round", *_COLUMNS), *map(_row, earlier)])
         self._file = path.open("a", encoding="utf-8", newline="")
 
     def on_round(self, record: RoundRecord) -> None:

@@ -3,13 +3,12 @@
 import csv
 import os
 from collections.abc import Mapping, Sequence
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from swarmbo.boundary.files import replacing
+from swarmbo.boundary import files
 from swarmbo.deciding.tables import place_names
 from swarmbo.errors import needed
 from swarmbo.records import Evaluation, RoundRecord, Sample
@@ -98,18 +97,12 @@ def to_frame(table: Columns) -> Any:
 
 def write_csv(table: Columns, path: str | os.PathLike[str]) -> None:
     """Write the table as CSV, completely or not at all; missing cells are empty, numbers exact."""
-    with replacing(Path(path)) as raw:
-        text = TextIOWrapper(raw, encoding="utf-8", newline="")
-        write_rows(table, text)
-        text.flush()
-        text.detach()
+    files.write_rows(Path(path), [table, *zip(*table.values(), strict=True)])
 
 
 def write_rows(table: Columns, file: Any) -> None:
     """Write the table as CSV into an open text file."""
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(table)
-    writer.writerows(zip(*table.values(), strict=True))
+    csv.writer(file, lineterminator="\n").writerows([table, *zip(*table.values(), strict=True)])
 
 
 def write_parquet(table: Columns, path: str | os.PathLike[str]) -> None:
@@ -122,7 +115,7 @@ def write_parquet(table: Columns, path: str | os.PathLike[str]) -> None:
         name: [None if cell is None else str(cell) for cell in table[name]] for name in kinds if kinds[name] == "mixed"
     }
     arrays = {name: arrow.array(cells, types[kinds[name]]) for name, cells in {**table, **texts}.items()}
-    with replacing(Path(path)) as file:
+    with files.replacing(Path(path)) as file:
         parquet.write_table(arrow.table(arrays), file)
 
 
