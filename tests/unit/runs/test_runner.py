@@ -303,6 +303,11 @@ def test_another_run_is_not_overwritten_unless_forced(tmp_path, bump_scenario):
     (folder / "notes.txt").write_text("mine")
     assert run(bump_scenario(rounds=3), folder, force=True).rounds == 3
     assert (folder / "notes.txt").read_text() == "mine"
+    measured = list[bool]()
+    run(
+        bump_scenario(rounds=3), folder, force=True, on_round=lambda record, was_logged: measured.append(not was_logged)
+    )
+    assert measured == [True] * 4  # the same run, complete, is begun anew
 
 
 def test_an_unfinished_run_is_not_started_again_silently(crashed):
