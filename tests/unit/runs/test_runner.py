@@ -285,15 +285,6 @@ def test_a_complete_run_is_left_alone(tmp_path, mischief, bump_scenario):
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
 
 
-def test_a_complete_run_whose_log_was_torn_measures_the_last_round_again(tmp_path, bump_scenario):
-    folder = tmp_path / "run"
-    run(bump_scenario(), folder)
-    whole = log(folder)
-    (folder / "rounds.jsonl").write_bytes(whole[:-20])
-    resume(folder)
-    assert log(folder) == whole
-
-
 def test_another_run_is_not_overwritten_unless_forced(tmp_path, bump_scenario):
     folder = tmp_path / "run"
     run(bump_scenario(rounds=2), folder)
