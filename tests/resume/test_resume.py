@@ -129,13 +129,3 @@ def test_a_last_line_torn_at_any_fifth_byte_is_measured_again(tmp_path, cheap):
         (tmp_path / "run" / LOG).write_bytes(log[:length])
         resume(tmp_path / "run")
         assert (tmp_path / "run" / LOG).read_bytes() == log
-
-
-@pytest.mark.parametrize("method", ["readings", "consensus"])
-def test_a_run_whose_robots_fuse_beliefs_goes_on_from_its_checkpoint_to_the_same_bytes(tmp_path, method):
-    fused = ["belief.kind=fused", f"belief.method={method}", "belief.loss=0.3", "belief.n_features=20"]
-    run(load("robots", ["rounds=3", "environment.robots=2", *fused]), tmp_path / "run")
-    log = (tmp_path / "run" / LOG).read_bytes()
-    (tmp_path / "run" / LOG).write_bytes(log[:-20])
-    resume(tmp_path / "run")
-    assert (tmp_path / "run" / LOG).read_bytes() == log

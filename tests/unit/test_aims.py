@@ -101,15 +101,6 @@ def test_an_aim_that_is_none_is_refused(given, path):
     assert caught.value.at == path
 
 
-def test_a_saved_team_keeps_its_aim(tmp_path):
-    team = sb.Team.for_field(["a", "b"], [0.0], [1.0], belief=QUICK, level=0.7)
-    team.attach(LINE[::4], LINE[::4, 0])
-    team.save(tmp_path / "team.npz")
-    again = sb.Team.load(tmp_path / "team.npz")
-    assert repr(again) == repr(team)
-    assert again.ask({"a": LINE, "b": LINE}) == team.ask({"a": LINE, "b": LINE})
-
-
 @pytest.mark.parametrize(("aim", "level"), [("map", None), ("level", 0.6), (None, 0.6)])
 def test_agents_follow_the_aim_of_the_problem_as_a_team_does(aim, level):
     names = ["a", "b"]

@@ -241,6 +241,7 @@ def test_a_round_that_the_world_fails_is_told_and_the_run_goes_on(invoke, monkey
     assert re.search(r"rounds failed by the environment\D+1", result.stdout)
 
 
+@pytest.mark.thorough
 def test_figures_that_are_missing_are_drawn_by_resume(invoke, tmp_path):
     invoke("run", "robots", "--out", "here", "--no-figures", *SMALL)
     assert not (tmp_path / "here" / "figures").exists()
@@ -319,7 +320,7 @@ def test_what_became_of_data_is_told_in_one_line_once_also_by_a_process_of_its_o
     assert written.count("\n") == 1
 
 
-@pytest.mark.parametrize("width", [60, 80, 200])
+@pytest.mark.parametrize("width", [60, 200])
 def test_lists_and_tables_are_as_wide_as_columns_says_and_end_no_sentence_in_its_middle(invoke, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
     listed = invoke("list").stdout

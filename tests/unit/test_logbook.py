@@ -1,8 +1,5 @@
-import json
-
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
 
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.errors import UnknownQueryError
@@ -44,45 +41,12 @@ def test_history_keeps_the_order_of_telling_and_pending_that_of_asking():
     assert sorted(log.points[:, 0].tolist()) == [0.0, 1.0, 2.0, 3.0]
 
 
-@given(st.permutations(FACTORS), st.integers(1, 3))
-def test_factors_told_in_any_order_and_in_parts_give_the_same_history(order, cut):
-    values = {"f": 1.0, "g": 10.0, "h": 100.0}
-    log, (query,) = with_queries(1)
-    whole = log.with_factors(query, values)
-    first, rest = order[:cut], order[cut:]
-    parts = log.with_factors(query, {name: values[name] for name in first})
-    if rest:
-        assert list(parts.open) == [query]
-        assert np.isnan(parts.history.totals[0])
-        assert not len(parts.pending)
-        parts = parts.with_factors(query, {name: values[name] for name in rest})
-    assert not parts.open
-    np.testing.assert_array_equal(parts.history.factors, whole.history.factors)
-    assert parts.history.totals.tolist() == whole.history.totals.tolist() == [111.0]
-
-
-def test_a_sum_with_a_failed_factor_is_unknown_and_the_others_are_kept():
-    log, (query,) = with_queries(1)
-    log = log.with_factors(query, {"f": 1.0, "g": np.nan, "h": np.nan})
-    assert not log.open
-    assert log.failures == 2
-    np.testing.assert_array_equal(log.history.factors, [[1.0, np.nan, np.nan]])
-    assert np.isnan(log.history.totals).all()
-    assert log.history.n_known == 1
-
-
 def test_a_query_told_in_part_can_be_closed_with_its_total():
     log, (query,) = with_queries(1)
     log = log.with_factors(query, {"f": 1.0}).with_total(query, 7.0)
     assert not log.open
     assert len(log.history) == 1
     assert (log.history.totals[0], log.history.factors[0, 0]) == (7.0, 1.0)
-
-
-def test_the_place_where_it_was_really_evaluated_counts():
-    log, ids = with_queries(2)
-    log = log.with_total(ids[0], 1.0, np.array([5.0, 6.0])).with_factors(ids[1], {"f": 1.0}, point=np.array([7.0, 8.0]))
-    assert log.history.X.tolist() == [[5.0, 6.0], [7.0, 8.0]]
 
 
 def test_attached_rows_without_any_outcome_count_as_failed_and_sums_follow_from_factors():
@@ -92,18 +56,6 @@ def test_attached_rows_without_any_outcome_count_as_failed_and_sums_follow_from_
     log = log.with_evaluations(np.zeros((3, 2)), np.full(3, nan), factors)
     assert (log.history.n_known, log.failures) == (2, 1)
     np.testing.assert_array_equal(log.history.totals, [6.0, nan, nan])
-
-
-def test_a_logbook_that_was_written_down_goes_on_alike():
-    log, ids = with_queries(3)
-    log = log.with_total(ids[1], 0.1 + 0.2).with_factors(ids[2], {"g": 1 / 3})
-    plain, arrays = log.to_state()
-    again = empty().from_state(plain, arrays)
-    for one, other in ((log, again), (log.with_factors(ids[2], {"f": 2.0}), again.with_factors(ids[2], {"f": 2.0}))):
-        np.testing.assert_array_equal(one.history.X, other.history.X)
-        np.testing.assert_array_equal(one.history.totals, other.history.totals)
-        np.testing.assert_array_equal(one.history.factors, other.history.factors)
-        assert one.to_state()[0] == other.to_state()[0]
 
 
 def sent(log, **places):
@@ -129,13 +81,6 @@ def test_a_query_in_which_nobody_takes_part_counts_but_waits_for_nothing():
     with pytest.raises(UnknownQueryError, match="not pending"):
         log.query(query_id)
     assert log.without([query_id]).open == {}
-
-
-def test_what_a_query_waits_for_is_its_own_copy():
-    place = FIELD.joint({"a": A})
-    log, query_id = empty(FIELD).with_query(place)
-    place[:] = 9.0
-    assert FIELD.places(log.open[query_id].point, ["a"])["a"].tolist() == A.tolist()
 
 
 def test_each_place_of_a_field_counts_where_it_was_measured_however_late_it_is_told():
@@ -180,18 +125,3 @@ def test_a_record_has_an_agents_own_outcomes_and_failures_keep_their_round():
     assert log.failures == 3
     assert log.history.rounds.tolist() == [1.0, 2.0, 2.0, 2.0]
     assert log.in_new_episode().round == 1
-
-
-@given(st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), max_size=5))
-def test_saved_logbooks_of_a_field_come_back(queries):
-    log = empty(FIELD)
-    for has_a, has_b, is_told in queries:
-        log, query_id = sent(log, **({"a": A} if has_a else {}) | ({"b": B} if has_b else {}))
-        if has_a and is_told:
-            log = log.with_factors(query_id, {"a": np.nan if has_b else 1.0})
-    plain, arrays = log.to_state()
-    back = empty(FIELD).from_state(json.loads(json.dumps(plain)), arrays)
-    again, same = back.to_state()
-    assert again == plain
-    assert all(np.array_equal(same[name], array, equal_nan=True) for name, array in arrays.items())
-    assert np.array_equal(back.history.awaited, log.history.awaited)

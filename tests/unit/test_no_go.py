@@ -117,14 +117,6 @@ def test_no_way_to_agree_asks_for_a_region(coordination):
     assert not ((X[:, 2] > 2.0) & (X[:, 2] < 9.0) & (X[:, 0] < 0.6)).any()
 
 
-def test_agents_that_exchange_messages_keep_out_and_decide_as_one_process_does():
-    parts = {"acquisition": "dec-hbo", "no_go": [SHUT], "initial": 4, "seed": 3}
-    made = [sb.Team(GRAPH, CUBE, transport=sb.InProcess(as_agents=agents), **parts) for agents in (False, True)]
-    first, second = (played(team, 8) for team in made)
-    assert shut_out(first)
-    np.testing.assert_array_equal(first, second)
-
-
 def test_a_factor_that_reads_a_region_keeps_out_of_it_by_itself():
     """The agreement is on the border's outside, so that moving a point is left for what no factor reads."""
     from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
@@ -212,15 +204,6 @@ def test_what_was_measured_in_a_region_all_the_same_is_learned_from():
     whole = sb.Team(GRAPH, CUBE, no_go=[SHUT])
     whole.attach([[0.5, 1.0, 5.0], [0.1, 0.0, 1.0]], [1.0, 0.0])
     assert abs(whole.recommend().point["x"] - 0.5) >= 0.2
-
-
-def test_a_saved_team_keeps_its_regions_and_goes_on_to_the_bit():
-    team = sb.Team(GRAPH, CUBE, no_go=[SHUT, APART], initial=3, seed=5)
-    played(team, 5)
-    state = msgspec.json.decode(msgspec.json.encode(team.state_dict()["json"]))
-    again = sb.Team.from_state_dict({"json": state, "arrays": team.state_dict()["arrays"]})
-    assert again.problem.no_go == (SHUT, APART)
-    np.testing.assert_array_equal(played(team, 3), played(again, 3))
 
 
 def test_without_regions_nothing_of_them_is_written_down():

@@ -139,7 +139,7 @@ def test_what_the_dead_measure_on_the_way_nobody_hears_of(kind):
     assert told[1] == 1 + 1 + measured[1]
 
 
-@pytest.mark.parametrize("kind", ["exact", "fused"])
+@pytest.mark.parametrize("kind", ["exact", pytest.param("fused", marks=pytest.mark.thorough)])
 def test_a_saved_team_goes_on_alike(kind):
     env = make(max_cycles=4)
     team = sb.Team.for_env(env, belief={"kind": kind}, seed=0)

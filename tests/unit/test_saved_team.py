@@ -28,8 +28,11 @@ def joint_team(outcomes="total", **more):
 
 FADING = {"kind": "additive", "time": {"kernel": "matern12", "lengthscale_median": 5.0}}
 SMALL = {"kind": "ensemble", "kernels": ["matern52", "rbf"], "lengthscales": [0.3, "fitted"], "n_features": 64}
+SAMPLED = {"kind": "additive", "structure": {"kind": "sampled", "burn_in": 3}}
+GROUPS = {"kind": "add-gp-ucb", "groups": "learned", "group_size": 1}
 TEAMS = {
     "field": field_team,
+    "a level": lambda: field_team(level=0.7),
     "fading": lambda: field_team({"kind": "exact", "restarts": 0, "time": {}}, acquisition="information"),
     "readings": lambda: fused("readings"),
     "experts": lambda: fused("experts"),
@@ -41,6 +44,9 @@ TEAMS = {
     "fading, by factor": lambda: joint_team("per-factor", belief=FADING, acquisition="thompson"),
     "ensemble": lambda: joint_team(belief=SMALL, acquisition="egp-ts"),
     "ensemble, by factor": lambda: joint_team("per-factor", belief=SMALL, acquisition="egp-ei"),
+    "sampled structure": lambda: joint_team(belief=SAMPLED, acquisition="dec-hbo"),
+    "regions": lambda: joint_team(no_go=[sb.NoGoBall(variables=("x",), centre=(1.0,), radius=0.4)]),
+    "learned groups": lambda: sb.Team(None, BOUNDS, acquisition=GROUPS, seed=3, initial=3),
     "no structure": lambda: sb.Team(None, BOUNDS, seed=3, initial=3, rounds=9),
 }
 
@@ -67,6 +73,7 @@ def test_a_loaded_team_goes_on_to_the_bit_with_what_is_pending(kind, tmp_path):
     again = sb.Team.load(path)
     assert list(again.pending) == [first.id, pending.id]
     assert again.pending == team.pending
+    assert (again.problem.to_plain(), repr(again)) == (team.problem.to_plain(), repr(team))
     assert (again.n_data, again.failures, again.round) == (team.n_data, team.failures, team.round)
     for one in (team, again):
         one.tell(first.id, told(one, first))

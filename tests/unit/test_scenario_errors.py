@@ -56,8 +56,6 @@ def write(folder, data):
         ("environment.robots=four", "$.environment.robots", "got 'four'; expected"),
         ("rounds=2.5", "$.rounds", "got 2.5; expected"),
         ("environment.robots=0", "$.environment.robots", "got 0; wanted"),
-        ("environment.noise_std=-1.0", "$.environment.noise_std", "got -1.0; wanted"),
-        ("environment.noise_std=nan", "$.environment.noise_std", "got nan; wanted"),
         (
             "environment.starts=[[1, 1], [2, 2], [3, 3], [1e9, 5]]",
             "$.environment.starts[3]",

@@ -1,7 +1,5 @@
 """Teams in worlds where agents have boxes of their own, may decline to measure, and data fade."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -143,32 +141,6 @@ def test_prices_are_checked_and_let_agents_of_ask_and_tell_decline():
             team.ask(prices={"a": price})
     with pytest.raises(ConfigError, match=r"\$\.agents: got \['c'\]; wanted some of"):
         team.ask(prices={"c": 1.0})
-
-
-@pytest.mark.parametrize("coordination", ["exact", "greedy"])
-def test_a_saved_team_goes_on_to_the_bit_under_every_kind_of_coordination(coordination):
-    def made():
-        env = sensor_field_v0.parallel_env(**SMALL, energy_price=0.3, failure_rate=0.2)
-        kinds = {"belief": FADING, "acquisition": "information", "coordination": coordination}
-        return env, sb.Team.for_env(env, **kinds, seed=4)
-
-    env, team = made()
-    drive(env, team, 3)
-    world, saved = env.get_state(), team.state_dict()
-    saved = {"json": json.loads(json.dumps(saved["json"])), "arrays": saved["arrays"]}
-    other_env, other = made()
-    other_env.reset(seed=1)
-    other_env.set_state(world)
-    other.load_state_dict(saved)
-    for (actions, _), (others, _) in zip(
-        drive(env, team, 3, dict.fromkeys(env.possible_agents), {}),
-        drive(other_env, other, 3, dict.fromkeys(env.possible_agents), {}),
-        strict=True,
-    ):
-        np.testing.assert_equal(actions, others)
-    places = team.belief.X[:, :2]
-    for one, another in zip(team.belief.joint_posterior(places), other.belief.joint_posterior(places), strict=True):
-        np.testing.assert_array_equal(one, another)
 
 
 def silences(time, price):

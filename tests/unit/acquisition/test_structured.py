@@ -1,6 +1,5 @@
 """Teams whose scopes are learned from totals, or drawn: by every method, to the bit, and within what was asked for."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -80,20 +79,6 @@ def test_every_method_works_on_scopes_that_cover_the_variables(kind, acquisition
     recommended = team.recommend()
     assert recommended is not None
     assert np.isfinite(recommended.std)
-
-
-@every_structure
-def test_a_saved_team_goes_on_to_the_bit(structure) -> None:
-    team = team_of(structure)
-    played(team, 9)
-    late = team.ask()
-    state = team.state_dict()
-    again = sb.Team.from_state_dict({"json": json.loads(json.dumps(state["json"])), "arrays": state["arrays"]})
-    for one in (team, again):
-        one.tell(late.id, outcome(late.point))
-    assert played(team, 4) == played(again, 4)
-    assert scopes_in_use(team) == scopes_in_use(again)
-    assert team.recommend() == again.recommend()
 
 
 @every_structure
@@ -238,16 +223,6 @@ def test_groups_that_make_up_a_function_are_sampled() -> None:
     assert structure is not None
     shares = dict(zip(structure.scopes, structure.shares, strict=True))
     assert sum(shares.get(group, 0.0) for group in ((0, 2), (1, 4), (3, 5))) > 0.8
-
-
-@every_structure
-def test_agents_that_exchange_real_messages_agree_alike(structure) -> None:
-    fast = team_of(structure, acquisition="thompson")
-    slow = team_of(structure, acquisition="thompson", transport={"kind": "in-process", "as_agents": True})
-    assert played(fast, 7) == played(slow, 7)
-    assert fast.last_report is not None
-    assert slow.last_report is not None
-    assert fast.last_report.traffic.messages == slow.last_report.traffic.messages > 0
 
 
 @pytest.mark.parametrize("coordination", ["refined-max-sum", "centralised", "sobol", "isotropic-gp"])

@@ -190,11 +190,15 @@ def test_agents_decide_as_their_team_does_where_factors_are_many(outcomes: str, 
     "given",
     [
         pytest.param({"fails": lost("a", {"f"})}, id="of one factor"),
-        pytest.param({"fails": lost("a", {"f"}), "acquisition": "thompson", "belief": FADING}, id="fading"),
+        pytest.param(
+            {"fails": lost("a", {"f"}), "acquisition": "thompson", "belief": FADING}, id="fading", marks=THOROUGH
+        ),
         pytest.param({"fails": lost("b", {"f", "g", "h"}), "acquisition": "thompson"}, id="whole", marks=THOROUGH),
         pytest.param({"fails": lost("b", {"f", "g", "h"}), "acquisition": "dumbo"}, id="whole, dumbo", marks=THOROUGH),
         pytest.param({"fails": lambda u: {"g"}, "acquisition": "expected-improvement"}, id="always", marks=THOROUGH),
-        pytest.param({"fails": lost("c", {"g"}), "acquisition": "egp-ei", "belief": ENSEMBLE}, id="ensemble"),
+        pytest.param(
+            {"fails": lost("c", {"g"}), "acquisition": "egp-ei", "belief": ENSEMBLE}, id="ensemble", marks=THOROUGH
+        ),
         pytest.param({"fails": lost("d", {"g"}), "scopes": PAIRS}, id="nothing shared", marks=THOROUGH),
         pytest.param({"fails": lambda u: {"g"}, "scopes": PAIRS}, id="always, nothing shared"),
         pytest.param({"fails": lost("e", {"h", "k"}), "scopes": PARTS, "owners": OWNERS}, id="of a part"),
@@ -261,7 +265,7 @@ def test_outcomes_may_come_in_parts_late_and_where_agents_really_stood():
 
 
 @pytest.mark.usefixtures("poisoned")
-@pytest.mark.parametrize("outcomes", ["per-factor", "total"])
+@pytest.mark.parametrize("outcomes", ["per-factor", pytest.param("total", marks=THOROUGH)])
 def test_what_was_attached_is_known_as_the_team_knows_it(outcomes: str):
     case = Case(acquisition="auto", outcomes=outcomes)
     X = case.problem.domain.from_unit(np.random.default_rng(0).random((6, 3)))
@@ -281,11 +285,13 @@ def test_what_was_attached_is_known_as_the_team_knows_it(outcomes: str):
 
 
 RECOMMENDING: list[Any] = [
-    pytest.param({}, id="ring"),
-    pytest.param({"scopes": PAIRS}, id="nothing shared"),
+    pytest.param({}, id="ring", marks=THOROUGH),
+    pytest.param({"scopes": PAIRS}, id="nothing shared", marks=THOROUGH),
     pytest.param({"scopes": PARTS, "owners": OWNERS, "fails": lost("e", {"h", "k"})}, id="parts, failures"),
     pytest.param({"belief": FADING, "acquisition": "thompson"}, id="fading"),
-    pytest.param({"belief": ENSEMBLE, "acquisition": "egp-ei", "scopes": PAIRS}, id="ensemble, nothing shared"),
+    pytest.param(
+        {"belief": ENSEMBLE, "acquisition": "egp-ei", "scopes": PAIRS}, id="ensemble, nothing shared", marks=THOROUGH
+    ),
 ]
 
 
@@ -400,7 +406,7 @@ def test_with_totals_agents_do_whatever_a_team_does(given: dict[str, Any]):
         case.agents["a"].tell(query_id, total)
 
 
-QUICK = ("auto", "auto, several parts", "coupled dumbo")
+QUICK = ("auto, several parts", "coupled dumbo")
 EACH = [case if case.id in QUICK else pytest.param(*case.values, id=case.id, marks=THOROUGH) for case in CASES]
 
 

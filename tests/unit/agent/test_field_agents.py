@@ -146,14 +146,16 @@ def require_says_what_follows(case: Case) -> None:
 CASES: list[Any] = [
     pytest.param({}, id="db-gp-ucb by max-sum"),
     pytest.param({"coordination": "exact"}, id="db-gp-ucb, exact"),
-    pytest.param({"coordination": sb.MGM(rounds=8)}, id="db-gp-ucb by mgm"),
-    pytest.param({"acquisition": sb.TargetedVariance(**FEW)}, id="targeted variance"),
-    pytest.param({"acquisition": sb.DBGPUCB(markov_order=0, **FEW)}, id="order 0"),
+    pytest.param({"coordination": sb.MGM(rounds=8)}, id="db-gp-ucb by mgm", marks=THOROUGH),
+    pytest.param({"acquisition": sb.TargetedVariance(**FEW)}, id="targeted variance", marks=THOROUGH),
+    pytest.param({"acquisition": sb.DBGPUCB(markov_order=0, **FEW)}, id="order 0", marks=THOROUGH),
     pytest.param({"belief": FADING}, id="fading"),
-    pytest.param({"belief": sb.ExactGPSettings(max_iterations=20, refit_every=3)}, id="fitted every third round"),
+    pytest.param(
+        {"belief": sb.ExactGPSettings(max_iterations=20, refit_every=3)}, id="fitted every third round", marks=THOROUGH
+    ),
     pytest.param({"fails": lost}, id="failures"),
     pytest.param({"fails": lost, "belief": FADING, "acquisition": THOMPSON}, id="failures, fading", marks=THOROUGH),
-    pytest.param({"links": nx.path_graph(NAMES)}, id="a path of links"),
+    pytest.param({"links": nx.path_graph(NAMES)}, id="a path of links", marks=THOROUGH),
     pytest.param({"noise": {"r": 0.3, "a": 0.0}.get}, id="noise that is known"),
     pytest.param({"no_go": [sb.NoGoBox(low=(0.0, 0.0), high=(6.0, 2.0))]}, id="regions"),
     pytest.param({"names": ("only",)}, id="one agent"),
@@ -174,7 +176,9 @@ def test_agents_that_are_told_their_own_measurements_decide_as_the_team_does(giv
     assert len(case.problem.agents) == 1 or case.transport.traffic.messages > 0
 
 
-@pytest.mark.parametrize("acquisition", ALL, ids=name_of)
+@pytest.mark.parametrize(
+    "acquisition", [pytest.param(a, marks=() if a in (UCB, THOMPSON) else THOROUGH, id=name_of(a)) for a in ALL]
+)
 def test_batches_are_chosen_as_the_team_does(acquisition: Any):
     case = Case(acquisition=acquisition, fails=lost)
     case.go_on(1, 2)
@@ -189,7 +193,7 @@ def test_agents_decline_what_the_team_declines(acquisition: Any):
     assert case.agents["a"].word() == {}
 
 
-@pytest.mark.parametrize("given", [{}, {"belief": FADING, "fails": lost}, {"coordination": "random"}])
+@pytest.mark.parametrize("given", [{"belief": FADING, "fails": lost}, {"coordination": "random"}])
 def test_agents_recommend_what_the_team_does(given: dict[str, Any]):
     case = Case(**given)
     for turn in range(3):
@@ -241,7 +245,12 @@ def test_measurements_may_come_late_in_parts_and_from_elsewhere():
 
 
 @pytest.mark.parametrize(
-    ("belief", "by_round"), [(QUICK, False), (FADING, False), (FADING, True)], ids=["lasting", "fading", "by round"]
+    ("belief", "by_round"),
+    [
+        pytest.param(QUICK, False, id="lasting"),
+        pytest.param(FADING, False, id="fading", marks=THOROUGH),
+        pytest.param(FADING, True, id="by round"),
+    ],
 )
 def test_what_was_attached_is_known_as_the_team_knows_it(belief: Any, by_round: bool):
     """Each agent looks at the rows that it made itself: elsewhere there is nonsense."""
@@ -266,9 +275,7 @@ def test_what_was_attached_is_known_as_the_team_knows_it(belief: Any, by_round: 
         np.testing.assert_array_equal(agent.log.history.known_noise, case.team.history.known_noise)
 
 
-@pytest.mark.parametrize(
-    "given", [{}, {"acquisition": THOMPSON}, {"acquisition": IMPROVEMENT, "coordination": "exact"}]
-)
+@pytest.mark.parametrize("given", [{"acquisition": THOMPSON}, {"acquisition": IMPROVEMENT, "coordination": "exact"}])
 def test_all_that_an_agent_says_follows_from_what_it_was_told_and_what_arrived(given: dict[str, Any]):
     require_says_what_follows(Case(fails=lost, **given))
 
@@ -319,7 +326,7 @@ def test_an_agent_goes_on_from_its_state_at_any_moment(moment: int):
     ("make", "acquisition", "belief"),
     [
         pytest.param(robot_team_v0.parallel_env, UCB, QUICK, id="robots"),
-        pytest.param(sensor_field_v0.parallel_env, INFORMATION, QUICK, id="sensors"),
+        pytest.param(sensor_field_v0.parallel_env, INFORMATION, QUICK, id="sensors", marks=THOROUGH),
         pytest.param(sensor_field_v0.parallel_env, sb.Straddle(**FEW), QUICK, id="sensors, level", marks=THOROUGH),
         pytest.param(robot_team_v0.parallel_env, sb.TargetedVariance(**FEW), QUICK, id="robots, sites", marks=THOROUGH),
         pytest.param(sensor_field_v0.parallel_env, INFORMATION, OWN, id="sensors, fused"),

@@ -40,8 +40,16 @@ class Together(sb.ChainAcquisition, frozen=True):
 FADING = fused(time=sb.TimeAxis(lengthscale_median=3.0))
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("loss", [pytest.param(0.0, marks=THOROUGH), 0.3])
+@pytest.mark.parametrize(
+    ("method", "loss"),
+    [
+        *(pytest.param(method, 0.0, marks=THOROUGH) for method in METHODS),
+        *(
+            pytest.param(method, 0.3, marks=() if method in ("readings", "consensus") else THOROUGH)
+            for method in METHODS
+        ),
+    ],
+)
 def test_agents_with_beliefs_of_their_own_decide_as_the_team_does(method: str, loss: float):
     case = Case(names=FEWER, belief=fused(method, loss=loss), fails=lost)
     case.go_on(2)
@@ -70,7 +78,7 @@ def belief_of(agent: Agent) -> FusedBelief:
             if not isinstance(other, sb.Thompson)
         ),
         pytest.param(sb.TargetedVariance(**FEW), id="targeted-variance"),
-        pytest.param(sb.Thompson(**FEW), id="thompson"),
+        pytest.param(sb.Thompson(**FEW), id="thompson", marks=THOROUGH),
     ],
 )
 def test_whatever_a_place_is_worth(acquisition: Any):

@@ -42,12 +42,12 @@ def in_field(coordination: Any = MAX_SUM, **given: Any) -> InField:
 
 CASES: list[Any] = [
     pytest.param(lambda: of_function(), id="by factor"),
-    pytest.param(lambda: of_function(outcomes="total"), id="totals"),
+    pytest.param(lambda: of_function(outcomes="total"), id="totals", marks=THOROUGH),
     pytest.param(lambda: of_function(coordination=sb.RefinedMaxSum(points=4, levels=2)), id="refined max-sum"),
     pytest.param(lambda: of_function(PARTS, coordination=sb.RefinedMGM(points=4, levels=2)), id="mgm", marks=THOROUGH),
     pytest.param(lambda: of_function(coordination=sb.RefinedDSA(points=4, levels=2)), id="dsa", marks=THOROUGH),
     pytest.param(in_field, id="field, max-sum"),
-    pytest.param(lambda: in_field(sb.Exact()), id="field, exact"),
+    pytest.param(lambda: in_field(sb.Exact()), id="field, exact", marks=THOROUGH),
     pytest.param(lambda: in_field(sb.MGM(rounds=3)), id="field, mgm", marks=THOROUGH),
     pytest.param(lambda: in_field(sb.DSA(rounds=3)), id="field, dsa", marks=THOROUGH),
     pytest.param(lambda: in_field(sb.MaxSum(rounds=4, bound="mplp")), id="field, bound", marks=THOROUGH),

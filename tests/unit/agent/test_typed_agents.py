@@ -57,8 +57,9 @@ def test_agents_decide_as_the_team_does(types: Any, scopes: Any, outcomes: str, 
     case.recommended()
 
 
-@pytest.mark.parametrize("coordination", [None, IN_TIME], ids=["in step", "by a deadline"])
-@pytest.mark.parametrize("outcomes", ["per-factor", "total"])
+@pytest.mark.parametrize(
+    ("outcomes", "coordination"), [("per-factor", None), ("total", IN_TIME)], ids=["in step", "by a deadline"]
+)
 def test_constraints_that_no_factor_reads_whole_are_kept_by_messages(outcomes: str, coordination: Any):
     count = {"a": (1.0, 0.0, 0.0), "c": (1.0, 0.0, 1.0, 0.0), "b": 0.2}
     constraints = [

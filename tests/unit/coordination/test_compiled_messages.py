@@ -13,7 +13,7 @@ from swarmbo.coordination.flooding import damped, largest_changes, messages_of_v
 from swarmbo.graph import FactorGraph
 
 from . import plain_messages as plain
-from .plain_messages import beliefs, normalised, variable_messages
+from .plain_messages import normalised, variable_messages
 
 
 def problem(shape: tuple[int, ...], n: int, seed: int, forbidden: float) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -138,21 +138,6 @@ def test_a_variable_tells_each_factor_what_the_others_say(said: np.ndarray) -> N
         heard = {(f"f{k}", "x"): row[k] for k in range(degree) if row[k].any()}  # none counts as zero
         found = messages_of_variable(graph, "x", size, heard)
         assert np.array_equal([found[f"f{k}"] for k in range(degree)], wanted)
-
-
-@given(incoming)
-@settings(deadline=None)
-def test_beliefs_are_the_sum_of_all(said: np.ndarray) -> None:
-    assert np.array_equal(beliefs(said), said.sum(axis=1))
-
-
-@given(incoming)
-@settings(deadline=None)
-def test_normalised_messages_have_maximum_zero_or_forbid_all(said: np.ndarray) -> None:
-    result = normalised(said[:, 0])
-    assert not np.isnan(result).any()
-    for row, before in zip(result, said[:, 0], strict=True):
-        assert row.max() == (0.0 if np.isfinite(before).any() else -np.inf)
 
 
 def test_damping_mixes_and_what_was_forbidden_stays_so() -> None:

@@ -144,11 +144,6 @@ def test_what_is_no_state_is_refused(state):
         world().set_state(state)
 
 
-def test_a_state_without_arrays_is_refused(state):
-    with pytest.raises(StateVersionError, match="got no robot-team state"):
-        world().set_state({"json": state["json"]})
-
-
 def test_max_cycles_may_be_set_and_counts_as_a_setting(state):
     env = world()
     env.max_cycles = 7

@@ -176,10 +176,6 @@ def test_noise_depends_on_nothing_but_seed_sensor_round_and_episode():
         ({"task": "peek"}, r"\$\.task: got 'peek'; wanted one of 'peak', 'map', 'level'; did you mean 'peak'"),
         ({"task": "level"}, r"\$\.level: got None; wanted the level that is watched, for the task 'level'"),
         ({"task": "map", "level": 2.0}, r"\$\.level: got 2\.0; wanted no level, or the task 'level'"),
-        ({"energy_price": -1.0}, r"\$\.energy_price: got -1\.0; wanted a price per joule from 0 to 1e12"),
-        ({"battery_j": -0.5}, r"\$\.battery_j: got -0\.5; wanted an energy from 0 to 1e15 J, or nothing"),
-        ({"reach_m": 0.0}, r"\$\.reach_m: got 0\.0; wanted a distance > 0 m, or nothing"),
-        ({"spots": 0}, r"\$\.spots: got 0; wanted an integer from 1 to 1024"),
         ({"places": [[0, 0]]}, r"\$\.places: got \[\(0\.0, 0\.0\)\]; wanted one \[x, y\] per sensor: 4"),
         (
             {"sensors": 2, "places": [[0, 0], [901, 3]]},

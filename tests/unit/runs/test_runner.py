@@ -285,15 +285,6 @@ def test_a_complete_run_is_left_alone(tmp_path, mischief, bump_scenario):
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
 
 
-def test_a_complete_run_whose_log_was_torn_measures_the_last_round_again(tmp_path, bump_scenario):
-    folder = tmp_path / "run"
-    run(bump_scenario(), folder)
-    whole = log(folder)
-    (folder / "rounds.jsonl").write_bytes(whole[:-20])
-    resume(folder)
-    assert log(folder) == whole
-
-
 def test_another_run_is_not_overwritten_unless_forced(tmp_path, bump_scenario):
     folder = tmp_path / "run"
     run(bump_scenario(rounds=2), folder)
@@ -303,6 +294,11 @@ def test_another_run_is_not_overwritten_unless_forced(tmp_path, bump_scenario):
     (folder / "notes.txt").write_text("mine")
     assert run(bump_scenario(rounds=3), folder, force=True).rounds == 3
     assert (folder / "notes.txt").read_text() == "mine"
+    measured = list[bool]()
+    run(
+        bump_scenario(rounds=3), folder, force=True, on_round=lambda record, was_logged: measured.append(not was_logged)
+    )
+    assert measured == [True] * 4  # the same run, complete, is begun anew
 
 
 def test_an_unfinished_run_is_not_started_again_silently(crashed):

@@ -187,8 +187,6 @@ def test_draws_differ_by_team_and_round_and_repeat():
 @pytest.mark.parametrize(
     ("table", "wanted"),
     [
-        ({"delay": -1}, "an integer >= 0"),
-        ({"bandwidth": 0}, "an integer >= 1"),
         ({"cuts": [{"parts": []}]}, "at least one part"),
         ({"cuts": [{"parts": [["a"]], "rounds": [4, 3]}]}, "the first and the last"),
         ({"deaths": [{"agent": "a"}]}, "round"),

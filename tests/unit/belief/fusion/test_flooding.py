@@ -303,6 +303,17 @@ def test_what_does_not_fit_is_refused(kind):
     assert agent.proposal == START
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_entry_whose_noise_is_none_is_no_entry(kind):
+    agent = kind("a", DOMAIN, START, ["b"])
+
+    def is_entry(variance):
+        return agent._is_entry(1, np.array([50.0, 10.0, 7.0, variance]).tobytes() + b"\x01")
+
+    assert all(map(is_entry, (0.0, 1.0, np.nan, 1e119)))
+    assert not any(map(is_entry, (-1e-9, np.inf, -np.inf, 1e121)))
+
+
 @pytest.mark.parametrize("n_features", [0, 7, 4096])
 def test_other_sizes_of_a_basis_are_refused(n_features):
     with pytest.raises(ValueError, match="an even integer from 2 to 2048"):

@@ -197,7 +197,7 @@ def test_pending_points_keep_their_moment_as_outcomes_do(way):
         belief.condition_on_pending(ahead[:2], [3.0])
 
 
-@pytest.mark.parametrize("way", ["total", "per-factor"])
+@pytest.mark.parametrize("way", ["total", pytest.param("per-factor", marks=pytest.mark.thorough)])
 def test_draws_have_the_posterior_of_their_moment(way):
     X, outcomes, rounds = data_of(9)
     belief = belief_of().update(X, outcomes if way == "per-factor" else outcomes.sum(axis=1), rounds=rounds).at(18.0)

@@ -138,6 +138,28 @@ def test_a_field_is_a_sum_of_one(time):
     np.testing.assert_allclose(field.posterior_mean(places), one.posterior_mean(places), rtol=1e-10)
 
 
+@pytest.mark.parametrize("time", [None, TimeCorrelation("matern32", 6.0)])
+def test_a_total_to_come_ties_factors_that_were_told_apart(time):
+    """Variances are those of the total being told, whatever it is, also in a later round and of points one by one."""
+    rng = np.random.default_rng(3)
+    X, F, ahead, places = rng.random((9, 3)), rng.normal(size=(9, 3)), rng.random((2, 3)), rng.random((6, 3))
+    known = AdditiveGP(
+        GRAPH, lengthscale=0.6, outputscale={"f": 1.0, "g": 2.0, "h": 0.5}, noise_variance=1e-2, time=time
+    )
+    known = known.update(X, factors=F, rounds=np.arange(9.0))
+    told = known.update(ahead, np.zeros(2), rounds=[9.0, 10.0])
+    waiting = known.condition_on_pending(ahead[:1], rounds=9.0).condition_on_pending(ahead[1:], rounds=10.0)
+    assert waiting.is_coupled
+    assert not known.is_coupled
+    for one, other in ((waiting, told), (waiting.at(12.0), told.at(12.0))):
+        np.testing.assert_allclose(
+            one.joint_posterior(places)[1], other.joint_posterior(places)[1], rtol=1e-6, atol=1e-9
+        )
+        for factor, columns in (("f", [0, 1]), ("h", [0])):
+            found, wanted = (each.factor_posterior(factor, places[:, columns])[1] for each in (one, other))
+            np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize("way", ["total", "factors", "mixed"])
 def test_covariances_between_subsets_are_those_of_all_points(way):
     belief, X = sum_of(way), np.random.default_rng(8).random((7, 3))

@@ -88,7 +88,9 @@ def joint_moments(belief, U):
     return mean, own - k @ np.linalg.solve(K, k.T)
 
 
-@pytest.mark.parametrize("way", ["total", "per-factor", "mixed"])
+@pytest.mark.parametrize(
+    "way", ["mixed", *(pytest.param(way, marks=pytest.mark.thorough) for way in ("total", "per-factor"))]
+)
 def test_draws_have_the_mean_and_all_cross_covariances_of_the_joint_posterior(way):
     belief, n = belief_of(way), 1500
     draws = np.array(

@@ -169,19 +169,6 @@ def test_means_at_the_data_are_those_of_the_present_round_where_beliefs_decay():
         np.testing.assert_allclose(means, belief.factor_posterior(factor, X[:, columns])[0], rtol=1e-9)
 
 
-def test_what_is_written_down_goes_on_to_the_bit():
-    belief = belief_of().update(*evaluations(11, 4, 0.2)).condition_on_pending(evaluations(3, 5)[0])
-    again = AdditiveGP.from_state_dict(belief.settings, GRAPH, belief.domain, belief.state_dict())
-    X, F = evaluations(4, 6)
-    for one, other in ((belief, again), (belief.update(X, F), again.update(X, F))):
-        for stack in stacks_of(GRAPH):
-            U = np.random.default_rng(7).random((len(stack.factors), 5, stack.size))
-            found, expected = other.local(stack, U), one.local(stack, U)
-            np.testing.assert_array_equal(found.mean, expected.mean)
-            np.testing.assert_array_equal(found.var, expected.var)
-        assert one.log_evidences() == other.log_evidences()
-
-
 def test_a_copy_is_asked_where_its_own_rows_lie():
     belief = belief_of().update(*evaluations(17, 8))
     (stack,), U = stacks_of(GRAPH, ["f"]), np.random.default_rng(9).random((1, 5, 2))

@@ -54,7 +54,12 @@ def test_every_move_can_be_undone(largest) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "largest"), [(((0, 1, 3), (2,)), None), (((0,), (1,), (2,), (3,)), None), (((0, 1), (2,), (3,)), 2)]
+    ("start", "largest"),
+    [
+        pytest.param(((0, 1, 3), (2,)), None, marks=pytest.mark.thorough),
+        pytest.param(((0,), (1,), (2,), (3,)), None, marks=pytest.mark.thorough),
+        (((0, 1), (2,), (3,)), 2),
+    ],
 )
 def test_proposals_come_as_often_as_is_said(start, largest) -> None:
     rng, n = np.random.default_rng(0), 20_000
@@ -162,7 +167,7 @@ def test_detailed_balance_holds_for_any_weights(n, largest, seed, spread) -> Non
     assert anywhere.all()  # from everywhere to everywhere
 
 
-@pytest.mark.parametrize("largest", [None, 2])
+@pytest.mark.parametrize("largest", [None, pytest.param(2, marks=pytest.mark.thorough)])
 def test_a_chain_without_data_visits_all_partitions_alike(largest) -> None:
     space = list(all_partitions(4, largest))
     chain = sample_partitions(space[-1], lambda p: 0.0, np.random.default_rng(1), 20_000, largest=largest)
