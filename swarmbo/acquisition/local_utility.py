@@ -12,7 +12,7 @@ from swarmbo.acquisition.utility import BatchValue, Block, Scores, Utility, of_f
 from swarmbo.belief import PlaceBelief
 from swarmbo.belief.at_places import AtPlaces, Looked
 from swarmbo.belief.gp.conditioning import CovarianceRows, JointPosterior
-from swarmbo.belief.views import PosteriorCache
+from swarmbo.belief.gp.spatial import PosteriorCache
 
 _AT_ONCE = 2**15  # entries of a table at once, 256 KiB: their intermediates fit the second-level cache
 # all covariances between places are computed at once if so many times the picks are at least the places

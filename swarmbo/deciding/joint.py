@@ -136,7 +136,7 @@ def joint_steps(
     seed = int(stream(situation.seed, "agreement", **names).integers(2**63))
     links = _links(situation, graph)
     # penalties are in units of the utility's spread, which differs between factors
-    if limits := (*situation.limits, *probably_broken(situation, situation.ranges)):
+    if limits := (*situation.regions, *probably_broken(situation, situation.ranges)):
         spread = yield Gather(graph, spreads(functions, seed))
         functions = kept_out(functions, limits, spread)
     agree = Agree(functions, links, seed, shares=situation.outcomes == "total")

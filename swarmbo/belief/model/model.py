@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike
 from swarmbo.belief.features.ensemble import Ensemble
 from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters, EnsembleSettings
 from swarmbo.belief.gp.additive import AdditiveGP
-from swarmbo.belief.gp.additive_given import regrouped
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior, regrouped
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.model.incumbents import evaluated, incumbent
 from swarmbo.belief.model.joint_situation import JointSituation
