@@ -85,20 +85,6 @@ def test_own_policy_is_told_the_history():
     assert points[3:] == [(0.3, 2.6, -0.7), (0.4, 2.8, -0.6)]
 
 
-def test_team_with_own_parts_goes_on_to_the_bit_where_they_are_given_again():
-    team, _ = played(rounds=4, acquisition=Fixed(weight=1.0), coordination=Alone())
-    state = team.state_dict()
-    again = sb.Team.from_state_dict(state, acquisition=Fixed(weight=1.0), coordination=Alone())
-    assert played(3, team=again)[1] == played(3, team=team)[1]
-    with pytest.raises(ConfigError, match=r"got '.*:Fixed', your own code; pass it again"):
-        sb.Team.from_state_dict(state)
-    with pytest.raises(ConfigError, match=r"\$\.coordination: got '.*:Alone'"):
-        sb.Team.from_state_dict(state, acquisition=Fixed(weight=1.0))
-    loaded = sb.Team(GRAPH, BOUNDS, seed=3, initial=3, acquisition=Fixed(weight=1.0), coordination=Alone())
-    whole = played(7, acquisition=Fixed(weight=1.0), coordination=Alone())[1]
-    assert played(3, team=loaded.load_state_dict(state))[1] == whole[4:]
-
-
 @pytest.mark.parametrize(
     ("point", "words"),
     [
