@@ -1,7 +1,4 @@
-"""Flooding of raw measurements, the standard for all other fusion methods.
-
-Each has its author's name and a number, so that nothing counts twice.
-"""
+"""Flooding of raw measurements, numbered by their authors so that none counts twice: the standard of other methods."""
 
 from collections.abc import Hashable, Iterable, Mapping
 from functools import cache

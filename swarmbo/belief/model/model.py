@@ -1,8 +1,4 @@
-"""Model of a history before a joint point is chosen.
-
-A model is a pure function of the history, the seed and the state learned before. A resumed team with that state repeats
-the uninterrupted one.
-"""
+"""Models of a history: pure functions of it, the seed and the state learned before, so that a resumed team repeats."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

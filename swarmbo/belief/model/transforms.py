@@ -1,8 +1,4 @@
-"""Choice of outcome transforms, and of decompositions of a factor, by evidence.
-
-Evidences of models of different transforms are compared as densities of the outcomes themselves: each is multiplied by
-the slope of its transform.
-"""
+"""Choice of outcome transforms, and of decompositions of a factor, by evidence as a density of the outcomes."""
 
 import math
 from collections.abc import Collection, Mapping
