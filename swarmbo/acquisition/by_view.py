@@ -1,8 +1,4 @@
-"""Exchange of results between agents with separate beliefs in a decision.
-
-If all share a belief, the decision is computed in one place without messages. Otherwise a step yields a request: a
-team, which has all beliefs, answers it at once and counts the messages; an agent answers it by messages.
-"""
+"""Exchange of results between agents with separate beliefs in a decision; nothing is sent if all share one."""
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence

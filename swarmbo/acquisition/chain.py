@@ -3,9 +3,7 @@
 With Markov order B a robot considers only its next B neighbours of the chain, so those should be the nearest in space,
 whose measurements are most informative about its own.
 
-The number of others that an agent considers bounds the cost in a large team. Near measurements screen off those behind
-them: of 255 others the nearest 64 suffice. Among these, measurements many lengthscales away from all reachable places
-have no effect.
+Near measurements screen off those behind them: of 255 others the nearest 64 suffice.
 """
 
 import itertools

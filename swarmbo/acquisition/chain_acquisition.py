@@ -15,6 +15,7 @@ from swarmbo.acquisition.local_utility import LocalUtility
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.utility import Utility, shortlist
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
+from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.registry.slots import checked_as
 from swarmbo.settings import require, within
@@ -196,6 +197,21 @@ class ChainAcquisition(Acquisition, frozen=True):
             if not idle:
                 return groups, places
             agents = tuple(assigned)  # the chain without idle agents differs
+
+
+def require_level(world: float | None, own: float | None) -> float:
+    """Level of an acquisition: its own, or else the world's.
+
+    Raises:
+        ConfigError: If neither states one.
+    """
+    if (level := world if own is None else own) is None:
+        raise ConfigError(
+            "got none, and the environment states none; wanted a level, here or by an environment with the "
+            "task 'level'",
+            at="$.acquisition.level",
+        )
+    return level
 
 
 def utility_of(acquisition: ChainAcquisition, situation: Situation, n_agents: int | None = None) -> Utility:

@@ -7,11 +7,10 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.chain_acquisition import ChainAcquisition
+from swarmbo.acquisition.chain_acquisition import ChainAcquisition, require_level
 from swarmbo.acquisition.local_utility import LocalUtility
 from swarmbo.acquisition.schedules import Exploration, alpha, beta
 from swarmbo.acquisition.situation import Situation
-from swarmbo.errors import ConfigError
 from swarmbo.records import Goal
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Positive, ProperFraction
@@ -152,18 +151,11 @@ class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
         Raises:
             ConfigError: If neither states one.
         """
-        if level is None and self.level is None:
-            raise ConfigError(
-                "got none, and the environment states none; wanted a level, here or by an environment with the "
-                "task 'level'",
-                at="$.acquisition.level",
-            )
+        require_level(level, self.level)
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
         """Uncertainty about the field's side of the level."""
-        self.check_world(situation.level)
-        level = situation.level if self.level is None else self.level
-        assert level is not None
+        level = require_level(situation.level, self.level)
         noise_variance, bonus = information_scale(situation, self.noise_ratio_floor)
         own_noise = situation.belief.noise_variance
         return LocalUtility(

@@ -12,7 +12,7 @@ from swarmbo.acquisition.utility import BatchValue, Block, Scores, Utility, of_f
 from swarmbo.belief import PlaceBelief
 from swarmbo.belief.at_places import AtPlaces, Looked
 from swarmbo.belief.gp.conditioning import CovarianceRows, JointPosterior
-from swarmbo.belief.views import PosteriorCache
+from swarmbo.belief.gp.spatial import PosteriorCache
 
 _AT_ONCE = 2**15  # entries of a table at once, 256 KiB: their intermediates fit the second-level cache
 # all covariances between places are computed at once if so many times the picks are at least the places
@@ -37,16 +37,7 @@ class PlaceUtility(Utility):
 
     @abstractmethod
     def table(self, block: Block, price: float) -> Float[np.ndarray, "..."]:
-        """Utility of the first agent's candidates minus a price, given each choice of its successors' candidates.
-
-        Args:
-            block: Belief about them. Successors that abstain change nothing.
-            price: Price of a measurement, in the unit of the field; abstaining is free, with utility
-                ``opt_out_utility``.
-
-        Returns:
-            One axis per agent.
-        """
+        """``Utility.table_of``, from the belief about the candidates of an agent and its successors."""
 
     def rank(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
         """Order of single locations: that of ``single``, with finer steps if it would round."""
@@ -55,13 +46,7 @@ class PlaceUtility(Utility):
     def of_first(
         self, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"], to_the_letter: bool = False
     ) -> float:
-        """Utility of the first of some places given the others.
-
-        Args:
-            mean: Means of all of them.
-            cov: Their covariance, without noise.
-            to_the_letter: Use the noise of others as in the rule's source, if that differs.
-        """
+        """``BatchValue.of_first``, from the means of all places and their covariance without noise."""
         return float(self.table(Block.of_single(mean, cov), 0.0).item())
 
     def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> "PlaceScores":

@@ -27,12 +27,11 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr
 
-from swarmbo.acquisition.chain_acquisition import ChainAcquisition
+from swarmbo.acquisition.chain_acquisition import ChainAcquisition, require_level
 from swarmbo.acquisition.local_utility import MANY
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.utility import BatchValue, Block, Scores, Utility
 from swarmbo.belief import PlaceBelief
-from swarmbo.errors import ConfigError
 from swarmbo.records import Goal
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import require, within
@@ -286,12 +285,8 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
         Raises:
             ConfigError: If neither states one.
         """
-        if self.task == "level" and level is None and self.level is None:
-            raise ConfigError(
-                "got none, and the environment states none; wanted a level, here or by an environment with the "
-                "task 'level'",
-                at="$.acquisition.level",
-            )
+        if self.task == "level":
+            require_level(level, self.level)
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> TargetUtility:
         """Information of measurements about the locations that count."""
@@ -309,12 +304,9 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
         self, situation: Situation, mean: Float[np.ndarray, " t"], std: Float[np.ndarray, " t"]
     ) -> Float[np.ndarray, " t"]:
         """Weights of locations with mean and standard deviation (> 0) of the field."""
-        self.check_world(situation.level)
-        level = situation.level if self.level is None else self.level
         aim = self.aim(situation.level)
         if aim == "peak":
             return ndtr((mean - situation.best_measured()) / std) + self.floor
         if aim == "map":
             return np.ones(len(mean))
-        assert level is not None
-        return ndtr(-np.abs(mean - level) / std) + self.floor
+        return ndtr(-np.abs(mean - require_level(situation.level, self.level)) / std) + self.floor

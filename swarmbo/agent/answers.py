@@ -13,15 +13,15 @@ from jaxtyping import Float
 
 from swarmbo.acquisition import Decision, by_view
 from swarmbo.agent import schema
-from swarmbo.agent.participants import Participants
+from swarmbo.agent.schema import Participants
 from swarmbo.belief.model import incumbents
 from swarmbo.coordination import deadline_box, deadline_tables, schema as fitting
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, solution_with
 from swarmbo.coordination.by_messages import ByMessages, Post, Waiting
-from swarmbo.coordination.conflicts import Conflicts
 from swarmbo.coordination.deadline import Correspondent, has_deadline
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import AllReduce, Steps, ToAll, asked
+from swarmbo.coordination.tables import Conflicts
 from swarmbo.deciding import joint, places
 from swarmbo.deciding.central_driver import all_of, received, said_by
 from swarmbo.deciding.own_rows import shares_outcomes

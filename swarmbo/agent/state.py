@@ -11,13 +11,13 @@ import networkx as nx
 import numpy as np
 
 from swarmbo.acquisition import Travel
-from swarmbo.agent.participants import Participants, learns_alike
+from swarmbo.agent.schema import Participants, learns_alike
 from swarmbo.agent.talking import Deciding, Talking
 from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.participant import Participant
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.logbook import Logbook
-from swarmbo.deciding.offers import PackedOffer
+from swarmbo.deciding.offers import PackedOffer, inflated
 from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, stops_by_round
 from swarmbo.deciding.setup import settings_again
 from swarmbo.deciding.told import Owned
@@ -183,7 +183,9 @@ class Returning(Talking):
         """
         self.give_up(since)
         try:
-            known, packed = msgspec.msgpack.decode(_inflated(lent), type=tuple[dict[str, Any], dict[str, _Packed]])
+            known, packed = msgspec.msgpack.decode(
+                inflated(lent, _MOST), type=tuple[dict[str, Any], dict[str, _Packed]]
+            )
             arrays = {name: _array(*array) for name, array in packed.items()}
             # everything is tried before anything is replaced: a bad snapshot leaves the agent as it was
             log = self._log.from_state(known["log"], arrays)
@@ -295,14 +297,6 @@ class Returning(Talking):
 def round_of(query_id: str) -> int:
     """Round of a function's query: queries are numbered from 1."""
     return int(query_id[1:])
-
-
-def _inflated(lent: bytes) -> bytes:
-    unpacking = zlib.decompressobj()
-    content = unpacking.decompress(lent, _MOST)
-    if not unpacking.eof:
-        raise ValueError(f"got more than {_MOST} bytes, or not all of them")
-    return content
 
 
 def _array(dtype: str, shape: tuple[int, ...], content: bytes) -> np.ndarray:

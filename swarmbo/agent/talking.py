@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import Travel
 from swarmbo.agent.answers import Clocked, Known, Stage, Staged, Timed
-from swarmbo.agent.participants import Participants, require_own
+from swarmbo.agent.schema import Participants, require_own
 from swarmbo.agent.stages import Stages
 from swarmbo.boundary.values import check_links, exact
 from swarmbo.coordination.by_messages import Post

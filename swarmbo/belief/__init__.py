@@ -11,5 +11,10 @@ from swarmbo.belief.gp.hyperparameters import (
     TimeAxis as TimeAxis,
     TimeCorrelation as TimeCorrelation,
 )
+from swarmbo.belief.gp.spatial import (
+    PlaceBelief as PlaceBelief,
+    Views as Views,
+    has_view as has_view,
+    view_of as view_of,
+)
 from swarmbo.belief.model.warping import Warp as Warp
-from swarmbo.belief.views import PlaceBelief as PlaceBelief, Views as Views, has_view as has_view, view_of as view_of

@@ -1,8 +1,4 @@
-"""A belief for repeated queries at known places, with an increasing number of pending ones.
-
-The information of the data about all places is computed once: one triangular solve, which a conditioned belief would
-repeat for every agent. Pending places then need a factor of these few places alone.
-"""
+"""A belief for repeated queries at known places: one triangular solve for all, and a factor of pending ones alone."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +10,7 @@ from jaxtyping import Float, Int
 from swarmbo.belief.gp.cholesky import factorise, solve_rows
 from swarmbo.belief.gp.conditioning import CovarianceRows, JointPosterior
 from swarmbo.belief.gp.exact import ExactGP
-from swarmbo.belief.views import PlaceBelief, PosteriorCache, Views
+from swarmbo.belief.gp.spatial import PlaceBelief, PosteriorCache, Views
 from swarmbo.kernels import KERNEL_NAMES, correlation
 from swarmbo.spaces import PlaceTable, first_of_each, place_keys
 

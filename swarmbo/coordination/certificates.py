@@ -14,13 +14,12 @@ from typing import Literal
 
 import numpy as np
 
-from swarmbo.coordination import requests
+from swarmbo.coordination import messages, requests
 from swarmbo.coordination.decoding import decode
 from swarmbo.coordination.flooding import Flooding, messages_of_factor, messages_of_variable
-from swarmbo.coordination.messages import Conditioned, FromFactor, FromVariable
 from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.requests import Steps
-from swarmbo.coordination.tables import Edge, Flat, Table, Vector
+from swarmbo.coordination.tables import Edge, Flat, Table, Vector, coloured
 from swarmbo.graph import FactorGraph
 
 
@@ -47,14 +46,14 @@ def on_tree(
         for x, recipients in writing:
             outgoing, actor = messages_of_variable(graph, x, sizes[x], from_factors), graph.variable_owner(x)
             for f in recipients:
-                mail.say(actor, graph.owner(f), FromVariable(f, x, outgoing[f]))
+                mail.say(actor, graph.owner(f), messages.FromVariable(f, x, outgoing[f]))
         answering = [(f, to) for f, to in level.from_factors if f in factors]
         needed = [(f, x) for f, to in answering for x in _writers(graph, f) if to != (x,)]
         yield from hear("variable", needed, from_variables)
         for f, recipients in answering:
             outgoing, owner = messages_of_factor(graph, f, tables[f], from_variables), graph.owner(f)
             for x in recipients:
-                mail.say(owner, graph.variable_owner(x), FromFactor(f, x, outgoing[x]))
+                mail.say(owner, graph.variable_owner(x), messages.FromFactor(f, x, outgoing[x]))
     yield from hear("factor", [(f, x) for x in view.variables for f in graph.factors_of(x)], from_factors)
     yield from hear("variable", [(f, x) for f in view.factors for x in _writers(graph, f)], from_variables)
     yield from mail.close()
@@ -70,7 +69,9 @@ def _on_tree_at_once(
     edges, lengths = view.graph.edges, flooding.edge_sizes
     writes = np.diff(edges.first)[edges.factors] > 1
     yield requests.Crossed(
-        lambda counts: counts.numbers(FromVariable, lengths, writes) + counts.numbers(FromFactor, lengths)
+        lambda counts: (
+            counts.numbers(messages.FromVariable, lengths, writes) + counts.numbers(messages.FromFactor, lengths)
+        )
     )
     return (yield from decoded(view, tables, flooding, from_variables, from_factors)), n_rounds
 
@@ -87,7 +88,9 @@ def decoded(
     turns = place[edges.variables]
     is_given = turns > np.minimum.reduceat(turns, edges.first[:-1])[edges.factors]  # an earlier variable is decided
     lengths = flooding.edge_sizes
-    yield requests.Crossed(lambda counts: counts.numbers(Conditioned, lengths, is_given) + counts.words(choices))
+    yield requests.Crossed(
+        lambda counts: counts.numbers(messages.Conditioned, lengths, is_given) + counts.words(choices)
+    )
     return flooding.by_variable(choices)
 
 
@@ -161,13 +164,13 @@ def _mplp(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]
             for x in scopes[f]:
                 if x in variables:
                     yield from hear(mail, x, place[f])
-                    mail.say(graph.variable_owner(x), graph.owner(f), FromVariable(f, x, others(x, f)))
+                    mail.say(graph.variable_owner(x), graph.owner(f), messages.FromVariable(f, x, others(x, f)))
             if f in tables:
                 yield from mail.wait([("variable", f, x) for x in scopes[f]])
                 said = [mail["variable", f, x].entries for x in scopes[f]]
                 for x, share in zip(scopes[f], _shares(tables[f], said), strict=True):
                     shares[f, x] = share
-                    mail.say(graph.owner(f), graph.variable_owner(x), FromFactor(f, x, share))
+                    mail.say(graph.owner(f), graph.variable_owner(x), messages.FromFactor(f, x, share))
         for x in homes:
             if x in variables:
                 yield from hear(mail, x, len(order))
@@ -176,7 +179,7 @@ def _mplp(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]
     mail, terms = requests.Mail(), {f: _rest(tables[f], [shares[f, x] for x in scopes[f]]) for f in view.factors}
     for x, home in homes.items():  # the owner of one factor adds up each variable's shares
         if x in variables:
-            mail.say(graph.variable_owner(x), graph.owner(home), FromVariable(home, x, others(x, home)))
+            mail.say(graph.variable_owner(x), graph.owner(home), messages.FromVariable(home, x, others(x, home)))
     yield from mail.wait([("variable", home, x) for x, home in homes.items() if home in terms])
     yield from mail.close()
     for x, home in homes.items():
@@ -218,9 +221,5 @@ def _rest(table: Table, shares: list[Vector]) -> float:
 
 
 def _by_colour(graph: FactorGraph) -> tuple[str, ...]:
-    """Factors sorted by greedy colouring: factors of one colour come together and share no variable."""
-    colour: dict[str, int] = {}
-    for f in graph.factors:
-        taken = {colour[other] for other in graph.neighbours(f) if other in colour}
-        colour[f] = next(c for c in range(len(taken) + 1) if c not in taken)
-    return tuple(sorted(graph.factors, key=colour.__getitem__))
+    """Factors sorted by colour: those of one colour come together and share no variable."""
+    return tuple(sorted(graph.factors, key=coloured({f: graph.neighbours(f) for f in graph.factors}).__getitem__))

@@ -13,14 +13,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from swarmbo.boundary.compiling import compiled
+from swarmbo.boundary.compiling import compiled, read_only
 from swarmbo.coordination.tables import Flat, Messages, Table, by_axis
-
-
-def read_only(n_dims: int, of: Any = types.float64) -> Any:
-    """Numba type of C-ordered read-only arrays; writable arrays are accepted too."""
-    return types.Array(of, n_dims, "C", readonly=True)
-
 
 READ, PLACES, WRITTEN = read_only(1), read_only(1, types.int64), types.float64[::1]
 SPARE = types.UniTuple(WRITTEN, 4)

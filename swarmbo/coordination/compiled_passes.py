@@ -1,5 +1,5 @@
 """Compiled passes over a whole graph: all messages of a tree, each once, and the last choices. Import it late. They are
-bit-identical to the loops over messages in ``trees`` and ``decoding``.
+bit-identical to the loops over messages in ``certificates`` and ``decoding``.
 """
 
 from collections.abc import Iterable

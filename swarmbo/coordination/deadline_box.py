@@ -18,12 +18,11 @@ from jaxtyping import Float, Int
 
 from swarmbo.coordination import box_steps, messages
 from swarmbo.coordination.agreement import Agreement
-from swarmbo.coordination.conflicts import Conflicts
 from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
 from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
 from swarmbo.coordination.local_functions import LocalFunctions, by_factor, exchange, levels_of
 from swarmbo.coordination.messages import Message
-from swarmbo.coordination.tables import Vector, total, violated
+from swarmbo.coordination.tables import Conflicts, Vector, total, violated
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
 from swarmbo.records import SolveReport
 from swarmbo.transport import Envelope, Transport

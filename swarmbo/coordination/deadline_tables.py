@@ -19,12 +19,11 @@ from numpy.typing import ArrayLike
 
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import Solution
-from swarmbo.coordination.conflicts import Conflicts
 from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
 from swarmbo.coordination.flooding import Flooding, damped, largest_changes
 from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
 from swarmbo.coordination.messages import Choice, FromFactor, FromVariable, Message, Offer, Utility, Valued
-from swarmbo.coordination.tables import Table, Vector, checked_tables, sizes_of, spreads, total
+from swarmbo.coordination.tables import Conflicts, Table, Vector, checked_tables, sizes_of, spreads, total
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport
 from swarmbo.transport import Envelope, Transport

@@ -1,7 +1,4 @@
-"""Messages of max-sum: their formulas, and all messages of a graph in arrays.
-
-Factors of equal shape lie together, and so do variables of equal degree and size: a compiled pass renews each group.
-"""
+"""Messages of max-sum: their formulas, and all messages of a graph in arrays, group by group of equal shapes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.coordination.conflicts import Conflicts
 from swarmbo.coordination.deadline import Correspondent
 from swarmbo.coordination.messages import Message, Offer, Utility, Valued
-from swarmbo.coordination.tables import Vector
+from swarmbo.coordination.tables import Conflicts, Vector
 from swarmbo.graph import FactorGraph
 
 # ticks until an unacknowledged entry is sent again: entries are long, and late ones count in a later turn

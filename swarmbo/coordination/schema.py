@@ -19,6 +19,7 @@ FitsWord = Callable[[str, bytes], bool]  # an agent, and its data
 
 HIGHEST = float(np.finfo(float).max)
 LOWEST = -HIGHEST
+_MOST_AT_ONCE = 1e12  # number beside a flag
 # largest number that agents exchange on a box, so that squares stay finite
 _LARGEST = 1e150
 
@@ -124,13 +125,13 @@ def each_own(
     return fits
 
 
-def flagged(speaker: str, largest: float = 1e12) -> Fits:
+def flagged(speaker: str) -> Fits:
     """Test of rows that begin with 1 and hold one agent's numbers, or are 0."""
 
     def fits(sums: Float[np.ndarray, "k m"], agents: frozenset[str]) -> bool:
         if speaker not in agents:
             return not sums.any()
-        return bool(np.isin(sums[:, 0], (0.0, 1.0)).all() and (np.abs(sums) <= largest).all())
+        return bool(np.isin(sums[:, 0], (0.0, 1.0)).all() and (np.abs(sums) <= _MOST_AT_ONCE).all())
 
     return fits
 

@@ -80,12 +80,7 @@ def step(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Trans
                 by_deadline.renew(first[1] + decision - first[0])
         due = held.keys() | bundles.keys() | timed if is_clock_on else held.keys() - timed
         inboxes = {name: [*held.pop(name, ()), *bundles.get(name, ())] for name in agents if name in due}
-    after = _sent(carriers)
-    return Traffic(
-        messages=after.messages - before.messages,
-        bytes=after.bytes - before.bytes,
-        transmissions=after.transmissions - before.transmissions,
-    )
+    return _sent(carriers) - before
 
 
 def _sent(carriers: Iterable[Transport]) -> Traffic:

@@ -156,7 +156,7 @@ class FunctionLearner:
             structure=problem.structure,
             pending_rounds=log.pending_rounds,
             failed=log.history.failed,
-            limits=problem.limits,
+            regions=problem.regions,
             ranges=problem.ranges,
             coding=problem.coding,
         )

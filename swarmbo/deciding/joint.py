@@ -1,8 +1,4 @@
-"""Decision of the next joint point, in one process for a team or by messages for an agent.
-
-The steps are a generator that computes from local knowledge, and yields a request for others' data. A team answers at
-once (``central_driver``), an agent by messages (``swarmbo.agent``). So decisions are bit-identical.
-"""
+"""Decision of the next joint point by steps that request others' data: a team answers at once, an agent by messages."""
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
@@ -136,7 +132,7 @@ def joint_steps(
     seed = int(stream(situation.seed, "agreement", **names).integers(2**63))
     links = _links(situation, graph)
     # penalties are in units of the utility's spread, which differs between factors
-    if limits := (*situation.limits, *probably_broken(situation, situation.ranges)):
+    if limits := (*situation.regions, *probably_broken(situation, situation.ranges)):
         spread = yield Gather(graph, spreads(functions, seed))
         functions = kept_out(functions, limits, spread)
     agree = Agree(functions, links, seed, shares=situation.outcomes == "total")

@@ -122,7 +122,7 @@ def unpacked(content: bytes, n_dims: int, sites: Float[np.ndarray, "s d"] | None
         if not kind or kind[0] > (_INDICES | _IS_PRESSED):
             raise ValueError(f"kind {kind!r}")
         if kind[0] & _IS_PRESSED:
-            rest = _inflated(rest)
+            rest = inflated(rest, _MOST)
         if not kind[0] & _INDICES:
             return np.frombuffer(rest, dtype="<f8").reshape(n_dims, -1).T.copy()
         if sites is None:
@@ -138,12 +138,12 @@ def unpacked(content: bytes, n_dims: int, sites: Float[np.ndarray, "s d"] | None
         raise TransportError(f"got locations that can't be read: {error}; do agents know the same sites?") from error
 
 
-def _inflated(content: bytes) -> bytes:
+def inflated(content: bytes, most: int) -> bytes:
     """Decompress up to a limit: a few bytes could expand to millions."""
     reader = zlib.decompressobj()
-    found = reader.decompress(content, _MOST)
+    found = reader.decompress(content, most)
     if not reader.eof:
-        raise ValueError("more bytes than locations take, or cut off")
+        raise ValueError(f"more than {most} bytes, or cut off")
     return found
 
 

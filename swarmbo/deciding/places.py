@@ -1,8 +1,4 @@
-"""Decision of the next locations in a field, in one process for a team or by messages for an agent.
-
-The steps are a generator, as in ``joint`` for functions. Computations from common knowledge cost no message. To agree
-on tables, each of one agent, it yields ``Choose``, and to plan routes ``Visit``.
-"""
+"""Decision of the next locations in a field, by steps as in ``joint``: what follows from common knowledge is free."""
 
 from collections.abc import Generator, Mapping
 from dataclasses import replace

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import msgspec
 
-from swarmbo.agent.participants import Participants, learns_alike, public
+from swarmbo.agent.schema import Participants, learns_alike, public
 from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, stops_by_round
 from swarmbo.errors import TransportError

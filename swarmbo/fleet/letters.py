@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from swarmbo.agent.participants import Participants
+from swarmbo.agent.schema import Participants
 from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import OwnRow, OwnRows
 from swarmbo.errors import TransportError

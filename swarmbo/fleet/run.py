@@ -16,7 +16,7 @@ import networkx as nx
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from swarmbo.agent.participants import require_own
+from swarmbo.agent.schema import require_own
 from swarmbo.deciding.logbook import Choice
 from swarmbo.deciding.offers import offer_of
 from swarmbo.errors import ConfigError, RunFolderError, TransportError

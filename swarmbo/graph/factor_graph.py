@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from swarmbo.boundary.values import distinct_names, exact, html_table, short, table
 from swarmbo.errors import ConfigError, OwnershipError, ShapeError
-from swarmbo.graph.bipartite import Factors, Read, is_networkx, read, read_with_tables, read_with_variables
-from swarmbo.graph.edges import Edges
+from swarmbo.graph.bipartite import Edges, Factors, Read, is_networkx, read, read_with_tables, read_with_variables
 
 if TYPE_CHECKING:
     import networkx as nx

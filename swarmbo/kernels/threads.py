@@ -1,7 +1,4 @@
-"""Parallel threads for independent rows: compiled code releases Python's lock.
-
-The result of a row does not depend on other rows, so it does not depend on the number of threads.
-"""
+"""Parallel threads for independent rows, whose results do not depend on the number of threads."""
 
 import os
 from collections.abc import Callable

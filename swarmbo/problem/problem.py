@@ -369,7 +369,7 @@ class Problem:
         return dict(zip(self.graph.variables, self.graph.variable_owners, strict=True))
 
     @cached_property
-    def limits(self) -> tuple[Limit, ...]:
+    def regions(self) -> tuple[Limit, ...]:
         """No-go regions and constraints, within the coordinates of ``box``."""
         place = {} if self.is_field else {variable: column for column, variable in enumerate(self.graph.variables)}
         out: list[Limit] = []
@@ -390,7 +390,7 @@ class Problem:
         points.
         """
         allowed = np.ones(len(U), dtype=bool)
-        for limit in self.limits:
+        for limit in self.regions:
             allowed &= limit.depth(U) <= 0.0
         return allowed
 
@@ -398,7 +398,7 @@ class Problem:
     def n_points(self) -> float:
         """Number of allowed joint points; infinite if there are real numbers, or the grids have too many to count."""
         counts = self.domain.counts.astype(int).tolist()
-        if not (self.limits and 0 < math.prod(counts) <= _COUNTED):
+        if not (self.regions and 0 < math.prod(counts) <= _COUNTED):
             return math.prod(counts) or math.inf
         cells = np.indices(counts).reshape(len(counts), -1).T
         codes = self.domain.low + cells * np.array([variable.axis.step for variable in self.variables.values()])
@@ -409,14 +409,14 @@ class Problem:
         border, if possible. It has the centres of cells on axes with a grid.
         """
         u = self.box.snapped(u)
-        if not self.limits or self.is_allowed(u[None])[0]:
+        if not self.regions or self.is_allowed(u[None])[0]:
             return u
         if self.constraints:
             near = self._kept(u)
             if near is not None and self.is_allowed(near[None])[0]:
                 return near
         near = [self._allowed_sample]
-        for limit in self.limits[: len(self.no_go)]:
+        for limit in self.regions[: len(self.no_go)]:
             if limit.depth(u[None])[0] > 0.0:
                 moved = self.box.snapped(limit.exits(u))
                 inside = moved[((moved >= 0.0) & (moved <= 1.0)).all(axis=1)]

@@ -22,6 +22,9 @@ class Traffic(msgspec.Struct, frozen=True):
     def __add__(self, other: "Traffic") -> "Traffic":
         return Traffic(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
+    def __sub__(self, other: "Traffic") -> "Traffic":
+        return Traffic(*(a - b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
 
 class EdgeTraffic(msgspec.Struct, frozen=True):
     """Messages of one agent to another: sent, arrived (with copies) and lost, bytes, and total steps to arrival."""

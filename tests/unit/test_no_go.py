@@ -130,7 +130,7 @@ def test_a_factor_that_reads_a_region_keeps_out_of_it_by_itself():
     belief = AdditiveGP(GRAPH, CUBE).update(X, -((X[:, 0] - 0.5) ** 2)).fit(rng)
     functions = ConfidenceBounds.on_cube(belief, sqrt_beta=dict.fromkeys(GRAPH.factors, 0.0))
     free = Centralised().maximise(functions).point
-    held = Centralised().maximise(kept_out(functions, problem.limits, spreads(functions, 0))).point
+    held = Centralised().maximise(kept_out(functions, problem.regions, spreads(functions, 0))).point
     assert not problem.is_allowed(free[None])[0]
     assert problem.is_allowed(held[None])[0]
     assert 0.2 <= abs(held[0] - 0.5) < 0.215
@@ -144,7 +144,7 @@ def test_a_factor_reads_the_coordinates_of_a_region_in_their_order():
     graph = sb.FactorGraph.from_scopes({"f": ["x", "y"]})
     shut = sb.NoGoBox(low=(0.6, 0.0), high=(1.0, 0.3), variables=("y", "x"))
     problem = Problem.of(graph, {"x": (0.0, 1.0), "y": (0.0, 1.0)}).with_no_go([shut])
-    held = kept_out(FixedPoint.at(graph, np.full(2, 0.5)), problem.limits, {"f": 1.0})
+    held = kept_out(FixedPoint.at(graph, np.full(2, 0.5)), problem.regions, {"f": 1.0})
     (stack,) = stacks_of(graph)
     within, swapped = held.value(stack, np.array([[[0.1, 0.8], [0.8, 0.1]]]), ())[0]
     assert within < -1.0

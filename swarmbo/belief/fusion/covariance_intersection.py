@@ -17,7 +17,6 @@ from swarmbo.belief.fusion.fused_view import (
     is_information,
     packed_bytes,
     read_body,
-    require_at_least_one,
     unpacked_bytes,
 )
 from swarmbo.belief.fusion.proposal import Proposal
@@ -53,6 +52,7 @@ def intersection(
 
 
 _PLACES = 256  # points for the mean variance
+_REPEATS = 4  # of an unchanged estimate
 _SAME = 1e-6  # share of the fused information below which a change is not sent
 
 
@@ -69,14 +69,11 @@ class CovarianceIntersection(FusedView):
     variance over the domain is never larger than that of the better one of the two that were fused. Its own
     measurements are new to every agent, so they are added.
 
-    An unchanged estimate is sent ``repeats`` times in case messages are lost. A neighbour whose estimate brings no
+    An unchanged estimate is sent four times in case messages are lost. A neighbour whose estimate brings no
     news, and differs, gets the present one again.
     """
 
-    def __init__(
-        self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = (), repeats: int = 4
-    ) -> None:
-        self.repeats = require_at_least_one("repeats", repeats)
+    def __init__(self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = ()) -> None:
         self._left: dict[str, int] = {}  # repeats that remain for each neighbour
         self._answers: dict[str, int] = {}  # repeats for each neighbour that knew less
         super().__init__(name, domain, proposal, neighbours)
@@ -111,10 +108,10 @@ class CovarianceIntersection(FusedView):
         super().meet(neighbours)
         for neighbour in self.neighbours:
             if neighbour not in before:  # it does not know the estimate
-                self._left[neighbour] = self.repeats
+                self._left[neighbour] = _REPEATS
 
     def _tell_all(self) -> None:
-        self._left, self._answers = dict.fromkeys(self.neighbours, self.repeats), {}
+        self._left, self._answers = dict.fromkeys(self.neighbours, _REPEATS), {}
 
     def _has_measured(self, n_new: int) -> None:
         self._estimate = self._estimate + self._information(slice(self.n_measurements - n_new, None))
@@ -140,7 +137,7 @@ class CovarianceIntersection(FusedView):
         fused, share = intersection(self._estimate, other, _importance(self.proposal, self.domain.n_dims, last))
         if _is_same(fused, self._estimate):
             answers = self._answers.get(sender, 0)
-            if answers < self.repeats and not _is_same(other, self._estimate):  # it was late, or missed something
+            if answers < _REPEATS and not _is_same(other, self._estimate):  # it was late, or missed something
                 self._answers[sender] = answers + 1
                 self._must_answer(sender)
             return

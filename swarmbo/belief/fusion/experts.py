@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 from swarmbo.belief.fusion.measurement_flooding import MeasurementFlooding, Measurements
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import ExactGPSettings
-from swarmbo.belief.gp.spatial import FieldGP
-from swarmbo.belief.views import PosteriorCache
+from swarmbo.belief.gp.spatial import FieldGP, PosteriorCache
 
 _SMALLEST = 1e-12  # share of the prior variance below which a variance is taken for rounding
 

@@ -18,8 +18,7 @@ from swarmbo.belief.fusion.proposal import FusedSettings, FusionMethod, Proposal
 from swarmbo.belief.fusion.push_sum import PushSum
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
-from swarmbo.belief.gp.spatial import checked_noise, checked_outcomes, checked_places
-from swarmbo.belief.views import PlaceBelief, Views
+from swarmbo.belief.gp.spatial import PlaceBelief, Views, checked_noise, checked_outcomes, checked_places
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import check_links
 from swarmbo.errors import ConfigError, StateVersionError

@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 
 from swarmbo.belief.features.feature_gp import Information, information_of, packed_size
 from swarmbo.belief.fusion.proposal import Proposal
+from swarmbo.belief.gp import spatial
 from swarmbo.belief.gp.cholesky import factorise
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
-from swarmbo.belief.gp.spatial import checked_noise, checked_outcomes, checked_points
 from swarmbo.boundary.values import LARGEST_OUTCOME
-from swarmbo.errors import ConfigError, ShapeError, StateVersionError
+from swarmbo.errors import ShapeError, StateVersionError
 from swarmbo.records import Traffic
 from swarmbo.spaces import Domain
 from swarmbo.transport import Envelope, Transport
@@ -101,8 +101,11 @@ class FusedView(ABC):
         Raises:
             ShapeError: If the shapes do not fit, or a value is not finite; it names the row.
         """
-        points = checked_points(X, self.n_columns)
-        outcomes, noise = checked_outcomes(y, len(points)), checked_noise(noise_variance, len(points))[:, 1]
+        points = spatial.checked_points(X, self.n_columns)
+        outcomes, noise = (
+            spatial.checked_outcomes(y, len(points)),
+            spatial.checked_noise(noise_variance, len(points))[:, 1],
+        )
         self.X, self.y = np.concatenate([self.X, points]), np.concatenate([self.y, outcomes])
         self.noise = np.concatenate([self.noise, noise])
         if outcomes.size:
@@ -247,13 +250,6 @@ class FusedView(ABC):
         """Restore the data of ``_state``."""
 
 
-def require_at_least_one(name: str, value: int) -> int:
-    """Return a number of steps or repeats, or raise a ConfigError if it is below 1."""
-    if value < 1:
-        raise ConfigError(f"got {value}; wanted an integer >= 1", at=f"$.{name}")
-    return value
-
-
 def read_body(content: bytes | msgspec.Raw, kind: type[Said]) -> Said | None:
     """Decode content; None if it is not of a kind."""
     try:
@@ -328,12 +324,7 @@ def exchange(agents: Iterable[FusedView], transport: Transport, steps: int) -> T
         except StopIteration:
             break
         answer = request.own if isinstance(request, Unfinished) else carried(request.letters, transport)
-    after = transport.traffic
-    return Traffic(
-        messages=after.messages - before.messages,
-        bytes=after.bytes - before.bytes,
-        transmissions=after.transmissions - before.transmissions,
-    )
+    return transport.traffic - before
 
 
 def carried(letters: Iterable[Envelope], transport: Transport) -> dict[str, list[Envelope]]:

@@ -1,7 +1,4 @@
-"""Flooding of raw measurements, the standard for all other fusion methods.
-
-Each has its author's name and a number, so that nothing counts twice.
-"""
+"""Flooding of raw measurements, numbered by their authors so that none counts twice: the standard of other methods."""
 
 from collections.abc import Hashable, Iterable, Mapping
 from functools import cache
@@ -17,7 +14,6 @@ from swarmbo.belief.fusion.fused_view import (
     FusedView,
     packed_bytes,
     read_body,
-    require_at_least_one,
     unpacked_bytes,
 )
 from swarmbo.belief.fusion.proposal import Proposal
@@ -27,6 +23,7 @@ from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.errors import LostStateError
 from swarmbo.spaces import Domain
 
+_PATIENCE = 3  # steps without an answer, after which something is sent again
 _WITH_NOISE = b"\x01"  # at the end of an entry whose rows have a column of noise; numbers take eight bytes each
 
 
@@ -123,7 +120,7 @@ class MeasurementFlooding(FusedView):
     """An agent that collects the measurements of all agents, forwards what neighbours lack, and has an exact GP of all.
 
     Neighbours that meet exchange their numbers of measurements by author, and their own news. From then on an entry is
-    sent at once, and again every ``patience`` steps until the neighbour confirms it by the author's number. The sender
+    sent at once, and again every three steps until the neighbour confirms it by the author's number. The sender
     of an entry has it, so it is not sent back. So an agent's knowledge is exact and known to it; once all agents have
     all entries, none sends. Entries of an agent remain after it has left. A returning agent must have kept its state,
     or take a new name.
@@ -134,10 +131,7 @@ class MeasurementFlooding(FusedView):
 
     means_by_proposal = False
 
-    def __init__(
-        self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = (), patience: int = 3
-    ) -> None:
-        self.patience = require_at_least_one("patience", patience)
+    def __init__(self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = ()) -> None:
         self._has: dict[str, int] = {}  # number of known measurements by agent; changed by ``_file`` only
         self._peers: dict[str, _Peer] = {}
         self._reached: dict[str, float] | None = None
@@ -251,7 +245,7 @@ class MeasurementFlooding(FusedView):
             peer = self._peer(neighbour)
             peer.step += 1
             agrees = self._agrees.get(neighbour, True)
-            asks = not (peer.is_known and agrees) and (peer.asked is None or peer.step - peer.asked > self.patience)
+            asks = not (peer.is_known and agrees) and (peer.asked is None or peer.step - peer.asked > _PATIENCE)
             news = [author for author in self._lacks(peer) if self._is_news(peer, author, has[author])]
             if not (asks or news or peer.owed or peer.is_owed or peer.is_owed_all):
                 continue
@@ -267,7 +261,7 @@ class MeasurementFlooding(FusedView):
 
     def _is_news(self, peer: _Peer, author: str, count: int) -> bool:
         told, step = peer.told.get(author, (0, 0))
-        return count > told or peer.step - step > self.patience
+        return count > told or peer.step - step > _PATIENCE
 
     def _is_entry(self, number: int, content: bytes) -> bool:
         has_noise, n_columns = content.endswith(_WITH_NOISE) and len(content) % 8 == 1, self.n_columns + 2

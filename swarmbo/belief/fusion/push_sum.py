@@ -16,7 +16,6 @@ from swarmbo.belief.fusion.fused_view import (
     is_sound,
     packed_bytes,
     read_body,
-    require_at_least_one,
     unpacked_bytes,
 )
 from swarmbo.belief.fusion.proposal import Proposal
@@ -120,7 +119,7 @@ class PushSum(FusedView):
     def __init__(
         self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = (), patience: int = 12
     ) -> None:
-        self.patience = require_at_least_one("patience", patience)
+        self.patience = patience
         self._links: dict[str, _Link] = {}
         self._kept: _View | None = None  # its belief at its last message, and its own news
         self._seen: _View | None = None

@@ -16,9 +16,8 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp.additive_given import domain_of, given_hyperparameters, own_kernels
 from swarmbo.belief.gp.additive_prediction import AdditivePosterior
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, domain_of, given_hyperparameters, own_kernels
 from swarmbo.belief.gp.engine import Outcomes, read_channels, write_channels
 from swarmbo.belief.gp.fit import fit_additive, fit_together, prior_hyperparameters
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation

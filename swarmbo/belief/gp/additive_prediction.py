@@ -1,7 +1,4 @@
-"""What an additive belief predicts: single factors for agents, and their sum.
-
-Inside, points live in the unit cube and outcomes are standardised; outside, everything is physical.
-"""
+"""Predictions of an additive belief: single factors for agents, and their sum."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

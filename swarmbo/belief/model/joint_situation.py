@@ -44,7 +44,7 @@ class JointSituation:
     structure: Literal["known", "unknown", "learned"] = "known"
     pending_rounds: Float[np.ndarray, " p"] | None = None  # of the queries; None as in ``Dataset``
     failed: Bool[np.ndarray, "t k"] | None = None  # outcomes; all of a row if an evaluation failed as a whole
-    limits: tuple[Limit, ...] = ()  # no-go regions and known constraints
+    regions: tuple[Limit, ...] = ()  # no-go regions and known constraints
     # limits on measured quantities, whose values the history has
     ranges: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict[str, Any])
     coding: Coding | None = None  # coordinates of models, if variables have types
@@ -56,7 +56,7 @@ class JointSituation:
         if self.coding is None:
             return self
         X, pending = (self.coding.inside(self.domain.to_unit(points)) for points in (self.history.X, self.pending))
-        inner = {"graph": self.coding.inner, "domain": self.coding.box, "coding": None, "limits": ()}
+        inner = {"graph": self.coding.inner, "domain": self.coding.box, "coding": None, "regions": ()}
         return replace(self, history=replace(self.history, X=X), pending=pending, **inner)
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -74,15 +75,25 @@ def probably_broken(situation: JointSituation, ranges: Mapping[str, Range]) -> t
         known = np.isfinite(measured[:, column])
         if int(known.sum()) < _FEWEST:
             continue
-        belief = AdditiveGP.create(AdditiveGPSettings(), graph, inside.domain, "total")
-        belief = belief.update(inside.history.X[known], measured[known, column])
-        fitted = belief.fit(stream(situation.seed, "limit", name=name, evaluations=len(situation.history)))
+        box = inside.domain.low.tobytes(), inside.domain.high.tobytes()
+        data = inside.history.X[known].tobytes(), measured[known, column].tobytes()
+        fitted = _fitted(graph, box, data, situation.seed, name, len(situation.history))
         # the model may be wrong by more than it says: what was broken lately makes the next queries more careful
         excess = excess_of(~_is_outside(measured[situation.chosen & known, column], low, high))
         region = ProbablyBroken(fitted, low, high, _ASSURED + _RISE * excess, situation.coding)
         columns = np.arange(situation.domain.n_dims)
         out.append(Limit(region, columns, situation.domain, margin=_MARGIN * (1.0 + excess), steepness=_STEEP))
     return tuple(out)
+
+
+@lru_cache(maxsize=16)  # the members of a batch ask for the same
+def _fitted(
+    graph: FactorGraph, box: tuple[bytes, bytes], data: tuple[bytes, bytes], seed: int, name: str, n: int
+) -> AdditiveGP:
+    (low, high), (X, y) = map(np.frombuffer, box), map(np.frombuffer, data)
+    belief = AdditiveGP.create(AdditiveGPSettings(), graph, Domain(low, high), "total")
+    belief = belief.update(X.reshape(len(y), -1), y)
+    return belief.fit(stream(seed, "limit", name=name, evaluations=n))
 
 
 def broken(history: Dataset, ranges: Mapping[str, Range]) -> Bool[np.ndarray, " t"]:

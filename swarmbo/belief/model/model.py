@@ -1,8 +1,4 @@
-"""Model of a history before a joint point is chosen.
-
-A model is a pure function of the history, the seed and the state learned before. A resumed team with that state repeats
-the uninterrupted one.
-"""
+"""Models of a history: pure functions of it, the seed and the state learned before, so that a resumed team repeats."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,8 +12,7 @@ from numpy.typing import ArrayLike
 from swarmbo.belief.features.ensemble import Ensemble
 from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters, EnsembleSettings
 from swarmbo.belief.gp.additive import AdditiveGP
-from swarmbo.belief.gp.additive_given import regrouped
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior, regrouped
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.model.incumbents import evaluated, incumbent
 from swarmbo.belief.model.joint_situation import JointSituation

@@ -1,8 +1,4 @@
-"""Choice of outcome transforms, and of decompositions of a factor, by evidence.
-
-Evidences of models of different transforms are compared as densities of the outcomes themselves: each is multiplied by
-the slope of its transform.
-"""
+"""Choice of outcome transforms, and of decompositions of a factor, by evidence as a density of the outcomes."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -20,7 +16,7 @@ from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
 from swarmbo.belief.model.warping import Warp, WarpKind
 from swarmbo.boundary.rng import stream
-from swarmbo.graph.groups import graph_of_groups, parts_of
+from swarmbo.graph import groups
 from swarmbo.kernels import KERNEL_NAMES
 
 _OF_TOTALS: tuple[tuple[WarpKind, float, bool], ...] = (  # and whether all variables are taken together
@@ -98,7 +94,7 @@ def _model_of_totals(
     graph, totals = situation.graph, situation.history.totals
     scopes = (graph.variables,) if is_whole else None
     if scopes is not None:
-        graph = graph_of_groups(graph, scopes)
+        graph = groups.graph_of_groups(graph, scopes)
         if kind != "none":  # a root of a bowl is a norm: one lengthscale is learned from few data
             settings = msgspec.structs.replace(settings, lengthscales="shared")
     warp = Warp.fitted(kind, totals, power)
@@ -294,7 +290,7 @@ class _Data:
     def _unfitted(self, factor: str, *, is_cold: bool) -> AdditiveGP:
         """Belief about one factor's parts, hyper-parameters at the mode of their prior."""
         graph, j = self.situation.graph, self.situation.graph.place_of[factor]
-        parts, domain = parts_of(graph, factor, self.situation.domain)
+        parts, domain = groups.parts_of(graph, factor, self.situation.domain)
         restarts = max(_RESTARTS, self.settings.restarts) if is_cold else self.settings.restarts
         own = self.settings.factors.get(factor, FactorPrior())
         scale = own.outputscale_median and own.outputscale_median / len(parts.factors)

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import swarmbo as sb
-from swarmbo.coordination.conflicts import Conflicts
 from swarmbo.coordination.deadline import Correspondence
 from swarmbo.coordination.deadline_tables import DeadlineAgent, Terms, agree_by_deadline
 from swarmbo.coordination.messages import Bundle, Choice, Codec, FromFactor, FromVariable, Label
-from swarmbo.coordination.tables import sizes_of
+from swarmbo.coordination.tables import Conflicts, sizes_of
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import Cut, Envelope, Event, Faults, InProcess
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 from hypothesis import given, strategies as st
 
-from swarmbo.coordination.conflicts import Conflicts
+from swarmbo.coordination.tables import Conflicts
 from swarmbo.graph import FactorGraph
 
 GRAPH = FactorGraph.from_scopes({"f": ["x", "y", "z"], "g": ["y", "z"], "h": ["z", "w"]})

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
-from swarmbo.agent.participants import Participants, public
+from swarmbo.agent.schema import Participants, public
 from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, Stop
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet import mail, member

@@ -171,7 +171,7 @@ def test_a_budget_over_parts_that_share_no_variable_is_spent_where_it_gains_most
 )
 def test_slopes_of_depths_are_their_differences(constraint):
     problem = Problem.of(None, {"x": (0.0, 3.0), "r": sb.Real(0.1, 10.0, log=True), "n": sb.Integer(0, 3)})
-    (limit,) = problem.with_constraints([constraint]).limits
+    (limit,) = problem.with_constraints([constraint]).regions
     U, step = np.random.default_rng(0).random((50, 2)), 1e-6
     _, slope = constraint.depth(U, limit.bounds)
     for axis in range(2):

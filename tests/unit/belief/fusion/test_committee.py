@@ -6,7 +6,7 @@ import pytest
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.belief.fusion import CommitteeFlooding, exchange, robust_committee
 from swarmbo.belief.gp.hyperparameters import Hyperparameters, TimeCorrelation
-from swarmbo.belief.views import PlaceBelief
+from swarmbo.belief.gp.spatial import PlaceBelief
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ShapeError
 from swarmbo.transport import InProcess

@@ -17,7 +17,7 @@ from swarmbo.belief.fusion import (
     robust_committee,
 )
 from swarmbo.belief.gp.hyperparameters import Hyperparameters, TimeCorrelation
-from swarmbo.errors import ConfigError, LostStateError, ShapeError, StateVersionError
+from swarmbo.errors import LostStateError, ShapeError, StateVersionError
 from swarmbo.transport import Faults, InProcess
 
 from .conftest import DOMAIN, OTHER, PLACES, START, links_of, measure, ring
@@ -283,8 +283,6 @@ def test_agents_started_with_different_proposals_come_to_one():
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_does_not_fit_is_refused(kind):
     agent = kind("a", DOMAIN, START, ["b"])
-    with pytest.raises(ConfigError, match=r"\$.patience: got 0; wanted an integer >= 1"):
-        kind("a", DOMAIN, START, patience=0)
     with pytest.raises(ShapeError, match="proposal: got 1 lengthscales; wanted 2"):
         agent.propose(Hyperparameters("rbf", (0.3,), 1.0, 0.1))
     with pytest.raises(ShapeError, match="time axis"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from swarmbo.belief import AdditiveGP, AdditiveGPSettings, AdditiveHyperparameters, FactorPrior
-from swarmbo.belief.gp.additive_given import regrouped
+from swarmbo.belief.gp.additive_settings import regrouped
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.settings import convert

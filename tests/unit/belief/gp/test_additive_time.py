@@ -18,7 +18,7 @@ from swarmbo.belief import (
     TimeAxis,
     TimeCorrelation,
 )
-from swarmbo.belief.gp.additive_given import regrouped
+from swarmbo.belief.gp.additive_settings import regrouped
 from swarmbo.belief.gp.evidence import LogPosterior
 from swarmbo.belief.gp.observations import TOTAL
 from swarmbo.belief.gp.prior import HyperparameterPrior
