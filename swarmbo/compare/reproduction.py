@@ -141,7 +141,7 @@ def read_reproduction(name: str) -> Reproduction:
 def plan(
     given: Reproduction, out: Path, seeds: int | None = None, only: Sequence[str] = (), *, quick: bool = False
 ) -> tuple[list[Cell], list[str]]:
-    """Trials of a reproduction in ``out/PROBLEM/METHOD/seed-000``, and a note on each method whose package is missing.
+    """Trials of a reproduction in ``out/PROBLEM/METHOD/seed-000``, and notes: on what is short or lacks a package.
 
     Args:
         given: The definition.
@@ -158,7 +158,7 @@ def plan(
     count = seeds or (given.quick.seeds if quick else given.seeds)
     chosen = only or (quick and given.quick.problems) or tuple(given.problems)
     cells: list[Cell] = []
-    notes: dict[str, None] = {}
+    notes: dict[str, None] = {"A short check: printed numbers are of longer runs.": None} if quick else {}
     for problem in chosen:
         stated = given.problems[problem]
         rounds = min(stated.rounds, given.quick.rounds) if quick else stated.rounds
