@@ -14,6 +14,7 @@ import pettingzoo
 
 _ENTRY_POINTS = {
     "swarmbo/function-v0": "swarmbo_envs.function_v0",
+    "swarmbo/robot_push-v0": "swarmbo_envs.robot_push_v0",
     "swarmbo/robot_team-v0": "swarmbo_envs.robot_team_v0",
     "swarmbo/robot_team-v1": "swarmbo_envs.robot_team_v1",
     "swarmbo/sensor_field-v0": "swarmbo_envs.sensor_field_v0",
@@ -29,7 +30,7 @@ def register_all() -> list[str]:
 
     Example:
         >>> register_all()[:3]
-        ['swarmbo/function-v0', 'swarmbo/robot_team-v0', 'swarmbo/robot_team-v1']
+        ['swarmbo/function-v0', 'swarmbo/robot_push-v0', 'swarmbo/robot_team-v0']
     """
     for env_id, module in _ENTRY_POINTS.items():
         if env_id not in pettingzoo.parallel_registry:

@@ -12,7 +12,7 @@ import typer
 
 from swarmbo.cli.options import app as app
 
-for commands in ("runs", "explain", "survey", "fleet", "serve"):  # each adds its own
+for commands in ("runs", "reproduce", "explain", "survey", "fleet", "serve"):  # each adds its own
     import_module(f"swarmbo.cli.{commands}")
 
 

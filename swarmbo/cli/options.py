@@ -176,6 +176,16 @@ def resumable(folder: Path) -> Generator[None]:
         raise typer.Exit(1) from None
 
 
+@contextmanager
+def resumable_sweep() -> Generator[None]:
+    """End an interrupted sweep with one line, and say how to go on with it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("swarmbo: interrupted; the same command goes on where it stopped", err=True)
+        raise typer.Exit(130) from None
+
+
 def worker_settings(
     workers: int | None, engine: str | None = None, address: str | None = None, mode: str | None = None
 ) -> list[str]:

@@ -168,12 +168,8 @@ def sweep(
         by = Workers.of(count=workers, engine=engine, address=address)
         require_trust({"workers": by}, trust)
         trials = plan(source, seeds, overrides or [], out, trust)
-        try:
-            with SweepProgress(len(trials), quiet=quiet) as progress:
-                outcomes = run_trials(trials, by, lambda one: progress.show(one.status, one.trial.out, one.message))
-        except KeyboardInterrupt:
-            typer.echo("swarmbo: interrupted; the same command goes on where it stopped", err=True)
-            raise typer.Exit(130) from None
+        with options.resumable_sweep(), SweepProgress(len(trials), quiet=quiet) as progress:
+            outcomes = run_trials(trials, by, lambda one: progress.show(one.status, one.trial.out, one.message))
         for outcome in outcomes:
             if outcome.status != "failed":
                 options.draw(outcome.trial.out, drawn_as)

@@ -19,6 +19,7 @@ from swarmbo.runs.scenario import DEEPEST, Scenario, require_shallow, scenario_o
 from swarmbo.runs.world import default_kinds, folders_of, plug_in_ids, require_trust
 
 _PROBLEMS = (".yaml", ".yml", ".uai")  # file endings for `swarmbo solve`
+_PAPERS = "papers/"  # folder of definitions that are no scenarios
 _FILES = ("csv", "raster", "geojson")  # keys of an environment whose values are paths
 
 
@@ -79,6 +80,15 @@ def find(name: str, ending: str = ".toml") -> Path | None:
 
 def available() -> dict[str, Path]:
     """Names and files of the shipped scenarios, sorted by name."""
+    return {name: path for name, path in _shipped().items() if not name.startswith(_PAPERS)}
+
+
+def reproductions() -> dict[str, Path]:
+    """Names and files of the shipped reproductions of papers, sorted by name."""
+    return {name.removeprefix(_PAPERS): path for name, path in _shipped().items() if name.startswith(_PAPERS)}
+
+
+def _shipped() -> dict[str, Path]:
     found: dict[str, Path] = {}
     for folder in _folders():
         for path in folder.rglob("*.toml"):

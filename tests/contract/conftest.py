@@ -66,6 +66,7 @@ WORLDS: dict[str, dict[str, dict[str, Any]]] = {
         "hidden": {"function": "michalewicz", "parameters": {"n_variables": 4}, "structure": "hidden"},
         "few agents": {"function": "rastrigin", "parameters": {"n_variables": 20}, "agents": 2, "moved": True},
     },
+    "robot_push": {"pushes": {"variables": 4, "function_seed": 2}, "pairs": {"variables": 14, "noise_std": 0.1}},
     "wlan_power": {
         "per factor": {"noise_std": 3.0},
         "totals": {"topology": SMALL, "outcomes": "total", "noise_std": 3.0},
@@ -84,9 +85,9 @@ def worlds(*names: str) -> list[Any]:
 
 def _parameter(name: str, which: str, is_thorough: bool) -> Any:
     marks = [pytest.mark.thorough] if is_thorough else []
-    if which == "mujoco":
-        is_there = importlib.util.find_spec("mujoco") is not None
-        marks.append(pytest.mark.skipif(not is_there, reason="needs the extra `mujoco`"))
+    if package := {"mujoco": "mujoco", "pushes": "Box2D", "pairs": "Box2D"}.get(which):
+        is_there = importlib.util.find_spec(package) is not None
+        marks.append(pytest.mark.skipif(not is_there, reason=f"needs the extra `{package.lower()}`"))
     return pytest.param((name, which), marks=marks)
 
 

@@ -123,7 +123,7 @@ def shown_texts() -> Iterator[str]:
 
 def comments_of_scenarios() -> Iterator[str]:
     """Comments of shipped scenarios, without settings that are commented out."""
-    for path in sorted((ROOT / "scenarios").iterdir()):
+    for path in sorted(path for path in (ROOT / "scenarios").rglob("*") if path.is_file()):
         text = path.read_text(encoding="utf-8")
         yield re.sub(r"\n# ", " ", re.match(r"# ((?:.*\n# )*.*)", text)[1])
         yield from (found for found in re.findall(r"[^\n]+?\s# (.*)", text))

@@ -13,6 +13,8 @@ import numpy as np
 from swarmbo.errors import ConfigError
 from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Term, Values
 from swarmbo_envs.functions.drawn import additive_gp, blocks, trimodal, wells
+from swarmbo_envs.functions.papers import network, rover
+from swarmbo_envs.functions.push import push
 
 
 def _whole(
@@ -279,13 +281,15 @@ FUNCTIONS: dict[str, Callable[..., AdditiveFunction]] = {
     "wells": wells,
     "zakharov": zakharov,
 }
+SIMULATED: dict[str, Callable[..., AdditiveFunction]] = {"network": network, "push": push, "rover": rover}  # no maximum
+_SEEDED = ("trimodal", "additive-gp", "wells", *SIMULATED)
 
 
 def get(name: str, *, moved: bool = False, rescaled: bool = False, seed: int = 0, **settings: Any) -> AdditiveFunction:
     """A function of the library.
 
     Args:
-        name: One of ``FUNCTIONS``.
+        name: One of ``FUNCTIONS``, whose maxima are known, or of ``SIMULATED``.
         moved: Move the optimum; see ``AdditiveFunction.moved``.
         rescaled: Rescale the axes.
         seed: Seed of the function's randomness.
@@ -299,12 +303,13 @@ def get(name: str, *, moved: bool = False, rescaled: bool = False, seed: int = 0
         >>> bool(abs(f.value(f.argmax[None])[0] - f.maximum) < 1e-9)
         True
     """
-    if name not in FUNCTIONS:
-        raise ConfigError(f"got {name!r}; wanted one of {', '.join(FUNCTIONS)}", at="$.environment.function")
-    if name in ("trimodal", "additive-gp", "wells"):
+    made = FUNCTIONS | SIMULATED
+    if name not in made:
+        raise ConfigError(f"got {name!r}; wanted one of {', '.join(made)}", at="$.environment.function")
+    if name in _SEEDED:
         settings = {"seed": seed, **settings}
     try:
-        function = FUNCTIONS[name](**settings)
+        function = made[name](**settings)
     except TypeError as error:
         raise ConfigError(f"{name} does not take these: {error}", at="$.environment") from error
     if moved:

@@ -9,9 +9,9 @@ import pettingzoo
 import pytest
 
 import swarmbo_envs
-from swarmbo_envs import robot_team_v0, robot_team_v1, sensor_field_v0, wlan_power_v0
+from swarmbo_envs import robot_push_v0, robot_team_v0, robot_team_v1, sensor_field_v0, wlan_power_v0
 
-NAMES = ("function-v0", "robot_team-v0", "robot_team-v1", "sensor_field-v0", "wlan_power-v0")
+NAMES = ("function-v0", "robot_push-v0", "robot_team-v0", "robot_team-v1", "sensor_field-v0", "wlan_power-v0")
 IDS = [f"swarmbo/{name}" for name in NAMES]
 
 
@@ -46,11 +46,16 @@ class OfOnesOwn(robot_team_v1.parallel_env):
         super().__init__(robots=np.int64(2), speed_m_s=np.array([1.0, depth]), starts=[np.zeros(2), (9.0, 9.0)])
 
 
-@pytest.mark.parametrize("module", [robot_team_v0, robot_team_v1, sensor_field_v0, wlan_power_v0])
+@pytest.mark.parametrize("module", [robot_push_v0, robot_team_v0, robot_team_v1, sensor_field_v0, wlan_power_v0])
 def test_help_shows_the_arguments_of_a_world_and_their_defaults(module):
     made, told = module.parallel_env().settings, inspect.signature(module.parallel_env).parameters
     assert list(told) == list(made.__struct_fields__)
-    assert {name for name, one in told.items() if one.default != getattr(made, name)} <= {"field", "departures"}
+    assert {name for name, one in told.items() if one.default != getattr(made, name)} <= {
+        "field",
+        "departures",
+        "parameters",
+        "types",
+    }
     assert {one.kind for one in told.values()} == {inspect.Parameter.KEYWORD_ONLY}
 
 

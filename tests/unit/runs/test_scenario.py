@@ -8,7 +8,7 @@ import swarmbo
 from swarmbo.errors import ConfigError
 from swarmbo.runs import scenario as module
 from swarmbo.runs.scenario import scenario_of
-from swarmbo.runs.scenario_files import available, dump, find, load, locate, summary_line
+from swarmbo.runs.scenario_files import available, dump, find, load, locate, reproductions, summary_line
 
 MINIMAL = {"name": "mine", "environment": {"id": "swarmbo/robot_team-v0"}}
 
@@ -120,8 +120,11 @@ def test_a_name_is_looked_up_inside_the_package_first_and_then_beside_it(tmp_pat
     assert find("two") is None
     (inside / "papers").mkdir()
     (inside / "papers" / "two.toml").write_text("")
-    assert list(available()) == ["one", "papers/two"]
-    assert find("papers/two") == inside / "papers" / "two.toml"
+    (inside / "deep").mkdir()
+    (inside / "deep" / "three.toml").write_text("")
+    assert list(available()) == ["deep/three", "one"]
+    assert find("deep/three") == inside / "deep" / "three.toml"
+    assert reproductions() == {"two": inside / "papers" / "two.toml"}
 
 
 def test_a_file_without_suffix_is_found_and_a_folder_of_the_same_name_does_not_hide_a_scenario(tmp_path, monkeypatch):

@@ -1,0 +1,68 @@
+"""The 24 functions of BBOB by the package ioh: regret after 50 evaluations, of the default and of other optimisers.
+
+    pip install ioh
+    python studies/bbob.py --dimension 5 --method auto cma-es     # what is missing of bbob.jsonl
+    python studies/bbob.py --table
+
+The instance of a function is the seed. Structure is unknown, ten initial points are the same for all, and functions are
+to be minimised: the team is told the negative value. Versions of packages are in each line.
+"""
+
+import statistics
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Any
+
+from benchmark import INITIAL, PEERS, TEAMS
+from study import Line, Study, markdown, select
+
+import swarmbo as sb
+
+BUDGET = 50
+METHODS = ("auto", "isotropic-gp", "cma-es", "optuna-tpe", "optuna-gp", "sobol", "random")
+
+
+def run(function: int, dimension: int, method: str, seed: int) -> Line:
+    """Regret of the best of 50 points, and processor seconds, of one run."""
+    import ioh
+
+    problem: Any = ioh.get_problem(function, seed, dimension, ioh.ProblemClass.BBOB)
+    bounds = {f"x{j}": (-5.0, 5.0) for j in range(dimension)}
+    own = {"coordination": PEERS[method][0]()} if method in PEERS else TEAMS[method]
+    team = sb.Team(None, bounds, seed=seed, rounds=BUDGET, initial=INITIAL, **own)
+    best, start = float("inf"), time.process_time()
+    for _ in range(BUDGET):
+        query = team.ask()
+        value = float(problem([query.point[name] for name in bounds]))
+        best = min(best, value)
+        team.tell(query, -value)
+    regret = best - float(problem.optimum.y)
+    packages = ("ioh", *(PEERS[method][1] if method in PEERS else ()))
+    versions = {package: version(package) for package in packages}
+    return {"regret": float(f"{regret:.6g}"), "seconds": round(time.process_time() - start, 2), "versions": versions}
+
+
+def table(lines: list[Line]) -> Iterator[str]:
+    """For each dimension the medians over instances, then how often each method is first, and its mean rank."""
+    for dimension in sorted({line["dimension"] for line in lines}):
+        here = select(lines, dimension=dimension)
+        methods = [method for method in METHODS if select(here, method=method)]
+        rows, ranks = list[list[Any]](), {method: list[int]() for method in methods}
+        for function in sorted({line["function"] for line in here}):
+            of = {m: [line["regret"] for line in select(here, method=m, function=function)] for m in methods}
+            medians = {method: statistics.median(regrets) for method, regrets in of.items() if regrets}
+            for method, median in medians.items():
+                ranks[method].append(1 + sum(other < median for other in medians.values()))
+            rows.append([f"f{function}", *(f"{medians[m]:.3g}" if m in medians else "–" for m in methods)])
+        rows.append(["first on", *(f"{own.count(1)} of {len(own)}" for own in ranks.values())])
+        rows.append(["mean rank", *(f"{statistics.mean(own):.2g}" for own in ranks.values())])
+        yield from markdown([f"{dimension} variables", *methods], rows, right=True)
+        yield ""
+
+
+CHOICES = {"function": tuple(range(1, 25)), "dimension": (2, 5, 10), "method": METHODS, "seed": range(1, 4)}
+STUDY = Study(__doc__, "bbob.jsonl", run, CHOICES, table)
+
+if __name__ == "__main__":
+    STUDY.main()

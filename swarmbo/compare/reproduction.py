@@ -1,0 +1,221 @@
+"""Reproductions of papers' experiments: definitions in TOML, the trials that they need, and scores of their runs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo import metrics
+from swarmbo.errors import ConfigError
+from swarmbo.records import RoundRecord
+from swarmbo.runs.reading import Run, load_run
+from swarmbo.runs.scenario import scenario_of
+from swarmbo.runs.scenario_files import read_toml, reproductions
+from swarmbo.runs.sweep import Outcome, Trial, folder_name
+from swarmbo.settings import Count, Settings, convert
+
+Shown = Literal["simple_regret", "average_regret", "recommended_regret", "best"]
+SHOWN_TEXT: dict[Shown, str] = {
+    "simple_regret": "simple regret",
+    "average_regret": "average regret",
+    "recommended_regret": "cumulative regret of the recommendation",
+    "best": "best so far",
+}
+
+
+class Method(Settings, frozen=True):
+    """Settings of a method, as in a scenario; those of the environment are added to the problem's.
+
+    ``problems`` are the only ones that it is run on, if any are stated, and ``needs`` packages of extras.
+    """
+
+    environment: dict[str, Any] = msgspec.field(default_factory=dict)
+    belief: dict[str, Any] = msgspec.field(default_factory=dict)
+    acquisition: dict[str, Any] = msgspec.field(default_factory=dict)
+    coordination: dict[str, Any] = msgspec.field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+
+
+class Problem(Settings, frozen=True):
+    """A problem of a paper.
+
+    Args:
+        environment: As in a scenario.
+        rounds: Rounds of a run.
+        maximum: Reference from which regret counts, if the world does not know its maximum.
+        seeded: Key of the environment that has the value of the run's seed; empty: none.
+        printed: Printed score by method, of methods that are not run, too.
+        needs: Packages of extras; without them the problem is left out.
+    """
+
+    environment: dict[str, Any]
+    rounds: Count
+    maximum: float | None = None
+    seeded: str = ""
+    printed: dict[str, float] = msgspec.field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+
+
+class Quick(Settings, frozen=True):
+    """Seeds, most rounds and problems (empty: all) of a short check."""
+
+    rounds: Count
+    seeds: Count = 2
+    problems: tuple[str, ...] = ()
+
+
+class Reproduction(Settings, frozen=True):
+    """A table or figure of a paper.
+
+    Args:
+        paper: Paper, and table or figure.
+        scores: Scores that the figure shows; the table has the first one.
+        axis: Horizontal axis of the figure.
+        seeds: Runs of a method on a problem, if the user states no other number.
+        quick: Settings of a short check.
+        methods: By name; a method with ``problems`` is run on these only.
+        problems: By name.
+        deviations: A sentence about each difference from the paper.
+    """
+
+    paper: str
+    scores: tuple[Shown, ...]
+    quick: Quick
+    methods: dict[str, Method]
+    problems: dict[str, Problem]
+    axis: Literal["evaluations", "rounds"] = "evaluations"
+    seeds: Count = 10
+    deviations: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for named in (self.quick.problems, *(method.problems for method in self.methods.values())):
+            if strange := [problem for problem in named if problem not in self.problems]:
+                raise ConfigError(f"got {strange[0]!r}; wanted some of {', '.join(self.problems)}", at="$.problems")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Trials of one method on one problem, one per seed."""
+
+    problem: str
+    method: str
+    trials: list[Trial]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of a cell's complete runs (seeds, k) after each of its rounds, by seed in order, and seconds a round."""
+
+    problem: str
+    method: str
+    seeds: list[int]
+    at: list[int]
+    curves: Mapping[Shown, Float[np.ndarray, "seeds k"]]
+    seconds: float
+
+    def last(self, shown: Shown) -> dict[int, float]:
+        """Final score by seed."""
+        return dict(zip(self.seeds, self.curves[shown][:, -1].tolist(), strict=True))
+
+
+def read_reproduction(name: str) -> Reproduction:
+    """Definition of a reproduction, by name or from a TOML file.
+
+    Raises:
+        ConfigError: If there is none of this name, or its file is not as described.
+    """
+    known = reproductions()
+    path = Path(name) if name.endswith(".toml") else known.get(name)
+    if path is None:
+        raise ConfigError(f"no reproduction of this name; wanted a TOML file or one of: {', '.join(known)}", at=name)
+    return convert(read_toml(path), Reproduction)
+
+
+def plan(
+    given: Reproduction, out: Path, seeds: int | None = None, only: Sequence[str] = (), *, quick: bool = False
+) -> tuple[list[Cell], list[str]]:
+    """Trials of a reproduction in ``out/PROBLEM/METHOD/seed-000``, and notes: on what is short or lacks a package.
+
+    Args:
+        given: The definition.
+        out: Folder of all runs.
+        seeds: Number of seeds, from 0; None: as defined.
+        only: Problems; empty: all, or those of the short check.
+        quick: Take the definition's short check.
+
+    Raises:
+        ConfigError: If a scenario is refused, or there is no such problem.
+    """
+    if strange := [name for name in only if name not in given.problems]:
+        raise ConfigError(f"got {strange[0]!r}; wanted one of {', '.join(given.problems)}", at="--problem")
+    count = seeds or (given.quick.seeds if quick else given.seeds)
+    chosen = only or (quick and given.quick.problems) or tuple(given.problems)
+    cells: list[Cell] = []
+    notes: dict[str, None] = {"A short check: printed numbers are of longer runs.": None} if quick else {}
+    for problem in chosen:
+        stated = given.problems[problem]
+        rounds = min(stated.rounds, given.quick.rounds) if quick else stated.rounds
+        for method, settings in given.methods.items():
+            if settings.problems and problem not in settings.problems:
+                continue
+            if missing := [name for name in (*stated.needs, *settings.needs) if find_spec(name) is None]:
+                left_out = problem if missing[0] in stated.needs else method
+                notes[f"{left_out}: left out, as the package {missing[0]!r} is not installed"] = None
+                continue
+            trials: list[Trial] = []
+            for seed in range(count):
+                scenario = scenario_of({"name": folder_name(problem), **_scenario(stated, settings, rounds, seed)})
+                folder = out / folder_name(problem) / folder_name(method) / f"seed-{seed:03d}"
+                trials.append(Trial(scenario, folder))
+            cells.append(Cell(problem, method, trials))
+    return cells, list(notes)
+
+
+def _scenario(problem: Problem, method: Method, rounds: int, seed: int) -> dict[str, Any]:
+    environment = problem.environment | method.environment | ({problem.seeded: seed} if problem.seeded else {})
+    own = {slot: getattr(method, slot) for slot in ("belief", "acquisition", "coordination")}
+    return {"rounds": rounds, "seed": seed, "environment": environment, **{key: own[key] for key in own if own[key]}}
+
+
+def read_scores(given: Reproduction, cells: Sequence[Cell], outcomes: Sequence[Outcome]) -> list[Scores]:
+    """Scores of all cells with a complete run; ``outcomes`` are those of ``sweep``."""
+    failed = {outcome.trial.out for outcome in outcomes if outcome.status == "failed"}
+    found: list[Scores] = []
+    for cell in cells:
+        runs = [load_run(trial.out) for trial in cell.trials if trial.out not in failed]
+        if not runs:
+            continue
+        maximum = given.problems[cell.problem].maximum
+        curves: dict[Shown, Float[np.ndarray, "seeds k"]] = {
+            shown: np.array([_curve(run.records, shown, maximum) for run in runs], dtype=float)
+            for shown in given.scores
+        }
+        summaries = [run.summary for run in runs if run.summary is not None]
+        seconds = sum(summary.seconds / summary.rounds for summary in summaries) / len(summaries)
+        seeds = [run.scenario.seed for run in runs]
+        found.append(Scores(cell.problem, cell.method, seeds, _at(runs[0], given.axis), curves, seconds))
+    return found
+
+
+def _at(run: Run, axis: str) -> list[int]:
+    """Place of each round on the horizontal axis."""
+    counts = np.ones(len(run.records) - 1) if axis == "rounds" else [len(r.evaluations) for r in run.records[1:]]
+    return np.cumsum(counts).astype(int).tolist()
+
+
+def _curve(records: Sequence[RoundRecord], shown: Shown, maximum: float | None) -> Sequence[float]:
+    if shown == "best" or (shown == "simple_regret" and maximum is not None):
+        best = [np.nan if record.best is None else record.best.mean for record in records[1:]]
+        return best if shown == "best" or maximum is None else [maximum - value for value in best]
+    if shown == "average_regret":
+        sums = metrics.cumulative_regret(records)[1:]
+        return (sums / np.cumsum([len(record.asked) for record in records[1:]])).tolist()
+    name = "simple_regret" if shown == "simple_regret" else "recommended_so_far"
+    return [np.nan if record.score is None else getattr(record.score, name) for record in records[1:]]

@@ -1,0 +1,175 @@
+"""Reproductions: a list, a table with printed numbers, what is done is not done again, and what is refused."""
+
+import csv
+import importlib.util
+import shutil
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from swarmbo.cli import app
+from swarmbo.compare.reproduced import rows_of
+from swarmbo.compare.reproduction import Reproduction, Scores, plan, read_reproduction, read_scores
+from swarmbo.errors import ConfigError
+from swarmbo.runs import load_run
+from swarmbo.runs.scenario_files import reproductions
+from swarmbo.runs.sweep import sweep
+from swarmbo.settings import convert
+
+TINY = """
+# A tiny table.
+paper = "Nobody 2000, table 1"
+scores = ["simple_regret", "average_regret"]
+seeds = 2
+quick = { rounds = 1, seeds = 1 }
+deviations = ["Two rounds only."]
+
+[problems.camel]
+rounds = 2
+environment = { id = "swarmbo/function-v0", function = "camel" }
+printed = { sobol = 0.5, SAASBO = 0.013 }
+
+[problems.moved]
+rounds = 2
+environment = { id = "swarmbo/function-v0", function = "camel", moved = true }
+seeded = "function_seed"
+maximum = 2.0
+
+[problems.nowhere]
+rounds = 2
+environment = { id = "swarmbo/function-v0", function = "push" }
+needs = ["no_such_package"]
+
+[methods.auto]
+
+[methods.sobol]
+coordination = { kind = "sobol" }
+
+[methods.peer]
+coordination = { kind = "turbo-1" }
+needs = ["no_such_package"]
+
+[methods.per-factor]
+environment = { outcomes = "per-factor" }
+problems = ["camel"]
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    (tmp_path / "tiny.toml").write_text(TINY)
+    return tmp_path / "tiny.toml"
+
+
+def called(*arguments):
+    return CliRunner().invoke(app, ["reproduce", *map(str, arguments)])
+
+
+def test_a_reproduction_shows_printed_numbers_beside_its_own_and_does_nothing_twice(tiny, tmp_path):
+    out = tmp_path / "out"
+    first = called(tiny, "--out", out, "--quiet")
+    assert first.exit_code == 0, first.output
+    folders = sorted(path.parent.relative_to(out).as_posix() for path in out.rglob("summary.json"))
+    assert len(folders) == 10
+    assert folders[:2] == ["camel/auto/seed-000", "camel/auto/seed-001"]
+    text = (out / "table.md").read_text()
+    sobol = next(line for line in text.splitlines() if line.startswith("| camel | sobol |"))
+    regrets = [1.0316284534898774 - load_run(out / f"camel/sobol/seed-00{seed}").best.mean for seed in (0, 1)]
+    assert f"| 2 | {np.mean(regrets):.3g} |" in sobol
+    assert "| 0.5 | unclear |" in sobol  # two seeds decide nothing
+    assert "| camel | SAASBO (printed only) | | | | | 0.013 |" in text.replace("|  |", "| |").replace("|  |", "| |")
+    for note in ("- Two rounds only.", "- peer: left out, as the package", "- nowhere: left out, as the package"):
+        assert note in text
+    assert (out / "figure.png").stat().st_size > 10_000
+
+    shutil.rmtree(out / "camel" / "sobol" / "seed-001")
+    kept = {path: path.stat().st_mtime_ns for path in out.rglob("rounds.jsonl")}
+    again = called(tiny, "--out", out, "--quiet")
+    assert again.exit_code == 0
+    tables = (text, (out / "table.md").read_text())
+    without_time = [[line.rpartition(" | ")[0] for line in told.splitlines()] for told in tables]
+    assert without_time[0] == without_time[1]
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert (out / "camel" / "sobol" / "seed-001" / "summary.json").exists()
+
+
+def test_a_run_that_was_cut_off_is_gone_on_with_to_the_same_bytes(tiny, tmp_path):
+    given = read_reproduction(str(tiny))
+    cells, _ = plan(given, tmp_path / "out")
+    trials = [cells[0].trials[0]]
+    sweep(trials)
+    log = trials[0].out / "rounds.jsonl"
+    whole = log.read_bytes()
+    log.write_bytes(whole[: len(whole) - 40])
+    (trials[0].out / "summary.json").unlink()
+    assert [outcome.status for outcome in sweep(trials)] == ["resumed"]
+    assert log.read_bytes() == whole
+
+
+def test_scores_are_those_of_the_records_and_regret_counts_from_a_stated_maximum(tiny, tmp_path):
+    given = read_reproduction(str(tiny))
+    only, _ = plan(given, tmp_path / "out", 1, ["moved"])
+    assert {cell.problem for cell in only} == {"moved"}
+    with pytest.raises(ConfigError, match="'move'; wanted one of camel, moved, nowhere"):
+        plan(given, tmp_path / "out", 1, ["move"])
+    cells, notes = plan(given, tmp_path / "out", 1, quick=True)
+    assert [(cell.problem, cell.method, len(cell.trials)) for cell in cells if cell.problem == "moved"] == [
+        ("moved", "auto", 1),
+        ("moved", "sobol", 1),
+    ]
+    assert [note.partition(":")[0] for note in notes] == ["A short check", "peer", "nowhere"]
+    cells = [cell for cell in cells if cell.method == "sobol"]
+    outcomes = sweep([trial for cell in cells for trial in cell.trials])
+    camel, moved = read_scores(given, cells, outcomes)
+    run = load_run(cells[0].trials[0].out)
+    assert camel.at == [1]
+    assert camel.curves["average_regret"][0].tolist() == pytest.approx([run.records[1].score.total_regret])
+    best = load_run(cells[1].trials[0].out).best.mean
+    assert moved.curves["simple_regret"][0].tolist() == pytest.approx([2.0 - best])
+
+
+def test_a_verdict_needs_six_seeds_of_one_mind_and_knows_that_accuracy_is_better_if_larger():
+    named = {"environment": {"id": "swarmbo/function-v0"}, "rounds": 1, "printed": {"mine": 0.5}}
+    data = {"paper": "p", "quick": {"rounds": 1}, "methods": {"mine": {}}, "problems": {"a": named}}
+    values = np.linspace(0.6, 0.8, 7)[:, None]
+    for shown, verdict in (("simple_regret", "worse"), ("best", "better")):
+        given = convert({**data, "scores": [shown]}, Reproduction)
+        row = rows_of(given, [Scores("a", "mine", list(range(7)), [1], {shown: values}, 0.1)])[0]
+        assert row[3] == "0.7"
+        assert row[7] == verdict
+        row = rows_of(given, [Scores("a", "mine", list(range(5)), [1], {shown: values[:5]}, 0.1)])[0]
+        assert row[7] == "unclear"
+
+
+def test_names_are_listed_and_another_one_is_refused():
+    listed = called()
+    assert [line.split()[0] for line in listed.output.splitlines()] == list(reproductions())
+    wrong = called("dumbo")
+    assert wrong.exit_code == 2
+    assert "dumbo-table-2" in wrong.output
+
+
+def test_a_method_of_an_unknown_problem_is_refused(tiny):
+    tiny.write_text(TINY.replace('problems = ["camel"]', 'problems = ["camell"]'))
+    with pytest.raises(ConfigError, match="'camell'; wanted some of camel, moved"):
+        read_reproduction(str(tiny))
+
+
+@pytest.mark.parametrize("name", reproductions())
+def test_every_reproduction_makes_scenarios_and_compares_with_the_default(name, tmp_path):
+    given = read_reproduction(name)
+    assert "auto" in given.methods
+    assert given.deviations
+    cells, _ = plan(given, tmp_path, 1)
+    there = [p for p in given.problems if all(map(importlib.util.find_spec, given.problems[p].needs))]
+    assert {cell.problem for cell in cells} == set(there)
+    assert set(given.quick.problems) <= given.problems.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", reproductions())
+def test_the_short_check_of_every_reproduction_ends_with_a_table(name, tmp_path):
+    result = called(name, "--quick", "--workers", 2, "--out", tmp_path, "--quiet")
+    assert result.exit_code == 0, result.output
+    assert list(csv.reader((tmp_path / "table.md").open()))
