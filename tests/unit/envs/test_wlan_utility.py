@@ -16,8 +16,10 @@ from swarmbo.runs.runner import run
 from swarmbo.runs.scenario import scenario_of
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power import Network, Utility, best_known, references
+from swarmbo_envs.wlan_power.network import Link
 
 LOW, HIGH = 1.0, 25.0
+LINKS = [Link(), Link(gap=10.0, cap_mbps=65.0, shared=True), Link(cap_mbps=120.0)]
 NAMES = ["sum", "proportional-fair", "minimum-rate", "cell-minimum", "users-above"]
 TRIANGLE = {"access_points": [[0, 0], [60, 0], [30, 50]], "users": [[5, 5], [40, 0], [30, 40]], "serving": [0, 1, 1]}
 
@@ -35,7 +37,9 @@ def by_hand(name, network, x, rate=20.0):
         if network.present[user]:
             others = sum(power[j] * gain[j, user] for j in range(len(power)) if j != own and network.disturbs[own, j])
             sinr = power[own] * gain[own, user] / (network.noise_mw + others)
-            rates[own].append(network.bandwidth_mhz * math.log2(1 + sinr))
+            link, turns = network.link, sum(network.present & (network.serving == own))
+            fastest = min(network.bandwidth_mhz * math.log2(1 + sinr / link.gap), link.cap_mbps)
+            rates[own].append(fastest / turns if link.shared else fastest)
     of_one = {
         "sum": sum,
         "proportional-fair": lambda own: sum(math.log(max(r, 0.001)) for r in own),
@@ -61,6 +65,7 @@ def networks(draw, k=3, most_users=6):
         disturbs=~np.eye(k, dtype=bool),
         noise_mw=10**-9.4,
         bandwidth_mhz=20.0,
+        link=draw(st.sampled_from(LINKS)),
     )
 
 
@@ -100,8 +105,9 @@ def test_the_least_rate_of_all_cannot_be_raised_by_any_step(network):
         assert utility.value(network, near).max() <= value * (1 + 1e-6) + 1e-9
 
 
-def test_gradients_by_which_is_climbed_are_those_of_finite_differences():
-    network = wlan_power_v0.parallel_env().network
+@pytest.mark.parametrize("airtime", ["full", "shared"])
+def test_gradients_by_which_is_climbed_are_those_of_finite_differences(airtime):
+    network = wlan_power_v0.parallel_env(airtime=airtime).network
     x, weights = np.linspace(3.0, 23.0, 12), np.linspace(0.1, 2.0, 36)
     step = 1e-5
     around = np.repeat(x[None], 24, axis=0) + step * np.vstack([np.eye(12), -np.eye(12)])
@@ -109,10 +115,12 @@ def test_gradients_by_which_is_climbed_are_those_of_finite_differences():
     np.testing.assert_allclose(network.gradient(x, weights), (weighted[:12] - weighted[12:]) / (2 * step), rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "sum"])
-def test_each_best_known_is_the_best_of_all_by_its_own_utility(name):
+@pytest.mark.parametrize(
+    ("name", "airtime"), [*((name, "full") for name in NAMES if name != "sum"), ("minimum-rate", "shared")]
+)
+def test_each_best_known_is_the_best_of_all_by_its_own_utility(name, airtime):
     """And nothing that simple ways find is better."""
-    network = wlan_power_v0.parallel_env().network
+    network = wlan_power_v0.parallel_env(airtime=airtime).network
     utility, own = utility_of(name), {}
     for other in NAMES:
         powers, _ = best_known(network, LOW, HIGH, 64, utility_of(other))
