@@ -44,16 +44,16 @@ def tuned(way: str, utility: str, airtime: str, outcomes: str, seed: int) -> Lin
         step = world.step(team.act(observations, infos))
         team.observe(*step)
         observations, infos = step[0], step[-1]
-        asked.append(float(world.utility.value(world.network, team.history.X[-1:])[0]))
+        asked.append(round(float(world.utility.value(world.network, team.history.X[-1:])[0]), 4))
     largest = float(world.utility.value(world.network, np.full((1, len(PLAN["access_points"])), HIGH))[0])
-    return {"asked": asked, "largest": largest, "best": world.best_known()[1]}
+    return {"asked": asked, "largest": round(largest, 4), "best": round(world.best_known()[1], 4)}
 
 
 def table(lines: list[Line]) -> Iterator[str]:
     """Seeds that end above all at maximum, and rounds below 95 % of it."""
     rows = list[list[Any]]()
     keys = ("utility", "airtime", "outcomes", "way")
-    for key in dict.fromkeys(tuple(line[name] for name in keys) for line in lines):
+    for key in sorted({tuple(line[name] for name in keys) for line in lines}, reverse=True):
         own = select(lines, **dict(zip(keys, key, strict=True)))
         above = sum(max(line["asked"]) > line["largest"] * (1 + 1e-9) for line in own)
         ends = np.mean([max(line["asked"]) / line["best"] for line in own])
@@ -85,7 +85,7 @@ CELLS = {
     "outcomes": ("total", "per-factor"),
     "seed": range(10),
 }
-STUDIES = {"run": Study(__doc__, "start.jsonl", tuned, CELLS, table, wanted=is_known)}
+STUDIES = {"run": Study(__doc__, "start.jsonl", tuned, CELLS, table, ("studies/wireless.md", "start"), wanted=is_known)}
 
 if __name__ == "__main__":
     if (name := "".join(sys.argv[1:2])) not in STUDIES:
