@@ -198,3 +198,34 @@ def test_a_run_ends_with_the_worst_off_beside_what_it_was_tuned_for(tmp_path, na
     assert "worst access point (Mbit/s)" in text
     assert ("below the reference optimum" in text) == (name == "proportional-fair")  # logarithms have no shares
     assert set(summary.worst_off) == {"this run", *summary.references}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "gap", "cap"),
+    [
+        ({}, 10.0, 65.0),
+        ({"bandwidth_mhz": 40.0}, 10.0, 130.0),
+        ({"rate_cap_mbps": 7.0, "snr_gap_db": 3.0}, 10**0.3, 7.0),
+    ],
+    ids=str,
+)
+def test_settings_of_shared_airtime_are_those_of_one_link_by_hand(arguments, gap, cap):
+    near, far = 5.0, 40.0
+    topology = {"access_points": [[0, 0]], "users": [[near, 0], [far, 0]]}
+    network = wlan_power_v0.parallel_env(topology=topology, airtime="shared", **arguments).network
+    width = arguments.get("bandwidth_mhz", 20.0)
+    noise_dbm = -174.0 + 10.0 * math.log10(width * 1e6) + 7.0
+    snr = [10 ** ((8.0 - 46.6777 - 30.0 * math.log10(away) - noise_dbm) / 10.0) for away in (near, far)]
+    wanted = [min(width * math.log2(1.0 + one / gap), cap) / 2.0 for one in snr]
+    assert network.user_capacities(np.array([[8.0]]))[0] == pytest.approx(wanted)
+    assert wanted[0] == cap / 2.0
+
+
+def test_a_wide_channel_has_a_larger_cap_and_states_of_full_airtime_are_read_as_before():
+    arguments = {"topology": TRIANGLE, "channels": [36, 40], "widths_mhz": [20.0, 40.0], "airtime": "shared"}
+    network = wlan_power_v0.parallel_env(**arguments).network
+    rates = [network.user_capacities(np.array([[25.0] * 3 + [0, 0, 0] + [width] * 3]))[0].max() for width in (0, 1)]
+    assert rates[0] <= 65.0 < rates[1] <= 130.0
+    plain, shared = (wlan_power_v0.parallel_env(airtime=airtime).unwrapped for airtime in ("full", "shared"))
+    assert "airtime" not in plain._description()
+    assert shared._description()["airtime"] == "shared"
