@@ -26,15 +26,16 @@ JUDGES = {"run": 101, "runs": 4, "processes": 2}
 NAMES = {
     "audible": "capacity, audible only",
     "all": "capacity, all disturb",
+    "shared": "shared airtime",
     "throughput, run 2": "throughput, another run",
 }
 Size = tuple[int, int, float]  # access points, users, metres a side
 
 
 @functools.cache
-def world(size: Size, seed: int, interference: str = "audible") -> Any:
+def world(size: Size, seed: int, interference: str = "audible", airtime: str = "full") -> Any:
     """A network of a size."""
-    return _made(size, seed, interference=interference)
+    return _made(size, seed, interference=interference, airtime=airtime)
 
 
 @functools.cache
@@ -60,6 +61,7 @@ def rank(access_points: int, users: int, side: float, seed: int, point: int) -> 
     simulated, began = {"throughput": ns3(size, seed), "throughput, run 2": ns3(size, seed, run=2)}, time.perf_counter()
     line = {name: capacity(env, powers) for name, env in simulated.items()}
     line["seconds"] = (time.perf_counter() - began) / len(simulated)
+    line["shared"] = capacity(world(size, seed, "audible", "shared"), powers)
     return line | {name: capacity(world(size, seed, name), powers) for name in ("audible", "all")}
 
 
@@ -75,8 +77,26 @@ def rank_table(lines: list[Line]) -> Iterator[str]:
             rows.append([f"{aps}, {users}", str(seed), *(f"{value:.2f}" for value in told[-1])])
         rows.append([f"{aps}, {users}", "mean", *(f"{value:.2f}" for value in np.mean(told, axis=0))])
     yield from markdown(["access points, users", "topology", *NAMES.values()], rows)
+    yield ""
+    yield from markdown(
+        ["closed form over throughput", "topologies: least", "largest", "settings within 1.5"], _ratios(lines)
+    )
     if lines:
         yield f"\nmedian seconds per evaluation: {np.median([line['seconds'] for line in lines]):.2f}"
+
+
+def _ratios(lines: list[Line]) -> list[list[str]]:
+    """Ratios of the closed forms to throughput: of means of a topology's settings, and of single settings."""
+    rows = list[list[str]]()
+    networks = dict.fromkeys((x["access_points"], x["seed"]) for x in lines)
+    for name in ("audible", "all", "shared"):
+        means = list[float]()
+        for k, seed in networks:
+            own = select(lines, access_points=k, seed=seed)
+            means.append(float(np.sum([x[name] for x in own]) / np.sum([x["throughput"] for x in own])))
+        near = np.mean([abs(np.log(x[name] / x["throughput"])) <= np.log(1.5) for x in lines])
+        rows.append([NAMES[name], f"{min(means):.2f}", f"{max(means):.2f}", f"{100 * near:.0f} %"])
+    return rows
 
 
 def tuned(env: Any, seed: int, **kinds: str) -> np.ndarray:

@@ -11,6 +11,7 @@ from pettingzoo import ParallelEnv
 
 from swarmbo.boundary.values import error_text
 from swarmbo.deciding.ask_tell import AskTell
+from swarmbo.deciding.near import Safe
 from swarmbo.deciding.setup import (
     Given,
     JointPolicy,
@@ -91,6 +92,15 @@ class Team(AskTell):
         limits: (low, high) of quantities that are measured with each outcome, by name; None where a range has no end.
             ``tell(…, constraints={quantity: value})`` gives their values. A model of each keeps queries to where the
             limit is probably kept, and recommendations are of evaluations that kept it.
+        start: Present setting of a function, which is asked first. It is ``"present"`` as the environment reports it,
+            ``"largest"``, or a value of each variable: a table, a row of a frame or a list. The initial design then has
+            4 points with it. Simple settings (all at largest, all equal) are starts of every search.
+        step_limit: Largest change of each variable from the best setting known (with ``start``): in its unit, in
+            positions of ordered choices, or as a share of its range (``"10%"``). A table has these by variable; ``*``
+            stands for any characters. Choices without an order change freely, or never with 0.
+        safe: Requirement on each setting (with ``start``): its utility is at least a ``share`` of the present
+            setting's, with a ``probability`` by the model; 0.95 and 0.9 by default. If no other setting keeps it, the
+            best or the present one is asked again, and ``last_report.stayed`` says so.
         **unknown: Refused, with a hint at the right argument.
 
     Raises:
@@ -130,6 +140,9 @@ class Team(AskTell):
         no_go: "Iterable[NoGoRegion | Mapping[str, Any]] | None" = None,
         constraints: "Iterable[Known | Mapping[str, Any]] | None" = None,
         limits: "Mapping[str, Sequence[float | None]] | None" = None,
+        start: "str | Mapping[str, Any] | Sequence[Any] | None" = None,
+        step_limit: "float | str | Mapping[str, float | str] | None" = None,
+        safe: "Safe | Mapping[str, float] | None" = None,
         **unknown: object,
     ) -> None:
         refuse_unknown(unknown)
@@ -144,7 +157,8 @@ class Team(AskTell):
         problem = problem if constraints is None else problem.with_constraints(constraints)
         parts = {"belief": belief, "acquisition": acquisition, "coordination": coordination, "transport": transport}
         problem = problem if limits is None else problem.with_limits(limits)
-        super().__init__(Setup.of(problem, **parts, seed=seed, rounds=rounds, initial=initial))
+        near: dict[str, Any] = {"start": start, "step_limit": step_limit, "safe": safe}
+        super().__init__(Setup.of(problem, **parts, seed=seed, rounds=rounds, initial=initial, **near))
 
     @classmethod
     def for_field(

@@ -101,6 +101,11 @@ def require_own(setup: Setup) -> None:
         )
     coordination, belief = setup.coordination, setup.belief
     everything = own_rows.shares_outcomes(setup.problem)
+    if setup.near is not None and setup.near.safe is not None and not everything:
+        raise ConfigError(
+            "got it with outcomes per factor, of which an agent has its own only; wanted outcomes = 'total', or a Team",
+            at="$.safe",
+        )
     if not isinstance(coordination, Maximiser):
         if not everything and not isinstance(coordination, Sobol | Random):
             raise ConfigError(

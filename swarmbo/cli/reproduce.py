@@ -40,7 +40,7 @@ def reproduce(
         from swarmbo.compare.reproduced import draw_reproduction, reproduction_table, rows_of, write_markdown
         from swarmbo.compare.reproduction import plan, read_reproduction, read_scores
         from swarmbo.evaluations import Workers
-        from swarmbo.runs.progress import SweepProgress
+        from swarmbo.runs.telling import SweepProgress
         from swarmbo.runs.sweep import sweep
 
         given = read_reproduction(name)

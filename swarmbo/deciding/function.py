@@ -21,6 +21,7 @@ from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import check_links
 from swarmbo.deciding.joint import Steps, joint_steps, recommended_steps
 from swarmbo.deciding.logbook import Choice, Logbook
+from swarmbo.deciding.near import Room
 from swarmbo.deciding.setup import JointBelief, Setup
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
@@ -90,7 +91,7 @@ class FunctionLearner:
         """Learner and choice for a point that was decided elsewhere by the same log; the learner changes as in a
         decision.
         """
-        choice = Choice(point, report, chosen=log.n_evaluations >= self.setup.initial)
+        choice = Choice(point, report, chosen=self._designed(log) is None)
         if not choice.chosen:
             return self, choice
         made, model = self.modelled(log)
@@ -109,14 +110,37 @@ class FunctionLearner:
         check_links(offers.links)
         if not (offers.agents is None and offers.candidates is None and not offers.prices):
             raise ConfigError("got agents, candidates or prices; wanted none: all agents set one joint point together")
-        setup, index = self.setup, log.n_evaluations
-        if index < setup.initial:
-            U = sobol_point(stream(setup.seed, "initial design"), setup.problem.domain.n_dims, index)
-            return self, Choice(self._place(log, U), SolveReport(status="not_needed"), chosen=False)
+        if (point := self._designed(log)) is not None:
+            return self, Choice(point, SolveReport(status="not_needed"), chosen=False)
+        setup, near = self.setup, self.setup.near
         made, model = self.modelled(log)
         situation = self.situation(log, offers.links)
-        U, report = yield from joint_steps(situation, model, setup.acquisition, setup.coordination)
-        return replace(made, learned=model.learned), Choice(self._place(log, U), report)
+        U, report, room = yield from joint_steps(situation, model, setup.acquisition, setup.coordination, near)
+        made = replace(made, learned=model.learned)
+        if near is None or room is None:
+            return made, Choice(self._place(log, U), report)
+        U = setup.problem.kept_out(U)
+        if near.safe is None:
+            return made, Choice(self._place(log, U, room), report)
+        # pending points narrow the variance, but tell nothing about the mean
+        sure = self.modelled(log.without(log.open))[1] if log.open and self.n_data(log) else model
+        rng = stream(setup.seed, "safe", asked=log.asked)
+        U, stayed = near.kept_safe(U if room.has(U) else room.centre, room, sure, log.history, rng)
+        report = report if stayed is None else msgspec.structs.replace(report, stayed=stayed)
+        return made, Choice(setup.problem.in_box(U), report)
+
+    def _designed(self, log: Logbook) -> Float[np.ndarray, " n"] | None:
+        """Next point of the initial design: the present setting, or a Sobol point near it; None after the design."""
+        setup, near, index = self.setup, self.setup.near, log.n_evaluations
+        if near is not None and not near.is_asked(log.points):
+            return near.start
+        if index >= setup.initial:
+            return None
+        U = sobol_point(stream(setup.seed, "initial design"), setup.problem.domain.n_dims, index)
+        if near is None:
+            return self._place(log, U)
+        room = near.room(setup.problem.domain.to_unit(near.start))
+        return self._place(log, room.low + U * (room.high - room.low), room)
 
     def recommend(
         self, log: Logbook, sites: Float[np.ndarray, "k d"] | None
@@ -161,11 +185,16 @@ class FunctionLearner:
             coding=problem.coding,
         )
 
-    def _place(self, log: Logbook, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    def _place(self, log: Logbook, U: Float[np.ndarray, " n"], room: Room | None = None) -> Float[np.ndarray, " n"]:
         problem = self.setup.problem
-        return problem.in_box(self._deduplicated(log, problem.kept_out(np.clip(U, 0.0, 1.0))))
+        U = problem.kept_out(np.clip(U, 0.0, 1.0))
+        if room is not None and not room.has(U):
+            U = room.centre
+        return problem.in_box(self._deduplicated(log, U, room))
 
-    def _deduplicated(self, log: Logbook, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    def _deduplicated(
+        self, log: Logbook, U: Float[np.ndarray, " n"], room: Room | None = None
+    ) -> Float[np.ndarray, " n"]:
         """The point, or one near it if it was evaluated (unless outcomes fade) or is too near a pending one.
 
         With outcomes per factor, the distance to pending points holds for the variables of each pending factor. This is
@@ -198,8 +227,9 @@ class FunctionLearner:
             if coding is not None:
                 moved = problem.domain.to_unit(problem.in_box(_another_value(moved, columns, coding.domain, rng)))
             # few points may keep the constraints: now and then the nearest of them is taken
+            moved = moved if room is None else np.clip(moved, room.low, room.high)
             moved = problem.kept_out(moved) if problem.constraints and tries % _RARELY == 0 else moved
-            if problem.is_allowed(moved[None])[0]:
+            if problem.is_allowed(moved[None])[0] and (room is None or room.has(moved)):
                 U = moved
         return U
 

@@ -22,6 +22,7 @@ from swarmbo.belief.model.success import Requirement, reference, requirements
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.deadline import has_deadline
+from swarmbo.deciding.near import Near, Room
 from swarmbo.deciding.setup import JointPolicy, Maximiser
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
@@ -30,6 +31,7 @@ from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry.slots import checked_as, not_wanted
 
 Out = TypeVar("Out")
+_ROUNDING = 1e-9  # sides of the box
 
 
 class Ranking(NamedTuple):
@@ -110,15 +112,24 @@ def joint_steps(
     model: Model,
     acquisition: Acquisition,
     coordination: Maximiser | JointPolicy,
-) -> Steps[tuple[Float[np.ndarray, " n"], SolveReport]]:
-    """Decide the next joint point (n,) of the unit cube: by an agreement on local functions, or by a baseline."""
+    near: Near | None = None,
+) -> Steps[tuple[Float[np.ndarray, " n"], SolveReport, Room | None]]:
+    """Decide the next joint point (n,) of the unit cube: by an agreement on local functions, or by a baseline.
+
+    With a present setting also return the box around the best setting in which the point lies.
+    """
     coding, seen = situation.coding, situation.inside
     if not isinstance(coordination, Maximiser):
         chosen: Any = coordination.decide_joint(seen, acquisition)
         if not (isinstance(chosen, tuple) and len(chosen) == 2 and isinstance(chosen[1], SolveReport)):
             raise not_wanted(chosen, "a point and a SolveReport", coordination, "decide_joint")
         point = _checked(chosen[0], seen, coordination)
-        return point if coding is None else coding.outside(point), chosen[1]
+        point = point if coding is None else coding.outside(point)
+        if near is None:
+            return point, chosen[1], None
+        best = yield from _best(model, (yield Rank(model.belief)), seen.graph)
+        room = near.room(best if coding is None else coding.outside(best))
+        return np.clip(point, room.low, room.high), chosen[1], room
     inside = in_structure(seen, model.learned.structure)
     functions = checked_as(BoxFunctions, acquisition.local_functions(inside, model), acquisition, "local_functions")
     ranking = yield Rank(model.belief)
@@ -126,6 +137,11 @@ def joint_steps(
         functions = functions.starting_from(*ranking)
     if coding is not None:
         functions = MixedFunctions.around(functions, coding)
+    room = None
+    if near is not None:
+        best = yield from _best(model, ranking, seen.graph)
+        room = near.room(best if coding is None else coding.outside(best))
+        functions = _within(functions, room, near.simple(room.centre))
     graph = functions.graph
     names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
     # from the counts of the history only, which all agents know
@@ -142,7 +158,20 @@ def joint_steps(
         agreement = yield from _agreed_within(needed, situation, best, agree)
     else:
         agreement = yield agree
-    return _checked(agreement.point, situation, coordination), agreement.report
+    point = _checked(agreement.point, situation, coordination)
+    return point if room is None else np.clip(point, room.low, room.high), agreement.report, room
+
+
+def _within(functions: BoxFunctions, room: Room, simple: Float[np.ndarray, "k n"]) -> BoxFunctions:
+    """The same functions in a box, with simple settings among the starts."""
+    column_of, reach = functions.graph.column_of, _ROUNDING
+    levels = {
+        name: places[(places >= room.low[column_of[name]] - reach) & (places <= room.high[column_of[name]] + reach)]
+        for name, places in functions.levels.items()
+    }
+    low, high = (np.clip(end, room.low, room.high) for end in (functions.low, functions.high))
+    starts = np.clip(np.concatenate([functions.starts, simple]), low, high)
+    return replace(functions, low=low, high=high, starts=starts, levels=levels)
 
 
 def recommended_steps(problem: Problem, model: Model) -> Steps[Recommendation]:

@@ -25,6 +25,7 @@ from swarmbo.boundary.values import short, whole_number
 from swarmbo.coordination import Solution
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.local_functions import LocalFunctions
+from swarmbo.deciding.near import Near
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import load_kernels, unloaded_kernels
@@ -42,11 +43,12 @@ DEFAULT_KINDS: Mapping[Team, Mapping[str, str]] = {
 }
 
 _INITIAL = 10  # points of an initial design
+_INITIAL_NEAR = 4  # of a team that begins at a present setting, which is the first of them
 _MOST_ROUNDS = 10**9
 
 _ARGUMENTS = (
     *("bounds", "belief", "acquisition", "coordination", "transport", "seed", "rounds", "outcomes", "initial"),
-    *("variable_owners", "no_go", "constraints", "limits"),
+    *("variable_owners", "no_go", "constraints", "limits", "start", "step_limit", "safe"),
 )
 _MAXIMISES = "none: what is asked for maximises; for a minimum tell the negative of each outcome"
 _REGIONS = "constraints=[…] and no_go=[…] for what must not be asked, and None told as the outcome of what failed"
@@ -318,6 +320,7 @@ class Setup:
     seed: int
     horizon: int | None
     initial: int
+    near: Near | None = None
 
     @property
     def chooses(self) -> bool:
@@ -342,6 +345,9 @@ class Setup:
         seed: object = 0,
         rounds: object = None,
         initial: object = None,
+        start: object = None,
+        step_limit: object = None,
+        safe: object = None,
         **unknown: object,
     ) -> "Setup":
         """Make a setup from a user's arguments; missing parts are those that suit the problem.
@@ -353,11 +359,13 @@ class Setup:
         horizon = None if rounds is None else whole_number(rounds, 1, "$.rounds", _MOST_ROUNDS)
         if problem.is_field and initial is not None:
             raise ConfigError("a team in a field has no initial design; leave it out", at="$.initial")
+        near = Near.of(problem, start, step_limit, safe)
+        usual = _INITIAL if near is None else 1 if near.safe is not None else _INITIAL_NEAR
         first = (
-            0
-            if problem.is_field
-            else whole_number(_INITIAL if initial is None else initial, 1, "$.initial", _MOST_ROUNDS)
+            0 if problem.is_field else whole_number(usual if initial is None else initial, 1, "$.initial", _MOST_ROUNDS)
         )
+        if near is not None and near.safe is not None and first > 1:
+            raise ConfigError(f"got {first} with safe; wanted 1, as no design is safe", at="$.initial")
         number, team = whole_number(seed, 0, "$.seed"), FIELD if problem.is_field else FUNCTION
         given = {"belief": belief, "acquisition": acquisition, "coordination": coordination, "transport": transport}
         parts: dict[str, Any] = {
@@ -369,11 +377,12 @@ class Setup:
             check_belief_fits(parts["belief"], parts["acquisition"])
             if isinstance(parts["belief"], AdditiveGPSettings):
                 check_structure(parts["belief"], parts["acquisition"], problem.outcomes)
-        return cls(problem, **parts, seed=number, horizon=horizon, initial=first)
+        return cls(problem, **parts, seed=number, horizon=horizon, initial=first, near=near)
 
     def to_plain(self) -> dict[str, Any]:
         """All but the problem as plain JSON data; of a user's own parts only their names."""
         plain = {slot: to_plain(getattr(self, slot)) for slot in SLOTS} | {"seed": self.seed, "rounds": self.horizon}
         if not self.problem.is_field:
             plain["initial"] = self.initial
+            plain |= {} if self.near is None else self.near.to_plain()
         return msgspec.json.decode(msgspec.json.encode(plain))

@@ -312,8 +312,7 @@ def _assembled(scenario: Scenario) -> tuple[Environment, FleetTeam]:
         raise ConfigError("got workers; wanted none, as a fleet evaluates one point at a time", at="$.workers")
     require_within_reason(scenario)
     env = make_environment(scenario, False)
-    parts = ("belief", "acquisition", "coordination", "transport", "seed", "rounds", "no_go", "constraints", "initial")
-    team = FleetTeam.for_env(env, **{part: getattr(scenario, part) for part in parts})
+    team = FleetTeam.for_env(env, **scenario.team_settings)
     _require_fleet(team)
     return env, team
 

@@ -59,6 +59,7 @@ class Problem:
         aim: Task of a field; the peak of a function.
         level: Level to be watched in a field, or near which its values matter; None: none.
         priced: True if agents in a field may abstain from a measurement for its price, if that is known beforehand.
+        present: Value of each variable now, in a running system that reports it; None: unknown.
 
     Example:
         >>> problem = Problem.of(None, {"x": (0.0, 2.0), "y": (-1.0, 1.0)})
@@ -79,6 +80,7 @@ class Problem:
     aim: Goal = "peak"
     level: float | None = None
     priced: bool = False
+    present: Mapping[str, Any] | None = None
 
     @classmethod
     def of(

@@ -116,18 +116,7 @@ def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team
     require_trust(scenario, trust)
     require_within_reason(scenario)
     env = make_environment(scenario, trust)
-    team = Team.for_env(
-        env,
-        belief=scenario.belief,
-        acquisition=scenario.acquisition,
-        coordination=scenario.coordination,
-        transport=scenario.transport,
-        seed=scenario.seed,
-        rounds=scenario.rounds,
-        no_go=scenario.no_go,
-        constraints=scenario.constraints,
-        initial=scenario.initial,
-    )
+    team = Team.for_env(env, **scenario.team_settings)
     if isinstance(world := team.world, FieldWorld) and world.stated_task is None and "task" in scenario.environment:
         warn_of_aim(team.setup, world.task)  # the task may be the world's default
     return env, team

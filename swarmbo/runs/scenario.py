@@ -15,6 +15,7 @@ import pettingzoo
 from pettingzoo.env_registry.exceptions import PettingZooRegistryError
 
 from swarmbo.boundary.values import flat, short
+from swarmbo.deciding.near import Safe
 from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.errors import ConfigError
 from swarmbo.evaluations.engines import Workers
@@ -70,6 +71,11 @@ class Scenario(Settings, frozen=True):
         constraints: Limits between variables of a function, tables of ``kind`` linear, separation or table
             (``swarmbo.problem.constraints``).
         initial: Points of the initial design of a function, >= 1; None: the team's default. Fields have no such design.
+        start: First setting of a function: ``"present"`` as the environment reports it, ``"largest"``, or values.
+        step_limit: Largest change of each variable from the best setting: in its unit, or a share such as ``"10%"``; or
+            a table of these by variable.
+        safe: ``{share = 0.95, probability = 0.9}``: least utility of every setting as a share of the present one's, and
+            the probability of that by the model.
         callbacks: Receivers of each round: ``"tensorboard"``, ``"mlflow"``, or ``"module:Class"`` of a user's own
             (``swarmbo.runs.Callback``); names, or tables with that ``kind``. No decision depends on them.
         workers: Workers that evaluate points of a function side by side; None: the run's own process does, one by one.
@@ -90,12 +96,21 @@ class Scenario(Settings, frozen=True):
     no_go: tuple[NoGoRegion, ...] | None = None
     constraints: tuple[Known, ...] | None = None
     initial: Count | None = None
+    start: str | list[Any] | dict[str, Any] | None = None
+    step_limit: float | str | dict[str, float | str] | None = None
+    safe: Safe | None = None
     callbacks: tuple[Any, ...] | None = None
     workers: Workers | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "name", lambda name: bool(name.strip()) and name.isprintable(), "a name that is not empty")
+
+    @property
+    def team_settings(self) -> dict[str, Any]:
+        """Arguments of the team."""
+        names = (*SLOTS, "seed", "rounds", "no_go", "constraints", "initial", "start", "step_limit", "safe")
+        return {name: getattr(self, name) for name in names}
 
 
 def require_no_stranger(data: dict[str, Any]) -> None:

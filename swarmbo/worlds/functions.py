@@ -1,6 +1,7 @@
 """Worlds of agents that jointly set the variables of one function."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -26,7 +27,7 @@ class ToldGraph(msgspec.Struct, frozen=True):
 
     ``bounds`` are (low, high) of every variable, in the order of joint points, or the table of its type:
     ``{"kind": "integer", "low": 1, "high": 9}``. The agent that owns a variable sets it. ``scopes`` and ``owners`` are
-    of factors, None if hidden.
+    of factors, None if hidden. ``present`` has the value of every variable now, None if unknown.
     """
 
     bounds: dict[str, Any]
@@ -34,6 +35,7 @@ class ToldGraph(msgspec.Struct, frozen=True):
     scopes: dict[str, list[str]] | None = None
     owners: dict[str, str] | None = None
     outcomes: OutcomeMode = "total"
+    present: dict[str, Any] | None = None
 
 
 class FunctionWorld(World):
@@ -67,7 +69,7 @@ class FunctionWorld(World):
             for agent in self.agents
         }
         own_variables = {variable: told.variable_owners[variable] for variable in self.bounds}
-        self.problem = Problem.of(self.graph, self.bounds, own_variables, self.outcomes)
+        self.problem = replace(Problem.of(self.graph, self.bounds, own_variables, self.outcomes), present=told.present)
         self._forms = {
             agent: Form.of(env.action_space(agent), {variable: self.types[variable] for variable in own}, agent)
             for agent, own in self._own.items()

@@ -19,6 +19,7 @@ RECORDED = {  # scripts and the studies in them
     "links": "",
     "links_runs": "",
     "routes": "",
+    "start": "run",
     "structure": "",
     "wlan": "told walking",
 }

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.interpolate import splev, splprep
 
-from swarmbo.boundary.extras import needed
+from swarmbo.errors import needed
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Values

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -13,6 +13,7 @@ from swarmbo_envs.wlan_power.spectrum import Spectrum, shares
 _NEPERS_PER_DB = np.log(10.0) / 10.0
 UtilityName = Literal["sum", "proportional-fair", "minimum-rate", "cell-minimum", "users-above"]
 FLOOR_MBPS = 1e-3  # least rate in sums of logarithms
+_LARGEST = 1000.0  # bits per second and Hz: of more the SINR would overflow
 _LABELS: dict[UtilityName, str] = {
     "sum": "",
     "proportional-fair": "sum of logarithms",
@@ -20,6 +21,23 @@ _LABELS: dict[UtilityName, str] = {
     "cell-minimum": "sum of least rates",
     "users-above": "users above",
 }
+
+
+class Link(NamedTuple):
+    """Rate of a link by its SINR, and its share of the airtime.
+
+    Args:
+        gap: Γ: factor by which a real code needs more SINR than Shannon's bound, >= 1.
+        cap_mbps: Largest rate R in ``bandwidth_mhz``, in Mbit/s; in proportion in other widths.
+        shared: True if the users of an access point take turns of equal time.
+    """
+
+    gap: float = 1.0
+    cap_mbps: float = np.inf
+    shared: bool = False
+
+
+PLAIN = Link()
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +48,13 @@ class Network:
 
         SINR_u = P_a g_au / (N + Σ_{j ≠ a, a listed with j} P_j g_ju),   a the access point of user u,
 
-    powers P and noise N in mW and gains g = 10^(-loss/10). The outcome of an access point is the sum over its users:
-    all use the whole channel at the same time, as in the paper. If access points choose among channels, W and N are
-    those of a's width, and P_j is the power that falls into a's channel; see ``spectrum.shares``.
+    powers P and noise N in mW and gains g = 10^(-loss/10). The outcome of an access point is the sum over its users.
+    If access points choose among channels, W and N are those of a's width, and P_j is the power that falls into a's
+    channel; see ``spectrum.shares``. A ``link`` other than the default has C_u = min(W log2(1 + SINR_u / Γ), R) / n_u
+    with a gap Γ and a largest rate R, and n_u = 1, or the number of users of a if these share its airtime equally.
 
-    Source: Shannon 1948; the objective of Bardou et al. 2024 (DuMBO), appendix I.
+    Source: Shannon 1948; the objective of Bardou et al. 2024 (DuMBO), appendix I, in which all users of a cell have the
+    whole channel at the same time. Cioffi 1995, SNR gap, for Γ.
 
     Args:
         loss_db: Loss from each access point to each user (k, m), dB.
@@ -45,6 +65,7 @@ class Network:
         bandwidth_mhz: W.
         widths: Width of the channel of each access point (k,), in units of ``bandwidth_mhz``; None: all 1.
         spectrum: Channels to choose among; joint settings then have choices after the powers. None: none.
+        link: Rate of a link by its SINR, and its share of the airtime.
 
     Example:
         >>> network = Network(
@@ -67,6 +88,7 @@ class Network:
     bandwidth_mhz: float
     widths: Float[np.ndarray, " k"] | None = None
     spectrum: Spectrum | None = None
+    link: Link = PLAIN
 
     @property
     def n_points(self) -> int:
@@ -101,6 +123,30 @@ class Network:
         """Present users of each access point."""
         return np.bincount(self.serving[self.present], minlength=self.n_points)
 
+    @cached_property
+    def _turn(self) -> Float[np.ndarray, " m"] | float:
+        """Share of the airtime of each user's access point that the user has."""
+        return 1.0 / np.maximum(self.n_users[self.serving], 1) if self.link.shared else 1.0
+
+    @property
+    def user_noise_mw(self) -> Float[np.ndarray, " m"]:
+        """Noise at each user, mW."""
+        return np.broadcast_to(self.noise_mw * self._width, self.serving.shape)
+
+    def rates(self, sinr: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n m"]:
+        """Capacity of every user at ratios of signal to interference and noise, Mbit/s."""
+        # log1p: far users have an SINR below the rounding of 1 + SINR
+        found = self.bandwidth_mhz / np.log(2.0) * (self._width * np.log1p(sinr / self.link.gap))
+        return np.minimum(found, self.link.cap_mbps * self._width) * self._turn
+
+    def needed_sinr(self, rate_mbps: float) -> Float[np.ndarray, " m"]:
+        """Ratio at which each user has a rate, Mbit/s; infinite if the user never has."""
+        rate = rate_mbps / (self._turn * self._width)
+        needed = self.link.gap * np.expm1(
+            np.log(2.0) / self.bandwidth_mhz * np.minimum(rate, _LARGEST * self.bandwidth_mhz)
+        )
+        return np.broadcast_to(np.where(rate <= self.link.cap_mbps * (1.0 + 1e-12), needed, np.inf), self.serving.shape)
+
     def sinr(self, X: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n m"]:
         """Ratio of signal to interference and noise at every user for joint powers in dBm; 0 for an absent user."""
         power, (wanted, unwanted) = _milliwatts(X), self.gains
@@ -109,8 +155,7 @@ class Network:
     def user_capacities(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n m"]:
         """Capacity of every user at joint settings, Mbit/s; 0 for an absent user."""
         if self.spectrum is None:
-            # log1p: far users have an SINR below the rounding of 1 + SINR
-            return self.bandwidth_mhz / np.log(2.0) * (self._width * np.log1p(self.sinr(X)))
+            return self.rates(self.sinr(X))
         found = np.empty((len(X), len(self.present)))
         plans, of = np.unique(X[:, self.n_points :], axis=0, return_inverse=True)
         for number, plan in enumerate(plans):
@@ -129,13 +174,11 @@ class Network:
     def value_and_gradient(self, x: Values) -> tuple[float, Values]:
         """Capacity of the network, and its gradient in Mbit/s per dB, at powers in dBm.
 
-        ∂C_u/∂P_j = (W / ln 2) (g_j / received_u - h_j / disturbance_u), with received = disturbance + wanted signal, g
-        of all signals and h of interference alone; and dP_j/dx_j = P_j ln(10) / 10.
+        ∂C_u/∂P_j = (W / n_u ln 2) (g_j / received_u - h_j / disturbance_u) below the largest rate, with disturbance Γ
+        times that of ``sinr``, received = disturbance + wanted signal, g of all these and h of disturbance alone; and
+        dP_j/dx_j = P_j ln(10) / 10.
         """
-        power, (wanted, unwanted) = _milliwatts(x), self.gains
-        signal, disturbance = wanted @ power, self.noise_mw * self._width + unwanted @ power
-        value = self.bandwidth_mhz / np.log(2.0) * float((self._width * np.log1p(signal / disturbance)).sum())
-        return value, self.gradient(x, np.ones(len(signal)))
+        return float(self.user_capacities(x[None]).sum()), self.gradient(x, np.ones(len(self.serving)))
 
     def gradient(self, x: Values, weights: Float[np.ndarray, " m"]) -> Values:
         """Gradient of a weighted sum of the users' capacities, in Mbit/s per dB; see ``value_and_gradient``.
@@ -143,15 +186,19 @@ class Network:
         For a function of the capacities, ``weights`` are its derivatives.
         """
         power, (wanted, unwanted) = _milliwatts(x), self.gains
-        signal, disturbance = wanted @ power, self.noise_mw * self._width + unwanted @ power
-        weights = weights * self._width
+        unwanted = self.link.gap * unwanted
+        signal, disturbance = wanted @ power, self.link.gap * self.noise_mw * self._width + unwanted @ power
+        is_rising = np.log1p(signal / disturbance) * (self.bandwidth_mhz / np.log(2.0)) < self.link.cap_mbps
+        weights = weights * self._width * self._turn * is_rising
         slope = (wanted + unwanted).T @ (weights / (disturbance + signal)) - unwanted.T @ (weights / disturbance)
         return self.bandwidth_mhz / np.log(2.0) * _NEPERS_PER_DB * power * slope
 
     @cached_property
     def digest(self) -> str:
         """Hash of the network's content."""
-        numbers = np.array([self.noise_mw, self.bandwidth_mhz, *([] if self.widths is None else self.widths)])
+        numbers = np.array(
+            [self.noise_mw, self.bandwidth_mhz, *self.link, *([] if self.widths is None else self.widths)]
+        )
         shape, spectrum = np.array(self.loss_db.shape), repr(self.spectrum).encode()
         return digest(self.loss_db, self.serving, self.present, self.disturbs, numbers, shape, spectrum)
 

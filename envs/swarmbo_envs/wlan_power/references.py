@@ -89,7 +89,8 @@ def _climbed(network: Network, low: float, high: float, starts: int, utility: Ut
         value, end = _end(descent, low + start * (high - low), (network,), (low, high), ftol=1e-13, gtol=1e-7)
         if value > best:
             best, place = value, end
-    return place
+    # a climb may end at a kink, where a link has its largest rate
+    return place if np.isinf(network.link.cap_mbps) else _by_turns(network, low, high, utility, place)
 
 
 def _end(
@@ -187,9 +188,9 @@ def _settled(network: Network, low: float, high: float, utility: Utility, x: Val
 
 
 def _least_powers(
-    network: Network, wanted: Bool[np.ndarray, " m"], sinr: float, low: float, high: float
+    network: Network, wanted: Bool[np.ndarray, " m"], sinr: Float[np.ndarray, " m"], low: float, high: float
 ) -> tuple[Values, bool]:
-    """Least powers in mW, none below the lowest, at which wanted users have an SINR; and their feasibility."""
+    """Least powers in mW, none below the lowest, at which wanted users have their SINR; and their feasibility."""
     # The needs of each access point's most demanding user, or the lowest power, form a linear system. A positive
     # solution is the least one; other users may then be the most demanding. So powers only rise from one system to the
     # next, and the iteration ends after a few of finitely many systems.
@@ -197,9 +198,11 @@ def _least_powers(
     users, serving = np.flatnonzero(wanted), network.serving[wanted]
     own = gains[users, serving]
     lowest, most, k = 10.0 ** (low / 10.0), 10.0 ** (high / 10.0), network.n_points
-    power = np.full(k, lowest)
+    power, sinr, noise = np.full(k, lowest), sinr[users], network.user_noise_mw[users]
+    if not np.isfinite(sinr).all():
+        return np.full(k, most), False
     for _ in range(_SYSTEMS):
-        needed = sinr * (network.noise_mw + disturbing[users] @ power) / own
+        needed = sinr * (noise + disturbing[users] @ power) / own
         after = np.full(k, lowest)
         np.maximum.at(after, serving, needed)
         if (after <= power * (1.0 + 1e-12)).all():
@@ -207,8 +210,8 @@ def _least_powers(
         matrix, right = np.eye(k), np.full(k, lowest)
         for i in np.flatnonzero(after > lowest):
             neediest = np.flatnonzero(serving == i)[needed[serving == i].argmax()]
-            matrix[i] -= sinr * disturbing[users[neediest]] / own[neediest]
-            right[i] = sinr * network.noise_mw / own[neediest]
+            matrix[i] -= sinr[neediest] * disturbing[users[neediest]] / own[neediest]
+            right[i] = sinr[neediest] * noise[neediest] / own[neediest]
         try:
             solved = np.linalg.solve(matrix, right)
         except np.linalg.LinAlgError:  # exactly at the edge of feasibility
@@ -224,12 +227,11 @@ def _fairest(network: Network, low: float, high: float) -> Values:
     best = np.full(network.n_points, high)
     if not there.any():
         return best
-    enough = float(network.sinr(best[None])[0][there].min())
-    loudest = 10.0 ** (high / 10.0) * network.gains[0].sum(axis=1)[there] / network.noise_mw
-    logs = [np.log(enough), np.log(float(loudest.min()))]
+    alone = 10.0 ** (high / 10.0) * network.gains[0].sum(axis=1) / network.user_noise_mw
+    logs = [np.log(network.rates(sinr)[there].min()) for sinr in (network.sinr(best[None])[0], alone)]
     for _ in range(_BISECTIONS):
         middle = 0.5 * (logs[0] + logs[1])
-        powers, can = _least_powers(network, there, float(np.exp(middle)), low, high)
+        powers, can = _least_powers(network, there, network.needed_sinr(float(np.exp(middle))), low, high)
         logs[0 if can else 1] = middle
         if can:
             best = np.clip(10.0 * np.log10(powers), low, high)
@@ -239,7 +241,7 @@ def _fairest(network: Network, low: float, high: float) -> Values:
 def _after_removals(network: Network, low: float, high: float, rate_mbps: float) -> Values:
     """Powers at which all users have a rate except removed ones, each time the user with the least."""
     wanted = network.present.copy()
-    sinr = (2.0 ** (rate_mbps / network.bandwidth_mhz) - 1.0) * (1.0 + 1e-9)
+    sinr = network.needed_sinr(rate_mbps) * (1.0 + 1e-9)
     while True:
         powers, can = _least_powers(network, wanted, sinr, low, high)
         x = np.clip(10.0 * np.log10(powers), low, high)

@@ -14,7 +14,7 @@ from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo_envs.simulated_world import LARGEST, Array, Infos, SimulatedWorld, Space, space_of
-from swarmbo_envs.wlan_power.network import Network, Utility
+from swarmbo_envs.wlan_power.network import Link, Network, Utility
 from swarmbo_envs.wlan_power.plans import at_shares
 from swarmbo_envs.wlan_power.references import Reference, best_known, references
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
@@ -75,6 +75,12 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             at least ``rate_mbps``. ``minimum-rate``: the least of all; it is no sum over access points, so it needs
             ``outcomes = "total"``.
         rate_mbps: Rate threshold; required by ``users-above``, and refused otherwise.
+        airtime: Time on the air in the closed form. ``full``: every user has the whole channel all the time, without a
+            largest rate. ``shared``: users of an access point take turns of equal time, with the largest rate and the
+            least SNR of 802.11n.
+        rate_cap_mbps: Largest rate of a link in ``bandwidth_mhz``, in proportion in other widths. The default is none;
+            with shared airtime 65 Mbit/s in 20 MHz, MCS 7 of 802.11n with one stream.
+        snr_gap_db: SNR that links need beyond Shannon's bound; by default 0 dB, and with shared airtime 10 dB.
         simulation: Settings of ns-3; see ``SimulationSettings`` in ``settings.py``.
         bandwidth_mhz: Bandwidth of the channel that all access points share; with ``channels``, of each.
         channels: Channels of 20 MHz among which each access point chooses: of 1 to 13 (2.4 GHz), or of 36, 40, ... to
@@ -167,21 +173,25 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         """Prior knowledge of the network as plain data: one factor per access point, over the settings in its range.
 
         Has ``bounds`` (of choices, tables) and ``variable_owners`` per variable, ``scopes`` and ``owners`` per factor,
-        and ``outcomes``.
+        ``outcomes``, and ``present``: the settings at the beginning of an episode.
         """
         agents, choices = self.possible_agents, self._world.choices
         parts = ("power", *choices)
         scopes = [[f"{p}_{j}" for p in parts for j in sorted([i, *heard])] for i, heard in enumerate(self._heard)]
         bounds: dict[str, Any] = dict.fromkeys(self.variables[: len(agents)], (self._low, self._high))
+        present: dict[str, Any] = dict.fromkeys(bounds, (self._low + self._high) / 2.0)
         for name, values in choices.items():
             kind = {"kind": "categorical", "values": list(values), "ordered": name == "width"}
-            bounds |= {f"{name}_{i}": dict(kind) for i in range(len(agents))}
+            own = [f"{name}_{i}" for i in range(len(agents))]
+            bounds |= {variable: dict(kind) for variable in own}
+            present |= dict.fromkeys(own, values[0])
         return {
             "bounds": bounds,
             "variable_owners": dict(zip(self.variables, agents * len(parts), strict=True)),
             "scopes": dict(zip(self.factors, scopes, strict=True)),
             "owners": dict(zip(self.factors, agents, strict=True)),
             "outcomes": self.settings.outcomes,
+            "present": present,
         }
 
     def interaction_graph(self) -> "nx.Graph[str]":
@@ -361,7 +371,9 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
 
     def _description(self) -> dict[str, Any]:
         settings: dict[str, Any] = {**super()._description(), "topology": self.topology.digest}
-        # as states had it before there were other utilities and radios, so that those can be read
+        # as states had it before there were other utilities, links and radios, so that those can be read
+        if self._world.link == Link():
+            del settings["airtime"], settings["rate_cap_mbps"], settings["snr_gap_db"]
         if self.settings.utility == "sum":
             del settings["utility"], settings["rate_mbps"]
         if not self._world.choices:

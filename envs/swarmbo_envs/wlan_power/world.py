@@ -10,12 +10,15 @@ from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo_envs.saved_state import WorldEpisode
 from swarmbo_envs.shared import Values
-from swarmbo_envs.wlan_power.network import Network, Utility
+from swarmbo_envs.wlan_power.network import Link, Network, Utility
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
 from swarmbo_envs.wlan_power.topology import Topology, noise_dbm, topology_of
 
 if TYPE_CHECKING:
     from swarmbo_envs.wlan_power.ns3 import Failure, Ns3Radio
+
+_CAP_MBPS, _CAP_MHZ = 65.0, 20.0  # MCS 7 of 802.11n with one stream
+_GAP_DB = 10.0  # about that of the least SNR of 802.11n's rates to Shannon's
 
 
 @dataclass
@@ -138,12 +141,21 @@ class World:
         serving = loss.argmin(axis=0) if t.serving is None else t.serving
         disturbs = self.hears if s.interference == "audible" else ~np.eye(len(self.hears), dtype=bool)
         noise_mw = 10.0 ** (noise_dbm(s.bandwidth_mhz, s.noise_figure_db) / 10.0)
-        return Network(loss, serving, present.copy(), disturbs, noise_mw, s.bandwidth_mhz, spectrum=s.spectrum)
+        radio: dict[str, Any] = {"spectrum": s.spectrum, "link": self.link}
+        return Network(loss, serving, present.copy(), disturbs, noise_mw, s.bandwidth_mhz, **radio)
 
     @property
     def utility(self) -> Utility:
         """Utility of the users' rates."""
         return Utility(self.settings.utility, self.settings.rate_mbps or 0.0)
+
+    @property
+    def link(self) -> Link:
+        """Rate of a link by its SINR, and its share of the airtime."""
+        s, shared = self.settings, self.settings.airtime == "shared"
+        gap_db = (_GAP_DB if shared else 0.0) if s.snr_gap_db is None else s.snr_gap_db
+        usual = _CAP_MBPS * s.bandwidth_mhz / _CAP_MHZ if shared else np.inf
+        return Link(10.0 ** (gap_db / 10.0), usual if s.rate_cap_mbps is None else s.rate_cap_mbps, shared)
 
     def rates(
         self, network: Network, users: Float[np.ndarray, "m 2"], point: Float[np.ndarray, " d"]

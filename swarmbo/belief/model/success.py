@@ -34,14 +34,14 @@ _RISE = 0.5  # of the required logit, per failure more
 _LARGEST_DEMAND = 3.0
 
 
-def excess_of(succeeded: Iterable[bool]) -> float:
-    """Failures beyond the tolerated share, one in five: their cumulative sum, never below zero.
+def excess_of(succeeded: Iterable[bool], accepted: float = _ACCEPTED) -> float:
+    """Failures beyond the accepted share: their cumulative sum, never below zero.
 
     Source: Page 1954.
     """
     excess = 0.0
     for success in succeeded:
-        excess = max(excess + (0.0 if success else 1.0) - _ACCEPTED, 0.0)
+        excess = max(excess + (0.0 if success else 1.0) - accepted, 0.0)
     return excess
 
 

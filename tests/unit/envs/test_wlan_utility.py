@@ -16,8 +16,10 @@ from swarmbo.runs.runner import run
 from swarmbo.runs.scenario import scenario_of
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power import Network, Utility, best_known, references
+from swarmbo_envs.wlan_power.network import Link
 
 LOW, HIGH = 1.0, 25.0
+LINKS = [Link(), Link(gap=10.0, cap_mbps=65.0, shared=True), Link(cap_mbps=120.0)]
 NAMES = ["sum", "proportional-fair", "minimum-rate", "cell-minimum", "users-above"]
 TRIANGLE = {"access_points": [[0, 0], [60, 0], [30, 50]], "users": [[5, 5], [40, 0], [30, 40]], "serving": [0, 1, 1]}
 
@@ -35,7 +37,9 @@ def by_hand(name, network, x, rate=20.0):
         if network.present[user]:
             others = sum(power[j] * gain[j, user] for j in range(len(power)) if j != own and network.disturbs[own, j])
             sinr = power[own] * gain[own, user] / (network.noise_mw + others)
-            rates[own].append(network.bandwidth_mhz * math.log2(1 + sinr))
+            link, turns = network.link, sum(network.present & (network.serving == own))
+            fastest = min(network.bandwidth_mhz * math.log2(1 + sinr / link.gap), link.cap_mbps)
+            rates[own].append(fastest / turns if link.shared else fastest)
     of_one = {
         "sum": sum,
         "proportional-fair": lambda own: sum(math.log(max(r, 0.001)) for r in own),
@@ -61,6 +65,7 @@ def networks(draw, k=3, most_users=6):
         disturbs=~np.eye(k, dtype=bool),
         noise_mw=10**-9.4,
         bandwidth_mhz=20.0,
+        link=draw(st.sampled_from(LINKS)),
     )
 
 
@@ -100,8 +105,9 @@ def test_the_least_rate_of_all_cannot_be_raised_by_any_step(network):
         assert utility.value(network, near).max() <= value * (1 + 1e-6) + 1e-9
 
 
-def test_gradients_by_which_is_climbed_are_those_of_finite_differences():
-    network = wlan_power_v0.parallel_env().network
+@pytest.mark.parametrize("airtime", ["full", "shared"])
+def test_gradients_by_which_is_climbed_are_those_of_finite_differences(airtime):
+    network = wlan_power_v0.parallel_env(airtime=airtime).network
     x, weights = np.linspace(3.0, 23.0, 12), np.linspace(0.1, 2.0, 36)
     step = 1e-5
     around = np.repeat(x[None], 24, axis=0) + step * np.vstack([np.eye(12), -np.eye(12)])
@@ -109,10 +115,12 @@ def test_gradients_by_which_is_climbed_are_those_of_finite_differences():
     np.testing.assert_allclose(network.gradient(x, weights), (weighted[:12] - weighted[12:]) / (2 * step), rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "sum"])
-def test_each_best_known_is_the_best_of_all_by_its_own_utility(name):
+@pytest.mark.parametrize(
+    ("name", "airtime"), [*((name, "full") for name in NAMES if name != "sum"), ("minimum-rate", "shared")]
+)
+def test_each_best_known_is_the_best_of_all_by_its_own_utility(name, airtime):
     """And nothing that simple ways find is better."""
-    network = wlan_power_v0.parallel_env().network
+    network = wlan_power_v0.parallel_env(airtime=airtime).network
     utility, own = utility_of(name), {}
     for other in NAMES:
         powers, _ = best_known(network, LOW, HIGH, 64, utility_of(other))
@@ -190,3 +198,34 @@ def test_a_run_ends_with_the_worst_off_beside_what_it_was_tuned_for(tmp_path, na
     assert "worst access point (Mbit/s)" in text
     assert ("below the reference optimum" in text) == (name == "proportional-fair")  # logarithms have no shares
     assert set(summary.worst_off) == {"this run", *summary.references}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "gap", "cap"),
+    [
+        ({}, 10.0, 65.0),
+        ({"bandwidth_mhz": 40.0}, 10.0, 130.0),
+        ({"rate_cap_mbps": 7.0, "snr_gap_db": 3.0}, 10**0.3, 7.0),
+    ],
+    ids=str,
+)
+def test_settings_of_shared_airtime_are_those_of_one_link_by_hand(arguments, gap, cap):
+    near, far = 5.0, 40.0
+    topology = {"access_points": [[0, 0]], "users": [[near, 0], [far, 0]]}
+    network = wlan_power_v0.parallel_env(topology=topology, airtime="shared", **arguments).network
+    width = arguments.get("bandwidth_mhz", 20.0)
+    noise_dbm = -174.0 + 10.0 * math.log10(width * 1e6) + 7.0
+    snr = [10 ** ((8.0 - 46.6777 - 30.0 * math.log10(away) - noise_dbm) / 10.0) for away in (near, far)]
+    wanted = [min(width * math.log2(1.0 + one / gap), cap) / 2.0 for one in snr]
+    assert network.user_capacities(np.array([[8.0]]))[0] == pytest.approx(wanted)
+    assert wanted[0] == cap / 2.0
+
+
+def test_a_wide_channel_has_a_larger_cap_and_states_of_full_airtime_are_read_as_before():
+    arguments = {"topology": TRIANGLE, "channels": [36, 40], "widths_mhz": [20.0, 40.0], "airtime": "shared"}
+    network = wlan_power_v0.parallel_env(**arguments).network
+    rates = [network.user_capacities(np.array([[25.0] * 3 + [0, 0, 0] + [width] * 3]))[0].max() for width in (0, 1)]
+    assert rates[0] <= 65.0 < rates[1] <= 130.0
+    plain, shared = (wlan_power_v0.parallel_env(airtime=airtime).unwrapped for airtime in ("full", "shared"))
+    assert "airtime" not in plain._description()
+    assert shared._description()["airtime"] == "shared"

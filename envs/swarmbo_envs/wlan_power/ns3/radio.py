@@ -186,15 +186,16 @@ class Ns3Radio:
         rates = np.zeros((len(self.runs), len(network.present)))
         if not network.present.any():
             return rates
-        question = self._question(network, topology, users, point)
+        question, fixed = self._question(network, topology, users, point), network.on(point[network.n_points :])
         for row, answer in zip(rates, self._children.ask([{**question, "run": run} for run in self.runs]), strict=True):
             if isinstance(answer, Failure):
                 return answer
-            by_user = np.array(answer["mbps"] if self.objective == "throughput" else answer["sinr"], dtype=float)
-            if self.objective == "capacity":
-                widths = np.array(question["width_mhz"])[network.serving[network.present]]
-                by_user = widths * np.log1p(by_user) / math.log(2.0)
-            row[network.present] = by_user
+            if self.objective == "throughput":
+                row[network.present] = answer["mbps"]
+            else:
+                sinr = np.zeros(len(row))
+                sinr[network.present] = answer["sinr"]
+                row[:] = fixed.rates(sinr)
         return rates
 
     def close(self) -> None:

@@ -1,0 +1,229 @@
+"""A present setting, from which a team of a function begins, and near which it stays while it learns."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Literal, NamedTuple, cast
+
+import msgspec
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.special import ndtri
+
+from swarmbo.belief.model import Model
+from swarmbo.belief.model.success import excess_of
+from swarmbo.boundary.files import finite
+from swarmbo.boundary.values import reported_number, short
+from swarmbo.errors import ConfigError
+from swarmbo.problem import Problem
+from swarmbo.problem.data import Dataset
+from swarmbo.settings import Fraction, Settings, convert
+from swarmbo.spaces.variables import Categorical
+
+_STEPS_BACK = np.geomspace(1.0, 1e-3, 41)  # shares of a line back to the best setting
+_LINES = 16  # random ones
+_RISE = 0.5  # standard deviations more that are required, after each setting too many below the floor
+_SLOPE = 1.0  # of the utility, as a share of the present one's for each side of the box: few outcomes do not show it
+_SLACK = 1e-9  # sides of the box
+_EQUAL = (1.0, 0.75, 0.5, 0.25, 0.0)  # shares of the ranges
+
+
+class Safe(Settings, frozen=True):
+    """Requirement that settings are probably no worse than a share of the present one.
+
+    Args:
+        share: Least utility, as a share of that of the present setting, in (0, 1]; of a negative one, the distance
+            below it is that share short of its size.
+        probability: Least probability of this for each setting by the model, in [0.5, 1).
+    """
+
+    share: Fraction = 0.95
+    probability: Annotated[float, msgspec.Meta(ge=0.5, lt=1)] = 0.9
+
+
+class Room(NamedTuple):
+    """Box of the unit cube that may be asked now, and the best setting (n,), its centre."""
+
+    low: Float[np.ndarray, " n"]
+    high: Float[np.ndarray, " n"]
+    centre: Float[np.ndarray, " n"]
+
+    def has(self, U: Float[np.ndarray, "*m n"]) -> Bool[np.ndarray, "*m"]:
+        """Mask of points in the box."""
+        return np.all((self.low - _SLACK <= U) & (self.high + _SLACK >= U), axis=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Near:
+    """Settings that a team may ask by its present setting.
+
+    Args:
+        problem: Function.
+        start: The present setting (n,), codes.
+        reach: Largest difference (n,) of codes to the best setting known; infinite without a limit. For choices without
+            an order 0 keeps them.
+        shares: The same as shares of the sides of the box.
+        step_limit: Both, as stated.
+        safe: Requirement of each setting; None: none.
+    """
+
+    problem: Problem
+    start: Float[np.ndarray, " n"]
+    reach: Float[np.ndarray, " n"]
+    shares: Float[np.ndarray, " n"]
+    step_limit: Any = None
+    safe: Safe | None = None
+
+    @classmethod
+    def of(cls, problem: Problem, start: object, step_limit: object, safe: object) -> "Near | None":
+        """Make the rules from a user's arguments; None without any.
+
+        Raises:
+            ConfigError: If one is refused; it names the argument and the fix.
+        """
+        given = {"start": start, "step_limit": step_limit, "safe": safe}
+        first = next((name for name, value in given.items() if value is not None), None)
+        if first is None:
+            return None
+        if problem.is_field:
+            raise ConfigError("got it in a field, in which agents begin where they are; wanted none", at=f"$.{first}")
+        if start is None:
+            fix = "wanted start, too: 'present', 'largest' or the values of the present setting"
+            raise ConfigError(f"got no start; {fix}", at=f"$.{first}")
+        reach, shares = _reach(problem, step_limit)
+        needed = None if safe is None else convert(safe, Safe, "$.safe")
+        return cls(problem, _start(problem, start), reach, shares, step_limit, needed)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Arguments of ``of`` as plain data; the start as values."""
+        plain = {"start": self.problem.named(self.start), "step_limit": self.step_limit, "safe": self.safe}
+        return {name: msgspec.to_builtins(value) for name, value in plain.items() if value is not None}
+
+    def room(self, centre: Float[np.ndarray, " n"]) -> Room:
+        """Box around a best setting (n,) of the unit cube."""
+        domain, code, is_free = self.problem.domain, self.problem.in_box(centre), np.isinf(self.reach)
+        ends = [domain.to_unit(np.clip(code + way * self.reach, domain.low, domain.high)) for way in (-1.0, 1.0)]
+        low, high = (np.where(is_free, full, end) for full, end in zip((0.0, 1.0), ends, strict=True))
+        # shares are of the axis, on which a logarithmic variable is even
+        return Room(np.maximum(low, centre - self.shares), np.minimum(high, centre + self.shares), centre)
+
+    def is_asked(self, points: Float[np.ndarray, "k n"]) -> bool:
+        """True if the present setting is among evaluated or pending points."""
+        return bool(self._at_start(points).any())
+
+    def _at_start(self, points: Float[np.ndarray, "k n"]) -> Bool[np.ndarray, " k"]:
+        to_unit = self.problem.domain.to_unit
+        return np.abs(to_unit(points) - to_unit(self.start)).max(axis=1, initial=0.0) <= _SLACK
+
+    def kept_safe(
+        self, U: Float[np.ndarray, " n"], room: Room, model: Model, history: Dataset, rng: np.random.Generator
+    ) -> tuple[Float[np.ndarray, " n"], Literal["best", "present"] | None]:
+        """The first point on the line back to the best setting that is probably good enough, and None.
+
+        If there is none, the most uncertain of such points on lines from random points of the room. If there is none
+        either, the best setting itself, or the present one if that is not good enough, and which it is.
+
+        Args:
+            U: Wanted point of the room.
+            room: Box around the best setting.
+            model: Model without pending points.
+            history: Evaluations.
+            rng: Random generator of the lines.
+        """
+        safe, start, sums = self.safe or Safe(), self.problem.domain.to_unit(self.start), _sums(history)
+        known = np.isfinite(sums)
+        if not known[self._at_start(history.X)].any():
+            return start, "present"
+        ends = np.vstack([U, room.low + rng.random((_LINES, len(U))) * (room.high - room.low)])
+        ways = room.centre + _STEPS_BACK[:, None] * (ends - room.centre)[:, None]
+        way = np.vstack([self.problem.domain.snapped(ways.reshape(-1, len(U))), room.centre, start])
+        X = np.array([self.problem.in_box(u) for u in way])
+        mean, std = model.posterior(self.problem.modelled(X))
+        apart = self._apart(X, history.X[known])
+        std = np.hypot(std, _SLOPE * abs(mean[-1]) * apart / np.sqrt(known.sum()))
+        floor = mean[-1] - (1.0 - safe.share) * abs(mean[-1])
+        excess = excess_of(sums[known] >= floor, 1.0 - safe.probability)
+        good = mean - (ndtri(safe.probability) + _RISE * excess) * std >= floor
+        fits = good & self.problem.is_allowed(way) & room.has(way) & (apart > _SLACK)
+        lines = fits[:-2].reshape(len(ends), -1)
+        firsts = np.flatnonzero(lines.any(axis=1)) * lines.shape[1] + lines.argmax(axis=1)[lines.any(axis=1)]
+        if len(firsts):
+            return way[firsts[0] if lines[0].any() else firsts[std[firsts].argmax()]], None
+        return (room.centre, "best") if good[-2] else (start, "present")
+
+    def _apart(self, X: Float[np.ndarray, "m n"], told: Float[np.ndarray, "t n"]) -> Float[np.ndarray, " m"]:
+        """Distances of joint points to the nearest evaluated one, in sides; different choices are one apart."""
+        inside = self.problem.domain.to_unit if self.problem.coding is None else self.problem.modelled
+        return np.abs(inside(X)[:, None] - inside(told)).max(axis=-1).min(axis=-1)
+
+    def simple(self, centre: Float[np.ndarray, " n"]) -> Float[np.ndarray, "k n"]:
+        """Simple settings (k, n) of the unit cube: all at largest, and all equal with choices as at a centre."""
+        of = self.problem.variables.values()
+        is_number = np.array([not isinstance(one, Categorical) for one in of])
+        equal = [np.where(is_number, share, centre) for share in _EQUAL]
+        return np.vstack([self.problem.domain.to_unit(largest(self.problem)), *equal])
+
+
+def largest(problem: Problem) -> Float[np.ndarray, " n"]:
+    """Codes at which all variables are largest; choices without an order have their first value."""
+    of = problem.variables.values()
+    return np.array([0.0 if isinstance(v, Categorical) and not v.ordered else v.axis.high for v in of])
+
+
+def _sums(history: Dataset) -> Float[np.ndarray, " t"]:
+    return np.where(np.isfinite(history.totals), history.totals, history.factors.sum(axis=1))
+
+
+def _start(problem: Problem, given: Any) -> Float[np.ndarray, " n"]:
+    at, names = "$.start", problem.graph.variables
+    forms = "wanted 'present', 'largest', or a value of each variable, as a list or a table"
+    if isinstance(given, str):
+        if given == "largest":
+            return largest(problem)
+        if given != "present":
+            raise ConfigError(f"got {given!r}; {forms}", at=at)
+        if problem.present is None:
+            fix = "start = {variable: value, …} or 'largest'"
+            raise ConfigError(f"got 'present', and nothing reports the present setting; wanted {fix}", at=at)
+        given = problem.present
+    if hasattr(given, "keys"):
+        given = {str(key): given[key] for key in given.keys()}  # noqa: SIM118
+    elif isinstance(given, Sequence | np.ndarray) and len(cast(Any, given)) == len(names):
+        given = dict(zip(names, cast(Any, given), strict=True))
+    else:
+        raise ConfigError(f"got {short(given)}; {forms}, of {len(names)}", at=at)
+    try:
+        return problem.placed(given)
+    except ConfigError as error:
+        raise ConfigError(error.message, at=at + error.at.removeprefix("$.point")) from None
+
+
+def _reach(problem: Problem, given: Any) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    """Largest changes in codes, and in sides of the box."""
+    at, n = "$.step_limit", problem.domain.n_dims
+    reach, shares = np.full(n, np.inf), np.full(n, np.inf)
+    wanted = "a number > 0 in the variable's unit, a share of its range such as '10%', or a table of these"
+    table: Mapping[str, Any] = given if isinstance(given, Mapping) else {} if given is None else {"*": given}
+    for pattern, limit in table.items():
+        columns = [i for i, name in enumerate(problem.graph.variables) if fnmatchcase(name, pattern)]
+        if not columns:
+            raise ConfigError(f"got {pattern!r}; wanted some of {short(list(problem.graph.variables))}", at=at)
+        is_share = isinstance(limit, str) and limit.endswith("%")
+        number = finite(limit.removesuffix("%")) if is_share else reported_number(limit)
+        if not number >= 0.0 or (number == 0.0 and pattern == "*"):
+            raise ConfigError(f"got {short(limit)}; wanted {wanted}", at=f"{at}.{pattern}" if table is given else at)
+        for column in columns:
+            name = problem.graph.variables[column]
+            variable = problem.variables[name]
+            axis = variable.axis
+            if isinstance(variable, Categorical) and not variable.ordered:
+                reach[column] = 0.0 if number == 0.0 else np.inf
+            elif is_share and (axis.is_log or not axis.step):
+                shares[column] = number / 100.0
+            elif axis.is_log:
+                got = f"got {short(limit)} on a logarithmic axis"
+                raise ConfigError(f"{got}; wanted a share such as '10%'", at=f"{at}.{name}")
+            else:
+                width = number / 100.0 * (axis.high - axis.low) if is_share else number
+                reach[column] = np.floor(width / axis.step + 1e-9) * axis.step if axis.step else width
+    return reach, shares

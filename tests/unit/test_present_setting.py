@@ -1,0 +1,266 @@
+"""Teams that begin at a present setting and stay near it, held against the limits as they are stated."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pettingzoo
+import pytest
+
+import swarmbo as sb
+from swarmbo.agent import Agent, run
+from swarmbo.errors import ConfigError
+from swarmbo.runs import load, run as run_scenario
+from swarmbo.transport import InProcess
+from swarmbo_envs import wlan_power_v0
+
+SCOPES = {"f": ["x", "y"], "g": ["y", "z"]}
+BOUNDS = {"x": (0.0, 10.0), "y": (0.0, 10.0), "z": (0.0, 10.0)}
+TYPED = {
+    "power": (0.0, 20.0),
+    "channel": sb.Categorical([1, 6, 11]),
+    "width": sb.Categorical([20, 40, 80], ordered=True),
+    "retries": sb.Integer(1, 9),
+    "rate": sb.Real(0.01, 100.0, log=True),
+}
+PRESENT = {"power": 15.0, "channel": 6, "width": 40, "retries": 3, "rate": 1.0}
+PLAN = {"access_points": [[0, 0], [25, 0], [0, 25]], "users": [[4, 3], [20, 4], [5, 19], [12, 12]]}
+
+
+def factors_at(point):
+    x, y, z = (point[name] / 10.0 for name in "xyz")
+    return {"f": 3.0 - (x - 0.2) ** 2 - (x - y) ** 2, "g": 2.0 - (y - z) ** 2 - 0.5 * (z - 0.6) ** 2}
+
+
+def worth(point):
+    there = (
+        (point["channel"] == 1) + TYPED["width"].values.index(point["width"]) / 2.0 - abs(point["retries"] - 7) / 8.0
+    )
+    return 10.0 + there - abs(point["power"] - 5.0) / 20.0 + np.log10(point["rate"]) / 4.0
+
+
+def asked(team, n_rounds, outcome):
+    points = list[dict]()
+    for _ in range(n_rounds):
+        query = team.ask()
+        team.tell(query, outcome(query.point))
+        points.append(dict(query.point))
+    return points
+
+
+class Row:
+    """A row of a frame, as pandas has it: keys and items, and no Mapping."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def keys(self):
+        return self.values.keys()
+
+    def __getitem__(self, key):
+        return self.values[key]
+
+
+@pytest.mark.parametrize("form", [PRESENT, list(PRESENT.values()), Row(PRESENT | {"total": 3.0}), "largest"], ids=repr)
+def test_the_first_setting_is_the_stated_one_and_is_asked_once(form):
+    team = sb.Team(None, TYPED, start=form, initial=2)
+    first, second = asked(team, 2, worth)
+    largest = {"power": 20.0, "channel": 1, "width": 80, "retries": 9, "rate": 100.0}
+    assert first == (largest if form == "largest" else PRESENT)
+    assert second != first
+    team = sb.Team(None, TYPED, start=form)
+    team.attach([first | {"total": 1.0}])
+    assert team.ask().point != first
+
+
+@pytest.mark.parametrize("channels", [[], [1, 6, 11]], ids=str)
+def test_the_present_setting_of_a_world_is_that_of_its_reset(channels):
+    env = pettingzoo.make("parallel", "swarmbo/wlan_power-v0", topology=PLAN, channels=channels, max_cycles=3)
+    observations, infos = env.reset(seed=0)
+    before = env.unwrapped._episode.point
+    team = sb.Team.for_env(env, start="present")
+    env.step(team.act(observations, infos))
+    assert (env.unwrapped._episode.point == before).all()
+    assert set(team.last_query.point.values()) == ({13.0, 1} if channels else {13.0})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"start": "present"}, r"\$\.start: .*nothing reports the present setting; wanted start = {variable: value"),
+        ({"start": "now"}, r"\$\.start: got 'now'; wanted 'present', 'largest'"),
+        ({"start": [1.0]}, r"\$\.start: got \[1.0\]; wanted .* of 5"),
+        ({"start": PRESENT | {"channel": 7}}, r"\$\.start\.channel: got 7; wanted one of \[1, 6, 11\]"),
+        ({"start": {"power": 1.0}}, r"\$\.start: got no 'channel'"),
+        ({"step_limit": 1.0}, r"\$\.step_limit: got no start; wanted start, too"),
+        ({"safe": {}}, r"\$\.safe: got no start"),
+        ({"start": PRESENT, "step_limit": {"pwer": 1.0}}, r"\$\.step_limit: got 'pwer'; wanted some of"),
+        ({"start": PRESENT, "step_limit": 2.0}, r"\$\.step_limit\.rate: got 2.0 on a logarithmic axis; wanted a share"),
+        ({"start": PRESENT, "step_limit": "ten"}, r"\$\.step_limit: got 'ten'; wanted a number > 0"),
+        ({"start": PRESENT, "step_limit": {"power": -1.0}}, r"\$\.step_limit\.power: got -1.0"),
+        ({"start": PRESENT, "safe": {"share": 1.5}}, r"\$\.safe\.share: got 1.5"),
+        ({"start": PRESENT, "safe": {}, "initial": 4}, r"\$\.initial: got 4 with safe; wanted 1"),
+    ],
+)
+def test_what_cannot_be_begun_is_refused_with_the_fix(given, message):
+    with pytest.raises(ConfigError, match=message):
+        sb.Team(None, TYPED, **given)
+
+
+def test_a_field_has_no_present_setting():
+    with pytest.raises(ConfigError, match=r"\$\.start: got it in a field"):
+        sb.Team.for_field(["a"], [0.0], [1.0], start="largest")
+
+
+def has_near(point, others, limits):
+    """True if some other setting differs by at most the limits, in values or positions."""
+
+    def apart(name, one, other):
+        kind = TYPED[name]
+        if isinstance(kind, sb.Categorical):
+            return abs(kind.values.index(one) - kind.values.index(other))
+        return abs(np.log10(one / other)) if name == "rate" else abs(one - other)
+
+    return any(
+        all(apart(name, point[name], other[name]) <= most + 1e-6 for name, most in limits.items()) for other in others
+    )
+
+
+@pytest.mark.parametrize("coordination", ["admm", "refined-max-sum", "sobol"])
+@pytest.mark.parametrize("safe", [None, {}], ids=["limited", "safe"])
+def test_each_step_is_within_its_limit_of_an_evaluated_setting(coordination, safe):
+    stated = {"power": 2.0, "width": 1, "retries": "25%", "rate": "10%", "channel": 0}
+    limits = {"power": 2.0, "width": 1, "retries": 2, "rate": 0.4, "channel": 0}
+    team = sb.Team(None, TYPED, start=PRESENT, step_limit=stated, safe=safe, coordination=coordination, seed=1)
+    points = asked(team, 12, worth)
+    assert points[0] == PRESENT
+    for n in range(1, len(points)):
+        assert has_near(points[n], points[:n], limits)
+    assert {point["channel"] for point in points} == {6}
+    assert len({tuple(point.values()) for point in points}) >= 8
+    if coordination == "admm":
+        assert max(map(worth, points)) > worth(PRESENT) + (0.2 if safe is None else 0.05)
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+@pytest.mark.parametrize("near", [{"step_limit": 1.5}, {"safe": {"share": 0.9}}], ids=["limited", "safe"])
+def test_agents_begin_and_stay_as_their_team(outcomes, near):
+    graph = sb.FactorGraph.from_scopes(SCOPES, owners={"f": "a", "g": "b"})
+    problem = sb.Problem.of(graph, BOUNDS, outcomes=outcomes)
+    settings = {"start": {"x": 8.0, "y": 2.0, "z": 9.0}, "seed": 2, **near}
+    if outcomes == "per-factor" and "safe" in near:
+        with pytest.raises(ConfigError, match=r"\$\.safe: .*wanted outcomes = 'total', or a Team"):
+            Agent("a", problem, **settings)
+        return
+    agents = {name: Agent(name, problem, **settings) for name in problem.agents}
+    team, transport = sb.Team(problem, **settings), InProcess().open(problem.agents)
+    for _ in range(7):
+        query = team.ask()
+        query_ids = [agent.ask() for agent in agents.values()]
+        run(agents, transport)
+        point = {x: value for agent in agents.values() for x, value in agent.word().items()}
+        assert point == query.point
+        found = factors_at(point)
+        team.tell(query, found if outcomes == "per-factor" else sum(found.values()))
+        if outcomes == "total":
+            agents[problem.agents[0]].tell(query_ids[0], sum(found.values()))
+        else:
+            for name, agent in agents.items():
+                agent.tell(query_ids[0], {f: found[f] for f in graph.factors_owned_by(name)})
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_safe_settings_keep_their_share_and_still_gain(outcomes):
+    graph, start = sb.FactorGraph.from_scopes(SCOPES), {"x": 8.0, "y": 5.0, "z": 9.0}
+    team = sb.Team(graph, BOUNDS, outcomes=outcomes, start=start, safe={"share": 0.9, "probability": 0.9}, seed=0)
+    points = asked(team, 15, factors_at if outcomes == "per-factor" else lambda point: sum(factors_at(point).values()))
+    values = np.array([sum(factors_at(point).values()) for point in points])
+    assert np.mean(values < 0.9 * values[0]) <= 0.1
+    assert values.max() > 1.02 * values[0]
+
+
+def test_where_nothing_is_safe_the_present_setting_is_asked_again_and_the_report_says_so():
+    noise = np.random.default_rng(0).standard_normal(9)
+    team = sb.Team(None, {"x": (0.0, 1.0)}, start={"x": 0.5}, safe={"share": 1.0, "probability": 0.99999}, seed=0)
+    asked_again = list[str]()
+    for value in noise:
+        query = team.ask()
+        team.tell(query, 100.0 + 5.0 * float(value) - 300.0 * abs(query.point["x"] - 0.5))
+        asked_again.append(team.last_report.stayed)
+        if team.last_report.stayed == "present":
+            assert query.point == {"x": 0.5}
+    assert "present" in asked_again or "best" in asked_again
+    failed = sb.Team(None, {"x": (0.0, 1.0)}, start={"x": 0.5}, safe={}, initial=1)
+    for _ in range(3):
+        failed.tell(query := failed.ask(), None)
+        assert query.point == {"x": 0.5}
+    assert failed.last_report.stayed == "present"
+
+
+def test_pending_settings_count_as_unknown_for_safety():
+    team = sb.Team(None, {"x": (0.0, 10.0)}, start={"x": 9.0}, safe={}, seed=0)
+    team.tell(team.ask(), 10.0)
+    points = [query.point["x"] for query in team.ask(6)]
+    assert max(abs(x - 9.0) for x in points) < 1.0
+
+
+def test_a_saved_team_goes_on_as_the_one_that_was_not_saved(tmp_path):
+    settings = {"start": PRESENT, "step_limit": {"power": 2.0, "retries": 1}, "safe": {"share": 0.9}, "seed": 4}
+    team = sb.Team(None, TYPED, **settings)
+    asked(team, 4, worth)
+    team.save(tmp_path / "team.npz")
+    again = sb.Team.load(tmp_path / "team.npz")
+    assert asked(again, 3, worth) == asked(team, 3, worth)
+    assert again.setup.to_plain() == team.setup.to_plain()
+
+
+def test_scenarios_state_the_start_the_limit_and_the_share(tmp_path):
+    stated = ["rounds=6", "start=largest", "step_limit=3", "safe={share=0.9}"]
+    summary = run_scenario(load("wlan", stated), tmp_path / "run")
+    assert summary.measurements == 6
+    first = json.loads((tmp_path / "run" / "rounds.jsonl").read_text().splitlines()[1])
+    assert [sample["location"] for sample in first["samples"]] == [[25.0]] * 12
+    with pytest.raises(ConfigError, match=r"\$\.start: got 'present', and nothing reports"):
+        run_scenario(load("camel", ["rounds=2", "start=present"]), tmp_path / "other")
+
+
+def test_simple_settings_are_among_the_starts_of_every_search():
+    seen = list[np.ndarray]()
+
+    def maximise(functions, links=None, seed=0):
+        seen.append(functions.starts)
+        return sb.ADMM(rounds=2, starts=2, screened=8).maximise(functions, links, seed)
+
+    team = sb.Team(None, TYPED, start=PRESENT, coordination=_Own(maximise), seed=0, initial=1)
+    asked(team, 3, worth)
+    top = np.array([1.0, 1 / 6, 5 / 6, 17 / 18, 1.0])
+    assert all(np.abs(starts - top).max(axis=1).min() < 1e-9 for starts in seen)
+    for starts in seen:
+        equal = np.isclose(starts[:, [0, 3, 4]], 0.5).all(axis=1)
+        assert equal.any()
+    plain = sb.Team(None, TYPED, coordination=_Own(maximise), seed=0, initial=1)
+    seen.clear()
+    asked(plain, 3, worth)
+    assert all(len(starts) <= 3 for starts in seen)
+
+
+class _Own(SimpleNamespace):
+    """A coordination method of one's own."""
+
+    def __init__(self, maximise):
+        super().__init__(found=maximise)
+
+    def maximise(self, functions, links=None, seed=0):
+        return self.found(functions, links, seed)
+
+
+def test_the_world_with_shared_airtime_begins_where_it_is():
+    env = wlan_power_v0.parallel_env(topology=PLAN, airtime="shared", max_cycles=4)
+    team = sb.Team.for_env(env, start="present", step_limit={"power_*": 2.0}, seed=0)
+    observations, infos = env.reset(seed=0)
+    while env.agents:
+        step = env.step(team.act(observations, infos))
+        team.observe(*step)
+        observations, infos = step[0], step[-1]
+    assert (team.history.X[0] == 13.0).all()
+    assert np.abs(team.history.X - 13.0).max() <= 6.0
