@@ -32,11 +32,19 @@ Infos = dict[str, dict[str, Any]]
 
 
 class WorldSettings(Settings, frozen=True):
-    """Settings that every world has; their meaning is in the docstrings of the worlds."""
+    """Settings that every world has; the meaning of most is in the docstrings of the worlds.
+
+    Args:
+        reward: Reward of an agent for a round, less its own cost: ``task``: an equal share of the increase of the score
+            of the team's task, or of the utility; ``team``: an equal share of the sum of all measurements; ``own``: its
+            own measurement.
+        worlds: ``fixed``: every episode is in the same world; ``drawn``: each reset draws another one of the family.
+    """
 
     noise_std: NoiseStd = 0.0
     failure_rate: Probability = 0.0
     max_cycles: Count = 25
+    reward: Literal["task", "team", "own"] = "task"
     render_mode: Literal["rgb_array", "ansi", "human"] | None = None
 
 
@@ -218,6 +226,16 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
     @abstractmethod
     def _observe(self, episode: EpisodeKind) -> dict[str, Any]:
         """Observation of every agent."""
+
+    def _rewards(self, infos: Infos, of_task: float) -> dict[str, float]:
+        """Rewards of a round: own measurements, or equal shares of their sum or of the task's, less own costs."""
+        own = {agent: info.get("measurement", 0.0) for agent, info in infos.items()}
+        if getattr(self.settings, "outcomes", "") == "total":  # all are told the same total
+            own = {agent: total / len(own) for agent, total in own.items()}
+        if self.settings.reward != "own":
+            of_all = of_task if self.settings.reward == "task" else sum(own.values())
+            own = dict.fromkeys(own, of_all / len(own))
+        return {agent: outcome - infos[agent]["cost"] for agent, outcome in own.items()}
 
     def _description(self) -> dict[str, Any]:
         """Identity of this world as plain JSON, here its settings; a state can be set only in a world of the same."""

@@ -113,7 +113,7 @@ class FunctionWorld(SimulatedWorld[FunctionSettings, Episode], arguments=Functio
     | Observation | Box, float64: own values, last good measurement (the lower bound while there is none), share of \
 rounds left |
     | State | values of all variables, and the share of rounds left |
-    | Reward | own measurement; with totals an equal share of the total; 0 if the evaluation failed |
+    | Reward | an equal share of the function's value; see ``reward`` |
     | End | all agents are truncated after ``max_cycles`` rounds |
 
     ``infos[agent]`` after a step; ``reset`` evaluates nothing:
@@ -144,6 +144,8 @@ and that did not fail |
             factors has this divided by sqrt(k), so that their sum is as noisy as a total.
         relative_noise: Extra ``noise_std`` as a share of the function's ``spread()``.
         failure_rate: Probability that an evaluation fails.
+        reward: ``task``: an equal share of the true total; 0 if the function failed. ``team``: an equal share of the
+            sum of all measurements. ``own``: the own measurement, or with totals a share of the total; 0 if it failed.
         max_cycles: Rounds of an episode, >= 1.
         render_mode: ``rgb_array`` (picture), ``ansi`` (text), ``human`` (text to the terminal after every round), None.
 
@@ -234,15 +236,13 @@ and that did not fail |
         episode.setting = episode.setting.copy()
         for agent, values in asked.items():
             episode.setting[self._columns[agent]] = values
-        infos = self._evaluate(episode)
-        share = len(asked) if self.settings.outcomes == "total" else 1
-        rewards: dict[str, float] = {}
-        for i, (agent, info) in enumerate(infos.items()):
-            rewards[agent] = info.get("measurement", 0.0) / share
+        infos, true = self._evaluate(episode)
+        for i, info in enumerate(infos.values()):
             episode.last[i] = info.get("measurement", episode.last[i])
-        return infos, rewards
+        return infos, self._rewards(infos, true if np.isfinite(true) else 0.0)
 
-    def _evaluate(self, episode: Episode) -> Infos:
+    def _evaluate(self, episode: Episode) -> tuple[Infos, float]:
+        """Infos of an evaluation, and its true total."""
         error = ""
         try:
             values = self.function.factor_values(episode.setting[None].copy())[0].astype(float)
@@ -277,7 +277,7 @@ and that did not fail |
             else:
                 info["error"] = error or f"the function returned {outcome}"
             infos[agent] = info
-        return infos
+        return infos, true
 
     def state(self) -> Array:
         """The values of all variables, and the share of rounds left."""

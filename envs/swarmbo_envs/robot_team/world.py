@@ -84,6 +84,9 @@ class World:
             samples=np.empty((0, 4)),
             on_the_way=np.empty((0, 4)),
             engine=self.mover.begin(poses),
+            score=0.0,
+            knots_mean=np.empty(0),
+            knots_covariance=np.empty((0, 0)),
         )
 
     def links(self, episode: Episode) -> "nx.Graph[str]":

@@ -15,8 +15,8 @@ from swarmbo.settings import Distance, Whole, require, within
 from swarmbo_envs.fields.field import Field, spread
 from swarmbo_envs.fields.measured import thinned
 from swarmbo_envs.fields.settings import FieldWorldSettings, Task
-from swarmbo_envs.saved_state import WorldEpisode
-from swarmbo_envs.shared import Pair, Place, Places, Values, nearest
+from swarmbo_envs.fields.world import FieldEpisode
+from swarmbo_envs.shared import Pair, Place, Places, nearest
 
 _LLOYD_STEPS = 20
 _SLACK = 1.0 + 1e-9
@@ -43,11 +43,10 @@ class SensorFieldSettings(FieldWorldSettings, frozen=True):
 
 
 @dataclass
-class Episode(WorldEpisode):
-    """State of an episode, in addition to the fields of all worlds.
+class Episode(FieldEpisode):
+    """State of an episode, in addition to the fields of all worlds over a field.
 
-    ``spots`` are the locations that sensors point at, ``last`` their last good measurements, ``knots_mean`` and
-    ``knots_covariance`` the belief behind the rewards (``Scorer``), and ``score`` its quality.
+    ``spots`` are the locations that sensors point at, ``last`` their last good measurements.
     """
 
     spots: Float[np.ndarray, "n 2"]
@@ -55,9 +54,6 @@ class Episode(WorldEpisode):
     spent_j: Float[np.ndarray, " n"]
     sampled: Bool[np.ndarray, " n"]
     failed: Bool[np.ndarray, " n"]
-    knots_mean: Values
-    knots_covariance: Float[np.ndarray, "k k"]
-    score: float
 
 
 class Stations:

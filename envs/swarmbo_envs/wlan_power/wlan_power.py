@@ -39,7 +39,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     rounds left, powers of the access points in range; with channels a Dict: ``power``, ``channel`` and ``width``, own \
     first, then those in range, ``last`` and ``left`` |
     | State | all powers, all positions of channels, of widths, all last good measurements, share of rounds left |
-    | Reward | own measurement; with totals an equal share of the total; 0 if it failed |
+    | Reward | an equal share of the network's utility; see ``reward`` |
     | End | all agents are truncated after ``max_cycles`` rounds |
 
     ``infos[agent]`` after a step; ``reset`` measures nothing:
@@ -97,6 +97,9 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         return_rate: Probability that an absent user returns in the next round, at its former location or where it has
             walked to.
         departures: [round, user] of users that leave at the beginning of that round.
+        reward: ``task``: an equal share of the network's true utility, in its unit; 0 if a simulation failed. ``team``:
+            an equal share of the sum of all measurements. ``own``: the own measurement, or with totals a share of the
+            total; 0 if it failed. It leads access points to full power.
         max_cycles: Rounds of an episode, >= 1.
         render_mode: ``rgb_array`` (picture), ``ansi`` (text), ``human`` (text to the terminal after every round), None.
 
@@ -302,8 +305,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
         self._transmit(episode, np.array(list(asked.values())).T.ravel())
         infos = self._world.measure(episode, self.network)
-        share = len(asked) if self.settings.outcomes == "total" else 1
-        return infos, {agent: info.get("measurement", 0.0) / share for agent, info in infos.items()}
+        return infos, self._rewards(infos, float(np.nan_to_num(episode.totals[-1])))
 
     def replay(self, point: ArrayLike, measurement: float | None) -> None:
         """Replay one round of an earlier run for a picture: measures nothing, calls no simulator.

@@ -9,7 +9,6 @@ from scipy.linalg import cho_factor, cho_solve
 from swarmbo.kernels import kernel_matrix
 from swarmbo_envs.fields.field import FieldInTime, lattice
 from swarmbo_envs.fields.measured import thinned
-from swarmbo_envs.sensor_field.stations import SensorFieldSettings
 from swarmbo_envs.shared import Values
 
 _MOST_KNOTS = 144
@@ -32,8 +31,8 @@ class Scorer:
     Ghahramani 2006, Sparse Gaussian processes using pseudo-inputs, eq. (7) (dependence of a location on the knots).
     """
 
-    def __init__(self, settings: SensorFieldSettings, field: FieldInTime) -> None:
-        self._settings, self._field = settings, field
+    def __init__(self, field: FieldInTime, level: float | None, noise_std: float) -> None:
+        self._field, self._watched, self._noise_std = field, level, noise_std
         first = field.first
         self.points = thinned(first.points, _MOST_POINTS)
         truth = self._truth(0)
@@ -91,7 +90,7 @@ class Scorer:
         weights = self._weights(places)
         # variance that the knots leave unexplained counts as extra noise (Snelson & Ghahramani's diagonal)
         unexplained = np.maximum(self._std**2 - np.einsum("nk,nk->n", weights, self._to_knots(places)), 0.0)
-        noise = unexplained + self._settings.noise_std**2 + _NUGGET * self._std**2
+        noise = unexplained + self._noise_std**2 + _NUGGET * self._std**2
         shared = covariance @ weights.T
         gain = cho_solve(cho_factor(weights @ shared + np.diag(noise), lower=True), shared.T).T
         mean = mean + gain @ (values - self._level - weights @ mean)
@@ -105,7 +104,7 @@ class Scorer:
 
     def score(self, mean: Values, round_number: int) -> float:
         """Score of a belief against the truth of a round, larger is better: minus root mean squared error, or F1."""
-        expected, truth, level = self.map(mean), self._truth(round_number), self._settings.level
+        expected, truth, level = self.map(mean), self._truth(round_number), self._watched
         if level is None:
             return -float(np.sqrt(np.mean((expected - truth) ** 2)))
         said, true = expected > level, truth > level
