@@ -18,8 +18,9 @@ from pettingzoo.utils import OrderEnforcingWrapper
 from pettingzoo.utils.conversions import parallel_to_aec_wrapper
 from pettingzoo.utils.env import AECEnv
 
+from swarmbo.boundary import rng
 from swarmbo.boundary.values import real_array, short, table, whole_number
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.settings import Count, NoiseStd, Probability, Settings, convert
 from swarmbo_envs.saved_state import EpisodeKind, SavedState, WorldEpisode, seed_and_number, to_state
 
@@ -45,6 +46,7 @@ class WorldSettings(Settings, frozen=True):
     failure_rate: Probability = 0.0
     max_cycles: Count = 25
     reward: Literal["task", "team", "own"] = "task"
+    worlds: Literal["fixed", "drawn"] = "fixed"
     render_mode: Literal["rgb_array", "ansi", "human"] | None = None
 
 
@@ -64,6 +66,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
     _states: ClassVar[tuple[str, int]]  # name of the saved state's content, and its format version
     _action_spaces: dict[str, Space]
     _observation_spaces: dict[str, Space]
+    _drawn: int | None = None  # number of the present world, if worlds are drawn
 
     def __init_subclass__(cls, arguments: type[Settings] | None = None, name: str = "") -> None:
         """Derive the signature from the settings, so that help shows arguments and defaults."""
@@ -122,15 +125,23 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         Args:
             seed: Seed of the episode's randomness, >= 0. None begins the next episode of the last seed given; the very
                 first episode without a seed is random.
-            options: Not used.
+            options: ``{"world": number}`` picks one of the drawn worlds; by default the seed does.
 
         Returns:
             Observations, and infos with the first measurements in worlds that measure on reset.
 
         Raises:
-            ConfigError: If the seed is not an integer >= 0.
+            ConfigError: If the seed or the world is not an integer >= 0, or a world is picked and none are drawn.
         """
-        self._episode = episode = self._begin(*seed_and_number(seed, self._episode))
+        seed, number = seed_and_number(seed, self._episode)
+        picked = None if options is None else options.get("world")
+        if self.settings.worlds == "drawn":
+            if picked is None:
+                picked = rng.stream(seed, "world", episode=number).integers(2**31).item()
+            self._enter(whole_number(picked, 0, "$.options.world"))
+        elif picked is not None:
+            raise ConfigError(f"got {short(picked)}; wanted no world, or worlds = 'drawn'", at="$.options.world")
+        self._episode = episode = self._begin(seed, number)
         self.agents = self.possible_agents.copy()
         infos = self._first_infos(episode)
         self._show_to_human()
@@ -170,7 +181,8 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
     def get_state(self) -> dict[str, Any]:
         """All state that changes, as ``{"json": ..., "arrays": ...}``; ``set_state`` continues from it exactly."""
         episode = self._current()
-        return to_state(episode, self._states[1], self._description(), self._arrays(episode))
+        drawn = {} if self._drawn is None else {"world": self._drawn}
+        return to_state(episode, self._states[1], self._description(), {**self._arrays(episode), **drawn})
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Continue from a state that an environment with the same arguments saved.
@@ -180,7 +192,15 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
                 other data files; this environment is then unchanged.
         """
         # read as a whole first: a state that is refused leaves this environment as it was
-        self._episode = episode = self._read(SavedState(state, *self._states, self._description()))
+        saved, present = SavedState(state, *self._states, self._description()), self._drawn
+        try:
+            if self.settings.worlds == "drawn":
+                self._enter(saved.array("world", "i", ()).item())
+            self._episode = episode = self._read(saved)
+        except StateVersionError:
+            if present is not None:
+                self._enter(present)
+            raise
         self.agents = self.possible_agents.copy() if episode.running else []
 
     def _set_query(self, number: int) -> None:
@@ -210,6 +230,16 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
 
     def _settings_changed(self) -> None:
         """Recompute values that depend on the settings."""
+
+    def _enter(self, number: int) -> None:
+        """Draw the world of a number, unless it is the present one."""
+        if number != self._drawn:
+            self._draw(number)
+            self._drawn = number
+
+    @abstractmethod
+    def _draw(self, number: int) -> None:
+        """Replace the world by another one of its family, with the same agents and spaces."""
 
     @abstractmethod
     def _begin(self, seed: int, number: int) -> EpisodeKind:

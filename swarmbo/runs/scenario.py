@@ -216,7 +216,10 @@ def make_environment(scenario: Scenario, trust: bool = False) -> Environment:
             f"got {got!r}; wanted an environment of `swarmbo list`{hint}{broken}", at="$.environment.id"
         ) from None
     try:
-        return pettingzoo.make("parallel", name, max_cycles=scenario.rounds, **settings)
+        env = pettingzoo.make("parallel", name, max_cycles=scenario.rounds, **settings)
+        if settings.get("worlds") == "drawn":
+            env.reset(seed=scenario.seed)  # a team's problem is that of the drawn world
+        return env
     except ConfigError as error:
         raise ConfigError(error.message, at="$.environment" + error.at.removeprefix("$")) from error
     except Exception as error:

@@ -10,9 +10,10 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo_envs.fields.field import Field, FieldInTime
+from swarmbo.errors import ConfigError
+from swarmbo_envs.fields.field import Field, FieldInTime, seen_values
 from swarmbo_envs.fields.scorer import Scorer
-from swarmbo_envs.fields.settings import FieldWorldSettings, Task, field_settings
+from swarmbo_envs.fields.settings import DrawnSettings, FieldWorldSettings, Task, field_settings
 from swarmbo_envs.saved_state import WorldEpisode
 from swarmbo_envs.shared import Places, Values
 from swarmbo_envs.simulated_world import Array, Ends, Infos, SimulatedWorld
@@ -70,6 +71,24 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         self.field = field
         if self.settings.reward == "task" and self.settings.task != "peak":
             self._scorer = Scorer(self._in_time, self.settings.level, noise_std)
+
+    def _table(self, number: int) -> dict[str, Any]:
+        """Table of another field of the family: the same draw or plume by another seed."""
+        table = self.settings.field or {}
+        for kind in ("gp", "plume"):
+            if kind in table:
+                return {kind: {**table[kind], "seed": number}}
+        got = f"got 'drawn' and the field {', '.join(table) or 'jacksboro'}"
+        raise ConfigError(f"{got}; wanted a field that has a seed: field = {{gp = {{…}}}}", at="$.worlds")
+
+    def _seen_values(self, noise_std: float) -> tuple[float, float]:
+        """Range of shown measurements, of all draws if worlds are drawn; measurements beyond it are clipped."""
+        low, high = self.field.minimum, self.field.maximum
+        if self.settings.worlds == "drawn":
+            family = field_settings(self._table(0), moving=True)
+            if isinstance(family, DrawnSettings):
+                low, high = family.gp.mean - 4.0 * family.gp.std, family.gp.mean + 4.0 * family.gp.std
+        return seen_values(low, high, noise_std)
 
     def _belief_to_score(self) -> tuple[float, Values, Float[np.ndarray, "k k"]]:
         """Score, and belief behind it, before any measurement."""

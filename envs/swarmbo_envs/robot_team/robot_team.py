@@ -8,13 +8,13 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from swarmbo.records import GroundTruth
-from swarmbo_envs.fields.field import Field, seen_values
+from swarmbo_envs.fields.field import Field
 from swarmbo_envs.fields.landscape import build_field
 from swarmbo_envs.fields.settings import require_table
 from swarmbo_envs.fields.world import FieldWorld
 from swarmbo_envs.ground import Ground
 from swarmbo_envs.robot_team.episode import Episode
-from swarmbo_envs.robot_team.laid_out import laid_out
+from swarmbo_envs.robot_team.laid_out import laid_out, measurable
 from swarmbo_envs.robot_team.safety import NEVER, SLACK
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
 from swarmbo_envs.robot_team.world import World
@@ -83,6 +83,8 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         reward: ``task``: an equal share of the increase of ``score``. That is the best true value measured (``peak``)
             or minus the map error (``map``), both in the unit of the field, or the F1 score (``level``). ``team``: an
             equal share of the sum of all measurements. ``own``: the own measurement, 0 if it failed. Less own costs.
+        worlds: ``fixed``, or ``drawn``: each reset draws another ``gp`` field of the same settings, by its seed;
+            ``reset(options={"world": number})`` picks one.
         starts: One [x, y] in m per robot, all different. Default: drawn at ``reset``, separated from each other. With
             ``sites = "only"`` a robot starts at the free site nearest to its start.
         speed_m_s: Largest speed, 1e-6 to 1e12 m/s.
@@ -129,14 +131,20 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         """Build the world of a version on the measurable field, and on the ground that robots may drive on."""
         super().__init__(settings, [f"robot_{i}" for i in range(settings.robots)])
         self.ground = ground
-        self._world = world = World(settings, field, self.possible_agents, ground)
-        noise_std = max(world.rules.noise_stds)
-        self._set_field(field, noise_std)
-        least, most = seen_values(field.minimum, field.maximum, noise_std)
+        self._place(field)
+        rules = self._world.rules
+        least, most = self._seen_values(max(rules.noise_stds))
         low, high = [*field.low, -np.pi, least, 0.0], [*field.high, np.pi, most, 1.0]
-        if world.rules.batteries is not None:
+        if rules.batteries is not None:
             low, high = [*low, 0.0], [*high, 1.0]
         self._set_alike(dict.fromkeys(self.possible_agents, (field.low, field.high)), (np.array(low), np.array(high)))
+
+    def _place(self, field: Field) -> None:
+        self._world = World(self.settings, field, self.possible_agents, self.ground)
+        self._set_field(field, max(self._world.rules.noise_stds))
+
+    def _draw(self, number: int) -> None:
+        self._place(measurable(build_field(self._table(number), self.settings.max_sites), self.ground))
 
     @property
     def round_time_s(self) -> float:

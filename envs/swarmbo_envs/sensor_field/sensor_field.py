@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from swarmbo.boundary import rng
 from swarmbo.records import GroundTruth
-from swarmbo_envs.fields.field import FieldInTime, seen_values
+from swarmbo_envs.fields.field import FieldInTime
 from swarmbo_envs.fields.landscape import build_field_in_time
 from swarmbo_envs.fields.settings import require_table
 from swarmbo_envs.fields.world import FieldWorld, RadioLinks
@@ -72,7 +72,8 @@ class SensorField(
     * ``{survey = "oxford-ph", sites}``: measurements shipped with swarmbo, used as a CSV.
     * ``{elevation = "jacksboro" | "topobathy", window}``: a real landscape.
 
-    The field is the same in every episode; noise and failures come from streams named by seed, sensor and round.
+    The field is the same in every episode, unless ``worlds`` are drawn. Noise and failures come from
+    streams named by seed, sensor and round.
 
     Args:
         sensors: Number of sensors, 1 to 1024.
@@ -81,6 +82,8 @@ class SensorField(
         level: Watched level, in the unit of the field; required by the task ``level``, and refused otherwise.
         reward: ``task``: an equal share of the increase of ``score``. ``team``: an equal share of the sum of all
             measurements. ``own``: the own measurement, 0 if none succeeded. Less own costs.
+        worlds: ``fixed``, or ``drawn``: each reset draws another ``gp`` or ``plume`` of the same settings, by its seed;
+            ``reset(options={"world": number})`` picks one.
         places: One [x, y] in m per sensor, all different. Default: spread so that each has an equal share of the map.
         place_seed: Seed of the default positions, >= 0.
         reach_m: Half the side of a sensor's box, > 0. Default: the smallest with which the boxes cover the map. A
@@ -125,11 +128,14 @@ class SensorField(
         self._set_field(field, settings.noise_std)
         self.stations = Stations(settings, field.first)
         self._links = RadioLinks(self.possible_agents)
-        least, most = seen_values(field.minimum, field.maximum, settings.noise_std)
+        least, most = self._seen_values(settings.noise_std)
         # x, y, last good measurement, share of the battery, share of rounds left
         seen = np.array([*field.first.low, least, 0.0, 0.0]), np.array([*field.first.high, most, 1.0, 1.0])
         reach = [(np.append(low, 0.0), np.append(high, 1.0)) for low, high in self.stations.boxes]
         self._set_alike(dict(zip(self.possible_agents, reach, strict=True)), seen)
+
+    def _draw(self, number: int) -> None:
+        self._set_field(build_field_in_time(self._table(number), _MAX_SITES), self.settings.noise_std)
 
     def _begin(self, seed: int, number: int) -> Episode:
         n, places = len(self.possible_agents), self.stations.places.copy()

@@ -101,6 +101,13 @@ class Network:
         """Present users of each access point."""
         return np.bincount(self.serving[self.present], minlength=self.n_points)
 
+    @cached_property
+    def mean_losses_db(self) -> Float[np.ndarray, "k k"]:
+        """Mean loss from each access point (row) to the present users of each (column), at most 300 dB; 300 if none."""
+        counts = np.maximum(self.n_users, 1)
+        losses = self.loss_db @ (self._members * self.present[:, None]) / counts
+        return np.where(self.n_users > 0, np.clip(losses, 0.0, 300.0), 300.0)
+
     def sinr(self, X: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n m"]:
         """Ratio of signal to interference and noise at every user for joint powers in dBm; 0 for an absent user."""
         power, (wanted, unwanted) = _milliwatts(X), self.gains

@@ -17,10 +17,11 @@ from swarmbo_envs.simulated_world import LARGEST, Array, Infos, SimulatedWorld, 
 from swarmbo_envs.wlan_power.network import Network, Utility
 from swarmbo_envs.wlan_power.plans import at_shares
 from swarmbo_envs.wlan_power.references import Reference, best_known, references
-from swarmbo_envs.wlan_power.settings import WlanPowerSettings
+from swarmbo_envs.wlan_power.settings import GeneratedSettings, WlanPowerSettings, topology_settings
 from swarmbo_envs.wlan_power.world import Episode, World
 
 _N_TRUTH_POINTS = 1024
+_UNHEARD_DB = 300.0
 # settings that change the duration of a simulation and not its result
 _ONLY_TIME = ("processes", "timeout_s")
 
@@ -36,8 +37,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     | Action | own transmit power: Box(1), dBm, float64; with channels a Dict of ``power`` and ``channel`` (Discrete), \
     and ``width`` (Discrete) if there are several: positions in the lists |
     | Observation | Box, float64: own power, last good measurement (the lower bound while there is none), share of \
-    rounds left, powers of the access points in range; with channels a Dict: ``power``, ``channel`` and ``width``, own \
-    first, then those in range, ``last`` and ``left`` |
+    rounds left, powers of the access points in range; ``observes`` adds losses; with channels \
+    a Dict: ``power``, ``channel`` and ``width``, own first, then those in range, ``last`` and ``left`` |
     | State | all powers, all positions of channels, of widths, all last good measurements, share of rounds left |
     | Reward | an equal share of the network's utility; see ``reward`` |
     | End | all agents are truncated after ``max_cycles`` rounds |
@@ -88,6 +89,11 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             access point does.
         audible_dbm: Least received power, at largest transmit power, at which an access point is in range of another.
         outcomes: ``per-factor``: every agent receives the outcome of its users; ``total``: all receive the sum.
+        observes: ``powers``, or ``losses``. The latter adds the number of own users, and mean losses in dB: to own
+            users, from each access point in range to own users, and to the users of each. The powers and losses are
+            then as many for all: missing ones are the least power and 300 dB. So are powers if worlds are drawn.
+        worlds: ``fixed``, or ``drawn``: each reset draws another topology, with another ``topology_seed``;
+            ``reset(options={"world": number})`` picks one.
         noise_std: Standard deviation of the noise of a total, in the unit of the utility. The noise of one of k access
             points has this divided by sqrt(k), so that their sum is as noisy as a total. An access point without users
             measures 0 exactly.
@@ -124,9 +130,9 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         s = self._settings_of(arguments)
         self._world = world = World.of(s)
         super().__init__(s, world.agents)
-        self.topology, self.hears, self.factors = world.topology, world.hears, world.factors
-        self._heard = [np.flatnonzero(row) for row in world.hears]
-        k = len(self.possible_agents)
+        self.factors, k = world.factors, len(self.possible_agents)
+        self._place(world)
+        self._slots = self._most_heard() if s.worlds == "drawn" or s.observes == "losses" else None
         self.variables = tuple(f"{name}_{i}" for name in ("power", *world.choices) for i in range(k))
         self._low, self._high = low, high = s.power_dbm
         sizes = np.repeat([len(values) for values in world.choices.values()], k)
@@ -139,7 +145,21 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             },
             (np.concatenate([ends[0], -last, [0.0]]), np.concatenate([ends[1], last, [1.0]])),
         )
-        self._first = world.network(self.topology.users, np.ones(len(self.topology.users), dtype=bool))
+
+    def _place(self, world: World) -> None:
+        self._world, self.topology, self.hears = world, world.topology, world.hears
+        self._heard = [np.flatnonzero(row) for row in world.hears]
+        self._first = world.network(world.topology.users, np.ones(len(world.topology.users), dtype=bool))
+
+    def _draw(self, number: int) -> None:
+        self._place(self._world.with_seed(number))
+
+    def _most_heard(self) -> int:
+        """Most others in range of an access point: of the present topology, or of any that may be drawn."""
+        table = topology_settings(self.settings.topology)
+        if self.settings.worlds == "fixed":
+            return int(self.hears.sum(axis=1).max())
+        return table.most_heard if isinstance(table, GeneratedSettings) else len(self.hears) - 1
 
     def _action_space(self) -> Space:
         power = space_of(([self._low], [self._high]))
@@ -149,6 +169,11 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     def _observed_space(self, seen: Int[np.ndarray, " c"]) -> Space:
         """Space of the observation of an access point that sees the settings of some, itself the first."""
         low, high = [self._low] * len(seen), [self._high] * len(seen)
+        if self._slots is not None:
+            low, high = [self._low] * (1 + self._slots), [self._high] * (1 + self._slots)
+        if self.settings.observes == "losses":
+            losses = 1 + 2 * (len(low) - 1)
+            low, high = [*low, 0.0, *[0.0] * losses], [*high, len(self.topology.users), *[_UNHEARD_DB] * losses]
         if not self._world.choices:
             return space_of(self._with_last(low[:1], high[:1], [low[1:], high[1:]]))
         parts: list[tuple[str, Space]] = [("power", space_of((low, high)))]
@@ -175,6 +200,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         agents, choices = self.possible_agents, self._world.choices
         parts = ("power", *choices)
         scopes = [[f"{p}_{j}" for p in parts for j in sorted([i, *heard])] for i, heard in enumerate(self._heard)]
+        if self.settings.worlds == "drawn":
+            self._current()  # before the reset there is no topology
         bounds: dict[str, Any] = dict.fromkeys(self.variables[: len(agents)], (self._low, self._high))
         for name, values in choices.items():
             kind = {"kind": "categorical", "values": list(values), "ordered": name == "width"}
@@ -347,13 +374,21 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         last, left = self._shown(episode.last), episode.share_left(self.max_cycles)
         powers, chosen = episode.powers, episode.choices.astype(int).reshape(-1, len(last))
         out: dict[str, Any] = {}
+        losses = self.network.mean_losses_db if self.settings.observes == "losses" else None
         for i, (agent, heard) in enumerate(zip(self.possible_agents, self._heard, strict=True)):
-            out[agent] = np.array([powers[i], last[i], left, *powers[heard]])
+            out[agent] = np.array([powers[i], last[i], left, *self._padded(powers[heard], self._low)])
+            if losses is not None:
+                others = [self._padded(of, _UNHEARD_DB) for of in (losses[heard, i], losses[i, heard])]
+                out[agent] = np.concatenate([out[agent], [self.network.n_users[i], losses[i, i]], *others])
             if len(chosen):
                 seen = np.array([i, *heard])
                 parts = dict(zip(self._world.choices, chosen[:, seen], strict=True))
                 out[agent] = {"power": powers[seen], **parts, "last": last[[i]], "left": np.array([left])}
         return out
+
+    def _padded(self, values: Array, filler: float) -> Array:
+        """Values of the access points in range, filled up to the number of slots if there is one."""
+        return values if self._slots is None else np.r_[values, np.full(self._slots - len(values), filler)]
 
     def _arrays(self, episode: Episode) -> dict[str, Any]:
         arrays = super()._arrays(episode)
@@ -362,7 +397,9 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         return arrays
 
     def _description(self) -> dict[str, Any]:
-        settings: dict[str, Any] = {**super()._description(), "topology": self.topology.digest}
+        settings: dict[str, Any] = super()._description()
+        if self.settings.worlds == "fixed":
+            settings["topology"] = self.topology.digest
         # as states had it before there were other utilities and radios, so that those can be read
         if self.settings.utility == "sum":
             del settings["utility"], settings["rate_mbps"]

@@ -1,10 +1,11 @@
 """Rules of the WLAN: its state, changes of users, and measurements of access points in a round."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float
+from msgspec import structs
 
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
@@ -70,6 +71,12 @@ class World:
         from swarmbo_envs.wlan_power.ns3 import Ns3Radio  # loaded for ns-3 only
 
         return cls(settings, topology, hears, Ns3Radio(settings.objective, settings.simulation))
+
+    def with_seed(self, number: int) -> "World":
+        """The same rules in the topology of another seed."""
+        topology = topology_of(structs.replace(self.settings, topology_seed=number))
+        hears = topology.hears(self.settings.power_dbm[1], self.settings.audible_dbm)
+        return replace(self, topology=topology, hears=hears)
 
     @property
     def agents(self) -> list[str]:
