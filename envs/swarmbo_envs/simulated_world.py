@@ -18,11 +18,10 @@ from pettingzoo.utils import OrderEnforcingWrapper
 from pettingzoo.utils.conversions import parallel_to_aec_wrapper
 from pettingzoo.utils.env import AECEnv
 
-from swarmbo.boundary import rng
 from swarmbo.boundary.values import real_array, short, table, whole_number
-from swarmbo.errors import ConfigError, StateVersionError
+from swarmbo.errors import ConfigError
 from swarmbo.settings import Count, NoiseStd, Probability, Settings, convert
-from swarmbo_envs.saved_state import EpisodeKind, SavedState, WorldEpisode, seed_and_number, to_state
+from swarmbo_envs.saved_state import EpisodeKind, SavedState, seed_and_number, to_state, world_of
 
 LARGEST = 1e12  # of the measurements that observations show
 
@@ -136,9 +135,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         seed, number = seed_and_number(seed, self._episode)
         picked = None if options is None else options.get("world")
         if self.settings.worlds == "drawn":
-            if picked is None:
-                picked = rng.stream(seed, "world", episode=number).integers(2**31).item()
-            self._enter(whole_number(picked, 0, "$.options.world"))
+            self._enter(world_of(seed, number, picked))
         elif picked is not None:
             raise ConfigError(f"got {short(picked)}; wanted no world, or worlds = 'drawn'", at="$.options.world")
         self._episode = episode = self._begin(seed, number)
@@ -193,14 +190,15 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         """
         # read as a whole first: a state that is refused leaves this environment as it was
         saved, present = SavedState(state, *self._states, self._description()), self._drawn
+        entered = False
         try:
             if self.settings.worlds == "drawn":
                 self._enter(saved.array("world", "i", ()).item())
             self._episode = episode = self._read(saved)
-        except StateVersionError:
-            if present is not None:
+            entered = True
+        finally:
+            if not entered and present is not None:
                 self._enter(present)
-            raise
         self.agents = self.possible_agents.copy() if episode.running else []
 
     def _set_query(self, number: int) -> None:
@@ -274,7 +272,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         return settings
 
     def _arrays(self, episode: EpisodeKind) -> dict[str, Any]:
-        common = WorldEpisode.__dataclass_fields__
+        common = ("seed", "number", "round", "running")
         return {name: value for name, value in vars(episode).items() if name not in common}
 
     def _read(self, saved: SavedState) -> EpisodeKind:

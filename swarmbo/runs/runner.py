@@ -15,6 +15,7 @@ from swarmbo.errors import RunFolderError
 from swarmbo.runs.attended import attend
 from swarmbo.runs.evaluating import CopiedWorld, require_copies
 from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.policies import PolicyTeam, policy_of
 from swarmbo.runs.reading import read_summary
 from swarmbo.runs.report import Summary
 from swarmbo.runs.rounds import Calls, Drive, OnRound, drive, ignore, reset
@@ -116,7 +117,7 @@ def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team
     require_trust(scenario, trust)
     require_within_reason(scenario)
     env = make_environment(scenario, trust)
-    team = Team.for_env(
+    team = (Team if scenario.policy is None else PolicyTeam).for_env(
         env,
         belief=scenario.belief,
         acquisition=scenario.acquisition,
@@ -128,7 +129,9 @@ def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team
         constraints=scenario.constraints,
         initial=scenario.initial,
     )
-    if isinstance(world := team.world, FieldWorld) and world.stated_task is None and "task" in scenario.environment:
+    if isinstance(team, PolicyTeam):
+        team.policy, team.env = policy_of(scenario.policy), env
+    elif isinstance(world := team.world, FieldWorld) and world.stated_task is None and "task" in scenario.environment:
         warn_of_aim(team.setup, world.task)  # the task may be the world's default
     return env, team
 

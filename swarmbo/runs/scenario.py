@@ -22,6 +22,7 @@ from swarmbo.problem.constraints import Known
 from swarmbo.problem.no_go import NoGoRegion
 from swarmbo.registry import FIELD, SLOTS, Slot, kinds, require_known, schema, settings_of
 from swarmbo.registry.plugins import is_own, load as load_own, make
+from swarmbo.runs.policies import table_of
 from swarmbo.runs.trackers import settings_of as settings_of_callbacks
 from swarmbo.runs.world import (
     Environment,
@@ -74,6 +75,8 @@ class Scenario(Settings, frozen=True):
             (``swarmbo.runs.Callback``); names, or tables with that ``kind``. No decision depends on them.
         workers: Workers that evaluate points of a function side by side; None: the run's own process does, one by one.
             Then ``step_timeout_s`` limits an evaluation, and each evaluation is a round.
+        policy: Policy that acts in place of the team: ``"module:Class"``, or a table with that ``kind`` and its
+            settings (``swarmbo.runs.policies.Policy``). The team learns from its measurements, and is scored.
     """
 
     name: str
@@ -92,10 +95,14 @@ class Scenario(Settings, frozen=True):
     initial: Count | None = None
     callbacks: tuple[Any, ...] | None = None
     workers: Workers | None = None
+    policy: Any = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "name", lambda name: bool(name.strip()) and name.isprintable(), "a name that is not empty")
+        if self.policy is not None:
+            table_of(self.policy)
+            require(self, "workers", lambda it: it is None, "none with a policy, which acts round by round")
 
 
 def require_no_stranger(data: dict[str, Any]) -> None:

@@ -112,7 +112,11 @@ class Scorer:
         return 2.0 * int((said & true).sum()) / total if total else 1.0
 
     def _truth(self, round_number: int) -> Float[np.ndarray, " m"]:
-        return self._field.value(self.points, round_number)
+        return self._field.value(self.points, round_number) if self._field.moves else self._still
+
+    @cached_property
+    def _still(self) -> Float[np.ndarray, " m"]:
+        return self._field.value(self.points, 0)
 
     @cached_property
     def _prior(self) -> Float[np.ndarray, "k k"]:

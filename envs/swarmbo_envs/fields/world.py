@@ -13,7 +13,7 @@ from jaxtyping import Float
 from swarmbo.errors import ConfigError
 from swarmbo_envs.fields.field import Field, FieldInTime, seen_values
 from swarmbo_envs.fields.scorer import Scorer
-from swarmbo_envs.fields.settings import DrawnSettings, FieldWorldSettings, Task, field_settings
+from swarmbo_envs.fields.settings import FieldWorldSettings, Task, field_settings
 from swarmbo_envs.saved_state import WorldEpisode
 from swarmbo_envs.shared import Places, Values
 from swarmbo_envs.simulated_world import Array, Ends, Infos, SimulatedWorld
@@ -85,9 +85,9 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         """Range of shown measurements, of all draws if worlds are drawn; measurements beyond it are clipped."""
         low, high = self.field.minimum, self.field.maximum
         if self.settings.worlds == "drawn":
-            family = field_settings(self._table(0), moving=True)
-            if isinstance(family, DrawnSettings):
-                low, high = family.gp.mean - 4.0 * family.gp.std, family.gp.mean + 4.0 * family.gp.std
+            family: Any = field_settings(self._table(0), moving=True)
+            if (gp := getattr(family, "gp", None)) is not None:
+                low, high = gp.mean - 4.0 * gp.std, gp.mean + 4.0 * gp.std
         return seen_values(low, high, noise_std)
 
     def _belief_to_score(self) -> tuple[float, Values, Float[np.ndarray, "k k"]]:

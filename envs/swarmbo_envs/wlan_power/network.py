@@ -93,7 +93,8 @@ class Network:
         return 1.0 if self.widths is None else self.widths[self.serving]
 
     @cached_property
-    def _members(self) -> Float[np.ndarray, "m k"]:
+    def members(self) -> Float[np.ndarray, "m k"]:
+        """1 for the access point of each user, else 0."""
         return (np.arange(self.n_points) == self.serving[:, None]).astype(float)
 
     @cached_property
@@ -105,12 +106,12 @@ class Network:
     def mean_losses_db(self) -> Float[np.ndarray, "k k"]:
         """Mean loss from each access point (row) to the present users of each (column), at most 300 dB; 300 if none."""
         counts = np.maximum(self.n_users, 1)
-        losses = self.loss_db @ (self._members * self.present[:, None]) / counts
+        losses = self.loss_db @ (self.members * self.present[:, None]) / counts
         return np.where(self.n_users > 0, np.clip(losses, 0.0, 300.0), 300.0)
 
     def sinr(self, X: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n m"]:
         """Ratio of signal to interference and noise at every user for joint powers in dBm; 0 for an absent user."""
-        power, (wanted, unwanted) = _milliwatts(X), self.gains
+        power, (wanted, unwanted) = milliwatts(X), self.gains
         return power @ wanted.T / (self.noise_mw * self._width + power @ unwanted.T)
 
     def user_capacities(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n m"]:
@@ -127,7 +128,7 @@ class Network:
 
     def factor_values(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
         """Outcome of every access point, Mbit/s."""
-        return self.user_capacities(X) @ self._members
+        return self.user_capacities(X) @ self.members
 
     def value(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
         """Capacity of the network, Mbit/s."""
@@ -139,7 +140,7 @@ class Network:
         ∂C_u/∂P_j = (W / ln 2) (g_j / received_u - h_j / disturbance_u), with received = disturbance + wanted signal, g
         of all signals and h of interference alone; and dP_j/dx_j = P_j ln(10) / 10.
         """
-        power, (wanted, unwanted) = _milliwatts(x), self.gains
+        power, (wanted, unwanted) = milliwatts(x), self.gains
         signal, disturbance = wanted @ power, self.noise_mw * self._width + unwanted @ power
         value = self.bandwidth_mhz / np.log(2.0) * float((self._width * np.log1p(signal / disturbance)).sum())
         return value, self.gradient(x, np.ones(len(signal)))
@@ -149,7 +150,7 @@ class Network:
 
         For a function of the capacities, ``weights`` are its derivatives.
         """
-        power, (wanted, unwanted) = _milliwatts(x), self.gains
+        power, (wanted, unwanted) = milliwatts(x), self.gains
         signal, disturbance = wanted @ power, self.noise_mw * self._width + unwanted @ power
         weights = weights * self._width
         slope = (wanted + unwanted).T @ (weights / (disturbance + signal)) - unwanted.T @ (weights / disturbance)
@@ -169,7 +170,8 @@ class Network:
         return hash(self.digest)
 
 
-def _milliwatts(dbm: np.ndarray) -> np.ndarray:
+def milliwatts(dbm: np.ndarray) -> np.ndarray:
+    """Powers in mW from dBm."""
     return np.exp(_NEPERS_PER_DB * np.asarray(dbm, dtype=float))
 
 
@@ -215,7 +217,7 @@ class Utility:
             for i in np.flatnonzero(network.n_users):
                 found[:, i] = rates[:, network.present & (network.serving == i)].min(axis=1)
             return found
-        worth = self._worth(rates)
+        worth = self.worth(rates)
         for user in np.flatnonzero(network.present):
             found[:, network.serving[user]] += worth[:, user]
         return found
@@ -235,7 +237,8 @@ class Utility:
         """Utility of the network at joint settings by the closed form."""
         return network.value(X) if self.name == "sum" else self.total(network, self.factor_values(network, X))
 
-    def _worth(self, rates: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
+    def worth(self, rates: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
+        """Worth of each user's rate, for utilities that are sums over users."""
         if self.name == "proportional-fair":
             return np.log(np.maximum(rates, FLOOR_MBPS))
         return rates if self.name == "sum" else (rates >= self.rate_mbps).astype(float)

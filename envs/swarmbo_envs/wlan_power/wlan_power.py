@@ -21,7 +21,7 @@ from swarmbo_envs.wlan_power.settings import GeneratedSettings, WlanPowerSetting
 from swarmbo_envs.wlan_power.world import Episode, World
 
 _N_TRUTH_POINTS = 1024
-_UNHEARD_DB = 300.0
+UNHEARD_DB = 300.0
 # settings that change the duration of a simulation and not its result
 _ONLY_TIME = ("processes", "timeout_s")
 
@@ -89,8 +89,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             access point does.
         audible_dbm: Least received power, at largest transmit power, at which an access point is in range of another.
         outcomes: ``per-factor``: every agent receives the outcome of its users; ``total``: all receive the sum.
-        observes: ``powers``, or ``losses``. The latter adds the number of own users, and mean losses in dB: to own
-            users, from each access point in range to own users, and to the users of each. The powers and losses are
+        observes: ``powers``, or ``losses``. The latter adds the number of own users, and mean losses in dB. They are to
+            own users, from each access point in range to own users, and to the users of each. The powers and losses are
             then as many for all: missing ones are the least power and 300 dB. So are powers if worlds are drawn.
         worlds: ``fixed``, or ``drawn``: each reset draws another topology, with another ``topology_seed``;
             ``reset(options={"world": number})`` picks one.
@@ -132,7 +132,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         super().__init__(s, world.agents)
         self.factors, k = world.factors, len(self.possible_agents)
         self._place(world)
-        self._slots = self._most_heard() if s.worlds == "drawn" or s.observes == "losses" else None
+        self.slots = self._most_heard() if s.worlds == "drawn" or s.observes == "losses" else None
         self.variables = tuple(f"{name}_{i}" for name in ("power", *world.choices) for i in range(k))
         self._low, self._high = low, high = s.power_dbm
         sizes = np.repeat([len(values) for values in world.choices.values()], k)
@@ -141,14 +141,14 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             {agent: self._action_space() for agent in self.possible_agents},
             {
                 agent: self._observed_space(np.array([i, *heard]))
-                for i, (agent, heard) in enumerate(zip(self.possible_agents, self._heard, strict=True))
+                for i, (agent, heard) in enumerate(zip(self.possible_agents, self.heard, strict=True))
             },
             (np.concatenate([ends[0], -last, [0.0]]), np.concatenate([ends[1], last, [1.0]])),
         )
 
     def _place(self, world: World) -> None:
         self._world, self.topology, self.hears = world, world.topology, world.hears
-        self._heard = [np.flatnonzero(row) for row in world.hears]
+        self.heard = [np.flatnonzero(row) for row in world.hears]
         self._first = world.network(world.topology.users, np.ones(len(world.topology.users), dtype=bool))
 
     def _draw(self, number: int) -> None:
@@ -169,17 +169,22 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     def _observed_space(self, seen: Int[np.ndarray, " c"]) -> Space:
         """Space of the observation of an access point that sees the settings of some, itself the first."""
         low, high = [self._low] * len(seen), [self._high] * len(seen)
-        if self._slots is not None:
-            low, high = [self._low] * (1 + self._slots), [self._high] * (1 + self._slots)
+        if self.slots is not None:
+            low, high = [self._low] * (1 + self.slots), [self._high] * (1 + self.slots)
         if self.settings.observes == "losses":
             losses = 1 + 2 * (len(low) - 1)
-            low, high = [*low, 0.0, *[0.0] * losses], [*high, len(self.topology.users), *[_UNHEARD_DB] * losses]
+            low, high = [*low, 0.0, *[0.0] * losses], [*high, len(self.topology.users), *[UNHEARD_DB] * losses]
         if not self._world.choices:
             return space_of(self._with_last(low[:1], high[:1], [low[1:], high[1:]]))
         parts: list[tuple[str, Space]] = [("power", space_of((low, high)))]
         parts += [(name, MultiDiscrete([len(of)] * len(seen))) for name, of in self._world.choices.items()]
         parts += [("last", space_of(([-LARGEST], [LARGEST]))), ("left", space_of(([0.0], [1.0])))]
         return Dict(OrderedDict(parts))
+
+    @property
+    def rules(self) -> World:
+        """Rules of the present world."""
+        return self._world
 
     def _settings_changed(self) -> None:
         self._world = replace(self._world, settings=self.settings)
@@ -199,7 +204,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         """
         agents, choices = self.possible_agents, self._world.choices
         parts = ("power", *choices)
-        scopes = [[f"{p}_{j}" for p in parts for j in sorted([i, *heard])] for i, heard in enumerate(self._heard)]
+        scopes = [[f"{p}_{j}" for p in parts for j in sorted([i, *heard])] for i, heard in enumerate(self.heard)]
         if self.settings.worlds == "drawn":
             self._current()  # before the reset there is no topology
         bounds: dict[str, Any] = dict.fromkeys(self.variables[: len(agents)], (self._low, self._high))
@@ -219,7 +224,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         graph: nx.Graph[str] = nx.Graph()
         graph.add_nodes_from(self.possible_agents)
         names = self.possible_agents
-        graph.add_edges_from((names[i], names[int(j)]) for i, heard in enumerate(self._heard) for j in heard if i < j)
+        graph.add_edges_from((names[i], names[int(j)]) for i, heard in enumerate(self.heard) for j in heard if i < j)
         return graph
 
     def best_known(self) -> tuple[Array, float]:
@@ -375,10 +380,10 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         powers, chosen = episode.powers, episode.choices.astype(int).reshape(-1, len(last))
         out: dict[str, Any] = {}
         losses = self.network.mean_losses_db if self.settings.observes == "losses" else None
-        for i, (agent, heard) in enumerate(zip(self.possible_agents, self._heard, strict=True)):
+        for i, (agent, heard) in enumerate(zip(self.possible_agents, self.heard, strict=True)):
             out[agent] = np.array([powers[i], last[i], left, *self._padded(powers[heard], self._low)])
             if losses is not None:
-                others = [self._padded(of, _UNHEARD_DB) for of in (losses[heard, i], losses[i, heard])]
+                others = [self._padded(of, UNHEARD_DB) for of in (losses[heard, i], losses[i, heard])]
                 out[agent] = np.concatenate([out[agent], [self.network.n_users[i], losses[i, i]], *others])
             if len(chosen):
                 seen = np.array([i, *heard])
@@ -388,7 +393,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
 
     def _padded(self, values: Array, filler: float) -> Array:
         """Values of the access points in range, filled up to the number of slots if there is one."""
-        return values if self._slots is None else np.r_[values, np.full(self._slots - len(values), filler)]
+        return values if self.slots is None else np.r_[values, np.full(self.slots - len(values), filler)]
 
     def _arrays(self, episode: Episode) -> dict[str, Any]:
         arrays = super()._arrays(episode)

@@ -175,15 +175,19 @@ class World:
         mean = values.mean(axis=0) if len(values) > 1 else values[0]
         return mean, float(mean.sum() if utility.is_sum else utility.total(network, values).mean()), None
 
+    def luck(self, seed: int, number: int, round_number: int) -> tuple[Values, Values]:
+        """Uniform numbers that decide on failures, and noise, of each access point and of the total (k + 1,)."""
+        # one number more than access points, for the total, so that both kinds of outcomes draw the same failures
+        names, n = {"episode": number, "round": round_number}, len(self.hears) + 1
+        luck = stream(seed, "environment", "failure", **names).random(n)
+        return luck, self.settings.noise_std * stream(seed, "environment", "noise", **names).standard_normal(n)
+
     def measure(self, episode: Episode, network: Network) -> dict[str, dict[str, Any]]:
         """Measure at the episode's powers, updating its totals and last good measurements; return the infos."""
         s, k = self.settings, len(self.hears)
         values, true, why = self.outcomes(network, episode.users, episode.point)
         episode.totals.append(true)
-        names = {"episode": episode.number, "round": episode.round}
-        # draws one number more than access points, for the total, so that both kinds of outcomes draw the same failures
-        luck = stream(episode.seed, "environment", "failure", **names).random(k + 1)
-        noise = s.noise_std * stream(episode.seed, "environment", "noise", **names).standard_normal(k + 1)
+        luck, noise = self.luck(episode.seed, episode.number, episode.round)
         noisy = values + np.where(network.n_users > 0, noise[:k] / np.sqrt(k), 0.0)
         noisy[luck[:k] < s.failure_rate] = np.nan
         total = float(true + noise[k]) if luck[k] >= s.failure_rate else np.nan
