@@ -36,12 +36,12 @@ class Scale:
         self.size = max(box.shape[0] for box in boxes.values())
         self.space = Box(-1.0, 1.0, (self.size,), np.float32)
 
-    def to(self, agent: str, values: Values) -> Row:
-        """Scaled values of an agent, clipped into its box."""
+    def to(self, agent: str, values: Float[np.ndarray, "*rows d"]) -> Row:
+        """Scaled values of an agent, clipped into its box, of one observation or many."""
         low, sides, wide = self._ends[agent]
         own = np.where(wide, _orders(values), values)
-        scaled = np.zeros(self.size, dtype=np.float32)
-        scaled[: len(low)] = np.clip(2.0 * (own - low) / sides - 1.0, -1.0, 1.0)
+        scaled = np.zeros((*own.shape[:-1], self.size), dtype=np.float32)
+        scaled[..., : len(low)] = np.clip(2.0 * (own - low) / sides - 1.0, -1.0, 1.0)
         return scaled
 
     def back(self, agent: str, scaled: Values) -> Float[np.ndarray, " d"]:
@@ -60,7 +60,7 @@ class Scale:
         return ends
 
 
-def _orders(values: Values) -> Values:
+def _orders(values: np.ndarray) -> np.ndarray:
     return np.sign(values) * np.log1p(np.abs(values))
 
 

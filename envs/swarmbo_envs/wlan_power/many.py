@@ -91,7 +91,8 @@ class ManyWlans:
         heard = (self._unwanted @ power)[:, :, 0]
         rates = self._width * np.log1p((self._wanted @ power)[:, :, 0] / (self._noise_mw + heard))
         values = (self._members @ self.world.utility.worth(rates)[:, :, None])[:, :, 0]
-        totals, outcomes, measured_totals = values.sum(axis=1), values, values.sum(axis=1)
+        self.totals = totals = values.sum(axis=1)
+        outcomes, measured_totals = values, totals
         if self._noisy:
             drawn = [self.world.rules.luck(seed, 0, self.round) for seed in self._seeds]
             luck, noise = (np.array([one[i] for one in drawn]) for i in (0, 1))
