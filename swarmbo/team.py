@@ -281,6 +281,25 @@ class Team(AskTell):
         return world.actions(query.point, actors, self._learner.positions)
 
     @whole_or_not_at_all
+    def follow(self, actions: Mapping[str, Any], infos: Infos | None = None) -> None:
+        """Note actions that another policy chose, in place of ``act``; ``observe`` then learns their outcomes.
+
+        No messages are sent for them.
+
+        Args:
+            actions: Actions for ``env.step``, in the agents' spaces.
+            infos: Infos of ``reset``; used in the first round only.
+
+        Raises:
+            ConfigError: If an action is missing or none of its space.
+        """
+        if self.round == 0 and not self._learner.positions and infos:
+            self.begin(infos)
+        if self._acting is not None:
+            self._log = self._log.without([self._acting])
+        self._acting = self._note(self._in_world.place_of(actions)).id
+
+    @whole_or_not_at_all
     def observe(
         self,
         observations: Mapping[str, Any],

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from swarmbo.boundary import rng
 from swarmbo.boundary.values import whole_number
 from swarmbo.errors import StateVersionError
 
@@ -39,6 +40,13 @@ def seed_and_number(seed: int | None, last: WorldEpisode | None) -> tuple[int, i
     if last is not None:
         return last.seed, last.number + 1
     return secrets.randbits(62), 0
+
+
+def world_of(seed: int, number: int, picked: object = None) -> int:
+    """Number of the world of an episode: the picked one, else drawn by its seed and number."""
+    if picked is None:
+        return rng.stream(seed, "world", episode=number).integers(2**31).item()
+    return whole_number(picked, 0, "$.options.world")
 
 
 class Plain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -21,7 +21,7 @@ from pettingzoo.utils.env import AECEnv
 from swarmbo.boundary.values import real_array, short, table, whole_number
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Count, NoiseStd, Probability, Settings, convert
-from swarmbo_envs.saved_state import EpisodeKind, SavedState, WorldEpisode, seed_and_number, to_state
+from swarmbo_envs.saved_state import EpisodeKind, SavedState, seed_and_number, to_state, world_of
 
 LARGEST = 1e12  # of the measurements that observations show
 
@@ -32,11 +32,20 @@ Infos = dict[str, dict[str, Any]]
 
 
 class WorldSettings(Settings, frozen=True):
-    """Settings that every world has; their meaning is in the docstrings of the worlds."""
+    """Settings that every world has; the meaning of most is in the docstrings of the worlds.
+
+    Args:
+        reward: Reward of an agent for a round, less its own cost: ``task``: an equal share of the increase of the score
+            of the team's task, or of the utility; ``team``: an equal share of the sum of all measurements; ``own``: its
+            own measurement.
+        worlds: ``fixed``: every episode is in the same world; ``drawn``: each reset draws another one of the family.
+    """
 
     noise_std: NoiseStd = 0.0
     failure_rate: Probability = 0.0
     max_cycles: Count = 25
+    reward: Literal["task", "team", "own"] = "task"
+    worlds: Literal["fixed", "drawn"] = "fixed"
     render_mode: Literal["rgb_array", "ansi", "human"] | None = None
 
 
@@ -56,6 +65,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
     _states: ClassVar[tuple[str, int]]  # name of the saved state's content, and its format version
     _action_spaces: dict[str, Space]
     _observation_spaces: dict[str, Space]
+    _drawn: int | None = None  # number of the present world, if worlds are drawn
 
     def __init_subclass__(cls, arguments: type[Settings] | None = None, name: str = "") -> None:
         """Derive the signature from the settings, so that help shows arguments and defaults."""
@@ -114,15 +124,21 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         Args:
             seed: Seed of the episode's randomness, >= 0. None begins the next episode of the last seed given; the very
                 first episode without a seed is random.
-            options: Not used.
+            options: ``{"world": number}`` picks one of the drawn worlds; by default the seed does.
 
         Returns:
             Observations, and infos with the first measurements in worlds that measure on reset.
 
         Raises:
-            ConfigError: If the seed is not an integer >= 0.
+            ConfigError: If the seed or the world is not an integer >= 0, or a world is picked and none are drawn.
         """
-        self._episode = episode = self._begin(*seed_and_number(seed, self._episode))
+        seed, number = seed_and_number(seed, self._episode)
+        picked = None if options is None else options.get("world")
+        if self.settings.worlds == "drawn":
+            self._enter(world_of(seed, number, picked))
+        elif picked is not None:
+            raise ConfigError(f"got {short(picked)}; wanted no world, or worlds = 'drawn'", at="$.options.world")
+        self._episode = episode = self._begin(seed, number)
         self.agents = self.possible_agents.copy()
         infos = self._first_infos(episode)
         self._show_to_human()
@@ -162,7 +178,8 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
     def get_state(self) -> dict[str, Any]:
         """All state that changes, as ``{"json": ..., "arrays": ...}``; ``set_state`` continues from it exactly."""
         episode = self._current()
-        return to_state(episode, self._states[1], self._description(), self._arrays(episode))
+        drawn = {} if self._drawn is None else {"world": self._drawn}
+        return to_state(episode, self._states[1], self._description(), {**self._arrays(episode), **drawn})
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Continue from a state that an environment with the same arguments saved.
@@ -172,7 +189,16 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
                 other data files; this environment is then unchanged.
         """
         # read as a whole first: a state that is refused leaves this environment as it was
-        self._episode = episode = self._read(SavedState(state, *self._states, self._description()))
+        saved, present = SavedState(state, *self._states, self._description()), self._drawn
+        entered = False
+        try:
+            if self.settings.worlds == "drawn":
+                self._enter(saved.array("world", "i", ()).item())
+            self._episode = episode = self._read(saved)
+            entered = True
+        finally:
+            if not entered and present is not None:
+                self._enter(present)
         self.agents = self.possible_agents.copy() if episode.running else []
 
     def _set_query(self, number: int) -> None:
@@ -203,6 +229,16 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
     def _settings_changed(self) -> None:
         """Recompute values that depend on the settings."""
 
+    def _enter(self, number: int) -> None:
+        """Draw the world of a number, unless it is the present one."""
+        if number != self._drawn:
+            self._draw(number)
+            self._drawn = number
+
+    @abstractmethod
+    def _draw(self, number: int) -> None:
+        """Replace the world by another one of its family, with the same agents and spaces."""
+
     @abstractmethod
     def _begin(self, seed: int, number: int) -> EpisodeKind:
         """Begin the episode of a seed and a number."""
@@ -219,6 +255,16 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
     def _observe(self, episode: EpisodeKind) -> dict[str, Any]:
         """Observation of every agent."""
 
+    def _rewards(self, infos: Infos, of_task: float) -> dict[str, float]:
+        """Rewards of a round: own measurements, or equal shares of their sum or of the task's, less own costs."""
+        own = {agent: info.get("measurement", 0.0) for agent, info in infos.items()}
+        if getattr(self.settings, "outcomes", "") == "total":  # all are told the same total
+            own = {agent: total / len(own) for agent, total in own.items()}
+        if self.settings.reward != "own":
+            of_all = of_task if self.settings.reward == "task" else sum(own.values())
+            own = dict.fromkeys(own, of_all / len(own))
+        return {agent: outcome - infos[agent]["cost"] for agent, outcome in own.items()}
+
     def _description(self) -> dict[str, Any]:
         """Identity of this world as plain JSON, here its settings; a state can be set only in a world of the same."""
         settings: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self.settings))  # lists, no tuples
@@ -226,7 +272,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         return settings
 
     def _arrays(self, episode: EpisodeKind) -> dict[str, Any]:
-        common = WorldEpisode.__dataclass_fields__
+        common = ("seed", "number", "round", "running")
         return {name: value for name, value in vars(episode).items() if name not in common}
 
     def _read(self, saved: SavedState) -> EpisodeKind:

@@ -40,8 +40,8 @@ def reproduce(
         from swarmbo.compare.reproduced import draw_reproduction, reproduction_table, rows_of, write_markdown
         from swarmbo.compare.reproduction import plan, read_reproduction, read_scores
         from swarmbo.evaluations import Workers
-        from swarmbo.runs.telling import SweepProgress
         from swarmbo.runs.sweep import sweep
+        from swarmbo.runs.telling import SweepProgress
 
         given = read_reproduction(name)
         folder = out or Path("runs") / "papers" / (Path(name).stem + ("-quick" if quick else ""))

@@ -16,6 +16,7 @@ from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.records import Goal
 from swarmbo.registry import SLOTS
 from swarmbo.registry.slots import is_own
+from swarmbo.runs.policies import table_of
 from swarmbo.runs.reading import find_runs, load_run
 from swarmbo.runs.report import WorkersReport
 from swarmbo.runs.states import read_truth
@@ -228,6 +229,7 @@ def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
         method = {table: msgspec.to_builtins(getattr(scenario, table)) for table in SLOTS}
         own = scenario.workers
         method["workers"] = {"kind": "one by one" if own is None else f"{own.count} workers, {own.mode}"}
+        method["policy"] = {"kind": "team"} if scenario.policy is None else table_of(scenario.policy)
         world, records, moves = run.world, run.records, "frames" in read_truth(run.folder)
         runs.append(
             _Run(

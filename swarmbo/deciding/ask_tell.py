@@ -25,7 +25,7 @@ from swarmbo.deciding.told import Noise, Outcome, measured_of, news_of
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.errors import ConfigError
 from swarmbo.problem.data import News
-from swarmbo.records import Query, Recommendation, Traffic
+from swarmbo.records import Query, Recommendation, SolveReport, Traffic
 from swarmbo.transport import Faults, Routes
 from swarmbo.worlds import Offers
 
@@ -109,6 +109,15 @@ class AskTell(TeamState):
         self._since = self._since.after(self._log)
         report = msgspec.structs.replace(choice.report, traffic=agreement)
         self.last_query, self.last_report = choice.query(query_id, self.problem), report
+        return self.last_query
+
+    def _note(self, place: np.ndarray) -> Query:
+        """Query at a joint point that was chosen elsewhere, without messages."""
+        self._learn(self._present_links, comes=True)
+        choice = Choice(place, SolveReport(status="not_needed"))
+        self._log, query_id = self._log.with_query(place)
+        self._since, self.sent, self.last_sharing = self._since.after(self._log), {}, Traffic()
+        self.last_query, self.last_report = choice.query(query_id, self.problem), choice.report
         return self.last_query
 
     def _decided(

@@ -142,7 +142,8 @@ class _Loop:
         self._failures |= {record.round: record.failure for record in given.folder.records() if record.failure}
         self._steps: list[Mapping[str, np.ndarray]] = []  # actions, for a world without saved state
         env, team, checkpoint = given.env, given.team, read_checkpoint(given.folder)
-        if checkpoint is not None and checkpoint.round < len(self._logged):
+        # a policy may remember, so it acts again from the first round
+        if checkpoint is not None and given.scenario.policy is None and checkpoint.round < len(self._logged):
             env.unwrapped.set_state(checkpoint.world)
             team.load_state_dict(checkpoint.team)
             self.record = msgspec.json.decode(self._logged[checkpoint.round], type=RoundRecord)
@@ -181,7 +182,9 @@ class _Loop:
         if not was_logged and self._state is not None:
             write_checkpoint(self._given.folder, Checkpoint(record.round, team.state_dict(), self._state))
         calls.on_round(record, was_logged)
-        self._observations, self._infos = {agent: step.observations.get(agent) for agent in env.agents}, step.infos
+        last = self._observations
+        self._observations = {agent: step.observations.get(agent, last.get(agent)) for agent in env.agents}
+        self._infos = step.infos
 
     def _step(self, actions: Mapping[str, np.ndarray]) -> tuple[Step, str | None]:
         """Answer of the world, empty with the reason of a failure."""

@@ -15,6 +15,7 @@ from swarmbo.errors import RunFolderError
 from swarmbo.runs.attended import CopiedWorld, attend, require_copies
 from swarmbo.runs.callbacks import make_callbacks
 from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.policies import PolicyTeam, policy_of
 from swarmbo.runs.reading import read_summary
 from swarmbo.runs.report import Summary
 from swarmbo.runs.rounds import Calls, Drive, OnRound, drive, ignore, reset
@@ -116,8 +117,10 @@ def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team
     require_trust(scenario, trust)
     require_within_reason(scenario)
     env = make_environment(scenario, trust)
-    team = Team.for_env(env, **scenario.team_settings)
-    if isinstance(world := team.world, FieldWorld) and world.stated_task is None and "task" in scenario.environment:
+    team = (Team if scenario.policy is None else PolicyTeam).for_env(env, **scenario.team_settings)
+    if isinstance(team, PolicyTeam):
+        team.policy, team.env = policy_of(scenario.policy), env
+    elif isinstance(world := team.world, FieldWorld) and world.stated_task is None and "task" in scenario.environment:
         warn_of_aim(team.setup, world.task)  # the task may be the world's default
     return env, team
 

@@ -24,6 +24,7 @@ from swarmbo.problem.no_go import NoGoRegion
 from swarmbo.registry import FIELD, SLOTS, Slot, kinds, require_known, schema, settings_of
 from swarmbo.registry.slots import is_own, load as load_own, make
 from swarmbo.runs.callbacks import settings_of as settings_of_callbacks
+from swarmbo.runs.policies import table_of
 from swarmbo.runs.world import (
     Environment,
     default_kinds,
@@ -80,6 +81,8 @@ class Scenario(Settings, frozen=True):
             (``swarmbo.runs.Callback``); names, or tables with that ``kind``. No decision depends on them.
         workers: Workers that evaluate points of a function side by side; None: the run's own process does, one by one.
             Then ``step_timeout_s`` limits an evaluation, and each evaluation is a round.
+        policy: Policy that acts in place of the team: ``"module:Class"``, or a table with that ``kind`` and its
+            settings (``swarmbo.runs.policies.Policy``). The team learns from its measurements, and is scored.
     """
 
     name: str
@@ -101,10 +104,14 @@ class Scenario(Settings, frozen=True):
     safe: Safe | None = None
     callbacks: tuple[Any, ...] | None = None
     workers: Workers | None = None
+    policy: Any = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "name", lambda name: bool(name.strip()) and name.isprintable(), "a name that is not empty")
+        if self.policy is not None:
+            table_of(self.policy)
+            require(self, "workers", lambda it: it is None, "none with a policy, which acts round by round")
 
     @property
     def team_settings(self) -> dict[str, Any]:
@@ -231,7 +238,10 @@ def make_environment(scenario: Scenario, trust: bool = False) -> Environment:
             f"got {got!r}; wanted an environment of `swarmbo list`{hint}{broken}", at="$.environment.id"
         ) from None
     try:
-        return pettingzoo.make("parallel", name, max_cycles=scenario.rounds, **settings)
+        env = pettingzoo.make("parallel", name, max_cycles=scenario.rounds, **settings)
+        if settings.get("worlds") == "drawn":
+            env.reset(seed=scenario.seed)  # a team's problem is that of the drawn world
+        return env
     except ConfigError as error:
         raise ConfigError(error.message, at="$.environment" + error.at.removeprefix("$")) from error
     except Exception as error:

@@ -110,6 +110,8 @@ def own_names(tables: Mapping[str, Any]) -> dict[str, str]:
     stated: Any = tables.get("callbacks")
     callbacks: list[Any] = list(stated) if isinstance(stated, list | tuple) else []
     engine: Any = tables.get("workers")
+    policy: Any = tables.get("policy")
+    names["$.policy"] = policy.get("kind") if isinstance(policy, Mapping) else policy
     names[_ENGINE] = engine.get("engine") if isinstance(engine, Mapping) else getattr(engine, "engine", None)
     for index, one in enumerate(callbacks):
         names[f"{_CALLBACKS}[{index}]"] = one.get("kind") if isinstance(one, Mapping) else one

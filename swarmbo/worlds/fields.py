@@ -122,6 +122,17 @@ class FieldWorld(World):
             actions[agent] = self._within(agent, np.append(place, float(agent in sent)) if self.may_decline else place)
         return actions
 
+    def place_of(self, actions: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
+        """Locations that agents are sent to; NaN for one that abstains."""
+        places, d = dict[str, Float[np.ndarray, " d"]](), self.problem.box.n_dims
+        for agent, action in actions.items():
+            place = Report.of({"location": action}).place
+            if place is None or place.shape != (d + self.may_decline,) or not np.isfinite(place).all():
+                raise ConfigError(f"got {short(action)}; wanted an action of its space", at=f"$.actions.{agent}")
+            if not self.may_decline or place[d] >= 0.5:
+                places[agent] = place[:d]
+        return self.problem.joint(places)
+
     def news(self, sent: Mapping[str, float] | None, step: Step) -> News:
         """Measurements of a step; an agent with a target and no valid report has failed, except by abstention."""
         problem = self.problem

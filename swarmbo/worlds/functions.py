@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from jaxtyping import Float
 from pettingzoo import ParallelEnv
 
 from swarmbo.boundary.values import reported_number
@@ -160,6 +161,13 @@ class FunctionWorld(World):
         if self.outcomes == "total":
             return next((report.noise_std for report in reports if report.is_measured), np.nan)
         return {f: std for report in reports for f, std in report.factor_noise.items() if f in report.factors}
+
+    def place_of(self, actions: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
+        """Joint point that actions set, in codes."""
+        point = self.point({agent: {"location": action} for agent, action in actions.items()})
+        if point is None or not self.problem.has_point(point):
+            raise ConfigError("got an action that is missing or not of its space", at="$.actions")
+        return self.problem.placed(point)
 
     def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:
         """Result of an evaluation from ``env.step``; None without a query. All of one out of bounds have failed."""

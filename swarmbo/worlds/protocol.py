@@ -167,6 +167,10 @@ class World(ABC):
     def actions(self, point: Mapping[str, Any], agents: Sequence[str], now: Positions | None = None) -> dict[str, Any]:
         """Actions that together evaluate a joint point, inside the agents' spaces and in their number type."""
 
+    def place_of(self, actions: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
+        """Joint point that actions evaluate."""
+        raise ConfigError("got actions of another policy; wanted an environment without `measurement`", at="$.policy")
+
     @abstractmethod
     def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:
         """Result of an evaluation from ``env.step`` of the ``sent`` joint point; None while it continues."""

@@ -94,12 +94,10 @@ def test_the_aec_form_copies_in_mid_episode(module):
     assert_same(env.last(), copied.last())
 
 
-def test_robots_have_equal_spaces_and_a_reward_is_the_outcome_less_the_cost(module):
-    env = module.parallel_env(failure_rate=0.3)
+def test_robots_have_equal_spaces_and_an_own_reward_is_the_outcome_less_the_cost(module):
+    env = module.parallel_env(failure_rate=0.3, reward="own")
     if module.name == "robot_team":
         assert all(env.action_space(agent) == env.action_space("robot_0") for agent in env.possible_agents)
-    elif module.arguments.get("task") != "peak":
-        return
     for _, rewards, _, _, infos in rollout(env, seed=3)[1::2]:
         for agent, info in infos.items():
             assert rewards[agent] == np.nan_to_num(info.get("measurement", 0.0)) - info["cost"]

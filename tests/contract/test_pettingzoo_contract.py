@@ -94,7 +94,8 @@ def test_a_state_that_is_none_or_not_whole_is_refused(module):
 
 @pytest.mark.parametrize("world", worlds("function", "wlan_power"), ids=" ".join)
 def test_rewards_add_up_to_the_outcome_of_those_who_share_one_function(world, tmp_path):
-    env, rng = SmallWorld(*world, tmp_path).parallel_env(failure_rate=0.3), np.random.default_rng(0)
+    env = SmallWorld(*world, tmp_path).parallel_env(failure_rate=0.3, reward="own")
+    rng = np.random.default_rng(0)
     env.reset(seed=3)
     is_total = env.settings.outcomes == "total"
     while env.agents:

@@ -2,26 +2,46 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import msgspec
 import networkx as nx
 import numpy as np
+from jaxtyping import Float
 
-from swarmbo_envs.fields.field import Field, FieldInTime
+from swarmbo.errors import ConfigError
+from swarmbo_envs.fields.field import Field, FieldInTime, seen_values
+from swarmbo_envs.fields.scorer import Scorer
 from swarmbo_envs.fields.settings import FieldWorldSettings, Task, field_settings
-from swarmbo_envs.saved_state import EpisodeKind
-from swarmbo_envs.shared import Places
-from swarmbo_envs.simulated_world import Array, Ends, SimulatedWorld
+from swarmbo_envs.saved_state import WorldEpisode
+from swarmbo_envs.shared import Places, Values
+from swarmbo_envs.simulated_world import Array, Ends, Infos, SimulatedWorld
 
 FieldSettingsKind = TypeVar("FieldSettingsKind", bound=FieldWorldSettings)
 FieldKind = TypeVar("FieldKind", bound=Field | FieldInTime)
+
+
+@dataclass
+class FieldEpisode(WorldEpisode):
+    """State of an episode in a field, in addition to the fields of all worlds.
+
+    ``score`` is that of the task, and ``knots_mean`` and ``knots_covariance`` the belief behind it (``Scorer``).
+    """
+
+    score: float
+    knots_mean: Values
+    knots_covariance: Float[np.ndarray, "k k"]
+
+
+EpisodeKind = TypeVar("EpisodeKind", bound=FieldEpisode)
 
 
 class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSettingsKind, EpisodeKind, FieldKind]):
     """A world over a field, of which all agents observe alike."""
 
     field: FieldKind
+    _scorer: Scorer | None = None
 
     @property
     def task(self) -> Task:
@@ -32,6 +52,73 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
     def level(self) -> float | None:
         """Watched level; None for other tasks."""
         return self.settings.level
+
+    @property
+    def score(self) -> float:
+        """Score by which rewards of the task are paid, larger is better; it includes the measurements at reset.
+
+        For ``map`` minus the error of a map of all measurements so far, for ``level`` its F1 score, for ``peak`` minus
+        the simple regret. A round's rewards of all agents plus their costs equal its increase. 0 with other rewards.
+        """
+        return self._current().score
+
+    @property
+    def _in_time(self) -> FieldInTime:
+        return self.field if isinstance(self.field, FieldInTime) else FieldInTime(self.field)
+
+    def _set_field(self, field: FieldKind, noise_std: float) -> None:
+        """Set the field, and the belief that scores maps of it."""
+        self.field = field
+        if self.settings.reward == "task" and self.settings.task != "peak":
+            self._scorer = Scorer(self._in_time, self.settings.level, noise_std)
+
+    def _table(self, number: int) -> dict[str, Any]:
+        """Table of another field of the family: the same draw or plume by another seed."""
+        table = self.settings.field or {}
+        for kind in ("gp", "plume"):
+            if kind in table:
+                return {kind: {**table[kind], "seed": number}}
+        got = f"got 'drawn' and the field {', '.join(table) or 'jacksboro'}"
+        raise ConfigError(f"{got}; wanted a field that has a seed: field = {{gp = {{…}}}}", at="$.worlds")
+
+    def _seen_values(self, noise_std: float) -> tuple[float, float]:
+        """Range of shown measurements, of all draws if worlds are drawn; measurements beyond it are clipped."""
+        low, high = self.field.minimum, self.field.maximum
+        if self.settings.worlds == "drawn":
+            family: Any = field_settings(self._table(0), moving=True)
+            if (gp := getattr(family, "gp", None)) is not None:
+                low, high = gp.mean - 4.0 * gp.std, gp.mean + 4.0 * gp.std
+        return seen_values(low, high, noise_std)
+
+    def _belief_to_score(self) -> tuple[float, Values, Float[np.ndarray, "k k"]]:
+        """Score, and belief behind it, before any measurement."""
+        mean, covariance = (np.zeros(0), np.zeros((0, 0))) if self._scorer is None else self._scorer.begin()
+        return 0.0, mean, covariance
+
+    def _gain(self, episode: EpisodeKind, infos: Infos) -> float:
+        """Increase of the task's score by a round's measurements, also those on the way; 0 with other rewards."""
+        if self.settings.reward != "task":
+            return 0.0
+        told = [report for info in infos.values() for report in (*info.get("on_the_way", ()), info)]
+        made = [report for report in told if "measurement" in report]
+        places = np.array([report["location"] for report in made]).reshape(-1, 2)
+        before = episode.score
+        if (scorer := self._scorer) is None:
+            episode.score = self._minus_regret(episode, places)
+            return episode.score - before
+        belief = episode.knots_mean, episode.knots_covariance
+        if episode.round:
+            belief = scorer.after_a_round(*belief)
+        values = np.array([report["measurement"] for report in made])
+        episode.knots_mean, episode.knots_covariance = scorer.learned(*belief, places, values)
+        episode.score = scorer.score(episode.knots_mean, episode.round)
+        return episode.score - before
+
+    def _minus_regret(self, episode: EpisodeKind, places: Places) -> float:
+        """Best true value measured so far, or in this round if the field changes, minus the maximum."""
+        field = self._in_time.at(episode.round)
+        best = max([field.minimum, *field.value(places).tolist()]) - field.maximum
+        return best if self._in_time.moves or not episode.round else max(best, episode.score)
 
     def _set_alike(self, actions: Mapping[str, Ends], seen: tuple[Array, Array]) -> None:
         """Set the spaces: ``seen`` are the ends of each agent's observations."""

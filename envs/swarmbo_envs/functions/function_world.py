@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -113,7 +114,7 @@ class FunctionWorld(SimulatedWorld[FunctionSettings, Episode], arguments=Functio
     | Observation | Box, float64: own values, last good measurement (the lower bound while there is none), share of \
 rounds left |
     | State | values of all variables, and the share of rounds left |
-    | Reward | own measurement; with totals an equal share of the total; 0 if the evaluation failed |
+    | Reward | an equal share of the function's value; see ``reward`` |
     | End | all agents are truncated after ``max_cycles`` rounds |
 
     ``infos[agent]`` after a step; ``reset`` evaluates nothing:
@@ -134,6 +135,8 @@ and that did not fail |
         moved: Move the optimum to a random point.
         rescaled: Stretch the axes at random.
         function_seed: Seed of the function's randomness; not of the noise.
+        worlds: ``fixed``, or ``drawn``: each reset draws another function of the family, which has another
+            ``function_seed``; ``reset(options={"world": number})`` picks one.
         types: Types of some variables, ``{x0 = {kind = "integer", low = 1, high = 9}}`` or ``{kind = "categorical",
             values = [...]}``. Their values lie evenly over the variable's axis, choices in a drawn order. An action has
             an integer itself, and of a choice the position in its list.
@@ -144,6 +147,8 @@ and that did not fail |
             factors has this divided by sqrt(k), so that their sum is as noisy as a total.
         relative_noise: Extra ``noise_std`` as a share of the function's ``spread()``.
         failure_rate: Probability that an evaluation fails.
+        reward: ``task``: an equal share of the true total; 0 if the function failed. ``team``: an equal share of the
+            sum of all measurements. ``own``: the own measurement, or with totals a share of the total; 0 if it failed.
         max_cycles: Rounds of an episode, >= 1.
         render_mode: ``rgb_array`` (picture), ``ansi`` (text), ``human`` (text to the terminal after every round), None.
 
@@ -168,22 +173,40 @@ and that did not fail |
     def __init__(self, *, function: str | AdditiveFunction = "powell", **settings: Any) -> None:
         name = function if isinstance(function, str) else function.name
         s = self._settings_of({"function": name, **settings})
-        self.function = f = made(function, s.moved, s.rescaled, s.function_seed, s.types, s.parameters)
+        self._made_of = function
+        self.function = f = self._made(s, s.function_seed)
         self._scopes = {factor: tuple(f.variables[j] for j in scope) for factor, scope in f.scopes.items()}
         told = self._scopes if s.structure == "known" else {f"alone_{v}": (v,) for v in f.variables}
         self._owners = share_out(f.variables, told, s.agents)
-        self._noise_std = s.noise_std + (s.relative_noise * f.spread() if s.relative_noise else 0.0)
         super().__init__(s, list(self._owners.agents))
+        if s.worlds == "drawn":
+            self._require_family()
         place = {variable: j for j, variable in enumerate(f.variables)}
         self._columns = {agent: [place[v] for v in self._owners.of(agent)] for agent in self.possible_agents}
         own = {agent: (f.low[columns], f.high[columns]) for agent, columns in self._columns.items()}
         seen = {agent: self._with_last(*ends) for agent, ends in own.items()}
         self._set_spaces(own, seen, (np.append(f.low, 0.0), np.append(f.high, 1.0)))
 
-    @property
+    def _made(self, s: FunctionSettings, seed: int) -> AdditiveFunction:
+        return made(self._made_of, s.moved, s.rescaled, seed, s.types, s.parameters)
+
+    @cached_property
     def noise_std(self) -> float:
         """Standard deviation of the noise of a total, unit of the function."""
-        return self._noise_std
+        s = self.settings
+        return s.noise_std + (s.relative_noise * self.function.spread() if s.relative_noise else 0.0)
+
+    def _draw(self, number: int) -> None:
+        self.function = self._made(self.settings, number)
+        vars(self).pop("noise_std", None)
+
+    def _require_family(self) -> None:
+        """Refuse drawn worlds of a function that ignores its seed, or whose factors depend on it."""
+        f, other = self.function, self._made(self.settings, self.settings.function_seed + 1)
+        X = f.low + rng.sobol(8, f.n_variables, rng.stream(0, "truth points")) * (f.high - f.low)
+        if dict(f.scopes) != dict(other.scopes) or np.array_equal(f.value(X), other.value(X)):
+            fix = "wanted moved = true, or a function of a seed and the same factors: wells, additive-gp"
+            raise ConfigError(f"got 'drawn' and {f.name}; {fix}", at="$.worlds")
 
     def factor_graph(self) -> dict[str, Any]:
         """Prior knowledge of the function as plain data, in the form of ``swarmbo.worlds.ToldGraph``."""
@@ -234,15 +257,13 @@ and that did not fail |
         episode.setting = episode.setting.copy()
         for agent, values in asked.items():
             episode.setting[self._columns[agent]] = values
-        infos = self._evaluate(episode)
-        share = len(asked) if self.settings.outcomes == "total" else 1
-        rewards: dict[str, float] = {}
-        for i, (agent, info) in enumerate(infos.items()):
-            rewards[agent] = info.get("measurement", 0.0) / share
+        infos, true = self._evaluate(episode)
+        for i, info in enumerate(infos.values()):
             episode.last[i] = info.get("measurement", episode.last[i])
-        return infos, rewards
+        return infos, self._rewards(infos, true if np.isfinite(true) else 0.0)
 
-    def _evaluate(self, episode: Episode) -> Infos:
+    def _evaluate(self, episode: Episode) -> tuple[Infos, float]:
+        """Infos of an evaluation, and its true total."""
         error = ""
         try:
             values = self.function.factor_values(episode.setting[None].copy())[0].astype(float)
@@ -256,8 +277,8 @@ and that did not fail |
         if luck < self.settings.failure_rate:
             values, error = np.full_like(values, np.nan), "lost"
         by_factor = rng.stream(episode.seed, "environment", "noise", **names).standard_normal(len(values))
-        of_total = self._noise_std * rng.stream(episode.seed, "environment", "total noise", **names).standard_normal()
-        noisy = values + self._noise_std / np.sqrt(len(values)) * by_factor
+        of_total = self.noise_std * rng.stream(episode.seed, "environment", "total noise", **names).standard_normal()
+        noisy = values + self.noise_std / np.sqrt(len(values)) * by_factor
         total = float(values.sum() + of_total)
         infos: Infos = {}
         for agent, columns in self._columns.items():
@@ -277,7 +298,7 @@ and that did not fail |
             else:
                 info["error"] = error or f"the function returned {outcome}"
             infos[agent] = info
-        return infos
+        return infos, true
 
     def state(self) -> Array:
         """The values of all variables, and the share of rounds left."""

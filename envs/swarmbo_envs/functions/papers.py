@@ -8,9 +8,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.interpolate import splev, splprep
 
-from swarmbo.errors import needed
 from swarmbo.boundary.rng import stream
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, needed
 from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Values
 
 _START, _GOAL = np.array([0.05, 0.05]), np.array([0.95, 0.95])

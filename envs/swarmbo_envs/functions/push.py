@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.errors import needed
 from swarmbo.boundary.rng import stream
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, needed
 from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Values
 
 _STEP, _ITERATIONS, _FREE = 0.01, 10, 100

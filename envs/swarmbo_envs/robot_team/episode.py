@@ -11,9 +11,9 @@ from jaxtyping import Float
 from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo_envs.fields.field import Field
+from swarmbo_envs.fields.world import FieldEpisode
 from swarmbo_envs.robot_team import motion
 from swarmbo_envs.robot_team.settings import RobotTeamSettings, Rules
-from swarmbo_envs.saved_state import WorldEpisode
 from swarmbo_envs.shared import Mask, Path, Place, Places, Pose, Values, nearest
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ _MOST_ON_THE_WAY = 64  # measurements of one robot in a round
 
 
 @dataclass
-class Episode(WorldEpisode):
-    """State of an episode, in addition to the fields of all worlds.
+class Episode(FieldEpisode):
+    """State of an episode, in addition to the fields of all worlds over a field.
 
     ``measured`` masks sites, and is used only if nothing lies between them. Rows of ``samples`` and ``on_the_way`` are
     robot, x, y, measurement. Batteries are in seconds of driving, infinite without any; ``engine`` has the states of

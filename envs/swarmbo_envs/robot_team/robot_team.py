@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from swarmbo.errors import DataWarning
 from swarmbo.records import GroundTruth
 from swarmbo.settings import convert
-from swarmbo_envs.fields.field import Field, seen_values
+from swarmbo_envs.fields.field import Field
 from swarmbo_envs.fields.landscape import build_field
 from swarmbo_envs.fields.settings import require_table
 from swarmbo_envs.fields.world import FieldWorld
@@ -19,7 +19,7 @@ from swarmbo_envs.ground import Ground, read_regions
 from swarmbo_envs.robot_team.episode import Episode
 from swarmbo_envs.robot_team.safety import NEVER, SLACK
 from swarmbo_envs.robot_team.settings import RobotTeamSettings, RobotTeamV1Settings
-from swarmbo_envs.robot_team.world import World, laid_out
+from swarmbo_envs.robot_team.world import World, laid_out, measurable
 from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.shared import Place, Places, grid_points
 from swarmbo_envs.simulated_world import Array, Infos, plain
@@ -48,7 +48,7 @@ class RobotTeam(FieldWorld[RobotTeamSettings, Episode, Field], arguments=RobotTe
     | Observation | Box (5,), float64: x (m), y (m), heading (rad from east, anticlockwise, -pi to pi), last good \
 measurement (unit of the field; the lower bound while there is none; clipped into the box), share of rounds left |
     | State | the observations of all robots, joined: Box (5 n,) |
-    | Reward | own measurement less own cost; less the cost alone if the measurement failed |
+    | Reward | an equal share of the increase of the task's score, less the own cost; see ``reward`` |
     | End | all agents are truncated after ``max_cycles`` rounds |
 
     ``infos[agent]``, from ``reset`` too (every robot measures its start at no cost):
@@ -85,9 +85,13 @@ measurement (unit of the field; the lower bound while there is none; clipped int
     Args:
         robots: Number of robots, 1 to 256.
         field: Table as above; None for the default landscape.
-        task: ``peak``, ``map`` or ``level``: the aim of the team. It decides ``ground_truth`` and so the scores of
-            runs; rewards are the same.
+        task: ``peak``, ``map`` or ``level``: the aim of the team. It decides rewards, and the scores of runs.
         level: Watched level, in the unit of the field; required by the task ``level``, and refused otherwise.
+        reward: ``task``: an equal share of the increase of ``score``. That is the best true value measured (``peak``)
+            or minus the map error (``map``), both in the unit of the field, or the F1 score (``level``). ``team``: an
+            equal share of the sum of all measurements. ``own``: the own measurement, 0 if it failed. Less own costs.
+        worlds: ``fixed``, or ``drawn``: each reset draws another ``gp`` field of the same settings, by its seed;
+            ``reset(options={"world": number})`` picks one.
         starts: One [x, y] in m per robot, all different. Default: drawn at ``reset``, separated from each other. With
             ``sites = "only"`` a robot starts at the free site nearest to its start.
         speed_m_s: Largest speed, 1e-6 to 1e12 m/s.
@@ -133,13 +137,21 @@ measurement (unit of the field; the lower bound while there is none; clipped int
     def _set_up(self, settings: RobotTeamSettings, field: Field, ground: Ground) -> None:
         """Build the world of a version on the measurable field, and on the ground that robots may drive on."""
         super().__init__(settings, [f"robot_{i}" for i in range(settings.robots)])
-        self.field, self.ground = field, ground
-        self._world = world = World(settings, field, self.possible_agents, ground)
-        least, most = seen_values(field.minimum, field.maximum, max(world.rules.noise_stds))
+        self.ground = ground
+        self._place(field)
+        rules = self._world.rules
+        least, most = self._seen_values(max(rules.noise_stds))
         low, high = [*field.low, -np.pi, least, 0.0], [*field.high, np.pi, most, 1.0]
-        if world.rules.batteries is not None:
+        if rules.batteries is not None:
             low, high = [*low, 0.0], [*high, 1.0]
         self._set_alike(dict.fromkeys(self.possible_agents, (field.low, field.high)), (np.array(low), np.array(high)))
+
+    def _place(self, field: Field) -> None:
+        self._world = World(self.settings, field, self.possible_agents, self.ground)
+        self._set_field(field, max(self._world.rules.noise_stds))
+
+    def _draw(self, number: int) -> None:
+        self._place(measurable(build_field(self._table(number), self.settings.max_sites), self.ground))
 
     @property
     def round_time_s(self) -> float:
@@ -155,14 +167,18 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         self._world = World(self.settings, self.field, self.possible_agents, self.ground)
 
     def _begin(self, seed: int, number: int) -> Episode:
-        return self._world.begin(seed, number)
+        episode = self._world.begin(seed, number)
+        episode.score, episode.knots_mean, episode.knots_covariance = self._belief_to_score()
+        return episode
 
     def _first_infos(self, episode: Episode) -> Infos:
-        return {agent: self._world.measure(episode, robot) for robot, agent in enumerate(self.agents)}
+        infos = {agent: self._world.measure(episode, robot) for robot, agent in enumerate(self.agents)}
+        self._gain(episode, infos)
+        return infos
 
     def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
         infos = dict(zip(asked, self._world.drive(episode, list(asked.values())), strict=True))
-        return infos, {agent: info.get("measurement", 0.0) - info["cost"] for agent, info in infos.items()}
+        return infos, self._rewards(infos, self._gain(episode, infos))
 
     def candidates(self, agent: str) -> Places:
         """Sites that an agent can reach and measure this round, in the order of ``field.sites``; may be empty.
@@ -221,8 +237,9 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         return plain if self.ground.is_open else {**plain, "no_go": f"data {self.ground.digest}"}
 
     def _names(self) -> list[str]:
-        """Arrays of an episode that have a fixed shape; version 0 has only the first."""
+        """Arrays of an episode that have a fixed shape."""
         names = ["poses", "last", "measured"]
+        names += ["score", "knots_mean", "knots_covariance"] if self.settings.reward == "task" else []
         names += ["batteries", "bases"] if self.settings.version > 0 else []
         return names if self.settings.rovers is None else [*names, "engine"]
 

@@ -50,7 +50,7 @@ def laid_out(
         field.require_on_map(place, name)
     ground = Ground(field.low, field.high, regions, cells, clearance_m, named, at)
     _tell_of_shut(ground, field.sites, named, at)
-    return _measurable(field, ground, at), ground
+    return measurable(field, ground, at), ground
 
 
 def _tell_of_shut(ground: Ground, sites: Places, anchors: Mapping[str, Place], at: str) -> None:
@@ -90,7 +90,7 @@ def _gain(ground: Ground, finer: Ground, sites: Places) -> str:
     return f"make ways up to {about:,g} m shorter" if np.isfinite(shorter) else "join what is apart"
 
 
-def _measurable(field: Field, ground: Ground, at: str) -> Field:
+def measurable(field: Field, ground: Ground, at: str = "$.field") -> Field:
     """Field restricted to free places: its sites, the points of its truth, and its maximum."""
     if ground.is_open:
         return field
@@ -208,6 +208,9 @@ class World:
             samples=np.empty((0, 4)),
             on_the_way=np.empty((0, 4)),
             engine=self.mover.begin(poses),
+            score=0.0,
+            knots_mean=np.empty(0),
+            knots_covariance=np.empty((0, 0)),
         )
 
     def links(self, episode: Episode) -> "nx.Graph[str]":

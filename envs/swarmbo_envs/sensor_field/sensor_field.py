@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from swarmbo.boundary import rng
 from swarmbo.records import GroundTruth
-from swarmbo_envs.fields.field import FieldInTime, seen_values
+from swarmbo_envs.fields.field import FieldInTime
 from swarmbo_envs.fields.landscape import build_field_in_time
 from swarmbo_envs.fields.settings import require_table
 from swarmbo_envs.fields.world import FieldWorld, RadioLinks
 from swarmbo_envs.saved_state import SavedState
-from swarmbo_envs.sensor_field.stations import Episode, Scorer, SensorFieldSettings, Stations
+from swarmbo_envs.sensor_field.stations import Episode, SensorFieldSettings, Stations
 from swarmbo_envs.shared import Place, Places, Pose
 from swarmbo_envs.simulated_world import Array, Infos
 
@@ -37,8 +37,7 @@ class SensorField(
     | Observation | Box (5,), float64: x and y of the location (m), last good measurement (unit of the field; the \
     lower bound while there is none; clipped into the box), share of the battery left, share of rounds left |
     | State | the observations of all sensors, joined: Box (5 n,) |
-    | Reward | with the task ``peak`` the own measurement (0 if none succeeded), with ``map`` an equal share of the \
-    drop in map error, with ``level`` one of the gain in F1; minus the own cost |
+    | Reward | an equal share of the increase of the task's score, less the own cost; see ``reward`` |
     | End | all agents are truncated after ``max_cycles`` rounds |
 
     ``infos[agent]``, from ``reset`` too (every sensor samples its own position at no cost):
@@ -73,13 +72,18 @@ class SensorField(
     * ``{survey = "oxford-ph", sites}``: measurements shipped with swarmbo, used as a CSV.
     * ``{elevation = "jacksboro" | "topobathy", window}``: a real landscape.
 
-    The field is the same in every episode; noise and failures come from streams named by seed, sensor and round.
+    The field is the same in every episode, unless ``worlds`` are drawn. Noise and failures come from
+    streams named by seed, sensor and round.
 
     Args:
         sensors: Number of sensors, 1 to 1024.
         field: Table as above. Default: a draw that changes within about 12 rounds.
         task: ``peak``, ``map`` or ``level``.
         level: Watched level, in the unit of the field; required by the task ``level``, and refused otherwise.
+        reward: ``task``: an equal share of the increase of ``score``. ``team``: an equal share of the sum of all
+            measurements. ``own``: the own measurement, 0 if none succeeded. Less own costs.
+        worlds: ``fixed``, or ``drawn``: each reset draws another ``gp`` or ``plume`` of the same settings, by its seed;
+            ``reset(options={"world": number})`` picks one.
         places: One [x, y] in m per sensor, all different. Default: spread so that each has an equal share of the map.
         place_seed: Seed of the default positions, >= 0.
         reach_m: Half the side of a sensor's box, > 0. Default: the smallest with which the boxes cover the map. A
@@ -120,47 +124,36 @@ class SensorField(
             arguments["field"] = _DEFAULT_FIELD
         settings = self._settings_of(require_table(arguments))
         super().__init__(settings, [f"sensor_{i}" for i in range(settings.sensors)])
-        self.field = field = build_field_in_time(settings.field, _MAX_SITES)
+        field = build_field_in_time(settings.field, _MAX_SITES)
+        self._set_field(field, settings.noise_std)
         self.stations = Stations(settings, field.first)
-        self._scorer = None if settings.task == "peak" else Scorer(settings, field)
         self._links = RadioLinks(self.possible_agents)
-        least, most = seen_values(field.minimum, field.maximum, settings.noise_std)
+        least, most = self._seen_values(settings.noise_std)
         # x, y, last good measurement, share of the battery, share of rounds left
         seen = np.array([*field.first.low, least, 0.0, 0.0]), np.array([*field.first.high, most, 1.0, 1.0])
         reach = [(np.append(low, 0.0), np.append(high, 1.0)) for low, high in self.stations.boxes]
         self._set_alike(dict(zip(self.possible_agents, reach, strict=True)), seen)
 
-    @property
-    def score(self) -> float:
-        """Score of the belief behind the rewards, larger is better: minus its map error, or its F1.
-
-        A round's rewards of all sensors plus costs equal its increase. It is 0 for the task ``peak``.
-        """
-        return self._current().score
+    def _draw(self, number: int) -> None:
+        self._set_field(build_field_in_time(self._table(number), _MAX_SITES), self.settings.noise_std)
 
     def _begin(self, seed: int, number: int) -> Episode:
-        n, places = len(self.possible_agents), self.stations.places
+        n, places = len(self.possible_agents), self.stations.places.copy()
         if self.field.first.sites_only:
             places = np.array([self.stations.nearest_spot(sensor, place) for sensor, place in enumerate(places)])
-        mean, covariance = (np.zeros(0), np.zeros((0, 0))) if self._scorer is None else self._scorer.begin()
         sampled, failed = np.zeros((2, n), dtype=bool)
-        nothing = np.full(n, np.nan)
-        return Episode(
-            seed, number, 0, True, places.copy(), nothing, np.zeros(n), sampled, failed, mean, covariance, score=0.0
-        )
+        begun = seed, number, 0, True, *self._belief_to_score()
+        return Episode(*begun, places, np.full(n, np.nan), np.zeros(n), sampled, failed)
 
     def _first_infos(self, episode: Episode) -> Infos:
         """Sample at every sensor's position, at no cost."""
         infos = {agent: self._measure(episode, sensor, 0.0) for sensor, agent in enumerate(self.agents)}
-        self._learn(episode, infos)
+        self._gain(episode, infos)
         return infos
 
     def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
         infos = {agent: self._look(episode, sensor, asked[agent]) for sensor, agent in enumerate(asked)}
-        share = self._learn(episode, infos) / len(infos)
-        if self._scorer is None:
-            return infos, {agent: info.get("measurement", 0.0) - info["cost"] for agent, info in infos.items()}
-        return infos, {agent: share - info["cost"] for agent, info in infos.items()}
+        return infos, self._rewards(infos, self._gain(episode, infos))
 
     def _look(self, episode: Episode, sensor: int, action: Pose) -> dict[str, Any]:
         """Play one sensor's round: ``action`` has a location, and a number that asks for a sample from 0.5 on."""
@@ -201,20 +194,6 @@ class SensorField(
     def _can_sample(self, episode: Episode, sensor: int) -> bool:
         # sums of energies may exceed a battery by rounding
         return self._left_j(episode, sensor) >= self.settings.sample_energy_j * (1.0 - 1e-12)
-
-    def _learn(self, episode: Episode, infos: Infos) -> float:
-        """Update the world's own belief with a round's samples; return the increase of its score."""
-        if self._scorer is None:
-            return 0.0
-        mean, covariance = episode.knots_mean, episode.knots_covariance
-        if episode.round:
-            mean, covariance = self._scorer.after_a_round(mean, covariance)
-        made = [info for info in infos.values() if "measurement" in info]
-        places = np.array([info["location"] for info in made]).reshape(-1, 2)
-        values = np.array([info["measurement"] for info in made])
-        episode.knots_mean, episode.knots_covariance = self._scorer.learned(mean, covariance, places, values)
-        before, episode.score = episode.score, self._scorer.score(episode.knots_mean, episode.round)
-        return episode.score - before
 
     def _rows(self, episode: Episode) -> Array:
         n, battery = len(self.possible_agents), self.settings.battery_j

@@ -1,35 +1,25 @@
 """Settings and episodes of a sensor field, its stations, and the belief behind the rewards."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
 from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
-from swarmbo.kernels import kernel_matrix
 from swarmbo.settings import Distance, Whole, require, within
-from swarmbo_envs.fields.field import Field, FieldInTime, lattice, spread
+from swarmbo_envs.fields.field import Field, spread
 from swarmbo_envs.fields.measured import thinned
 from swarmbo_envs.fields.settings import FieldWorldSettings, Task
-from swarmbo_envs.saved_state import WorldEpisode
-from swarmbo_envs.shared import Pair, Place, Places, Values, nearest
+from swarmbo_envs.fields.world import FieldEpisode
+from swarmbo_envs.shared import Pair, Place, Places, nearest
 
 _LLOYD_STEPS = 20
 _SLACK = 1.0 + 1e-9
-_MOST_KNOTS = 144
-# compared with the truth: in a drawn field a step costs little else
-_MOST_POINTS = 512
-_FITTED_TO = 150  # points of the truth for the choice of a lengthscale
-_LENGTHSCALES = 12  # to choose from
-_LAGS = (1, 2, 4, 8)  # rounds
-_NUGGET = 1e-6  # of the prior variance
 
 
 class SensorFieldSettings(FieldWorldSettings, frozen=True):
@@ -53,11 +43,10 @@ class SensorFieldSettings(FieldWorldSettings, frozen=True):
 
 
 @dataclass
-class Episode(WorldEpisode):
-    """State of an episode, in addition to the fields of all worlds.
+class Episode(FieldEpisode):
+    """State of an episode, in addition to the fields of all worlds over a field.
 
-    ``spots`` are the locations that sensors point at, ``last`` their last good measurements, ``knots_mean`` and
-    ``knots_covariance`` the belief behind the rewards (``Scorer``), and ``score`` its quality.
+    ``spots`` are the locations that sensors point at, ``last`` their last good measurements.
     """
 
     spots: Float[np.ndarray, "n 2"]
@@ -65,9 +54,6 @@ class Episode(WorldEpisode):
     spent_j: Float[np.ndarray, " n"]
     sampled: Bool[np.ndarray, " n"]
     failed: Bool[np.ndarray, " n"]
-    knots_mean: Values
-    knots_covariance: Float[np.ndarray, "k k"]
-    score: float
 
 
 class Stations:
@@ -137,123 +123,3 @@ def _connecting_range(places: Places) -> float:
     distances = cdist(places, places)
     longest = float(minimum_spanning_tree(distances).toarray().max()) if len(places) > 1 else 1.0
     return 1.05 * longest
-
-
-class Scorer:
-    """A belief about the field and its score, equal for all teams and methods.
-
-    It is a Gaussian process over locations with a Matern 3/2 kernel that is never fitted to samples. Between rounds it
-    returns to its mean by a fixed share if the field changes. Mean, standard deviation, lengthscale and that share are
-    those of the true field at the beginning. It consists of values at up to 144 knots (a Kalman filter).
-
-    Source: Särkkä, Solin & Hartikainen 2013, IEEE Signal Processing Magazine 30 (a process as a filter); Snelson &
-    Ghahramani 2006, Sparse Gaussian processes using pseudo-inputs, eq. (7) (dependence of a location on the knots).
-    """
-
-    def __init__(self, settings: SensorFieldSettings, field: FieldInTime) -> None:
-        self._settings, self._field = settings, field
-        first = field.first
-        self.points = thinned(first.points, _MOST_POINTS)
-        truth = self._truth(0)
-        self._level = float(truth.mean())
-        self._std = float(truth.std()) or 1.0
-        few = first.sites_only and len(first.sites) <= _MOST_KNOTS
-        self.knots = first.sites if few else lattice(first.low, first.high, _MOST_KNOTS)
-        self._kept = self._share_kept(truth)
-
-    @cached_property
-    def _lengthscale(self) -> float:
-        """Likeliest lengthscale of the truth, between the distance of knots and the map's longer side."""
-        first = self._field.first
-        places = thinned(self.points, _FITTED_TO)
-        values = (first.value(places) - self._level) / self._std
-        side = float((first.high - first.low).max())
-        spacing = float(np.sqrt(np.prod(first.high - first.low) / len(self.knots)))
-        candidates = np.geomspace(min(spacing, side), side, _LENGTHSCALES)
-        return float(candidates[np.argmax([_log_likelihood(places, values, length) for length in candidates])])
-
-    def _share_kept(self, truth: Float[np.ndarray, " m"]) -> float:
-        """Share of the deviation from the mean that remains after a round, by the truth's least autocorrelation."""
-        # a filter forgets by the same share in every round, also if the truth hardly changes at first
-        if not self._field.moves:
-            return 1.0
-        now, shares = truth - truth.mean(), list[float]()
-        for lag in _LAGS:
-            then = self._truth(lag)
-            then = then - then.mean()
-            size = float(np.sqrt((now @ now) * (then @ then)))
-            shares.append(float(np.clip(now @ then / size, 0.0, 1.0)) ** (1.0 / lag) if size > 0.0 else 1.0)
-        return min(shares)
-
-    def begin(self) -> tuple[Values, Float[np.ndarray, "k k"]]:
-        """Prior of the knots: deviation from the mean, and its covariance."""
-        return np.zeros(len(self.knots)), self._prior.copy()
-
-    def after_a_round(
-        self, mean: Values, covariance: Float[np.ndarray, "k k"]
-    ) -> tuple[Values, Float[np.ndarray, "k k"]]:
-        """Belief after one more round of change."""
-        share = self._kept
-        return share * mean, share**2 * covariance + (1.0 - share**2) * self._prior
-
-    def learned(
-        self,
-        mean: Values,
-        covariance: Float[np.ndarray, "k k"],
-        places: Float[np.ndarray, "n 2"],
-        values: Float[np.ndarray, " n"],
-    ) -> tuple[Values, Float[np.ndarray, "k k"]]:
-        """Belief after samples of one round, at places in m with noisy values."""
-        if not len(places):
-            return mean, covariance
-        weights = self._weights(places)
-        # variance that the knots leave unexplained counts as extra noise (Snelson & Ghahramani's diagonal)
-        unexplained = np.maximum(self._std**2 - np.einsum("nk,nk->n", weights, self._to_knots(places)), 0.0)
-        noise = unexplained + self._settings.noise_std**2 + _NUGGET * self._std**2
-        shared = covariance @ weights.T
-        gain = cho_solve(cho_factor(weights @ shared + np.diag(noise), lower=True), shared.T).T
-        mean = mean + gain @ (values - self._level - weights @ mean)
-        covariance = covariance - gain @ shared.T
-        # keeps the covariance symmetric over hundreds of rounds
-        return mean, 0.5 * (covariance + covariance.T)
-
-    def map(self, mean: Values) -> Float[np.ndarray, " m"]:
-        """Expected values at ``points``: up to 512 of the field's evaluation points, evenly spread."""
-        return self._level + self._to_points @ mean
-
-    def score(self, mean: Values, round_number: int) -> float:
-        """Score of a belief against the truth of a round, larger is better: minus root mean squared error, or F1."""
-        expected, truth, level = self.map(mean), self._truth(round_number), self._settings.level
-        if level is None:
-            return -float(np.sqrt(np.mean((expected - truth) ** 2)))
-        said, true = expected > level, truth > level
-        total = int(said.sum() + true.sum())
-        return 2.0 * int((said & true).sum()) / total if total else 1.0
-
-    def _truth(self, round_number: int) -> Float[np.ndarray, " m"]:
-        return self._field.value(self.points, round_number)
-
-    @cached_property
-    def _prior(self) -> Float[np.ndarray, "k k"]:
-        return self._to_knots(self.knots) + _NUGGET * self._std**2 * np.eye(len(self.knots))
-
-    @cached_property
-    def _to_points(self) -> Float[np.ndarray, "m k"]:
-        return self._weights(self.points)
-
-    def _weights(self, places: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n k"]:
-        """Weights of the knots' deviations in the expectation at places."""
-        return cho_solve(self._factor, self._to_knots(places).T).T
-
-    @cached_property
-    def _factor(self) -> tuple[Float[np.ndarray, "k k"], bool]:
-        return cho_factor(self._prior, lower=True)
-
-    def _to_knots(self, places: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n k"]:
-        return kernel_matrix("matern32", places, self.knots, np.full(2, self._lengthscale), self._std**2)
-
-
-def _log_likelihood(places: Float[np.ndarray, "n 2"], values: Float[np.ndarray, " n"], lengthscale: float) -> float:
-    covariance = kernel_matrix("matern32", places, places, np.full(2, lengthscale), 1.0) + 1e-4 * np.eye(len(places))
-    factor, lower = cho_factor(covariance, lower=True)
-    return float(-0.5 * values @ cho_solve((factor, lower), values) - np.log(np.diag(factor)).sum())

@@ -115,7 +115,8 @@ class Network:
         return 1.0 if self.widths is None else self.widths[self.serving]
 
     @cached_property
-    def _members(self) -> Float[np.ndarray, "m k"]:
+    def members(self) -> Float[np.ndarray, "m k"]:
+        """1 for the access point of each user, else 0."""
         return (np.arange(self.n_points) == self.serving[:, None]).astype(float)
 
     @cached_property
@@ -124,7 +125,7 @@ class Network:
         return np.bincount(self.serving[self.present], minlength=self.n_points)
 
     @cached_property
-    def _turn(self) -> Float[np.ndarray, " m"] | float:
+    def turn(self) -> Float[np.ndarray, " m"] | float:
         """Share of the airtime of each user's access point that the user has."""
         return 1.0 / np.maximum(self.n_users[self.serving], 1) if self.link.shared else 1.0
 
@@ -137,19 +138,26 @@ class Network:
         """Capacity of every user at ratios of signal to interference and noise, Mbit/s."""
         # log1p: far users have an SINR below the rounding of 1 + SINR
         found = self.bandwidth_mhz / np.log(2.0) * (self._width * np.log1p(sinr / self.link.gap))
-        return np.minimum(found, self.link.cap_mbps * self._width) * self._turn
+        return np.minimum(found, self.link.cap_mbps * self._width) * self.turn
 
     def needed_sinr(self, rate_mbps: float) -> Float[np.ndarray, " m"]:
         """Ratio at which each user has a rate, Mbit/s; infinite if the user never has."""
-        rate = rate_mbps / (self._turn * self._width)
+        rate = rate_mbps / (self.turn * self._width)
         needed = self.link.gap * np.expm1(
             np.log(2.0) / self.bandwidth_mhz * np.minimum(rate, _LARGEST * self.bandwidth_mhz)
         )
         return np.broadcast_to(np.where(rate <= self.link.cap_mbps * (1.0 + 1e-12), needed, np.inf), self.serving.shape)
 
+    @cached_property
+    def mean_losses_db(self) -> Float[np.ndarray, "k k"]:
+        """Mean loss from each access point (row) to the present users of each (column), at most 300 dB; 300 if none."""
+        counts = np.maximum(self.n_users, 1)
+        losses = self.loss_db @ (self.members * self.present[:, None]) / counts
+        return np.where(self.n_users > 0, np.clip(losses, 0.0, 300.0), 300.0)
+
     def sinr(self, X: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n m"]:
         """Ratio of signal to interference and noise at every user for joint powers in dBm; 0 for an absent user."""
-        power, (wanted, unwanted) = _milliwatts(X), self.gains
+        power, (wanted, unwanted) = milliwatts(X), self.gains
         return power @ wanted.T / (self.noise_mw * self._width + power @ unwanted.T)
 
     def user_capacities(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n m"]:
@@ -165,7 +173,7 @@ class Network:
 
     def factor_values(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
         """Outcome of every access point, Mbit/s."""
-        return self.user_capacities(X) @ self._members
+        return self.user_capacities(X) @ self.members
 
     def value(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
         """Capacity of the network, Mbit/s."""
@@ -185,11 +193,11 @@ class Network:
 
         For a function of the capacities, ``weights`` are its derivatives.
         """
-        power, (wanted, unwanted) = _milliwatts(x), self.gains
+        power, (wanted, unwanted) = milliwatts(x), self.gains
         unwanted = self.link.gap * unwanted
         signal, disturbance = wanted @ power, self.link.gap * self.noise_mw * self._width + unwanted @ power
         is_rising = np.log1p(signal / disturbance) * (self.bandwidth_mhz / np.log(2.0)) < self.link.cap_mbps
-        weights = weights * self._width * self._turn * is_rising
+        weights = weights * self._width * self.turn * is_rising
         slope = (wanted + unwanted).T @ (weights / (disturbance + signal)) - unwanted.T @ (weights / disturbance)
         return self.bandwidth_mhz / np.log(2.0) * _NEPERS_PER_DB * power * slope
 
@@ -209,7 +217,8 @@ class Network:
         return hash(self.digest)
 
 
-def _milliwatts(dbm: np.ndarray) -> np.ndarray:
+def milliwatts(dbm: np.ndarray) -> np.ndarray:
+    """Powers in mW from dBm."""
     return np.exp(_NEPERS_PER_DB * np.asarray(dbm, dtype=float))
 
 
@@ -255,7 +264,7 @@ class Utility:
             for i in np.flatnonzero(network.n_users):
                 found[:, i] = rates[:, network.present & (network.serving == i)].min(axis=1)
             return found
-        worth = self._worth(rates)
+        worth = self.worth(rates)
         for user in np.flatnonzero(network.present):
             found[:, network.serving[user]] += worth[:, user]
         return found
@@ -275,7 +284,8 @@ class Utility:
         """Utility of the network at joint settings by the closed form."""
         return network.value(X) if self.name == "sum" else self.total(network, self.factor_values(network, X))
 
-    def _worth(self, rates: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
+    def worth(self, rates: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
+        """Worth of each user's rate, for utilities that are sums over users."""
         if self.name == "proportional-fair":
             return np.log(np.maximum(rates, FLOOR_MBPS))
         return rates if self.name == "sum" else (rates >= self.rate_mbps).astype(float)

@@ -132,6 +132,7 @@ class WlanPowerSettings(WorldSettings, frozen=True):
     interference: Literal["audible", "all"] = "audible"
     audible_dbm: Annotated[float, within(-200, 100, "a level", "dBm")] = -82.0
     outcomes: Literal["per-factor", "total"] = "per-factor"
+    observes: Literal["powers", "losses"] = "powers"
     mobility_m: Annotated[float, within(0, _LARGEST_M, "a distance", "m")] = 0.0
     leave_rate: Probability = 0.0
     return_rate: Probability = 0.0
@@ -159,6 +160,12 @@ class WlanPowerSettings(WorldSettings, frozen=True):
             is_known = bool(self.channels) or self.bandwidth_mhz in (20.0, 40.0)
             require(self, "bandwidth_mhz", lambda _: is_known, "20 or 40 MHz, a channel of 802.11n")
 
+        if self.worlds == "drawn":
+            is_family = isinstance(topology_settings(self.topology), GeneratedSettings) or self.shadowing_db > 0.0
+            require(self, "worlds", lambda _: is_family, "'fixed', a generated topology, or shadowing_db above 0")
+            require(self, "worlds", lambda _: self.radio == "closed-form", "'fixed', or radio = 'closed-form'")
+        if self.worlds == "drawn" or self.observes == "losses":
+            require(self, "channels", lambda given: not given, "none, with drawn worlds or observed losses")
         if self.channels or self.widths_mhz:
             self._check_channels()
 

@@ -17,10 +17,11 @@ from swarmbo_envs.simulated_world import LARGEST, Array, Infos, SimulatedWorld, 
 from swarmbo_envs.wlan_power.network import Link, Network, Utility
 from swarmbo_envs.wlan_power.plans import at_shares
 from swarmbo_envs.wlan_power.references import Reference, best_known, references
-from swarmbo_envs.wlan_power.settings import WlanPowerSettings
+from swarmbo_envs.wlan_power.settings import GeneratedSettings, WlanPowerSettings, topology_settings
 from swarmbo_envs.wlan_power.world import Episode, World
 
 _N_TRUTH_POINTS = 1024
+UNHEARD_DB = 300.0
 # settings that change the duration of a simulation and not its result
 _ONLY_TIME = ("processes", "timeout_s")
 
@@ -36,10 +37,10 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     | Action | own transmit power: Box(1), dBm, float64; with channels a Dict of ``power`` and ``channel`` (Discrete), \
     and ``width`` (Discrete) if there are several: positions in the lists |
     | Observation | Box, float64: own power, last good measurement (the lower bound while there is none), share of \
-    rounds left, powers of the access points in range; with channels a Dict: ``power``, ``channel`` and ``width``, own \
-    first, then those in range, ``last`` and ``left`` |
+    rounds left, powers of the access points in range; ``observes`` adds losses; with channels \
+    a Dict: ``power``, ``channel`` and ``width``, own first, then those in range, ``last`` and ``left`` |
     | State | all powers, all positions of channels, of widths, all last good measurements, share of rounds left |
-    | Reward | own measurement; with totals an equal share of the total; 0 if it failed |
+    | Reward | an equal share of the network's utility; see ``reward`` |
     | End | all agents are truncated after ``max_cycles`` rounds |
 
     ``infos[agent]`` after a step; ``reset`` measures nothing:
@@ -94,6 +95,11 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             access point does.
         audible_dbm: Least received power, at largest transmit power, at which an access point is in range of another.
         outcomes: ``per-factor``: every agent receives the outcome of its users; ``total``: all receive the sum.
+        observes: ``powers``, or ``losses``. The latter adds the number of own users, and mean losses in dB. They are to
+            own users, from each access point in range to own users, and to the users of each. The powers and losses are
+            then as many for all: missing ones are the least power and 300 dB. So are powers if worlds are drawn.
+        worlds: ``fixed``, or ``drawn``: each reset draws another topology, with another ``topology_seed``;
+            ``reset(options={"world": number})`` picks one.
         noise_std: Standard deviation of the noise of a total, in the unit of the utility. The noise of one of k access
             points has this divided by sqrt(k), so that their sum is as noisy as a total. An access point without users
             measures 0 exactly.
@@ -103,6 +109,9 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         return_rate: Probability that an absent user returns in the next round, at its former location or where it has
             walked to.
         departures: [round, user] of users that leave at the beginning of that round.
+        reward: ``task``: an equal share of the network's true utility, in its unit; 0 if a simulation failed. ``team``:
+            an equal share of the sum of all measurements. ``own``: the own measurement, or with totals a share of the
+            total; 0 if it failed. It leads access points to full power.
         max_cycles: Rounds of an episode, >= 1.
         render_mode: ``rgb_array`` (picture), ``ansi`` (text), ``human`` (text to the terminal after every round), None.
 
@@ -127,9 +136,9 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         s = self._settings_of(arguments)
         self._world = world = World.of(s)
         super().__init__(s, world.agents)
-        self.topology, self.hears, self.factors = world.topology, world.hears, world.factors
-        self._heard = [np.flatnonzero(row) for row in world.hears]
-        k = len(self.possible_agents)
+        self.factors, k = world.factors, len(self.possible_agents)
+        self._place(world)
+        self.slots = self._most_heard() if s.worlds == "drawn" or s.observes == "losses" else None
         self.variables = tuple(f"{name}_{i}" for name in ("power", *world.choices) for i in range(k))
         self._low, self._high = low, high = s.power_dbm
         sizes = np.repeat([len(values) for values in world.choices.values()], k)
@@ -138,11 +147,25 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             {agent: self._action_space() for agent in self.possible_agents},
             {
                 agent: self._observed_space(np.array([i, *heard]))
-                for i, (agent, heard) in enumerate(zip(self.possible_agents, self._heard, strict=True))
+                for i, (agent, heard) in enumerate(zip(self.possible_agents, self.heard, strict=True))
             },
             (np.concatenate([ends[0], -last, [0.0]]), np.concatenate([ends[1], last, [1.0]])),
         )
-        self._first = world.network(self.topology.users, np.ones(len(self.topology.users), dtype=bool))
+
+    def _place(self, world: World) -> None:
+        self._world, self.topology, self.hears = world, world.topology, world.hears
+        self.heard = [np.flatnonzero(row) for row in world.hears]
+        self._first = world.network(world.topology.users, np.ones(len(world.topology.users), dtype=bool))
+
+    def _draw(self, number: int) -> None:
+        self._place(self._world.with_seed(number))
+
+    def _most_heard(self) -> int:
+        """Most others in range of an access point: of the present topology, or of any that may be drawn."""
+        table = topology_settings(self.settings.topology)
+        if self.settings.worlds == "fixed":
+            return int(self.hears.sum(axis=1).max())
+        return table.most_heard if isinstance(table, GeneratedSettings) else len(self.hears) - 1
 
     def _action_space(self) -> Space:
         power = space_of(([self._low], [self._high]))
@@ -152,12 +175,22 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     def _observed_space(self, seen: Int[np.ndarray, " c"]) -> Space:
         """Space of the observation of an access point that sees the settings of some, itself the first."""
         low, high = [self._low] * len(seen), [self._high] * len(seen)
+        if self.slots is not None:
+            low, high = [self._low] * (1 + self.slots), [self._high] * (1 + self.slots)
+        if self.settings.observes == "losses":
+            losses = 1 + 2 * (len(low) - 1)
+            low, high = [*low, 0.0, *[0.0] * losses], [*high, len(self.topology.users), *[UNHEARD_DB] * losses]
         if not self._world.choices:
             return space_of(self._with_last(low[:1], high[:1], [low[1:], high[1:]]))
         parts: list[tuple[str, Space]] = [("power", space_of((low, high)))]
         parts += [(name, MultiDiscrete([len(of)] * len(seen))) for name, of in self._world.choices.items()]
         parts += [("last", space_of(([-LARGEST], [LARGEST]))), ("left", space_of(([0.0], [1.0])))]
         return Dict(OrderedDict(parts))
+
+    @property
+    def rules(self) -> World:
+        """Rules of the present world."""
+        return self._world
 
     def _settings_changed(self) -> None:
         self._world = replace(self._world, settings=self.settings)
@@ -177,7 +210,9 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         """
         agents, choices = self.possible_agents, self._world.choices
         parts = ("power", *choices)
-        scopes = [[f"{p}_{j}" for p in parts for j in sorted([i, *heard])] for i, heard in enumerate(self._heard)]
+        scopes = [[f"{p}_{j}" for p in parts for j in sorted([i, *heard])] for i, heard in enumerate(self.heard)]
+        if self.settings.worlds == "drawn":
+            self._current()  # before the reset there is no topology
         bounds: dict[str, Any] = dict.fromkeys(self.variables[: len(agents)], (self._low, self._high))
         present: dict[str, Any] = dict.fromkeys(bounds, (self._low + self._high) / 2.0)
         for name, values in choices.items():
@@ -199,7 +234,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         graph: nx.Graph[str] = nx.Graph()
         graph.add_nodes_from(self.possible_agents)
         names = self.possible_agents
-        graph.add_edges_from((names[i], names[int(j)]) for i, heard in enumerate(self._heard) for j in heard if i < j)
+        graph.add_edges_from((names[i], names[int(j)]) for i, heard in enumerate(self.heard) for j in heard if i < j)
         return graph
 
     def best_known(self) -> tuple[Array, float]:
@@ -312,8 +347,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
         self._transmit(episode, np.array(list(asked.values())).T.ravel())
         infos = self._world.measure(episode, self.network)
-        share = len(asked) if self.settings.outcomes == "total" else 1
-        return infos, {agent: info.get("measurement", 0.0) / share for agent, info in infos.items()}
+        return infos, self._rewards(infos, float(np.nan_to_num(episode.totals[-1])))
 
     def replay(self, point: ArrayLike, measurement: float | None) -> None:
         """Replay one round of an earlier run for a picture: measures nothing, calls no simulator.
@@ -355,13 +389,21 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         last, left = self._shown(episode.last), episode.share_left(self.max_cycles)
         powers, chosen = episode.powers, episode.choices.astype(int).reshape(-1, len(last))
         out: dict[str, Any] = {}
-        for i, (agent, heard) in enumerate(zip(self.possible_agents, self._heard, strict=True)):
-            out[agent] = np.array([powers[i], last[i], left, *powers[heard]])
+        losses = self.network.mean_losses_db if self.settings.observes == "losses" else None
+        for i, (agent, heard) in enumerate(zip(self.possible_agents, self.heard, strict=True)):
+            out[agent] = np.array([powers[i], last[i], left, *self._padded(powers[heard], self._low)])
+            if losses is not None:
+                others = [self._padded(of, UNHEARD_DB) for of in (losses[heard, i], losses[i, heard])]
+                out[agent] = np.concatenate([out[agent], [self.network.n_users[i], losses[i, i]], *others])
             if len(chosen):
                 seen = np.array([i, *heard])
                 parts = dict(zip(self._world.choices, chosen[:, seen], strict=True))
                 out[agent] = {"power": powers[seen], **parts, "last": last[[i]], "left": np.array([left])}
         return out
+
+    def _padded(self, values: Array, filler: float) -> Array:
+        """Values of the access points in range, filled up to the number of slots if there is one."""
+        return values if self.slots is None else np.r_[values, np.full(self.slots - len(values), filler)]
 
     def _arrays(self, episode: Episode) -> dict[str, Any]:
         arrays = super()._arrays(episode)
@@ -370,7 +412,9 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         return arrays
 
     def _description(self) -> dict[str, Any]:
-        settings: dict[str, Any] = {**super()._description(), "topology": self.topology.digest}
+        settings: dict[str, Any] = super()._description()
+        if self.settings.worlds == "fixed":
+            settings["topology"] = self.topology.digest
         # as states had it before there were other utilities, links and radios, so that those can be read
         if self._world.link == Link():
             del settings["airtime"], settings["rate_cap_mbps"], settings["snr_gap_db"]

@@ -1,10 +1,11 @@
 """Rules of the WLAN: its state, changes of users, and measurements of access points in a round."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float
+from msgspec import structs
 
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
@@ -73,6 +74,12 @@ class World:
         from swarmbo_envs.wlan_power.ns3 import Ns3Radio  # loaded for ns-3 only
 
         return cls(settings, topology, hears, Ns3Radio(settings.objective, settings.simulation))
+
+    def with_seed(self, number: int) -> "World":
+        """The same rules in the topology of another seed."""
+        topology = topology_of(structs.replace(self.settings, topology_seed=number))
+        hears = topology.hears(self.settings.power_dbm[1], self.settings.audible_dbm)
+        return replace(self, topology=topology, hears=hears)
 
     @property
     def agents(self) -> list[str]:
@@ -180,15 +187,19 @@ class World:
         mean = values.mean(axis=0) if len(values) > 1 else values[0]
         return mean, float(mean.sum() if utility.is_sum else utility.total(network, values).mean()), None
 
+    def luck(self, seed: int, number: int, round_number: int) -> tuple[Values, Values]:
+        """Uniform numbers that decide on failures, and noise, of each access point and of the total (k + 1,)."""
+        # one number more than access points, for the total, so that both kinds of outcomes draw the same failures
+        names, n = {"episode": number, "round": round_number}, len(self.hears) + 1
+        luck = stream(seed, "environment", "failure", **names).random(n)
+        return luck, self.settings.noise_std * stream(seed, "environment", "noise", **names).standard_normal(n)
+
     def measure(self, episode: Episode, network: Network) -> dict[str, dict[str, Any]]:
         """Measure at the episode's powers, updating its totals and last good measurements; return the infos."""
         s, k = self.settings, len(self.hears)
         values, true, why = self.outcomes(network, episode.users, episode.point)
         episode.totals.append(true)
-        names = {"episode": episode.number, "round": episode.round}
-        # draws one number more than access points, for the total, so that both kinds of outcomes draw the same failures
-        luck = stream(episode.seed, "environment", "failure", **names).random(k + 1)
-        noise = s.noise_std * stream(episode.seed, "environment", "noise", **names).standard_normal(k + 1)
+        luck, noise = self.luck(episode.seed, episode.number, episode.round)
         noisy = values + np.where(network.n_users > 0, noise[:k] / np.sqrt(k), 0.0)
         noisy[luck[:k] < s.failure_rate] = np.nan
         total = float(true + noise[k]) if luck[k] >= s.failure_rate else np.nan

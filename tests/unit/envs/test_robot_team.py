@@ -33,7 +33,7 @@ def test_reset_measures_at_the_starts_for_nothing():
 
 
 def test_a_robot_that_arrives_measures_there_and_pays_for_the_way():
-    env = robot_team_v0.parallel_env(robots=1, field=PLAIN, starts=[[500.0, 500.0]], travel_cost=0.5)
+    env = robot_team_v0.parallel_env(robots=1, field=PLAIN, starts=[[500.0, 500.0]], travel_cost=0.5, reward="own")
     env.reset(seed=0)
     observations, rewards, _, _, infos = env.step(at(env, [540.0, 530.0]))
     info = infos["robot_0"]

@@ -69,7 +69,7 @@ def test_the_samples_at_reset_are_free_and_a_failed_one_is_not():
 
 
 def test_of_a_peak_a_reward_is_the_own_measurement_less_the_own_cost():
-    env = world(task="peak", **ENERGY)
+    env = world(task="peak", reward="own", **ENERGY)
     _, rewards, *_, infos = act(env, 0, 1, 2)
     for agent in env.agents[:3]:
         assert rewards[agent] == infos[agent]["measurement"] - 0.1

@@ -1,0 +1,153 @@
+"""Worlds as libraries for policies want them: equal spaces from -1 to 1, and policies that were trained there."""
+
+import copy
+from collections.abc import Mapping
+from functools import cached_property
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from jaxtyping import Float
+from numpy.typing import NDArray
+from pettingzoo import ParallelEnv
+from pettingzoo.utils import BaseParallelWrapper
+
+from swarmbo.errors import ConfigError
+from swarmbo_envs.shared import Values
+
+Row = NDArray[np.float32]
+_WIDE = 1e9  # a wider range is one of measurements without limits, on a scale of orders of magnitude
+
+
+class Scale:
+    """Even map of the boxes of all agents to [-1, 1], in float32, padded with 0 to the size of the largest.
+
+    Coordinates with a range beyond 1e9 are measurements without limits: x counts as sign(x) ln(1 + |x|), as a share of
+    that of the box's end.
+    """
+
+    def __init__(self, boxes: Mapping[str, Any]) -> None:
+        for agent, box in boxes.items():
+            if not (isinstance(box, Box) and len(box.shape) == 1 and np.isfinite([box.low, box.high]).all()):
+                fix = "wanted boxes of finite ends and one axis: no channels of a WLAN, no types of a function"
+                raise ConfigError(f"got {box} of {agent}; {fix}", at="$.env")
+        self._boxes = dict(boxes)
+        self.size = max(box.shape[0] for box in boxes.values())
+        self.space = Box(-1.0, 1.0, (self.size,), np.float32)
+
+    def to(self, agent: str, values: Float[np.ndarray, "*rows d"]) -> Row:
+        """Scaled values of an agent, clipped into its box, of one observation or many."""
+        low, sides, wide = self._ends[agent]
+        own = np.where(wide, _orders(values), values)
+        scaled = np.zeros((*own.shape[:-1], self.size), dtype=np.float32)
+        scaled[..., : len(low)] = np.clip(2.0 * (own - low) / sides - 1.0, -1.0, 1.0)
+        return scaled
+
+    def back(self, agent: str, scaled: Values) -> Float[np.ndarray, " d"]:
+        """Values of scaled ones, without the padding."""
+        box: Any = self._boxes[agent]
+        share = (np.asarray(scaled, dtype=float)[: len(box.low)] + 1.0) / 2.0
+        return box.low + np.clip(share, 0.0, 1.0) * (box.high - box.low)
+
+    @cached_property
+    def _ends(self) -> dict[str, tuple[Values, Values, NDArray[np.bool_]]]:
+        ends: dict[str, tuple[Values, Values, NDArray[np.bool_]]] = {}
+        for agent, box in self._boxes.items():
+            wide = box.high - box.low > _WIDE
+            low, high = (np.where(wide, _orders(end), end) for end in (box.low, box.high))
+            ends[agent] = low, np.where(high > low, high - low, 1.0), wide
+        return ends
+
+
+def _orders(values: np.ndarray) -> np.ndarray:
+    return np.sign(values) * np.log1p(np.abs(values))
+
+
+class Normalised(BaseParallelWrapper[str, Any, Any]):
+    """A world whose agents all observe Box(-1, 1, (n,), float32), and act in Box(-1, 1, (m,), float32); see ``Scale``.
+
+    Args:
+        env: A world of boxes with finite ends.
+        levels: >= 2: actions are of ``Discrete(levels)``, evenly spaced from the low to the high end, in a world whose
+            agents set one number each, such as a transmit power.
+        reward_scale: Factor of all rewards.
+
+    Raises:
+        ConfigError: If a space is no such box, or levels are fewer than 2 or of several numbers.
+
+    Example:
+        >>> from swarmbo_envs import wlan_power_v0
+        >>> env = Normalised(wlan_power_v0.parallel_env(worlds="drawn"), levels=5, reward_scale=0.01)
+        >>> observations, infos = env.reset(seed=0)
+        >>> {env.action_space(agent) for agent in env.agents}, observations["ap_0"].shape
+        ({Discrete(5)}, (7,))
+    """
+
+    def __init__(self, env: ParallelEnv[str, Any, Any], levels: int | None = None, reward_scale: float = 1.0) -> None:
+        super().__init__(env)
+        agents = env.possible_agents
+        self.observed = Scale({agent: env.observation_space(agent) for agent in agents})
+        self.acted = Scale({agent: env.action_space(agent) for agent in agents})
+        if levels is not None and (levels < 2 or self.acted.size > 1):
+            raise ConfigError(f"got {levels}; wanted 2 or more, of one number per agent", at="$.levels")
+        self._levels, self._factor = levels, reward_scale
+        space = self.acted.space if levels is None else Discrete(levels)
+        self._actions = {agent: copy.deepcopy(space) for agent in agents}  # each has its own random stream
+        self._observations = {agent: copy.deepcopy(self.observed.space) for agent in agents}
+
+    def action_space(self, agent: str) -> Any:
+        """Action space of an agent; the same object on each call."""
+        return self._actions[agent]
+
+    def observation_space(self, agent: str) -> Any:
+        """Observation space of an agent; the same object on each call."""
+        return self._observations[agent]
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Row], Any]:
+        """Begin an episode; see ``SimulatedWorld.reset``."""
+        observations, infos = self.env.reset(seed=seed, options=options)
+        return self.seen(observations), infos
+
+    def step(self, actions: Mapping[str, Any]) -> tuple[dict[str, Row], dict[str, float], Any, Any, Any]:
+        """Play one round of scaled actions, or levels."""
+        observations, rewards, ended, cut, infos = self.env.step(self.done(actions))
+        rewards = {agent: self._factor * own for agent, own in rewards.items()}
+        return self.seen(observations), rewards, ended, cut, infos
+
+    def seen(self, observations: Mapping[str, Any]) -> dict[str, Row]:
+        """Scaled observations."""
+        return {agent: self.observed.to(agent, own) for agent, own in observations.items()}
+
+    def done(self, actions: Mapping[str, Any]) -> dict[str, Values]:
+        """Actions of the world from scaled ones, or from levels."""
+        if self._levels is not None:
+            actions = {agent: np.array([2.0 * int(own) / (self._levels - 1) - 1.0]) for agent, own in actions.items()}
+        return {agent: self.acted.back(agent, own) for agent, own in actions.items()}
+
+
+class SavedPolicy:
+    """A network that all agents share, from arrays in a file, for ``policy`` of a scenario: no pickle is loaded.
+
+    Args:
+        file: ``.npz`` with weights ``W0`` (n, h), ``b0`` (h,), ``W1``, …: layers with tanh between them, whose outputs
+            are a scaled action, or the logits of that many ``levels``; 0 levels are none.
+    """
+
+    def __init__(self, file: str | PathLike[str]) -> None:
+        with np.load(file, allow_pickle=False) as arrays:
+            count = sum(name.startswith("W") for name in arrays)
+            self.layers = [(arrays[f"W{i}"], arrays[f"b{i}"]) for i in range(count)]
+            self.levels = int(arrays["levels"]) or None
+
+    def begin(self, env: Any, seed: int) -> None:
+        """Scale observations and actions by the spaces of a world."""
+        self._world = Normalised(env, self.levels)
+
+    def act(self, observations: Mapping[str, Any]) -> dict[str, Values]:
+        """Likeliest action of each agent by its own observation."""
+        x = np.array(list(self._world.seen(observations).values()), dtype=float)
+        for number, (W, b) in enumerate(self.layers):
+            x = x @ W + b if number == len(self.layers) - 1 else np.tanh(x @ W + b)
+        chosen = x.argmax(axis=1) if self.levels is not None else np.clip(x, -1.0, 1.0)
+        return self._world.done(dict(zip(observations, chosen, strict=True)))

@@ -1,0 +1,126 @@
+"""Many worlds of access points, stepped in one call by arrays: for policies that need many rounds."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from swarmbo.boundary.values import real_array, short
+from swarmbo.errors import ConfigError, ShapeError
+from swarmbo_envs.simulated_world import LARGEST
+from swarmbo_envs.wlan_power.network import Network, milliwatts
+from swarmbo_envs.wlan_power.wlan_power import UNHEARD_DB, WlanPower
+
+Array = Float[np.ndarray, "..."]
+
+
+class ManyWlans:
+    """Copies of ``WlanPower`` for a list of seeds, as arrays: b worlds of k access points.
+
+    Results are those of single worlds that are reset by the same seeds, to 1e-12 of their size.
+
+    Args:
+        **arguments: Of ``WlanPower``. Users must stay, the radio is the closed form on one channel, and the utility is
+            a sum over users: ``sum``, ``proportional-fair`` or ``users-above``.
+
+    Raises:
+        ConfigError: If an argument is wrong, or names anything else.
+
+    Example:
+        >>> worlds = ManyWlans(worlds="drawn", observes="losses")
+        >>> worlds.reset([0, 1, 2]).shape
+        (3, 12, 17)
+        >>> observations, rewards, over = worlds.step(np.full((3, 12), 25.0))
+        >>> rewards.shape, over
+        ((3, 12), False)
+    """
+
+    def __init__(self, **arguments: Any) -> None:
+        self.world = world = WlanPower(**arguments)
+        s = world.settings
+        fixed = ("mobility_m", "leave_rate", "return_rate", "departures", "channels")
+        names = [name for name in fixed if getattr(s, name)]
+        names += ["radio"] if s.radio != "closed-form" else []
+        names += ["utility"] if s.utility in ("minimum-rate", "cell-minimum") else []
+        for name in names:
+            got = f"got {short(getattr(s, name))}"
+            raise ConfigError(f"{got}; wanted the default: with it, worlds are stepped one by one", at=f"$.{name}")
+        self._noisy = bool(s.noise_std or s.failure_rate)
+
+    def reset(self, seeds: Sequence[int]) -> Array:
+        """Begin an episode for each seed; observations (b, k, d)."""
+        world, networks, ranges = self.world, list[Network](), list[list[Int[np.ndarray, " s"]]]()
+        for seed in seeds:
+            world.reset(seed=seed)
+            networks.append(world.network)
+            ranges.append(world.heard)
+        self._seeds = list(seeds)
+        self._wanted, self._unwanted = (np.array([n.gains[i] for n in networks]) for i in (0, 1))
+        self._noise_mw, self._width = networks[0].noise_mw, networks[0].bandwidth_mhz / np.log(2.0)
+        self._link = networks[0].link
+        self._turns = np.array([np.broadcast_to(n.turn, n.serving.shape) for n in networks])
+        self._members = np.array([n.members.T * n.present for n in networks])
+        self._users = np.array([n.n_users for n in networks])
+        b, k = len(networks), len(world.possible_agents)
+        slots = max(len(heard) for of in ranges for heard in of) if (told := world.slots) is None else told
+        self._heard = np.zeros((b, k, slots), dtype=int)
+        self._there: Bool[np.ndarray, "b k s"] = np.zeros((b, k, slots), dtype=bool)
+        for number, of in enumerate(ranges):
+            for i, heard in enumerate(of):
+                self._heard[number, i, : len(heard)], self._there[number, i, : len(heard)] = heard, True
+        self._at = np.arange(b)[:, None, None]
+        self._extra = self._losses(networks) if world.settings.observes == "losses" else np.empty((b, k, 0))
+        self._powers = np.full((b, k), sum(world.settings.power_dbm) / 2.0)
+        self._last, self.round = np.full((b, k), np.nan), 0
+        return self._observations()
+
+    def step(self, powers: Array) -> tuple[Array, Array, bool]:
+        """Play one round at powers (b, k) in dBm.
+
+        Returns:
+            Observations (b, k, d), padded as with ``observes``; rewards (b, k); True after the last round.
+
+        Raises:
+            ShapeError: If powers have another shape, or are not finite.
+        """
+        given = real_array(powers)
+        if given is None or given.shape != self._powers.shape:
+            raise ShapeError(f"got {short(powers)}; wanted powers of shape {self._powers.shape}")
+        s, k = self.world.settings, self._powers.shape[1]
+        self.round, self._powers = self.round + 1, np.clip(given, s.power_dbm[0], s.power_dbm[1])
+        power = milliwatts(self._powers)[:, :, None]
+        heard = (self._unwanted @ power)[:, :, 0]
+        sinr = (self._wanted @ power)[:, :, 0] / (self._noise_mw + heard)
+        rates = np.minimum(self._width * np.log1p(sinr / self._link.gap), self._link.cap_mbps) * self._turns
+        values = (self._members @ self.world.utility.worth(rates)[:, :, None])[:, :, 0]
+        self.totals = totals = values.sum(axis=1)
+        outcomes, measured_totals = values, totals
+        if self._noisy:
+            drawn = [self.world.rules.luck(seed, 0, self.round) for seed in self._seeds]
+            luck, noise = (np.array([one[i] for one in drawn]) for i in (0, 1))
+            outcomes = values + np.where(self._users > 0, noise[:, :k] / np.sqrt(k), 0.0)
+            outcomes = np.where(luck[:, :k] < s.failure_rate, np.nan, outcomes)
+            measured_totals = np.where(luck[:, k] < s.failure_rate, np.nan, totals + noise[:, k])
+        share = 1.0
+        if s.outcomes == "total":
+            outcomes, share = np.repeat(measured_totals[:, None], k, axis=1), 1.0 / k
+        self._last = np.where(np.isnan(outcomes), self._last, outcomes)
+        own = share * np.nan_to_num(outcomes)
+        if s.reward != "own":
+            own = np.repeat((totals if s.reward == "task" else own.sum(axis=1))[:, None] / k, k, axis=1)
+        return self._observations(), own, self.round >= s.max_cycles
+
+    def _observations(self) -> Array:
+        s = self.world.settings
+        last = np.clip(np.nan_to_num(self._last, nan=-LARGEST), -LARGEST, LARGEST)
+        left = np.full(last.shape, max(0.0, 1.0 - self.round / s.max_cycles))
+        heard = np.where(self._there, self._powers[self._at, self._heard], s.power_dbm[0])
+        return np.concatenate([np.stack([self._powers, last, left], axis=2), heard, self._extra], axis=2)
+
+    def _losses(self, networks: Sequence[Network]) -> Array:
+        losses, k = np.array([n.mean_losses_db for n in networks]), self._users.shape[1]
+        own, i = losses[:, np.arange(k), np.arange(k)], np.arange(k)[:, None]
+        towards = np.where(self._there, losses[self._at, self._heard, i], UNHEARD_DB)
+        away = np.where(self._there, losses[self._at, i, self._heard], UNHEARD_DB)
+        return np.concatenate([self._users[:, :, None], own[:, :, None], towards, away], axis=2)

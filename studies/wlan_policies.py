@@ -1,0 +1,151 @@
+"""Policies for access points, trained by PPO with shared parameters on drawn WLANs, on worlds that they never saw.
+
+    pip install -e ".[rl]"
+    python studies/wlan_policies.py train OUT        # two rewards, minutes on two cores
+    python studies/wlan_policies.py evaluate OUT     # 10 unseen worlds
+
+``train`` writes ``task-SEED.npz`` and ``own-SEED.npz``, which a scenario takes as a policy, and draws learning curves.
+"""
+
+import sys
+import time
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from swarmbo_envs.learning import SavedPolicy, Scale
+from swarmbo_envs.wlan_power.many import ManyWlans
+
+WORLD = {"worlds": "drawn", "observes": "losses"}
+LEVELS, ROUNDS, COPIES, UPDATES = 5, 6, 32, 60
+UNSEEN = range(10**6, 10**6 + 10)  # training draws seeds below
+
+
+def scale_of(worlds):
+    """Scale of the observations of all access points."""
+    spaces = worlds.world.observation_space
+    return Scale({agent: spaces(agent) for agent in worlds.world.possible_agents})
+
+
+def train(out, reward, seed):
+    """PPO of stable-baselines3; each access point of each world is a copy of one agent."""
+    import torch
+    from gymnasium.spaces import Discrete
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.vec_env import VecEnv
+
+    torch.set_num_threads(1)
+    worlds = ManyWlans(**WORLD, reward=reward, max_cycles=ROUNDS)
+    scale, rng, n = scale_of(worlds), np.random.default_rng(seed), COPIES * len(worlds.world.possible_agents)
+    levels = np.linspace(*worlds.world.settings.power_dbm, LEVELS)
+
+    class Agents(VecEnv):
+        """SB3's vector of environments: all access points of all worlds, in new worlds after each episode."""
+
+        def __init__(self):
+            super().__init__(n, scale.space, Discrete(LEVELS))
+            self.totals = []
+
+        def reset(self):
+            seen = worlds.reset(rng.integers(10**6, size=COPIES).tolist())
+            return scale.to("ap_0", seen).reshape(n, -1)
+
+        def step_async(self, actions):
+            self.asked = levels[actions].reshape(COPIES, -1)
+
+        def step_wait(self):
+            seen, rewards, over = worlds.step(self.asked)
+            self.totals.append(worlds.totals.mean())
+            seen = scale.to("ap_0", seen).reshape(n, -1)
+            infos = [{"TimeLimit.truncated": True, "terminal_observation": row} if over else {} for row in seen]
+            return self.reset() if over else seen, 0.01 * rewards.ravel(), np.full(n, over), infos
+
+        def close(self):
+            pass
+
+        def get_attr(self, name, indices=None):
+            return [None] * n
+
+        def set_attr(self, name, value, indices=None):
+            raise NotImplementedError
+
+        def env_method(self, name, *arguments, indices=None, **more):
+            raise NotImplementedError
+
+        def env_is_wrapped(self, wrapper, indices=None):
+            return [False] * n
+
+    agents, began = Agents(), time.perf_counter()
+    net = {"net_arch": {"pi": [64, 64], "vf": [64, 64]}}
+    size = ROUNDS * n
+    model = PPO(
+        "MlpPolicy", agents, n_steps=ROUNDS, batch_size=size // 4, n_epochs=6, gamma=0.0, gae_lambda=0.9,
+        ent_coef=0.01, learning_rate=1e-3, policy_kwargs=net, seed=seed, device="cpu",
+    )  # fmt: skip
+    model.learn(UPDATES * size)
+    parts = *model.policy.mlp_extractor.policy_net, model.policy.action_net
+    layers = [part for part in parts if hasattr(part, "weight")]
+    arrays = {f"W{i}": part.weight.detach().numpy().T for i, part in enumerate(layers)}
+    arrays |= {f"b{i}": part.bias.detach().numpy() for i, part in enumerate(layers)}
+    curve = np.array(agents.totals).reshape(UPDATES, ROUNDS).mean(axis=1)
+    np.savez(out / f"{reward}-{seed}.npz", **arrays, levels=LEVELS, curve=curve)
+    seconds = time.perf_counter() - began
+    sys.stdout.write(f"{reward}, seed {seed}: {UPDATES * size} steps of agents in {seconds:.0f} s\n")
+
+
+def draw(out):
+    """Draw learning curves: mean total of the training worlds at each update, by reward."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6.0, 3.4), layout="constrained")
+    for reward, colour in (("task", "C0"), ("own", "C1")):
+        for number, file in enumerate(sorted(out.glob(f"{reward}-*.npz"))):
+            with np.load(file) as arrays:
+                curve = arrays["curve"]
+            steps = ROUNDS * COPIES * 12 * (1 + np.arange(len(curve))) / 1000
+            axes.plot(steps, curve, color=colour, label=f'reward = "{reward}"' if number == 0 else None)
+    axes.set(xlabel="steps of access points (thousands)", ylabel="mean total of training worlds (Mbit/s)")
+    axes.legend(frameon=False)
+    figure.savefig(out / "wlan-policies.png", dpi=150)
+
+
+def evaluate(out):
+    """Share of the best known total in unseen worlds, after one episode: policies, random powers, all at maximum."""
+    worlds = ManyWlans(**WORLD, max_cycles=ROUNDS)
+    agents, best = worlds.world.possible_agents, list[float]()
+    for seed in UNSEEN:
+        worlds.world.reset(seed=seed)
+        best.append(worlds.world.best_known()[1])
+    rng = np.random.default_rng(0)
+    ways = {"random": lambda seen: rng.uniform(1.0, 25.0, seen.shape[:2])}
+    ways["all at maximum"] = lambda seen: np.full(seen.shape[:2], 25.0)
+    for file in sorted(out.glob("*-*.npz")):
+        policy = SavedPolicy(file)
+        policy.begin(worlds.world, 0)
+
+        def act(seen, policy=policy):
+            rows = [policy.act(dict(zip(agents, one, strict=True))) for one in seen]
+            return np.array([[row[agent][0] for agent in agents] for row in rows])
+
+        ways[file.stem] = act
+    for name, act in ways.items():
+        seen, over, shares = worlds.reset(list(UNSEEN)), False, list[np.ndarray]()
+        while not over:
+            seen, _, over = worlds.step(act(seen))
+            shares.append(worlds.totals / best)
+        found = np.array(shares)
+        last, top = found[-1], found.max(axis=0)
+        told = f"mean of rounds {found.mean():.1%}, last {last.mean():.1%} (least {last.min():.1%})"
+        sys.stdout.write(f"{name:16} {told}, best round {top.mean():.1%}\n")
+
+
+if __name__ == "__main__":
+    command, folder = sys.argv[1], Path(sys.argv[2])
+    folder.mkdir(parents=True, exist_ok=True)
+    if command == "train":
+        for reward, seed in product(("task", "own"), sys.argv[3:] or ["0", "1"]):
+            train(folder, reward, int(seed))
+        draw(folder)
+    else:
+        evaluate(folder)

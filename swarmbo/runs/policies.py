@@ -1,0 +1,70 @@
+"""Policies that choose the actions of a run instead of the team, which learns from them and scores them alike."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from swarmbo.boundary.values import short
+from swarmbo.errors import ConfigError
+from swarmbo.registry.slots import is_own, load, make
+from swarmbo.team import Team
+from swarmbo.worlds import Infos
+
+_AT = "$.policy"
+
+
+class Policy(Protocol):
+    """A user's policy; its settings are the arguments of its class. ``begin`` may be missing."""
+
+    def begin(self, env: Any, seed: int) -> None:
+        """Begin an episode in a PettingZoo environment that was reset."""
+        ...
+
+    def act(self, observations: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Action of each agent, from the observations of all."""
+        ...
+
+
+def table_of(stated: object) -> dict[str, Any]:
+    """Table of a policy: the name of its class as ``kind``, and its settings.
+
+    Example:
+        >>> table_of("my_policies:Walker")
+        {'kind': 'my_policies:Walker'}
+    """
+    table: dict[str, Any] = {str(key): value for key, value in stated.items()} if isinstance(stated, Mapping) else {}
+    table = table if isinstance(stated, Mapping) else {"kind": stated}
+    if not is_own(table.get("kind")):
+        got = f"got {short(table.get('kind'))}"
+        raise ConfigError(f"{got}; wanted 'module:Class', or a table with that `kind` and its settings", at=_AT)
+    return table
+
+
+def policy_of(stated: object) -> Policy:
+    """Policy of a scenario, whose code is trusted."""
+    settings = table_of(stated)
+    name = settings.pop("kind")
+    policy = make(load(name, _AT), name, settings, _AT)
+    if not callable(getattr(policy, "act", None)):
+        raise ConfigError(f"{name} has no method act; wanted act(observations), which returns the actions", at=_AT)
+    return policy
+
+
+class PolicyTeam(Team):
+    """A team whose actions are those of a policy. It sends no messages for them, and learns their outcomes."""
+
+    policy: Policy
+    env: Any
+
+    def act(self, observations: Mapping[str, Any], infos: Infos | None = None) -> dict[str, Any]:
+        """Actions of the policy for every live agent."""
+        if self.round == 0 and hasattr(self.policy, "begin"):
+            self.policy.begin(self.env, self.seed)
+        told: Any = self.policy.act(observations)
+        if not isinstance(told, Mapping) or set(told) != set(observations):
+            got = f"act() returned {short(told)}"
+            raise ConfigError(f"{got}; wanted an action of each of {', '.join(observations)}", at=_AT)
+        actions = {agent: np.asarray(a, float) if isinstance(a, list | tuple) else a for agent, a in told.items()}
+        self.follow(actions, infos)
+        return actions

@@ -1,0 +1,149 @@
+"""Rewards by setting: of a task they add up to the change of its score, whatever the agents do."""
+
+import numpy as np
+import pettingzoo
+import pytest
+from hypothesis import given, settings, strategies as st
+from scipy.spatial.distance import cdist
+
+import swarmbo_envs  # noqa: F401  registers the worlds
+from swarmbo.errors import ConfigError
+
+GP = {"gp": {"lengthscale_m": 200.0, "size_m": [900.0, 600.0]}}
+MOVING = {"gp": {**GP["gp"], "time": {"lengthscale_rounds": 4.0}}}
+LAKE = {"corners": [[300, 200], [500, 200], [500, 400], [300, 400]]}
+ROBOTS = {"field": GP, "robots": 3, "max_sites": 100, "travel_cost": 0.01, "failure_rate": 0.2}
+SENSORS = {"field": GP, "sensors": 4, "energy_price": 0.1, "failure_rate": 0.2}
+FIELDS = [
+    ("robot_team-v0", {**ROBOTS, "task": "peak"}),
+    ("robot_team-v0", {**ROBOTS, "task": "map", "noise_std": 0.1}),
+    ("robot_team-v1", {**ROBOTS, "task": "level", "level": 0.1, "samples_per_leg": 2, "no_go": [LAKE]}),
+    ("robot_team-v1", {**ROBOTS, "task": "peak", "samples_per_leg": 2, "noise_std": [0.1, 0.2, 0.3]}),
+    ("sensor_field-v0", {**SENSORS, "task": "peak"}),
+    ("sensor_field-v0", {**SENSORS, "task": "peak", "field": MOVING}),
+    ("sensor_field-v0", {**SENSORS, "task": "map"}),
+]
+FUNCTIONS = [
+    ("wlan_power-v0", {"noise_std": 5.0, "failure_rate": 0.2}),
+    ("wlan_power-v0", {"utility": "minimum-rate", "outcomes": "total"}),
+    ("function-v0", {"noise_std": 1.0, "failure_rate": 0.2, "outcomes": "per-factor"}),
+    ("function-v0", {"noise_std": 1.0, "failure_rate": 0.2}),
+]
+
+
+def made(world, arguments, **more):
+    return pettingzoo.make("parallel", f"swarmbo/{world}", max_cycles=6, **arguments, **more)
+
+
+def rounds(env, seed):
+    """Random actions to the end; yields rewards and infos."""
+    env.reset(seed=seed)
+    for number, agent in enumerate(env.possible_agents):
+        env.action_space(agent).seed(100 * seed + number)
+    while env.agents:
+        _, rewards, _, _, infos = env.step({agent: env.action_space(agent).sample() for agent in env.agents})
+        yield rewards, infos
+
+
+@pytest.mark.parametrize(("world", "arguments"), FIELDS)
+@settings(max_examples=5, deadline=None)
+@given(seed=st.integers(0, 2**20))
+def test_rewards_of_a_task_add_up_to_the_change_of_its_score(world, arguments, seed):
+    env = made(world, arguments)
+    env.reset(seed=seed)
+    begun, total = env.unwrapped.score, 0.0
+    for rewards, infos in rounds(env, seed):
+        total += sum(rewards.values()) + sum(info["cost"] for info in infos.values())
+    assert total == pytest.approx(env.unwrapped.score - begun)
+
+
+@pytest.mark.parametrize(("world", "arguments"), FIELDS + FUNCTIONS)
+def test_a_team_shares_the_sum_of_what_each_gets_alone(world, arguments):
+    own, team = made(world, arguments, reward="own"), made(world, arguments, reward="team")
+    for (alone, infos), (shared, _) in zip(rounds(own, 3), rounds(team, 3), strict=True):
+        costs = np.array([info["cost"] for info in infos.values()])
+        before = np.array(list(alone.values())) + costs
+        is_total = arguments.get("outcomes", "total" if world == "function-v0" else "") == "total"
+        outcomes = np.array([info.get("measurement", 0.0) for info in infos.values()])
+        np.testing.assert_allclose(before, outcomes / len(outcomes) if is_total else outcomes, rtol=1e-12)
+        np.testing.assert_allclose(np.array(list(shared.values())) + costs, before.mean(), rtol=1e-12)
+
+
+def test_the_peak_pays_its_true_gain_and_a_robot_on_the_summit_earns_nothing_more():
+    env = made("robot_team-v0", {**ROBOTS, "failure_rate": 0.0, "travel_cost": 0.0})
+    env.reset(seed=0)
+    field = env.unwrapped.field
+    best, found = -np.inf, [info["location"] for info in env.reset(seed=0)[1].values()]
+    for rewards, infos in rounds(env, 0):
+        best = max(best, field.value(np.array(found)).max())
+        found = [info["location"] for info in infos.values()]
+        gain = max(0.0, field.value(np.array(found)).max() - best)
+        assert list(rewards.values()) == pytest.approx([gain / 3] * 3)
+    env = made("robot_team-v0", {**ROBOTS, "failure_rate": 0.0, "travel_cost": 0.0})
+    env.reset(seed=0)
+    for _ in range(6):
+        _, rewards, *_ = env.step(dict.fromkeys(env.agents, field.argmax))
+    assert env.unwrapped.score == pytest.approx(0.0, abs=1e-9)
+    assert sum(rewards.values()) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_map_of_robots_is_that_of_a_process_on_all_that_they_measured():
+    rng = np.random.default_rng(0)
+    env = made("robot_team-v1", {**ROBOTS, "task": "map", "samples_per_leg": 2, "noise_std": 0.1, "failure_rate": 0.0})
+    _, infos = env.reset(seed=1)
+    scorer, told = env.unwrapped._scorer, list(infos.values())
+    while env.agents:
+        infos = env.step({agent: rng.uniform(0, [900, 600]) for agent in env.agents})[4]
+        told += [report for info in infos.values() for report in (*info["on_the_way"], info)]
+    X, y = np.array([t["location"] for t in told]), np.array([t["measurement"] for t in told])
+
+    def kernel(A, B):  # Matern 3/2, of the scorer's own settings, on its knots (Snelson & Ghahramani's FITC)
+        r = np.sqrt(3.0) * cdist(A, B) / scorer._lengthscale
+        return scorer._std**2 * (1.0 + r) * np.exp(-r)
+
+    Z = scorer.knots
+    inner = np.linalg.inv(kernel(Z, Z) + 1e-6 * scorer._std**2 * np.eye(len(Z)))
+    seen, at = kernel(X, Z), kernel(scorer.points, Z)
+    left = scorer._std**2 - np.einsum("nk,kl,nl->n", seen, inner, seen)
+    noise = np.diag(np.maximum(left, 0.0) + 0.1**2 + 1e-6 * scorer._std**2)
+    mean = scorer._level + at @ inner @ seen.T @ np.linalg.solve(seen @ inner @ seen.T + noise, y - scorer._level)
+    error = np.sqrt(np.mean((mean - env.unwrapped.field.value(scorer.points)) ** 2))
+    assert -env.unwrapped.score == pytest.approx(error, rel=1e-6)
+
+
+def test_access_points_that_share_the_utility_earn_most_where_the_network_does():
+    env = made("wlan_power-v0", {"failure_rate": 1.0, "noise_std": 9.0})  # rewards need no measurement
+    env.reset(seed=0)
+    world = env.unwrapped
+    for rewards, infos in rounds(env, 0):
+        true = world.outcomes(np.array([info["location"][0] for info in infos.values()])).sum()
+        assert list(rewards.values()) == pytest.approx([true / 12] * 12)
+    best = made("wlan_power-v0", {}).unwrapped.best_known()[0]
+    paid = {}
+    for reward in ("own", "task"):
+        env = made("wlan_power-v0", {}, reward=reward)
+        for name, powers in (("best", best), ("full", np.full(12, 25.0))):
+            env.reset(seed=0)
+            _, rewards, *_ = env.step({f"ap_{i}": [power] for i, power in enumerate(powers)})
+            paid[reward, name] = sum(rewards.values()), rewards
+    assert paid["task", "best"][0] > 1.2 * paid["task", "full"][0]
+    off = int(np.argmin(best))  # who is switched off for the others' sake earns nothing of its own
+    assert paid["own", "best"][1][f"ap_{off}"] < paid["own", "full"][1][f"ap_{off}"]
+
+
+def test_scores_of_a_task_continue_from_a_saved_state_to_the_bit():
+    for world, arguments in FIELDS:
+        env, again = made(world, arguments), made(world, arguments)
+        env.reset(seed=4)
+        actions = [{agent: env.action_space(agent).sample() for agent in env.agents} for _ in range(6)]
+        for action in actions[:3]:
+            env.step(action)
+        again.reset(seed=9)
+        again.unwrapped.set_state(env.unwrapped.get_state())
+        for action in actions[3:]:
+            assert env.step(action)[1] == again.step(action)[1]
+
+
+def test_an_unknown_reward_is_refused_by_name():
+    with pytest.raises(ConfigError, match=r"reward.*'task'"):
+        made("function-v0", {}, reward="mine")

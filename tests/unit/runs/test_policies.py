@@ -1,0 +1,153 @@
+"""Policies in place of a team: the same world, the same learning and the same scores, and no messages."""
+
+import json
+
+import msgspec
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.compare import compare
+from swarmbo.errors import ConfigError
+from swarmbo.runs import resume, run
+from swarmbo.runs.reading import load_run
+from swarmbo.runs.scenario import scenario_of
+
+OWN = "test_policies_own"
+CODE = '''
+import json
+import numpy as np
+
+class Same:
+    """Actions that are listed in a file, by round."""
+
+    def __init__(self, file):
+        with open(file) as read:
+            self.rounds = json.load(read)
+
+    def begin(self, env, seed):
+        self.left = list(self.rounds)
+
+    def act(self, observations):
+        assert all(np.isfinite(seen).all() for seen in observations.values())
+        return self.left.pop(0)
+
+class Mute:
+    pass
+
+class Short:
+    def act(self, observations):
+        return dict(list(observations.items())[1:])
+
+class Beyond:
+    def act(self, observations):
+        return {agent: [np.nan] * 9 for agent in observations}
+'''
+GP = {"gp": {"lengthscale_m": 200.0, "size_m": [900.0, 600.0]}}
+ROBOTS = {"id": "swarmbo/robot_team-v0", "field": GP, "robots": 3, "max_sites": 80, "task": "map", "noise_std": 0.1}
+SENSORS = {"id": "swarmbo/sensor_field-v0", "field": GP, "sensors": 5, "energy_price": 0.02}
+WLAN = {"id": "swarmbo/wlan_power-v0", "noise_std": 1.0, "failure_rate": 0.1}
+DRAWN = {"id": "swarmbo/wlan_power-v0", "worlds": "drawn"}
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    (tmp_path / f"{OWN}.py").write_text(CODE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def scenario(environment, **more):
+    return scenario_of({"name": "policies", "environment": environment, "rounds": 4, "seed": 5, **more})
+
+
+def recorded(records, path):
+    rounds = [{sample.agent: sample.target for sample in record.samples} for record in records[1:]]
+    path.write_text(json.dumps(rounds))
+
+
+@pytest.mark.parametrize("environment", [ROBOTS, SENSORS, WLAN, DRAWN], ids=["robots", "sensors", "wlan", "drawn"])
+def test_a_policy_of_the_same_actions_is_scored_as_the_team_is(environment, own, tmp_path):
+    run(scenario(environment), tmp_path / "team")
+    team = load_run(tmp_path / "team").records
+    recorded(team, tmp_path / "actions.json")
+    policy = {"kind": f"{OWN}:Same", "file": "actions.json"}
+    run(scenario(environment, policy=policy), tmp_path / "policy", trust=True)
+    alike = load_run(tmp_path / "policy").records
+    for own_record, other in zip(alike, team, strict=True):
+        assert own_record.score == other.score
+        assert own_record.recommendation == other.recommendation
+        measured = [[(s.location, s.measurement, s.cost) for s in one.samples] for one in (own_record, other)]
+        assert measured[0] == measured[1]
+    sent = [sum((r.report.traffic + r.sharing).messages for r in records[1:]) for records in (team, alike)]
+    assert sent[0] > 0 == sent[1]
+    table = compare([tmp_path])
+    assert {row.method for row in table.rows} == {"team", f"{OWN}:Same"}
+
+
+def test_an_interrupted_policy_acts_again_from_the_first_round(own, tmp_path):
+    run(scenario(WLAN), tmp_path / "team")
+    recorded(load_run(tmp_path / "team").records, tmp_path / "actions.json")
+    policy = {"kind": f"{OWN}:Same", "file": "actions.json"}
+    run(scenario(WLAN, policy=policy), tmp_path / "whole", trust=True)
+    rounds = []
+
+    def stop(record, was_logged):
+        rounds.append(record)
+        if len(rounds) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(scenario(WLAN, policy=policy), tmp_path / "parts", trust=True, on_round=stop)
+    resume(tmp_path / "parts", trust=True)
+    whole, parts = ((tmp_path / name / "rounds.jsonl").read_bytes() for name in ("whole", "parts"))
+    assert whole == parts
+
+
+@pytest.mark.parametrize(
+    ("policy", "match"),
+    [
+        ("auto", "module:Class"),
+        ({"file": "x.npz"}, "module:Class"),
+        (f"{OWN}:Mute", "no method act"),
+        (f"{OWN}:Nobody", "no 'Nobody'"),
+        ({"kind": f"{OWN}:Same", "fil": "x"}, "did you mean 'file'"),
+        (f"{OWN}:Short", "wanted an action of each of ap_0"),
+        (f"{OWN}:Beyond", "not of its space"),
+    ],
+)
+def test_what_is_no_policy_is_refused(policy, match, own, tmp_path):
+    with pytest.raises(ConfigError, match=match):
+        run(scenario(WLAN, policy=policy), tmp_path / "out", trust=True)
+
+
+def test_a_policy_runs_only_with_trust_and_without_workers(own, tmp_path):
+    with pytest.raises(ConfigError, match="--trust"):
+        run(scenario(WLAN, policy=f"{OWN}:Short"), tmp_path / "out")
+    with pytest.raises(ConfigError, match="none with a policy"):
+        scenario(WLAN, policy=f"{OWN}:Short", workers={"count": 2})
+
+
+def test_a_team_follows_actions_of_others_in_code():
+    import pettingzoo
+
+    env = pettingzoo.make("parallel", "swarmbo/sensor_field-v0", sensors=4, field=GP)
+    team = sb.Team.for_env(env, seed=0)
+    _, infos = env.reset(seed=0)
+    rng = np.random.default_rng(0)
+    for number in range(3):
+        actions = {agent: rng.uniform(*_ends(env.action_space(agent))) for agent in env.agents}
+        team.follow(actions, infos)
+        step = env.step(actions)
+        team.observe(*step)
+        sampled = sum(info["sampled"] for info in step[-1].values())
+        assert team.n_data == 4 + sampled if number == 0 else team.n_data >= 4 + sampled
+        assert team.pending == {}
+    assert team.last_report.traffic.messages == 0
+    assert msgspec.json.encode(team.last_query.id) == b'"q00003"'
+    with pytest.raises(ConfigError, match="of its space"):
+        team.follow({"sensor_0": [1.0]})
+
+
+def _ends(box):
+    return box.low, box.high
