@@ -8,25 +8,31 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.boundary.coordinates import Coordinates
+
 Goal = Literal["peak", "map", "level"]
 TRUE_MAXIMUM = "true maximum"
 
 
 class Labels(msgspec.Struct, frozen=True):
-    """Names of an environment's outcome and units, for titles and tables."""
+    """Names of an environment's outcome and units, for titles and tables, and coordinates of its input."""
 
     name: str = ""
     unit: str = ""
     axis_unit: str = ""
+    coordinates: Coordinates | None = None
 
     @classmethod
     def of(cls, env: Any, truth: "GroundTruth | None") -> "Labels":
         """Labels of the truth, or without it the texts in the environment's table ``labels``."""
+        told = getattr(env.unwrapped, "coordinates", None)
+        coordinates = told if isinstance(told, Coordinates) else None
         if truth is not None:
-            return cls(truth.name, truth.unit, truth.axis_unit)
+            return cls(truth.name, truth.unit, truth.axis_unit, coordinates)
         told = getattr(env.unwrapped, "labels", None)
         stated: dict[str, Any] = dict(told) if isinstance(told, Mapping) else {}
-        return cls(**{key: stated[key] for key in cls.__struct_fields__ if isinstance(stated.get(key), str)})
+        texts = {key: stated[key] for key in ("name", "unit", "axis_unit") if isinstance(stated.get(key), str)}
+        return cls(**texts, coordinates=coordinates)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from swarmbo.runs.table import write_csv
 from swarmbo.survey.plan import SurveyPlan
 
 _GPX = "http://www.topografix.com/GPX/1/1"
-_DECIMALS = {"m": 3, "degrees": 8}  # a millimetre
 
 
 def write_plan(plan: SurveyPlan, folder: Path) -> tuple[list[Path], list[str]]:
@@ -50,7 +49,7 @@ def write_plan(plan: SurveyPlan, folder: Path) -> tuple[list[Path], list[str]]:
 def _csv(plan: SurveyPlan, path: Path, places: Any, more: dict[str, list[Any]]) -> Path:
     """Write a table that begins with the columns of coordinates of the samples' file."""
     where = plan.samples.coordinates
-    own = np.round(np.asarray(places, dtype=float), _DECIMALS[where.unit])
+    own = np.round(np.asarray(places, dtype=float), where.decimals)
     write_csv({**dict(zip(where.columns, own.T.tolist(), strict=True)), **more}, path)
     return path
 

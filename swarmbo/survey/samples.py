@@ -8,14 +8,13 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
+from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.boundary.csv_measurements import CsvColumns, measurements_of
 from swarmbo.boundary.csv_rows import finite, read_table
 from swarmbo.boundary.geojson import holds, read_polygons
 from swarmbo.errors import ConfigError
-from swarmbo.survey.coordinates import Coordinates
 
 _OPTION = "--{key} {value}"
-_ANTIMERIDIAN = 180.0  # a longitude above it shows that the file counts from 0 to 360
 _NOISE_NAMES = ("noise_std", "value_std", "std", "sd", "sigma", "stderr", "uncertainty")
 
 
@@ -69,10 +68,9 @@ def read_samples(
     columns = CsvColumns(csv=name, value=quantity, x=x, y=y, coordinates=coordinates)
     read = measurements_of(table, columns, "$", _OPTION, noise)
     noise_std = None if read.noise_std is None or np.isnan(read.noise_std).all() else read.noise_std
-    wraps = read.projection is not None and bool((read.own[:, 0] > _ANTIMERIDIAN).any())
-    return Samples(
-        read.places, read.values, noise_std, Coordinates(read.columns, read.projection, crs, wraps), quantity
-    )
+    where = read.coordinates(crs)
+    where.require_metres()
+    return Samples(read.places, read.values, noise_std, where, quantity)
 
 
 def read_positions(

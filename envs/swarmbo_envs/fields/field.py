@@ -10,6 +10,7 @@ from jaxtyping import Float
 from scipy.interpolate import RegularGridInterpolator
 from scipy.optimize import minimize
 
+from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.boundary.projection import Frame, LocalProjection
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
@@ -29,6 +30,7 @@ class Field:
     are compared. ``minimum`` is the smallest value at the sites, ``maximum`` the largest over all measurable locations.
     Robots get from site to site with ``least_reach_m`` a round. ``digest`` is that of the data behind the settings.
     ``gaps`` masks map cells without data, south row first; values there are those of the nearest known location.
+    ``coordinates`` are those of the input, if they are not the map's.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Field:
     digest: str = ""
     projection: LocalProjection | None = None
     frame: Frame | None = None
+    coordinates: Coordinates | None = None
     gaps: Marks | None = None
 
     def value(self, X: Places) -> Values:
@@ -169,6 +172,11 @@ class FieldInTime:
     def projection(self) -> LocalProjection | None:
         """Projection of longitudes and latitudes to the map; None if coordinates are metres."""
         return self.first.projection
+
+    @property
+    def coordinates(self) -> Coordinates | None:
+        """Coordinates of the input, if they are not the map's."""
+        return self.first.coordinates
 
     @property
     def digest(self) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Num
 from scipy.ndimage import distance_transform_edt
 
+from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.boundary.extras import needed
 from swarmbo.boundary.missing import KEEP_ALL, doubt, marked
 from swarmbo.boundary.projection import Frame, LocalProjection
@@ -20,6 +21,7 @@ from swarmbo_envs.shared import Marks, Place, Places, Rows, Values, digest, grid
 _MOST_PIXELS = 10**8
 _MAX_EVALUATION_POINTS = 2500
 _MOST_FOR_MAXIMUM = 250_000
+_ANTIMERIDIAN = 180.0
 _EDGE = 257  # points along each projected edge
 # bend of a map cell's edges in the raster, as a share of a cell, up to which cells count as straight
 _BEND = 0.05
@@ -129,9 +131,18 @@ def raster_field(
         minimum=float(surface(sites).min()),
         digest=digest(np.where(known, values, np.nan), repr(raster.edges).encode()),
         projection=surface.projection,
-        frame=surface.frame(raster),
+        frame=(frame := surface.frame(raster)),
+        coordinates=_coordinates(surface.projection, frame, wraps=bool(east > _ANTIMERIDIAN)),
         gaps=None if squares.all() else surface.touched(~squares),
     )
+
+
+def _coordinates(projection: LocalProjection | None, frame: Frame | None, *, wraps: bool) -> Coordinates | None:
+    if projection is not None:
+        return Coordinates(("lon", "lat"), projection, wraps=wraps)
+    if frame is None:
+        return None
+    return Coordinates(("easting", "northing"), crs=frame.crs.to_string(), corner=frame.corner, unit_m=frame.unit_m)
 
 
 def _read(settings: RasterFieldSettings, at: str) -> Raster:

@@ -8,6 +8,7 @@ import msgspec
 import networkx as nx
 import numpy as np
 
+from swarmbo.boundary.coordinates import Coordinates
 from swarmbo_envs.fields.field import Field, FieldInTime
 from swarmbo_envs.fields.settings import FieldWorldSettings, Task, field_settings
 from swarmbo_envs.saved_state import EpisodeKind
@@ -32,6 +33,11 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
     def level(self) -> float | None:
         """Watched level; None for other tasks."""
         return self.settings.level
+
+    @property
+    def coordinates(self) -> Coordinates | None:
+        """Coordinates of the field's input, if they are not metres of the map."""
+        return self.field.coordinates
 
     def _set_alike(self, actions: Mapping[str, Ends], seen: tuple[Array, Array]) -> None:
         """Set the spaces: ``seen`` are the ends of each agent's observations."""

@@ -1,5 +1,6 @@
-"""Coordinates of a survey: those of its files, metres for the map, and longitudes and latitudes for devices."""
+"""Coordinates of input files, metres on the map, and longitudes and latitudes for devices."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,7 +19,8 @@ class Coordinates:
     """Conversion between the coordinates of a file, metres, and longitudes and latitudes.
 
     ``projection`` is that of a file with longitudes and latitudes, from 0 to 360 if it ``wraps``; ``crs`` is the system
-    of a file in metres, such as ``EPSG:32632``, if known.
+    of other files, such as ``EPSG:32632``, if known. A map of a file in ``crs`` begins at its ``corner``, and a unit of
+    the file has ``unit_m`` metres.
 
     Example:
         >>> import numpy as np
@@ -32,8 +34,11 @@ class Coordinates:
     projection: LocalProjection | None = None
     crs: str | None = None
     wraps: bool = False
+    corner: tuple[float, float] = (0.0, 0.0)
+    unit_m: float = 1.0
 
-    def __post_init__(self) -> None:
+    def require_metres(self) -> None:
+        """Refuse a stated system that is unknown, or not in metres."""
         if self.crs is None:
             return
         if self.projection is not None:
@@ -57,14 +62,27 @@ class Coordinates:
         """Coordinate reference system of the file's coordinates; None if unknown."""
         return self.crs if self.projection is None else "EPSG:4326"
 
+    @property
+    def decimals(self) -> int:
+        """Decimals of the file's coordinates that give a millimetre."""
+        return 8 if self.unit == "degrees" else 3
+
+    def axes(self, taken: Collection[str] = ()) -> tuple[str, str]:
+        """Names of the file's coordinates: its columns, unless other columns have these names."""
+        if not set(self.columns) & set(taken):
+            return self.columns
+        return ("lon", "lat") if self.unit == "degrees" else ("easting", "northing")
+
     def metres(self, own: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
         """Convert coordinates of the file to metres on the map."""
-        return own if self.projection is None else self.projection.metres(own)
+        if self.projection is not None:
+            return self.projection.metres(own)
+        return (np.asarray(own) - np.array(self.corner)) * self.unit_m
 
     def own(self, metres: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
         """Convert metres on the map to coordinates of the file."""
         if self.projection is None:
-            return metres
+            return np.asarray(metres) / self.unit_m + np.array(self.corner)
         degrees = self.projection.degrees(metres)
         return np.column_stack([np.mod(degrees[:, 0], 360.0), degrees[:, 1]]) if self.wraps else degrees
 
@@ -75,7 +93,7 @@ class Coordinates:
         if self.crs is None:
             return None
         warp = needed("rasterio.warp", "geo", "a coordinate reference system", _AT)
-        return np.column_stack(warp.transform(self.crs, "EPSG:4326", *metres.T.tolist())[:2])
+        return np.column_stack(warp.transform(self.crs, "EPSG:4326", *self.own(metres).T.tolist())[:2])
 
     def of_lon_lat(self, degrees: Float[np.ndarray, "n 2"], what: str, at: str) -> Float[np.ndarray, "n 2"]:
         """Convert longitudes and latitudes of something to metres on the map."""
@@ -88,4 +106,4 @@ class Coordinates:
                 at=at,
             )
         warp = needed("rasterio.warp", "geo", "a coordinate reference system", _AT)
-        return np.column_stack(warp.transform("EPSG:4326", self.crs, *degrees.T.tolist())[:2])
+        return self.metres(np.column_stack(warp.transform("EPSG:4326", self.crs, *degrees.T.tolist())[:2]))
