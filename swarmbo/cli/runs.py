@@ -221,6 +221,21 @@ def compare(
 
 
 @options.app.command()
+def cite(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders in which runs are searched.")],
+) -> None:
+    """Print the BibTeX of what runs used: swarmbo, methods, data and simulators."""
+    with options.one_line_errors():
+        from swarmbo.runs.citing import cite as cite_runs
+        from swarmbo.runs.reading import find_runs
+
+        cited = cite_runs(find_runs(folders))
+        typer.echo("\n\n".join(cited.entries.values()))
+        for note in cited.notes:
+            typer.echo(f"swarmbo: {note}", err=True)
+
+
+@options.app.command()
 def solve(
     file: Annotated[
         Path,
