@@ -194,7 +194,12 @@ def compare(
         list[str] | None, typer.Option(help="A method to compare; default: all others. Repeatable.")
     ] = None,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as CSV.")] = None,
+    tables: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--table", metavar="FILE", help="Write tables; the ending names the format: csv, tex or md. Repeatable."
+        ),
+    ] = None,
     figure: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the table; the ending names the format: png, pdf or svg.")
     ] = None,
@@ -204,15 +209,16 @@ def compare(
     """Compare methods on each problem, seed by seed, by the score of its goal: regret, map error or F1 of a level."""
     with options.one_line_errors():
         from swarmbo.compare import compare as compare_runs
-        from swarmbo.compare.output import comparison_tables, write_csv
+        from swarmbo.compare.output import comparison_tables, table_writer
 
+        writers = [(path, table_writer(path)) for path in tables or []]
         drawing = options.figure_at(figure, formats, dpi)
         comparison = compare_runs(folders, reference, against or [], level)
         options.show(*comparison_tables(comparison))
         for note in comparison.notes:
             typer.echo(f"swarmbo: {note}", err=True)
-        if csv is not None:
-            typer.echo(write_csv(comparison, csv))
+        for path, write in writers:
+            typer.echo(write(comparison, path))
         if drawing is not None:
             from swarmbo.compare.output import draw_comparison
 
