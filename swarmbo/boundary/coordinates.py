@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from swarmbo.boundary.extras import needed
 from swarmbo.boundary.projection import LocalProjection
@@ -36,6 +37,17 @@ class Coordinates:
     wraps: bool = False
     corner: tuple[float, float] = (0.0, 0.0)
     unit_m: float = 1.0
+
+    @classmethod
+    def about(cls, degrees: ArrayLike, columns: tuple[str, str] = ("lon", "lat")) -> "Coordinates":
+        """Coordinates of a map around longitudes and latitudes (n, 2), which begins at their south-west corner.
+
+        Example:
+            >>> here = Coordinates.about([[9.10, 48.70], [9.12, 48.71]])
+            >>> here.metres(np.array([[9.12, 48.70]])).round().tolist()
+            [[1472.0, 0.0]]
+        """
+        return cls(columns, LocalProjection.about(np.asarray(degrees, dtype=float), "$"))
 
     def require_metres(self) -> None:
         """Refuse a stated system that is unknown, or not in metres."""

@@ -62,8 +62,8 @@ def _groups(comparison: Comparison) -> Iterable[_Group]:
         adjusted = dict(zip(known, holm(list(known.values())), strict=True))
         unit = f" ({rows[0].unit})" if rows[0].unit else ""
         told = (
-            f"{problem}: {METRIC_TEXT[metric]}{unit}, {'larger' if more else 'smaller'} is better. Means over seeds "
-            f"and paired differences from {comparison.reference}, with {comparison.level:.0%} bootstrap intervals (BCa); "
+            f"{problem}: {METRIC_TEXT[metric]}{unit}, {'larger' if more else 'smaller'} is better. Means over seeds, "
+            f"paired differences from {comparison.reference}, with {comparison.level:.0%} bootstrap intervals (BCa); "
             "p: Wilcoxon's signed-rank test with Holm's correction."
         )
         numbers = [_numbers(row, adjusted.get(row.method), comparison.level) for row in rows]

@@ -35,6 +35,8 @@ def survey_figure(plan: SurveyPlan, title: str = "") -> Figure:
                 ax.annotate(str(number + 1), place.place, ha="center", va="center_baseline", fontsize=9, zorder=6)
             ax.ticklabel_format(useOffset=False)
             ax.locator_params(axis="x", nbins=4 if ratio < 1.3 else 1)
+            if coordinates.unit == "degrees" and ratio >= 1.3:  # their long labels would overlap
+                ax.tick_params(axis="x", rotation=45)
             ax.set_xlabel(coordinates.columns[0])
         handles = panels[0].get_legend_handles_labels()[0]
         if plan.level is not None and np.nanmin(found.mean) < plan.level < np.nanmax(found.mean):

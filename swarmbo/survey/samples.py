@@ -9,13 +9,14 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from swarmbo.boundary.coordinates import Coordinates
-from swarmbo.boundary.csv_measurements import CsvColumns, measurements_of
+from swarmbo.boundary.csv_measurements import CsvColumns, coordinate_columns, measurements_of
 from swarmbo.boundary.csv_rows import finite, read_table
 from swarmbo.boundary.geojson import holds, read_polygons
 from swarmbo.errors import ConfigError
 
 _OPTION = "--{key} {value}"
-_NOISE_NAMES = ("noise_std", "value_std", "std", "sd", "sigma", "stderr", "uncertainty")
+_NOISE_NAMES = ("noise_std", "noise", "value_std", "std", "sd", "sigma", "stderr", "uncertainty")
+_FOOTPRINT_NAMES = ("footprint", "footprint_m", "footprint_radius", "footprint_radius_m")
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +28,7 @@ class Samples:
     noise_std: Float[np.ndarray, " n"] | None
     coordinates: Coordinates
     quantity: str
+    noise_column: str | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -64,13 +66,20 @@ def read_samples(
     table = read_table(name, "$.csv")
     header = table.header
     noise = noise or next((column for column in header if column.lower() in _NOISE_NAMES and column != value), None)
-    quantity = value or _only_value(name, header, {x, y, noise})
+    if broad := [column for column in header if column.lower() in _FOOTPRINT_NAMES and column != value]:
+        raise ConfigError(
+            f"{name}: got the column {broad[0]!r}, but samples are taken at points; wanted a file without it, if the "
+            "footprints are small compared with the distances between samples",
+            at="$.csv",
+        )
+    pair = coordinate_columns(CsvColumns(csv=name, value=value or "", x=x, y=y), header, "$", _OPTION)
+    quantity = value or _only_value(name, header, {*pair, noise})
     columns = CsvColumns(csv=name, value=quantity, x=x, y=y, coordinates=coordinates)
     read = measurements_of(table, columns, "$", _OPTION, noise)
     noise_std = None if read.noise_std is None or np.isnan(read.noise_std).all() else read.noise_std
     where = read.coordinates(crs)
     where.require_metres()
-    return Samples(read.places, read.values, noise_std, where, quantity)
+    return Samples(read.places, read.values, noise_std, where, quantity, None if noise_std is None else noise)
 
 
 def read_positions(
@@ -132,9 +141,9 @@ class Region:
 
 
 def _only_value(path: str, header: Sequence[str], others: set[str | None]) -> str:
-    if "value" in header or not header:
-        return "value"
     free = [name for name in header if name not in others]
+    if "value" in header or len(free) == 1:
+        return "value" if "value" in header else free[0]
     raise ConfigError(
         f"{path}: got columns {', '.join(free)}; wanted the one of the values: --value COLUMN", at="--value"
     )
