@@ -11,7 +11,7 @@ from scipy.interpolate import RegularGridInterpolator
 from scipy.optimize import minimize
 
 from swarmbo.boundary.coordinates import Coordinates
-from swarmbo.boundary.projection import Frame, LocalProjection
+from swarmbo.boundary.projection import LocalProjection
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo_envs.fields.settings import Task
@@ -48,8 +48,6 @@ class Field:
     interpolated: bool = False
     least_reach_m: float = 0.0
     digest: str = ""
-    projection: LocalProjection | None = None
-    frame: Frame | None = None
     coordinates: Coordinates | None = None
     gaps: Marks | None = None
 
@@ -63,6 +61,11 @@ class Field:
         """Noise-free field, for metrics and figures; ``at_round`` gives that of other rounds."""
         told = (self.points, self.value(self.points), self.maximum, self.argmax, self.unit, "m", self.name, self.value)
         return GroundTruth(*told, goal=task, level=level, at_round=at_round)
+
+    @property
+    def projection(self) -> LocalProjection | None:
+        """Projection of longitudes and latitudes to the map; None if the input has others."""
+        return None if self.coordinates is None else self.coordinates.projection
 
     @property
     def reach_m(self) -> float:

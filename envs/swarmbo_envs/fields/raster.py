@@ -12,7 +12,7 @@ from scipy.ndimage import distance_transform_edt
 from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.boundary.extras import needed
 from swarmbo.boundary.missing import KEEP_ALL, doubt, marked
-from swarmbo.boundary.projection import Frame, LocalProjection
+from swarmbo.boundary.projection import LocalProjection
 from swarmbo.errors import ConfigError, DataWarning
 from swarmbo_envs.fields.field import Bilinear, Field, lattice
 from swarmbo_envs.fields.settings import RasterFieldSettings
@@ -130,19 +130,9 @@ def raster_field(
         argmax=places[best],
         minimum=float(surface(sites).min()),
         digest=digest(np.where(known, values, np.nan), repr(raster.edges).encode()),
-        projection=surface.projection,
-        frame=(frame := surface.frame(raster)),
-        coordinates=_coordinates(surface.projection, frame, wraps=bool(east > _ANTIMERIDIAN)),
+        coordinates=surface.coordinates(raster),
         gaps=None if squares.all() else surface.touched(~squares),
     )
-
-
-def _coordinates(projection: LocalProjection | None, frame: Frame | None, *, wraps: bool) -> Coordinates | None:
-    if projection is not None:
-        return Coordinates(("lon", "lat"), projection, wraps=wraps)
-    if frame is None:
-        return None
-    return Coordinates(("easting", "northing"), crs=frame.crs.to_string(), corner=frame.corner, unit_m=frame.unit_m)
 
 
 def _read(settings: RasterFieldSettings, at: str) -> Raster:
@@ -285,11 +275,14 @@ class _Cells:
         (x0, y0), (x1, y1) = np.moveaxis(first, 2, 0), np.moveaxis(last, 2, 0)
         return sums[y1, x1] - sums[y0, x1] - sums[y1, x0] + sums[y0, x0] > 0
 
-    def frame(self, raster: Raster) -> Frame | None:
-        """Location of the map in the raster's own system, if that is projected."""
-        if raster.crs is None or self.projection is not None:
+    def coordinates(self, raster: Raster) -> Coordinates | None:
+        """Coordinates of the raster; None if it is on no system."""
+        if self.projection is not None:
+            return Coordinates(("lon", "lat"), self.projection, wraps=raster.edges[2] > _ANTIMERIDIAN)
+        if raster.crs is None:
             return None
-        return Frame(raster.crs, (float(self._xs[0]), float(self._ys[0])), self._unit_m)
+        corner = float(self._xs[0]), float(self._ys[0])
+        return Coordinates(("easting", "northing"), None, raster.crs.to_string(), corner=corner, unit_m=self._unit_m)
 
     def middles(self) -> Places:
         """Cell centres on the map; the maximum is at one of them, or on the edge."""
