@@ -20,8 +20,7 @@ from study import markdown, parser_of, say
 from threadpoolctl import threadpool_limits
 
 from swarmbo.belief import ExactGP, ExactGPSettings
-from swarmbo.belief.features.feature_gp import FeatureGP
-from swarmbo.belief.features.information import Information, information_of, packed_size
+from swarmbo.belief.features.feature_gp import FeatureGP, Information, information_of, packed_size
 from swarmbo.belief.fusion import (
     CommitteeFlooding,
     CovarianceIntersection,

@@ -58,13 +58,11 @@ from swarmbo.belief.gp.additive import (
 )
 from swarmbo.belief.gp.additive_settings import (
     AdditiveGPSettings as AdditiveGPSettings,
+    SampledStructure as SampledStructure,
+    ScreenedScopes as ScreenedScopes,
 )
 from swarmbo.belief.model.warping import (
     Warp as Warp,
-)
-from swarmbo.belief.structure import (
-    SampledStructure as SampledStructure,
-    ScreenedScopes as ScreenedScopes,
 )
 from swarmbo.coordination import (
     DSA as DSA,

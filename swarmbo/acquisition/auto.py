@@ -7,25 +7,24 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.box_functions import BoxFunctions, FixedPoint, JoinedFunctions, Share
+from swarmbo.acquisition.box_functions import BoxFunctions, FixedPoint, JoinedFunctions
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds, ContrastBounds
-from swarmbo.acquisition.db_gp_ucb import DBGPUCB
 from swarmbo.acquisition.expected_improvement import LogImprovements
-from swarmbo.acquisition.information import Information, Straddle
+from swarmbo.acquisition.information import DBGPUCB, Information, Straddle
 from swarmbo.acquisition.schedules import practical_beta
 from swarmbo.acquisition.targeted_variance import TargetedVariance
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.acquisition.trust_region import Restarts, TrustRegion, box_around
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.model.groupings import split_graph
 from swarmbo.belief.model.incumbents import incumbent, known, starting_points, to_beat
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model
 from swarmbo.belief.model.transforms import learn_factors, learn_totals
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.graph.groups import split_graph
 from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.settings import Even, NonNegative
@@ -237,13 +236,13 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         )
         if not model.splits:
             return whole
-        shares = [Share(whole, 1.0, {factor: factor for factor in graph.factors if factor not in model.splits})]
+        joined: list[BoxFunctions] = [whole]  # the divided graph has no factor of its that is split
         for factor, split in model.splits.items():
             part = LogImprovements.over_incumbent(split)
-            shares.append(Share(part, 1.0, {own: own for own in split.graph.factors}))
+            joined.append(part)
             starts[:, columns[factor]] = part.starts[np.arange(len(starts)) % len(part.starts)]
         divided = split_graph(graph, model.splits, shared_outcomes=situation.outcomes == "total")
-        return JoinedFunctions(graph=divided, low=low, high=high, starts=starts, shares=shares)
+        return JoinedFunctions(graph=divided, low=low, high=high, starts=starts, joined=joined)
 
     def _box(self, patience: int) -> TrustRegion:
         return msgspec.structs.replace(self.box, failures=patience * self.box.failures)

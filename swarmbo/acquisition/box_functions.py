@@ -14,6 +14,7 @@ from swarmbo.belief.gp.stack import Marginals
 from swarmbo.belief.model.incumbents import starting_points
 from swarmbo.errors import OwnershipError
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
+from swarmbo.problem.coding import Coding
 
 Received = Sequence[Float[np.ndarray, "g m"]]
 
@@ -117,56 +118,144 @@ class FixedPoint(BoxFunctions):
         return np.zeros(U.shape[:2]), np.zeros_like(U)
 
 
-@dataclass(frozen=True)
-class Share:
-    """Functions that are a share of a sum over other scopes.
-
-    Args:
-        functions: Over their own graph.
-        share: Their weight in the sum.
-        names: Their factor for each factor of the sum's graph that has the same scope.
-    """
-
-    functions: BoxFunctions
-    share: float
-    names: Mapping[str, str]
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
-class JoinedFunctions(BoxFunctions):
-    """Weighted sum of several functions, factor by factor, over all their scopes."""
+class InnerFunctions(BoxFunctions):
+    """Functions made of others, ``inner``, for stacks of equal factors; by default over the same coordinates."""
 
-    shares: Sequence[Share]
-    lattice_points: int = 0
+    inner: BoxFunctions
+
+    @classmethod
+    def _made(cls, inner: BoxFunctions, **own: Any) -> Self:
+        """Over the box of the inner functions, unless fields of its ``own`` differ."""
+        names = ("graph", "low", "high", "starts", "owned", "levels")
+        return cls(**({name: getattr(inner, name) for name in names} | own), inner=inner)
+
+    @property
+    def n_exchanges(self) -> int:
+        """Number of exchanges of the inner functions."""
+        return self.inner.n_exchanges
+
+    def published(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
+    ) -> Float[np.ndarray, "g m"]:
+        """Numbers that the inner functions publish; 0 of factors without one."""
+        out = np.zeros(U.shape[:2])
+        for rows, own, inner in self._parts(stack):
+            told = tuple(phase[rows] for phase in received)
+            out[rows] = self.inner.published(inner, self._read(own, inner, U[rows]), told)
+        return out
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
-        """Each factor's sum over the functions that have it."""
-        self.check_owned(stack)
+        """Each factor's term; 0 without an inner function."""
         out = np.zeros(U.shape[:2])
-        for one, rows, own in self._parts(stack):
-            out[rows] += one.share * one.functions.value(own, U[rows], received)
+        for rows, own, inner in self._parts(stack):
+            told = tuple(phase[rows] for phase in received)
+            out[rows] = self.inner.value(inner, self._read(own, inner, U[rows]), told)
         return out
 
     def value_and_gradient(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """Each factor's sum and its gradient."""
-        self.check_owned(stack)
+        """Each factor's objective, and its gradient."""
         out, slopes = np.zeros(U.shape[:2]), np.zeros(U.shape)
-        for one, rows, own in self._parts(stack):
-            value, slope = one.functions.value_and_gradient(own, U[rows], received)
-            out[rows] += one.share * value
-            slopes[rows] += one.share * slope
+        for rows, own, inner in self._parts(stack):
+            told = tuple(phase[rows] for phase in received)
+            out[rows], slope = self.inner.value_and_gradient(inner, self._read(own, inner, U[rows]), told)
+            slopes[rows] = self._slopes(own, inner, slope)
         return out, slopes
 
-    def _parts(self, stack: FactorStack) -> list[tuple[Share, list[int], FactorStack]]:
+    @abstractmethod
+    def _parts(self, stack: FactorStack) -> list[tuple[Any, FactorStack, FactorStack]]:
+        """Rows of a stack that have an inner function, with their own stack and that of the inner functions."""
+
+    def _read(self, own: FactorStack, inner: FactorStack, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m b"]:
+        return U
+
+    def _slopes(
+        self, own: FactorStack, inner: FactorStack, slope: Float[np.ndarray, "g m b"]
+    ) -> Float[np.ndarray, "g m a"]:
+        return slope
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MixedFunctions(InnerFunctions):
+    """Functions of variables with types, of functions over the coordinates of models (``coding``).
+
+    They are constant in a cell of a grid, and have no slope along it. A box around an incumbent limits numbers only:
+    ``low`` and ``high`` of choices are the whole axis.
+    """
+
+    coding: Coding
+
+    @classmethod
+    def around(cls, inner: BoxFunctions, coding: Coding) -> "MixedFunctions":
+        """Functions over the variables that the given ones read."""
+        low, high = (coding.bounds(end) for end in (inner.low, inner.high))
+        return cls._made(
+            inner,
+            graph=coding.over(inner.graph),
+            low=np.where(coding.is_choice, 0.0, low),
+            high=np.where(coding.is_choice, 1.0, high),
+            starts=coding.outside(inner.starts),
+            levels={coding.graph.variables[column]: places for column, places in coding.domain.levels.items()},
+            coding=coding,
+        )
+
+    def of(self, factors: Iterable[str]) -> "MixedFunctions":
+        """The same functions of some factors only."""
+        own = frozenset(factors)
+        return replace(self, owned=own, inner=self.inner.of(own))
+
+    def _parts(self, stack: FactorStack) -> list[tuple[list[int], FactorStack, FactorStack]]:
+        row_of = {factor: row for row, factor in enumerate(stack.factors)}
+        out: list[tuple[list[int], FactorStack, FactorStack]] = []
+        for inner in stacks_of(self.inner.graph, row_of):  # factors that read equally many coordinates
+            rows = [row_of[factor] for factor in inner.factors]
+            out.append((rows, FactorStack(inner.factors, stack.columns[rows]), inner))
+        return out
+
+    def _read(self, own: FactorStack, inner: FactorStack, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m b"]:
+        return self.coding.read(own, inner, U)
+
+    def _slopes(
+        self, own: FactorStack, inner: FactorStack, slope: Float[np.ndarray, "g m b"]
+    ) -> Float[np.ndarray, "g m a"]:
+        return self.coding.slopes(own, inner, slope)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class JoinedFunctions(BoxFunctions):
+    """Several functions, each of factors that no other has, over all their scopes."""
+
+    joined: Sequence[BoxFunctions]
+
+    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
+        """Each factor's function."""
+        self.check_owned(stack)
+        out = np.zeros(U.shape[:2])
+        for functions, rows, own in self._parts(stack):
+            out[rows] = functions.value(own, U[rows], received)
+        return out
+
+    def value_and_gradient(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """Each factor's function and its gradient."""
+        self.check_owned(stack)
+        out, slopes = np.zeros(U.shape[:2]), np.zeros(U.shape)
+        for functions, rows, own in self._parts(stack):
+            out[rows], slopes[rows] = functions.value_and_gradient(own, U[rows], received)
+        return out, slopes
+
+    def _parts(self, stack: FactorStack) -> list[tuple[BoxFunctions, list[int], FactorStack]]:
         """Rows of a stack of all functions that have some of its factors, with their own stack in that order."""
-        out: list[tuple[Share, list[int], FactorStack]] = []
-        for one in self.shares:
-            row_of = {one.names[name]: row for row, name in enumerate(stack.factors) if name in one.names}
+        out: list[tuple[BoxFunctions, list[int], FactorStack]] = []
+        for functions in self.joined:
+            known = functions.graph.place_of
+            row_of = {factor: row for row, factor in enumerate(stack.factors) if factor in known}
             if row_of:
-                (own,) = stacks_of(one.functions.graph, row_of)  # all of one size
-                out.append((one, [row_of[name] for name in own.factors], own))
+                (own,) = stacks_of(functions.graph, row_of)  # all of one size
+                out.append((functions, [row_of[factor] for factor in own.factors], own))
         return out
 
 

@@ -10,9 +10,8 @@ from jaxtyping import Float, Int
 from swarmbo.acquisition.acquisition import Acquisition
 from swarmbo.acquisition.by_view import Chooser, ViewSteps, are_rows, at_once, each, looked_at, turns
 from swarmbo.acquisition.chain import assign, chains, divide, shares_factor, told_by
-from swarmbo.acquisition.local_problem import LocalProblem, TablesOnDemand
+from swarmbo.acquisition.local_problem import LocalProblem, Safeguard, TablesOnDemand
 from swarmbo.acquisition.local_utility import LocalUtility
-from swarmbo.acquisition.safeguard import Safeguard
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.utility import Utility, shortlist
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of

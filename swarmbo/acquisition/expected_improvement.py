@@ -30,8 +30,8 @@ from scipy.special import erfcx, ndtr, ndtri
 from swarmbo.acquisition.box_functions import ContrastFunctions
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.local_utility import PlaceUtility
-from swarmbo.acquisition.markov import Block
 from swarmbo.acquisition.situation import Situation
+from swarmbo.acquisition.utility import Block
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.model import JointSituation, Model
 from swarmbo.belief.model.incumbents import to_beat

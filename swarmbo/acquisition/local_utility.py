@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.markov import Block, of_first, of_successors
-from swarmbo.acquisition.utility import BatchValue, Scores, Utility
+from swarmbo.acquisition.utility import BatchValue, Block, Scores, Utility, of_first, of_successors
 from swarmbo.belief import PlaceBelief
 from swarmbo.belief.at_places import AtPlaces, Looked
-from swarmbo.belief.gp.joint_posterior import CovarianceRows, JointPosterior
+from swarmbo.belief.gp.conditioning import CovarianceRows, JointPosterior
 from swarmbo.belief.views import PosteriorCache
 
 _AT_ONCE = 2**15  # entries of a table at once, 256 KiB: their intermediates fit the second-level cache

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.acquisition.box_functions import BoxFunctions, Received
+from swarmbo.acquisition.box_functions import BoxFunctions, InnerFunctions, Received
 from swarmbo.belief.model.success import Requirement, Term
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
@@ -57,45 +57,19 @@ class Hold:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class BoundedFunctions(BoxFunctions):
+class BoundedFunctions(InnerFunctions):
     """Local functions minus penalties, which are 0 if each factor keeps its holds."""
 
-    inner: BoxFunctions
     holds: Mapping[str, tuple[Hold, ...]]
 
     @classmethod
     def around(cls, inner: BoxFunctions, holds: Mapping[str, Sequence[Hold]]) -> "BoundedFunctions":
         """Bound functions by the holds of their factors."""
-        return cls(
-            graph=inner.graph,
-            low=inner.low,
-            high=inner.high,
-            starts=inner.starts,
-            owned=inner.owned,
-            levels=inner.levels,
-            inner=inner,
-            holds={factor: tuple(held) for factor, held in holds.items()},
-        )
-
-    @property
-    def n_exchanges(self) -> int:
-        """Number of exchanges of the bounded functions."""
-        return self.inner.n_exchanges
-
-    def published(
-        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
-    ) -> Float[np.ndarray, "g m"]:
-        """Numbers that the bounded functions publish; those of constraints are 0."""
-        out = np.zeros(U.shape[:2])
-        for rows, inner in self._inner(stack):
-            out[rows] = self.inner.published(inner, U[rows], tuple(phase[rows] for phase in received))
-        return out
+        return cls._made(inner, holds={factor: tuple(held) for factor, held in holds.items()})
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
         """Each factor's function minus its penalties."""
-        value = np.zeros(U.shape[:2])
-        for rows, inner in self._inner(stack):
-            value[rows] = self.inner.value(inner, U[rows], tuple(phase[rows] for phase in received))
+        value = super().value(stack, U, received)
         for row, factor in enumerate(stack.factors):
             for hold in self.holds.get(factor, ()):
                 value[row] -= hold.penalty(U[row])[0]
@@ -105,10 +79,7 @@ class BoundedFunctions(BoxFunctions):
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
         """Objective of a factor minus its penalties, and its gradient."""
-        value, gradient = np.zeros(U.shape[:2]), np.zeros(U.shape)
-        for rows, inner in self._inner(stack):
-            told = tuple(phase[rows] for phase in received)
-            value[rows], gradient[rows] = self.inner.value_and_gradient(inner, U[rows], told)
+        value, gradient = super().value_and_gradient(stack, U, received)
         for row, factor in enumerate(stack.factors):
             for hold in self.holds.get(factor, ()):
                 penalty, slope = hold.penalty(U[row])
@@ -122,13 +93,13 @@ class BoundedFunctions(BoxFunctions):
         holds = {factor: held for factor, held in self.holds.items() if factor in own}
         return replace(self, owned=own, inner=self.inner.of(own & set(self.inner.graph.factors)), holds=holds)
 
-    def _inner(self, stack: FactorStack) -> list[tuple[Any, FactorStack]]:
-        """Rows of the factors that have a function besides their penalties, and their stack; none if there are none."""
+    def _parts(self, stack: FactorStack) -> list[tuple[Any, FactorStack, FactorStack]]:
         known = self.inner.graph.place_of
         rows = [row for row, factor in enumerate(stack.factors) if factor in known]
         if len(rows) == len(stack.factors):
-            return [(np.s_[:], stack)]
-        return [(rows, FactorStack(tuple(stack.factors[row] for row in rows), stack.columns[rows]))] if rows else []
+            return [(np.s_[:], stack, stack)]
+        inner = FactorStack(tuple(stack.factors[row] for row in rows), stack.columns[rows])
+        return [(rows, inner, inner)] if rows else []
 
 
 def bounded(

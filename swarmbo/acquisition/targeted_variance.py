@@ -29,9 +29,8 @@ from scipy.special import ndtr
 
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.local_utility import MANY
-from swarmbo.acquisition.markov import Block
 from swarmbo.acquisition.situation import Situation
-from swarmbo.acquisition.utility import BatchValue, Scores, Utility
+from swarmbo.acquisition.utility import BatchValue, Block, Scores, Utility
 from swarmbo.belief import PlaceBelief
 from swarmbo.errors import ConfigError
 from swarmbo.records import Goal

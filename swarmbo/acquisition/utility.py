@@ -1,13 +1,23 @@
-"""Utility of measurements on a chain: the interface by which places are ranked and batches valued."""
+"""Utility of measurements on a chain: the interface by which places are ranked, and the belief about a chain's places.
 
+Of the Markov approximation of a batch's information gain (Daxberger & Low 2017, section 3): a batch of N blocks has Psi
+= I + Sigma / s^2, with Sigma the posterior covariance and s^2 the noise variance. Its information gain is 0.5 log|Psi|.
+Order B conditions each block on the next B blocks only; the sum then splits into local terms, one per block, so each
+agent can own one. It overstates the gain by exactly KL(Psi, Psi_bar), the less so the larger B.
+"""
+
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from swarmbo.belief import PlaceBelief
+from swarmbo.belief.at_places import Looked
+from swarmbo.belief.gp.conditioning import JointPosterior
 
 
 class Scores(ABC):
@@ -127,3 +137,124 @@ def greedy_batch(scores: Scores, size: int) -> Int[np.ndarray, " s"]:
         rank = scores.rank.copy()
         rank[picks[: n + 1]] = -np.inf
     return picks
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Belief about the candidates of an agent and of its successors in the chain, B + 1 agents in all.
+
+    An abstaining row, the last candidate, has mean, variance and covariances 0.
+
+    Args:
+        means: Means of each agent (C_i,), C_i candidates.
+        variances: Variances of each agent (C_i,), without noise.
+        covariances: covariances[i][j], j > i, between agent i and agent j: (C_i, C_j).
+        measures: Masks (C_i,) of entries that are places.
+    """
+
+    means: list[Float[np.ndarray, " _"]]
+    variances: list[Float[np.ndarray, " _"]]
+    covariances: list[list[Float[np.ndarray, "..."]]]
+    measures: list[Bool[np.ndarray, " _"]]
+
+    @classmethod
+    def of(cls, belief: PlaceBelief, options: Sequence[Float[np.ndarray, "_ d"]]) -> "Block":
+        """Block of a belief at each agent's candidates (physical); a last row of NaN is to abstain."""
+        measures = [~np.isnan(own[:, 0]) for own in options]
+        places = [own[there] for own, there in zip(options, measures, strict=True)]
+        cache = belief.posterior_cache(np.concatenate(places))
+        ends = np.cumsum([0, *map(len, places)])
+        rows = [np.arange(start, stop) for start, stop in itertools.pairwise(ends)]
+        # avoids a copy if possible
+        whole = [slice(start, stop) for start, stop in itertools.pairwise(ends.tolist())]
+        parts_of = whole if isinstance(cache, JointPosterior | Looked) else rows
+
+        def between(i: int, j: int) -> Float[np.ndarray, "..."]:
+            known = cache.cov(parts_of[i], parts_of[j])  # pyright: ignore[reportArgumentType]
+            if known.shape == (len(options[i]), len(options[j])):
+                return known
+            out = np.zeros((len(options[i]), len(options[j])))
+            out[np.ix_(measures[i], measures[j])] = known
+            return out
+
+        n = range(len(options))
+        covariances = [[between(i, j) if j > i else np.empty((0, 0)) for j in n] for i in n]
+        means, variances = ([np.zeros(len(own)) for own in options] for _ in range(2))
+        for i, there in enumerate(measures):
+            means[i][there], variances[i][there] = cache.mean[rows[i]], cache.var[rows[i]]
+        return cls(means, variances, covariances, measures)
+
+    @classmethod
+    def of_single(cls, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"]) -> "Block":
+        """Block of one place per agent, by their joint marginals."""
+        every = range(len(mean))
+        covariances = [[cov[i : i + 1, j : j + 1] if j > i else np.empty((0, 0)) for j in every] for i in every]
+        there = [np.ones(1, dtype=bool) for _ in every]
+        return cls([mean[i : i + 1] for i in every], [cov[i, i : i + 1] for i in every], covariances, there)
+
+    def first(self, part: slice) -> "Block":
+        """Block with some of the first agent's candidates."""
+        means, variances, measures = (
+            [rows[0][part], *rows[1:]] for rows in (self.means, self.variances, self.measures)
+        )
+        covariances = [[cov[part] for cov in self.covariances[0]], *self.covariances[1:]]
+        return Block(means, variances, covariances, measures)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a table over the candidates."""
+        return tuple(map(len, self.means))
+
+    def on_axes(self, array: Float[np.ndarray, "..."], *agents: int) -> Float[np.ndarray, "..."]:
+        """Reshape an array over some agents' candidates to broadcast over a table of all."""
+        shape = [1] * len(self.means)
+        for size, agent in zip(array.shape, agents, strict=True):
+            shape[agent] = size
+        return array.reshape(shape)
+
+
+class Taken(NamedTuple):
+    """A successor given all after it, for conditioning those before it."""
+
+    variance: Float[np.ndarray, "..."]
+    covariances: dict[int, Float[np.ndarray, "..."]]
+
+
+def of_successors(block: Block, variances: list[Float[np.ndarray, " _"]]) -> list[Taken]:
+    """Successors, the last first: the part of ``of_first`` that is the same for all places of the first agent."""
+    n, taken = len(variances), list[Taken]()
+    given = {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(1, n) for j in range(i + 1, n)}
+    given |= {(i, i): block.on_axes(variances[i], i) for i in range(1, n)}
+    for k in range(n - 1, 0, -1):
+        taken.append(Taken(given[k, k], {i: given[i, k] for i in range(1, k)}))
+        _condition(given, range(1, k), k)
+    return taken
+
+
+def of_first(
+    block: Block, variances: list[Float[np.ndarray, " _"]], successors: list[Taken] | None = None
+) -> Float[np.ndarray, "..."]:
+    """Variance of the first agent's candidates given those of its successors, for all combinations at once.
+
+    ``variances`` include the noise of each agent. With two agents the entry (c_0, c_1) is Var[x_0 = c_0 | x_1 = c_1].
+    Computed by sums and products of single entries only, so that an entry never depends on other entries.
+    """
+    n = len(variances)
+    given = {(0, j): block.on_axes(block.covariances[0][j], 0, j) for j in range(1, n)}
+    given[0, 0] = block.on_axes(variances[0], 0)
+    known = of_successors(block, variances) if successors is None else successors
+    for k, (variance, covariances) in zip(range(n - 1, 0, -1), known, strict=True):
+        given |= {(k, k): variance} | {(j, k): cov for j, cov in covariances.items()}
+        _condition(given, range(1), k)
+    return given[0, 0]
+
+
+# Gaussian elimination over blocks of candidates, on all their combinations at once
+def _condition(given: dict[tuple[int, int], Float[np.ndarray, "..."]], rows: range, k: int) -> None:
+    """Condition some agents, and their covariances with all before k, on agent k: each step's Schur complement."""
+    gains = [given[i, k] / given[k, k] for i in rows]
+    for i, gain in zip(rows, gains, strict=True):
+        for j in range(i, k):
+            taken = gain * given[j, k]  # memory dominates the time, so allocate as little as possible
+            full = np.broadcast_shapes(taken.shape, given[i, j].shape) == taken.shape
+            given[i, j] = np.subtract(given[i, j], taken, out=taken if full else None)

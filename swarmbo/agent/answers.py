@@ -17,9 +17,9 @@ from swarmbo.agent.participants import Participants
 from swarmbo.belief.model import incumbents
 from swarmbo.coordination import deadline_box, deadline_tables, schema as fitting
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, solution_with
+from swarmbo.coordination.by_messages import ByMessages, Post, Waiting
 from swarmbo.coordination.conflicts import Conflicts
 from swarmbo.coordination.deadline import Correspondent, has_deadline
-from swarmbo.coordination.drivers.by_messages import ByMessages, Post, Waiting
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import AllReduce, Steps, ToAll, asked
 from swarmbo.deciding import joint, places

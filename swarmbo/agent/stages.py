@@ -13,7 +13,7 @@ from swarmbo.agent.answers import Answering, Stage, Staged
 from swarmbo.belief.fusion.fused import Talk
 from swarmbo.belief.fusion.fused_view import Spoken, Unfinished, carried, talk as talking
 from swarmbo.coordination import schema as fitting
-from swarmbo.coordination.drivers.by_messages import Post, Waiting
+from swarmbo.coordination.by_messages import Post, Waiting
 from swarmbo.coordination.messages import Key, Note
 from swarmbo.coordination.requests import ToAll, answered, asked
 from swarmbo.deciding.field import FieldLearner

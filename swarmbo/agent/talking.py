@@ -13,11 +13,10 @@ from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import Travel
 from swarmbo.agent.answers import Clocked, Known, Stage, Staged, Timed
-from swarmbo.agent.participants import Participants
-from swarmbo.agent.setup_check import require_own
+from swarmbo.agent.participants import Participants, require_own
 from swarmbo.agent.stages import Stages
 from swarmbo.boundary.values import check_links, exact
-from swarmbo.coordination.drivers.by_messages import Post
+from swarmbo.coordination.by_messages import Post
 from swarmbo.coordination.messages import Bundle, Codec, Message, UnfitError
 from swarmbo.coordination.participant import Participant, read
 from swarmbo.deciding.field import FieldLearner

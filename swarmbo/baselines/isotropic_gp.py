@@ -16,10 +16,10 @@ from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.incumbents import incumbent, starting_points
 from swarmbo.belief.model.joint_situation import JointSituation
-from swarmbo.belief.model.structured import in_structure
+from swarmbo.belief.model.model import in_structure
+from swarmbo.belief.model.structure import LearnedStructure
 from swarmbo.belief.model.success import reference, requirements
 from swarmbo.belief.model.warping import Warp, WarpKind
-from swarmbo.belief.structure.choice import LearnedStructure
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.box_steps import ascend
 from swarmbo.graph import stacks_of

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.cholesky import factorise, solve_rows
+from swarmbo.belief.gp.conditioning import CovarianceRows, JointPosterior
 from swarmbo.belief.gp.exact import ExactGP
-from swarmbo.belief.gp.joint_posterior import CovarianceRows, JointPosterior
 from swarmbo.belief.views import PlaceBelief, PosteriorCache, Views
 from swarmbo.kernels import KERNEL_NAMES, correlation
 from swarmbo.spaces import PlaceTable, first_of_each, place_keys

@@ -18,10 +18,10 @@ from swarmbo.coordination.agreement import (
     agreement_of,
     solution_of,
 )
+from swarmbo.coordination.by_messages import Waiting
 from swarmbo.coordination.deadline import has_deadline, require_number
 from swarmbo.coordination.deadline_box import TimedClimbs, maximise_by_deadline
 from swarmbo.coordination.deadline_tables import TimedTables, agree_by_deadline
-from swarmbo.coordination.drivers.by_messages import Waiting
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message, UnfitError
 from swarmbo.coordination.plan import Plan

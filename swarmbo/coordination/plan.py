@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, agreement_of, solution_of
+from swarmbo.coordination.by_messages import ByMessages, Post, Waiting
+from swarmbo.coordination.central import Central, Watcher, side_by_side
 from swarmbo.coordination.certificates import BOUND_ROUNDS, Bound, upper_bound
-from swarmbo.coordination.drivers.by_messages import ByMessages, Post, Waiting
-from swarmbo.coordination.drivers.central import Central, Watcher, side_by_side
 from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.coordination.part import BoxView, LocalView, Part
 from swarmbo.coordination.requests import Steps

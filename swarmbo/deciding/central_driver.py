@@ -13,9 +13,9 @@ from swarmbo.belief.fusion.fused import Talk
 from swarmbo.belief.fusion.fused_view import Unfinished, carried, talk
 from swarmbo.coordination import Solution, deadline_box, deadline_tables, participant
 from swarmbo.coordination.agreement import Agreement
+from swarmbo.coordination.central import Central
 from swarmbo.coordination.conflicts import Conflicts
 from swarmbo.coordination.deadline import has_deadline
-from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.messages import Codec, Note
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import HandOn, Steps, ToAll, asked

@@ -15,14 +15,14 @@ from swarmbo.acquisition.by_view import EachSays, Participants, are_numbers
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.boundary.values import check_links, reported_number, short, table
 from swarmbo.deciding.beliefs import FieldBelief, belief_of, known_places, required_of, with_pending
-from swarmbo.deciding.candidates import (
+from swarmbo.deciding.logbook import Choice, Logbook
+from swarmbo.deciding.offers import (
     allowed_places,
     allowed_sites,
     checked_candidates,
     places_to_recommend,
     random_candidates,
 )
-from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.own_rows import OwnRow, stops_by_round
 from swarmbo.deciding.places import PlaceSteps, place_steps
 from swarmbo.deciding.setup import Setup

@@ -15,9 +15,8 @@ from swarmbo.baselines.drawn import sobol_point
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import JointSituation, Learned, Model
-from swarmbo.belief.model.ensemble_model import learn_ensemble
 from swarmbo.belief.model.limits import without_better_broken
-from swarmbo.belief.model.structured import learn_model
+from swarmbo.belief.model.model import learn_ensemble, learn_model
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import check_links
 from swarmbo.deciding.joint import Steps, joint_steps, recommended_steps

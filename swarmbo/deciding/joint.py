@@ -14,14 +14,14 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.acquisition import Acquisition, BoxFunctions
-from swarmbo.acquisition.mixed_functions import MixedFunctions
+from swarmbo.acquisition.box_functions import MixedFunctions
 from swarmbo.acquisition.penalties import bounded, gone_back, is_met, kept_out, parts_together, spreads
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.model import JointSituation, Model
 from swarmbo.belief.model.incumbents import evaluated
 from swarmbo.belief.model.limits import probably_broken
-from swarmbo.belief.model.structured import in_structure
+from swarmbo.belief.model.model import in_structure
 from swarmbo.belief.model.success import Requirement, reference, requirements
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import Agreement

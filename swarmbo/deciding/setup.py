@@ -14,7 +14,7 @@ from msgspec import UNSET
 from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import EGPEI, EGPTS, Acquisition, ChainAcquisition, Decision
-from swarmbo.acquisition.add_gp_ucb import check_structure
+from swarmbo.acquisition.confidence_bounds import check_structure
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp.data import checked_rounds
+from swarmbo.belief.gp.spatial import checked_rounds
 from swarmbo.boundary.csv_rows import other_separator, read_csv
 from swarmbo.boundary.missing import is_missing, marked
 from swarmbo.boundary.values import LARGEST_OUTCOME, is_plain, real_array, short

@@ -13,9 +13,8 @@ from numpy.typing import ArrayLike
 
 from swarmbo.boundary import values
 from swarmbo.deciding import own_rows
-from swarmbo.deciding.candidates import checked_candidates
 from swarmbo.deciding.logbook import Logbook, OpenQuery
-from swarmbo.deciding.offers import Offer
+from swarmbo.deciding.offers import Offer, checked_candidates
 from swarmbo.deciding.tables import attached
 from swarmbo.errors import ConfigError, ConflictError, ShapeError, UnknownQueryError
 from swarmbo.problem import Problem

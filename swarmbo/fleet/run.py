@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from threadpoolctl import threadpool_limits
 
-from swarmbo.agent.setup_check import require_own
+from swarmbo.agent.participants import require_own
 from swarmbo.errors import ConfigError, RunFolderError, TransportError
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.link import Link

@@ -1,12 +1,14 @@
-"""Factors of equal size, stacked along a leading axis, so that one array operation serves all of them."""
+"""Factors of equal size stacked along a leading axis, and graphs made of a graph: of groups of variables, or split."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from swarmbo.errors import ConfigError
 from swarmbo.graph.factor_graph import FactorGraph
+from swarmbo.spaces import Domain
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,3 +39,88 @@ def stacks_of(graph: FactorGraph, factors: Iterable[str] | None = None) -> tuple
         FactorStack(tuple(graph.factors[i] for i in places), np.array([graph.columns[i] for i in places]))
         for _, places in sorted(by_size.items())
     )
+
+
+def check_disjoint(graph: FactorGraph) -> None:
+    """Refuse a graph in which a variable has two factors."""
+    for variable in graph.variables:
+        if len(factors := graph.factors_of(variable)) > 1:
+            raise ConfigError(
+                f"variable {variable!r} is in the factors {', '.join(map(repr, factors))}; Add-GP-UCB wanted groups "
+                "that share no variable: take groups = 'learned', or kind = 'dec-hbo', where factors may overlap",
+                at="$.acquisition.groups",
+            )
+
+
+def random_groups(graph: FactorGraph, size: int, rng: np.random.Generator) -> tuple[tuple[str, ...], ...]:
+    """A random permutation of the variables, cut into groups of equal size; the last may be smaller."""
+    order = [graph.variables[i] for i in rng.permutation(len(graph.variables))]
+    return tuple(tuple(order[i : i + size]) for i in range(0, len(order), size))
+
+
+def graph_of_groups(graph: FactorGraph, groups: Sequence[Sequence[str]]) -> FactorGraph:
+    """Graph of one factor per group, owned by its first variable's owner; variables and owners as in a given one."""
+    prefix = "group_"
+    while any(variable.startswith(prefix) for variable in graph.variables):
+        prefix = "_" + prefix
+    return FactorGraph(
+        factors=tuple(f"{prefix}{i}" for i in range(len(groups))),
+        scopes=tuple(tuple(group) for group in groups),
+        factor_owners=tuple(graph.variable_owner(group[0]) for group in groups),
+        variables=graph.variables,
+        variable_owners=graph.variable_owners,
+    )
+
+
+def part_names(graph: FactorGraph, factor: str) -> tuple[str, ...]:
+    """Names of the one-variable parts of a factor, different from all factors of the graph."""
+    taken, names = set(graph.factors), dict[str, tuple[str, ...]]()
+    for other, scope in zip(graph.factors, graph.scopes, strict=True):
+        own = list[str]()
+        for variable in scope:
+            name = f"{other}({variable})"
+            while name in taken:
+                name += "'"
+            taken.add(name)
+            own.append(name)
+        names[other] = tuple(own)
+    return names[factor]
+
+
+def split_graph(graph: FactorGraph, split: Collection[str], *, shared_outcomes: bool) -> FactorGraph:
+    """Graph in which each of some factors is replaced by one for each of its variables.
+
+    With ``shared_outcomes`` a part belongs to the owner of its variable, else to the factor's owner, who alone can
+    learn it.
+    """
+    factors, scopes, owners = list[str](), list[tuple[str, ...]](), list[str]()
+    for factor, scope, owner in zip(graph.factors, graph.scopes, graph.factor_owners, strict=True):
+        if factor not in split:
+            factors.append(factor)
+            scopes.append(scope)
+            owners.append(owner)
+            continue
+        for part, variable in zip(part_names(graph, factor), scope, strict=True):
+            factors.append(part)
+            scopes.append((variable,))
+            owners.append(graph.variable_owner(variable) if shared_outcomes else owner)
+    return FactorGraph(
+        factors=tuple(factors),
+        scopes=tuple(scopes),
+        factor_owners=tuple(owners),
+        variables=graph.variables,
+        variable_owners=graph.variable_owners,
+    )
+
+
+def parts_of(graph: FactorGraph, factor: str, domain: Domain) -> tuple[FactorGraph, Domain]:
+    """One factor's variables, a separate factor for each, and their box."""
+    scope, columns, owner = graph.scope(factor), list(graph.columns[graph.place_of[factor]]), graph.owner(factor)
+    parts = FactorGraph(
+        factors=part_names(graph, factor),
+        scopes=tuple((variable,) for variable in scope),
+        factor_owners=(owner,) * len(scope),
+        variables=scope,
+        variable_owners=tuple(graph.variable_owner(variable) for variable in scope),
+    )
+    return parts, Domain(domain.low[columns], domain.high[columns])

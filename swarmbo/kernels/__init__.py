@@ -1,6 +1,5 @@
 """Stationary kernels with derivatives, and functions drawn from their Gaussian-process priors."""
 
-from swarmbo.kernels.covariance import Covariance as Covariance
 from swarmbo.kernels.registry import (
     KERNEL_NAMES as KERNEL_NAMES,
     KernelName as KernelName,
@@ -11,14 +10,13 @@ from swarmbo.kernels.registry import (
     require_kernel as require_kernel,
     unloaded_kernels as unloaded_kernels,
 )
-from swarmbo.kernels.spectral import (
-    FourierDraw as FourierDraw,
-    draw as draw,
-    spectral_frequencies as spectral_frequencies,
-)
 from swarmbo.kernels.stationary import (
+    Covariance as Covariance,
+    FourierDraw as FourierDraw,
     correlation as correlation,
     correlation_and_slope as correlation_and_slope,
+    draw as draw,
     kernel_matrix as kernel_matrix,
     scaled_distance as scaled_distance,
+    spectral_frequencies as spectral_frequencies,
 )

@@ -8,11 +8,15 @@ finite at r = 0 for every kernel but Matern-1/2. With them
     dk / d log s    =  k.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 from jaxtyping import Float
 from scipy.spatial.distance import cdist
 
-from swarmbo.kernels.registry import KernelName, own_kernel
+from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.kernels.registry import KERNEL_NAMES, KernelName, own_kernel
 
 _FAR = 1e3  # exp(-1e3) is 0 in float64: cutting distances here changes nothing and keeps inf * 0 out
 _AT_ONCE = 8192  # distances per chunk, so that intermediate results stay in the cache
@@ -124,3 +128,121 @@ def kernel_matrix(
     """Prior covariances k(X, Z), with lengthscales in the units of the coordinates and the prior variance s."""
     r = scaled_distance(X, Z, lengthscales)
     return np.multiply(outputscale, correlation(name, r), out=r)
+
+
+_DEGREES_OF_FREEDOM: dict[KernelName, int] = {"matern12": 1, "matern32": 3, "matern52": 5}  # 2 nu
+_CHUNK = 4096  # rows evaluated at once, which bounds the memory to rows times frequencies
+
+
+def spectral_frequencies(
+    rng: np.random.Generator, name: KernelName, lengthscales: Float[np.ndarray, " d"], n_frequencies: int
+) -> Float[np.ndarray, "k d"]:
+    """Draw angular frequencies (k, d) from a kernel's spectral density, in radians per unit of the coordinate.
+
+    RBF: v ~ N(0, I / l²). Matern-nu: v = z / (l √(g / (2 nu))), z normal, g chi² with 2 nu degrees of freedom, one g
+    per vector: a multivariate t distribution.
+
+    Source: Rahimi & Recht 2007, alg. 1; Rasmussen & Williams 2006, eq. 4.15.
+    """
+    shape = n_frequencies, lengthscales.size
+    if name not in KERNEL_NAMES:
+        if (sampler := own_kernel(name).frequencies) is None:
+            raise ConfigError(
+                f"got {name!r}, which was registered without frequencies; wanted frequencies, to draw functions: "
+                "register_kernel(…, frequencies=…)",
+                at="$.kernel",
+            )
+        v = np.asarray(sampler(rng, *shape), dtype=float)
+        if v.shape != shape or not np.isfinite(v).all():
+            raise ShapeError(f"frequencies of kernel {name!r}: got shape {v.shape}; wanted {shape} finite numbers")
+        return v / lengthscales
+    z = rng.standard_normal(shape)
+    if name != "rbf":
+        dof = _DEGREES_OF_FREEDOM[name]
+        z /= np.sqrt(rng.chisquare(dof, size=(n_frequencies, 1)) / dof)
+    return z / lengthscales
+
+
+@dataclass(frozen=True, eq=False)
+class FourierDraw:
+    """A smooth function f(X) -> values, cheap anywhere, held by its frequencies (k, d) and coefficients (k,)."""
+
+    frequencies: Float[np.ndarray, "k d"]
+    sine_weights: Float[np.ndarray, " k"]
+    cosine_weights: Float[np.ndarray, " k"]
+
+    def __call__(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
+        """Values at n points, in the unit of the outcome."""
+        points = np.asarray(X, dtype=float)
+        if points.ndim != 2 or points.shape[1] != self.frequencies.shape[1]:
+            raise ShapeError(f"X: got shape {points.shape}; wanted (n, {self.frequencies.shape[1]})")
+        values = np.empty(points.shape[0])
+        for start in range(0, points.shape[0], _CHUNK):
+            rows = slice(start, start + _CHUNK)
+            phase = points[rows] @ self.frequencies.T
+            values[rows] = np.sin(phase) @ self.sine_weights + np.cos(phase) @ self.cosine_weights
+        return values
+
+
+def draw(
+    rng: np.random.Generator,
+    name: KernelName,
+    lengthscales: Float[np.ndarray, " d"],
+    outputscale: float,
+    n_features: int = 1024,
+) -> FourierDraw:
+    """Draw a function from the zero-mean Gaussian-process prior; equal generators draw equal functions.
+
+    The number of sines and cosines, ``n_features``, is even; the covariance within one draw deviates from the kernel by
+    about outputscale / √n_features.
+
+    Source: Rahimi & Recht 2007, with the spectral densities of ``spectral_frequencies``.
+    """
+    lengthscales = np.asarray(lengthscales, dtype=float)
+    if lengthscales.ndim != 1 or not (np.isfinite(lengthscales).all() and (lengthscales > 0.0).all()):
+        raise ConfigError(
+            f"got {lengthscales.tolist()}; wanted one finite number > 0 a coordinate", at="$.lengthscales"
+        )
+    if not (np.isfinite(outputscale) and outputscale > 0.0):
+        raise ConfigError(f"got {outputscale}; wanted a finite number > 0", at="$.outputscale")
+    if n_features < 2 or n_features % 2:
+        raise ConfigError(f"got {n_features}; wanted an even integer >= 2", at="$.n_features")
+    n_frequencies = n_features // 2
+    frequencies = spectral_frequencies(rng, name, lengthscales, n_frequencies)
+    weights = np.sqrt(outputscale / n_frequencies) * rng.standard_normal((2, n_frequencies))
+    return FourierDraw(frequencies, weights[0], weights[1])
+
+
+@dataclass(frozen=True, eq=False)
+class Covariance:
+    """A covariance function with its hyper-parameters; the lengthscale of time is last, if there is a ``time_kernel``.
+
+    Source: Rasmussen & Williams 2006, section 4.2.4: a product of kernels over different coordinates is a kernel.
+    """
+
+    kernel: KernelName
+    lengthscales: Float[np.ndarray, " d"]
+    outputscale: float
+    time_kernel: KernelName | None = None
+
+    def matrix(self, X: Float[np.ndarray, "n d"], Z: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "n m"]:
+        """Prior covariances k(X, Z)."""
+        if self.time_kernel is None:
+            return kernel_matrix(self.kernel, X, Z, self.lengthscales, self.outputscale)
+        places = kernel_matrix(self.kernel, X[:, :-1], Z[:, :-1], self.lengthscales[:-1], self.outputscale)
+        return places * correlation(self.time_kernel, scaled_distance(X[:, -1:], Z[:, -1:], self.lengthscales[-1:]))
+
+    def by_row(self, X: Float[np.ndarray, "n d"]) -> Callable[[int], Float[np.ndarray, " n"]]:
+        """Make a function of a point's index: prior covariances of that point with all, as a new array."""
+        scaled, d = X / self.lengthscales, X.shape[1] - (self.time_kernel is not None)
+        places, times = np.ascontiguousarray(scaled[:, :d]), np.ascontiguousarray(scaled[:, d:])
+
+        def row(point: int) -> Float[np.ndarray, " n"]:
+            here = slice(point, point + 1)
+            covariances = correlation(self.kernel, cdist(places[here], places)[0])
+            covariances *= self.outputscale
+            if self.time_kernel is not None:
+                covariances *= correlation(self.time_kernel, cdist(times[here], times)[0])
+            return covariances
+
+        return row

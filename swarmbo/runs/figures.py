@@ -12,7 +12,7 @@ import numpy as np
 from swarmbo import plotting
 from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.fusion import FusedBelief
-from swarmbo.belief.fusion.settings import FusedSettings
+from swarmbo.belief.fusion.proposal import FusedSettings
 from swarmbo.errors import ConfigError, DataWarning, MissingPackageError, RunFolderError, StateVersionError
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import unloaded_kernels

@@ -7,11 +7,11 @@ import msgspec
 import numpy as np
 
 from swarmbo.belief.model import Learned
-from swarmbo.belief.model.groupings import graph_of_groups
 from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.boundary.seals import digest_of_arrays
 from swarmbo.errors import RunFolderError
 from swarmbo.graph import FactorGraph
+from swarmbo.graph.groups import graph_of_groups
 from swarmbo.problem.coding import coding_of
 from swarmbo.records import TRUE_MAXIMUM, Goal, GroundTruth, Labels, RoundRecord
 from swarmbo.runs.folder import RunFolder

@@ -16,9 +16,8 @@ from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
 from swarmbo.belief import AdditiveGPSettings
-from swarmbo.belief.structure.evidence import ScopeEvidence
-from swarmbo.belief.structure.partitions import random_blocks, sample_partitions
-from swarmbo.belief.structure.screening import candidates, promises
+from swarmbo.belief.model.partitions import random_blocks, sample_partitions
+from swarmbo.belief.model.structure import ScopeEvidence, candidates, promises
 from swarmbo.boundary.rng import stream
 from swarmbo_envs.functions import AdditiveFunction, get
 

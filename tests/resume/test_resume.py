@@ -63,12 +63,6 @@ def kill_and_resume(folder, whole, seed):
     return n_kills
 
 
-@pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
-@pytest.mark.thorough
-def test_a_killed_run_resumes_to_the_same_bytes(tmp_path, whole):
-    kill_and_resume(tmp_path / "killed", whole, 0)
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
 def test_runs_killed_at_20_random_moments_resume_to_the_same_bytes(tmp_path, whole):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from swarmbo.deciding.candidates import checked_candidates, places_to_recommend, random_candidates
+from swarmbo.deciding.offers import checked_candidates, places_to_recommend, random_candidates
 from swarmbo.errors import ShapeError
 from swarmbo.spaces import Domain
 

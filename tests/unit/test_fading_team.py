@@ -1,6 +1,5 @@
 """Teams with a factor graph whose function changes: every outcome keeps the round in which it was asked for."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -55,30 +54,8 @@ def test_outcomes_keep_the_round_in_which_they_were_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("acquisition", "outcomes"), [(kind, ("total", "per-factor")[n % 2]) for n, kind in enumerate(JOINT)]
+    "outcomes", [pytest.param("total", marks=pytest.mark.slow), pytest.param("per-factor", marks=pytest.mark.thorough)]
 )
-def test_a_restored_team_goes_on_to_the_bit(acquisition, outcomes):
-    graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]}) if acquisition == "add-gp-ucb" else GRAPH
-    team = sb.Team(graph, BOUNDS, belief=FADING, acquisition=acquisition, seed=3, initial=4, outcomes=outcomes)
-    played(team, 6)
-    waiting = team.ask()
-    state = team.state_dict()
-    state["json"] = json.loads(json.dumps(state["json"]))
-    state["arrays"] = {name: array.copy() for name, array in state["arrays"].items()}
-    again = sb.Team.from_state_dict(state)
-    for one in (team, again):
-        played(one, 2, first=8)
-        outcome = outcome_of(waiting, 7)
-        one.tell(waiting, outcome if outcomes == "per-factor" else sum(outcome.values()))
-        played(one, 1, first=10)
-    np.testing.assert_array_equal(team.history.X, again.history.X)
-    assert team.history.rounds.tolist() == [1, 2, 3, 4, 5, 6, 8, 9, 7, 10]
-    np.testing.assert_array_equal(team.history.rounds, again.history.rounds)
-    assert team.model.belief.has_time
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
 def test_auto_follows_a_maximum_that_moves(outcomes):
     """Over two rounds of its circle; a team whose outcomes don't fade stays where the maximum was, but for luck."""
 

@@ -1,6 +1,6 @@
 """Teams of both kinds learn where evaluations fail, keep away from there, and are no worse for it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -95,19 +95,6 @@ def test_a_dead_fifth_beside_the_best_costs_few_queries_and_little_regret(dead, 
     assert regrets[0] <= 1.5 * regrets[1] + 0.005
 
 
-def test_agents_that_talk_decide_like_one_process() -> None:
-    best = np.array([0.74, 0.4, 0.6])
-    transport = {"kind": "in-process", "as_agents": True}
-    teams = [
-        _run(_wall, best, None, acquisition="dec-hbo", seed=1, initial=20, **more)[0]
-        for more in ({}, {"transport": transport})
-    ]
-    points = [team.history.X for team in teams]
-    np.testing.assert_array_equal(*points)
-    assert teams[0].failures
-    assert teams[0].last_report.traffic == teams[1].last_report.traffic
-
-
 class Insists:
     """A way to agree that always comes to one point, and counts how often it is asked."""
 
@@ -132,15 +119,6 @@ def test_a_dead_point_is_never_asked_and_what_agents_tell_one_another_is_counted
         assert team.last_report.messages == messages
         assert insists.asked == (asked if failing else 1)
         assert (point["x"] < 0.85) if failing else (point["x"] == x)
-
-
-def test_a_joint_team_goes_on_from_its_failures_to_the_bit() -> None:
-    best = np.array([0.74, 0.4, 0.6])
-    for by_factor in (False, True):
-        team, _ = _run(_wall, best, None, acquisition="dec-hbo", by_factor=by_factor, initial=22)
-        again = sb.Team.from_state_dict(team.state_dict())
-        assert team.failures
-        assert team.ask(3) == again.ask(3)
 
 
 def test_failures_of_every_query_are_survived() -> None:
@@ -247,24 +225,6 @@ def test_reports_of_failures_are_counted() -> None:
         assert team.failures == 6
         team.ask()
         assert team.last_sharing.bytes > first.bytes + 3 * 8
-
-
-@pytest.mark.parametrize("belief", ["exact", "fused", {"kind": "exact", "time": {}}])
-def test_a_field_team_goes_on_from_its_failures_to_the_bit(belief) -> None:
-    import json
-
-    team, _ = _survey(_wall, None, rounds=4, acquisition="information", belief=belief)
-    state = team.state_dict()
-    again = sb.Team.from_state_dict(state | {"json": json.loads(json.dumps(state["json"]))})
-    assert team.failures
-    teams: Mapping[str, Any] = {"team": team, "again": again}
-    for _ in range(2):
-        queries = [one.ask(dict.fromkeys("abc", SITES)) for one in teams.values()]
-        for agent in queries[0].points:
-            np.testing.assert_array_equal(queries[0].points[agent], queries[1].points[agent])
-        for one, query in zip(teams.values(), queries, strict=True):
-            one.tell(query, dict.fromkeys(query.points))
-        assert team.last_sharing == again.last_sharing
 
 
 def test_attached_failures_are_known_too() -> None:

@@ -65,20 +65,6 @@ def test_each_agent_ranks_places_by_its_own_view():
     assert low.means["c"] < high.means["c"]
 
 
-@pytest.mark.parametrize("method", EACH)
-def test_a_resumed_team_goes_on_to_the_bit(method):
-    whole = team(method, loss=0.2)
-    play(whole, 3)
-    state = whole.state_dict()
-    json_part = json.loads(json.dumps(state["json"]))
-    resumed = sb.Team.from_state_dict({"json": json_part, "arrays": dict(state["arrays"])})
-    for left, right in zip(play(whole, 3), play(resumed, 3), strict=True):
-        for agent in AGENTS:
-            np.testing.assert_array_equal(left.points[agent], right.points[agent])
-        assert (left.means, left.stds) == (right.means, right.stds)
-    assert whole.last_sharing == resumed.last_sharing
-
-
 @pytest.mark.parametrize("coordination", ["exact", "max-sum", "independent", "greedy", "random"])
 def test_every_way_to_agree_takes_it(coordination):
     playing = sb.Team.for_field(

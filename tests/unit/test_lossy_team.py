@@ -148,14 +148,6 @@ def test_who_dies_in_a_decision_takes_no_part_from_then_on_and_who_joins_does_ag
     assert "b" in reports.last_report.links.silent
 
 
-def test_a_decision_repeats_and_goes_on_from_a_saved_state():
-    transport = {"kind": "faulty", "loss": 0.5, "delay": 3}
-    whole, half = team_of(transport, BY_DEADLINE), team_of(transport, BY_DEADLINE)
-    asked(half, 2)
-    again = sb.Team.from_state_dict(half.state_dict())
-    assert asked(whole, 4)[2:] == asked(again, 2)
-
-
 def test_faults_of_agents_that_there_are_not_are_refused():
     with pytest.raises(sb.errors.ConfigError, match=r"\$\.transport: got faults of \['e'\]; wanted some of \['a'"):
         team_of({"kind": "faulty", "deaths": [{"agent": "e", "round": 1}]})

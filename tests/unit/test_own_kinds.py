@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import swarmbo as sb
-from swarmbo.acquisition.add_gp_ucb import AddGPUCB
-from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
+from swarmbo.acquisition.confidence_bounds import AddGPUCB, ConfidenceBounds
 from swarmbo.errors import ConfigError, ShapeError
 
 GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]})
@@ -84,20 +83,6 @@ def test_own_agreement_is_asked_after_the_initial_design_with_the_links():
 def test_own_policy_is_told_the_history():
     _, points = played(rounds=5, coordination=Alone())
     assert points[3:] == [(0.3, 2.6, -0.7), (0.4, 2.8, -0.6)]
-
-
-def test_team_with_own_parts_goes_on_to_the_bit_where_they_are_given_again():
-    team, _ = played(rounds=4, acquisition=Fixed(weight=1.0), coordination=Alone())
-    state = team.state_dict()
-    again = sb.Team.from_state_dict(state, acquisition=Fixed(weight=1.0), coordination=Alone())
-    assert played(3, team=again)[1] == played(3, team=team)[1]
-    with pytest.raises(ConfigError, match=r"got '.*:Fixed', your own code; pass it again"):
-        sb.Team.from_state_dict(state)
-    with pytest.raises(ConfigError, match=r"\$\.coordination: got '.*:Alone'"):
-        sb.Team.from_state_dict(state, acquisition=Fixed(weight=1.0))
-    loaded = sb.Team(GRAPH, BOUNDS, seed=3, initial=3, acquisition=Fixed(weight=1.0), coordination=Alone())
-    whole = played(7, acquisition=Fixed(weight=1.0), coordination=Alone())[1]
-    assert played(3, team=loaded.load_state_dict(state))[1] == whole[4:]
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,12 @@ BLOCKS_OF_CSV = re.compile(r"```text\n(kind,.*?)```", flags=re.DOTALL)
 
 
 @pytest.mark.parametrize(
-    "line", [pytest.param(line, marks=[] if LINES[line][0] in QUICK else pytest.mark.thorough) for line in LINES]
+    "line",
+    [
+        pytest.param(line, marks=[] if LINES[line][0] in QUICK else pytest.mark.thorough)
+        for line in LINES
+        if "robots-mujoco" not in line  # which is slow
+    ],
 )
 @pytest.mark.filterwarnings("default::swarmbo.errors.DataWarning")
 def test_commands_of_the_doors_run(own_files, line):

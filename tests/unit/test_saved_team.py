@@ -14,20 +14,33 @@ GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
 BOUNDS = dict.fromkeys("xyz", (0.0, 2.0))
 
 
-def field_team(belief="exact"):
-    return sb.Team.for_field(["a", "b"], low=[0.0, 0.0], high=[1.0, 2.0], belief=belief, seed=3)
+def field_team(belief="exact", **more):
+    return sb.Team.for_field(["a", "b"], low=[0.0, 0.0], high=[1.0, 2.0], belief=belief, seed=3, **more)
+
+
+def fused(method, **more):
+    return field_team({"kind": "fused", "method": method, "n_features": 20, "loss": 0.2, **more})
 
 
 def joint_team(outcomes="total", **more):
     return sb.Team(GRAPH, BOUNDS, outcomes=outcomes, seed=3, initial=3, **more)
 
 
+FADING = {"kind": "additive", "time": {"kernel": "matern12", "lengthscale_median": 5.0}}
+SMALL = {"kind": "ensemble", "kernels": ["matern52", "rbf"], "lengthscales": [0.3, "fitted"], "n_features": 64}
 TEAMS = {
     "field": field_team,
-    "fused": lambda: field_team("fused"),
+    "fading": lambda: field_team({"kind": "exact", "restarts": 0, "time": {}}, acquisition="information"),
+    "readings": lambda: fused("readings"),
+    "experts": lambda: fused("experts"),
+    "consensus, fading": lambda: fused("consensus", prior={"restarts": 0, "time": {}}),
+    "covariance intersection": lambda: fused("covariance-intersection"),
     "totals": joint_team,
     "by factor": lambda: joint_team("per-factor"),
-    "ensemble": lambda: joint_team(belief="ensemble", acquisition="egp-ts"),
+    "fading totals": lambda: joint_team(belief=FADING, acquisition="dec-hbo"),
+    "fading, by factor": lambda: joint_team("per-factor", belief=FADING, acquisition="thompson"),
+    "ensemble": lambda: joint_team(belief=SMALL, acquisition="egp-ts"),
+    "ensemble, by factor": lambda: joint_team("per-factor", belief=SMALL, acquisition="egp-ei"),
     "no structure": lambda: sb.Team(None, BOUNDS, seed=3, initial=3, rounds=9),
 }
 
@@ -59,6 +72,7 @@ def test_a_loaded_team_goes_on_to_the_bit_with_what_is_pending(kind, tmp_path):
         one.tell(first.id, told(one, first))
         one.tell(pending.id, told(one, pending))
     assert [again.ask(), again.ask()] == [team.ask(), team.ask()]
+    assert again.sent == team.sent
     assert again.recommend() == team.recommend()
     assert again.state_dict()["json"] == team.state_dict()["json"]
     for name, array in team.state_dict()["arrays"].items():

@@ -5,7 +5,7 @@ import pettingzoo
 import pytest
 
 import swarmbo as sb
-from swarmbo.errors import ConfigError, ShapeError, StateVersionError, UnknownQueryError
+from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
 from swarmbo.settings import resolve
 from swarmbo_envs import robot_team_v0
 
@@ -109,13 +109,6 @@ def test_recommendation_is_none_without_data_and_a_site_of_the_world_with_it():
     recommendation = team.recommend()
     assert np.abs(sites - np.array(recommendation.location)).sum(axis=1).min() == 0
     assert np.isclose(recommendation.mean, team.belief.posterior(sites)[0].max())
-
-
-def test_a_state_of_another_version_is_refused():
-    state = field_team().state_dict()
-    state["json"]["version"] = 99
-    with pytest.raises(StateVersionError, match="99"):
-        field_team().load_state_dict(state)
 
 
 def test_what_all_say_is_handed_on_from_agent_to_agent():

@@ -1,7 +1,5 @@
 """What a team keeps to, whether its agents measure in a field or set the variables of one function."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -41,11 +39,6 @@ def played(team, rounds=3):
         query = team.ask()
         team.tell(query, outcomes(team, query))
     return team
-
-
-def saved(team):
-    state = team.state_dict()
-    return {"json": json.loads(json.dumps(state["json"])), "arrays": {n: a.copy() for n, a in state["arrays"].items()}}
 
 
 @KINDS
@@ -150,22 +143,6 @@ def test_what_was_attached_is_known_and_no_step(make):
         team.attach([["here"] * n] * 2, values)
     played(team)
     assert team.history.attached.tolist() == [True, True, False, False, False]
-
-
-@KINDS
-def test_a_saved_team_goes_on_to_the_bit_whatever_is_out(make):
-    team = played(make())
-    query, _ = team.ask(2)
-    told = outcomes(team, query)
-    first = next(iter(told))
-    team.tell(query, {first: told.pop(first)})
-    others = [sb.Team.from_state_dict(saved(team)), make().load_state_dict(saved(team))]
-    for one in (team, *others):
-        one.tell(query.id, told)
-    asked = [one.ask(2) for one in (team, *others)]
-    assert asked[1] == asked[2] == asked[0]
-    states = [json.dumps(one.state_dict()["json"]) for one in (team, *others)]
-    assert states[0] == states[1] == states[2]
 
 
 def test_the_state_of_a_team_with_another_problem_is_refused():

@@ -22,14 +22,13 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.features.ensemble_fit import dictionary, fit_part
-from swarmbo.belief.features.ensemble_part import EnsemblePart, bases_of, of_part
+from swarmbo.belief.features.ensemble_part import EnsemblePart, bases_of, dictionary, fit_part, of_part
 from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters, EnsembleSettings, PartHyperparameters
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.gp.data import checked_evaluations, checked_points
 from swarmbo.belief.gp.observations import Observations
 from swarmbo.belief.gp.path_sample import FeatureSample, PriorDraw
+from swarmbo.belief.gp.spatial import checked_evaluations, checked_points
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph
 from swarmbo.problem.data import Dataset

@@ -1,4 +1,4 @@
-"""A Gaussian process in the weights of random features: a belief from a summary of data, not from the data."""
+"""Random features of a stationary kernel, data's information about their weights, and a belief from such a summary."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -7,11 +7,167 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.features.feature_basis import FeatureBasis
-from swarmbo.belief.features.information import Information
 from swarmbo.belief.gp.cholesky import factorise, solve_lower, solve_lower_transposed
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
-from swarmbo.belief.gp.spatial import CHUNK, FieldGP
+from swarmbo.belief.gp.observations import standardised_noise
+from swarmbo.belief.gp.spatial import CHUNK, FieldGP, to_unit
+from swarmbo.boundary.rng import stream
+from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.kernels import KernelName, spectral_frequencies
+from swarmbo.spaces import Domain
+
+_LARGEST = 2**16  # features; beyond it a Gram matrix of them alone takes 32 GiB
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureBasis:
+    """Sines and cosines whose random sums f(u) = features(u)·w, w ~ N(0, I), approximate a kernel's covariance.
+
+    Immutable, and a function of the arguments of ``create``: agents with equal arguments have equal bases without
+    exchanging frequencies. The variance features(u)·features(u) is the outputscale everywhere, exactly; the covariance
+    of two points deviates from the kernel by about outputscale / √n_features. Frequencies are in radians per side of
+    the unit cube.
+
+    Source: Rahimi & Recht 2007, alg. 1, with the spectral densities of ``swarmbo.kernels.spectral_frequencies``.
+    """
+
+    frequencies: Float[np.ndarray, "k d"]
+    outputscale: float
+
+    def __post_init__(self) -> None:
+        self.frequencies.flags.writeable = False
+
+    @classmethod
+    def create(
+        cls,
+        seed: int,
+        kernel: KernelName,
+        lengthscales: Float[np.ndarray, " d"],
+        outputscale: float,
+        n_features: int,
+        time: tuple[KernelName, float] | None = None,
+    ) -> "FeatureBasis":
+        """Draw the frequencies. Bases of one seed and size differ by the scaling with lengthscales only.
+
+        With a kernel over ``time`` and its lengthscale, points have a round as last coordinate, and the kernel of the
+        sums is the product of both: so is its spectral density.
+        """
+        scales = np.array(lengthscales, dtype=float)
+        if scales.ndim != 1 or scales.size == 0 or not (np.isfinite(scales).all() and (scales > 0.0).all()):
+            raise ConfigError(f"got {scales.tolist()}; wanted one finite number > 0 a coordinate", at="$.lengthscales")
+        if not (np.isfinite(outputscale) and outputscale > 0.0):
+            raise ConfigError(f"got {outputscale}; wanted a finite number > 0", at="$.outputscale")
+        if not 2 <= n_features <= _LARGEST or n_features % 2:
+            raise ConfigError(f"got {n_features}; wanted an even integer from 2 to {_LARGEST}", at="$.n_features")
+        rng = stream(seed, "feature basis")
+        frequencies = spectral_frequencies(rng, kernel, scales, n_features // 2)
+        if time is not None:
+            over_time = spectral_frequencies(rng, time[0], np.array([time[1]]), n_features // 2)
+            frequencies = np.hstack([frequencies, over_time])
+        return cls(frequencies, float(outputscale))
+
+    @property
+    def n_features(self) -> int:
+        """Sines and cosines together, 2k."""
+        return 2 * self.frequencies.shape[0]
+
+    @property
+    def n_dims(self) -> int:
+        """Number of coordinates d of a point."""
+        return self.frequencies.shape[1]
+
+    def features(self, U: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m p"]:
+        """Features (m, 2k) of points (m, d) in the unit cube: all sines, then all cosines."""
+        points = np.asarray(U, dtype=float)
+        if points.ndim != 2 or points.shape[1] != self.n_dims:
+            raise ShapeError(f"U: got shape {points.shape}; wanted (m, {self.n_dims})")
+        phase = points @ self.frequencies.T
+        waves = np.concatenate([np.sin(phase), np.cos(phase)], axis=1)
+        return np.sqrt(2.0 * self.outputscale / self.n_features) * waves
+
+
+@dataclass(frozen=True, eq=False)
+class Information:
+    """The likelihood of weights w up to a constant: exp(shift·w - ½ wᵀ precision w).
+
+    With outcomes z = Φ w + noise of variance s², precision = ΦᵀΦ / s² and shift = Φᵀz / s². The posterior under the
+    prior N(0, I) has precision I + precision and mean (I + precision)⁻¹ shift; the prior is in none of the parts, so
+    that adding parts does not add priors. ``count`` of outcomes is a fraction if one of a summary was added.
+    """
+
+    precision: Float[np.ndarray, "p p"]
+    shift: Float[np.ndarray, " p"]
+    count: float
+
+    def __post_init__(self) -> None:
+        self.precision.flags.writeable = False
+        self.shift.flags.writeable = False
+
+    @classmethod
+    def none(cls, n_features: int) -> "Information":
+        """Information of no outcomes about ``n_features`` weights."""
+        return cls(np.zeros((n_features, n_features)), np.zeros(n_features), 0.0)
+
+    @classmethod
+    def of(
+        cls, Phi: Float[np.ndarray, "n p"], z: Float[np.ndarray, " n"], noise_variance: float | Float[np.ndarray, " n"]
+    ) -> "Information":
+        """Information of outcomes."""
+        if isinstance(noise_variance, np.ndarray):  # in units of its own noise each outcome has a noise of 1
+            std = np.sqrt(noise_variance)
+            Phi, z, noise_variance = Phi / std[:, None], z / std, 1.0
+        return cls(Phi.T @ Phi / noise_variance, Phi.T @ z / noise_variance, float(len(z)))
+
+    def __add__(self, other: "Information") -> "Information":
+        return Information(self.precision + other.precision, self.shift + other.shift, self.count + other.count)
+
+    def scaled(self, factor: float) -> "Information":
+        """Information multiplied by ``factor`` >= 0."""
+        return Information(factor * self.precision, factor * self.shift, factor * self.count)
+
+    @property
+    def n_features(self) -> int:
+        """Number of weights p."""
+        return self.shift.size
+
+    def packed(self) -> Float[np.ndarray, " q"]:
+        """All of it as one vector of q = 1 + p + p(p + 1)/2 numbers: count, shift, upper triangle by rows."""
+        return np.concatenate([[self.count], self.shift, self.precision[np.triu_indices(self.n_features)]])
+
+    @classmethod
+    def unpacked(cls, vector: Float[np.ndarray, " q"], n_features: int) -> "Information":
+        """Inverse of ``packed``."""
+        if vector.shape != (size := packed_size(n_features),):
+            raise ShapeError(f"information: got shape {vector.shape}; wanted ({size},) for {n_features} features")
+        upper, shift = np.triu_indices(n_features), vector[1 : 1 + n_features].copy()
+        precision = np.zeros((n_features, n_features))
+        precision[upper] = vector[1 + n_features :]
+        precision.T[upper] = vector[1 + n_features :]
+        return cls(precision, shift, float(vector[0]))
+
+
+def packed_size(n_features: int) -> int:
+    """Length of ``Information.packed`` for p features: 1 + p + p(p + 1)/2."""
+    return 1 + n_features + n_features * (n_features + 1) // 2
+
+
+def information_of(
+    basis: FeatureBasis,
+    hyperparameters: Hyperparameters,
+    domain: Domain,
+    X: Float[np.ndarray, "n c"],
+    y: Float[np.ndarray, " n"],
+    noise: Float[np.ndarray, " n"] | None = None,
+) -> Information:
+    """Information of physical outcomes y at physical points X, rounds last, about weights of a basis.
+
+    Outcomes without a known variance in ``noise`` (NaN) have that of the hyper-parameters.
+    """
+    h = hyperparameters
+    variance: float | Float[np.ndarray, " n"] = h.noise_variance
+    if noise is not None and np.isfinite(noise).any():
+        variance = np.where(np.isnan(noise), variance, standardised_noise(noise, h.scale))
+    return Information.of(basis.features(to_unit(domain, X)), (y - h.offset) / h.scale - h.mean, variance)
 
 
 @dataclass(frozen=True, eq=False)

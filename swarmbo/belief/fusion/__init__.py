@@ -11,6 +11,5 @@ from swarmbo.belief.fusion.experts import (
 from swarmbo.belief.fusion.fused import FusedBelief as FusedBelief
 from swarmbo.belief.fusion.fused_view import FusedView as FusedView, exchange as exchange
 from swarmbo.belief.fusion.measurement_flooding import MeasurementFlooding as MeasurementFlooding
-from swarmbo.belief.fusion.proposal import Proposal as Proposal
+from swarmbo.belief.fusion.proposal import FusedSettings as FusedSettings, Proposal as Proposal
 from swarmbo.belief.fusion.push_sum import PushSum as PushSum
-from swarmbo.belief.fusion.settings import FusedSettings as FusedSettings

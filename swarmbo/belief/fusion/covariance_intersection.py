@@ -10,8 +10,7 @@ from jaxtyping import Float
 from scipy.linalg import eigh
 from scipy.optimize import minimize_scalar
 
-from swarmbo.belief.features.feature_gp import FeatureGP
-from swarmbo.belief.features.information import Information
+from swarmbo.belief.features.feature_gp import FeatureGP, Information
 from swarmbo.belief.fusion.fused_view import (
     MOST,
     FusedView,

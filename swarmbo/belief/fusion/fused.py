@@ -14,13 +14,11 @@ from swarmbo.belief.fusion.covariance_intersection import CovarianceIntersection
 from swarmbo.belief.fusion.experts import CommitteeFlooding
 from swarmbo.belief.fusion.fused_view import FusedView, exchange
 from swarmbo.belief.fusion.measurement_flooding import FailureFlooding, MeasurementFlooding
-from swarmbo.belief.fusion.proposal import Proposal
+from swarmbo.belief.fusion.proposal import FusedSettings, FusionMethod, Proposal
 from swarmbo.belief.fusion.push_sum import PushSum
-from swarmbo.belief.fusion.settings import FusedSettings, FusionMethod
-from swarmbo.belief.gp.data import checked_noise, checked_outcomes
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
-from swarmbo.belief.gp.spatial import checked_places
+from swarmbo.belief.gp.spatial import checked_noise, checked_outcomes, checked_places
 from swarmbo.belief.views import PlaceBelief, Views
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import check_links

@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.features.information import Information, information_of, packed_size
+from swarmbo.belief.features.feature_gp import Information, information_of, packed_size
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.belief.gp.cholesky import factorise
-from swarmbo.belief.gp.data import checked_noise, checked_outcomes, checked_points
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
+from swarmbo.belief.gp.spatial import checked_noise, checked_outcomes, checked_points
 from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError
 from swarmbo.records import Traffic

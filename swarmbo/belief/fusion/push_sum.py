@@ -8,8 +8,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.features.feature_gp import FeatureGP
-from swarmbo.belief.features.information import Information, packed_size
+from swarmbo.belief.features.feature_gp import FeatureGP, Information, packed_size
 from swarmbo.belief.fusion.fused_view import (
     MOST,
     FusedView,

@@ -16,15 +16,14 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp.additive_given import domain_of, given_hyperparameters, kept_factors, own_kernels, regrouped
+from swarmbo.belief.gp.additive_given import domain_of, given_hyperparameters, own_kernels
 from swarmbo.belief.gp.additive_prediction import AdditivePosterior
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.gp.channel_state import read_channels, write_channels
-from swarmbo.belief.gp.data import checked_evaluations, checked_points, checked_rounds
-from swarmbo.belief.gp.engine import Outcomes
+from swarmbo.belief.gp.engine import Outcomes, read_channels, write_channels
 from swarmbo.belief.gp.fit import fit_additive, fit_together, prior_hyperparameters
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
 from swarmbo.belief.gp.observations import units
+from swarmbo.belief.gp.spatial import checked_evaluations, checked_points, checked_rounds
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
@@ -289,44 +288,6 @@ class AdditiveGP(AdditivePosterior):
 
     def _fitted(self, hyperparameters: AdditiveHyperparameters) -> "AdditiveGP":
         return self._with(hyperparameters=hyperparameters, fitted_at=self.n_data, base=None, **self._nothing_pending)
-
-    def with_graph(self, graph: FactorGraph) -> "AdditiveGP":
-        """Belief from the same data under another decomposition.
-
-        A factor of the same name and scope keeps its hyper-parameters and outcomes. Any other gets, for each variable,
-        the geometric mean of the lengthscales over the variable's earlier factors. It also gets an even share of the
-        remaining prior variance and mean; its outcomes are unknown.
-
-        Args:
-            graph: Scopes over the same variables, in any order.
-
-        Raises:
-            ConfigError: If it has other variables.
-        """
-        kept = kept_factors(self.graph, graph)
-        factors = np.full((len(self.points), len(graph.factors)), np.nan)
-        noise = np.full((len(self.points), 1 + len(graph.factors)), np.nan)
-        noise[:, 0] = self.noise[:, 0]
-        for new, old in kept.items():
-            factors[:, new], noise[:, 1 + new] = self.factors[:, old], self.noise[:, 1 + old]
-        awaited = np.repeat(self.awaited.all(axis=1, keepdims=True), len(graph.factors), axis=1)
-        for new, old in kept.items():
-            awaited[:, new] = self.awaited[:, old]
-        order = [self.graph.column_of[variable] for variable in graph.variables]
-        own = {graph.factors[new]: self.settings.factors.get(graph.factors[new]) for new in kept}
-        return self._with(
-            settings=msgspec.structs.replace(self.settings, factors={k: v for k, v in own.items() if v is not None}),
-            graph=graph,
-            domain=Domain(self.domain.low[order], self.domain.high[order]),
-            hyperparameters=regrouped(self.hyperparameters, self.graph, graph, kept, self.settings.kernel),
-            points=self.points[:, order],
-            factors=factors,
-            noise=noise,
-            pending=self.pending[:, order],
-            awaited=awaited,
-            base=None,
-            given=None,
-        )
 
     def state_dict(self) -> dict[str, Any]:
         """All of the state, the factorised part included, as plain JSON data and arrays.

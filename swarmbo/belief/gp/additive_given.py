@@ -109,19 +109,10 @@ def _above_zero(field: str, value: object) -> float:
     return float(value)
 
 
-def kept_factors(old: FactorGraph, new: FactorGraph) -> dict[int, int]:
-    """Factors of a graph with the name and the scope of a factor of another: ``{new index: old index}``."""
-    if set(new.variables) != set(old.variables):
-        raise ConfigError(f"got variables {', '.join(new.variables)}; wanted {', '.join(old.variables)}", at="$.graph")
-    places = {(factor, scope): i for i, (factor, scope) in enumerate(zip(old.factors, old.scopes, strict=True))}
-    pairs = zip(new.factors, new.scopes, strict=True)
-    return {i: places[pair] for i, pair in enumerate(pairs) if pair in places}
-
-
 def regrouped(
     hyper: AdditiveHyperparameters, old: FactorGraph, new: FactorGraph, kept: Mapping[int, int], kernel: KernelName
 ) -> AdditiveHyperparameters:
-    """Hyper-parameters for another decomposition, whose kept factors (from ``kept_factors``) keep what is their own.
+    """Hyper-parameters for another decomposition, whose kept factors, ``{new: old}``, keep what is their own.
 
     The others get the kernel given, for each variable the geometric mean of its lengthscales, and together, in even
     shares, the prior variance and mean that kept factors leave. They fade at the mean pace.

@@ -13,10 +13,10 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.gp.data import checked_points
 from swarmbo.belief.gp.engine import ChannelGP
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.path_sample import PathSample, draw_posterior
+from swarmbo.belief.gp.spatial import checked_points
 from swarmbo.belief.gp.stack import Marginals, StackedParts
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of

@@ -23,7 +23,7 @@ from scipy.linalg import lapack
 from scipy.optimize import minimize
 from scipy.spatial.distance import pdist
 
-from swarmbo.belief.gp.cholesky import factorise, solve_lower, solve_lower_transposed
+from swarmbo.belief.gp import cholesky
 from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.gp.stack_fit import evaluate, room_for
@@ -269,10 +269,10 @@ class LogPosterior:
         pairs, parts = self._covariances(lengthscales, outputscales)
         left, left_slope = self._left(theta)
         L = self._factor(outputscales, noises, pairs, left)
-        whitened = solve_lower(L, self.z)
-        design = solve_lower(L, self._design)
+        whitened = cholesky.solve_lower(L, self.z)
+        design = cholesky.solve_lower(L, self._design)
         whitened = whitened - design @ _least_squares(design, whitened)
-        alpha = solve_lower_transposed(L, whitened)
+        alpha = cholesky.solve_lower_transposed(L, whitened)
         K_inverse, _ = lapack.dpotri(L, lower=1)
         value = -0.5 * float(whitened @ whitened) - float(np.log(L.diagonal()).sum()) - 0.5 * t * np.log(2.0 * np.pi)
         # W = alpha alphaᵀ - K⁻¹: pairs off the diagonal count twice, which takes the half away
@@ -297,7 +297,7 @@ class LogPosterior:
         lengthscales, outputscales, noises = self.prior.unpack(theta)
         pairs, _ = self._covariances(lengthscales, outputscales)
         L = self._factor(outputscales, noises, pairs, self._left(theta)[0])
-        return _least_squares(solve_lower(L, self._design), solve_lower(L, self.z))
+        return _least_squares(cholesky.solve_lower(L, self._design), cholesky.solve_lower(L, self.z))
 
     def _evaluated(
         self, theta: Float[np.ndarray, " p"]
@@ -335,7 +335,7 @@ class LogPosterior:
         K[self._places] = pairs if left is None else pairs * left
         noise = np.where(self._is_fitted, noises[self._noise_of], self.known_noise)
         K[:: t + 1] = outputscales @ self._holds + noise
-        return factorise(K.reshape(t, t, order="F"))[0]
+        return cholesky.factorise(K.reshape(t, t, order="F"))[0]
 
     def _covariances(
         self, lengthscales: Float[np.ndarray, " d"], outputscales: Float[np.ndarray, " k"]

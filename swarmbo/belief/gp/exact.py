@@ -16,12 +16,10 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp.channel_state import read_channels, write_channels
-from swarmbo.belief.gp.data import checked_noise, checked_outcomes
-from swarmbo.belief.gp.engine import ChannelGP
+from swarmbo.belief.gp.engine import ChannelGP, read_channels, write_channels
 from swarmbo.belief.gp.fit import FITTED_TO, fit_field, prior_field_hyperparameters
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, ExactGPSettings, Hyperparameters
-from swarmbo.belief.gp.spatial import CHUNK, FieldGP
+from swarmbo.belief.gp.spatial import CHUNK, FieldGP, checked_noise, checked_outcomes
 from swarmbo.errors import ShapeError
 from swarmbo.spaces import Domain
 

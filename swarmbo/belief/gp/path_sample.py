@@ -56,7 +56,7 @@ class StackedDraws:
         self, U: Float[np.ndarray, "g m a"], rounds: Float[np.ndarray, " m"] | None = None, *, gradient: bool = False
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
         """Values, standardised, now or in the rounds given; gradients are 0 where not wanted."""
-        from swarmbo.belief.gp.compiled_draw import put_waves  # late: numba is slow to load
+        from swarmbo.belief.gp.compiled import put_waves  # late: numba is slow to load
 
         X = U
         if self.draws[0].pulses is not None:  # the round is one more coordinate

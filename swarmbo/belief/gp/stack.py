@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
 
-from swarmbo.belief.gp.cholesky import ROWS, BlockRows
-from swarmbo.belief.gp.factorised import Factorised, inverted
+from swarmbo.belief.gp.cholesky import ROWS, BlockRows, Factorised, inverted
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import Observations, factor_covariance, standardised_noise
 from swarmbo.kernels import KERNEL_NAMES, correlation
@@ -57,7 +56,7 @@ class StackedParts(Sequence[Factorised]):
 
         A matrix that is singular to rounding is left to LAPACK, and something is added to its diagonal.
         """
-        from swarmbo.belief.gp.compiled_conditioning import grow  # late: numba is slow to load
+        from swarmbo.belief.gp.compiled import grow  # late: numba is slow to load
         from swarmbo.kernels.compiled import CODES, GIVEN
 
         k = len(scopes)
@@ -137,7 +136,7 @@ class StackedParts(Sequence[Factorised]):
 
     def _put(self, i: int, inverse: Float[np.ndarray, "n n"], first: int) -> None:
         """Take another L⁻¹ for one latent, of which the rows before ``first`` are there."""
-        from swarmbo.belief.gp.compiled_conditioning import follow  # late: numba is slow to load
+        from swarmbo.belief.gp.compiled import follow  # late: numba is slow to load
 
         T = self.entries.shape[1]
         square = np.zeros((1, T, T))

@@ -4,25 +4,29 @@ A model is a pure function of the history, the seed and the state learned before
 the uninterrupted one.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import msgspec
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters
+from swarmbo.belief.features.ensemble import Ensemble
+from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters, EnsembleSettings
 from swarmbo.belief.gp.additive import AdditiveGP
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.additive_given import regrouped
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
-from swarmbo.belief.model.incumbents import incumbent
+from swarmbo.belief.model.incumbents import evaluated, incumbent
 from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.belief.model.structure import LearnedStructure, choose_structure
 from swarmbo.belief.model.warping import Warp, WarpKind
-from swarmbo.belief.structure.choice import LearnedStructure
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
+from swarmbo.graph.groups import graph_of_groups
 from swarmbo.problem.data import Dataset
 
 
@@ -163,3 +167,151 @@ def _transforms(warps: Sequence[tuple[WarpKind, float]]) -> tuple[tuple[WarpKind
 def _fits(hyperparameters: AdditiveHyperparameters, graph: FactorGraph) -> bool:
     sizes = tuple(len(graph.scope(factor)) for factor in graph.factors)
     return tuple(map(len, hyperparameters.lengthscales)) == sizes
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EnsembleModel(Model):
+    """An ensemble, and the members drawn from it for this round.
+
+    ``belief`` are the exact Gaussian processes of the drawn members, so that any acquisition works on an ensemble: a
+    member is drawn by weight, then the rule is applied to it (Lu et al. 2022, remark 1).
+    """
+
+    ensemble: Ensemble
+    chosen: tuple[int, ...]
+    out: Float[np.ndarray, "p n"]
+    awaited: Bool[np.ndarray, "p k"]
+
+    @cached_property
+    def _awaiting(self) -> Ensemble:
+        return self.ensemble.condition_on_pending(self.out, self.awaited)
+
+    def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """Mean and standard deviation of the total over all members at joint points (m, n), physical."""
+        mean, variance = self._awaiting.posterior(X)
+        return mean, np.sqrt(variance)
+
+    def factor_posterior(self, factor: str, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """Mean and standard deviation of a separately observed factor."""
+        mean, variance = self._awaiting.factor_posterior(factor, X)
+        return mean, np.sqrt(variance)
+
+    def factor_means(self) -> Float[np.ndarray, "k t"]:
+        """Mean of each factor over all members."""
+        return self.ensemble.factor_means(evaluated(self.belief))
+
+
+def learn_ensemble(
+    situation: JointSituation, settings: EnsembleSettings, previous: Learned | None, last: Model | None = None
+) -> EnsembleModel:
+    """Ensemble of a history, continued from the ``last`` model if the history does, and members drawn by weight."""
+    history, n = situation.history, len(situation.history)
+    coupled = situation.outcomes == "total" or len(situation.graph.factors) == 1
+    # a total adds nothing to the outcomes of all its factors
+    totals = np.where(np.isfinite(history.factors).all(axis=1), np.nan, history.totals)
+    ensemble = Ensemble.learned(
+        settings,
+        situation.graph,
+        situation.domain,
+        Dataset(history.X, totals, history.factors, noise_std=history.noise_std),
+        coupled=coupled,
+        seed=situation.seed,
+        previous=None if previous is None else previous.ensemble,
+        last=last.ensemble if isinstance(last, EnsembleModel) else None,
+    )
+    names = {"round": situation.round, "evaluations": n, "pending": len(situation.pending)}
+    rngs = [stream(situation.seed, "ensemble", "member", part=i, **names) for i in range(len(ensemble.parts))]
+    chosen = ensemble.choose(rngs)
+    likeliest = tuple(int(np.argmax(w)) for w in ensemble.weights)
+    fitted_at = max(part.fitted_at for part in ensemble.hyper.parts)
+    out = situation.out
+    return EnsembleModel(
+        belief=ensemble.exact(chosen).condition_on_pending(out.points, awaited=out.awaited),
+        learned=Learned(ensemble.hyper.of_members(likeliest), fitted_at, ensemble=ensemble.hyper),
+        ensemble=ensemble,
+        chosen=chosen,
+        out=out.points,
+        awaited=out.awaited,
+    )
+
+
+Learner = Callable[[JointSituation, AdditiveGPSettings, Learned | None], Model]
+
+
+def learn_model(
+    learn: Learner, situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None
+) -> Model:
+    """Model by a learner (mostly an acquisition's ``learn``), on the team's graph or on the one that settings ask for.
+
+    Hyper-parameters are carried over between structures, and refitted when they are due.
+    """
+    if settings.structure is None:
+        return learn(situation, settings, previous)
+    history, n = situation.history, len(situation.history)
+    structure = choose_structure(
+        settings.structure,
+        settings,
+        situation.domain.to_unit(history.X),
+        history.totals,
+        history.known_noise[:, 0] ** 2,
+        stream(situation.seed, "structure", evaluations=n),
+        None if previous is None else previous.structure,
+        n,
+    )
+    inside = in_structure(situation, structure)
+    shares = dict(zip(inside.graph.factors, structure.shares, strict=False))
+    priors = {factor: FactorPrior(outputscale_median=share) for factor, share in shares.items()}
+    own = msgspec.structs.replace(settings, structure=None, factors=priors)
+    model = learn(inside, own, _carried_over(situation, settings, previous, structure))
+    return replace(model, learned=msgspec.structs.replace(model.learned, structure=structure))
+
+
+def in_structure(situation: JointSituation, structure: LearnedStructure | None) -> JointSituation:
+    """Situation on the graph of a structure with known totals; unchanged without one."""
+    if structure is None:
+        return situation
+    history, graph = situation.history, _graph(situation, structure)
+    unknown = np.full((len(history), len(graph.factors)), np.nan)
+
+    def of_all(mask: Bool[np.ndarray, "t k"] | None) -> Bool[np.ndarray, "t m"] | None:
+        """Mask of the total, if it holds for any of the team's factors; none of single factors."""
+        return None if mask is None else np.repeat(mask.any(axis=1, keepdims=True), len(graph.factors), axis=1)
+
+    noise = np.column_stack([history.known_noise[:, 0], unknown])
+    masks = {"awaited": of_all(history.awaited), "taken": of_all(history.taken)}
+    told = replace(history, factors=unknown, noise_std=noise, **masks)
+    return replace(situation, graph=graph, history=told, structure="learned", failed=of_all(situation.failed))
+
+
+def _graph(situation: JointSituation, structure: LearnedStructure) -> FactorGraph:
+    variables = situation.graph.variables
+    return graph_of_groups(situation.graph, [[variables[i] for i in scope] for scope in structure.scopes])
+
+
+def _carried_over(
+    situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None, structure: LearnedStructure
+) -> Learned | None:
+    """Learned state, as far as it holds for another structure."""
+    if previous is None or previous.structure is None or previous.structure.scopes == structure.scopes:
+        return previous
+    before = previous.structure
+    if 1 in (len(before.scopes), len(structure.scopes)):  # one factor has models that a sum cannot have
+        return None
+    kept = {i: before.scopes.index(scope) for i, scope in enumerate(structure.scopes) if scope in before.scopes}
+    old, new = _graph(situation, before), _graph(situation, structure)
+
+    def moved(hyper: AdditiveHyperparameters) -> AdditiveHyperparameters:
+        out = regrouped(hyper, old, new, kept, settings.kernel)
+        return _with_prior_of(out, hyper.in_one_unit()) if len(kept) == len(new.factors) else out
+
+    candidate_models = tuple((place, moved(of)) for place, of in previous.candidate_models)
+    return msgspec.structs.replace(
+        previous, hyperparameters=moved(previous.hyperparameters), candidate_models=candidate_models
+    )
+
+
+def _with_prior_of(hyper: AdditiveHyperparameters, whole: AdditiveHyperparameters) -> AdditiveHyperparameters:
+    """After a mere removal of scopes: mean and variance of the sum stay equal."""
+    k, growth = len(hyper.constants), sum(whole.outputscales) / sum(hyper.outputscales)
+    outputscales = tuple(variance * growth for variance in hyper.outputscales)
+    return msgspec.structs.replace(hyper, constants=(whole.constant / k,) * k, outputscales=outputscales)

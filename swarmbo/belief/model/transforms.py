@@ -16,11 +16,11 @@ from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.prior import TIED_FROM
-from swarmbo.belief.model.groupings import graph_of_groups, parts_of
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
 from swarmbo.belief.model.warping import Warp, WarpKind
 from swarmbo.boundary.rng import stream
+from swarmbo.graph.groups import graph_of_groups, parts_of
 from swarmbo.kernels import KERNEL_NAMES
 
 _OF_TOTALS: tuple[tuple[WarpKind, float, bool], ...] = (  # and whether all variables are taken together

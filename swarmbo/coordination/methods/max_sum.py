@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from swarmbo import settings
 from swarmbo.coordination import requests
 from swarmbo.coordination.agreement import Solution, TableOutcome
+from swarmbo.coordination.certificates import decoded, on_tree
 from swarmbo.coordination.deadline import require_lockstep
 from swarmbo.coordination.deadline_tables import agree_by_deadline
 from swarmbo.coordination.decoding import repaired
@@ -18,7 +19,6 @@ from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.plan import Plan, TableMethod
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.tables import Table
-from swarmbo.coordination.trees import decoded, on_tree
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Status
 from swarmbo.registry import FIELD, kind

@@ -18,10 +18,10 @@ from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.acquisition.trust_region import box_around
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.model import transforms
-from swarmbo.belief.model.groupings import parts_of, split_graph
 from swarmbo.belief.model.incumbents import incumbent
 from swarmbo.belief.model.model import Learned
 from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.graph.groups import parts_of, split_graph
 from swarmbo.problem.data import Dataset
 from swarmbo_envs.functions import get
 

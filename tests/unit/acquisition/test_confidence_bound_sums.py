@@ -6,18 +6,14 @@ import numpy as np
 import pytest
 
 import swarmbo as sb
-from swarmbo.acquisition.add_gp_ucb import AddGPUCB
-from swarmbo.acquisition.confidence_bounds import sampled_beliefs
-from swarmbo.acquisition.dec_hbo import DECHBO
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.model.groupings import graph_of_groups, random_groups
+from swarmbo.acquisition.confidence_bounds import DECHBO, AddGPUCB
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, SampledStructure
 from swarmbo.belief.model.model import learned_belief
-from swarmbo.belief.model.structured import in_structure, learn_model
-from swarmbo.belief.structure import SampledStructure
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.local_functions import total_value
 from swarmbo.errors import ConfigError
-from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.graph import FactorGraph
+from swarmbo.graph.groups import graph_of_groups, random_groups
 from swarmbo.problem.data import Dataset
 from swarmbo_envs.functions import get
 
@@ -97,43 +93,7 @@ def test_dec_hbo_weighs_all_factors_alike(kind, beta, situation_of) -> None:
 SAMPLED = AdditiveGPSettings(structure=SampledStructure(samples=4, burn_in=0, moves=2))
 
 
-def test_averaged_acquisitions_are_the_mean_over_samples_of_the_sums_of_their_own_bounds(situation_of) -> None:
-    """Hoang et al. 2018, appendix B: here every sample is summed by itself, over all its factors."""
-    rule = DECHBO(average="acquisitions")
-    situation = situation_of({"all": list("abcde")}, t=5, pending=1)  # few data: samples differ
-    model = learn_model(rule.learn, situation, SAMPLED, None)
-    structure, U = model.learned.structure, np.random.default_rng(1).random((6, 5))
-    assert len(set(structure.samples)) > 1
-    inside = in_structure(situation, structure)
-    beliefs = sampled_beliefs(model.belief, structure.samples, inside)
-    expected = np.zeros(6)
-    for belief, share, _ in beliefs:
-        assert share == structure.samples.count(tuple(tuple(scope) for scope in belief.scopes)) / 4
-        beta = 0.2 * max(map(len, belief.scopes)) * np.log(10)
-        for factor, scope in zip(belief.graph.factors, belief.scopes, strict=True):
-            mean, variance = belief.factor_posterior(factor, situation.domain.from_unit(U)[:, list(scope)])
-            expected += share * (mean + np.sqrt(beta * variance))
-    functions = rule.local_functions(inside, model)
-    np.testing.assert_allclose(total_value(functions, U), expected, rtol=1e-6)
-    assert not np.allclose(total_value(DECHBO().local_functions(inside, model), U), expected, rtol=1e-3)
-    for stack in stacks_of(functions.graph):  # slopes by central differences, factor by factor
-        X = stack.take(U)
-        slope = functions.value_and_gradient(stack, X, ())[1]
-        for axis in range(stack.size):
-            step = np.zeros(stack.size)
-            step[axis] = 1e-5
-            numeric = (functions.value(stack, X + step, ()) - functions.value(stack, X - step, ())) / 2e-5
-            np.testing.assert_allclose(slope[..., axis], numeric, rtol=1e-4, atol=1e-4)
-
-
-def test_without_samples_there_is_nothing_to_average(situation_of) -> None:
-    situation, U = situation_of(), np.random.default_rng(1).random((6, 5))
-    model = DECHBO().learn(situation, BELIEF, None)
-    same = (DECHBO(average=average).local_functions(situation, model) for average in ("covariances", "acquisitions"))
-    assert len({total_value(functions, U).tobytes() for functions in same}) == 1
-
-
-def test_a_team_agrees_on_averaged_acquisitions_over_the_papers_lattice_by_messages_as_without() -> None:
+def test_a_team_agrees_on_bounds_over_the_papers_lattice_by_messages_as_without() -> None:
     X = np.random.default_rng(0).random((12, 3))
     found = []
     for as_agents in (False, True):
@@ -141,7 +101,7 @@ def test_a_team_agrees_on_averaged_acquisitions_over_the_papers_lattice_by_messa
             None,
             dict.fromkeys("xyz", (0.0, 1.0)),
             belief=SAMPLED,
-            acquisition=DECHBO(average="acquisitions", lattice="lemma-5"),
+            acquisition=DECHBO(lattice="lemma-5"),
             coordination=sb.RefinedMaxSum(levels=1),
             transport=sb.InProcess(as_agents=as_agents),
             seed=1,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
-from swarmbo.acquisition.add_gp_ucb import AddGPUCB
 from swarmbo.acquisition.box_functions import BoxFunctions
+from swarmbo.acquisition.confidence_bounds import AddGPUCB
 from swarmbo.acquisition.dumbo import DuMBO
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.model import Model
@@ -150,7 +150,7 @@ def regret_on_powells_function(outcomes: str, seed: int, n: int, **settings) -> 
     return -best
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(("outcomes", "at_most"), [("total", 1000.0), ("per-factor", 469.0)])
 def test_powells_function_ends_near_what_the_paper_prints(outcomes, at_most) -> None:
     # it prints 496 and 469, means of five runs; of totals seeds spread over a factor of ten

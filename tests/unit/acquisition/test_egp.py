@@ -6,12 +6,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from swarmbo.acquisition.egp import EGPEI, EGPTS
 from swarmbo.acquisition.expected_improvement import ExpectedImprovement
+from swarmbo.acquisition.thompson import EGPEI, EGPTS
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.model.ensemble_model import EnsembleModel, learn_ensemble
-from swarmbo.belief.model.model import Learned
+from swarmbo.belief.model.model import EnsembleModel, Learned, learn_ensemble
 from swarmbo.coordination.local_functions import total_value
 from swarmbo.errors import SwarmboError
 from swarmbo.graph import stacks_of

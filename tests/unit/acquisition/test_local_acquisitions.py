@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from swarmbo.acquisition.acquisition import Acquisition
-from swarmbo.acquisition.add_gp_ucb import AddGPUCB
 from swarmbo.acquisition.box_functions import BoxFunctions
-from swarmbo.acquisition.dec_hbo import DECHBO
+from swarmbo.acquisition.confidence_bounds import DECHBO, AddGPUCB
 from swarmbo.acquisition.dumbo import DuMBO
 from swarmbo.acquisition.expected_improvement import ExpectedImprovement
 from swarmbo.acquisition.thompson import Thompson

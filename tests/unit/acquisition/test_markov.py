@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.acquisition import LocalUtility, local_utility
-from swarmbo.acquisition.markov import Block, of_first, of_successors
+from swarmbo.acquisition.utility import Block, of_first, of_successors
 
 from .markov_reference import conditional_block, log_det_terms, markov_approximation
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import swarmbo as sb
-from swarmbo.acquisition.mixed_functions import MixedFunctions
+from swarmbo.acquisition.box_functions import MixedFunctions
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.graph import FactorGraph, stacks_of
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from swarmbo.acquisition.dec_hbo import DECHBO
+from swarmbo.acquisition.confidence_bounds import DECHBO
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.model import Learned, Model

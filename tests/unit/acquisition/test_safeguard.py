@@ -21,7 +21,7 @@ from swarmbo.acquisition import (
     local_acquisition,
 )
 from swarmbo.acquisition.chain import IN_SIGHT
-from swarmbo.acquisition.safeguard import _Posteriors
+from swarmbo.acquisition.local_problem import _Posteriors
 from swarmbo.baselines import Greedy
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
 from swarmbo.coordination import Exact, MaxSum

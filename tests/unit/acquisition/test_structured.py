@@ -11,10 +11,10 @@ import pytest
 import swarmbo as sb
 from swarmbo.acquisition import Acquisition
 from swarmbo.belief import AdditiveGPSettings
-from swarmbo.belief.model import structured
-from swarmbo.belief.model.structured import in_structure, learn_model
-from swarmbo.belief.structure import SampledStructure, ScreenedScopes, StructureSettings
-from swarmbo.belief.structure.choice import LearnedStructure
+from swarmbo.belief.gp.additive_settings import SampledStructure, ScreenedScopes, StructureSettings
+from swarmbo.belief.model import model as models
+from swarmbo.belief.model.model import in_structure, learn_model
+from swarmbo.belief.model.structure import LearnedStructure
 from swarmbo.errors import ConfigError
 from swarmbo.runs import load
 from swarmbo.settings import convert
@@ -178,8 +178,8 @@ def test_one_factor_and_many_may_follow_one_another(monkeypatch) -> None:
     situation, learned = situation_of(team), None
     for _ in range(4):
         given = LearnedStructure(next(turns), (), 12, ((0,),))
-        monkeypatch.setattr(structured, "choose_structure", lambda *_, given=given: given)
-        model = structured.learn_model(team.acquisition.learn, situation, settings, learned)
+        monkeypatch.setattr(models, "choose_structure", lambda *_, given=given: given)
+        model = models.learn_model(team.acquisition.learn, situation, settings, learned)
         learned = model.learned
         functions = team.acquisition.local_functions(in_structure(situation, learned.structure), model)
         assert functions.graph.variables == NAMES
@@ -204,7 +204,7 @@ def test_the_prior_of_the_sum_stays_when_scopes_change_between_fits(monkeypatch,
     learned, kept = None, []
     for scopes in (before, after):
         given = LearnedStructure(scopes, (), 12, ((0,),))
-        monkeypatch.setattr(structured, "choose_structure", lambda *_, given=given: given)
+        monkeypatch.setattr(models, "choose_structure", lambda *_, given=given: given)
         learned = learn_model(team.acquisition.learn, situation_of(team), settings, learned).learned
         kept.append((learned.hyperparameters.constant, sum(learned.hyperparameters.outputscales), learned.fitted_at))
     assert kept[1] == pytest.approx(kept[0], rel=1e-9)

@@ -7,7 +7,7 @@ import numpy as np
 
 import swarmbo as sb
 from swarmbo.agent import Agent, run
-from swarmbo.deciding.candidates import random_candidates
+from swarmbo.deciding.offers import random_candidates
 from swarmbo.transport import InProcess
 from swarmbo.worlds import FieldWorld, Step
 from swarmbo.worlds.fields import WorldTravel

@@ -224,9 +224,8 @@ def test_failed_outcomes_are_heeded_as_the_team_does(given: dict[str, Any]):
 
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("acquisition", ["auto", pytest.param("thompson", marks=THOROUGH)])
-@pytest.mark.parametrize("fails", [lambda u: set(), lost("a", {"f"})], ids=["all well", "failures"])
-def test_batches_are_chosen_as_the_team_does(acquisition: str, fails: Any):
-    case = Case(acquisition=acquisition, fails=fails)
+def test_batches_are_chosen_as_the_team_does(acquisition: str):
+    case = Case(acquisition=acquisition, fails=lost("a", {"f"}))
     case.go_on(2, 2)
     case.go_on(2, 3)
 
@@ -426,7 +425,7 @@ def test_all_that_an_agent_says_follows_from_what_it_was_told_and_what_arrived(g
         case.tell(query_id, outcomes)
 
 
-@pytest.mark.parametrize("tick_of_state", [11, *(pytest.param(tick, marks=THOROUGH) for tick in range(1, 40, 4))])
+@pytest.mark.parametrize("tick_of_state", [11, *(pytest.param(tick, marks=THOROUGH) for tick in (1, 25, 37))])
 def test_an_agent_goes_on_from_its_state_at_any_moment(tick_of_state: int):
     case = Case(fails=lost("a", {"f"}), acquisition="thompson")
     case.go_on(INITIAL + 1)

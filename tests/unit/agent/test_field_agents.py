@@ -240,8 +240,9 @@ def test_measurements_may_come_late_in_parts_and_from_elsewhere():
         assert agent.log.failures == case.team.failures
 
 
-@pytest.mark.parametrize("belief", [QUICK, FADING], ids=["lasting", "fading"])
-@pytest.mark.parametrize("by_round", [False, True])
+@pytest.mark.parametrize(
+    ("belief", "by_round"), [(QUICK, False), (FADING, False), (FADING, True)], ids=["lasting", "fading", "by round"]
+)
 def test_what_was_attached_is_known_as_the_team_knows_it(belief: Any, by_round: bool):
     """Each agent looks at the rows that it made itself: elsewhere there is nonsense."""
     case, rng = Case(belief=belief), np.random.default_rng(0)
@@ -250,7 +251,7 @@ def test_what_was_attached_is_known_as_the_team_knows_it(belief: Any, by_round: 
         X = BOX.from_unit(rng.random((7, 2)))
         y, makers = np.array([field(x) for x in X]), ["a", "r", "a", "k", "a", "k", "r"]
         y[[1, 4]], stds = np.nan, np.where(np.arange(7) % 3, np.nan, 0.2)
-        rounds = np.arange(7.0) - 5.0 if by_round and belief is FADING else None
+        rounds = np.arange(7.0) - 5.0 if by_round else None
         case.team.attach(X, y, agents=makers, rounds=rounds, noise_std=stds)
         for name, agent in case.agents.items():
             own = np.array(makers) == name

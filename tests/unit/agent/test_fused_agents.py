@@ -5,10 +5,9 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
-from swarmbo.agent import Agent, RemoteAgent, run
+from swarmbo.agent import Agent, run
 from swarmbo.belief import Views
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.errors import ConfigError
@@ -308,16 +307,6 @@ def test_a_decision_that_comes_to_nothing_leaves_the_belief_as_it_was():
     with pytest.raises(sb.SwarmboError, match="received nothing"):
         agent.tick(5.0)
     assert belief_of(agent).agents["a"].n_measurements == before
-
-
-@pytest.mark.thorough
-def test_agents_that_are_processes_decide_as_the_team_does():
-    case = Case(names=("a", "b"), belief=fused(loss=0.2))
-    with threadpool_limits(1, user_api="blas"):
-        case.agents = {name: RemoteAgent(name, case.problem, **case.given) for name in case.agents}  # type: ignore[assignment]
-        case.go_on(2)
-        for agent in case.agents.values():
-            agent.close()  # type: ignore[attr-defined]
 
 
 class Planner:

@@ -157,7 +157,7 @@ def test_nobody_ends_by_messages_with_odd_content(make: Make):
     assert among_odd(make, seed=2, n_odd=20) == 20
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("make", CASES + MORE)
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [pytest.param(*case.values, id=case.id) for case in CASES + MORE])
 def test_nobody_ends_by_many_messages_with_odd_content(make: Make):
     assert among_odd(make, seed=3, n_odd=70) == 70

@@ -182,23 +182,16 @@ CASES: dict[str, tuple[Callable[[], World], Any, Any]] = {
     "chain, egp-ei": (lambda: pairs(CHAIN), sb.EGPEI(), ENSEMBLE),
     "WLAN, auto, fading": (wlan, sb.Auto(), FADING),
 }
-IN_PROCESSES = {"chain, coupled dumbo"}  # each agent's process takes seconds to start
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(c, marks=pytest.mark.thorough if c in IN_PROCESSES else pytest.mark.slow) for c in CASES]
-)
+@pytest.mark.slow  # each agent's process takes seconds to start
+@pytest.mark.parametrize("name", CASES)
 def test_processes_that_know_only_their_own_outcomes_decide_as_the_team_does(name: str):
     world, acquisition, belief = CASES[name]
     compare_with_team(world(), acquisition, belief, RemoteAgent)
 
 
-QUICK = {"WLAN, auto", "WLAN, dumbo"}
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(c, marks=() if c in QUICK else pytest.mark.thorough) for c in CASES if c not in IN_PROCESSES]
-)
+@pytest.mark.parametrize("name", ["WLAN, auto", "chain, coupled dumbo"])
 def test_so_do_agents_that_share_a_process(name: str):
     world, acquisition, belief = CASES[name]
     compare_with_team(world(), acquisition, belief, Agent)
@@ -325,7 +318,7 @@ def test_an_agent_that_can_not_be_made_is_refused_where_it_was_to_be():
         RemoteAgent("z", Problem.of(FactorGraph.from_scopes(DISJOINT), dict.fromkeys("abcd", (0.0, 1.0))))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_agents_of_the_page_run_in_processes_of_their_own(tmp_path: Path):
     page = (Path(__file__).parents[3] / "docs" / "guide" / "processes.md").read_text(encoding="utf-8")
     first = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)[0]

@@ -104,7 +104,7 @@ def test_a_pilot_goes_on_from_its_state_if_it_is_told_its_ways_again(moment: int
     there.go_on()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_pilots_may_be_processes():
     env = robot_team_v0.parallel_env(robots=2)
     env.reset(seed=0)

@@ -16,7 +16,7 @@ from swarmbo.problem.data import News
 from swarmbo.records import SolveReport, Traffic
 
 from .carried import copied
-from .test_agent import INITIAL, PAIRS, RING, THOROUGH, Case
+from .test_agent import INITIAL, PAIRS, RING, Case
 
 COLOURS = sb.Categorical(["red", "green", "blue"])
 DISCRETE = {
@@ -77,7 +77,9 @@ def test_constraints_that_no_factor_reads_whole_are_kept_by_messages(outcomes: s
 
 
 @pytest.mark.parametrize("outcomes", ["per-factor", "total"])
-@pytest.mark.parametrize("acquisition", ["dumbo", *(pytest.param(n, marks=THOROUGH) for n in ("thompson", "dec-hbo"))])
+@pytest.mark.parametrize(
+    "acquisition", ["dumbo", *(pytest.param(n, marks=pytest.mark.slow) for n in ("thompson", "dec-hbo"))]
+)
 def test_batches_of_every_acquisition_are_the_teams(acquisition: str, outcomes: str):
     case = case_of(MIXED, acquisition=acquisition, outcomes=outcomes)
     case.go_on(1, INITIAL)

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 import swarmbo as sb
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views, quick_at
 from swarmbo.belief.at_places import AtPlaces, Looked
-from swarmbo.belief.gp.joint_posterior import CovarianceRows, JointPosterior
+from swarmbo.belief.gp.conditioning import CovarianceRows, JointPosterior
 from swarmbo.spaces import Domain, PlaceTable, are_among, place_keys, unique_places
 
 DOMAIN = Domain(np.array([-50.0, 0.0]), np.array([50.0, 30.0]))

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from swarmbo.belief import AdditiveGP, ExactGP, ExactGPSettings, Hyperparameters
-from swarmbo.belief.features.feature_gp import FeatureGP
-from swarmbo.belief.features.information import Information
+from swarmbo.belief.features.feature_gp import FeatureGP, Information
 from swarmbo.belief.fusion import CovarianceIntersection, Proposal, PushSum, exchange
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph
@@ -84,20 +83,19 @@ def fused_cases(kind, fields, steps=40):
         yield f[N_DATA:], agents["d"].belief.posterior(Z)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     "cases",
     [
-        pytest.param(exact_cases, id="exact"),
-        pytest.param(additive_cases, id="additive"),
-        pytest.param(feature_cases, id="random features"),
-        pytest.param(lambda: fused_cases(PushSum, 80), id="consensus"),
+        pytest.param(exact_cases, id="exact", marks=pytest.mark.thorough),
+        pytest.param(additive_cases, id="additive", marks=pytest.mark.thorough),
+        pytest.param(feature_cases, id="random features", marks=pytest.mark.thorough),
+        pytest.param(lambda: fused_cases(PushSum, 80), id="consensus", marks=pytest.mark.slow),
     ],
 )
 def test_95_percent_intervals_cover_93_to_97_percent(cases):
     assert 0.93 <= coverage(cases()) <= 0.97
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_covariance_intersection_covers_at_least_93_percent():
     assert coverage(fused_cases(CovarianceIntersection, fields=40, steps=10)) >= 0.93

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings, strategies as st
 from scipy.optimize import minimize
 
 from swarmbo.coordination.box_steps import drawn_starts, natural_penalty, polish
-from swarmbo.coordination.drivers.central import Central
+from swarmbo.coordination.central import Central
 from swarmbo.coordination.local_functions import total_value
 from swarmbo.coordination.methods import admm
 from swarmbo.coordination.methods.admm import ADMM

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from swarmbo.coordination.central import Central
 from swarmbo.coordination.decoding import best_value, conditioned_message, decode
-from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.part import LocalView, Part
 from swarmbo.coordination.requests import Compare
 from swarmbo.graph import FactorGraph

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from swarmbo.coordination import exact, max_sum
+from swarmbo.coordination.central import Central
 from swarmbo.coordination.decoding import decode
-from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.part import LocalView, Part
 from swarmbo.coordination.tables import factor_values, total

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from swarmbo.coordination.drivers.central import Central
+from swarmbo.coordination.central import Central
 from swarmbo.coordination.local_functions import total_value
 from swarmbo.coordination.part import BoxView, LocalView, Part
 from swarmbo.coordination.refinement import MOST, narrowed

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from swarmbo.acquisition.by_view import EachSays, InTurn, Participants
-from swarmbo.coordination.drivers.by_messages import ByMessages
-from swarmbo.coordination.drivers.central import Central
+from swarmbo.coordination.by_messages import ByMessages
+from swarmbo.coordination.central import Central
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.participant import Participant
 from swarmbo.coordination.requests import HandOn, ToAll, asked

@@ -107,7 +107,7 @@ def test_nobody_ends_by_letters_with_odd_content(network, fleets):
     assert among_odd(network, fleets, seed=1, n_odd=60) == 60
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_nobody_ends_by_many_letters_with_odd_content(network, fleets):
     assert among_odd(network, fleets, seed=2, n_odd=600) == 600
 

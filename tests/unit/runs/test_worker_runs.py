@@ -215,9 +215,10 @@ def kill_sometime(command, out, rng, whom):
     return False
 
 
-def kills(tmp_path, n_kills, seed):
-    """Kill a run so often; each told query stays told once, at its point."""
-    file, out, rng = tmp_path / "slow.toml", tmp_path / "run", np.random.default_rng(seed)
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
+def test_a_run_killed_twenty_times_tells_each_query_once(tmp_path):
+    file, out, rng = tmp_path / "slow.toml", tmp_path / "run", np.random.default_rng(1)
     (tmp_path / "slow_world.py").write_text(
         "import time\nfrom swarmbo_envs import function_v0\n"
         "class Slow(function_v0.parallel_env):\n"
@@ -230,8 +231,8 @@ def kills(tmp_path, n_kills, seed):
     begin = [sys.executable, "-m", "swarmbo", "run", str(file), "--out", str(out), "--trust", "--no-figures", "-q"]
     again = [sys.executable, "-m", "swarmbo", "resume", str(out), "--trust", "--no-figures", "-q"]
     told, asked = {}, {}
-    for number in range(n_kills):
-        whom = ("driver", "both", "workers")[number % 3] if n_kills > 2 else ("driver", "both")[number % 2]
+    for number in range(20):
+        whom = ("driver", "both", "workers")[number % 3]
         if kill_sometime(again if (out / "scenario.toml").exists() else begin, out, rng, whom):
             break
         events = whole_events(out)
@@ -263,18 +264,6 @@ def whole_events(out):
 
 def told_of_events(events):
     return {event.query: event.outcome for event in events if event.kind == "tell"}
-
-
-@pytest.mark.thorough
-@pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
-def test_a_run_killed_twice_tells_each_query_once(tmp_path):
-    kills(tmp_path, 2, 0)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
-def test_a_run_killed_twenty_times_tells_each_query_once(tmp_path):
-    kills(tmp_path, 20, 1)
 
 
 def test_compare_shows_times_of_runs_with_workers_beside_others(tmp_path):

@@ -135,8 +135,8 @@ def require_run_folder(folder):
 
 
 @pytest.mark.thorough
-def test_eight_clients_and_two_kills(tmp_path):
-    killed_and_restarted(tmp_path / "served", 8, 2)
+def test_eight_clients_and_a_kill(tmp_path):
+    killed_and_restarted(tmp_path / "served", 8, 1)
 
 
 @pytest.mark.slow

@@ -11,8 +11,7 @@ from scipy.stats import multivariate_normal
 import swarmbo as sb
 from swarmbo.belief import AdditiveGP, AdditiveGPSettings
 from swarmbo.belief.features.ensemble import Ensemble
-from swarmbo.belief.features.ensemble_fit import _fit_variances
-from swarmbo.belief.features.ensemble_part import bases_of, feature_rows
+from swarmbo.belief.features.ensemble_part import _fit_variances, bases_of, feature_rows
 from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters, EnsembleSettings, Member
 from swarmbo.belief.gp.observations import TOTAL
 from swarmbo.graph import FactorGraph, stacks_of

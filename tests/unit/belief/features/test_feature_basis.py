@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from swarmbo.belief.features.feature_basis import FeatureBasis
+from swarmbo.belief.features.feature_gp import FeatureBasis
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.kernels import KERNEL_NAMES, kernel_matrix

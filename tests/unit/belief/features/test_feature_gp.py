@@ -4,9 +4,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters, TimeCorrelation
-from swarmbo.belief.features.feature_basis import FeatureBasis
-from swarmbo.belief.features.feature_gp import FeatureGP, basis_of
-from swarmbo.belief.features.information import Information, information_of, packed_size
+from swarmbo.belief.features.feature_gp import (
+    FeatureBasis,
+    FeatureGP,
+    Information,
+    basis_of,
+    information_of,
+    packed_size,
+)
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ShapeError
 from swarmbo.spaces import Domain

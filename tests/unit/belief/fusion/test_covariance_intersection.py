@@ -6,8 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from swarmbo.belief.features.feature_gp import FeatureGP
-from swarmbo.belief.features.information import Information
+from swarmbo.belief.features.feature_gp import FeatureGP, Information
 from swarmbo.belief.fusion import CovarianceIntersection, Proposal, exchange, intersection
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.boundary.rng import stream

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from swarmbo.belief import AdditiveGP, AdditiveGPSettings, AdditiveHyperparameters, FactorPrior
+from swarmbo.belief.gp.additive_given import regrouped
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.settings import convert
@@ -348,43 +349,24 @@ def test_standardised_outcomes_are_equivariant_until_a_fit(way):
     assert fitted.update(Q[:1], y[:1] + 100.0).hyperparameters == fitted.hyperparameters
 
 
-def test_another_decomposition_sees_the_same_totals():
+def test_another_decomposition_keeps_what_is_known_of_variables_and_of_the_sum():
     rng = np.random.default_rng(0)
-    X, y = DOMAIN.from_unit(rng.random((20, 3))), rng.normal(size=20)
-    belief = created().update(X, y).fit(rng)
+    old = created().update(DOMAIN.from_unit(rng.random((20, 3))), rng.normal(size=20)).fit(rng).hyperparameters
     other = FactorGraph.from_scopes({"q": ["c", "a"], "h": ["c"], "r": ["b"]})
-    seen = belief.with_graph(other)
-    h, old = seen.hyperparameters, belief.hyperparameters
+    h = regrouped(old, GRAPH, other, {1: 2}, "rbf")
     by_variable = {
         "a": old.lengthscales[0][0],
         "b": np.sqrt(old.lengthscales[0][1] * old.lengthscales[1][0]),
         "c": np.sqrt(old.lengthscales[1][1] * old.lengthscales[2][0]),
     }
     assert h.lengthscales[0] == pytest.approx((by_variable["c"], by_variable["a"]))
-    assert h.lengthscales[1] == old.lengthscales[2]  # a factor of the same name and scope keeps its own
+    assert h.lengthscales[2] == pytest.approx((by_variable["b"],))
+    assert h.lengthscales[1] == old.lengthscales[2]  # a kept factor keeps its own
     assert h.outputscales[1] == old.outputscales[2]
+    assert h.kernels == ("rbf", old.kernels[2], "rbf")
     assert sum(h.outputscales) == pytest.approx(sum(old.outputscales))
     assert h.constant == pytest.approx(old.constant)
-    np.testing.assert_array_equal(seen.X, X[:, [2, 0, 1]])
-    np.testing.assert_array_equal(seen.totals, y)
-    np.testing.assert_array_equal(seen.domain.low, DOMAIN.low[[2, 0, 1]])
-    assert_same = AdditiveGP.from_hyperparameters(seen.settings, other, seen.domain, h, X[:, [2, 0, 1]], y)
-    np.testing.assert_array_equal(seen.posterior(X[:3, [2, 0, 1]])[0], assert_same.posterior(X[:3, [2, 0, 1]])[0])
-    same = belief.with_graph(GRAPH)
-    np.testing.assert_array_equal(same.posterior(X)[1], belief.posterior(X)[1])
-    with pytest.raises(ConfigError, match="variables"):
-        belief.with_graph(FactorGraph.from_scopes({"f": ["a", "b"]}))
-
-
-def test_outcomes_of_factors_that_another_decomposition_keeps_stay_known():
-    data = outcomes_of("mixed", 12)
-    belief = created(factors={"h": FactorPrior(kernel="rbf"), "f": FactorPrior(kernel="matern32")}).update(**data)
-    seen = belief.with_graph(FactorGraph.from_scopes({"h": ["c"], "all": ["a", "b", "c"]}))
-    np.testing.assert_array_equal(seen.factors[:, 0], data["factors"][:, 2])
-    assert np.isnan(seen.factors[:, 1]).all()
-    assert seen.hyperparameters.kernels == ("rbf", "matern52")
-    assert set(seen.settings.factors) == {"h"}
-    assert np.isfinite(seen.fit(np.random.default_rng(0)).posterior(seen.X)[0]).all()
+    assert regrouped(old, GRAPH, GRAPH, {0: 0, 1: 1, 2: 2}, "rbf") == old
 
 
 def test_an_unknown_factor_is_refused():

@@ -18,6 +18,7 @@ from swarmbo.belief import (
     TimeAxis,
     TimeCorrelation,
 )
+from swarmbo.belief.gp.additive_given import regrouped
 from swarmbo.belief.gp.evidence import LogPosterior
 from swarmbo.belief.gp.observations import TOTAL
 from swarmbo.belief.gp.prior import HyperparameterPrior
@@ -267,17 +268,11 @@ def test_a_fit_finds_how_fast_outcomes_fade(way):
     assert [t.lengthscale for t in again.hyperparameters.times] == pytest.approx(paces, rel=0.1)
 
 
-def test_another_decomposition_keeps_rounds_and_paces():
-    X, outcomes, rounds = data_of(10)
-    belief = belief_of().update(X, outcomes.sum(axis=1), rounds=rounds).at(16.0)
-    other = belief.with_graph(FactorGraph.from_scopes({"f": ["a", "b"], "rest": ["c"]}))
-    assert [t.lengthscale for t in other.hyperparameters.times] == pytest.approx([PACE, PACE])
-    assert other.now == 16.0
-    np.testing.assert_array_equal(other.rounds, rounds)
-    again = AdditiveGP.from_hyperparameters(
-        other.settings, other.graph, other.domain, other.hyperparameters, X, other.totals, rounds=rounds
-    ).at(16.0)
-    np.testing.assert_allclose(again.posterior(X), other.posterior(X), atol=1e-9)
+def test_another_decomposition_keeps_paces():
+    other = FactorGraph.from_scopes({"f": ["a", "b"], "rest": ["c"]})
+    belief = belief_of()
+    times = regrouped(belief.hyperparameters, belief.graph, other, {0: 0}, "rbf").times
+    assert [time.lengthscale for time in times] == pytest.approx([PACE, PACE])
 
 
 def test_bad_input_is_refused():

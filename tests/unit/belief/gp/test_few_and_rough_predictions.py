@@ -98,7 +98,7 @@ def test_correlations_in_single_precision(kernel):
 
 
 def test_tables_ask_bounds_roughly_and_others_as_ever():
-    from swarmbo.coordination.drivers.central import Central
+    from swarmbo.coordination.central import Central
     from swarmbo.coordination.part import BoxView, LocalView, Part
     from swarmbo.coordination.refinement import narrowed
     from swarmbo.transport import Routes

@@ -9,8 +9,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.stats import multivariate_normal
 
 from swarmbo.belief import AdditiveGP
-from swarmbo.belief.gp.cholesky import ROWS, BlockRows
-from swarmbo.belief.gp.factorised import Factorised
+from swarmbo.belief.gp.cholesky import ROWS, BlockRows, Factorised
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.gp.observations import Observations, factor_covariance
 from swarmbo.belief.gp.stack import StackedParts

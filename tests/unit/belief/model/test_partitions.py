@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from swarmbo.belief.structure.partitions import (
+from swarmbo.belief.model.partitions import (
     Proposal,
     all_partitions,
     averaged,

@@ -10,15 +10,23 @@ from scipy.stats import multivariate_normal
 
 from swarmbo.belief import AdditiveGPSettings
 from swarmbo.belief.gp.prior import HyperparameterPrior
-from swarmbo.belief.structure.evidence import ScopeEvidence, StartingPoint
-from swarmbo.belief.structure.partitions import (
+from swarmbo.belief.model.partitions import (
     Proposal,
     all_partitions,
     log_acceptance,
     log_probability,
     sample_partitions,
 )
-from swarmbo.belief.structure.screening import candidates, promises, screened, with_scope, without_pair, without_scope
+from swarmbo.belief.model.structure import (
+    ScopeEvidence,
+    StartingPoint,
+    candidates,
+    promises,
+    screened,
+    with_scope,
+    without_pair,
+    without_scope,
+)
 from swarmbo.kernels import kernel_matrix
 
 SETTINGS = AdditiveGPSettings()
