@@ -14,4 +14,4 @@ sweep measured --set name=oxford-ph --set rounds=4 --set "environment.field.csv=
     --set environment.field.value=ph --set environment.field.unit=pH
 sweep measured --set name=meuse-zinc --set rounds=6 --set "environment.field.csv=$meuse" \
     --set environment.field.value=zinc_ppm --set environment.field.unit=ppm
-swarmbo compare "$out" --reference exact --csv "$out/comparison.csv" --figure "$out/comparison.png"
+swarmbo compare "$out" --reference exact --table "$out/comparison.csv" --figure "$out/comparison.png"

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
+from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.boundary.files import CsvRows, finite, other_separator, read_table
 from swarmbo.boundary.projection import LocalProjection
 from swarmbo.errors import ConfigError, DataWarning
@@ -41,6 +42,7 @@ _PAIRS = (
 _BESIDE = _DEGREES | _METRES | {"decimal", "gps", "coord", "coords", "coordinate", "pos", "position"}
 # of most cells with degrees: a ten-thousandth of a degree is 11 m
 _DECIMALS = 4
+_ANTIMERIDIAN = 180.0  # a longitude above it shows that the file counts from 0 to 360
 
 
 def doubt(number: float) -> str:
@@ -125,6 +127,11 @@ class Measurements:
     columns: tuple[str, str]
     own: Float[np.ndarray, "n 2"]
     noise_std: Float[np.ndarray, " n"] | None = None
+
+    def coordinates(self, crs: str | None = None) -> Coordinates:
+        """Coordinates of the file, in metres of a system ``crs`` or in degrees."""
+        wraps = self.projection is not None and bool((self.own[:, 0] > _ANTIMERIDIAN).any())
+        return Coordinates(self.columns, self.projection, crs, wraps)
 
 
 def read_measurements(settings: CsvColumns, at: str) -> Measurements:

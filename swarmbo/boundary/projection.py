@@ -1,4 +1,4 @@
-"""Coordinates on the Earth: metres from longitudes and latitudes, projected systems, and polygons of GeoJSON."""
+"""Coordinates on the Earth: metres from longitudes and latitudes, and polygons of GeoJSON."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -101,27 +101,6 @@ class LocalProjection:
             tangent = tangent + (wanted - now) * (1.0 + (1.0 - _ECCENTRICITY**2) * tangent**2) / slope
         east = np.rad2deg(np.arctan2(np.sinh(eta), np.cos(xi))) + self.meridian_deg
         return np.column_stack([np.mod(east + 180.0, 360.0) - 180.0, np.rad2deg(np.arctan(tangent))])
-
-
-@dataclass(frozen=True)
-class Frame:
-    """South-west corner of the map in a projected system, an object of rasterio, and the metres in its unit."""
-
-    crs: Any
-    corner: tuple[float, float]
-    unit_m: float
-
-    def on_map(self, edges: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
-        """Edges (west, south, east, north) of the system in m on the map."""
-        west, south, east, north = ((edge - self.corner[number % 2]) * self.unit_m for number, edge in enumerate(edges))
-        return west, south, east, north
-
-    def of_degrees(self, degrees: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
-        """Longitudes and latitudes (WGS 84) as m on the map."""
-        from rasterio.warp import transform  # a frame exists only with the extra installed
-
-        own = np.column_stack(transform("EPSG:4326", self.crs, *degrees.T.tolist())[:2])
-        return (own - np.array(self.corner)) * self.unit_m
 
 
 def _conformal(tangent: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

@@ -190,7 +190,12 @@ def compare(
         list[str] | None, typer.Option(help="A method to compare; default: all others. Repeatable.")
     ] = None,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as CSV.")] = None,
+    tables: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--table", metavar="FILE", help="Write tables; the ending names the format: csv, tex or md. Repeatable."
+        ),
+    ] = None,
     figure: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the table; the ending names the format: png, pdf or svg.")
     ] = None,
@@ -200,20 +205,36 @@ def compare(
     """Compare methods on each problem, seed by seed, by the score of its goal: regret, map error or F1 of a level."""
     with options.one_line_errors():
         from swarmbo.compare import compare as compare_runs
-        from swarmbo.compare.output import comparison_tables, write_csv
+        from swarmbo.compare.output import comparison_tables, table_writer
 
+        writers = [(path, table_writer(path)) for path in tables or []]
         drawing = options.figure_at(figure, formats, dpi)
         comparison = compare_runs(folders, reference, against or [], level)
         options.show(*comparison_tables(comparison))
         for note in comparison.notes:
             typer.echo(f"swarmbo: {note}", err=True)
-        if csv is not None:
-            typer.echo(write_csv(comparison, csv))
+        for path, write in writers:
+            typer.echo(write(comparison, path))
         if drawing is not None:
             from swarmbo.compare.output import draw_comparison
 
             path, drawn_as = drawing
             typer.echo(draw_comparison(comparison, path, drawn_as.dpi))
+
+
+@options.app.command()
+def cite(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders in which runs are searched.")],
+) -> None:
+    """Print the BibTeX of what runs used: swarmbo, methods, data and simulators."""
+    with options.one_line_errors():
+        from swarmbo.runs.citing import cite as cite_runs
+        from swarmbo.runs.reading import find_runs
+
+        cited = cite_runs(find_runs(folders))
+        typer.echo("\n\n".join(cited.entries.values()))
+        for note in cited.notes:
+            typer.echo(f"swarmbo: {note}", err=True)
 
 
 @options.app.command()

@@ -13,7 +13,9 @@ def next_places(
     samples: Annotated[
         Path, typer.Argument(metavar="SAMPLES.csv", help="Samples: coordinates and a value in each row.")
     ],
-    value: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the values (default: value).")] = None,
+    value: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column of the values (default: value, or the only other one).")
+    ] = None,
     agents: Annotated[int, typer.Option(help="Number of agents; one next location for each.")] = 1,
     aim: Annotated[Literal["map", "peak", "level"], typer.Option(help="Task of the survey.")] = "map",
     level: Annotated[float | None, typer.Option(help="Level to be watched, with --aim level.")] = None,
@@ -63,6 +65,8 @@ def next_places(
             cells = (*(f"{c:.{digits}f}" for c in p.place), f"{p.mean:.4g}", f"{p.std:.3g}", p.why)
             table.add_row(str(number), p.agent, *cells)
         show(table)
+        if data.noise_column is not None:
+            typer.echo(f"standard deviation of each value's noise: column {data.noise_column!r}")
         if plan.left_out_rmse is not None:
             typer.echo(
                 f"error of the map at samples that are left out: {plan.left_out_rmse:.3g}; standard deviation of the "

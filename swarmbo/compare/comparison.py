@@ -31,7 +31,7 @@ class ComparisonRow(msgspec.Struct, frozen=True):
     """One method on one problem by one metric; less is better in all but F1 scores, which have no unit.
 
     ``difference`` is this method minus the reference, seed by seed; None for the reference itself, and without common
-    seeds. ``decides`` for the primary metric of the problem's task.
+    seeds. ``decides`` for the primary metric of the problem's task. ``values`` are those of the method, by seed.
     """
 
     problem: str
@@ -43,6 +43,7 @@ class ComparisonRow(msgspec.Struct, frozen=True):
     reference: str
     difference: PairedDifference | None = None
     decides: bool = False
+    values: dict[int, float] = {}
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class Comparison:
     reference: str
     notes: list[str]
     times: list[TimeRow] = field(default_factory=list[TimeRow])
+    level: float = 0.95
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ def compare(
         for method in shown
         if (problem, method) in values
     ]
-    return Comparison(rows, traces, reference, notes, times)
+    return Comparison(rows, traces, reference, notes, times, level)
 
 
 def _times(problem: str, method: str, runs: Sequence[_Run]) -> TimeRow:
@@ -204,7 +206,7 @@ def _row(
     unit = "" if metric in scores.MORE_IS_BETTER else run.unit
     decides = metric == scores.first_metric(run.goal, run.moves)
     mean = sum(own.values()) / len(own)
-    return ComparisonRow(problem, method, metric, unit, mean, len(own), reference, difference, decides)
+    return ComparisonRow(problem, method, metric, unit, mean, len(own), reference, difference, decides, own)
 
 
 def _trace(problem: str, method: str, seed: int, run: _Run) -> ScoreTrace:

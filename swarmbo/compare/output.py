@@ -1,8 +1,8 @@
-"""A comparison as tables for the terminal, as CSV, and as a figure."""
+"""A comparison as tables for the terminal and for files, and as a figure."""
 
 import csv
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from pathlib import Path
 
@@ -11,8 +11,9 @@ from rich.table import Table
 
 from swarmbo import plotting
 from swarmbo.compare.comparison import Comparison, ComparisonRow, ScoreTrace
+from swarmbo.compare.paper_tables import write_paper_table
 from swarmbo.compare.statistics import FEWEST_PAIRS
-from swarmbo.errors import RunFolderError
+from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.metrics import METRIC_TEXT, METRICS, MORE_IS_BETTER, SCORE_TEXT, SHORT_TEXT
 from swarmbo.plotting import Difference, RegretCurves
 
@@ -56,6 +57,14 @@ def _time_table(comparison: Comparison) -> Table:
         busy = "" if row.busy is None else f"{row.busy:.0%}"
         table.add_row(row.problem, row.method, f"{row.seconds:.4g} s", f"{row.per_second:.3g}", busy)
     return table
+
+
+def table_writer(path: Path) -> Callable[[Comparison, Path], Path]:
+    """Function that writes a comparison in the format that the ending of a name stands for."""
+    known = {".csv": write_csv, ".tex": write_paper_table, ".md": write_paper_table}
+    if path.suffix not in known:
+        raise ConfigError(f"got {str(path)!r}; wanted a name that ends in .csv, .tex or .md", at="--table")
+    return known[path.suffix]
 
 
 def write_csv(comparison: Comparison, path: Path) -> Path:

@@ -1,6 +1,6 @@
 """Means over seeds, and paired differences with bootstrap intervals."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -87,6 +87,42 @@ def paired_difference(
         n_pairs=len(seeds),
         unpaired=sorted(method.keys() ^ reference.keys()),
     )
+
+
+def mean_interval(values: Sequence[float], level: float = 0.95) -> tuple[float | None, float | None]:
+    """Bootstrap interval (BCa) of a mean; (None, None) for fewer than two values."""
+    return _interval(np.asarray(values, dtype=float), level, 9999, 0)
+
+
+def paired_p(method: Mapping[int, float], reference: Mapping[int, float]) -> float | None:
+    """Two-sided p-value of Wilcoxon's signed-rank test of two methods by seed; None with fewer than ``FEWEST_PAIRS``.
+
+    Source: Wilcoxon 1945; exact for small samples, ties included, as in ``scipy.stats.wilcoxon``.
+
+    Example:
+        >>> paired_p(dict(enumerate([3.0, 5.0, 4.0, 6.0, 8.0, 9.5])), dict.fromkeys(range(6), 1.0))
+        0.03125
+    """
+    differences = np.array([method[key] - reference[key] for key in sorted(method.keys() & reference.keys())])
+    if len(differences) < FEWEST_PAIRS or not np.isfinite(differences).all():
+        return None
+    return float(stats.wilcoxon(differences).pvalue) if differences.any() else 1.0
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P-values adjusted for testing all of them: the least family-wise error rate at which each is rejected.
+
+    Source: Holm 1979, A simple sequentially rejective multiple test procedure.
+
+    Example:
+        >>> holm([0.03, 0.01, 0.04])
+        [0.06, 0.03, 0.06]
+    """
+    adjusted, above = [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        above = max(above, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = above
+    return adjusted
 
 
 def _interval(differences: np.ndarray, level: float, resamples: int, seed: int) -> tuple[float | None, float | None]:

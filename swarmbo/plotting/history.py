@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
+from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import TRUE_MAXIMUM, Goal, RoundRecord
@@ -25,7 +26,7 @@ class World:
     None where it is not known. ``variables`` are empty where every agent measures a place of its own; ``types`` are
     those of variables that are not all real numbers on linear axes. ``graph_in_use`` has the factors that agents had
     learned or drawn at the end. ``no_go`` has the rings (k, 2) of each region. ``method`` is acquisition, coordination
-    and seed, for titles.
+    and seed, for titles. ``coordinates`` are those of the input, for axes.
     """
 
     domain: Domain
@@ -50,6 +51,7 @@ class World:
     no_go: Sequence[Sequence[Float[np.ndarray, "k 2"]]] = ()
     bases: Mapping[str, Float[np.ndarray, " d"]] = field(default_factory=dict[str, np.ndarray])
     method: str = ""
+    coordinates: Coordinates | None = None
 
     def at(self, round_number: int) -> "World":
         """The world as it is in a round; itself where nothing changes."""

@@ -17,9 +17,10 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Colormap, Normalize
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 from scipy.spatial import cKDTree
 
+from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.plotting import style
 from swarmbo.plotting.history import Records, World, agents_of, driven_by, failures, stops_of
 from swarmbo.records import RoundRecord
@@ -176,6 +177,8 @@ def frame_map(ax: Axes, world: World) -> Axes:
     is_narrow = high[1] - low[1] > 2 * (high[0] - low[0])
     ax.xaxis.set_major_locator(MaxNLocator(2 if is_narrow else 3 if high[0] >= 1e5 else 4))
     ax.yaxis.set_major_locator(MaxNLocator(5))
+    if world.coordinates is not None:
+        return _in_input(ax, world, world.coordinates)
     unit = world.axis_unit
     if unit == "m" and max(abs(low).max(), abs(high).max()) >= _KILOMETRES:
         unit = "km"
@@ -183,6 +186,22 @@ def frame_map(ax: Axes, world: World) -> Axes:
             axis.set_major_formatter(lambda metres, _: f"{metres / 1000:g}")
     ax.set_xlabel(style.with_unit("x, east", unit))
     ax.set_ylabel(style.with_unit("y, north", unit))
+    return ax
+
+
+def _in_input(ax: Axes, world: World, where: Coordinates) -> Axes:
+    """Ticks in the coordinates of the input, for degrees along the middle of the map."""
+    low, high = world.domain.low, world.domain.high
+    middle, unit = (low + high) / 2.0, where.unit if where.unit_m == 1.0 else ""
+    for number, (axis, name) in enumerate(zip((ax.xaxis, ax.yaxis), where.axes(), strict=True)):
+        ends = np.tile(middle, (2, 1))
+        ends[:, number] = low[number], high[number]
+        ticks = MaxNLocator(3).tick_values(*where.own(ends)[:, number])
+        places = np.tile(where.own(middle[None]), (len(ticks), 1))
+        places[:, number] = ticks
+        axis.set_major_locator(FixedLocator(where.metres(places)[:, number].tolist()))
+        axis.set_major_formatter(FixedFormatter([f"{tick:.10g}" for tick in ticks]))
+        axis.set_label_text(style.with_unit(name, unit))
     return ax
 
 

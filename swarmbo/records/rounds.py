@@ -11,6 +11,7 @@ from jaxtyping import Float
 from msgspec import UNSET, UnsetType
 from msgspec.structs import astuple
 
+from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.records.solve_report import LinkReport, SolveReport, Traffic
 
 Goal = Literal["peak", "map", "level"]
@@ -18,20 +19,24 @@ TRUE_MAXIMUM = "true maximum"
 
 
 class Labels(msgspec.Struct, frozen=True):
-    """Names of an environment's outcome and units, for titles and tables."""
+    """Names of an environment's outcome and units, for titles and tables, and coordinates of its input."""
 
     name: str = ""
     unit: str = ""
     axis_unit: str = ""
+    coordinates: Coordinates | None = None
 
     @classmethod
     def of(cls, env: Any, truth: "GroundTruth | None") -> "Labels":
         """Labels of the truth, or without it the texts in the environment's table ``labels``."""
+        told = getattr(env.unwrapped, "coordinates", None)
+        coordinates = told if isinstance(told, Coordinates) else None
         if truth is not None:
-            return cls(truth.name, truth.unit, truth.axis_unit)
+            return cls(truth.name, truth.unit, truth.axis_unit, coordinates)
         told = getattr(env.unwrapped, "labels", None)
         stated: dict[str, Any] = dict(told) if isinstance(told, Mapping) else {}
-        return cls(**{key: stated[key] for key in cls.__struct_fields__ if isinstance(stated.get(key), str)})
+        texts = {key: stated[key] for key in ("name", "unit", "axis_unit") if isinstance(stated.get(key), str)}
+        return cls(**texts, coordinates=coordinates)
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ def world_of(folder: RunFolder) -> World:
         maximum_is=_shortened(record.maximum_is, _LONGEST_UNIT),
         no_go=[[np.array(ring) for ring in rings] for rings in record.no_go],
         bases={agent: np.array(place) for agent, place in record.bases.items()},
+        coordinates=record.coordinates,
     )
 
 

@@ -330,5 +330,6 @@ def summarise(
         blocked=UNSET if links is None else blocked,
         sharing_links=UNSET if sharing_links is None else sharing_links,
         acquisition=acquisition,
+        coordinates=labels.coordinates or UNSET,
         metrics={str(metric): value for metric, value in metrics.metrics_of(records, goal, moves).items()},
     )

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import UNSET, UnsetType
 from rich.table import Table
 
+from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.boundary.values import html_table, short
 from swarmbo.metrics import METRIC_TEXT, METRICS, MORE_IS_BETTER
 from swarmbo.records import TRUE_MAXIMUM, Goal, LinkReport, Recommendation, Score, Traffic
@@ -39,7 +41,8 @@ class Summary(msgspec.Struct, frozen=True):
     common. ``references`` are the best true values of heuristic baselines within as many rounds, ``worst_off`` least
     individual outcomes at this run's best measurement and the baselines' results. ``late_mean`` is of the joint points
     of the last quarter of the rounds. ``scopes`` are learned or drawn ones. In ``blocked`` rounds agents waited for a
-    disconnected one. ``acquisition`` is the one that ``auto`` selected, and the reason.
+    disconnected one. ``acquisition`` is the one that ``auto`` selected, and the reason. ``coordinates`` are those of
+    the input, if they are not the map's.
     """
 
     name: str
@@ -78,6 +81,7 @@ class Summary(msgspec.Struct, frozen=True):
     sharing_links: LinkReport | UnsetType = UNSET
     acquisition: str | UnsetType = UNSET
     workers: WorkersReport | UnsetType = UNSET
+    coordinates: Coordinates | UnsetType = UNSET
 
     def _repr_html_(self) -> str:
         """Closing table, for notebooks."""
@@ -87,12 +91,12 @@ class Summary(msgspec.Struct, frozen=True):
 def report_rows(summary: Summary) -> list[tuple[str, str]]:
     """Rows of the closing table of a run: a label and its text each."""
     unit = summary.unit
-    best = _found(summary.best, unit, summary.axis_unit, with_std=False) + _when(summary)
+    best = _found(summary, summary.best, with_std=False) + _when(summary)
     if summary.best is None and summary.recommendation is not None:
         best = "none: in every round some factor failed"
     rows = [
         ("best measurement", best),
-        ("recommendation", _found(summary.recommendation, unit, summary.axis_unit, with_std=True)),
+        ("recommendation", _found(summary, summary.recommendation, with_std=True)),
         *_score_rows(summary),
     ]
     rows += [(name, quantity(value, "")) for name, value in summary.worst_off.get(THIS_RUN, {}).items()]
@@ -264,18 +268,23 @@ def _scopes(scopes: Sequence[ScopeInUse]) -> str:
     return text if len(shown) == len(ranked) else f"{text}, … {len(ranked)} scopes"
 
 
-def _found(place: Recommendation | None, unit: str, axis_unit: str, *, with_std: bool) -> str:
+def _found(summary: Summary, place: Recommendation | None, *, with_std: bool) -> str:
     if place is None:
         return "none: every measurement failed"
+    unit, where = summary.unit, summary.coordinates
     value = quantity(place.mean, unit)
     if with_std:
         decimals = max(0, 1 - math.floor(math.log10(place.std))) if place.std > 0 else 4
         value = f"{place.mean:,.{decimals}f} ± {place.std:,.{decimals}f} {unit}".rstrip()
+    if isinstance(where, Coordinates):
+        own = zip(where.axes(), where.own(np.array([place.location]))[0], strict=True)
+        decimals = 6 if where.unit == "degrees" else 1
+        return f"{value} at {', '.join(f'{axis} {number:.{decimals}f}' for axis, number in own)}"
     values = place.location if place.point is None else list(place.point.values())
     shown = values if len(values) <= _MOST_COORDINATES else values[: _MOST_COORDINATES - 1]
-    where = ", ".join(
+    at = ", ".join(
         short(x) if not isinstance(x, float) else f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}" for x in shown
     )
     if len(shown) < len(place.location):
-        where += f", … {len(place.location)} values"
-    return f"{value} at ({where}) {axis_unit}".rstrip()
+        at += f", … {len(place.location)} values"
+    return f"{value} at ({at}) {summary.axis_unit}".rstrip()

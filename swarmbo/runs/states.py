@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from swarmbo.belief.model import Learned
+from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.boundary.files import digest_of_arrays, read_regular
 from swarmbo.errors import RunFolderError, StateVersionError
 from swarmbo.graph import FactorGraph
@@ -38,7 +39,8 @@ class WorldRecord(msgspec.Struct, frozen=True):
     For a changing field it also holds ``frames`` (rounds + 1, m), ``maxima`` (rounds + 1,) and ``argmaxes`` (rounds +
     1, d); the values here are then those of round 0. ``starts`` are the locations measured at reset, ``variables`` the
     names of the coordinates of a joint point, none in a field; ``types`` are empty if all are real numbers on linear
-    axes. ``scopes`` are None if hidden. ``arrays`` is the digest of ``world.npz``.
+    axes. ``scopes`` are None if hidden. ``arrays`` is the digest of ``world.npz``. ``coordinates`` are
+    those of the input, if they are not the map's.
     """
 
     id: str
@@ -63,6 +65,7 @@ class WorldRecord(msgspec.Struct, frozen=True):
     maximum_is: str = TRUE_MAXIMUM
     no_go: list[list[list[list[float]]]] = []
     bases: dict[str, list[float]] = {}
+    coordinates: Coordinates | None = None
 
     @property
     def domain(self) -> Domain:
@@ -108,6 +111,7 @@ def keep_world(
         maximum_is=TRUE_MAXIMUM if truth is None else truth.maximum_is,
         no_go=[[ring.tolist() for ring in rings] for rings in field.no_go()] if field else [],
         bases={agent: place.tolist() for agent, place in field.bases().items()} if field else {},
+        coordinates=labels.coordinates,
         **joint,
     )
     arrays = {} if truth is None else {"points": truth.points, "values": truth.values}

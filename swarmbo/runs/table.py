@@ -29,19 +29,23 @@ def measurements(records: Sequence[RoundRecord], world: WorldRecord, scenario: S
     """Table of a run, whose columns ``docs/guide/runs-and-papers.md`` describes.
 
     In a field a row is one agent's measurement in one round; abstaining agents have none. Measurements en route follow,
-    in rows without a query. For a function a row is the outcome of one factor, if factors are reported, and else that
+    in rows without a query. Locations are also given in the coordinates of the input, if these are not the map's. For a
+    function a row is the outcome of one factor, if factors are reported, and else that
     of the sum. A variable with the name of another column is ``point.<name>``.
     """
     names = tuple(world.variables) or place_names(len(world.low))
     axes = {name: f"point.{name}" if name in (*_BEFORE, *_AFTER) else name for name in names}
-    rows: list[dict[str, Any]] = []
+    rows, where = list[dict[str, Any]](), world.coordinates
+    own = () if where is None else where.axes((*_BEFORE, *axes.values(), *_AFTER))
     for record in records:
         common = {"scenario": scenario.name, "seed": scenario.seed, "round": record.round, "query": record.query}
         found = _of_field(record) if record.joint is None else _of_function(record, record.joint, world)
         for place, row in found:
+            if where is not None and len(place) == len(own):
+                row |= dict(zip(own, where.own(np.array([place]))[0].round(where.decimals).tolist(), strict=True))
             values = world.named(place).values() if world.types else place
             rows.append({**common, **dict(zip(axes.values(), values, strict=False)), **row})
-    return {name: [row.get(name) for row in rows] for name in (*_BEFORE, *axes.values(), *_AFTER)}
+    return {name: [row.get(name) for row in rows] for name in (*_BEFORE, *axes.values(), *own, *_AFTER)}
 
 
 def _of_field(record: RoundRecord) -> list[tuple[list[float], dict[str, Any]]]:

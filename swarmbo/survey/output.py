@@ -17,7 +17,6 @@ from swarmbo.runs.table import write_csv
 from swarmbo.survey.plan import SurveyPlan
 
 _GPX = "http://www.topografix.com/GPX/1/1"
-_DECIMALS = {"m": 3, "degrees": 8}  # a millimetre
 
 
 def survey_figure(plan: SurveyPlan, title: str = "") -> Figure:
@@ -44,6 +43,8 @@ def survey_figure(plan: SurveyPlan, title: str = "") -> Figure:
                 ax.annotate(str(number + 1), place.place, ha="center", va="center_baseline", fontsize=9, zorder=6)
             ax.ticklabel_format(useOffset=False)
             ax.locator_params(axis="x", nbins=4 if ratio < 1.3 else 1)
+            if coordinates.unit == "degrees" and ratio >= 1.3:  # their long labels would overlap
+                ax.tick_params(axis="x", rotation=45)
             ax.set_xlabel(coordinates.columns[0])
         handles = panels[0].get_legend_handles_labels()[0]
         if plan.level is not None and np.nanmin(found.mean) < plan.level < np.nanmax(found.mean):
@@ -90,7 +91,7 @@ def write_plan(plan: SurveyPlan, folder: Path) -> tuple[list[Path], list[str]]:
 def _csv(plan: SurveyPlan, path: Path, places: Any, more: dict[str, list[Any]]) -> Path:
     """Write a table that begins with the columns of coordinates of the samples' file."""
     where = plan.samples.coordinates
-    own = np.round(np.asarray(places, dtype=float), _DECIMALS[where.unit])
+    own = np.round(np.asarray(places, dtype=float), where.decimals)
     write_csv({**dict(zip(where.columns, own.T.tolist(), strict=True)), **more}, path)
     return path
 

@@ -8,93 +8,15 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
-from swarmbo.boundary.csv_measurements import CsvColumns, measurements_of
+from swarmbo.boundary.coordinates import Coordinates
+from swarmbo.boundary.csv_measurements import CsvColumns, coordinate_columns, measurements_of
 from swarmbo.boundary.files import finite, read_table
-from swarmbo.boundary.projection import LocalProjection, holds, read_polygons
-from swarmbo.errors import ConfigError, needed
+from swarmbo.boundary.projection import holds, read_polygons
+from swarmbo.errors import ConfigError
 
-_AT = "--crs"
 _OPTION = "--{key} {value}"
-_ANTIMERIDIAN = 180.0  # a longitude above it shows that the file counts from 0 to 360
-_NOISE_NAMES = ("noise_std", "value_std", "std", "sd", "sigma", "stderr", "uncertainty")
-
-
-@dataclass(frozen=True)
-class Coordinates:
-    """Conversion between the coordinates of a file, metres, and longitudes and latitudes.
-
-    ``projection`` is that of a file with longitudes and latitudes, from 0 to 360 if it ``wraps``; ``crs`` is the system
-    of a file in metres, such as ``EPSG:32632``, if known.
-
-    Example:
-        >>> import numpy as np
-        >>> coordinates = Coordinates(("lon", "lat"), LocalProjection(9.0, 0.0, 0.0))
-        >>> metres = coordinates.metres(np.array([[9.5, 48.0]]))
-        >>> metres.round().tolist(), coordinates.own(metres).round(9).tolist(), coordinates.unit
-        ([[37313.0, 5318549.0]], [[9.5, 48.0]], 'degrees')
-    """
-
-    columns: tuple[str, str]
-    projection: LocalProjection | None = None
-    crs: str | None = None
-    wraps: bool = False
-
-    def __post_init__(self) -> None:
-        if self.crs is None:
-            return
-        if self.projection is not None:
-            raise ConfigError(f"got {self.crs!r} for a file with longitudes and latitudes; wanted none", at=_AT)
-        warp = needed("rasterio.crs", "geo", f"the coordinate reference system {self.crs!r}", _AT)
-        errors = needed("rasterio.errors", "geo", "a coordinate reference system", _AT)
-        try:
-            known = warp.CRS.from_user_input(self.crs)
-        except errors.CRSError:
-            raise ConfigError(f"got {self.crs!r}; wanted a code such as EPSG:32632", at=_AT) from None
-        if not known.is_projected or known.linear_units_factor[1] != 1.0:
-            raise ConfigError(f"got {self.crs!r}; wanted a projected system in metres", at=_AT)
-
-    @property
-    def unit(self) -> Literal["degrees", "m"]:
-        """Unit of the file's coordinates."""
-        return "m" if self.projection is None else "degrees"
-
-    @property
-    def known_crs(self) -> str | None:
-        """Coordinate reference system of the file's coordinates; None if unknown."""
-        return self.crs if self.projection is None else "EPSG:4326"
-
-    def metres(self, own: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
-        """Convert coordinates of the file to metres on the map."""
-        return own if self.projection is None else self.projection.metres(own)
-
-    def own(self, metres: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
-        """Convert metres on the map to coordinates of the file."""
-        if self.projection is None:
-            return metres
-        degrees = self.projection.degrees(metres)
-        return np.column_stack([np.mod(degrees[:, 0], 360.0), degrees[:, 1]]) if self.wraps else degrees
-
-    def lon_lat(self, metres: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"] | None:
-        """Convert metres on the map to longitudes from -180 to 180 and latitudes (WGS 84); None if not possible."""
-        if self.projection is not None:
-            return self.projection.degrees(metres)
-        if self.crs is None:
-            return None
-        warp = needed("rasterio.warp", "geo", "a coordinate reference system", _AT)
-        return np.column_stack(warp.transform(self.crs, "EPSG:4326", *metres.T.tolist())[:2])
-
-    def of_lon_lat(self, degrees: Float[np.ndarray, "n 2"], what: str, at: str) -> Float[np.ndarray, "n 2"]:
-        """Convert longitudes and latitudes of something to metres on the map."""
-        if self.projection is not None:
-            return self.projection.metres(degrees)
-        if self.crs is None:
-            raise ConfigError(
-                f"got {what} in longitudes and latitudes for samples in metres; wanted --crs, the samples' coordinate "
-                "reference system, such as EPSG:32632",
-                at=at,
-            )
-        warp = needed("rasterio.warp", "geo", "a coordinate reference system", _AT)
-        return np.column_stack(warp.transform("EPSG:4326", self.crs, *degrees.T.tolist())[:2])
+_NOISE_NAMES = ("noise_std", "noise", "value_std", "std", "sd", "sigma", "stderr", "uncertainty")
+_FOOTPRINT_NAMES = ("footprint", "footprint_m", "footprint_radius", "footprint_radius_m")
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +28,7 @@ class Samples:
     noise_std: Float[np.ndarray, " n"] | None
     coordinates: Coordinates
     quantity: str
+    noise_column: str | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -143,14 +66,20 @@ def read_samples(
     table = read_table(name, "$.csv")
     header = table.header
     noise = noise or next((column for column in header if column.lower() in _NOISE_NAMES and column != value), None)
-    quantity = value or _only_value(name, header, {x, y, noise})
+    if broad := [column for column in header if column.lower() in _FOOTPRINT_NAMES and column != value]:
+        raise ConfigError(
+            f"{name}: got the column {broad[0]!r}, but samples are taken at points; wanted a file without it, if the "
+            "footprints are small compared with the distances between samples",
+            at="$.csv",
+        )
+    pair = coordinate_columns(CsvColumns(csv=name, value=value or "", x=x, y=y), header, "$", _OPTION)
+    quantity = value or _only_value(name, header, {*pair, noise})
     columns = CsvColumns(csv=name, value=quantity, x=x, y=y, coordinates=coordinates)
     read = measurements_of(table, columns, "$", _OPTION, noise)
     noise_std = None if read.noise_std is None or np.isnan(read.noise_std).all() else read.noise_std
-    wraps = read.projection is not None and bool((read.own[:, 0] > _ANTIMERIDIAN).any())
-    return Samples(
-        read.places, read.values, noise_std, Coordinates(read.columns, read.projection, crs, wraps), quantity
-    )
+    where = read.coordinates(crs)
+    where.require_metres()
+    return Samples(read.places, read.values, noise_std, where, quantity, None if noise_std is None else noise)
 
 
 def read_positions(
@@ -212,9 +141,9 @@ class Region:
 
 
 def _only_value(path: str, header: Sequence[str], others: set[str | None]) -> str:
-    if "value" in header or not header:
-        return "value"
     free = [name for name in header if name not in others]
+    if "value" in header or len(free) == 1:
+        return "value" if "value" in header else free[0]
     raise ConfigError(
         f"{path}: got columns {', '.join(free)}; wanted the one of the values: --value COLUMN", at="--value"
     )

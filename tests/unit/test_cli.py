@@ -213,7 +213,7 @@ def test_sweep_then_compare(invoke, tmp_path):
     )
     assert invoke(*sweep).stdout == "4 done, 0 resumed, 0 skipped: out\n"
     assert invoke(*sweep, "--quiet").stdout == "0 done, 0 resumed, 4 skipped: out\n"
-    result = invoke("compare", "out", "--reference", "random", "--csv", "t.csv", "--figure", "t.png")
+    result = invoke("compare", "out", "--reference", "random", "--table", "t.csv", "--figure", "t.png")
     assert "simple regret at the end" in result.stdout
     assert "independent" in result.stdout
     assert (tmp_path / "t.csv").read_text().count("\n") == 7

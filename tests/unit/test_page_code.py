@@ -4,6 +4,7 @@ import importlib.util
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +36,7 @@ def names_after(monkeypatch, tmp_path):
 
 TESTED = {"README.md", *(f"docs/guide/{name}.md" for name in ("ask-tell", "functions", "optuna-ax", "runs-and-papers"))}
 TESTED |= {"docs/reference/evaluations.md"}
-TESTED |= {f"docs/guide/{name}.md" for name in ("field-data", "processes", "rl", "sensors")}
+TESTED |= {f"docs/guide/{name}.md" for name in ("field-data", "processes", "rl", "robots", "sensors")}
 
 
 @pytest.mark.parametrize("page", sorted(set(PAGES) - OWN_TESTS - TESTED))
@@ -45,6 +46,27 @@ def test_python_of_a_page_runs(names_after, page):
 
 def test_python_of_the_readme_runs(names_after):
     assert names_after("README.md")["team"].belief.n_data == 3
+
+
+def test_python_of_the_page_on_robots_ends_with_late_failed_and_lost_ones(names_after):
+    """Outcomes lie where robots were, not where they were sent; a lost robot is not pending and has not failed."""
+    names = names_after("docs/guide/robots.md")
+    crew, driving = names["crew"], names["driving"]
+    data = crew.history
+    values = data.factors[np.isfinite(data.factors)]
+    assert len(values) == crew.n_data > 8
+    wanted = []
+    for row, outcomes in zip(data.X, data.factors, strict=True):
+        places = crew.problem.places_of(crew.problem.named(row))
+        at = next(
+            (places[name] for name, y in zip(crew.problem.channels, outcomes, strict=True) if np.isfinite(y)), None
+        )
+        wanted += [] if at is None else [np.sin(at / 60.0).sum()]
+    np.testing.assert_allclose(values, wanted, atol=1e-9)
+    assert crew.failures >= 1
+    assert names["lost"] == {"cyd"}
+    assert set(crew.pending) == {query.id for query, _, _ in driving.values()}
+    assert "cyd" not in driving
 
 
 def test_python_of_the_page_on_optuna_runs(names_after):

@@ -10,7 +10,8 @@ from jaxtyping import Float
 from scipy.interpolate import RegularGridInterpolator
 from scipy.optimize import minimize
 
-from swarmbo.boundary.projection import Frame, LocalProjection
+from swarmbo.boundary.coordinates import Coordinates
+from swarmbo.boundary.projection import LocalProjection
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo_envs.fields.settings import Task
@@ -29,6 +30,7 @@ class Field:
     are compared. ``minimum`` is the smallest value at the sites, ``maximum`` the largest over all measurable locations.
     Robots get from site to site with ``least_reach_m`` a round. ``digest`` is that of the data behind the settings.
     ``gaps`` masks map cells without data, south row first; values there are those of the nearest known location.
+    ``coordinates`` are those of the input, if they are not the map's.
     """
 
     name: str
@@ -46,8 +48,7 @@ class Field:
     interpolated: bool = False
     least_reach_m: float = 0.0
     digest: str = ""
-    projection: LocalProjection | None = None
-    frame: Frame | None = None
+    coordinates: Coordinates | None = None
     gaps: Marks | None = None
 
     def value(self, X: Places) -> Values:
@@ -60,6 +61,11 @@ class Field:
         """Noise-free field, for metrics and figures; ``at_round`` gives that of other rounds."""
         told = (self.points, self.value(self.points), self.maximum, self.argmax, self.unit, "m", self.name, self.value)
         return GroundTruth(*told, goal=task, level=level, at_round=at_round)
+
+    @property
+    def projection(self) -> LocalProjection | None:
+        """Projection of longitudes and latitudes to the map; None if the input has others."""
+        return None if self.coordinates is None else self.coordinates.projection
 
     @property
     def reach_m(self) -> float:
@@ -169,6 +175,11 @@ class FieldInTime:
     def projection(self) -> LocalProjection | None:
         """Projection of longitudes and latitudes to the map; None if coordinates are metres."""
         return self.first.projection
+
+    @property
+    def coordinates(self) -> Coordinates | None:
+        """Coordinates of the input, if they are not the map's."""
+        return self.first.coordinates
 
     @property
     def digest(self) -> str:

@@ -45,7 +45,7 @@ def _field_of(
         "quantity": settings.value,
         "unit": settings.unit,
         "digest": digest(np.column_stack([sites, values])),
-        "projection": measurements.projection,
+        "coordinates": None if measurements.projection is None else measurements.coordinates(),
     }
     if settings.sites == "only":
         known |= {"sites_only": True, "least_reach_m": 1.5 * float(_distance_to_next(sites).max())}

@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Num
 from scipy.ndimage import distance_transform_edt
 
+from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.boundary.csv_measurements import KEEP_ALL, doubt, marked
-from swarmbo.boundary.projection import Frame, LocalProjection
+from swarmbo.boundary.projection import LocalProjection
 from swarmbo.errors import ConfigError, DataWarning, needed
 from swarmbo_envs.fields.field import Bilinear, Field, lattice
 from swarmbo_envs.fields.settings import RasterFieldSettings
@@ -19,6 +20,7 @@ from swarmbo_envs.shared import Marks, Place, Places, Rows, Values, digest, grid
 _MOST_PIXELS = 10**8
 _MAX_EVALUATION_POINTS = 2500
 _MOST_FOR_MAXIMUM = 250_000
+_ANTIMERIDIAN = 180.0
 _EDGE = 257  # points along each projected edge
 # bend of a map cell's edges in the raster, as a share of a cell, up to which cells count as straight
 _BEND = 0.05
@@ -127,8 +129,7 @@ def raster_field(
         argmax=places[best],
         minimum=float(surface(sites).min()),
         digest=digest(np.where(known, values, np.nan), repr(raster.edges).encode()),
-        projection=surface.projection,
-        frame=surface.frame(raster),
+        coordinates=surface.coordinates(raster),
         gaps=None if squares.all() else surface.touched(~squares),
     )
 
@@ -273,11 +274,14 @@ class _Cells:
         (x0, y0), (x1, y1) = np.moveaxis(first, 2, 0), np.moveaxis(last, 2, 0)
         return sums[y1, x1] - sums[y0, x1] - sums[y1, x0] + sums[y0, x0] > 0
 
-    def frame(self, raster: Raster) -> Frame | None:
-        """Location of the map in the raster's own system, if that is projected."""
-        if raster.crs is None or self.projection is not None:
+    def coordinates(self, raster: Raster) -> Coordinates | None:
+        """Coordinates of the raster; None if it is on no system."""
+        if self.projection is not None:
+            return Coordinates(("lon", "lat"), self.projection, wraps=raster.edges[2] > _ANTIMERIDIAN)
+        if raster.crs is None:
             return None
-        return Frame(raster.crs, (float(self._xs[0]), float(self._ys[0])), self._unit_m)
+        corner = float(self._xs[0]), float(self._ys[0])
+        return Coordinates(("easting", "northing"), None, raster.crs.to_string(), corner=corner, unit_m=self._unit_m)
 
     def middles(self) -> Places:
         """Cell centres on the map; the maximum is at one of them, or on the edge."""

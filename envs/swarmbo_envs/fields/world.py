@@ -10,6 +10,7 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.errors import ConfigError
 from swarmbo_envs.fields.field import Field, FieldInTime, seen_values
 from swarmbo_envs.fields.scorer import Scorer
@@ -119,6 +120,11 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         field = self._in_time.at(episode.round)
         best = max([field.minimum, *field.value(places).tolist()]) - field.maximum
         return best if self._in_time.moves or not episode.round else max(best, episode.score)
+
+    @property
+    def coordinates(self) -> Coordinates | None:
+        """Coordinates of the field's input, if they are not metres of the map."""
+        return self.field.coordinates
 
     def _set_alike(self, actions: Mapping[str, Ends], seen: tuple[Array, Array]) -> None:
         """Set the spaces: ``seen`` are the ends of each agent's observations."""

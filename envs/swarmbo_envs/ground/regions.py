@@ -9,6 +9,7 @@ import numpy as np
 from scipy.ndimage import label
 
 from swarmbo.boundary import projection as earth
+from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Settings, convert, require
 from swarmbo_envs.fields import raster as rasters
@@ -152,14 +153,12 @@ def read_regions(
     tables: Sequence[Mapping[str, Any]] | None,
     low: Place,
     high: Place,
-    projection: earth.LocalProjection | None = None,
-    frame: rasters.Frame | None = None,
+    coordinates: Coordinates | None = None,
     at: str = "$.no_go",
 ) -> list[Region]:
     """Regions that tables describe, each of a kind given by its key.
 
-    ``low`` and ``high`` are the map's corners; ``projection`` converts longitudes and latitudes to the map; ``frame``
-    is the map's location in a projected system.
+    ``low`` and ``high`` are the map's corners; ``coordinates`` convert longitudes and latitudes to the map.
     """
     found: list[Region] = []
     for number, table in enumerate(tables or ()):
@@ -168,37 +167,30 @@ def read_regions(
         if isinstance(settings, CornersSettings):
             found.append(Region([np.array(settings.corners, dtype=float)]))
         elif isinstance(settings, GeoJSONSettings):
-            found += _of_geojson(settings, high - low, projection, frame, here)
+            found += _of_geojson(settings, high - low, coordinates, here)
         else:
-            found.append(_of_raster(settings, low, high, frame, here))
+            found.append(_of_raster(settings, low, high, coordinates, here))
     if sum(len(ring) for region in found if region.marked is None for ring in region.rings) > _MOST_CORNERS:
         raise ConfigError(f"got more than {_MOST_CORNERS:,} corners; wanted simpler polygons", at=at)
     return found
 
 
-def _of_geojson(
-    settings: GeoJSONSettings,
-    size: Place,
-    projection: earth.LocalProjection | None,
-    frame: rasters.Frame | None,
-    at: str,
-) -> list[Region]:
+def _of_geojson(settings: GeoJSONSettings, size: Place, coordinates: Coordinates | None, at: str) -> list[Region]:
     polygons = earth.read_polygons(settings.geojson, f"{at}.geojson")
-    on_map = projection.metres if projection is not None else None if frame is None else frame.of_degrees
     can_be, look_so = _like_degrees(polygons, size)
     in_degrees, at = settings.coordinates == "degrees", f"{at}.coordinates"
     if settings.coordinates is None:
-        in_degrees = look_so or projection is not None
+        in_degrees = look_so or (coordinates is not None and coordinates.unit == "degrees")
     if not in_degrees:
         return [Region(rings) for rings in polygons]
     if not can_be:
         got = f"got {settings.geojson!r} with numbers that are no longitudes and latitudes"
         raise ConfigError(f"{got}; wanted degrees, or coordinates = 'metres' on the map", at=at)
-    if on_map is None:
+    if coordinates is None:
         got = "got degrees" if settings.coordinates else f"got {settings.geojson!r}, whose numbers look like degrees,"
         fix = "coordinates = 'metres' if they are metres on it, or a field that lies on Earth, in degrees or projected"
         raise ConfigError(f"{got} on a map in metres; wanted {fix}", at=at)
-    return [Region([on_map(ring) for ring in rings]) for rings in polygons]
+    return [Region([coordinates.of_lon_lat(ring, "regions", at) for ring in rings]) for rings in polygons]
 
 
 def _like_degrees(polygons: Sequence[Sequence[Places]], size: Place) -> tuple[bool, bool]:
@@ -210,18 +202,20 @@ def _like_degrees(polygons: Sequence[Sequence[Places]], size: Place) -> tuple[bo
     return can_be, can_be and bool(np.median(widths) < _SPECK * size.max())
 
 
-def _of_raster(settings: RasterSettings, low: Place, high: Place, frame: rasters.Frame | None, at: str) -> Region:
+def _of_raster(settings: RasterSettings, low: Place, high: Place, coordinates: Coordinates | None, at: str) -> Region:
     path = settings.raster
     is_tiff = path.lower().endswith((".tif", ".tiff"))
     if not is_tiff and not path.lower().endswith(".npy"):
         raise ConfigError(f"got {path!r}; wanted a .npy array or a GeoTIFF (.tif)", at=f"{at}.raster")
     raster = _read_tiff(settings, at) if is_tiff else rasters.read_array(path, f"{at}.raster")
     values, told = raster.values, raster.edges if raster.is_placed else None
-    if settings.extent is None and told is not None and frame is not None and raster.crs is not None:
-        if raster.crs != frame.crs:
-            got = f"got a raster in {raster.crs.to_string()} on a map in {frame.crs.to_string()}"
+    crs = None if coordinates is None else coordinates.crs
+    if settings.extent is None and told is not None and coordinates is not None and crs and raster.crs is not None:
+        if raster.crs.to_string() != crs:
+            got = f"got a raster in {raster.crs.to_string()} on a map in {crs}"
             raise ConfigError(f"{got}; wanted the same, or its extent, in m on the map", at=f"{at}.extent")
-        told = frame.on_map(told)
+        (west, south), (east, north) = coordinates.metres(np.array(told).reshape(2, 2)).tolist()
+        told = west, south, east, north
     marked = values if values.dtype.kind == "b" else raster.masked
     if values.dtype.kind == "f":
         marked = marked | np.isnan(values)

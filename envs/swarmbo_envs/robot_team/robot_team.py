@@ -400,7 +400,7 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
             why = "since their drives are simulated separately"
             warnings.warn(f"{told}, {why}; {fix}", DataWarning, stacklevel=2)
         field = build_field(settings.field, settings.max_sites)
-        regions = read_regions(settings.no_go, field.low, field.high, field.projection, field.frame)
+        regions = read_regions(settings.no_go, field.low, field.high, field.coordinates)
         anchors, clearance = {"starts": settings.starts, "bases": settings.bases}, settings.clearance_m + rover_m
         self._set_up(settings, *laid_out(field, anchors, regions, settings.route_cells, clearance))
 

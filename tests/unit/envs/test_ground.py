@@ -11,6 +11,7 @@ from matplotlib.path import Path
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra
 
+from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.boundary.projection import LocalProjection
 from swarmbo.errors import ConfigError, DataWarning, MissingPackageError
 from swarmbo_envs import robot_team_v1
@@ -214,7 +215,7 @@ def test_geojson_has_holes_and_may_be_in_degrees(tmp_path):
     projection = LocalProjection(9.0, 0.0, 0.0)
     corners = projection.degrees(np.array(outer, dtype=float)).tolist()
     file.write_text(json.dumps({"type": "Polygon", "coordinates": [corners]}))
-    found = read_regions([{"geojson": str(file)}], LOW, HIGH, projection)[0]
+    found = read_regions([{"geojson": str(file)}], LOW, HIGH, Coordinates(("lon", "lat"), projection))[0]
     np.testing.assert_allclose(found.rings[0], outer, atol=1e-3)
 
 
@@ -240,7 +241,7 @@ def test_geojson_in_degrees_is_never_taken_for_metres(tmp_path, side_m, south_we
     with pytest.raises(
         ConfigError, match=r"coordinates: got .* with numbers that are no longitudes and latitudes; want"
     ):
-        read_regions([table], LOW, high, LocalProjection(9.0, 0.0, 0.0))
+        read_regions([table], LOW, high, Coordinates(("lon", "lat"), LocalProjection(9.0, 0.0, 0.0)))
 
 
 @pytest.mark.parametrize("kind", ["booleans", "nan", "nodata"])

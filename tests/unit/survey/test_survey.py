@@ -202,8 +202,18 @@ def test_mistakes_are_told_in_one_line(survey, options, told):
 
 def test_a_file_that_does_not_say_its_value_is_refused(tmp_path):
     (tmp_path / "s.csv").write_text("x,y,ph,zinc\n1,2,3,4\n")
-    with pytest.raises(ConfigError, match="got columns x, y, ph, zinc; wanted the one of the values: --value COLUMN"):
+    with pytest.raises(ConfigError, match="got columns ph, zinc; wanted the one of the values: --value COLUMN"):
         read_samples(tmp_path / "s.csv")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert read_samples(tmp_path / "s.csv", "zinc").values.tolist() == [4.0]
+    (tmp_path / "s.csv").write_text("x,y,zinc,std\n1,2,4,0.5\n")
+    only = read_samples(tmp_path / "s.csv")
+    assert (only.quantity, only.noise_column, only.noise_std.tolist()) == ("zinc", "std", [0.5])
+
+
+def test_footprints_are_refused_as_samples_are_points(tmp_path):
+    (tmp_path / "s.csv").write_text("x,y,ph,footprint_m\n1,2,3,40\n")
+    with pytest.raises(ConfigError, match="got the column 'footprint_m', but samples are taken at points"):
+        read_samples(tmp_path / "s.csv", "ph")
+    assert read_samples(tmp_path / "s.csv", "footprint_m").values.tolist() == [40.0]

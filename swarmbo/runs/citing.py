@@ -1,0 +1,86 @@
+"""References of what runs used, as BibTeX; ``citations.toml`` has the table."""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from swarmbo.boundary.values import flat
+from swarmbo.registry import SLOTS
+from swarmbo.registry.slots import is_own
+from swarmbo.runs.reading import Run, load_run
+
+_SWARMBO = {
+    "type": "software",
+    "author": "{The swarmbo authors}",
+    "title": "swarmbo: simulation-coupled multi-agent sensing",
+}
+
+
+class Citations(NamedTuple):
+    """BibTeX of each reference by key, and notes on parts without a known reference."""
+
+    entries: dict[str, str]
+    notes: list[str]
+
+
+@cache
+def table() -> dict[str, Any]:
+    """Tables ``uses`` (references by condition) and ``entries`` (fields by key), and names of methods ``alone``."""
+    return tomllib.loads(Path(__file__).with_name("citations.toml").read_text(encoding="utf-8"))
+
+
+def cite(paths: Iterable[Path]) -> Citations:
+    """References of all that runs used: swarmbo, and the methods, data and simulators that their settings name.
+
+    Args:
+        paths: Run folders.
+
+    Raises:
+        RunFolderError: If a folder has no run.
+    """
+    keys, notes, versions = set[str](), dict[str, None](), dict[str, None]()
+    for path in paths:
+        run = load_run(path)
+        settings = settings_of(run)
+        if settings.get("acquisition.kind") == "auto" and not run.world.variables:
+            notes[f"{path}: not complete, so it is not known yet which acquisition 'auto' has chosen"] = None
+        notes |= {f"{path}: {name} is code of yours": None for name in run.folder.versions() if is_own(name)}
+        for condition, references in table()["uses"].items():
+            if all(_holds(part, settings) for part in condition.split(" & ")):
+                keys.update(references)
+        versions[run.folder.versions()["swarmbo"]] = None
+    own = _SWARMBO | {"version": " and ".join(versions), "year": "2026"}
+    found = {"swarmbo": own} | {key: table()["entries"][key] for key in sorted(keys)}
+    return Citations({key: bibtex(key, fields) for key, fields in found.items()}, list(notes))
+
+
+def settings_of(run: Run) -> dict[str, Any]:
+    """Settings in use by path, without the acquisition of a method that chooses alone."""
+    scenario, world = run.scenario, run.world
+    tables: dict[str, Any] = {slot: msgspec.to_builtins(getattr(scenario, slot)) for slot in SLOTS}
+    if tables["coordination"].get("kind") in table()["alone"]:
+        tables["acquisition"] = {}
+    tables |= {"environment": scenario.environment, "workers": msgspec.to_builtins(scenario.workers)}
+    tables |= {"coordinates": msgspec.to_builtins(world.coordinates), "goal": world.goal}
+    settings = flat(tables)
+    if run.summary is not None and isinstance(chosen := run.summary.acquisition, str) and tables["acquisition"]:
+        settings["acquisition.kind"] = chosen.partition(" ")[0]
+    return settings
+
+
+def bibtex(key: str, fields: Mapping[str, str]) -> str:
+    """Entry of BibTeX."""
+    lines = [f"  {name} = {{{text}}}" for name, text in fields.items() if name != "type"]
+    return f"@{fields['type']}{{{key},\n" + ",\n".join(lines) + "\n}"
+
+
+def _holds(part: str, settings: Mapping[str, Any]) -> bool:
+    path, has_value, wanted = part.partition(" = ")
+    if has_value:
+        value = settings.get(path)
+        return (str(value).lower() if isinstance(value, bool) else value) == wanted
+    return any(name == path or name.startswith(f"{path}.") for name, value in settings.items() if value is not None)

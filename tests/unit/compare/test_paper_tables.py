@@ -1,0 +1,125 @@
+"""Tables of a comparison as papers print them: LaTeX that is whole, Markdown, and paired tests."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata
+
+from swarmbo.compare.comparison import Comparison, ComparisonRow
+from swarmbo.compare.output import table_writer
+from swarmbo.compare.statistics import holm, mean_interval, paired_difference, paired_p
+from swarmbo.errors import ConfigError
+
+RNG = np.random.default_rng(0)
+BASE = {seed: float(5.0 + RNG.normal()) for seed in range(9)}
+METHODS = {
+    "exact": BASE,
+    "max_sum (p=5%)": {seed: value - 2.0 - 0.01 * seed for seed, value in BASE.items()},
+    "[own] a|b": {seed: value + float(RNG.normal()) for seed, value in BASE.items()},
+    "late": {seed: BASE[seed] + 1e-6 * (seed + 1) for seed in (0, 1, 2)},
+}
+
+
+def comparison(metric="simple_regret", unit="m"):
+    rows = [
+        ComparisonRow(
+            "robots_1",
+            name,
+            metric,
+            unit,
+            float(np.mean(list(values.values()))),
+            len(values),
+            "exact",
+            None if name == "exact" else paired_difference(values, BASE),
+            decides=True,
+            values=values,
+        )
+        for name, values in METHODS.items()
+    ]
+    unseen = ComparisonRow("robots_1", "exact", "map_rmse", unit, 1.0, 9, "exact", values=BASE)
+    return Comparison([*rows, unseen], [], "exact", [])
+
+
+def latex_rows(text):
+    """Cells of the rows of one table, after a check of its structure."""
+    assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
+    assert len(re.findall(r"(?<!\\)\$", text)) % 2 == 0
+    opened = re.findall(r"\\(begin|end)\{(\w+)\}", text)
+    assert opened == [("begin", "table"), ("begin", "tabular"), ("end", "tabular"), ("end", "table")]
+    columns = re.search(r"\\begin\{tabular\}\{(\w+)\}", text)[1]
+    body = re.search(r"\\toprule\n(.*)\\midrule\n(.*)\\bottomrule", text, re.DOTALL)
+    lines = (body[1] + body[2]).splitlines()
+    assert all(line.endswith(r" \\") for line in lines)
+    assert all(not line.startswith("[") for line in lines)  # would be an option of the line end before
+    rows = [re.split(r"(?<!\\)&", line.removesuffix(r"\\")) for line in lines]
+    assert {len(row) for row in rows} == {len(columns)}
+    bare = re.sub(r"\$[^$]*\$|\\[%&_#${}]", "", "".join(lines).replace("&", ""))
+    assert not set("%_#^~") & set(bare)
+    return [[cell.strip() for cell in row] for row in rows]
+
+
+def test_latex_is_whole_and_names_are_escaped(tmp_path):
+    path = table_writer(tmp_path / "t.tex")(comparison(), tmp_path / "t.tex")
+    text = path.read_text(encoding="utf-8")
+    head, *rows = latex_rows(text)
+    assert head == ["method", "seeds", "mean", "difference", "p"]
+    assert [row[0] for row in rows] == ["exact", r"\textbf{max\_sum (p=5\%)}", "{[}own] a|b", "late"]
+    assert rows[1][2].startswith(r"\textbf{")
+    assert rows[1][3].startswith("$-$2.04 {[}$-$")
+    assert r"e-0" not in rows[3][3]
+    assert r"$\times 10^{-6}$" in rows[3][3]
+    assert rows[3][4] == ""  # too few pairs for a test
+    assert r"robots\_1: simple regret at the end (m), smaller is better" in text
+
+
+def test_markdown_has_the_same_numbers(tmp_path):
+    text = table_writer(tmp_path / "t.md")(comparison(), tmp_path / "t.md").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({len(re.split(r"(?<!\\)\|", line)) for line in lines}) == 1
+    low, high = mean_interval(list(METHODS["max_sum (p=5%)"].values()))
+    mean = np.mean(list(METHODS["max_sum (p=5%)"].values()))
+    assert rf"| **max\_sum (p=5%)** | 9 | **{mean:.4g} \[{low:.3g}, {high:.3g}\]** |" in text
+    tested = [paired_p(METHODS[name], BASE) for name in list(METHODS)[1:3]]
+    adjusted = holm(tested)
+    assert [line.split("|")[-2].strip() for line in lines[3:5]] == [f"{p:.3f}" for p in adjusted]
+
+
+def test_larger_scores_are_better_where_they_are(tmp_path):
+    text = table_writer(tmp_path / "t.md")(comparison("level_f1", ""), tmp_path / "t.md").read_text(encoding="utf-8")
+    assert "larger is better" in text
+    best = max(METHODS, key=lambda name: np.mean(list(METHODS[name].values())))
+    assert [name for name in METHODS if f"**{name}**" in text.replace("\\", "")] == [best]
+
+
+@pytest.mark.parametrize("differences", [[3.0, 5.0, 4.0, -1.0, 8.0, 9.5, 2.0], [1.0, 1.0, -2.0, 3.0, 3.0, 5.0]])
+def test_p_values_are_those_of_all_signs(differences):
+    """Brute force: share of assignments of signs with as extreme a sum of signed ranks."""
+    ranks = rankdata(np.abs(differences))
+    own = abs(float(np.sum(np.sign(differences) * ranks)))
+    sums = [abs(float(np.dot(signs, ranks))) for signs in itertools.product((-1, 1), repeat=len(ranks))]
+    wanted = np.mean(np.array(sums) >= own - 1e-9)
+    assert paired_p(dict(enumerate(differences)), dict.fromkeys(range(9), 0.0)) == pytest.approx(wanted)
+
+
+def test_equal_results_and_few_pairs_prove_nothing():
+    assert paired_p(BASE, BASE) == 1.0
+    assert paired_p({0: 1.0, 1: 2.0}, {0: 2.0, 1: 3.0}) is None
+
+
+def test_holm_rejects_what_the_step_down_procedure_rejects():
+    p = [0.011, 0.5, 0.02, 0.013, 0.04]
+    adjusted = holm(p)
+    for level in np.linspace(0.005, 0.9, 180):
+        rejected = set[int]()
+        for rank, place in enumerate(np.argsort(p)):
+            if p[place] > level / (len(p) - rank):
+                break
+            rejected.add(int(place))
+        assert {i for i, value in enumerate(adjusted) if value <= level} == rejected
+
+
+def test_other_endings_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"wanted a name that ends in \.csv, \.tex or \.md"):
+        table_writer(tmp_path / "t.xlsx")

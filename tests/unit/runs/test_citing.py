@@ -1,0 +1,106 @@
+"""`swarmbo cite` prints the references of what runs used, and no others."""
+
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from swarmbo.cli import app
+from swarmbo.errors import ConfigError
+from swarmbo.registry import SLOTS, kinds
+from swarmbo.runs import run
+from swarmbo.runs.citing import table
+from swarmbo.runs.scenario import scenario_of
+from swarmbo.settings import convert
+
+ENTRY = re.compile(r"@(\w+)\{(\w+),\n(.*?)\n\}", re.DOTALL)
+VENUES = {"booktitle", "journal", "publisher", "howpublished"}
+
+
+def cited(*folders):
+    """Keys that the command prints, of text that is BibTeX and nothing else."""
+    result = CliRunner().invoke(app, ["cite", *map(str, folders)])
+    assert result.exit_code == 0, result.output
+    entries = ENTRY.findall(result.stdout)
+    assert not ENTRY.sub("", result.stdout).strip()
+    for _, key, fields in entries:
+        assert fields.count("{") == fields.count("}"), key
+    keys = [key for _, key, _ in entries]
+    assert len(keys) == len(set(keys))
+    return set(keys)
+
+
+@pytest.mark.parametrize("slot", SLOTS)
+def test_every_kind_has_references_or_none_by_intent(slot):
+    told = {
+        condition.removeprefix(f"{slot}.kind = ")
+        for condition in table()["uses"]
+        if condition.startswith(f"{slot}.kind = ") and " & " not in condition
+    }
+    assert told == set(kinds(slot))
+
+
+def test_conditions_on_settings_can_hold():
+    for part in (part for condition in table()["uses"] for part in condition.split(" & ")):
+        path, _, value = part.partition(" = ")
+        slot, *keys = path.split(".")
+        if slot in SLOTS and keys != ["kind"]:
+            stated = {keys[0]: {keys[1]: value} if keys[1:] else {"true": True}.get(value, value)}
+            assert any(_fits(settings, stated) for settings in kinds(slot).values()), part
+
+
+def _fits(settings, stated):
+    try:
+        return bool(convert(stated, settings))
+    except ConfigError:
+        return False
+
+
+def test_every_entry_is_whole_and_used():
+    entries, used = table()["entries"], {key for keys in table()["uses"].values() for key in keys}
+    assert used == set(entries)
+    assert set(table()["alone"]) < set(kinds("coordination"))
+    for key, fields in entries.items():
+        assert {"type", "author", "title", "year"} <= set(fields), key
+        assert len(VENUES & set(fields)) >= 1, key
+        assert fields["year"] in key
+        assert key.removesuffix(fields["year"]) in re.sub(r"[^a-z]", "", fields["author"].lower())
+
+
+@pytest.mark.parametrize(
+    ("given", "used", "unused"),
+    [
+        ({}, {"daxberger2017", "dechter1999", "rasmussen2006", "terry2021"}, {"cohn1996", "gotovos2013"}),
+        ({"coordination": {"kind": "random"}}, {"rasmussen2006"}, {"daxberger2017", "dechter1999"}),
+        ({"coordination": {"kind": "max-sum", "bound": "mplp"}}, {"farinelli2008", "globerson2007"}, {"dechter1999"}),
+        ({"acquisition": {"kind": "thompson"}}, {"thompson1933", "kandasamy2018", "wilson2020"}, {"daxberger2017"}),
+        ({"belief": {"kind": "fused", "method": "consensus"}}, {"kempe2003", "rahimi2007"}, {"julier1997"}),
+    ],
+)
+def test_references_follow_the_settings_of_the_run(tmp_path, bump_scenario, given, used, unused):
+    data = {"name": "bump", "rounds": 1, "environment": bump_scenario().environment, **given}
+    run(scenario_of(data), tmp_path / "one")
+    keys = cited(tmp_path)
+    assert "swarmbo" in keys
+    assert used <= keys
+    assert not unused & keys
+
+
+def test_choices_of_auto_and_of_the_world_are_cited(tmp_path):
+    settings = ["rounds=1", "environment.task=level", "environment.level=900.0", "environment.robots=2"]
+    options = [part for setting in settings for part in ("--set", setting)]
+    result = CliRunner().invoke(app, ["run", "robots", "--no-figures", *options, "--out", str(tmp_path / "one")])
+    assert result.exit_code == 0, result.output
+    keys = cited(tmp_path)
+    assert {"cohn1996", "krause2008", "gotovos2013", "hunter2007"} <= keys
+    assert not {"daxberger2017", "karney2011"} & keys
+    (tmp_path / "one" / "summary.json").unlink()
+    result = CliRunner().invoke(app, ["cite", str(tmp_path)])
+    assert "it is not known yet which acquisition 'auto' has chosen" in result.stderr
+
+
+def test_a_search_without_an_acquisition_cites_none(tmp_path):
+    options = ["--no-figures", "--set", "rounds=12", "--set", "coordination.kind=sobol", "--out", str(tmp_path / "one")]
+    assert CliRunner().invoke(app, ["run", "camel", *options]).exit_code == 0
+    model = {"rasmussen2006", "duvenaud2011"}  # which recommends a point
+    assert cited(tmp_path) == {"swarmbo", "terry2021", "owen1998", "joe2008", *model}
