@@ -61,7 +61,11 @@ class Row:
         return self.values[key]
 
 
-@pytest.mark.parametrize("form", [PRESENT, list(PRESENT.values()), Row(PRESENT | {"total": 3.0}), "largest"], ids=repr)
+@pytest.mark.parametrize(
+    "form",
+    [PRESENT, list(PRESENT.values()), Row(PRESENT | {"total": 3.0}), "largest"],
+    ids=["dict", "list", "row", "largest"],
+)
 def test_the_first_setting_is_the_stated_one_and_is_asked_once(form):
     team = sb.Team(None, TYPED, start=form, initial=2)
     first, second = asked(team, 2, worth)
