@@ -1,4 +1,4 @@
-"""Shares of points and functions for which the papers' upper confidence bounds hold, for docs/studies/confidence.md.
+"""Shares of points and functions for which the papers' upper confidence bounds hold.
 
     python studies/papers_bounds.py
 

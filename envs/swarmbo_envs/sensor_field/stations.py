@@ -16,7 +16,7 @@ from swarmbo_envs.fields.field import Field, spread
 from swarmbo_envs.fields.measured import thinned
 from swarmbo_envs.fields.settings import FieldWorldSettings, Task
 from swarmbo_envs.fields.world import FieldEpisode
-from swarmbo_envs.shared import Pair, Place, Places, nearest
+from swarmbo_envs.shared import Place, Places, nearest
 
 _LLOYD_STEPS = 20
 _SLACK = 1.0 + 1e-9
@@ -27,7 +27,7 @@ class SensorFieldSettings(FieldWorldSettings, frozen=True):
 
     sensors: Annotated[int, within(1, 1024)] = 24
     task: Task = "map"
-    places: list[Pair] | None = None
+    places: list[tuple[float, float]] | None = None
     place_seed: Whole = 0
     reach_m: Distance | None = None
     spots: Annotated[int, within(1, 1024)] = 25
