@@ -58,9 +58,7 @@ def test_a_seed_draws_one_world_and_a_number_picks_it(world, arguments):
 
 
 @pytest.mark.parametrize(("world", "arguments"), WORLDS)
-@pytest.mark.parametrize(
-    "reward", ["task", *(pytest.param(one, marks=pytest.mark.thorough) for one in ("team", "own"))]
-)
+@pytest.mark.parametrize("reward", ["task", *(pytest.param(one, marks=pytest.mark.slow) for one in ("team", "own"))])
 def test_drawn_worlds_pass_the_tests_of_pettingzoo(world, arguments, reward):
     def make(**more):
         return made(world, arguments, reward=reward, **more)

@@ -222,7 +222,7 @@ def test_a_step_that_hangs_and_one_that_ends_its_process_are_recorded_and_the_ru
     assert resume(tmp_path / "run") == summary
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_world_that_cannot_write_down_its_state_may_hang_too(tmp_path, hanging):
     run(hanging(hangs=3, keeps_state=False), tmp_path / "run")
     records = RunFolder(tmp_path / "run").records()

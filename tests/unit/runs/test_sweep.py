@@ -100,8 +100,9 @@ def test_a_sweep_skips_what_is_done_resumes_what_is_half_done_and_touches_no_oth
     assert [outcome.status for outcome in sweep(trials[:2])] == ["skipped", "skipped"]
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    "workers", [pytest.param(1, marks=pytest.mark.thorough), pytest.param(2, marks=pytest.mark.slow)]
+)
 def test_a_process_that_is_killed_fails_its_own_trial_and_the_others_go_on(tmp_path, small, monkeypatch, workers):
     """With two workers another trial is in mid-run, too: it waits until the first has failed."""
     monkeypatch.setattr(sys.modules["swarmbo.runs.sweep"], "_Trials", HeldTrials)
