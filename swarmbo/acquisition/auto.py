@@ -263,7 +263,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         begun = since if not design else int(chosen[design - 1]) + 1 if len(chosen) >= design else len(history)
         left = np.inf if situation.horizon is None else situation.horizon - situation.round
         is_due = left >= _LATE and self.restarts.is_due(
-            np.where(np.isfinite(history.totals), history.totals, history.factors[:, 0]),
+            history.sums,
             since=since,
             begun=max(begun, previous.whole_since),
             patience=_patience(noise),

@@ -1,4 +1,4 @@
-"""What an agent admits: its settings, participants of a decision by a deadline, and content of messages."""
+"""Checks of an agent: settings, participants of a decision by a deadline, and content of messages."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any

@@ -30,9 +30,8 @@ from swarmbo.settings import AtOnce, NonNegative, Settings, Whole
 
 def seen_totals(situation: JointSituation) -> tuple[Float[np.ndarray, "t n"], Float[np.ndarray, " t"]]:
     """Evaluated points in the unit cube and their totals, in the order of arrival; NaN if an outcome is missing."""
-    history = situation.history
-    totals = np.where(np.isfinite(history.totals), history.totals, history.factors.sum(axis=1))
-    return situation.domain.to_unit(history.X), np.where(np.isfinite(totals), totals, np.nan)
+    totals = situation.history.sums
+    return situation.domain.to_unit(situation.history.X), np.where(np.isfinite(totals), totals, np.nan)
 
 
 def known_totals(situation: JointSituation) -> tuple[Float[np.ndarray, "t n"], Float[np.ndarray, " t"]]:

@@ -34,8 +34,9 @@ def reproduce(
         from swarmbo.runs.scenario_files import reproductions, summary_line
 
         if name is None:
-            for known, path in reproductions().items():
-                typer.echo(f"{known:<20} {summary_line(path)}")
+            known = reproductions()
+            for of, path in known.items():
+                typer.echo(f"{of:<{max(map(len, known))}} {summary_line(path)}")
             return
         from swarmbo.compare.reproduced import draw_reproduction, reproduction_table, rows_of, write_markdown
         from swarmbo.compare.reproduction import plan, read_reproduction, read_scores

@@ -211,9 +211,11 @@ def _at(run: Run, axis: str) -> list[int]:
 
 
 def _curve(records: Sequence[RoundRecord], shown: Shown, maximum: float | None) -> Sequence[float]:
-    if shown == "best" or (shown == "simple_regret" and maximum is not None):
-        best = [np.nan if record.best is None else record.best.mean for record in records[1:]]
-        return best if shown == "best" or maximum is None else [maximum - value for value in best]
+    best = [np.nan if record.best is None else record.best.mean for record in records[1:]]
+    if shown == "best":
+        return best
+    if shown == "simple_regret" and maximum is not None:
+        return [maximum - value for value in best]
     if shown == "average_regret":
         sums = metrics.cumulative_regret(records)[1:]
         return (sums / np.cumsum([len(record.asked) for record in records[1:]])).tolist()

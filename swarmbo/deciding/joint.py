@@ -119,16 +119,18 @@ def joint_steps(
     With a present setting also return the box around the best setting in which the point lies.
     """
     coding, seen = situation.coding, situation.inside
+
+    def outside(point: Float[np.ndarray, " N"]) -> Float[np.ndarray, " n"]:
+        return point if coding is None else coding.outside(point)
+
     if not isinstance(coordination, Maximiser):
         chosen: Any = coordination.decide_joint(seen, acquisition)
         if not (isinstance(chosen, tuple) and len(chosen) == 2 and isinstance(chosen[1], SolveReport)):
             raise not_wanted(chosen, "a point and a SolveReport", coordination, "decide_joint")
-        point = _checked(chosen[0], seen, coordination)
-        point = point if coding is None else coding.outside(point)
+        point = outside(_checked(chosen[0], seen, coordination))
         if near is None:
             return point, chosen[1], None
-        best = yield from _best(model, (yield Rank(model.belief)), seen.graph)
-        room = near.room(best if coding is None else coding.outside(best))
+        room = near.room(outside((yield from _best(model, (yield Rank(model.belief)), seen.graph))))
         return np.clip(point, room.low, room.high), chosen[1], room
     inside = in_structure(seen, model.learned.structure)
     functions = checked_as(BoxFunctions, acquisition.local_functions(inside, model), acquisition, "local_functions")
@@ -139,8 +141,7 @@ def joint_steps(
         functions = MixedFunctions.around(functions, coding)
     room = None
     if near is not None:
-        best = yield from _best(model, ranking, seen.graph)
-        room = near.room(best if coding is None else coding.outside(best))
+        room = near.room(outside((yield from _best(model, ranking, seen.graph))))
         functions = _within(functions, room, near.simple(room.centre))
     graph = functions.graph
     names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
@@ -153,8 +154,7 @@ def joint_steps(
         functions = kept_out(functions, limits, spread)
     agree = Agree(functions, links, seed, shares=situation.outcomes == "total")
     if needed := (yield from _requirements(situation if coding is not None else inside, model)):
-        best = yield from _best(model, ranking, seen.graph)
-        best = best if coding is None else coding.outside(best)
+        best = outside((yield from _best(model, ranking, seen.graph))) if room is None else room.centre
         agreement = yield from _agreed_within(needed, situation, best, agree)
     else:
         agreement = yield agree

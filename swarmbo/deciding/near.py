@@ -130,14 +130,14 @@ class Near:
             history: Evaluations.
             rng: Random generator of the lines.
         """
-        safe, start, sums = self.safe or Safe(), self.problem.domain.to_unit(self.start), _sums(history)
+        safe, start, sums = self.safe or Safe(), self.problem.domain.to_unit(self.start), history.sums
         known = np.isfinite(sums)
         if not known[self._at_start(history.X)].any():
             return start, "present"
         ends = np.vstack([U, room.low + rng.random((_LINES, len(U))) * (room.high - room.low)])
         ways = room.centre + _STEPS_BACK[:, None] * (ends - room.centre)[:, None]
         way = np.vstack([self.problem.domain.snapped(ways.reshape(-1, len(U))), room.centre, start])
-        X = np.array([self.problem.in_box(u) for u in way])
+        X = self.problem.in_box(way)
         mean, std = model.posterior(self.problem.modelled(X))
         apart = self._apart(X, history.X[known])
         std = np.hypot(std, _SLOPE * abs(mean[-1]) * apart / np.sqrt(known.sum()))
@@ -168,10 +168,6 @@ def largest(problem: Problem) -> Float[np.ndarray, " n"]:
     """Codes at which all variables are largest; choices without an order have their first value."""
     of = problem.variables.values()
     return np.array([0.0 if isinstance(v, Categorical) and not v.ordered else v.axis.high for v in of])
-
-
-def _sums(history: Dataset) -> Float[np.ndarray, " t"]:
-    return np.where(np.isfinite(history.totals), history.totals, history.factors.sum(axis=1))
 
 
 def _start(problem: Problem, given: Any) -> Float[np.ndarray, " n"]:

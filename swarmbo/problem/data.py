@@ -159,6 +159,11 @@ class Dataset:
         both = {name: np.concatenate(pair) for name, pair in pairs.items() if not any(part is None for part in pair)}
         return Dataset(**both)
 
+    @property
+    def sums(self) -> Float[np.ndarray, " t"]:
+        """Totals, or the sums of all channels' outcomes where they are not told; NaN if neither is known."""
+        return np.where(np.isfinite(self.totals), self.totals, self.factors.sum(axis=1))
+
     def with_sums(self) -> "Dataset":
         """Add totals of rows with outcomes of all channels."""
         sums = self.factors.sum(axis=1)  # NaN unless all are known

@@ -529,8 +529,8 @@ class Problem:
                 raise ConfigError(f"got {self.named(place)}; wanted values in bounds", at=f"$.points[{row}]")
         return self._within(X)
 
-    def in_box(self, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        """Point of the unit cube in physical units, in bounds after rounding."""
+    def in_box(self, U: Float[np.ndarray, "*m n"]) -> Float[np.ndarray, "*m n"]:
+        """Points of the unit cube in physical units, in bounds after rounding."""
         return np.clip(self.domain.from_unit(np.clip(U, 0.0, 1.0)), self.domain.low, self.domain.high)
 
     def to_plain(self) -> dict[str, Any]:

@@ -33,8 +33,8 @@ def table_of(stated: object) -> dict[str, Any]:
         >>> table_of("my_policies:Walker")
         {'kind': 'my_policies:Walker'}
     """
-    table: dict[str, Any] = {str(key): value for key, value in stated.items()} if isinstance(stated, Mapping) else {}
-    table = table if isinstance(stated, Mapping) else {"kind": stated}
+    given: Mapping[Any, Any] = stated if isinstance(stated, Mapping) else {"kind": stated}
+    table = {str(key): value for key, value in given.items()}
     if not is_own(table.get("kind")):
         got = f"got {short(table.get('kind'))}"
         raise ConfigError(f"{got}; wanted 'module:Class', or a table with that `kind` and its settings", at=_AT)

@@ -116,7 +116,7 @@ def without_better_broken(history: Dataset, ranges: Mapping[str, Range]) -> Data
     the best allowed one are taken out. Without an allowed evaluation all outcomes stay.
     """
     is_broken = broken(history, ranges)
-    sums = np.where(np.isfinite(history.totals), history.totals, history.factors.sum(axis=1))
+    sums = history.sums
     allowed = sums[~is_broken & np.isfinite(sums)]
     if not (is_broken.any() and len(allowed)):
         return history
