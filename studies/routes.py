@@ -36,7 +36,6 @@ GROUP = ("task", "robots", "spread", "along")  # of the runs of one table
 Kinds = tuple[str | dict[str, Any], str | dict[str, Any]]  # acquisition, coordination
 LAWN_MOWER: Kinds = ("information", "lawn-mower")
 VARIANCE = "variance one step, greedy"
-MCTS = "routes, Dec-MCTS"
 ROUTES = {"auction": "routes, auction", "sequential": "routes, sequential"}
 ANNEALED = {"kind": "db-gp-ucb", "exploration": "annealed"}
 METHODS: dict[str, dict[str, Kinds]] = {
@@ -47,7 +46,6 @@ METHODS: dict[str, dict[str, Kinds]] = {
         VARIANCE: ({"kind": "targeted-variance"}, "greedy"),
         ROUTES["sequential"]: ({"kind": "targeted-variance"}, {"kind": "routes", "order": "sequential"}),
         ROUTES["auction"]: ({"kind": "targeted-variance"}, "routes"),
-        MCTS: ({"kind": "targeted-variance"}, "dec-mcts"),
     },
     "map": {
         "information, greedy": ("information", "greedy"),
@@ -55,7 +53,6 @@ METHODS: dict[str, dict[str, Kinds]] = {
         VARIANCE: ("targeted-variance", "greedy"),
         ROUTES["sequential"]: ("targeted-variance", {"kind": "routes", "order": "sequential"}),
         ROUTES["auction"]: ("targeted-variance", "routes"),
-        MCTS: ("targeted-variance", "dec-mcts"),
     },
     "peak": {
         "db-gp-ucb, greedy": (ANNEALED, "greedy"),
@@ -184,7 +181,7 @@ def speed(rounds: int = 12) -> Iterator[str]:
             observations, infos = step[0], step[-1]
         return f"{1e3 * float(np.median(times[1:])):.0f}"
 
-    methods = (VARIANCE, ROUTES["sequential"], ROUTES["auction"], MCTS)
+    methods = (VARIANCE, ROUTES["sequential"], ROUTES["auction"])
     rows = ([f"{method}, ms", *(median_ms(method, robots) for robots in sizes)] for method in methods)
     yield from markdown(["robots", *map(str, sizes)], rows)
 

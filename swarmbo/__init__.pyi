@@ -112,7 +112,6 @@ from swarmbo.records import (
     SolveReport as SolveReport,
 )
 from swarmbo.routing import (
-    DecMCTS as DecMCTS,
     Routes as Routes,
 )
 from swarmbo.runs.reading import (

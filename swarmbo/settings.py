@@ -86,7 +86,8 @@ _GONE = {  # names of kinds and methods of earlier versions, and their replaceme
     "sum-of-maxima": "use 'mplp', which is tighter at all sizes",
     "random-blocks": "use 'sampled' with samples = 1 and largest = the size of a block",
     "random-forest": "use 'sampled' with largest = 2",
-    "orienteering": "use 'routes', or 'dec-mcts' to compare with",
+    "orienteering": "use 'routes'",
+    "dec-mcts": "use 'routes'",
 }
 
 T = TypeVar("T")

@@ -1,7 +1,7 @@
 """What all tests run under.
 
 One thread per linear-algebra call: on small matrices more threads only wait for each other. Hypothesis draws the same
-examples every time; ``--hypothesis-profile=default`` draws others.
+examples every time; ``--hypothesis-profile=many`` draws others, and twenty times as many.
 """
 
 import os
@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=30)  # no test asserts a time
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=15)  # no test asserts a time
+settings.register_profile("many", deadline=None, max_examples=300)
 
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")

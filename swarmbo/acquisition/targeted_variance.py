@@ -209,12 +209,6 @@ class TargetValue(BatchValue):
     told: Float[np.ndarray, "m m"]
     noise_variance: float
 
-    def of_set(self, rows: Sequence[int]) -> float:
-        """W of some of the places; a place named twice is measured twice."""
-        own = np.array(rows, dtype=int)
-        noisy = self.cov[own[:, None], own] + self.noise_variance * np.eye(len(own))
-        return float(np.trace(np.linalg.solve(noisy, self.told[own[:, None], own])))
-
     def of_first(self, rows: Sequence[int], to_the_letter: bool = False) -> float:
         """Gain of the first of some of the places over the others."""
         first, others = rows[0], list(rows[1:])

@@ -18,7 +18,7 @@ from swarmbo.coordination.deadline import has_deadline
 from swarmbo.deciding.setup import Planner, Solver
 from swarmbo.records import SolveReport
 from swarmbo.registry.slots import checked_as, not_wanted
-from swarmbo.routing import Planned, RoutePlanner
+from swarmbo.routing import Planned, Routes
 
 Out = TypeVar("Out")
 
@@ -53,7 +53,7 @@ def place_steps(
     # places that would probably fail are left out before anything is planned
     if not weighs_nothing(coordination):
         situation = yield from likely_steps(situation)
-    if isinstance(coordination, RoutePlanner) and (planned := coordination.planned(situation, acquisition)) is not None:
+    if isinstance(coordination, Routes) and (planned := coordination.planned(situation, acquisition)) is not None:
         return (yield Visit(planned, situation.links))
     if plans_by_steps(coordination):
         return (yield from coordination.steps(situation, acquisition))
@@ -92,9 +92,9 @@ def weighs_nothing(coordination: object) -> bool:
     return isinstance(coordination, Random | LawnMower)
 
 
-def plans_by_steps(coordination: object) -> TypeGuard[Greedy | Independent | RoutePlanner]:
+def plans_by_steps(coordination: object) -> TypeGuard[Greedy | Independent | Routes]:
     """True for a planner whose agents do their own shares with local beliefs; a subclass may differ."""
-    return getattr(type(coordination), "decide", None) in (Greedy.decide, Independent.decide, RoutePlanner.decide)
+    return getattr(type(coordination), "decide", None) in (Greedy.decide, Independent.decide, Routes.decide)
 
 
 def declining(problem: LocalProblem) -> dict[str, int]:

@@ -29,7 +29,7 @@ from swarmbo.fleet.plan import HUB, Plan, Protocol, endpoints_of, new_run
 from swarmbo.problem.data import News
 from swarmbo.records import LinkReport, NetworkRecord, RoundRecord, SolveReport, Status, Traffic
 from swarmbo.registry import name_of
-from swarmbo.routing import RoutePlanner
+from swarmbo.routing import Routes
 from swarmbo.runs import RunFolder, Scenario, Summary
 from swarmbo.runs.rounds import Calls, Drive, OnRound, drive, ignore
 from swarmbo.runs.scenario import make_environment, require_within_reason
@@ -323,7 +323,7 @@ def _require_fleet(team: FleetTeam) -> None:
     if not isinstance(setup.transport, InProcess):
         got = type(setup.transport).__name__
         raise ConfigError(f"got {got}; wanted 'in-process': links of a fleet are real ones", at="$.transport.kind")
-    if isinstance(setup.coordination, RoutePlanner):
+    if isinstance(setup.coordination, Routes):
         got = f"got {name_of(setup.coordination)!r}, whose routes need the ways of the world, which the hub has"
         raise ConfigError(f"{got}; wanted a kind that chooses locations, such as 'max-sum'", at="$.coordination.kind")
     require_own(setup)

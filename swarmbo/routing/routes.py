@@ -34,8 +34,18 @@ _SHARE = 0.8  # of the rounds, in which a team with the task peak explores
 _FEWEST = 10  # rounds from which on exploration first is useful
 
 
-class RoutePlanner(Settings, frozen=True, tag_field="kind"):
-    """Base of teams that plan routes again in every round, and go one leg.
+@kind("coordination", FIELD)
+class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
+    """A sequential single-item auction over insertions into routes, repeated in every round.
+
+    An agent bids for a way-point the gain of a measurement there over those of all agents, by ``targeted-variance``.
+    The gain is divided by the rounds that the way-point adds to the agent's route. The highest bid wins, until no route
+    has room for more. Then agents go one leg. If the first way-point is rounds away, an agent measures the most
+    informative place en route that keeps the schedule. Agents with a battery are back at their base before it is empty;
+    those with a price bid the gain above it, and abstain.
+
+    Agents exchange their bids over a tree of the radio links: a few numbers up and down for each way-point. Unconnected
+    agents plan independently.
 
     A plan uses the present belief. So with temporal decay, unless ``horizon`` is stated, and in worlds without travel
     times (``travel_rounds``), agents choose one step ahead, by sequential greedy.
@@ -54,15 +64,28 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         explore_share: Largest share of the rounds with planned routes, 0 to 1. None: 1 with ``targeted-variance``, 0.8
             with others. Below 10 rounds it has no effect unless it is 1: then other acquisitions are used from the
             beginning, one step ahead, as with 0.
+        order: ``auction``: the highest bid wins. ``sequential``: agents plan their whole routes sequentially.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> from swarmbo_envs import robot_team_v0
+        >>> env = robot_team_v0.parallel_env(robots=4, max_cycles=3)
+        >>> team = sb.Team.for_env(env, acquisition="targeted-variance", coordination="routes")
+        >>> observations, infos = env.reset(seed=0)
+        >>> actions = team.act(observations, infos)
+        >>> team.last_report.status, team.last_report.messages > 0
+        ('sequential', True)
     """
 
     horizon: Count | None = None
     way_points: Annotated[int, within(1, 4096)] = 500
     explore_share: Probability | None = None
+    order: Order = "auction"
 
     def program(self, situation: Situation) -> Program:
-        """Program of a process with some agents of a part, by their knowledge."""
-        raise NotImplementedError(f"{type(self).__name__} lacks a plan for routes")
+        """Auction among the agents of a part, each with its knowledge."""
+        return lambda view, own: auction(view, own, self.order)
 
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
         """Plan and go one leg; computed in this process, with the traffic that agents would have."""
@@ -148,43 +171,6 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
             horizon=left,
             price=situation.prices.get(agent),
         )
-
-
-@kind("coordination", FIELD)
-class Routes(RoutePlanner, frozen=True, tag="routes"):
-    """A sequential single-item auction over insertions into routes, repeated in every round.
-
-    An agent bids for a way-point the gain of a measurement there over those of all agents, by ``targeted-variance``.
-    The gain is divided by the rounds that the way-point adds to the agent's route. The highest bid wins, until no route
-    has room for more. Then agents go one leg. If the first way-point is rounds away, an agent measures the most
-    informative place en route that keeps the schedule. Agents with a battery are back at their base before it is empty;
-    those with a price bid the gain above it, and abstain.
-
-    Agents exchange their bids over a tree of the radio links: a few numbers up and down for each way-point. Unconnected
-    agents plan independently.
-
-    Args:
-        order: ``auction``: the highest bid wins. ``sequential``: agents plan their whole routes sequentially.
-
-    The other settings are those of ``RoutePlanner``.
-
-    Example:
-        >>> import numpy as np
-        >>> import swarmbo as sb
-        >>> from swarmbo_envs import robot_team_v0
-        >>> env = robot_team_v0.parallel_env(robots=4, max_cycles=3)
-        >>> team = sb.Team.for_env(env, acquisition="targeted-variance", coordination="routes")
-        >>> observations, infos = env.reset(seed=0)
-        >>> actions = team.act(observations, infos)
-        >>> team.last_report.status, team.last_report.messages > 0
-        ('sequential', True)
-    """
-
-    order: Order = "auction"
-
-    def program(self, situation: Situation) -> Program:
-        """The auction."""
-        return lambda view, own: auction(view, own, self.order)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.evaluations import Ledger
-from swarmbo.routing import RoutePlanner
+from swarmbo.routing import Routes
 from swarmbo.runs import RunFolder, Scenario, rounds
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.stored_files import locked
@@ -56,7 +56,7 @@ def _held(scenario: Scenario, out: Path) -> Generator[RunFolder]:
 
 def _require_no_routes(team: Team) -> None:
     """Refuse a planner of routes."""
-    if isinstance(team.setup.coordination, RoutePlanner):
+    if isinstance(team.setup.coordination, Routes):
         raise ConfigError(
             "got a planner of routes, which needs the ways of a simulated world; wanted a kind that chooses locations, "
             "such as 'max-sum'",

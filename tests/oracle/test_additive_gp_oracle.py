@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
@@ -129,7 +129,6 @@ def case_of(seed, way, kernels, t, cut):
     return belief, dense, (observed, outcomes, noises), Q, order
 
 
-@settings(max_examples=40, deadline=None)
 @given(**CASES)
 def test_sum_and_factors_equal_the_dense_posterior(**case):
     belief, dense, data, Q, order = case_of(**case)
@@ -148,7 +147,6 @@ def test_sum_and_factors_equal_the_dense_posterior(**case):
         np.testing.assert_allclose(var, cov.diagonal(), rtol=1e-8, atol=1e-8 * scale**2)
 
 
-@settings(max_examples=30, deadline=None)
 @given(**CASES)
 def test_means_add_up_and_the_deviation_of_the_sum_is_at_most_the_sum_of_deviations(**case):
     belief, _, _, Q, order = case_of(**case)
@@ -165,7 +163,6 @@ def test_means_add_up_and_the_deviation_of_the_sum_is_at_most_the_sum_of_deviati
         np.testing.assert_allclose(sum(part[1] for part in parts), var, rtol=1e-9, atol=1e-9 * scale**2)
 
 
-@settings(max_examples=40, deadline=None)
 @given(**CASES)
 def test_evidence_equals_the_dense_log_density(**case):
     belief, dense, data, _, _ = case_of(**case)
@@ -176,7 +173,6 @@ def test_evidence_equals_the_dense_log_density(**case):
     assert belief.log_evidence() - jacobian == pytest.approx(dense.log_density(*data), rel=1e-8, abs=1e-8)
 
 
-@settings(max_examples=40, deadline=None)
 @given(**CASES, p=st.integers(1, 3))
 def test_points_pending_take_the_variance_that_outcomes_there_would_take(p, **case):
     belief, dense, data, Q, order = case_of(**case)

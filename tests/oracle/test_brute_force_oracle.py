@@ -115,7 +115,6 @@ def test_max_sum_equals_brute_force_on_forests_with_real_tables(problem: tuple[F
 
 
 @given(problems(TIED, FORBIDDING, most_variables=6))
-@settings(deadline=None)
 def test_exact_equals_brute_force(problem: tuple[FactorGraph, Tables]) -> None:
     graph, tables = problem
     solution = exact(graph, tables)
@@ -126,7 +125,6 @@ def test_exact_equals_brute_force(problem: tuple[FactorGraph, Tables]) -> None:
 
 @pytest.mark.parametrize("order", [1, 2, 3])
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
 def test_exact_equals_brute_force_on_markov_chains(order: int, data: st.DataObject) -> None:
     n = data.draw(st.integers(order + 1, 6))
     sizes = data.draw(st.lists(st.integers(1, 3), min_size=n, max_size=n))
@@ -139,7 +137,6 @@ def test_exact_equals_brute_force_on_markov_chains(order: int, data: st.DataObje
 
 
 @given(problems(TIED, FORBIDDING, most_variables=6), st.integers(1, 8), st.sampled_from([0.0, 0.5]))
-@settings(deadline=None)
 def test_max_sum_is_never_worse_than_its_own_best_round(
     problem: tuple[FactorGraph, Tables], rounds: int, damping: float
 ) -> None:
@@ -160,7 +157,6 @@ def test_naive_max_sum_is_sharp_enough_to_notice_a_worse_round() -> None:
 
 
 @given(problems(FORBIDDING), st.integers(1, 6))
-@settings(deadline=None)
 def test_an_allowed_choice_from_max_sum_on_loops_is_reported_truly(
     problem: tuple[FactorGraph, Tables], rounds: int
 ) -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import swarmbo as sb
 from swarmbo.acquisition.trust_region import Restarts, TrustRegion
@@ -75,7 +75,6 @@ def test_the_box_is_as_large_as_before_whatever_was_attached(name, outcomes):
         assert team.history.attached.sum() == 30
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_boxes_restarts_and_regions_are_those_without_the_attached_ones(data):
     """Which are worse than any that was asked for, and come at any time."""

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import swarmbo as sb
 from swarmbo.belief import view_of
@@ -235,7 +235,6 @@ def test_variables_may_be_called_as_columns_of_outcomes_are():
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(-1e6, 1e6) | st.none()), min_size=1, max_size=5))
-@settings(max_examples=25, deadline=None)
 def test_every_number_comes_through_text_unchanged(rows):
     team = field()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():

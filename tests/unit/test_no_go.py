@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from matplotlib.path import Path as Outline
 
 import swarmbo as sb
@@ -53,7 +53,6 @@ def test_depth_is_above_zero_exactly_within_and_its_slope_is_that_of_differences
 
 
 @given(seed=st.integers(0, 10_000), chosen=st.sets(st.integers(0, 2), min_size=1))
-@settings(max_examples=30, deadline=None)
 def test_a_point_that_is_moved_out_is_allowed_and_hardly_farther_than_it_must_be(seed, chosen):
     problem = Problem.of_field(["a"], BOX).with_no_go([SHAPES[n] for n in sorted(chosen)])
     rng = np.random.default_rng(seed)

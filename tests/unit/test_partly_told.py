@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern
 
@@ -112,7 +112,6 @@ def test_a_place_that_the_method_insists_on_is_moved_for_the_factor_that_is_out_
     assert 1e-9 < gap.max() <= 1e-2
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.lists(st.sampled_from(["f", "g", "h"]), min_size=3, max_size=3, unique=True), st.integers(1, 2))
 def test_what_is_out_is_what_was_asked_less_what_was_told(order, cut):
     team = team_of(CHAIN, n_rounds=4, acquisition="dec-hbo")

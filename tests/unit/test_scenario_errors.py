@@ -64,7 +64,7 @@ def write(folder, data):
         (
             "coordination.kind=votes",
             "$.coordination.kind",
-            "got 'votes'; wanted one of 'dec-mcts', 'dsa', 'exact', 'greedy'",
+            "got 'votes'; wanted one of 'dsa', 'exact', 'greedy'",
         ),
         (
             "belief.kernel=matern53",
@@ -371,7 +371,6 @@ def test_pipes_and_devices_are_no_tables(tmp_path):
         assert told in assert_refused(check(path))
 
 
-@settings(max_examples=50, deadline=None)
 @given(at=st.floats(0, 1), cut=st.integers(0, 6), insert=st.text(st.characters(exclude_categories=("Cs",)), max_size=4))
 def test_files_with_damaged_characters_are_accepted_or_refused_in_one_line(tmp_path_factory, at, cut, insert):
     text = tomli_w.dumps(BASE)

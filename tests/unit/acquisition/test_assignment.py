@@ -1,11 +1,10 @@
 import numpy as np
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo.acquisition.chain import assign, divide
 
 
 @given(st.integers(0, 10_000), st.integers(0, 3))
-@settings(max_examples=60, deadline=None)
 def test_robots_that_share_no_factor_share_no_place(seed, order):
     rng = np.random.default_rng(seed)
     chain_list = [("a", "b", "c", "d"), ("e", "f")]
@@ -27,7 +26,6 @@ def test_robots_that_share_no_factor_share_no_place(seed, order):
 
 
 @given(st.integers(0, 10_000), st.integers(0, 3))
-@settings(max_examples=60, deadline=None)
 def test_a_place_is_kept_by_the_nearest_that_reach_it_and_by_whoever_shares_a_factor_with_all_of_them(seed, order):
     rng = np.random.default_rng(seed)
     n, lattice = int(rng.integers(2, 12)), np.array([(x, y) for x in range(6) for y in range(5)], dtype=float)
@@ -107,7 +105,6 @@ def test_a_claimed_place_goes_to_who_claims_it_and_is_never_given_back():
 
 
 @given(st.integers(0, 10_000), st.integers(0, 2))
-@settings(max_examples=60, deadline=None)
 def test_robots_that_claim_places_keep_them_and_take_part(seed, order):
     rng = np.random.default_rng(seed)
     chain_list = [("a", "b", "c", "d"), ("e", "f")]

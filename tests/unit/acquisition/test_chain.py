@@ -3,7 +3,7 @@ import itertools
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo.acquisition.chain import chains, shortest_path_order
 
@@ -13,7 +13,6 @@ def length(P: np.ndarray, path: list[int]) -> float:
 
 
 @given(st.integers(0, 1000), st.integers(2, 6))
-@settings(max_examples=30, deadline=None)
 def test_few_points_get_the_shortest_path(seed, n):
     P = np.random.default_rng(seed).normal(size=(n, 2))
     best = min(length(P, list(path)) for path in itertools.permutations(range(n)))
@@ -27,7 +26,6 @@ def test_many_points_on_a_line_are_ordered_along_it():
 
 
 @given(st.integers(0, 1000), st.integers(8, 30))
-@settings(max_examples=20, deadline=None)
 def test_many_points_are_visited_once_by_a_path_shorter_than_the_given_order(seed, n):
     P = np.random.default_rng(seed).normal(size=(n, 2))
     path = shortest_path_order(P)
@@ -51,7 +49,6 @@ def test_relayed_contact_is_contact_and_agents_without_position_come_last():
 
 
 @given(st.integers(0, 1000), st.integers(8, 14))
-@settings(max_examples=30, deadline=None)
 def test_no_stretch_of_a_long_path_is_better_turned_round(seed, n):
     P = np.random.default_rng(seed).normal(size=(n, 2))
     path = shortest_path_order(P)
@@ -77,7 +74,6 @@ def by_hand(P: np.ndarray) -> list[int]:
 
 
 @given(st.integers(0, 1000), st.integers(8, 40), st.booleans())
-@settings(max_examples=25, deadline=None)
 def test_a_long_path_is_the_one_that_single_exchanges_lead_to(seed, n, on_lattice):
     """On a lattice many are equally long, and which one is found decides who are neighbours."""
     rng = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ import itertools
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import swarmbo as sb
 from swarmbo.acquisition import DBGPUCB, LocalUtility, Situation, local_acquisition, shortlist
@@ -39,7 +39,6 @@ def situation(belief, candidates, positions=None, links=None, round_number=1) ->
 
 
 @given(st.integers(0, 1000), st.integers(1, 4), st.integers(0, 3))
-@settings(max_examples=15, deadline=None)
 def test_tables_sum_to_equation_5_at_every_joint_choice(seed, n_robots, order):
     """The factors' sum equals means plus roots of the Markov terms, computed from one joint posterior."""
     rng = np.random.default_rng(seed)
@@ -79,7 +78,6 @@ def test_equal_places_are_forbidden_within_a_factor():
 
 
 @given(st.integers(0, 500), st.integers(0, 3))
-@settings(max_examples=25, deadline=None)
 def test_no_two_robots_can_choose_one_place(seed, order):
     rng = np.random.default_rng(seed)
     lattice = np.array([(x, y) for x in np.linspace(0, 100, 6) for y in np.linspace(0, 50, 4)])

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import swarmbo as sb
 from swarmbo.acquisition.box_functions import BoxFunctions
@@ -48,7 +48,6 @@ def moments(model: Model, U: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarr
     return {f: model.belief.factor_posterior(f, X[:, [place[v] for v in graph.scope(f)]]) for f in graph.factors}
 
 
-@settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     scopes=st.sampled_from([RING, MIXED]),

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scipy.stats import norm
 
 import swarmbo as sb
@@ -48,7 +48,6 @@ def test_alone_it_is_the_closed_form_over_the_best_known_value():
 
 
 @given(size=st.integers(2, 6), seed=st.integers(0, 10_000), quantile=st.floats(0.0, 0.8), shared=st.floats(0.0, 0.9))
-@settings(max_examples=25, deadline=None)
 def test_what_each_adds_to_those_after_it_sums_to_the_improvement_of_the_batch(size, seed, quantile, shared):
     rng = np.random.default_rng(seed)
     A = rng.normal(size=(size, size))

@@ -4,7 +4,7 @@ import itertools
 from unittest import mock
 
 import numpy as np
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo.acquisition import LocalUtility, local_utility
 from swarmbo.acquisition.utility import Block, of_first, of_successors
@@ -27,7 +27,6 @@ blocks = st.tuples(st.integers(0, 10_000), st.integers(1, 5), st.integers(1, 3))
 
 
 @given(blocks, st.integers(0, 5))
-@settings(max_examples=60, deadline=None)
 def test_block_terms_sum_to_log_det_of_the_markov_approximation(case, order):
     seed, n_blocks, size = case
     Psi = random_psi(seed, n_blocks * size)
@@ -38,7 +37,6 @@ def test_block_terms_sum_to_log_det_of_the_markov_approximation(case, order):
 
 
 @given(blocks, st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
 def test_inverse_of_the_markov_approximation_is_block_banded(case, order):
     seed, n_blocks, size = case
     inverse = np.linalg.inv(markov_approximation(random_psi(seed, n_blocks * size), n_blocks, order))
@@ -48,7 +46,6 @@ def test_inverse_of_the_markov_approximation_is_block_banded(case, order):
 
 
 @given(blocks)
-@settings(max_examples=60, deadline=None)
 def test_kl_divergence_does_not_increase_with_the_order_and_is_the_overstated_information(case):
     seed, n_blocks, size = case
     Psi = random_psi(seed, n_blocks * size)
@@ -64,7 +61,6 @@ def test_kl_divergence_does_not_increase_with_the_order_and_is_the_overstated_in
 
 
 @given(blocks, st.integers(1, 4))
-@settings(max_examples=30, deadline=None)
 def test_trace_identity_holds(case, order):
     seed, n_blocks, size = case
     Psi = random_psi(seed, n_blocks * size)
@@ -79,7 +75,6 @@ def test_one_block_is_the_exact_batch_rule():
 
 
 @given(st.integers(0, 10_000), st.lists(st.integers(1, 4), min_size=1, max_size=4))
-@settings(max_examples=50, deadline=None)
 def test_variances_equal_the_schur_complement_at_every_combination(seed, sizes):
     n = sum(sizes)
     C = random_psi(seed, n)
@@ -107,7 +102,6 @@ def some_block(seed: int, sizes: list[int]) -> tuple[Block, list[np.ndarray]]:
 
 
 @given(st.integers(0, 10_000), st.lists(st.integers(1, 5), min_size=1, max_size=4))
-@settings(max_examples=40, deadline=None)
 def test_rows_of_a_table_are_to_the_bit_what_they_are_in_all_of_it(seed, sizes):
     block, variances = some_block(seed, sizes)
     whole, known = of_first(block, variances), of_successors(block, variances)
@@ -117,7 +111,6 @@ def test_rows_of_a_table_are_to_the_bit_what_they_are_in_all_of_it(seed, sizes):
 
 
 @given(st.integers(0, 10_000), st.lists(st.integers(1, 5), min_size=1, max_size=4))
-@settings(max_examples=40, deadline=None)
 def test_a_table_does_not_depend_on_how_much_of_it_is_worked_out_at_once(seed, sizes):
     block, _ = some_block(seed, sizes)
     rule, tables = LocalUtility(sqrt_beta=1.0, bonus=2.0, noise_variance=0.5, neighbours_noise=0.1), list[np.ndarray]()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import swarmbo as sb
 from swarmbo.acquisition.expected_improvement import LogImprovements
@@ -93,7 +93,6 @@ def test_a_bounded_function_is_the_function_itself_where_evaluations_succeed() -
     assert (total_value(limited, U[dead]) < total_value(functions, U[dead])).mean() > 0.9
 
 
-@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10_000))
 def test_factors_that_keep_equal_shares_meet_the_requirement_together(seed) -> None:
     """Of a model whose terms all lie in a scope: whatever each factor does, the sum is what it must be."""

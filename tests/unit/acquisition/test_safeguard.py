@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo.acquisition import (
     DBGPUCB,
@@ -101,7 +101,6 @@ ACQUISITIONS = {
     st.sampled_from([None, 0.5, 4.0]),
     st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
 def test_no_batch_is_worth_less_than_greedys_own(
     seed, n_agents, kind, task, coordination, order, packed, price, parted
 ):

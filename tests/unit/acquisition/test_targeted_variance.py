@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scipy.stats import norm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
@@ -164,7 +164,6 @@ def test_a_price_is_held_against_what_is_left_to_be_known() -> None:
 
 
 @given(st.integers(1, 3), st.integers(1, 400), st.integers(0, 100))
-@settings(max_examples=40, deadline=None)
 def test_planning_places_are_sites_spread_over_the_map(d: int, n_places: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     domain = Domain(np.zeros(d), rng.uniform(0.5, 3.0, d))

@@ -68,7 +68,6 @@ MORE: list[Any] = [
     pytest.param(lambda: in_field(IN_FIELD), id="field, by a deadline"),
     pytest.param(drive, id="routes"),
     pytest.param(lambda: drive(coordination=ROUTES_UP, acquisition="db-gp-ucb"), id="routes up", marks=THOROUGH),
-    pytest.param(lambda: drive(coordination=sb.DecMCTS(way_points=12)), id="dec-mcts", marks=THOROUGH),
 ]
 
 

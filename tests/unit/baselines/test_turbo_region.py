@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo.baselines.turbo import TurboRegion, perturbed, region_around
 from swarmbo.settings import convert
@@ -54,7 +54,6 @@ def test_below_its_smallest_length_it_starts_over_with_a_design_of_its_own_and_f
     assert (later.first, later.n_fresh, later.length) == (len(outcomes), 0, 1.6)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(st.one_of(st.floats(-5, 5), st.just(np.nan)), max_size=120), st.integers(1, 12), st.integers(1, 10))
 def test_the_length_stays_within_its_limits_whatever_is_told(outcomes, initial, n_dims):
     region = TurboRegion()

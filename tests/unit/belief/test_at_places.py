@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import swarmbo as sb
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views, quick_at
@@ -24,7 +24,6 @@ def belief_of(seed: int, n: int, time: TimeAxis | None = None) -> ExactGP:
 
 
 @given(st.integers(0, 50), st.integers(0, 12), st.booleans(), st.booleans(), st.data())
-@settings(max_examples=30, deadline=None)
 def test_places_pending_tell_what_they_tell_the_belief(
     seed: int, n: int, fades: bool, grows: bool, data: st.DataObject
 ) -> None:
@@ -108,7 +107,6 @@ def test_which_places_are_among_others(clash: bool, monkeypatch: pytest.MonkeyPa
 
 
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=1, max_size=30), st.booleans())
-@settings(max_examples=50, deadline=None)
 def test_a_table_of_places_finds_each_and_no_other(asked: list[tuple[int, int]], crowded: bool) -> None:
     known, X = np.array([(i, j) for i in range(-3, 3) for j in (-1, 0, 3)]) / 3.0, np.array(asked) / 3.0
     with pytest.MonkeyPatch.context() as patch:
@@ -144,7 +142,6 @@ def test_no_prior_correlation_is_larger_than_that_with_the_box_around_places(ker
 
 
 @given(st.integers(0, 20), st.booleans(), st.lists(st.integers(0, 29), min_size=1, max_size=5, unique=True))
-@settings(max_examples=20, deadline=None)
 def test_rows_of_covariances_know_what_was_taken_as_measured(seed: int, fades: bool, taken: list[int]) -> None:
     belief, places = belief_of(seed, 9, TimeAxis(lengthscale_median=4.0) if fades else None), SITES[::2][:30]
     quick = AtPlaces.of(belief, SITES).condition_on_pending(SITES[1:4])

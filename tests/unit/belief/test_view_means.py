@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters, TimeCorrelation, Views, means_by_agent
 from swarmbo.errors import ShapeError
@@ -25,7 +25,6 @@ def view(hyperparameters, rows):
     return ExactGP.from_hyperparameters(ExactGPSettings(kernel=hyperparameters.kernel), DOMAIN, hyperparameters, X, y)
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     known=st.lists(st.lists(st.integers(0, 29), max_size=12, unique=True), min_size=2, max_size=5),
     is_fading=st.booleans(),

@@ -87,7 +87,6 @@ class InUnits(Sum):
         return self.unit * value, self.unit * slope
 
 
-@settings(max_examples=20, deadline=None)
 @given(
     scopes=random_scopes(),
     seed=st.integers(0, 10_000),
@@ -128,7 +127,6 @@ def test_where_random_points_are_worth_the_same_a_given_one_tells_the_unit() -> 
     assert natural_penalty(values, 1) == 12.0 * values.std()
 
 
-@settings(max_examples=20, deadline=None)
 @given(scopes=random_scopes(), seed=st.integers(0, 10_000), box=BOXES)
 def test_on_concave_sums_the_defaults_find_the_maximiser_with_more_polish(scopes, seed, box) -> None:
     functions = Sum.on_box(scopes, seed, box=box)
@@ -153,7 +151,6 @@ def test_one_part_that_does_not_converge_is_enough_not_to() -> None:
     assert ADMM(rounds=500, tolerance=1e-6).maximise(Sum.on_box(scopes, 1)).report.status == "converged"
 
 
-@settings(max_examples=20, deadline=None)
 @given(scopes=random_scopes(), seed=st.integers(0, 1000))
 def test_sums_over_variables_count_each_variable_once_whoever_owns_the_factors(scopes, seed) -> None:
     functions = Sum.on_box(scopes, seed)
@@ -206,7 +203,6 @@ def textbook(functions: Sum, z: np.ndarray, rounds: int, method: ADMM, natural: 
     return z
 
 
-@settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     rounds=st.integers(1, 8),

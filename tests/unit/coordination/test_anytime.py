@@ -109,7 +109,6 @@ def test_a_round_more_is_never_worse_for_agents_who_decide_and_send_as_a_team(
         last = solution
 
 
-@settings(max_examples=25, deadline=None)
 @given(problem=problems, rounds=st.integers(1, 9))
 def test_the_certificate_is_of_what_is_returned_and_brute_force_agrees(problem: Problem, rounds: int) -> None:
     graph, tables = problem

@@ -1,7 +1,7 @@
 """Ascent of many problems side by side: none of them waits for, or depends on, another row."""
 
 import numpy as np
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo.coordination.box_steps import ascend
 
@@ -20,7 +20,6 @@ def hills(rows: np.ndarray, size: int):
     return function, centre
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     seed=st.integers(0, 1000),
     size=st.integers(1, 9),
@@ -43,7 +42,6 @@ def test_a_row_comes_out_the_same_to_the_bit_alone_and_in_company(seed, size, n_
             assert mine.tobytes() == theirs[own].tobytes()
 
 
-@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 1000), size=st.integers(1, 4), steps=st.integers(0, 20))
 def test_values_never_fall_and_points_stay_in_the_box(seed, size, steps) -> None:
     rng = np.random.default_rng(seed)

@@ -111,7 +111,6 @@ def act_in_time_and_in_nobodys_way(problem, faults, method, with_default):
 
 
 @given(problems(), SCHEDULES, METHODS, st.booleans())
-@settings(max_examples=50, deadline=None)
 def test_any_schedule_of_faults_over_any_small_graph(problem, faults, method, with_default):
     act_in_time_and_in_nobodys_way(problem, faults, method, with_default)
 
@@ -124,7 +123,6 @@ def test_ten_thousand_schedules(problem, faults, method, with_default):
 
 
 @given(problems(), METHODS, st.integers(0, 10**6))
-@settings(max_examples=30, deadline=None)
 def test_agents_whose_clocks_skip_and_who_are_asked_at_any_time_never_clash(problem, method, seed):
     """Even what the dead would have done, and those who were cut off, is in nobody's way."""
     graph, tables = problem

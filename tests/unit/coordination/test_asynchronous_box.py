@@ -89,7 +89,6 @@ def act_in_time_and_in_the_box(functions, faults, method, shares):
 
 
 @given(problems(), SCHEDULES, METHODS, st.booleans())
-@settings(max_examples=40, deadline=None)
 def test_any_schedule_of_faults_over_any_small_graph(functions, faults, method, shares):
     act_in_time_and_in_the_box(functions, faults, method, shares)
 

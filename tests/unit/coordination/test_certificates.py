@@ -81,7 +81,6 @@ def test_without_loops_the_bound_is_the_optimum(problem: tuple[sb.FactorGraph, T
 
 
 @given(problems(), st.integers(1, 5))
-@settings(deadline=None, max_examples=30)
 def test_agents_come_to_the_same_bound_by_messages_and_count_them(
     problem: tuple[sb.FactorGraph, Tables], n_agents: int
 ) -> None:
@@ -106,7 +105,6 @@ def test_agents_come_to_the_same_bound_by_messages_and_count_them(
 
 
 @given(problems())
-@settings(deadline=None, max_examples=50)
 def test_mplp_falls_from_round_to_round_and_begins_below_the_sum_of_maxima(
     problem: tuple[sb.FactorGraph, Tables],
 ) -> None:

@@ -76,7 +76,6 @@ def test_compiled_and_plain_factors_give_the_same_bits(
 
 
 @given(any_shape, st.integers(1, 3), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.3]))
-@settings(deadline=None)
 def test_compiled_messages_are_the_formula(shape: tuple[int, ...], n: int, seed: int, forbidden: float) -> None:
     tables, incoming = problem(shape, n, seed, forbidden)
     for axis, message in enumerate(compiled.normalised_messages(tables, incoming)):
@@ -84,7 +83,6 @@ def test_compiled_messages_are_the_formula(shape: tuple[int, ...], n: int, seed:
 
 
 @given(st.integers(1, 5), st.integers(1, 6), lengths, st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.3, 1.0]))
-@settings(deadline=None)
 def test_compiled_and_plain_variables_say_and_choose_the_same(
     n: int, degree: int, size: int, seed: int, forbidden: float
 ) -> None:
@@ -100,7 +98,6 @@ def test_compiled_and_plain_variables_say_and_choose_the_same(
 
 
 @given(shapes, st.integers(2, 5), st.integers(0, 2**32 - 1))
-@settings(deadline=None)
 def test_a_factor_alone_gets_the_same_bits_as_in_a_group(shape: tuple[int, ...], n: int, seed: int) -> None:
     tables, incoming = problem(shape, n, seed, 0.1)
     together = compiled.normalised_messages(tables, incoming)
@@ -128,7 +125,6 @@ incoming = st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(1, 4)).fl
 
 
 @given(incoming)
-@settings(deadline=None)
 def test_a_variable_tells_each_factor_what_the_others_say(said: np.ndarray) -> None:
     told, (_, degree, size) = variable_messages(said), said.shape
     graph = FactorGraph.from_scopes({f"f{k}": ["x"] for k in range(degree)})

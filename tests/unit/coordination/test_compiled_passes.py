@@ -63,7 +63,6 @@ def test_a_tree_at_once_is_decided_and_counted_as_message_by_message(
 
 
 @given(seeds, st.integers(2, 10), kinds, st.booleans(), st.integers(1, 4))
-@settings(deadline=None, max_examples=50)
 def test_the_last_choices_on_loops_are_those_of_variable_after_variable(
     seed: int, n_factors: int, forbidden: float, is_relayed: bool, rounds: int
 ) -> None:
@@ -73,7 +72,6 @@ def test_the_last_choices_on_loops_are_those_of_variable_after_variable(
 
 
 @given(seeds, st.integers(1, 15), st.integers(0, 4))
-@settings(deadline=None, max_examples=50)
 def test_the_order_and_the_rounds_are_those_of_the_part(seed: int, n_factors: int, loops: int) -> None:
     graph, _ = draw(np.random.default_rng(seed), n_factors, loops=loops, largest=2, forbidden=0.0)
     order, factor_order, up = order_of(graph.edges)

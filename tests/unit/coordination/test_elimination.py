@@ -6,7 +6,7 @@ import math
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo.coordination.methods import exact as elimination
 from swarmbo.coordination.methods.exact import buckets_of, eliminate, elimination_steps, largest_clique
@@ -38,7 +38,6 @@ def min_fill_from_scratch(graph: FactorGraph, sizes: dict[str, int]) -> tuple[st
 
 
 @given(seed=st.integers(0, 10_000), n=st.integers(4, 14))
-@settings(max_examples=30, deadline=None)
 def test_costs_that_are_kept_are_those_of_the_links_as_they_are(seed: int, n: int) -> None:
     rng = np.random.default_rng(seed)
     scopes = {f"f{i}": [f"x{v}" for v in rng.choice(n, size=int(rng.integers(2, 4)), replace=False)] for i in range(n)}
@@ -70,7 +69,6 @@ def test_a_ring_needs_three_variables_at_a_time() -> None:
 
 
 @given(st.permutations(range(6)), st.integers(0, 2**32 - 1))
-@settings(deadline=None)
 def test_every_factor_is_joined_once_and_results_go_to_a_later_step_that_knows_their_scope(
     places: list[int], seed: int
 ) -> None:

@@ -1,7 +1,7 @@
 """The layout of all messages of a graph: held to messages made one by one, for a whole graph and for a share of it."""
 
 import numpy as np
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo.coordination.flooding import Flooding, damped, largest_changes, messages_of_factor, messages_of_variable
 from swarmbo.coordination.tables import Edge, Vector, factor_values, spreads
@@ -25,7 +25,6 @@ def draw(rng: np.random.Generator, n_factors: int, n_variables: int) -> tuple[Fa
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.integers(1, 6), st.booleans())
-@settings(deadline=None, max_examples=50)
 def test_messages_laid_out_are_those_made_one_by_one(
     seed: int, n_factors: int, n_variables: int, is_whole: bool
 ) -> None:
@@ -65,7 +64,6 @@ def test_messages_laid_out_are_those_made_one_by_one(
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.integers(1, 6))
-@settings(deadline=None, max_examples=50)
 def test_where_messages_and_tables_lie_by_edge_and_factor(seed: int, n_factors: int, n_variables: int) -> None:
     graph, tables = draw(np.random.default_rng(seed), n_factors, n_variables)
     flooding = Flooding(graph, tables)

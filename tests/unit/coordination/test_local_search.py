@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import swarmbo as sb
 from swarmbo.boundary.rng import stream
@@ -39,7 +39,6 @@ def best_single_change(graph: sb.FactorGraph, tables: Tables, chosen: dict[str, 
 
 
 @given(st.one_of(loopy(), loopy(0.3)), st.integers(0, 9))
-@settings(deadline=None)
 def test_mgm_never_gets_worse_and_ends_where_no_single_change_is_better(
     problem: tuple[sb.FactorGraph, Tables], seed: int
 ) -> None:
@@ -58,7 +57,6 @@ def test_mgm_never_gets_worse_and_ends_where_no_single_change_is_better(
 
 @pytest.mark.thorough
 @given(st.one_of(loopy(), loopy(0.3)), st.integers(0, 9))
-@settings(deadline=None)
 def test_where_dsa_a_says_that_it_converged_no_single_change_is_better_than_its_last_choice(
     problem: tuple[sb.FactorGraph, Tables], seed: int
 ) -> None:

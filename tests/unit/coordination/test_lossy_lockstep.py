@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo.coordination import Exact, MaxSum, RefinedMaxSum
 from swarmbo.coordination.methods.admm import ADMM
@@ -32,7 +32,6 @@ def bowls_of(graph):
 
 
 @given(LOSSY, st.sampled_from(sorted(GRAPHS)), st.sampled_from([MaxSum(rounds=6), Exact()]))
-@settings(max_examples=25, deadline=None)
 def test_tables_are_decided_alike_to_the_bit_whatever_is_lost(faults, name, method):
     graph, links = GRAPHS[name]
     tables = tables_of(graph)

@@ -4,7 +4,7 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo.coordination.messages import (
     Broadcast,
@@ -58,7 +58,6 @@ def test_a_message_survives_its_encoding(message: Message) -> None:
 
 
 @given(decision=st.integers(0, 2**32 - 1), turn=st.integers(0, 2**32 - 1), message=st.sampled_from(MESSAGES))
-@settings(deadline=None)
 def test_a_label_survives_and_takes_the_same_room_whatever_its_numbers(decision: int, turn: int, message: Message):
     payload = Codec.encode(message, Label(decision, turn))
     label, again = Codec.read(payload)
@@ -67,7 +66,6 @@ def test_a_label_survives_and_takes_the_same_room_whatever_its_numbers(decision:
 
 
 @given(data=st.data(), message=st.sampled_from(MESSAGES))
-@settings(deadline=None)
 def test_whatever_is_changed_cut_off_or_added_on_the_way_is_noticed(data: st.DataObject, message: Message):
     payload = Codec.encode(message, Label(3, 1))
     place = data.draw(st.integers(0, len(payload) - 1))
@@ -110,14 +108,12 @@ def test_numbers_survive_to_the_bit_as_little_endian_float64_in_c_order() -> Non
 
 
 @given(st.sampled_from([0, 1, 31, 32, 100, 8191, 8192, 8193]), st.text(max_size=40), st.integers(0, 2**20))
-@settings(deadline=None)
 def test_the_size_is_known_without_packing_the_numbers(n: int, name: str, index: int) -> None:
     for message in (FromFactor(name, "x", np.zeros(n)), Report(index, name, np.zeros((2, n)), 0.5, True), *MESSAGES):
         assert Codec.size(message) == len(Codec.encode(message))
 
 
 @given(st.integers(0, 2**20) | st.sampled_from([127, 128, 255, 256, 65535, 65536]))
-@settings(deadline=None)
 def test_the_width_of_an_index_is_known(index: int) -> None:
     width = len(Codec.encode(Choice("x", index))) - len(Codec.encode(Choice("x", 0)))
     assert index_widths(np.array([index, 0])).tolist() == [width, 0]

@@ -2,7 +2,7 @@
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo.coordination.part import Part
 from swarmbo.errors import TransportError
@@ -26,13 +26,11 @@ def trees(draw: st.DrawFn) -> FactorGraph:
 
 
 @given(trees())
-@settings(deadline=None)
 def test_rounds_are_half_the_longest_path_rounded_up(graph: FactorGraph) -> None:
     assert len(Part(graph, 0, Routes(graph.agents)).levels) == -(-nx.diameter(graph.to_networkx()) // 2)
 
 
 @given(trees())
-@settings(deadline=None)
 def test_every_message_is_sent_once_and_after_all_that_it_depends_on(graph: FactorGraph) -> None:
     from_variables: set[tuple[str, str]] = set()
     from_factors: set[tuple[str, str]] = set()

@@ -94,7 +94,6 @@ class Lossy(InProcessTransport):
 
 @pytest.mark.parametrize("method", METHODS)
 @given(problem=problems(), links=st.none() | connected_links())
-@settings(max_examples=20, deadline=None)
 def test_agents_decide_and_report_as_the_fast_path_to_the_bit(
     method: Method, problem: tuple[FactorGraph, Tables], links: nx.Graph | None
 ) -> None:

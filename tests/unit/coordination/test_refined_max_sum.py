@@ -122,7 +122,6 @@ def coarse_optimum(functions: Bowls, points: int) -> float:
     return exact(graph, tables).value
 
 
-@settings(max_examples=25, deadline=None)
 @given(scopes=st.sampled_from(FORESTS), seed=st.integers(0, 10_000), points=st.integers(3, 12))
 def test_on_rippled_functions_it_is_never_worse_than_the_coarse_grid_or_any_start(scopes, seed, points) -> None:
     functions = Bowls.on_box(scopes, seed, n_starts=2, ripples=0.7)

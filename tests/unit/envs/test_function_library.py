@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scipy.optimize import minimize
 
 from swarmbo.errors import ConfigError
@@ -131,7 +131,6 @@ def test_trimodal_maximum_is_that_of_the_heavy_component_to_a_thousandth(setting
 @given(
     st.integers(0, 10_000), st.sampled_from(sorted(FORMS)), st.sampled_from(["powell", "camel", "hartmann", "branin"])
 )
-@settings(max_examples=40, deadline=None)
 def test_terms_add_up_and_scopes_hold_all_that_matters(seed, form, name):
     f = get(name, seed=seed, **FORMS[form])
     rng = np.random.default_rng(seed)

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from matplotlib.path import Path
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra
@@ -63,7 +63,6 @@ def test_ways_are_no_longer_than_steps_on_the_grid_and_no_shorter_than_they_can_
     assert (own >= np.hypot(*(places[:, None] - places).transpose(2, 0, 1)) - 1e-9).all()
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.lists(st.floats(0.0, 1.0), min_size=4, max_size=4))
 def test_what_is_seen_is_free_all_along(ends):
     free = ground(ELL, SQUARE, cells=40)
@@ -82,7 +81,6 @@ def test_what_is_seen_is_free_all_along(ends):
 WINDS = st.sampled_from([(0.0, 0.0), (0.8, -0.4)])
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.tuples(*[st.floats(0.02, 0.98)] * 4), st.floats(-3.0, 3.0), st.floats(0.0, 1.0), WINDS)
 def test_who_stops_on_the_way_home_finds_the_rest_of_it_or_better(ends, heading, share, wind):
     free = ground(ELL, SQUARE)
@@ -119,7 +117,6 @@ def test_a_current_helps_one_way_and_hinders_the_other():
     assert ways.times_between(west, north)[0, 0] == pytest.approx(40 / np.sqrt(3))
 
 
-@settings(deadline=None, max_examples=20)
 @given(st.floats(1.5, 30.0), st.sampled_from(["wall", "islands", "cove", "shore"]), st.sampled_from([10, 24, 60]))
 def test_a_passage_that_cells_shut_is_told_with_its_width(width, kind, cells):
     """Between two ends of a wall, two islands, into a cove, or between an island and the edge of the map."""

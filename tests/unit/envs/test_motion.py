@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scipy.integrate import solve_ivp
 
 from swarmbo_envs.robot_team import motion
@@ -41,7 +41,6 @@ def drive(pose, path):
 
 
 @given(robots, poses, goals)
-@settings(max_examples=30, deadline=None)
 def test_integrating_the_commands_arrives_at_the_goal_within_limits_and_on_the_map(robot, pose, goal):
     path = robot.paths(pose, goal[None])[0]
     end, on_the_way = drive(pose, path)
@@ -55,7 +54,6 @@ def test_integrating_the_commands_arrives_at_the_goal_within_limits_and_on_the_m
 
 
 @given(robots, poses, goals, st.floats(0, 1.2))
-@settings(max_examples=30, deadline=None)
 def test_a_cut_path_takes_the_given_time_and_ends_where_the_equations_of_motion_say(robot, pose, goal, share):
     path = robot.paths(pose, goal[None])[0]
     budget = share * path[:, 0].sum()
@@ -68,7 +66,6 @@ def test_a_cut_path_takes_the_given_time_and_ends_where_the_equations_of_motion_
 
 
 @given(robots, poses, goals)
-@settings(max_examples=30, deadline=None)
 def test_travel_time_lies_between_the_straight_line_and_turning_on_the_spot_first(robot, pose, goal):
     offset = goal - pose[:2]
     distance = np.hypot(*offset)
@@ -96,7 +93,6 @@ def test_a_right_turn_mirrors_a_left_turn():
 
 
 @given(robots, poses, goals, st.floats(1.001, 3))
-@settings(max_examples=50, deadline=None)
 def test_a_path_with_time_to_spare_is_left_as_it_is_to_the_bit(robot, pose, goal, share):
     path = robot.paths(pose, goal[None])[0]
     np.testing.assert_array_equal(motion.cut(path, share * path[:, 0].sum()), path)
@@ -153,7 +149,6 @@ def test_travel_time_is_the_same_for_one_goal_as_among_many():
 
 
 @given(robots, poses, goals)
-@settings(max_examples=40, deadline=None)
 def test_the_drawn_trail_has_the_length_of_the_path(robot, pose, goal):
     path = robot.paths(pose, goal[None])[0]
     trail = motion.trace(pose, path)
@@ -163,7 +158,6 @@ def test_the_drawn_trail_has_the_length_of_the_path(robot, pose, goal):
 
 
 @given(robots, poses, st.floats(1.0, 200.0))
-@settings(max_examples=40, deadline=None)
 def test_what_is_within_a_time_is_what_the_quickest_known_path_reaches_in_it(robot, pose, time_s):
     goals = np.vstack([np.random.default_rng(0).uniform(LOW, HIGH, size=(100, 2)), pose[:2]])
     np.testing.assert_array_equal(robot.is_within(pose, goals, time_s), travel_time(robot, pose, goals) <= time_s)

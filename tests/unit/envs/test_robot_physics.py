@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import data_equivalence
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scipy.spatial import KDTree
 
 import swarmbo as sb
@@ -54,7 +54,6 @@ def integrated(follower, pose, seconds, step=0.1):
     return np.array(poses)
 
 
-@settings(deadline=None, max_examples=25)
 @given(
     st.lists(st.tuples(st.floats(-40, 40), st.floats(-40, 40)), min_size=1, max_size=5),
     st.floats(-3, 3),

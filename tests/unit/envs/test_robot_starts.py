@@ -1,12 +1,11 @@
 import numpy as np
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo_envs.fields.field import lattice, spread
 from swarmbo_envs.robot_team.world import nearest_free_sites
 
 
 @given(st.integers(0, 2**32), st.integers(1, 40), st.integers(45, 3000))
-@settings(max_examples=50, deadline=None)
 def test_drawn_starts_are_different_sites_apart_from_each_other(seed, robots, n_sites):
     sites = lattice(np.zeros(2), np.array([300.0, 200.0]), n_sites)
     robots = min(robots, len(sites))

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scipy.optimize import check_grad
 
 from swarmbo_envs import wlan_power_v0
@@ -74,7 +74,6 @@ def networks():
 
 
 @given(networks())
-@settings(max_examples=30, deadline=None)
 def test_the_gradient_is_that_of_finite_differences(drawn):
     network, x = drawn
     value, gradient = network.value_and_gradient(x)
@@ -86,7 +85,6 @@ def test_the_gradient_is_that_of_finite_differences(drawn):
 
 
 @given(networks(), st.integers(0, 4))
-@settings(max_examples=30, deadline=None)
 def test_more_own_power_never_hurts_ones_own_users_and_never_helps_those_of_others(drawn, which):
     network, x = drawn
     i = which % len(x)

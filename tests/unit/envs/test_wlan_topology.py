@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo.errors import ConfigError
 from swarmbo_envs import wlan_power_v0
@@ -13,7 +13,6 @@ REACH_M = 10 ** ((25 + 82 - 46.6777) / 30)
 
 
 @given(seed=st.integers(0, 10**6), access_points=st.integers(3, 20), users=st.integers(0, 60))
-@settings(max_examples=30, deadline=None)
 def test_drawn_access_points_hear_at_least_two_others_and_factors_have_at_most_five_variables(
     seed, access_points, users
 ):
@@ -35,7 +34,6 @@ def test_drawn_access_points_hear_at_least_two_others_and_factors_have_at_most_f
 
 
 @given(seed=st.integers(0, 10**6), std=st.floats(0.5, 8.0))
-@settings(max_examples=40, deadline=None)
 def test_so_they_do_behind_obstacles(seed, std):
     env = wlan_power_v0.parallel_env(topology_seed=seed, shadowing_db=std)
     heard = env.hears.sum(axis=1)

@@ -93,7 +93,6 @@ def test_the_best_known_is_not_beaten_by_a_grid_of_all_joint_settings(name, netw
     assert value >= utility.value(network, grid).max() * (1 - 1e-9) - 1e-9
 
 
-@settings(max_examples=25, deadline=None)
 @given(network=networks())
 def test_the_least_rate_of_all_cannot_be_raised_by_any_step(network):
     """It is the true maximum: the problem has no other local ones, so a step that helps would show."""

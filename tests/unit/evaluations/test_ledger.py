@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import swarmbo as sb
 from swarmbo.errors import RunFolderError, UnknownQueryError
@@ -55,7 +55,6 @@ def apply(ledger, operation, index):
         ledger.lost(query_id, "killed")
 
 
-@settings(max_examples=15, deadline=None)
 @given(operations=OPERATIONS, cut=st.floats(0.0, 1.0), every=st.sampled_from([1, 3, 25]))
 def test_a_ledger_cut_anywhere_is_as_it_was_after_its_whole_lines(operations, cut, every):
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:

@@ -2,7 +2,7 @@
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo.errors import ConfigError, OwnershipError
 from swarmbo.graph import FactorGraph
@@ -103,7 +103,6 @@ def test_an_unknown_name_is_a_key_error_that_lists_the_known_ones() -> None:
 
 
 @given(scopes())
-@settings(deadline=None)
 def test_neighbours_share_a_variable_and_exclude_the_factor_itself(given_scopes: dict[str, list[str]]) -> None:
     graph = FactorGraph.from_scopes(given_scopes)
     for f in graph.factors:
@@ -112,7 +111,6 @@ def test_neighbours_share_a_variable_and_exclude_the_factor_itself(given_scopes:
 
 
 @given(scopes())
-@settings(deadline=None)
 def test_forest_and_parts_agree_with_networkx(given_scopes: dict[str, list[str]]) -> None:
     graph = FactorGraph.from_scopes(given_scopes)
     g = graph.to_networkx()
@@ -147,7 +145,6 @@ def test_different_nodes_of_the_same_text_are_refused_and_not_merged(kinds: tupl
 
 
 @given(scopes())
-@settings(deadline=None)
 def test_networkx_and_back_is_the_same_graph(given_scopes: dict[str, list[str]]) -> None:
     graph = FactorGraph.from_scopes(given_scopes)
     assert FactorGraph.from_networkx(graph.to_networkx()) == graph

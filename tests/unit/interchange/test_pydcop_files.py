@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError, MissingPackageError
@@ -122,7 +122,6 @@ def table_problems(draw: st.DrawFn) -> TableProblem:
 
 
 @given(table_problems())
-@settings(deadline=None, max_examples=50)
 def test_what_is_written_is_read_again(problem: TableProblem) -> None:
     again = problem_of_yaml(yaml_of_problem(problem), "file")
     assert (again.name, again.objective) == (problem.name, problem.objective)

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError
@@ -60,7 +60,6 @@ def networks(draw: st.DrawFn) -> TableProblem:
 
 
 @given(networks())
-@settings(deadline=None, max_examples=50)
 def test_what_is_written_is_read_again_but_for_a_factor_of_each_table(problem: TableProblem) -> None:
     again = problem_of_uai(uai_of_problem(problem), "again")
     assert again.graph.variables == problem.graph.variables

@@ -1,7 +1,7 @@
 """Messages that are acknowledged and repeated: each comes once, whatever is lost, and nobody is waited for in vain."""
 
 import networkx as nx
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo.transport import Cut, Envelope, Event, Faults, Reliable
 
@@ -26,7 +26,6 @@ def received(transport):
 
 
 @given(FAULTS, st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), max_size=20))
-@settings(max_examples=30, deadline=None)
 def test_every_message_comes_exactly_once(faults, pairs):
     transport = Reliable(faults.open("abc", nx.path_graph("abc")))
     sent = [Envelope(sender, recipient, bytes([n])) for n, (sender, recipient) in enumerate(pairs)]

@@ -4,7 +4,7 @@ import itertools
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo.errors import TransportError
 from swarmbo.transport import Routes
@@ -18,7 +18,6 @@ def test_without_links_everyone_hears_everyone() -> None:
 
 
 @given(st.integers(2, 7), st.sets(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=14))
-@settings(deadline=None)
 def test_hops_are_shortest_path_lengths_and_paths_follow_links(n: int, pairs: set[tuple[int, int]]) -> None:
     links = nx.Graph()
     links.add_nodes_from("abcdefg"[:n])
@@ -45,7 +44,6 @@ def test_routes_do_not_depend_on_the_order_in_which_links_were_added() -> None:
 
 
 @given(st.integers(2, 70), st.floats(0.02, 0.5), st.integers(0, 50))
-@settings(max_examples=15, deadline=None)
 def test_of_equally_short_paths_the_one_is_taken_that_is_found_first_by_name(n: int, p: float, seed: int) -> None:
     links = nx.relabel_nodes(nx.fast_gnp_random_graph(n, p, seed), {i: f"r{i}" for i in range(n)})
     routes = Routes(links, links)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scipy.stats import multivariate_normal
 
 import swarmbo as sb
@@ -97,7 +97,6 @@ def test_learning_one_by_one_in_any_cuts_gives_the_same_bits() -> None:
 
 
 @given(st.lists(st.floats(-1e5, 1e5), min_size=12, max_size=12), st.floats(0.0, 0.08))
-@settings(max_examples=25, deadline=None)
 def test_weights_are_a_distribution_above_the_floor_in_the_order_of_evidence(evidence, floor) -> None:
     part = fitted(settings=msgspec.structs.replace(SMALL, lengthscales=(0.1, 0.3, 1.0), n_features=2)).parts[0]
     w = replace(part, models=replace(part.models, log_evidence=np.array(evidence))).weights(floor)
@@ -258,7 +257,6 @@ def test_totals_and_outcomes_of_factors_are_learned_together() -> None:
 
 
 @given(st.floats(0.01, 50.0), st.floats(1e-5, 1.0), st.integers(0, 99), st.sampled_from(["none", "some", "all"]))
-@settings(max_examples=25, deadline=None)
 def test_fitted_variances_are_the_best_of_their_neighbourhood(scale, noise, seed, told) -> None:
     """Where all noises are told, that of outcomes to come is their mean."""
     rng = np.random.default_rng(seed)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scipy.stats import multivariate_normal
 
 from swarmbo.belief.features.feature_models import FeatureModels
@@ -30,7 +30,6 @@ sizes = {"M": st.integers(1, 4), "t": st.integers(1, 25), "p": st.integers(1, 20
 
 
 @given(**sizes, start=st.integers(0, 25))
-@settings(max_examples=40, deadline=None)
 def test_the_product_of_predictive_densities_is_the_batch_evidence(M, t, p, seed, start) -> None:
     rows, y, noise = data(M, t, p, seed)
     models = one_by_one(rows, y, noise, min(start, t))
@@ -41,7 +40,6 @@ def test_the_product_of_predictive_densities_is_the_batch_evidence(M, t, p, seed
 
 
 @given(**sizes)
-@settings(max_examples=40, deadline=None)
 def test_each_posterior_is_that_of_the_dense_formula(M, t, p, seed) -> None:
     rows, y, noise = data(M, t, p, seed)
     models = one_by_one(rows, y, noise, t // 2)
@@ -69,7 +67,6 @@ def test_a_draw_has_exactly_the_mean_and_covariance_of_the_posterior() -> None:
 
 
 @given(st.integers(1, 9), st.integers(0, 60), st.integers(0, 60))
-@settings(max_examples=40, deadline=None)
 def test_rows_stay_below_twice_the_features_however_the_data_came(p, first, later) -> None:
     rows, y, noise = data(M=2, t=first + later, p=p, seed=first)
     models = one_by_one(rows, y, noise, first)

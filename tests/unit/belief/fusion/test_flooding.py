@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.belief.fusion import (
@@ -86,7 +86,6 @@ def test_a_proposal_reaches_all_also_when_they_have_fallen_silent(kind, names):
         assert agent.speak() == []
 
 
-@settings(max_examples=15, deadline=None)
 @given(st.sampled_from(KINDS), st.integers(0, 2**32), st.floats(0.0, 0.5), st.lists(st.integers(0, 6), max_size=6))
 def test_whatever_happens_in_between_all_is_there_once_when_links_are_up_again(kind, seed, loss, events):
     names = ["a", "b", "c", "d"]

@@ -5,7 +5,7 @@ import json
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scipy.stats import multivariate_normal
 from sklearn.gaussian_process.kernels import Matern
 
@@ -92,7 +92,6 @@ def dense(X, totals, factors, rounds, Z, now, parts, paces=(PACE, PACE, PACE)):
     return cross @ np.linalg.solve(K, y), prior - cross @ np.linalg.solve(K, cross.T)
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     way=st.sampled_from(["total", "per-factor", "mixed"]),
     now=st.floats(-3.0, 40.0),

@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scipy.spatial.distance import cdist
 from scipy.stats import multivariate_normal
 
@@ -79,7 +79,6 @@ def dense(prior, kernels, U, z, known, channel, decay, is_mixed, theta):
     return multivariate_normal(design @ means, K).logpdf(z) + prior.log_density(theta)[0], means
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     kernels=st.lists(st.sampled_from([*KERNEL_NAMES, MINE]), min_size=6, max_size=6),
     model=st.sampled_from(["shared", "hierarchical", "separate"]),

@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scipy.linalg import cholesky, solve_triangular
 from scipy.stats import multivariate_normal
 
@@ -65,7 +65,6 @@ def test_rows_and_weights_are_those_of_the_cholesky_factor(t, fades):
         np.testing.assert_allclose(parts[i].L @ parts[i].L.T, K, rtol=1e-10, atol=1e-12)
 
 
-@settings(max_examples=20, deadline=None)
 @given(
     t=st.integers(1, 20),
     more=st.lists(st.integers(1, 9), min_size=1, max_size=3),

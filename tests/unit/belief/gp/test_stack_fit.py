@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
@@ -45,7 +45,6 @@ def problems(count, n_outcomes, size, seed=0):
     return U, z, rng
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     case=st.one_of(
         st.tuples(st.sampled_from([*KERNEL_NAMES, MINE]), st.tuples(st.integers(1, 4)), st.booleans()),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scipy.spatial.distance import cdist
 
 from swarmbo.belief import AdditiveGP
@@ -96,7 +96,6 @@ def test_a_contrast_with_itself_is_certain_and_zero():
         assert np.abs(found.dmean).max() > 0.0
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     outcomes=st.sampled_from(["total", "per-factor"]),
     kernels=st.lists(st.sampled_from(KERNEL_NAMES), min_size=5, max_size=5),
@@ -154,7 +153,6 @@ def dense(belief, factor, U):
     return mean, prior(i, U, U, here, here) - k @ np.linalg.solve(K, k.T)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     outcomes=st.sampled_from(["total", "per-factor", "mixed"]),
     kernels=st.lists(st.sampled_from([*KERNEL_NAMES, MINE]), min_size=5, max_size=5),

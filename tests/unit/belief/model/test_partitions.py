@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo.belief.model.partitions import (
     Proposal,
@@ -153,7 +153,6 @@ def transitions(space, weights, largest):
     return P
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(2, 5), st.sampled_from([None, 2, 3]), st.integers(0, 2**32 - 1), st.floats(0.0, 8.0))
 def test_detailed_balance_holds_for_any_weights(n, largest, seed, spread) -> None:
     space = list(all_partitions(n, largest))
@@ -188,7 +187,6 @@ def test_a_chain_repeats_with_its_stream_and_goes_on_from_its_last_state() -> No
     assert first + sample_partitions(first[-1], weight, rng, 20, moves=2) == whole
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 20), st.integers(0, 2**32 - 1))
 def test_the_cap_is_kept_and_blocks_stay_a_partition(n, largest, moves, seed) -> None:
     rng = np.random.default_rng(seed)
