@@ -83,6 +83,11 @@ def worlds(*names: str) -> list[Any]:
     return [_parameter(name, which, n > 0) for name in names or WORLDS for n, which in enumerate(WORLDS[name])]
 
 
+def kinds(*names: str) -> list[Any]:
+    """Parameters of tests of what all worlds of a module share: the first world of each."""
+    return [_parameter(name, next(iter(WORLDS[name])), False) for name in names or WORLDS]
+
+
 def _parameter(name: str, which: str, is_thorough: bool) -> Any:
     marks = [pytest.mark.thorough] if is_thorough else []
     if package := {"mujoco": "mujoco", "pushes": "Box2D", "pairs": "Box2D"}.get(which):

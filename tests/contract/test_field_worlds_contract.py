@@ -7,13 +7,18 @@ import pytest
 
 from swarmbo.errors import StateVersionError
 
-from .conftest import SmallWorld, random_actions, worlds
+from .conftest import SmallWorld, kinds, random_actions, worlds
 
-FIELDS = worlds("robot_team", "robot_team_v1", "sensor_field")
+FIELDS = ("robot_team", "robot_team_v1", "sensor_field")
 
 
-@pytest.fixture(params=FIELDS, ids=" ".join)
+@pytest.fixture(params=worlds(*FIELDS), ids=" ".join)
 def module(request, tmp_path):
+    return SmallWorld(*request.param, tmp_path)
+
+
+@pytest.fixture(params=kinds(*FIELDS), ids=" ".join)
+def kind(request, tmp_path):
     return SmallWorld(*request.param, tmp_path)
 
 
@@ -31,8 +36,8 @@ def assert_same(one, other):
     np.testing.assert_equal(one, other)  # equal to the bit, NaN included
 
 
-def test_another_seed_gives_another_episode(module):
-    one, other = (rollout(module.parallel_env(), seed=seed, rounds=6) for seed in (0, 1))
+def test_another_seed_gives_another_episode(kind):
+    one, other = (rollout(kind.parallel_env(), seed=seed, rounds=6) for seed in (0, 1))
     assert any(not np.array_equal(a, b) for a, b in zip(one[2::2], other[2::2], strict=True))
 
 
@@ -58,8 +63,8 @@ def test_restored_environments_draw_the_same_picture(module):
     np.testing.assert_array_equal(fresh.render(), picture)
 
 
-def test_aec_and_parallel_interfaces_tell_the_same(module):
-    parallel, aec = module.parallel_env(max_cycles=6), module.env(max_cycles=6)
+def test_aec_and_parallel_interfaces_tell_the_same(kind):
+    parallel, aec = kind.parallel_env(max_cycles=6), kind.env(max_cycles=6)
     observations, infos = parallel.reset(seed=2)
     aec.reset(seed=2)
     generator = np.random.default_rng(0)
@@ -82,8 +87,8 @@ def test_aec_and_parallel_interfaces_tell_the_same(module):
     assert aec.agents == []
 
 
-def test_the_aec_form_copies_in_mid_episode(module):
-    env = module.env()
+def test_the_aec_form_copies_in_mid_episode(kind):
+    env = kind.env()
     env.reset(seed=0)
     for agent in env.agent_iter(6):
         env.step(env.action_space(agent).low)
@@ -94,17 +99,17 @@ def test_the_aec_form_copies_in_mid_episode(module):
     assert_same(env.last(), copied.last())
 
 
-def test_robots_have_equal_spaces_and_an_own_reward_is_the_outcome_less_the_cost(module):
-    env = module.parallel_env(failure_rate=0.3, reward="own")
-    if module.name == "robot_team":
+def test_robots_have_equal_spaces_and_an_own_reward_is_the_outcome_less_the_cost(kind):
+    env = kind.parallel_env(failure_rate=0.3, reward="own")
+    if kind.name == "robot_team":
         assert all(env.action_space(agent) == env.action_space("robot_0") for agent in env.possible_agents)
     for _, rewards, _, _, infos in rollout(env, seed=3)[1::2]:
         for agent, info in infos.items():
             assert rewards[agent] == np.nan_to_num(info.get("measurement", 0.0)) - info["cost"]
 
 
-def test_all_agents_are_truncated_together(module):
-    env = module.parallel_env(max_cycles=3)
+def test_all_agents_are_truncated_together(kind):
+    env = kind.parallel_env(max_cycles=3)
     told = rollout(env, seed=0)[1::2]
     assert [set(truncations.values()) for _, _, _, truncations, _ in told] == [{False}, {False}, {True}]
     assert env.agents == []
@@ -112,8 +117,8 @@ def test_all_agents_are_truncated_together(module):
     assert len(env.interaction_graph()) == len(env.possible_agents)
 
 
-def test_states_of_other_versions_are_refused(module):
-    env = module.parallel_env()
+def test_states_of_other_versions_are_refused(kind):
+    env = kind.parallel_env()
     env.reset(seed=0)
     state = env.get_state()
     with pytest.raises(StateVersionError, match="version 99; wanted"):

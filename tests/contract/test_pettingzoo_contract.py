@@ -11,11 +11,16 @@ from pettingzoo.test.max_cycles_test import max_cycles_test
 import swarmbo as sb
 from swarmbo.errors import StateVersionError
 
-from .conftest import WORLDS, SmallWorld, random_actions, worlds
+from .conftest import WORLDS, SmallWorld, kinds, random_actions, worlds
 
 
 @pytest.fixture(params=worlds(), ids=" ".join)
 def module(request, tmp_path):
+    return SmallWorld(*request.param, tmp_path)
+
+
+@pytest.fixture(params=kinds(), ids=" ".join)
+def kind(request, tmp_path):
     return SmallWorld(*request.param, tmp_path)
 
 
@@ -30,16 +35,16 @@ def test_it_keeps_the_contract_also_where_measurements_fail(module):
     "ignore:Observation is not a NumPy array",
     "ignore:(Observation|Action) space for each agent probably",
 )
-def test_pettingzoo_aec_api(module):
-    if module.name == "robot_push":
+def test_pettingzoo_aec_api(kind):
+    if kind.name == "robot_push":
         pytest.skip("PettingZoo's test asks for zeros, and no push lasts for zero seconds")
-    api_test(module.env(), num_cycles=20)
+    api_test(kind.env(), num_cycles=20)
 
 
-def test_pettingzoo_seeds(module):
+def test_pettingzoo_seeds(kind):
     """It compares infos, and NaN is not equal to itself: what failed is left out of them."""
-    seed_test(lambda: module.env(failure_rate=0.4), num_cycles=10)
-    parallel_seed_test(lambda: module.parallel_env(failure_rate=0.4), num_cycles=10)
+    seed_test(lambda: kind.env(failure_rate=0.4), num_cycles=10)
+    parallel_seed_test(lambda: kind.parallel_env(failure_rate=0.4), num_cycles=10)
 
 
 def test_a_pickled_copy_goes_on_alike_in_mid_episode(module):
@@ -56,8 +61,8 @@ def test_a_pickled_copy_goes_on_alike_in_mid_episode(module):
     assert data_equivalence(other.reset(), env.reset())
 
 
-def test_pettingzoo_max_cycles(module):
-    max_cycles_test(module)
+def test_pettingzoo_max_cycles(kind):
+    max_cycles_test(kind)
 
 
 @pytest.mark.thorough
@@ -77,15 +82,15 @@ def test_all_settings_have_a_picture(world, tmp_path):
     assert picture.std() > 0.0
 
 
-def test_a_state_of_another_world_is_refused(module):
-    env = module.parallel_env(failure_rate=0.2)
+def test_a_state_of_another_world_is_refused(kind):
+    env = kind.parallel_env(failure_rate=0.2)
     env.reset(seed=5)
     with pytest.raises(StateVersionError, match=r"another environment \(\$\.failure_rate: 0\.2, here 0\.3\)"):
-        module.parallel_env(failure_rate=0.3).set_state(env.get_state())
+        kind.parallel_env(failure_rate=0.3).set_state(env.get_state())
 
 
-def test_a_state_that_is_none_or_not_whole_is_refused(module):
-    env = module.parallel_env()
+def test_a_state_that_is_none_or_not_whole_is_refused(kind):
+    env = kind.parallel_env()
     env.reset(seed=5)
     for broken in ({}, {**env.get_state(), "arrays": {}}):
         with pytest.raises(StateVersionError, match=r"state.*; wanted .*get_state\(\)"):

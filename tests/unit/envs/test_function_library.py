@@ -54,13 +54,9 @@ def test_michalewicz_10_has_the_separable_optimum_of_the_literature():
     assert get("michalewicz").maximum == pytest.approx(9.6601517, abs=1e-6)
 
 
-SLOWER = ("plain", "moved", "rescaled")  # "both" is made of them
-
-
-@pytest.mark.parametrize("form", [pytest.param(f, marks=pytest.mark.thorough) if f in SLOWER else f for f in FORMS])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_no_point_found_is_better(name, form):
-    f = get(name, seed=5, **FORMS[form], **SMALL.get(name, {}))
+def test_no_point_found_is_better(name):
+    f = get(name, seed=5, **FORMS["both"], **SMALL.get(name, {}))
     rng = np.random.default_rng(0)
     sides = f.high - f.low
     anywhere = f.low + rng.random((1500, f.n_variables)) * sides
