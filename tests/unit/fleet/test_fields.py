@@ -106,40 +106,29 @@ def measures_besides(team):
     return team.n_data > len(team.agents) * (ROUNDS + 1)
 
 
-CASES = {
-    "robots": (robots, {}, lambda team: not apart(team)),
-    "obstacles, batteries and samples along the way": (obstacles, {}, measures_besides),
-    "sensors that decline": (lambda: sensors(energy_price=6.0), {}, declines),
-    "failures, and data that fade": (
+CASES = [
+    pytest.param(obstacles, {}, measures_besides, id="obstacles, batteries and samples along the way"),
+    pytest.param(
         lambda: sensors(failure_rate=0.4),
         {"belief": sb.ExactGPSettings(restarts=0, max_iterations=20, time=sb.TimeAxis(lengthscale_median=3.0))},
         fails,
+        id="failures, and data that fade",
     ),
-    "a world that says hardly anything": (Buoys, {}, declines),
-    "beliefs of their own, robots out of reach": (
+    pytest.param(
         lambda: robots(radio_range_m=1500.0),
         {"belief": sb.FusedSettings(prior=sb.ExactGPSettings(restarts=0, max_iterations=20), steps=3, loss=0.2)},
         apart,
+        id="beliefs of their own, robots out of reach",
     ),
-}
-SLOWER = {
-    "robots out of one another's reach": (
-        lambda: robots(radio_range_m=1500.0),
-        {"acquisition": sb.DBGPUCB(candidates=8, exploration="annealed")},  # they look farther around
-        apart,
-    ),
-    "a level": (
+    pytest.param(lambda: sensors(energy_price=6.0), {}, declines, id="sensors that decline", marks=THOROUGH),
+    pytest.param(Buoys, {}, declines, id="a world that reports little", marks=THOROUGH),
+    pytest.param(
         lambda: sensors(task="level", level=0.5),
         {"acquisition": sb.Straddle(candidates=8)},
         lambda team: team.world.level == 0.5,
+        id="a level",
+        marks=THOROUGH,
     ),
-    "a map": (sensors, {"acquisition": sb.TargetedVariance(candidates=8)}, lambda team: True),
-    "failures": (lambda: sensors(failure_rate=0.4), {}, fails),
-    "beliefs of their own, and samples along the way": (obstacles, {"belief": "fused"}, measures_besides),
-    "beliefs of their own, failures": (lambda: sensors(failure_rate=0.4), {"belief": "fused"}, fails),
-}
-PARAMETERS = [pytest.param(*case, id=name) for name, case in CASES.items()] + [
-    pytest.param(*case, id=name, marks=THOROUGH) for name, case in SLOWER.items()
 ]
 
 
@@ -164,7 +153,7 @@ def same(a, b):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize(("world", "given", "happens"), PARAMETERS)
+@pytest.mark.parametrize(("world", "given", "happens"), CASES)
 def test_a_fleet_decides_in_a_field_as_a_team_does(network, fleets, world, given, happens):
     fleet = fleets(world(), network(), **{**QUICK, **given})
     queries, told = run(fleet.team)

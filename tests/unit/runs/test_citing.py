@@ -71,9 +71,7 @@ def test_every_entry_is_whole_and_used():
     ("given", "used", "unused"),
     [
         ({}, {"daxberger2017", "dechter1999", "rasmussen2006", "terry2021"}, {"cohn1996", "gotovos2013"}),
-        ({"coordination": {"kind": "random"}}, {"rasmussen2006"}, {"daxberger2017", "dechter1999"}),
         ({"coordination": {"kind": "max-sum", "bound": "mplp"}}, {"farinelli2008", "globerson2007"}, {"dechter1999"}),
-        ({"acquisition": {"kind": "thompson"}}, {"thompson1933", "kandasamy2018", "wilson2020"}, {"daxberger2017"}),
         ({"belief": {"kind": "fused", "method": "consensus"}}, {"kempe2003", "rahimi2007"}, {"julier1997"}),
     ],
 )

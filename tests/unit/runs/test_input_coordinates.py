@@ -43,14 +43,13 @@ def test_samples_at_longitudes_and_latitudes_come_back_as_in_the_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("crs", "corner", "cell", "names", "unit"),
+    ("scenario", "crs", "corner", "cell", "names", "unit"),
     [
-        ("EPSG:4326", (-84.42, 36.7), 0.0005, ("lon", "lat"), "degrees"),
-        ("EPSG:32616", (720000.0, 4060000.0), 50.0, ("easting", "northing"), "m"),
+        ("robots", "EPSG:4326", (-84.42, 36.7), 0.0005, ("lon", "lat"), "degrees"),
+        ("field", "EPSG:32616", (720000.0, 4060000.0), 50.0, ("easting", "northing"), "m"),
     ],
 )
-@pytest.mark.parametrize("scenario", ["robots", "field"])
-def test_places_on_a_raster_are_told_in_its_own_system(tmp_path, crs, corner, cell, names, unit, scenario):
+def test_places_on_a_raster_are_told_in_its_own_system(tmp_path, scenario, crs, corner, cell, names, unit):
     """Values rise linearly in the raster's own coordinates, so each value tells where it was measured."""
     x = (np.arange(60) + 0.5) * cell
     for axis, values in enumerate((np.tile(x, (60, 1)), np.tile(-x[:, None], (1, 60)))):

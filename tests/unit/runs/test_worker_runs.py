@@ -152,8 +152,9 @@ class StoppedError(Exception):
     """A run is stopped here."""
 
 
-@pytest.mark.parametrize("mode", ["asynchronous", "synchronous"])
-@pytest.mark.parametrize("lines", [0, 1, 7, 11])
+@pytest.mark.parametrize(
+    ("mode", "lines"), [("asynchronous", 0), ("asynchronous", 7), ("synchronous", 1), ("synchronous", 11)]
+)
 def test_a_run_that_lost_its_last_rounds_logs_them_again(tmp_path, mode, lines):
     """As a kill between a tell and its round, or a power failure, leaves it."""
 
