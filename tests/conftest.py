@@ -44,10 +44,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what takes long, and what needs ns-3 or a network, unless it is asked for."""
-    left_out = [
-        marker for marker in ("fleet", "ns3", "ray", "slow", "thorough") if marker not in config.getoption("-m")
-    ]
-    unwanted = {item for item in items if any(map(item.get_closest_marker, left_out))}
+    asked = config.getoption("-m")
+
+    def is_unwanted(item: pytest.Item) -> bool:
+        marks = {mark.name for mark in item.iter_markers()}
+        needs, lasts = marks & {"fleet", "ns3", "ray"}, marks & {"slow", "thorough"}
+        return any(name not in asked for name in needs) or (bool(lasts) and not any(name in asked for name in lasts))
+
+    unwanted = set(filter(is_unwanted, items))
     if unwanted:
         config.hook.pytest_deselected(items=list(unwanted))
         items[:] = [item for item in items if item not in unwanted]
