@@ -1,0 +1,214 @@
+"""Robots of ROS 2 in the loop of a team, over Zenoh. Needs the extra ``ros2``.
+
+``zenoh-bridge-ros2dds`` beside the robots carries a topic such as ``/ann/pose`` to the Zenoh key ``ann/pose`` with the
+same bytes, CDR, and back. With the robot's name as its ``namespace``, the robot's own topics need no prefix.
+"""
+
+import math
+import queue
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, make_dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.boundary.coordinates import Coordinates
+from swarmbo.errors import ConfigError, SwarmboError, needed
+from swarmbo.records import Query
+from swarmbo.team import Team
+
+cdr: Any = needed("pycdr2", "ros2", "swarmbo.integrations.ros2")
+_types: Any = needed("pycdr2.types", "ros2", "swarmbo.integrations.ros2")
+_f8 = _types.float64
+
+Place = Float[np.ndarray, " d"]
+Reach = Callable[[str, Place], Float[np.ndarray, "k d"]]
+
+
+def _message(name: str, **fields: Any) -> Any:
+    """Type of a ROS 2 message by its fields, in the order of its definition."""
+    return make_dataclass(name, fields.items(), bases=(cdr.IdlStruct,))
+
+
+_Header = _message("Header", stamp=_message("Time", sec=_types.int32, nanosec=_types.uint32), frame_id=str)
+_Quaternion = _message("Quaternion", x=_f8, y=_f8, z=_f8, w=_f8)
+_Point = _message("Point", x=_f8, y=_f8, z=_f8)
+_GeoPoint = _message("GeoPoint", latitude=_f8, longitude=_f8, altitude=_f8)
+_Pose = _message("Pose", position=_Point, orientation=_Quaternion)
+_GeoPose = _message("GeoPose", position=_GeoPoint, orientation=_Quaternion)
+Float64 = _message("Float64", data=_f8)  # std_msgs
+PoseStamped = _message("PoseStamped", header=_Header, pose=_Pose)  # geometry_msgs
+GeoPoseStamped = _message("GeoPoseStamped", header=_Header, pose=_GeoPose)  # geographic_msgs
+NavSatFix = _message(  # sensor_msgs
+    "NavSatFix",
+    header=_Header,
+    status=_message("NavSatStatus", status=_types.int8, service=_types.uint16),
+    latitude=_f8,
+    longitude=_f8,
+    altitude=_f8,
+    position_covariance=_types.array[_f8, 9],
+    position_covariance_type=_types.uint8,
+)
+
+
+@dataclass
+class Driven:
+    """Counts of a drive, by robot.
+
+    ``measured`` are outcomes of goals, ``failed`` those among them without a number, ``unasked`` measurements without a
+    goal, ``silent`` goals that were given up. ``refused`` has ``(robot, reason)`` of each message that could not be
+    used.
+    """
+
+    measured: dict[str, int] = field(default_factory=dict[str, int])
+    failed: dict[str, int] = field(default_factory=dict[str, int])
+    unasked: dict[str, int] = field(default_factory=dict[str, int])
+    silent: dict[str, int] = field(default_factory=dict[str, int])
+    refused: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+
+class Ros2Robots:
+    """Goals to robots, and positions and measurements from them.
+
+    A robot ``ann`` sends its position to ``/ann/pose`` (``geometry_msgs/PoseStamped``, metres in the frame of the map)
+    and each measurement, taken where it then is, to ``/ann/measurement`` (``std_msgs/Float64``; NaN is a failure). It
+    receives goals at ``/ann/goal_pose`` (``geometry_msgs/PoseStamped``), which Nav2 follows.
+    With ``coordinates`` it sends ``sensor_msgs/NavSatFix`` to ``/ann/fix``, and receives
+    ``geographic_msgs/GeoPoseStamped`` at ``/ann/goal_geopose``.
+
+    Args:
+        team: Team in a field of two or three dimensions in metres, with the robots' names as agents.
+        session: Open Zenoh session, ``zenoh.open(config)``.
+        coordinates: Conversion of longitudes and latitudes to the metres of the team; None: robots send metres.
+        frame: ``frame_id`` of goals; with coordinates it is not read.
+
+    Raises:
+        ConfigError: If the team has no field of two or three dimensions, or three with coordinates.
+    """
+
+    def __init__(self, team: Team, session: Any, coordinates: Coordinates | None = None, frame: str = "map") -> None:
+        dims = len(team.problem.domain.low) // len(team.problem.agents) if team.problem.is_field else 0
+        if dims not in ((2,) if coordinates else (2, 3)):
+            raise ConfigError(f"got {dims} dimensions; wanted a field of 2, or of 3 without coordinates", at="$.team")
+        self._team, self._session, self._coordinates, self._frame = team, session, coordinates, frame
+        self._dims = dims
+        self._arrived: queue.SimpleQueue[tuple[str, str, bytes]] = queue.SimpleQueue()
+        self._places: dict[str, Place] = {}
+        self._goals: dict[str, tuple[Query, float]] = {}  # and the time at which it is given up
+        topics = ("fix" if coordinates else "pose", "measurement")
+        self._subscribers = [
+            session.declare_subscriber(f"{robot}/{topic}", self._hears(robot, topic))
+            for robot in team.agents
+            for topic in topics
+        ]
+
+    def drive(
+        self, outcomes: int, *, patience_s: float = 600.0, timeout_s: float = math.inf, reach: Reach | None = None
+    ) -> Driven:
+        """Send goals to idle robots and learn from their measurements, until enough outcomes are known.
+
+        A robot gets its first goal once its position is known. Robots do not wait for each other: goals of others are
+        pending. A measurement without a goal is learned as data.
+
+        Args:
+            outcomes: Measurements of goals to wait for, failed ones included, >= 1.
+            patience_s: Seconds after which a robot without a measurement is taken as silent. Its goal is given up, and
+                it gets another one after its next message.
+            timeout_s: Seconds after which the drive ends in any case.
+            reach: Places (k, d) that a robot can reach from its place (d,) by name; by default random ones anywhere.
+
+        Returns:
+            Counts by robot. Goals of robots under way stay pending, and the next drive waits for them.
+        """
+        driven, idle, end = Driven(), set(self._places) - set(self._goals), time.monotonic() + timeout_s
+        while sum(driven.measured.values()) < outcomes:
+            for robot in sorted(idle):
+                self._send(robot, reach, patience_s)
+            idle = set[str]()
+            now = time.monotonic()
+            until = min([end, *(deadline for _, deadline in self._goals.values())])
+            try:
+                robot, topic, payload = self._arrived.get(timeout=min(max(until - now, 0.0), 3600.0))
+            except queue.Empty:
+                if time.monotonic() >= end:
+                    break
+                self._give_up(driven)
+                continue
+            try:
+                self._learn(robot, topic, payload, driven)
+            except (SwarmboError, struct.error, ValueError) as error:  # any bytes may arrive
+                driven.refused.append((robot, f"{topic}: {error}"))
+            if robot in self._places and robot not in self._goals:
+                idle.add(robot)
+        return driven
+
+    def close(self) -> None:
+        """Stop listening; the session stays open."""
+        for subscriber in self._subscribers:
+            subscriber.undeclare()
+
+    def _hears(self, robot: str, topic: str) -> Callable[[Any], None]:
+        return lambda sample: self._arrived.put((robot, topic, bytes(sample.payload)))
+
+    def _send(self, robot: str, reach: Reach | None, patience_s: float) -> None:
+        candidates = None if reach is None else {robot: reach(robot, self._places[robot])}
+        if candidates is not None and not len(candidates[robot]):
+            return  # it has no place to go to; after its next message it may have one
+        query = self._team.ask(candidates=candidates, agents=[robot])
+        self._goals[robot] = (query, time.monotonic() + patience_s)
+        place = np.asarray(query.points[robot], dtype=float)
+        stamp, upright = divmod(time.time_ns(), 10**9), _Quaternion(0.0, 0.0, 0.0, 1.0)
+        header = _Header(_Header.__dataclass_fields__["stamp"].type(*stamp), self._frame)
+        if self._coordinates is None:
+            goal = PoseStamped(header, _Pose(_Point(*place, *[0.0] * (3 - self._dims)), upright))
+            self._session.put(f"{robot}/goal_pose", goal.serialize())
+        else:
+            lon, lat = self._coordinates.own(place[None])[0]
+            goal = GeoPoseStamped(header, _GeoPose(_GeoPoint(float(lat), float(lon), 0.0), upright))
+            self._session.put(f"{robot}/goal_geopose", goal.serialize())
+
+    def _learn(self, robot: str, topic: str, payload: bytes, driven: Driven) -> None:
+        if topic != "measurement":
+            self._places[robot] = self._place_in(payload)
+            return
+        value, place = float(Float64.deserialize(payload).data), self._places.get(robot)
+        if robot in self._goals:
+            query, _ = self._goals.pop(robot)
+            try:
+                self._team.tell(query, {robot: value}, locations=None if place is None else {robot: place})
+            except SwarmboError:  # it is far from the area
+                self._team.give_up(query)
+                raise
+            _count(driven.measured, robot)
+            if not math.isfinite(value):
+                _count(driven.failed, robot)
+        elif place is None:
+            raise ConfigError("got a measurement without a goal or a position; wanted a position before it")
+        else:
+            self._team.attach(place[None], [value], agents=robot)
+            _count(driven.unasked, robot)
+
+    def _place_in(self, payload: bytes) -> Place:
+        if self._coordinates is None:
+            position = PoseStamped.deserialize(payload).pose.position
+            place = np.array([position.x, position.y, position.z][: self._dims])
+        else:
+            fix = NavSatFix.deserialize(payload)
+            place = self._coordinates.metres(np.array([[fix.longitude, fix.latitude]]))[0]
+        if not np.isfinite(place).all():
+            raise ConfigError(f"got {place.tolist()}; wanted finite numbers")
+        return place
+
+    def _give_up(self, driven: Driven) -> None:
+        for robot, (query, deadline) in list(self._goals.items()):
+            if time.monotonic() >= deadline:
+                self._team.give_up(query)
+                del self._goals[robot], self._places[robot]
+                _count(driven.silent, robot)
+
+
+def _count(counts: dict[str, int], robot: str) -> None:
+    counts[robot] = counts.get(robot, 0) + 1
