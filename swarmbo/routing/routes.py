@@ -50,17 +50,16 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
     A plan uses the present belief. So with temporal decay, unless ``horizon`` is stated, and in worlds without travel
     times (``travel_rounds``), agents choose one step ahead, by sequential greedy.
 
-    With ``targeted-variance`` routes are planned in all rounds. Other acquisitions are used in the last rounds; before,
-    routes explore for their task: a level with ``straddle``, a map with ``information``, the peak with all others.
+    With ``targeted-variance`` routes are planned in all rounds. Other acquisitions are used in the last rounds. Before,
+    routes explore for the task of the acquisition: level (``straddle``), map (``information``) or peak (all others).
 
-    For the peak exploration ends in time: once no more than 6 rounds would be left at the best way-point by the
-    acquisition, of those that any agent can reach until the end, after the nearest agent's arrival. Then agents choose
-    in turn a goal, the best way-point in their own reach, and measure the best place en route that keeps the schedule.
-    For a level or a map the acquisition is used one step ahead.
+    For the peak, exploration ends in time for the nearest agent to spend 6 rounds at the best way-point that any agent
+    can reach. Then agents choose goals sequentially, each the best way-point in its own reach, and measure the best
+    location en route that keeps the schedule. For a level or a map the acquisition is used one step ahead.
 
     Args:
         horizon: Rounds planned ahead, >= 1; None: all that are left.
-        way_points: Approximate number of places, spread over the map, that may become way-points, 1 to 4096.
+        way_points: Approximate number of locations, spread over the map, that may become way-points, 1 to 4096.
         explore_share: Largest share of the rounds with planned routes, 0 to 1. None: 1 with ``targeted-variance``, 0.8
             with others. Below 10 rounds it has no effect unless it is 1: then other acquisitions are used from the
             beginning, one step ahead, as with 0.
