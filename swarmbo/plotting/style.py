@@ -227,7 +227,6 @@ def write_mp4(frames: Sequence[UInt8[np.ndarray, "height width 3"]], path: Path,
 
 
 _MIXED_COLOURS = 112  # few, so that little changes from frame to frame
-_MOST_COLOURS = 256
 
 
 def write_gif(
@@ -235,11 +234,10 @@ def write_gif(
     path: Path,
     pause_ms: Sequence[int],
     exact: Sequence[str],
-    shaded: bool = False,
 ) -> Path:
     """Write RGB frames as a repeating animation; colours of ``exact`` are never averaged away."""
     pictures = [Image.fromarray(frame) for frame in frames]
-    palette = _palette([pictures[0], pictures[len(pictures) // 2], pictures[-1]], list(dict.fromkeys(exact)), shaded)
+    palette = _palette([pictures[0], pictures[len(pictures) // 2], pictures[-1]], list(dict.fromkeys(exact)))
     drawn = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
     with replacing(path) as file:
         timing: dict[str, Any] = {"duration": list(pause_ms), "loop": 0}
@@ -247,20 +245,19 @@ def write_gif(
     return path
 
 
-def _palette(pictures: Sequence[Image.Image], exact: Sequence[str], shaded: bool) -> Image.Image:
+def _palette(pictures: Sequence[Image.Image], exact: Sequence[str]) -> Image.Image:
     """One set of colours for the whole animation, so that each frame stores only what moved."""
     width, height = pictures[0].size
     sheet = Image.new("RGB", (width, height * len(pictures)))
     for row, picture in enumerate(pictures):
         sheet.paste(picture, (0, row * height))
-    count = _MOST_COLOURS - len(exact) if shaded else _MIXED_COLOURS
-    found = sheet.quantize(colors=count, method=Image.Quantize.MEDIANCUT).getpalette() or []
+    found = sheet.quantize(colors=_MIXED_COLOURS, method=Image.Quantize.MEDIANCUT).getpalette() or []
     fixed = np.array([to_rgb(colour) for colour in exact]) * 255
-    mixed = np.array(found[: 3 * count], dtype=float).reshape(-1, 3)
+    mixed = np.array(found[: 3 * _MIXED_COLOURS], dtype=float).reshape(-1, 3)
     # Pillow's search for the nearest colour is approximate: a mixed one close to an exact one would win now and then.
     distance = np.linalg.norm(mixed[:, None] - fixed[None], axis=2).min(axis=1)
     palette = Image.new("P", (1, 1))
-    colours = np.vstack([fixed, mixed[distance > (8 if shaded else 14)]])
+    colours = np.vstack([fixed, mixed[distance > 14]])
     palette.putpalette(np.round(colours).astype(int).ravel().tolist())
     return palette
 
@@ -268,14 +265,12 @@ def _palette(pictures: Sequence[Image.Image], exact: Sequence[str], shaded: bool
 _TOGETHER_MS, _LEAST_MS, _MOST_MS, _LAST_MS = 9000, 130, 450, 3000
 
 
-def write_frames(
-    frames: Sequence[UInt8[np.ndarray, "height width 3"]], path: Path, exact: Sequence[str], shaded: bool = False
-) -> Path:
+def write_frames(frames: Sequence[UInt8[np.ndarray, "height width 3"]], path: Path, exact: Sequence[str]) -> Path:
     """Write frames as MP4 or GIF, by the ending of the path: 9 s in all, 0.13 to 0.45 s each, the last one 3 s."""
     pause = int(np.clip(_TOGETHER_MS / len(frames), _LEAST_MS, _MOST_MS))
     pauses = [*[pause] * (len(frames) - 1), _LAST_MS]
     path.parent.mkdir(parents=True, exist_ok=True)
-    return write_mp4(frames, path, pauses) if path.suffix == ".mp4" else write_gif(frames, path, pauses, exact, shaded)
+    return write_mp4(frames, path, pauses) if path.suffix == ".mp4" else write_gif(frames, path, pauses, exact)
 
 
 FigureFormat = Literal["png", "pdf", "svg"]

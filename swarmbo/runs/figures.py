@@ -1,6 +1,5 @@
 """Figures of runs in folders: this module reads, ``swarmbo.plotting`` draws."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +12,10 @@ from swarmbo import plotting
 from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.fusion.proposal import FusedSettings
-from swarmbo.errors import ConfigError, DataWarning, MissingPackageError, RunFolderError, StateVersionError
+from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import unloaded_kernels
 from swarmbo.plotting import AgentViews, Formats, World, style
-from swarmbo.plotting.landscape import write_landscape
 from swarmbo.plotting.style import write_frames
 from swarmbo.records import RoundRecord
 from swarmbo.registry import name_of
@@ -87,8 +85,6 @@ def draw_run(path: Path, formats: Formats | None = None) -> list[Path]:
         views = views_of(folder) if fused else None
         files = plotting.write_figures(records, world, settings, into, fused, views, formats, folder.network())
         film = write_film(folder, records, into / f"run.{formats.animation}") if world.variables else None
-        if settings is not None and world.has_map:
-            film = write_scene(folder, records, world, settings, into / f"scene.{formats.animation}")
     except OSError as error:
         raise RunFolderError(f"{into}: figures cannot be written: {error.strerror or error}") from error
     files = files if film is None else [*files, film]
@@ -170,7 +166,6 @@ class _Drawn(msgspec.Struct, frozen=True):
 
 
 _MOST_FRAMES = 40
-_SCENE = 960, 600  # pixels
 _COLOURS = ["#ffffff", "#000000", style.INK, *(style.agent_colour(index) for index in range(12))]
 
 
@@ -194,28 +189,6 @@ def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) ->
             frames.append(env.render())
     env.close()
     return write_frames(frames, path, _COLOURS) if frames else None
-
-
-def write_scene(
-    folder: RunFolder, records: Sequence[RoundRecord], world: World, settings: ExactGPSettings, path: Path
-) -> Path | None:
-    """Write an animation of the rounds in three dimensions, if the world can be drawn so; a renderer may be missing."""
-    scenario = folder.scenario()
-    if not hasattr(maker_of(scenario.environment["id"]), "scene"):
-        return None
-    try:
-        scene = make_environment(scenario).unwrapped.scene(*_SCENE)
-    except MissingPackageError as error:
-        warnings.warn(f"{path} is left out: {error.message}", DataWarning, stacklevel=2)
-        return None
-    except ConfigError:  # its data are missing on this machine
-        return None
-    if scene is None:
-        return None
-    try:
-        return write_landscape(records, world, settings, scene, path)
-    finally:
-        scene.close()
 
 
 def _shown(records: Sequence[RoundRecord]) -> set[int]:

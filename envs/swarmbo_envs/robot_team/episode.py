@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -15,9 +15,6 @@ from swarmbo_envs.fields.world import FieldEpisode
 from swarmbo_envs.robot_team import motion
 from swarmbo_envs.robot_team.settings import RobotTeamSettings, Rules
 from swarmbo_envs.shared import Mask, Path, Place, Places, Pose, Values, nearest
-
-if TYPE_CHECKING:
-    from swarmbo_envs.robot_team.rover_model import Scene
 
 Robots = Float[np.ndarray, "robots 2"]  # a place of each
 Tracks = Float[np.ndarray, "robots k 2"]  # places of each at all moments of a round
@@ -80,10 +77,6 @@ class Mover(ABC):
     @abstractmethod
     def drive(self, episode: Episode, robot: int, path: Path, end: Place | None, stops: Stops) -> Drive:
         """Drive a path, whose exact ``end`` may be known, within the round's time, and update the mover's own state."""
-
-    def scene(self, width: int, height: int) -> "Scene | None":
-        """Three-dimensional scene in pictures of a size in pixels; None without a renderer."""
-        return None
 
 
 @dataclass(frozen=True, eq=False)

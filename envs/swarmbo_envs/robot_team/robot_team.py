@@ -1,7 +1,7 @@
 """The robot team as a PettingZoo environment: its observations, saved states and text map."""
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -23,9 +23,6 @@ from swarmbo_envs.robot_team.world import World, laid_out, measurable
 from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.shared import Place, Places, grid_points
 from swarmbo_envs.simulated_world import Array, Infos, plain
-
-if TYPE_CHECKING:
-    from swarmbo_envs.robot_team.rover_model import Scene
 
 # of the text map
 _SHADES = " .:-=+*#%@"
@@ -403,11 +400,3 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
         regions = read_regions(settings.no_go, field.low, field.high, field.coordinates)
         anchors, clearance = {"starts": settings.starts, "bases": settings.bases}, settings.clearance_m + rover_m
         self._set_up(settings, *laid_out(field, anchors, regions, settings.route_cells, clearance))
-
-    def scene(self, width: int, height: int) -> "Scene | None":
-        """Three-dimensional scene, drawn in pictures of a size in pixels; None without a physics engine.
-
-        Raises:
-            MissingPackageError: If this machine cannot render without a display.
-        """
-        return self._world.mover.scene(width, height)

@@ -301,10 +301,6 @@ class Rovers(Mover):
         is_done = told.failure is None and bool(np.hypot(*(pose[:2] - route[-1])) <= self.off_m)
         return Drive(pose, np.vstack([trace[thin], pose[:2]]), length, told.busy_s, is_done, places, told.failure)
 
-    def scene(self, width: int, height: int) -> model.Scene:
-        """Scene of the rovers on their ground."""
-        return model.Scene(self.terrain, self.settings, len(self.limits), width, height)
-
     def _helped(self, told: Outcome, simulator: Simulator, episode: Episode, robot: int) -> tuple[Outcome, Pose]:
         """Outcome after recovery, if a rover needs it, and its pose."""
         pose = told.poses[-1].copy()
