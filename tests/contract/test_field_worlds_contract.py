@@ -53,10 +53,10 @@ def test_a_finished_episode_stays_finished_when_restored_and_the_next_one_is_the
 
 
 @pytest.mark.thorough
-def test_restored_environments_draw_the_same_picture(module):
-    env = module.parallel_env(render_mode="rgb_array")
+def test_restored_environments_draw_the_same_picture(kind):
+    env = kind.parallel_env(render_mode="rgb_array")
     rollout(env, seed=5, rounds=4)
-    fresh = module.parallel_env(render_mode="rgb_array")
+    fresh = kind.parallel_env(render_mode="rgb_array")
     fresh.set_state(env.get_state())
     picture = env.render()
     assert picture.std() > 0.0

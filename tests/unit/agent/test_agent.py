@@ -431,7 +431,7 @@ def test_all_that_an_agent_says_follows_from_what_it_was_told_and_what_arrived(g
         case.tell(query_id, outcomes)
 
 
-@pytest.mark.parametrize("tick_of_state", [11, *(pytest.param(tick, marks=THOROUGH) for tick in (1, 25, 37))])
+@pytest.mark.parametrize("tick_of_state", [11, *(pytest.param(tick, marks=pytest.mark.slow) for tick in (1, 25, 37))])
 def test_an_agent_goes_on_from_its_state_at_any_moment(tick_of_state: int):
     case = Case(fails=lost("a", {"f"}), acquisition="thompson")
     case.go_on(INITIAL + 1)

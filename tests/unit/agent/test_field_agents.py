@@ -38,7 +38,7 @@ UCB, INFORMATION, THOMPSON = sb.DBGPUCB(**FEW), sb.Information(**FEW), sb.Thomps
 IMPROVEMENT, STRADDLE = sb.ExpectedImprovement(**FEW), sb.Straddle(level=0.5, **FEW)
 MAX_SUM = sb.MaxSum(rounds=8)
 ALL = [UCB, INFORMATION, THOMPSON, IMPROVEMENT, STRADDLE]
-THOROUGH = pytest.mark.thorough
+THOROUGH, SLOW = pytest.mark.thorough, pytest.mark.slow
 Places = Mapping[str, np.ndarray]
 
 
@@ -177,7 +177,7 @@ def test_agents_that_are_told_their_own_measurements_decide_as_the_team_does(giv
 
 
 @pytest.mark.parametrize(
-    "acquisition", [pytest.param(a, marks=() if a in (UCB, THOMPSON) else THOROUGH, id=name_of(a)) for a in ALL]
+    "acquisition", [pytest.param(a, marks=() if a in (UCB, THOMPSON) else SLOW, id=name_of(a)) for a in ALL]
 )
 def test_batches_are_chosen_as_the_team_does(acquisition: Any):
     case = Case(acquisition=acquisition, fails=lost)
@@ -302,7 +302,7 @@ def test_an_agent_makes_no_table_but_its_own(monkeypatch: pytest.MonkeyPatch):
     assert max(reached.values()) == 2  # one in each round
 
 
-@pytest.mark.parametrize("moment", [17, pytest.param(40, marks=THOROUGH), pytest.param(90, marks=THOROUGH)])
+@pytest.mark.parametrize("moment", [17, pytest.param(40, marks=SLOW), pytest.param(90, marks=SLOW)])
 def test_an_agent_goes_on_from_its_state_at_any_moment(moment: int):
     case = Case(fails=lost, belief=FADING, links=nx.path_graph(NAMES))
     case.go_on(2)

@@ -286,7 +286,7 @@ def sent_by(case: Case) -> dict[str, Traffic]:
 
 @pytest.mark.parametrize(
     "moment",
-    [pytest.param(0, marks=THOROUGH), 23, pytest.param(61, marks=THOROUGH), pytest.param(120, marks=THOROUGH)],
+    [23, *(pytest.param(tick, marks=pytest.mark.slow) for tick in (0, 61, 120))],
 )
 def test_an_agent_goes_on_from_its_state_at_any_moment(moment: int):
     case = Case(names=FEWER, fails=lost, belief=fused("consensus", loss=0.2))

@@ -26,7 +26,7 @@ from .test_field_agents import Case as InField
 from .test_fused_agents import fused
 from .test_routing_agents import ROUTES_UP, drive
 
-THOROUGH = pytest.mark.thorough
+SLOW = pytest.mark.slow
 TRIO = ("r", "a", "m")
 MAX_SUM = sb.MaxSum(rounds=4)
 Make = Callable[[], Any]
@@ -42,22 +42,22 @@ def in_field(coordination: Any = MAX_SUM, **given: Any) -> InField:
 
 CASES: list[Any] = [
     pytest.param(lambda: of_function(), id="by factor"),
-    pytest.param(lambda: of_function(outcomes="total"), id="totals", marks=THOROUGH),
+    pytest.param(lambda: of_function(outcomes="total"), id="totals", marks=SLOW),
     pytest.param(lambda: of_function(coordination=sb.RefinedMaxSum(points=4, levels=2)), id="refined max-sum"),
-    pytest.param(lambda: of_function(PARTS, coordination=sb.RefinedMGM(points=4, levels=2)), id="mgm", marks=THOROUGH),
-    pytest.param(lambda: of_function(coordination=sb.RefinedDSA(points=4, levels=2)), id="dsa", marks=THOROUGH),
+    pytest.param(lambda: of_function(PARTS, coordination=sb.RefinedMGM(points=4, levels=2)), id="mgm", marks=SLOW),
+    pytest.param(lambda: of_function(coordination=sb.RefinedDSA(points=4, levels=2)), id="dsa", marks=SLOW),
     pytest.param(in_field, id="field, max-sum"),
-    pytest.param(lambda: in_field(sb.Exact()), id="field, exact", marks=THOROUGH),
-    pytest.param(lambda: in_field(sb.MGM(rounds=3)), id="field, mgm", marks=THOROUGH),
-    pytest.param(lambda: in_field(sb.DSA(rounds=3)), id="field, dsa", marks=THOROUGH),
-    pytest.param(lambda: in_field(sb.MaxSum(rounds=4, bound="mplp")), id="field, bound", marks=THOROUGH),
+    pytest.param(lambda: in_field(sb.Exact()), id="field, exact", marks=SLOW),
+    pytest.param(lambda: in_field(sb.MGM(rounds=3)), id="field, mgm", marks=SLOW),
+    pytest.param(lambda: in_field(sb.DSA(rounds=3)), id="field, dsa", marks=SLOW),
+    pytest.param(lambda: in_field(sb.MaxSum(rounds=4, bound="mplp")), id="field, bound", marks=SLOW),
     pytest.param(lambda: in_field(belief=fused("consensus")), id="consensus"),
     *(
         pytest.param(lambda method=method: in_field(belief=fused(method)), id=method, marks=marks)
         for method, marks in {
             "readings": (),
-            "experts": THOROUGH,
-            "covariance-intersection": THOROUGH,
+            "experts": SLOW,
+            "covariance-intersection": SLOW,
         }.items()
     ),
 ]
@@ -67,7 +67,7 @@ MORE: list[Any] = [
     pytest.param(lambda: of_function(coordination=OF_FUNCTION), id="function, by a deadline"),
     pytest.param(lambda: in_field(IN_FIELD), id="field, by a deadline"),
     pytest.param(drive, id="routes"),
-    pytest.param(lambda: drive(coordination=ROUTES_UP, acquisition="db-gp-ucb"), id="routes up", marks=THOROUGH),
+    pytest.param(lambda: drive(coordination=ROUTES_UP, acquisition="db-gp-ucb"), id="routes up", marks=SLOW),
 ]
 
 

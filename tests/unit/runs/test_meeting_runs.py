@@ -45,7 +45,7 @@ def meet(folder, n_times, seed):
     return both
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_two_runs_into_one_new_folder_end_as_one(tmp_path):
     meet(tmp_path, 10, 0)
 
