@@ -64,14 +64,10 @@ def wcsp_of_problem(problem: TableProblem) -> str:
     upper = 1 + constant + sum(int(cost[np.isfinite(cost)].max(initial=0.0)) for cost in costs.values())
     sizes = [len(problem.domains[x]) for x in graph.variables]
     called = "_".join(problem.name.split()) or "problem"
-    lines = [
-        f"{called} {len(sizes)} {max(sizes)} {len(costs) + 1} {upper}",
-        " ".join(map(str, sizes)),
-        f"0 {constant} 0",
-    ]
+    lines = [f"{called} {len(sizes)} {max(sizes)} {len(costs) + 1} {upper}", " ".join(map(str, sizes))]
+    lines.append(f"0 {constant} 0")
     for f, cost in costs.items():
-        scope = graph.scope(f)
-        lines.append(" ".join(map(str, [len(scope), *(place[x] for x in scope), 0, np.count_nonzero(cost)])))
-        for at in zip(*np.nonzero(cost), strict=True):
-            lines.append(" ".join(map(str, [*at, int(min(cost[at], upper))])))
+        scope = [place[x] for x in graph.scope(f)]
+        rows = [[*at, int(min(cost[at], upper))] for at in zip(*np.nonzero(cost), strict=True)]
+        lines += [" ".join(map(str, row)) for row in ([len(scope), *scope, 0, len(rows)], *rows)]
     return "\n".join(lines) + "\n"
