@@ -17,6 +17,9 @@ from swarmbo.boundary.processes import tell_in_one_line
 from swarmbo.errors import ConfigError, SwarmboError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from swarmbo.interchange import TableProblem
     from swarmbo.plotting import Formats
     from swarmbo.runs.report import Summary
 
@@ -184,6 +187,23 @@ def resumable_sweep() -> Generator[None]:
     except KeyboardInterrupt:
         typer.echo("swarmbo: interrupted; the same command goes on where it stopped", err=True)
         raise typer.Exit(130) from None
+
+
+def table_problem(
+    file: str, overrides: list[str] | None, given: "Mapping[str, Any]"
+) -> "tuple[TableProblem, dict[str, Any], dict[str, Any]]":
+    """Problem of a file or of an example, and the settings of its method and of its transport."""
+    from swarmbo.interchange import read_problem
+    from swarmbo.runs.scenario_files import find, parse_override
+
+    settings, transport = dict[str, Any](), dict[str, Any]()
+    for path, value in map(parse_override, overrides or []):
+        table = transport if path[0] == "transport" else settings
+        key = ".".join(path[1:] if path[0] in ("transport", "coordination") else path)
+        table |= {key: value} if key or not isinstance(value, dict) else value
+    settings |= {key: value for key, value in given.items() if value is not None}
+    brought = None if Path(file).suffix else find(file, ".yaml")
+    return read_problem(brought or file), settings, transport
 
 
 def worker_settings(

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import os
+import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -240,8 +241,9 @@ def split_alternatives(text: str) -> tuple[str, list[str]]:
 
 
 def _parse_value(key: str, text: str) -> Any:
+    toml = re.sub(r"^([+-]?)[.](?=\d)", r"\g<1>0.", text)  # .3, as other command lines take it
     try:
-        parsed = tomllib.loads(f"value = {text}")
+        parsed = tomllib.loads(f"value = {toml}")
     except (ValueError, RecursionError) as error:
         if text[:1] in {'"', "'", "[", "{"}:
             raise ConfigError(f"got {text}, which is not TOML: {error}", at=f"$.{key}") from error
