@@ -193,7 +193,7 @@ def method_of(coordination: Mapping[str, Any]) -> TableMethod:
     if kind not in known:
         near = nearest_kind(str(kind), list(known))
         if near is None or (near.replace("-", "") != str(kind).replace("-", "") and kind != "dpop"):
-            hint = "" if near is None else f"; the nearest is {near!r}"
+            hint = "" if near is None else f"; did you mean {near!r}?"
             raise ConfigError(f"got {kind!r}; wanted one of {', '.join(known)}{hint}", at="$.coordination.kind")
         kind = near
     return convert({**coordination, "kind": kind}, known[kind], "$.coordination")

@@ -118,12 +118,6 @@ def test_solve_takes_the_names_that_pydcop_has(tmp_path, option, given, taken):
     assert "did you mean 'mgm'" in refused("solve", file, option, "mgm2")
 
 
-def test_solve_says_that_all_its_messages_arrive(tmp_path):
-    file = tmp_path / "gc.yaml"
-    file.write_text(COLOURS, encoding="utf-8")
-    assert "in `solve` every message arrives" in refused("solve", file, "--set", "transport.loss=0.3")
-
-
 class Cart(gymnasium.Env):
     """An environment of one agent."""
 
