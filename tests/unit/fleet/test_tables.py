@@ -1,0 +1,105 @@
+"""Problems in tables: a fleet chooses as `solve` does, over links that lose, with members that are killed."""
+
+import msgspec
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+import swarmbo as sb
+from swarmbo.coordination.tables import factor_values
+from swarmbo.errors import BudgetError, ConfigError, TransportError
+from swarmbo.fleet.plan import Plan
+from swarmbo.fleet.run import Network
+from swarmbo.fleet.table_run import plan_of, solution_by
+from swarmbo.interchange import TableProblem, read_problem
+from swarmbo.runs.scenario_files import find
+
+THOROUGH = pytest.mark.thorough
+NETWORK = Network(patience_s=60.0)
+METHODS = {
+    "max-sum": sb.MaxSum(rounds=6, bound="mplp", bound_rounds=3),
+    "dsa": sb.DSA(rounds=5),
+    "mgm": sb.MGM(bound="mplp", bound_rounds=2),
+    "exact": sb.Exact(),
+}
+BY_DEADLINE = sb.MaxSum(mode="asynchronous", deadline=16)
+
+
+def parts() -> TableProblem:
+    """A loop with forbidden pairs, and a chain beside it; one variable has a single value, one agent no variable."""
+    rng = np.random.default_rng(3)
+    scopes = {"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"], "p": ["u", "v"], "q": ["v"]}
+    domains = {"x": (1, 2, 3), "y": (1, 2, 3), "z": (1, 2, 3), "u": ("only",), "v": ("R", "G")}
+    owners = {"f": "alice", "g": "bob", "h": "bob", "p": "carol", "q": "dora"}
+    agents = {"x": "alice", "y": "bob", "z": "alice", "u": "carol", "v": "carol"}
+    tables = {f: rng.normal(size=[len(domains[x]) for x in scope]) for f, scope in scopes.items()}
+    tables["f"][0, :2] = -np.inf
+    return TableProblem("parts", sb.FactorGraph.from_scopes(scopes, owners, agents), tables, domains)
+
+
+def fleet_of(fleets, problem, method, wire, network=NETWORK, **more):
+    fleet = fleets(plan_of(problem, method, 1, network), wire, **more)
+    return fleet, fleet.begin(problem.graph.agents)
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_a_fleet_chooses_as_one_process_does_whatever_is_lost_and_killed(network, fleets, method):
+    problem = parts()
+    wire = network(loss=0.3, twice=0.2, late=0.2, seed=2)
+    fleet, hub = fleet_of(fleets, problem, method, wire, kill=0.03)
+    with threadpool_limits(1, user_api="blas"):
+        assert solution_by(hub, problem) == method.solve(problem.graph, problem.tables, seed=1)
+    assert fleet.kills > 2
+
+
+def test_an_example_file_is_solved_alike(network, fleets):
+    problem = read_problem(find("channels", ".yaml"))
+    _, hub = fleet_of(fleets, problem, sb.DSA(), network())
+    assert solution_by(hub, problem) == sb.DSA().solve(problem.graph, problem.tables, seed=1)
+
+
+def test_each_agent_is_told_its_own_tables_only():
+    plan = Plan.decoded(plan_of(parts(), sb.DSA(), 1, NETWORK).of("bob").encoded(), "told")
+    assert set(plan.tables.by_factor) == {"g", "h"}
+    np.testing.assert_array_equal(plan.tables.own(plan.setup.problem.graph, "bob")["g"], parts().tables["g"])
+    for change in ({"sizes": {"x": 3}}, {"by_factor": {"g": b"short"}}, {"by_factor": {"new": b""}}):
+        wrong = msgspec.structs.replace(plan, tables=msgspec.structs.replace(plan.tables, **change))
+        with pytest.raises(ConfigError, match="tables"):
+            Plan.decoded(wrong.encoded(), "told")
+
+
+@pytest.mark.parametrize("kill", [0.0, 0.02])
+def test_by_a_deadline_all_act_on_what_has_come_and_nobody_is_in_the_way(network, fleets, kill):
+    problem = parts()
+    wire = network(loss=0.2, late=0.05)
+    fleet, hub = fleet_of(fleets, problem, BY_DEADLINE, wire, kill=kill)
+    solution = solution_by(hub, problem)
+    assert solution.report.status == "deadline"
+    assert solution.value == pytest.approx(factor_values(problem.graph, problem.tables, solution.assignment).sum())
+    assert np.isfinite(solution.value)
+    assert bool(fleet.kills) == bool(kill)
+
+
+def test_by_a_deadline_the_fleet_goes_on_without_an_agent_that_is_gone(network, fleets):
+    problem = parts()
+    fleet, hub = fleet_of(fleets, problem, BY_DEADLINE, network(), Network(patience_s=3.0))
+    fleet.schedule = [(6, fleet.leave, "bob")]
+    solution = solution_by(hub, problem)
+    assert set(problem.graph.variables) - set(solution.assignment) == {"y"}
+    assert (solution.value, solution.report.value) == (-np.inf, None)
+    assert hub.absent == solution.report.links.silent == ("bob",)
+
+
+def test_agents_that_wait_end_with_the_name_of_one_that_is_gone(network, fleets):
+    problem = parts()
+    fleet, hub = fleet_of(fleets, problem, sb.MGM(), network(), Network(patience_s=3.0))
+    fleet.schedule = [(6, fleet.leave, "bob")]
+    with pytest.raises(TransportError, match="received nothing"):
+        solution_by(hub, problem)
+
+
+def test_what_no_fleet_can_do_is_refused_before_processes_start():
+    with pytest.raises(BudgetError, match="exact needs a table"):
+        plan_of(parts(), sb.Exact(table_budget=2), 0, NETWORK)
+    with pytest.raises(ConfigError, match="'bob'"):
+        Network(elsewhere=("eve",)).here(["bob"])
