@@ -78,10 +78,11 @@ app = typer.Typer(
 )
 
 
-def _scenario_names(incomplete: str) -> list[str]:
-    from swarmbo.runs.scenario_files import scenario_names
+def scenario_names(incomplete: str) -> list[str]:
+    """Completions of the name of a scenario."""
+    from swarmbo.runs import scenario_files
 
-    return scenario_names(incomplete)
+    return scenario_files.scenario_names(incomplete)
 
 
 def setting_paths_of(context: typer.Context, incomplete: str) -> list[str]:
@@ -95,7 +96,7 @@ def setting_paths_of(context: typer.Context, incomplete: str) -> list[str]:
 Source = Annotated[
     str,
     typer.Argument(
-        metavar="NAME|FILE", help="A scenario of `swarmbo list`, or a TOML file.", autocompletion=_scenario_names
+        metavar="NAME|FILE", help="A scenario of `swarmbo list`, or a TOML file.", autocompletion=scenario_names
     ),
 ]
 RunPath = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")]
@@ -187,6 +188,16 @@ def resumable_sweep() -> Generator[None]:
     except KeyboardInterrupt:
         typer.echo("swarmbo: interrupted; the same command goes on where it stopped", err=True)
         raise typer.Exit(130) from None
+
+
+def is_in_tables(source: str) -> bool:
+    """True if a source is a problem in tables, not a scenario."""
+    from swarmbo.runs.scenario_files import PROBLEMS, find
+
+    path = Path(source)
+    return path.suffix.lower() in PROBLEMS or (
+        not path.suffix and not find(source) and find(source, ".yaml") is not None
+    )
 
 
 def table_problem(

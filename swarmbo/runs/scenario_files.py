@@ -19,7 +19,7 @@ from swarmbo.registry import SLOTS, kinds
 from swarmbo.runs.scenario import DEEPEST, Scenario, require_shallow, scenario_of, setting_paths
 from swarmbo.runs.world import default_kinds, folders_of, plug_in_ids, require_trust
 
-_PROBLEMS = (".yaml", ".yml", ".uai")  # file endings for `swarmbo solve`
+PROBLEMS = (".yaml", ".yml", ".uai", ".wcsp")  # file endings for `swarmbo solve`
 _PAPERS = "papers/"  # folder of definitions that are no scenarios
 _FILES = ("csv", "raster", "geojson")  # keys of an environment whose values are paths
 
@@ -112,7 +112,7 @@ def dump(scenario: Scenario, versions: dict[str, str] | None = None) -> str:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Tables of a TOML file."""
-    if path.suffix in _PROBLEMS:
+    if path.suffix in PROBLEMS:
         wanted = f"a scenario, in TOML; `swarmbo solve {path}` solves it, in one process"
         raise ConfigError(f"is a problem in tables; wanted {wanted}", at=str(path))
     try:
