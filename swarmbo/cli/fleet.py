@@ -50,7 +50,7 @@ def run_fleet(
     overrides: options.Overrides = None,
     coordination: Annotated[
         str | None,
-        typer.Option("--coordination", "--algo", help="How agents choose; default: the scenario's, max-sum."),
+        typer.Option("--coordination", "--algo", help="How agents choose; default: the scenario's; of tables max-sum."),
     ] = None,
     protocol: Annotated[
         str | None, typer.Option(metavar="tcp|tls|quic", help="Default: tls with --keys or --host, else tcp, here.")

@@ -194,10 +194,8 @@ def is_in_tables(source: str) -> bool:
     """True if a source is a problem in tables, not a scenario."""
     from swarmbo.runs.scenario_files import PROBLEMS, find
 
-    path = Path(source)
-    return path.suffix.lower() in PROBLEMS or (
-        not path.suffix and not find(source) and find(source, ".yaml") is not None
-    )
+    ending = Path(source).suffix.lower()
+    return ending in PROBLEMS or not (ending or find(source) or find(source, ".yaml") is None)
 
 
 def table_problem(

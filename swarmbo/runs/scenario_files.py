@@ -113,7 +113,7 @@ def dump(scenario: Scenario, versions: dict[str, str] | None = None) -> str:
 def read_toml(path: Path) -> dict[str, Any]:
     """Tables of a TOML file."""
     if path.suffix in PROBLEMS:
-        wanted = f"a scenario, in TOML; `swarmbo solve {path}` solves it, in one process"
+        wanted = f"a scenario, in TOML; `swarmbo solve {path}` and `swarmbo fleet {path}` solve it"
         raise ConfigError(f"is a problem in tables; wanted {wanted}", at=str(path))
     try:
         return tomllib.loads(read_regular(path).decode("utf-8"))

@@ -100,7 +100,7 @@ def test_the_name_of_a_kind_stands_for_its_table_as_in_python():
 def test_problems_in_tables_and_scenarios_are_told_apart(tmp_path):
     file = tmp_path / "gc.yaml"
     file.write_text(COLOURS, encoding="utf-8")
-    for command in ("fleet", "run", "check"):
+    for command in ("run", "check"):
         assert f"`swarmbo solve {file}`" in refused(command, file)
     assert "`swarmbo run` takes scenarios" in refused("solve", "robots.toml")
 
