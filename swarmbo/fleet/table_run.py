@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 from threadpoolctl import threadpool_limits
 
 from swarmbo.coordination.agreement import Solution, TableOutcome, solution_of
@@ -84,12 +85,10 @@ def solution_by(hub: Hub, problem: TableProblem) -> Solution:
     if strange := [x for x, index in chosen.items() if index != said[x] or not 0 <= index < len(problem.domains[x])]:
         raise TransportError(f"got {said[strange[0]]} for {strange[0]!r}; wanted the position of one of its values")
     if hub.plan.goes_on:
-        links = [word.report.links for word in words if isinstance(word.report.links, LinkReport)]
-        silent = dict.fromkeys([*hub.absent, *(name for one in links for name in one.silent)])
-        without = tuple(name for one in links for name in one.without)
-        ticks = hub.plan.setup.coordination.deadline
-        report = SolveReport("deadline", ticks, traffic=traffic, links=LinkReport(ticks, 0, tuple(silent), without))
-        return judged(graph, tables, chosen, report)
+        ticks, reports = hub.plan.setup.coordination.deadline, [word.report.links for word in words]
+        guessed = tuple(agent for links in reports if links is not UNSET for agent in links.without)
+        links = LinkReport(ticks, silent=hub.absent, without=guessed)
+        return judged(graph, tables, chosen, SolveReport("deadline", ticks, traffic=traffic, links=links))
     try:
         outcomes = [one for word in words for one in msgspec.msgpack.decode(word.outcomes, type=list[TableOutcome])]
         if {x: index for outcome in outcomes for x, index in outcome.assignment.items()} != said:

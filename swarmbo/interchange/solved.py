@@ -129,9 +129,10 @@ class Solved:
         table.add_row("rounds", f"{report.rounds:,}")
         size = f"{report.bytes / 1000:,.1f} kB" if report.bytes >= 1000 else f"{report.bytes} bytes"
         table.add_row("messages to agree", f"{report.messages:,} ({size})" if report.messages else "none")
-        if report.links is not UNSET:
-            silent = f"; silent: {_shortened(report.links.silent)}" if report.links.silent else ""
-            table.add_row("links", f"{report.links.total.lost:,} lost in {report.links.ticks:,} steps{silent}")
+        if report.links is not UNSET and report.links.silent:
+            table.add_row("failed agents", _shortened(report.links.silent))
+        if report.links is not UNSET and report.links.edges:
+            table.add_row("lost messages", f"{report.links.total.lost:,} in {report.links.ticks:,} steps")
         chosen = [f"{variable} {value}" for variable, value in problem.chosen(solution.assignment).items()]
         table.add_row("choice", _shortened(chosen))
         return table
