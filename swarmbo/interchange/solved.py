@@ -114,7 +114,8 @@ class Solved:
             chosen = solution.assignment
             scopes = {f: graph.scope(f) for f in whole_factors(graph, chosen)}
             known = sum(float(problem.tables[f][tuple(chosen[x] for x in scope)]) for f, scope in scopes.items())
-            table.add_row(f"{noun} of the other factors", f"{problem.told(known):,.6g}")
+            if scopes:
+                table.add_row(f"{noun} of the other factors", f"{problem.told(known):,.6g}")
         elif not report.violated:
             table.add_row(noun, f"{problem.told(solution.value):,.6g}")
         if report.violated:
