@@ -31,20 +31,12 @@ Hosts = Annotated[
         "--host", metavar="NAME=ADDRESS", help="Address of a member on another machine, or of `world`; repeatable."
     ),
 ]
-Source = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME|FILE",
-        help="A scenario of `swarmbo list`, a TOML file, or a problem in tables as `swarmbo solve` takes it.",
-        autocompletion=options.scenario_names,
-    ),
-]
 Keys = Annotated[Path | None, typer.Option(metavar="DIR", help="The folder that `swarmbo fleet keys` made.")]
 
 
 @fleet.command("run")
 def run_fleet(
-    source: Source,
+    source: options.Source,
     seed: options.Seed = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Default: runs/<name>-<seed>-fleet.")] = None,
     overrides: options.Overrides = None,
@@ -83,6 +75,7 @@ def run_fleet(
     By a deadline they come as messages do, and go on without agents that are gone.
     """
     with options.one_line_errors():
+        from swarmbo.cli.tables import is_in_tables, table_problem
         from swarmbo.fleet.run import Network, run_fleet as run_scenario
         from swarmbo.runs import load
         from swarmbo.runs.sweep import folder_name
@@ -100,13 +93,13 @@ def run_fleet(
         )
         away = ", ".join([*network.elsewhere, *network.measures])
         drawn_as = options.formats(formats, dpi, no_figures)
-        if options.is_in_tables(source):
+        if is_in_tables(source):
             from swarmbo.fleet.table_run import solve_by_fleet
-            from swarmbo.interchange.solved import method_of
+            from swarmbo.interchange.solving import method_of
 
             if formats or dpi:
                 raise ConfigError("got a format of figures; wanted none: `swarmbo solve --figure` draws", at="--format")
-            problem, settings, transport = options.table_problem(source, overrides, {"kind": coordination or "max-sum"})
+            problem, settings, transport = table_problem(source, overrides, {"kind": coordination or "max-sum"})
             if transport:
                 wanted = "wanted none: links of a fleet are real ones, and `swarmbo solve` has others"
                 raise ConfigError(f"got settings of a transport; {wanted}", at="$.transport")
@@ -141,22 +134,22 @@ def run_fleet(
 
 @fleet.command("keys")
 def make_fleet_keys(
-    source: Source,
+    source: options.Source,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the keys.")],
     overrides: options.Overrides = None,
     hosts: Hosts = None,
 ) -> None:
     """Make a test authority, and a certificate and a key for each member, good for 30 days."""
     with options.one_line_errors():
+        from swarmbo.cli.tables import is_in_tables, table_problem
+        from swarmbo.fleet import run
         from swarmbo.fleet.link import make_keys
-        from swarmbo.fleet.plan import HUB
-        from swarmbo.fleet.run import members_of
         from swarmbo.runs import load
 
-        if options.is_in_tables(source):
-            members = [HUB, *options.table_problem(source, overrides, {})[0].graph.agents]
+        if is_in_tables(source):
+            members = [run.HUB, *table_problem(source, overrides, {})[0].graph.agents]
         else:
-            members = members_of(load(source, overrides or [], False))
+            members = run.members_of(load(source, overrides or [], False))
         given = _hosts(hosts)
         if strangers := sorted(set(given) - set(members)):
             raise ConfigError(f"got {strangers[0]!r}; wanted one of {members}", at="--host")

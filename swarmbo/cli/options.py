@@ -17,9 +17,6 @@ from swarmbo.boundary.processes import tell_in_one_line
 from swarmbo.errors import ConfigError, SwarmboError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from swarmbo.interchange import TableProblem
     from swarmbo.plotting import Formats
     from swarmbo.runs.report import Summary
 
@@ -78,11 +75,10 @@ app = typer.Typer(
 )
 
 
-def scenario_names(incomplete: str) -> list[str]:
-    """Completions of the name of a scenario."""
-    from swarmbo.runs import scenario_files
+def _scenario_names(incomplete: str) -> list[str]:
+    from swarmbo.runs.scenario_files import scenario_names
 
-    return scenario_files.scenario_names(incomplete)
+    return scenario_names(incomplete)
 
 
 def setting_paths_of(context: typer.Context, incomplete: str) -> list[str]:
@@ -96,7 +92,7 @@ def setting_paths_of(context: typer.Context, incomplete: str) -> list[str]:
 Source = Annotated[
     str,
     typer.Argument(
-        metavar="NAME|FILE", help="A scenario of `swarmbo list`, or a TOML file.", autocompletion=scenario_names
+        metavar="NAME|FILE", help="A scenario of `swarmbo list`, or a TOML file.", autocompletion=_scenario_names
     ),
 ]
 RunPath = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")]
@@ -188,31 +184,6 @@ def resumable_sweep() -> Generator[None]:
     except KeyboardInterrupt:
         typer.echo("swarmbo: interrupted; the same command goes on where it stopped", err=True)
         raise typer.Exit(130) from None
-
-
-def is_in_tables(source: str) -> bool:
-    """True if a source is a problem in tables, not a scenario."""
-    from swarmbo.runs.scenario_files import PROBLEMS, find
-
-    ending = Path(source).suffix.lower()
-    return ending in PROBLEMS or not (ending or find(source) or find(source, ".yaml") is None)
-
-
-def table_problem(
-    file: str, overrides: list[str] | None, given: "Mapping[str, Any]"
-) -> "tuple[TableProblem, dict[str, Any], dict[str, Any]]":
-    """Problem of a file or of an example, and the settings of its method and of its transport."""
-    from swarmbo.interchange import read_problem
-    from swarmbo.runs.scenario_files import find, parse_override
-
-    settings, transport = dict[str, Any](), dict[str, Any]()
-    for path, value in map(parse_override, overrides or []):
-        table = transport if path[0] == "transport" else settings
-        key = ".".join(path[1:] if path[0] in ("transport", "coordination") else path)
-        table |= {key: value} if key or not isinstance(value, dict) else value
-    settings |= {key: value for key, value in given.items() if value is not None}
-    brought = None if Path(file).suffix else find(file, ".yaml")
-    return read_problem(brought or file), settings, transport
 
 
 def worker_settings(

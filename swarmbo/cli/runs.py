@@ -271,11 +271,12 @@ def solve(
 ) -> None:
     """Solve a problem in tables (DCOP, MAP): choose a value for every variable, with a bound if you ask for one."""
     with options.one_line_errors():
-        from swarmbo.interchange.solved import solve_problem
+        from swarmbo.cli.tables import table_problem
+        from swarmbo.interchange.solving import solve_problem
 
         drawing = options.figure_at(figure, None, dpi)
         given = {"kind": coordination, "bound": bound, "rounds": rounds}
-        problem, settings, transport = options.table_problem(str(file), overrides, given)
+        problem, settings, transport = table_problem(str(file), overrides, given)
         solved = solve_problem(problem, settings, seed, transport, needs_trace=bool(trace or figure))
         if as_json:
             typer.echo(solved.json())

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import numpy as np
 
 from swarmbo.boundary.files import read_regular, replacing
 from swarmbo.coordination.deadline import has_deadline
-from swarmbo.coordination.tables import Table
 from swarmbo.deciding.setup import Setup, part, settings_again
 from swarmbo.errors import ConfigError
-from swarmbo.graph import FactorGraph
+from swarmbo.fleet.tables import Tables
 from swarmbo.problem import Problem
 from swarmbo.registry import FIELD
 from swarmbo.settings import Positive
@@ -38,21 +36,6 @@ _SETTINGS = {
 _SHORT = 32  # characters of a scenario's name in a run's name
 _VERSION = 2  # 2: outcomes are sent as rows; journals of earlier versions cannot be read
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=,+-]{0,63}")
-
-
-class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Tables of a problem whose factors are known: the number of values by variable, forbidden pairs of values by agent
-    (by a deadline all know them, as of ``Conflicts.packed``), and tables by factor, as bytes of float64 in C order.
-    """
-
-    sizes: dict[str, int]
-    forbidden: dict[str, bytes]
-    by_factor: dict[str, bytes]
-
-    def own(self, graph: FactorGraph, agent: str) -> dict[str, Table]:
-        """Tables of an agent's factors."""
-        shapes = {f: [self.sizes[x] for x in graph.scope(f)] for f in graph.factors_owned_by(agent)}
-        return {f: np.frombuffer(self.by_factor[f], "<f8").reshape(shape) for f, shape in shapes.items()}
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

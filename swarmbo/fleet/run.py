@@ -5,8 +5,8 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -282,8 +282,8 @@ def run_fleet(
         place = out / FOLDER / PLAN
         place.parent.mkdir()
         plan.write(place)
-        with closing(Link(HUB, plan)) as link, closing(Processes(here, place, goes_on=plan.goes_on)) as processes:
-            team.hub = hub = Hub(plan, link, processes.attend, here=here, ended=processes.ended)
+        with begun(plan, place, here) as (hub, processes):
+            team.hub = hub
             if isinstance(world, MeasuredElsewhere):
                 folder.write_json(ELSEWHERE, {"agents": network.measures})
                 world.hub = hub
@@ -292,6 +292,13 @@ def run_fleet(
                 summary = drive(Drive(scenario, folder, world, team, Calls(seen.on_round)))
             hub.end()
         return summary, seen.report()
+
+
+@contextmanager
+def begun(plan: Plan, place: Path, here: Sequence[str]) -> Generator[tuple[Hub, Processes]]:
+    """Begin a fleet whose plan is written at a place, and end its processes in the end."""
+    with closing(Link(HUB, plan)) as link, closing(Processes(here, place, goes_on=plan.goes_on)) as processes:
+        yield Hub(plan, link, processes.attend, here=here, ended=processes.ended), processes
 
 
 class _Seen:

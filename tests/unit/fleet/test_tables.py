@@ -10,10 +10,11 @@ from swarmbo.coordination.tables import factor_values
 from swarmbo.errors import BudgetError, ConfigError, TransportError
 from swarmbo.fleet.plan import Plan
 from swarmbo.fleet.run import Network
-from swarmbo.fleet.table_run import plan_of, solution_by
+from swarmbo.fleet.table_hub import solution_by
+from swarmbo.fleet.tables import to_plan
 from swarmbo.interchange import TableProblem
 from swarmbo.interchange.pydcop import problem_of_yaml
-from swarmbo.interchange.solved import solve_problem
+from swarmbo.interchange.solving import solve_problem
 
 THOROUGH = pytest.mark.thorough
 NETWORK = Network(patience_s=60.0)
@@ -36,6 +37,10 @@ def parts() -> TableProblem:
     tables = {f: rng.normal(size=[len(domains[x]) for x in scope]) for f, scope in scopes.items()}
     tables["f"][0, :2] = -np.inf
     return TableProblem("parts", sb.FactorGraph.from_scopes(scopes, owners, agents), tables, domains)
+
+
+def plan_of(problem, method, seed=1, network=NETWORK) -> Plan:
+    return network.plan(problem.graph.agents, problem.name, seed, **to_plan(problem, method, seed))
 
 
 def fleet_of(fleets, problem, method, wire, network=NETWORK, **more):
@@ -112,7 +117,7 @@ def test_files_of_pydcops_forms_are_solved_alike_by_a_fleet_and_over_links_that_
 
 
 def test_each_agent_is_told_its_own_tables_only():
-    plan = Plan.decoded(plan_of(parts(), sb.DSA(), 1, NETWORK).of("bob").encoded(), "told")
+    plan = Plan.decoded(plan_of(parts(), sb.DSA()).of("bob").encoded(), "told")
     assert set(plan.tables.by_factor) == {"g", "h"}
     np.testing.assert_array_equal(plan.tables.own(plan.setup.problem.graph, "bob")["g"], parts().tables["g"])
     for change in ({"sizes": {"x": 3}}, {"by_factor": {"g": b"short"}}, {"by_factor": {"new": b""}}):
@@ -153,6 +158,6 @@ def test_agents_that_wait_end_with_the_name_of_one_that_is_gone(network, fleets)
 
 def test_what_no_fleet_can_do_is_refused_before_processes_start():
     with pytest.raises(BudgetError, match="exact needs a table"):
-        plan_of(parts(), sb.Exact(table_budget=2), 0, NETWORK)
+        plan_of(parts(), sb.Exact(table_budget=2))
     with pytest.raises(ConfigError, match="'bob'"):
         Network(elsewhere=("eve",)).here(["bob"])
