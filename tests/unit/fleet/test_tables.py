@@ -17,7 +17,7 @@ from swarmbo.interchange.pydcop import problem_of_yaml
 from swarmbo.interchange.solving import solve_problem
 
 THOROUGH = pytest.mark.thorough
-NETWORK = Network(patience_s=60.0)
+NETWORK = Network(patience_s=600.0)
 METHODS = {
     "max-sum": sb.MaxSum(rounds=6, bound="mplp", bound_rounds=3),
     "dsa": sb.DSA(rounds=5),
@@ -51,7 +51,7 @@ def fleet_of(fleets, problem, method, wire, network=NETWORK, **more):
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_a_fleet_chooses_as_one_process_does_whatever_is_lost_and_killed(network, fleets, method):
     problem = parts()
-    wire = network(loss=0.3, twice=0.2, late=0.2, seed=2)
+    wire = network(loss=0.5, twice=0.2, late=0.5, seed=5)  # some say before others are asked
     fleet, hub = fleet_of(fleets, problem, method, wire, kill=0.03)
     with threadpool_limits(1, user_api="blas"):
         assert solution_by(hub, problem) == method.solve(problem.graph, problem.tables, seed=1)
@@ -135,7 +135,17 @@ def test_by_a_deadline_all_act_on_what_has_come_and_nobody_is_in_the_way(network
     assert solution.report.status == "deadline"
     assert solution.value == pytest.approx(factor_values(problem.graph, problem.tables, solution.assignment).sum())
     assert np.isfinite(solution.value)
+    assert solution.report.traffic.messages > 0
     assert bool(fleet.kills) == bool(kill)
+
+
+def test_clocks_of_a_deadline_begin_when_all_are_there(network, fleets):
+    problem, asked = parts(), []
+    fleet, hub = fleet_of(fleets, problem, BY_DEADLINE, network())
+    fleet.leave("bob")
+    fleet.schedule = [(40, lambda: asked.extend(m._turn for m in fleet.members.values())), (41, fleet.come, "bob")]
+    assert set(solution_by(hub, problem).assignment) == set(problem.graph.variables)
+    assert asked == [0, 0, 0]
 
 
 def test_by_a_deadline_the_fleet_goes_on_without_an_agent_that_is_gone(network, fleets):
@@ -146,6 +156,7 @@ def test_by_a_deadline_the_fleet_goes_on_without_an_agent_that_is_gone(network, 
     assert set(problem.graph.variables) - set(solution.assignment) == {"y"}
     assert (solution.value, solution.report.value) == (-np.inf, None)
     assert hub.absent == solution.report.links.silent == ("bob",)
+    assert not any(to == "bob" for member in fleet.members.values() for to, _ in member._mail.outstanding)
 
 
 def test_agents_that_wait_end_with_the_name_of_one_that_is_gone(network, fleets):

@@ -50,6 +50,8 @@ def test_the_optimum_is_that_of_enumeration_and_of_toulbar2(tmp_path: Path, seed
     file.write_text(text_of(*drawn(seed)))
     problem = read_problem(file)
     assert (problem.name, problem.objective, problem.graph.variables) == ("drawn", "min", ("x0", "x1", "x2", "x3"))
+    forbidden = sum(cost >= FORBIDS for _, _, costs in drawn(seed)[1] for cost in costs.values())
+    assert sum(np.isinf(table).sum() for table in problem.tables.values()) == forbidden
     cost = problem.told(sb.exact(problem.graph, problem.tables).value)
     assert cost == least(*drawn(seed))
     read = read_problem(write_problem(problem, again))
