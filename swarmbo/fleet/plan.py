@@ -107,11 +107,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if not _NAME.fullmatch(name):
                 raise ConfigError(f"got name {name!r}; wanted a-z, A-Z, digits and _.=,+-, at most 64", at=at)
         if self.tables is not None:
-            sizes, own = self.tables.sizes, self.tables.by_factor
-            if set(sizes) != set(graph.variables) or not set(own) <= set(graph.factors) or min(sizes.values()) < 1:
-                raise ConfigError("got sizes or tables of others; wanted those of the problem", at=f"{at}.tables")
-            if wrong := [f for f in own if len(own[f]) != 8 * math.prod(sizes[x] for x in graph.scope(f))]:
-                raise ConfigError(f"got a table of {wrong[0]!r} that has another size", at=f"{at}.tables")
+            self.tables.require_of(graph, f"{at}.tables")
         if strangers := sorted(set(self.measures) - set(agents)):
             raise ConfigError(f"got {strangers[0]!r}; wanted some of {list(agents)}", at=f"{at}.measures")
         protocols = {endpoint.partition("/")[0] for endpoint in self.endpoints.values()}

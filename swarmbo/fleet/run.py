@@ -279,10 +279,7 @@ def run_fleet(
         if RunFolder.holds_run(out):
             raise RunFolderError(f"{out}: holds a run; choose another --out")
         folder = RunFolder.create(out, scenario)
-        place = out / FOLDER / PLAN
-        place.parent.mkdir()
-        plan.write(place)
-        with begun(plan, place, here) as (hub, processes):
+        with begun(plan, out / FOLDER / PLAN, here) as (hub, processes):
             team.hub = hub
             if isinstance(world, MeasuredElsewhere):
                 folder.write_json(ELSEWHERE, {"agents": network.measures})
@@ -296,9 +293,16 @@ def run_fleet(
 
 @contextmanager
 def begun(plan: Plan, place: Path, here: Sequence[str]) -> Generator[tuple[Hub, Processes]]:
-    """Begin a fleet whose plan is written at a place, and end its processes in the end."""
-    with closing(Link(HUB, plan)) as link, closing(Processes(here, place, goes_on=plan.goes_on)) as processes:
-        yield Hub(plan, link, processes.attend, here=here, ended=processes.ended), processes
+    """Write a fleet's plan to a place, with tables one for each agent next to it; begin it, and end its processes."""
+    with closing(Link(HUB, plan)) as link:
+        agents = () if plan.tables is None else [name for name in plan.endpoints if name != HUB]
+        place.parent.mkdir(exist_ok=True)
+        for path, own in (
+            {place.with_name(f"{agent}.json"): plan.of(agent) for agent in agents} or {place: plan}
+        ).items():
+            own.write(path)
+        with closing(Processes(here, place, goes_on=plan.goes_on)) as processes:
+            yield Hub(plan, link, processes.attend, here=here, ended=processes.ended), processes
 
 
 class _Seen:

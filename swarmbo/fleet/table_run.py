@@ -30,11 +30,7 @@ def solve_by_fleet(
     plan = network.plan(problem.graph.agents, problem.name, seed, **to_plan(problem, method, seed))
     unhindered = method.solve(problem.graph, problem.tables, seed=seed).value if plan.goes_on else None
     with threadpool_limits(1, user_api="blas"), locked(RunFolder.make(out)):
-        place = out / FOLDER / PLAN
-        place.parent.mkdir()
-        for agent in problem.graph.agents:
-            plan.of(agent).write(place.with_name(f"{agent}.json"))
-        with begun(plan, place, here) as (hub, processes):
+        with begun(plan, out / FOLDER / PLAN, here) as (hub, processes):
             solved = Solved(problem, method, seed, solution_by(hub, problem), unhindered=unhindered)
             hub.end()
         solved.write(out / "solution.json")

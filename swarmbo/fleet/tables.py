@@ -1,5 +1,6 @@
 """Known tables of a fleet's plan."""
 
+import math
 from typing import Any
 
 import msgspec
@@ -8,6 +9,7 @@ import numpy as np
 from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.plan import TableMethod
 from swarmbo.coordination.tables import Conflicts, Table, sizes_of
+from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.interchange import TableProblem
 from swarmbo.problem import Problem
@@ -23,6 +25,19 @@ class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sizes: dict[str, int]
     forbidden: dict[str, bytes]
     by_factor: dict[str, bytes]
+
+    def require_of(self, graph: FactorGraph, at: str) -> None:
+        """Refuse tables of another graph."""
+        try:
+            if self.forbidden:
+                Conflicts.unpacked(graph, self.forbidden)
+        except (msgspec.MsgspecError, LookupError, ValueError, TypeError) as error:
+            raise ConfigError(f"got forbidden pairs that do not fit: {error}", at=at) from error
+        sizes, own = self.sizes, self.by_factor
+        if set(sizes) != set(graph.variables) or not set(own) <= set(graph.factors) or min(sizes.values()) < 1:
+            raise ConfigError("got sizes or tables of others; wanted those of the problem", at=at)
+        if wrong := [f for f in own if len(own[f]) != 8 * math.prod(sizes[x] for x in graph.scope(f))]:
+            raise ConfigError(f"got a table of {wrong[0]!r} that has another size", at=at)
 
     def own(self, graph: FactorGraph, agent: str) -> dict[str, Table]:
         """Tables of an agent's factors."""

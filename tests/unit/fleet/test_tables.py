@@ -120,7 +120,12 @@ def test_each_agent_is_told_its_own_tables_only():
     plan = Plan.decoded(plan_of(parts(), sb.DSA()).of("bob").encoded(), "told")
     assert set(plan.tables.by_factor) == {"g", "h"}
     np.testing.assert_array_equal(plan.tables.own(plan.setup.problem.graph, "bob")["g"], parts().tables["g"])
-    for change in ({"sizes": {"x": 3}}, {"by_factor": {"g": b"short"}}, {"by_factor": {"new": b""}}):
+    for change in (
+        {"sizes": {"x": 3}},
+        {"by_factor": {"g": b"short"}},
+        {"by_factor": {"new": b""}},
+        {"forbidden": {"bob": b"?"}},
+    ):
         wrong = msgspec.structs.replace(plan, tables=msgspec.structs.replace(plan.tables, **change))
         with pytest.raises(ConfigError, match="tables"):
             Plan.decoded(wrong.encoded(), "told")
