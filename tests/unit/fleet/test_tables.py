@@ -4,8 +4,10 @@ import msgspec
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
+from typer.testing import CliRunner
 
 import swarmbo as sb
+from swarmbo.cli import app
 from swarmbo.coordination.tables import factor_values
 from swarmbo.errors import BudgetError, ConfigError, TransportError
 from swarmbo.fleet.plan import Plan
@@ -177,3 +179,24 @@ def test_what_no_fleet_can_do_is_refused_before_processes_start():
         plan_of(parts(), sb.Exact(table_budget=2))
     with pytest.raises(ConfigError, match="'bob'"):
         Network(elsewhere=("eve",)).here(["bob"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["run", "channels", "--set", "transport.loss=.3"], "links of a fleet are real ones"),
+        (["run", "channels", "--format", "svg"], "`swarmbo solve --figure` draws"),
+        (["run", "channels", "--measures", "ap1"], "tables are known"),
+        (["run", "channels", "--elsewhere", "eve"], "got 'eve'; wanted one of ['ap0'"),
+        (["run", "channels", "--algo", "mgm2"], "did you mean 'mgm'"),
+        (["run", "channels", "--set", "keep_best=false"], "unknown key 'keep_best'"),
+        (["keys", "channels", "keys", "--host", "eve=here"], "wanted one of ['world', 'ap0'"),
+    ],
+)
+def test_a_command_says_in_one_line_what_it_cannot_do(tmp_path, monkeypatch, arguments, says):
+    monkeypatch.chdir(tmp_path)
+    ended = CliRunner().invoke(app, ["fleet", *arguments], catch_exceptions=False)
+    assert ended.exit_code == 2
+    assert says in ended.stderr.splitlines()[-1]
+    assert ended.stdout == ""
+    assert not list(tmp_path.rglob("*.json"))
