@@ -14,6 +14,7 @@ from swarmbo.boundary.files import replacing
 from swarmbo.coordination.agreement import Solution
 from swarmbo.coordination.deadline_tables import whole_factors
 from swarmbo.coordination.plan import TableMethod, TraceRow
+from swarmbo.errors import ConfigError
 from swarmbo.interchange.problem import TableProblem
 from swarmbo.interchange.uai import uai_solution
 from swarmbo.registry import name_of
@@ -94,7 +95,8 @@ class Solved:
         table = RichTable(title=problem.name, show_header=False, title_justify="left")
         table.add_column(style="bold")
         table.add_column(overflow="fold")
-        sizes = (len(graph.variables), "variable"), (len(graph.factors), "factor"), (len(graph.agents), "agent")
+        n_agents = len(graph.agents) + len(problem.idle)
+        sizes = (len(graph.variables), "variable"), (len(graph.factors), "factor"), (n_agents, "agent")
         counts = ", ".join(f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in sizes)
         table.add_row("problem", f"{counts}, {problem.n_entries:,} entries")
         if problem.idle:
@@ -135,7 +137,11 @@ class Solved:
 
     def write(self, path: Path) -> Path:
         """Write the solution completely or not at all: in UAI's format for ``.MPE`` or ``.MAP``, else as JSON."""
-        is_uai = path.suffix.lower() in (".mpe", ".map") and not self.undecided
+        is_uai = path.suffix.lower() in (".mpe", ".map")
+        if is_uai and self.undecided:
+            raise ConfigError(
+                f"got no value of {self.undecided[0]!r}; wanted JSON, as not all agents chose", at=str(path)
+            )
         return _written(path, uai_solution(self.solution.assignment) if is_uai else self.json() + "\n")
 
     def write_trace(self, path: Path) -> Path:

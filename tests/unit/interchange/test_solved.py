@@ -162,6 +162,7 @@ def test_by_a_deadline_agents_go_on_without_one_that_dies(solve):
     assert "blocked; max-sum with mode=asynchronous goes on" in blocked.stdout
     told = solve(*asked[:-1], *death).stdout
     assert "without a value" in told
+    assert "got no value of 'ap3'" in solve(*asked[:-1], *death, "--out", "x.MPE", status=2).stderr
     assert "failed agents" in told
 
 
@@ -169,7 +170,9 @@ def test_agents_that_own_nothing_are_kept_and_named(solve):
     Path("idle.yaml").write_text(
         "objective: min\ndomains: {d: {values: [1, 2]}}\nvariables: {x: {domain: d}}\nagents: [a1, a2, a3]\n"
     )
-    assert "a2, a3" in solve("idle.yaml").stdout
+    told = solve("idle.yaml").stdout
+    assert "3 agents" in told
+    assert "a2, a3" in told
     told = json.loads(solve("idle.yaml", "--json").stdout)
     assert (told["agents"], told["own_nothing"]) == (3, ["a2", "a3"])
     again = read_problem(write_problem(read_problem("idle.yaml"), "again.yaml"))
