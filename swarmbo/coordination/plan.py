@@ -177,10 +177,14 @@ class TraceRow(NamedTuple):
     """
 
     round: int
-    value: float | None
+    rank: Rank | None
     bound: float | None
     traffic: Traffic
-    rank: Rank = (0, 0.0)
+
+    @property
+    def value(self) -> float | None:
+        """Value of the choice; -inf if it is forbidden."""
+        return self.rank and (self.rank[1] if self.rank[0] == 0 else -np.inf)
 
 
 class _Notes:
@@ -250,14 +254,12 @@ def traced(
         note.close(rank(values), bound, traffic, outcome.rounds)
     rows = [_row(notes, k) for k in range(1, max(len(note.rows) for note in notes) + 1)]
     ranked = rank(factor_values(graph, checked, solution.assignment))  # added in another order there
-    rows[-1] = rows[-1]._replace(value=solution.value, bound=solution.upper_bound, rank=ranked)
-    return solution, tuple(row for row in rows if row.value is not None)
+    rows[-1] = rows[-1]._replace(rank=ranked, bound=solution.upper_bound)
+    return solution, tuple(row for row in rows if row.rank is not None)
 
 
 def _row(notes: Sequence[_Notes], rounds: int) -> TraceRow:
     ranks, bounds, traffics = zip(*(note.after(rounds) for note in notes), strict=True)
     bound, traffic = None if None in bounds else float(np.sum(bounds)), sum(traffics, Traffic())
-    if None in ranks:
-        return TraceRow(rounds, None, bound, traffic)
-    broken, value = np.sum(ranks, axis=0).tolist()
-    return TraceRow(rounds, -np.inf if broken else value, bound, traffic, (int(broken), value))
+    broken, value = (0, 0.0) if None in ranks else np.sum(ranks, axis=0).tolist()
+    return TraceRow(rounds, None if None in ranks else (int(broken), value), bound, traffic)

@@ -153,7 +153,7 @@ class Solved:
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow([*("cycle", "time", "cost", "violation", "msg_count", "msg_size", "status"), "value", "bound"])
         for row in self.trace:
-            broken, kept = row.rank
+            broken, kept = row.rank or (0, None)
             cost, *told = ["" if x is None else repr(self.problem.told(x)) for x in (kept, row.value, row.bound)]
             status = "FINISHED" if row is self.trace[-1] else "RUNNING"
             rows.writerow([row.round, "", cost, -broken, row.traffic.messages, row.traffic.bytes, status, *told])
