@@ -11,7 +11,7 @@ from swarmbo.errors import ConfigError
 
 
 class _ScenarioFirst(TyperGroup):
-    """Commands of a fleet; a word that is no command is a scenario to run."""
+    """Commands of a fleet; a word that is no command is a scenario or a problem to run."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in {*self.commands, "--help", "-h"}:
@@ -20,7 +20,9 @@ class _ScenarioFirst(TyperGroup):
 
 
 fleet = typer.Typer(
-    cls=_ScenarioFirst, no_args_is_help=True, help="Run a scenario with one process for each agent, over a network."
+    cls=_ScenarioFirst,
+    no_args_is_help=True,
+    help="Run a scenario, or solve a problem in tables, with one process for each agent, over a network.",
 )
 options.app.add_typer(fleet, name="fleet")
 Hosts = Annotated[
@@ -38,6 +40,10 @@ def run_fleet(
     seed: options.Seed = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Default: runs/<name>-<seed>-fleet.")] = None,
     overrides: options.Overrides = None,
+    coordination: Annotated[
+        str | None,
+        typer.Option("--coordination", "--algo", help="How agents choose; default: the scenario's; of tables max-sum."),
+    ] = None,
     protocol: Annotated[
         str | None, typer.Option(metavar="tcp|tls|quic", help="Default: tls with --keys or --host, else tcp, here.")
     ] = None,
@@ -65,17 +71,16 @@ def run_fleet(
 ) -> None:
     """Run a scenario with a process for each agent; the decisions are those of `swarmbo run`.
 
+    Of a problem in tables, as `swarmbo solve` takes it, they are those of `solve`, and --set has the method's settings.
     By a deadline they come as messages do, and go on without agents that are gone.
     """
     with options.one_line_errors():
+        from swarmbo.cli.tables import is_in_tables, table_problem
         from swarmbo.fleet.run import Network, run_fleet as run_scenario
         from swarmbo.runs import load
         from swarmbo.runs.sweep import folder_name
         from swarmbo.runs.telling import Progress
 
-        drawn_as = options.formats(formats, dpi, no_figures)
-        scenario = load(source, [*(overrides or []), *([] if seed is None else [f"seed={seed}"])], False)
-        out = out or Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}-fleet"
         network = Network(
             protocol=protocol or ("tcp" if keys is None and not hosts else "tls"),  # pyright: ignore[reportArgumentType] - checked
             port=port,
@@ -86,12 +91,36 @@ def run_fleet(
             patience_s=patience,
             tick_s=tick,
         )
-        if away := [*network.elsewhere, *network.measures]:
-            plan = out / "fleet" / "fleet.json"
-            typer.echo(f"waiting for {', '.join(away)}: start each with `swarmbo agent NAME --fleet {plan}`", err=True)
-        with Progress(scenario.rounds, quiet=quiet) as progress:
-            summary, report = run_scenario(scenario, out, network, progress.show)
-        options.close(out, summary, was_there=False, drawn_as=drawn_as)
+        away = ", ".join([*network.elsewhere, *network.measures])
+        drawn_as = options.formats(formats, dpi, no_figures)
+        if is_in_tables(source):
+            from swarmbo.fleet.table_run import solve_by_fleet
+            from swarmbo.interchange.solving import method_of
+
+            if formats or dpi:
+                raise ConfigError("got a format of figures; wanted none: `swarmbo solve --figure` draws", at="--format")
+            problem, settings, transport = table_problem(source, overrides, {"kind": coordination or "max-sum"})
+            if transport:
+                wanted = "wanted none: links of a fleet are real ones, and `swarmbo solve` has others"
+                raise ConfigError(f"got settings of a transport; {wanted}", at="$.transport")
+            out = out or Path("runs") / f"{folder_name(problem.name)}-{seed or 0}-fleet"
+            if away:
+                plan = out / "fleet" / "NAME.json"
+                typer.echo(f"waiting for {away}: start each with `swarmbo agent NAME --fleet {plan}`", err=True)
+            solved, report = solve_by_fleet(problem, method_of(settings), seed or 0, out, network)
+            options.show(solved.table())
+            typer.echo(f"written to {out}")
+        else:
+            given = [] if coordination is None else [f"coordination={coordination}"]
+            given += [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
+            scenario = load(source, given, False)
+            out = out or Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}-fleet"
+            if away:
+                plan = out / "fleet" / "fleet.json"
+                typer.echo(f"waiting for {away}: start each with `swarmbo agent NAME --fleet {plan}`", err=True)
+            with Progress(scenario.rounds, quiet=quiet) as progress:
+                summary, report = run_scenario(scenario, out, network, progress.show)
+            options.close(out, summary, was_there=False, drawn_as=drawn_as)
         typer.echo(f"network: {report.repeated:,} messages repeated, {report.refused:,} refused", err=True)
         if odd := ", ".join(f"{name} ({count})" for name, count in report.odd.items()):
             typer.echo(f"swarmbo: messages with inadmissible content were refused, of {odd}", err=True)
@@ -112,11 +141,16 @@ def make_fleet_keys(
 ) -> None:
     """Make a test authority, and a certificate and a key for each member, good for 30 days."""
     with options.one_line_errors():
+        from swarmbo.cli.tables import is_in_tables, table_problem
+        from swarmbo.fleet import run
         from swarmbo.fleet.link import make_keys
-        from swarmbo.fleet.run import members_of
         from swarmbo.runs import load
 
-        members, given = members_of(load(source, overrides or [], False)), _hosts(hosts)
+        if is_in_tables(source):
+            members = [run.HUB, *table_problem(source, overrides, {})[0].graph.agents]
+        else:
+            members = run.members_of(load(source, overrides or [], False))
+        given = _hosts(hosts)
         if strangers := sorted(set(given) - set(members)):
             raise ConfigError(f"got {strangers[0]!r}; wanted one of {members}", at="--host")
         written = make_keys(folder, {name: given.get(name, "127.0.0.1") for name in members})

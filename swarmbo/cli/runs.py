@@ -241,7 +241,9 @@ def cite(
 def solve(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="A problem in tables: pyDCOP's YAML, or UAI's; or the example, channels."),
+        typer.Argument(
+            metavar="FILE", help="A problem in tables: pyDCOP's YAML, UAI's, WCSP's; or the example channels."
+        ),
     ],
     coordination: Annotated[
         str, typer.Option("--coordination", "--algo", help="How agents choose: exact (dpop), max-sum, dsa or mgm.")
@@ -251,12 +253,16 @@ def solve(
     seed: Annotated[int, typer.Option(help="Seed of the random draws of agents.")] = 0,
     overrides: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Another setting of the method. May be repeated."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="A setting of the method, or transport.loss=0.3. May be repeated."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the solution as JSON, or in UAI's format (.MPE).")
     ] = None,
-    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write value, bound and traffic by round.")] = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write cost, bound and messages by round, as pyDCOP does.")
+    ] = None,
     figure: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the trace; the ending names the format: png, pdf or svg.")
     ] = None,
@@ -265,17 +271,13 @@ def solve(
 ) -> None:
     """Solve a problem in tables (DCOP, MAP): choose a value for every variable, with a bound if you ask for one."""
     with options.one_line_errors():
-        from swarmbo.interchange import read_problem
-        from swarmbo.interchange.solved import solve_problem
-        from swarmbo.runs.scenario_files import find, parse_override
+        from swarmbo.cli.tables import table_problem
+        from swarmbo.interchange.solving import solve_problem
 
         drawing = options.figure_at(figure, None, dpi)
-        settings = {".".join(path): value for path, value in map(parse_override, overrides or [])}
         given = {"kind": coordination, "bound": bound, "rounds": rounds}
-        settings |= {key: value for key, value in given.items() if value is not None}
-        brought = None if file.suffix else find(str(file), ".yaml")
-        problem = read_problem(brought or file)
-        solved = solve_problem(problem, settings, seed)
+        problem, settings, transport = table_problem(str(file), overrides, given)
+        solved = solve_problem(problem, settings, seed, transport, needs_trace=bool(trace or figure))
         if as_json:
             typer.echo(solved.json())
         else:

@@ -15,13 +15,14 @@ from swarmbo.coordination.local_functions import Neighbourhoods, Passes, in_turn
 from swarmbo.coordination.messages import Key, Message
 from swarmbo.coordination.part import BoxView, Part
 from swarmbo.coordination.requests import Letter, Steps
+from swarmbo.coordination.tables import Rank
 from swarmbo.records import Traffic
 
 Out = TypeVar("Out")
 
 
-# receives the value of the best joint choice so far, or the bound so far, and the traffic; agents do not know of it
-Watcher = Callable[[float | None, float | None, Traffic], None]
+# receives the rank of the best joint choice so far, or the bound so far, and the traffic; agents do not know of it
+Watcher = Callable[[Rank | None, float | None, Traffic], None]
 
 
 class Central:
@@ -83,8 +84,7 @@ class Central:
                 # the length of reports and verdicts does not depend on their content, so one count serves every round
                 self._note_alike((requests.Compare, len(request.values)), lambda: self._compared(request, verdict))
                 if self._watcher is not None and request.ends_round and best_so_far is not None:
-                    n_broken, value = best_so_far
-                    self._watcher(value if n_broken == 0 else -np.inf, None, self.traffic)
+                    self._watcher(best_so_far, None, self.traffic)
                 return verdict, best_so_far
             case requests.Watch():
                 if self._watcher is not None:

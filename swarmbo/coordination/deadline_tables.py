@@ -312,7 +312,9 @@ class DeadlineAgent(Correspondent):
 
 
 class Settled(NamedTuple):
-    """Choices at the deadline; ``solution`` replaces variables that ``said`` lacks by the best values by messages."""
+    """Choices at the deadline; ``solution`` has the best values by messages of variables that ``said`` lacks, unless
+    their owners failed.
+    """
 
     said: Solution
     solution: Solution
@@ -345,15 +347,16 @@ def agree_by_deadline(
     idle = {graph.variable_owner(x) for x, value in words.items() if value is None}
     links = links_of(agents, living, settings.deadline, transport, idle, conflicts.clashes(words))
     report = SolveReport("deadline", settings.deadline, traffic=transport.traffic, links=links)
-    guessed = {x: agents[graph.variable_owner(x)].best_guess(x) for x, value in words.items() if value is None}
     done = {x: value for x, value in words.items() if value is not None}
-    whole = {x: guessed[x] if value is None else value for x, value in words.items()}
-    return Settled(_judged(graph, checked, done, report), _judged(graph, checked, whole, report))
+    guessed = {x: agents[graph.variable_owner(x)].best_guess(x) for x in said if x not in done}
+    whole = {x: (done | guessed)[x] for x in graph.variables if x in said}
+    return Settled(judged(graph, checked, done, report), judged(graph, checked, whole, report))
 
 
-def _judged(
+def judged(
     graph: FactorGraph, tables: Mapping[str, np.ndarray], chosen: Mapping[str, int], report: SolveReport
 ) -> Solution:
+    """Solution of a choice, which may lack variables."""
     whole = whole_factors(graph, chosen)
     return settled(graph, chosen, [tables[f][tuple(chosen[x] for x in graph.scope(f))] for f in whole], report)
 

@@ -19,7 +19,7 @@ from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.coordination.part import BoxView, LocalView, Part
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.schema import Schema
-from swarmbo.coordination.tables import Table, checked_tables, factor_values, sizes_of, total
+from swarmbo.coordination.tables import Rank, Table, checked_tables, factor_values, rank, sizes_of, total
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
 from swarmbo.settings import Count, Settings
@@ -172,32 +172,39 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
 
 
 class TraceRow(NamedTuple):
-    """State after a round, of choices and then of the bound; None before the first one. ``traffic`` is that so far."""
+    """State after a round, of choices and then of the bound; None before the first one. ``traffic`` is that so far,
+    ``rank`` minus the number of factors that forbid the choice, and the sum of the others.
+    """
 
     round: int
-    value: float | None
+    rank: Rank | None
     bound: float | None
     traffic: Traffic
+
+    @property
+    def value(self) -> float | None:
+        """Value of the choice; -inf if it is forbidden."""
+        return self.rank and (self.rank[1] if self.rank[0] == 0 else -np.inf)
 
 
 class _Notes:
     def __init__(self) -> None:
-        self.rows: list[tuple[float | None, float | None, Traffic]] = []
+        self.rows: list[tuple[Rank | None, float | None, Traffic]] = []
 
-    def note(self, value: float | None, bound: float | None, traffic: Traffic) -> None:
-        """Note the value of the best joint choice so far, or, after the choice is made, the upper bound."""
-        chosen = self.rows[-1][0] if self.rows and bound is not None else value
+    def note(self, best: Rank | None, bound: float | None, traffic: Traffic) -> None:
+        """Note the rank of the best joint choice so far, or, after the choice is made, the upper bound."""
+        chosen = self.rows[-1][0] if self.rows and bound is not None else best
         self.rows.append((chosen, bound, traffic))
 
-    def close(self, value: float, bound: float | None, traffic: Traffic, rounds: int) -> None:
+    def close(self, best: Rank, bound: float | None, traffic: Traffic, rounds: int) -> None:
         """Note the end. A part without notes has its result in its last round."""
         if not self.rows:
             self.rows = [(None, None, Traffic())] * (rounds - 1)
-        end = (value, bound, traffic)
+        end = (best, bound, traffic)
         if not self.rows or self.rows[-1] != end:
             self.rows.append(end)
 
-    def after(self, rounds: int) -> tuple[float | None, float | None, Traffic]:
+    def after(self, rounds: int) -> tuple[Rank | None, float | None, Traffic]:
         """State after so many rounds."""
         # a part that has ended stays as it is
         return self.rows[min(rounds, len(self.rows)) - 1]
@@ -242,15 +249,17 @@ def traced(
     outcomes, traffics = plan.by_part(checked, [note.note for note in notes])
     solution = solution_of(graph, checked, outcomes, sum(traffics, Traffic()))
     for part, note, outcome, traffic in zip(plan.parts, notes, outcomes, traffics, strict=True):
-        value = total(factor_values(part.graph, {f: checked[f] for f in part.graph.factors}, solution.assignment))
-        note.close(value, value if outcome.status == "exact" else outcome.bound, traffic, outcome.rounds)
+        values = factor_values(part.graph, {f: checked[f] for f in part.graph.factors}, solution.assignment)
+        bound = total(values) if outcome.status == "exact" else outcome.bound
+        note.close(rank(values), bound, traffic, outcome.rounds)
     rows = [_row(notes, k) for k in range(1, max(len(note.rows) for note in notes) + 1)]
-    rows[-1] = rows[-1]._replace(value=solution.value, bound=solution.upper_bound)  # added in another order there
-    return solution, tuple(row for row in rows if row.value is not None)
+    ranked = rank(factor_values(graph, checked, solution.assignment))  # added in another order there
+    rows[-1] = rows[-1]._replace(rank=ranked, bound=solution.upper_bound)
+    return solution, tuple(row for row in rows if row.rank is not None)
 
 
 def _row(notes: Sequence[_Notes], rounds: int) -> TraceRow:
-    values, bounds, traffics = zip(*(note.after(rounds) for note in notes), strict=True)
-    value = None if None in values else float(np.sum(values))
-    bound = None if None in bounds else float(np.sum(bounds))
-    return TraceRow(rounds, value, bound, sum(traffics, Traffic()))
+    ranks, bounds, traffics = zip(*(note.after(rounds) for note in notes), strict=True)
+    bound, traffic = None if None in bounds else float(np.sum(bounds)), sum(traffics, Traffic())
+    broken, value = (0, 0.0) if None in ranks else np.sum(ranks, axis=0).tolist()
+    return TraceRow(rounds, None if None in ranks else (int(broken), value), bound, traffic)

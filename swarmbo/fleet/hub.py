@@ -57,8 +57,12 @@ class Hub:
         agents, goes_on = self.problem.agents, plan.goes_on
         self._goes_on = goes_on  # stored: a plan builds its whole setup anew at each access
         self.absence = LeftOut(plan, agents, self.mail, here, ended) if goes_on else AllNeeded(plan, agents, self.mail)
-        content = plan.encoded()  # too long plans are read from disk only
-        self._invitation = letters.sealed(letters.Join(content)) if len(content) < letters.LONGEST // 2 else b""
+        plans = {agent: plan.of(agent).encoded() for agent in agents if agent not in self._here}
+        self._invitations = {  # too long plans are read from disk only
+            agent: letters.sealed(letters.Join(content))
+            for agent, content in plans.items()
+            if len(content) < letters.LONGEST // 2
+        }
         self._invited = -math.inf
         self._turns, self._round = Counter[str](), 0  # orders sent to each
         self.repeated = self.refused = 0
@@ -166,7 +170,7 @@ class Hub:
         """True if exactly the first present agent states the values of absent agents' variables."""
         graph = self.problem.graph
         absent = [x for x, owner in zip(graph.variables, graph.variable_owners, strict=True) if owner not in members]
-        says = sender == members[0] and not self.problem.is_field
+        says = sender == members[0] and not self.problem.is_field and self.plan.tables is None
         return set(word.others) == set(absent if says else ())
 
     def _readmit(self) -> None:
@@ -353,11 +357,11 @@ class Hub:
         return True
 
     def _invite(self) -> None:
-        if self._invitation and self._clock() - self._invited >= _ASKING:
+        if self._clock() - self._invited >= _ASKING:
             self._invited = self._clock()
-            for agent in self.problem.agents:
-                if not self.mail.parcels[agent] and agent not in self._here:
-                    self._carrier.invite(agent, self._invitation)
+            for agent, invitation in self._invitations.items():
+                if not self.mail.parcels[agent]:
+                    self._carrier.invite(agent, invitation)
 
     def _hear(self, sender: str, letter: letters.Letter, hear: Hear) -> None:
         if isinstance(letter, letters.Odd):  # a restarted agent counts from 0 again

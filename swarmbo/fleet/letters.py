@@ -37,6 +37,7 @@ class Begin(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Word(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Decision of an agent; in a field without values if it measures nothing. Counts are since its start. The first
     present agent states ``others``: values of absent agents' variables of a function. Values are the problem's codes.
+    Of known tables, ``outcomes`` has the ``TableOutcome`` of each part, in MessagePack: bounds may be infinite.
     """
 
     turn: int
@@ -47,6 +48,7 @@ class Word(msgspec.Struct, frozen=True, tag=True, array_like=True):
     repeated: int = 0
     refused: int = 0
     others: dict[str, float] = {}
+    outcomes: bytes = b""
 
 
 class Told(msgspec.Struct, frozen=True, tag=True, array_like=True):

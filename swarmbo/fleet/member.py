@@ -20,6 +20,7 @@ from swarmbo.fleet.letters import LONGEST, Letter, opened, sealed
 from swarmbo.fleet.mail import GOODBYE, Carrier, Journal, Mail
 from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.fleet.schema import fits_agent
+from swarmbo.fleet.table_agent import TableAgent
 from swarmbo.problem import Problem
 from swarmbo.transport import Envelope
 
@@ -58,7 +59,9 @@ class Member:
         self._has_spoken = True
         self.refused = 0  # letters without a right to be sent
         state = self._journal.state()
-        if state is None:
+        if plan.tables is not None:
+            self._agent = TableAgent(name, plan)
+        elif state is None:
             settings = settings_again(plan.settings, {})
             problem = Problem.from_plain(plan.problem)
             # the hub's network serves as base
@@ -66,6 +69,7 @@ class Member:
             self._agent = Agent(name, problem, **known, **settings)
         else:
             self._agent = Agent.from_state_dict({**state, "json": {**state["json"], "sites": plan.sites}})
+        if state is not None:
             self._turn = int(state["json"]["orders"])
             for recipient, content in state["json"]["outstanding"]:
                 self._mail.post(recipient, bytes.fromhex(content))
@@ -231,12 +235,13 @@ class Member:
             snapshot = self._agent.snapshot()
             self._mail.write(HUB, letters.Snapshot(order.turn, snapshot if len(snapshot) <= _MOST_LENT else b""))
             return
-        if order.query is not None and order.query not in self._agent.log.open:
+        agent = self._agent
+        if isinstance(agent, TableAgent) or (order.query is not None and order.query not in agent.log.open):
             self.refused += 1
             return
         self._turn += 1
-        if order.row.has_come or not self._agent.problem.is_field:
-            self._agent.note(order.query or UNASKED, order.row)
+        if order.row.has_come or not agent.problem.is_field:
+            agent.note(order.query or UNASKED, order.row)
         self._turn_page()
 
     def _turn_page(self) -> None:
@@ -290,17 +295,17 @@ class Member:
             assert word is not None
             assert report is not None
             counts = self._mail.repeated, self.refused + self._mail.refused
-            others = self._others()
-            self._mail.write(
-                HUB, letters.Word(self._turn, self._query, word, report, self._agent.sent, *counts, others)
-            )
+            told = self._others(), self._agent.outcomes if isinstance(self._agent, TableAgent) else b""
+            self._mail.write(HUB, letters.Word(self._turn, self._query, word, report, self._agent.sent, *counts, *told))
 
     def _others(self) -> dict[str, float]:
         """Values of absent agents' variables of a function, if it is the first present agent."""
-        participants, problem = self._agent.participants, self._agent.problem
-        if participants is None or problem.is_field or self.name != participants.members[0]:
+        agent, participants, problem = self._agent, self._agent.participants, self._agent.problem
+        if isinstance(agent, TableAgent) or participants is None or problem.is_field:
             return {}
-        point, graph = problem.coded(self._agent.log.query(self._query).point), problem.graph
+        if self.name != participants.members[0]:
+            return {}
+        point, graph = problem.coded(agent.log.query(self._query).point), problem.graph
         owners = zip(graph.variables, graph.variable_owners, strict=True)
         return {variable: point[variable] for variable, owner in owners if owner not in participants.members}
 

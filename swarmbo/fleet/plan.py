@@ -11,10 +11,13 @@ import msgspec
 
 from swarmbo.boundary.files import read_regular, replacing
 from swarmbo.coordination.deadline import has_deadline
-from swarmbo.deciding.setup import Setup, settings_again
+from swarmbo.deciding.setup import Setup, part, settings_again
 from swarmbo.errors import ConfigError
+from swarmbo.fleet.tables import Tables
 from swarmbo.problem import Problem
+from swarmbo.registry import FIELD
 from swarmbo.settings import Positive
+from swarmbo.transport import InProcess
 
 HUB = "world"  # the member that has the world and the log
 Protocol = Literal["tcp", "tls", "quic"]
@@ -49,6 +52,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         patience_s: Seconds that a member waits for others without arrivals.
         tick_s: Seconds of a tick, if agents agree by a deadline.
         keys: Folder of the authority's certificate, and the member's own certificate and key; None with ``tcp``.
+        tables: Tables, if agents choose from known ones once; None if they learn.
         version: Version of letters and journals, the same for all.
     """
 
@@ -62,12 +66,25 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     patience_s: Positive = 60.0
     tick_s: Positive = 0.05
     keys: str | None = None
+    tables: Tables | None = None
     version: int = _VERSION
 
     @property
     def setup(self) -> Setup:
-        """Problem and settings."""
-        return Setup.of(Problem.from_plain(self.problem), **settings_again(self.settings, {}))
+        """Problem and settings; with tables those of the coordination alone."""
+        problem, settings = Problem.from_plain(self.problem), settings_again(self.settings, {})
+        if self.tables is None:
+            return Setup.of(problem, **settings)
+        method = part("coordination", settings["coordination"], FIELD)
+        return Setup(problem, None, None, method, InProcess(), settings["seed"], None, 0)
+
+    def of(self, agent: str) -> "Plan":
+        """Plan for one agent: with tables its own ones only."""
+        if self.tables is None:
+            return self
+        own = Problem.from_plain(self.problem).graph.factors_owned_by(agent)
+        by_factor = {f: self.tables.by_factor[f] for f in own}
+        return msgspec.structs.replace(self, tables=msgspec.structs.replace(self.tables, by_factor=by_factor))
 
     @property
     def goes_on(self) -> bool:
@@ -77,7 +94,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def checked(self, at: str = "$") -> "Plan":
         """Return itself if members can be reached by it."""
         try:
-            agents = Problem.from_plain(self.problem).agents
+            graph = Problem.from_plain(self.problem).graph
+            agents = graph.agents
         except (KeyError, TypeError, ValueError) as error:
             why = f"{type(error).__name__}: {error}"
             raise ConfigError(f"{why}; wanted a problem as `swarmbo fleet` writes it", at=f"{at}.problem") from error
@@ -88,6 +106,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name in [self.run, *self.endpoints]:
             if not _NAME.fullmatch(name):
                 raise ConfigError(f"got name {name!r}; wanted a-z, A-Z, digits and _.=,+-, at most 64", at=at)
+        if self.tables is not None:
+            self.tables.require_of(graph, f"{at}.tables")
         if strangers := sorted(set(self.measures) - set(agents)):
             raise ConfigError(f"got {strangers[0]!r}; wanted some of {list(agents)}", at=f"{at}.measures")
         protocols = {endpoint.partition("/")[0] for endpoint in self.endpoints.values()}

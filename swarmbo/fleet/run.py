@@ -5,8 +5,8 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import closing
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -142,8 +142,8 @@ def _report(words: list[Word], absent: tuple[str, ...]) -> SolveReport:
 
 
 class Processes:
-    """Processes of members, which end with this one. A repeated failure ends the run; if ``goes_on``, it is noted in
-    ``ended``, with the last output.
+    """Processes of members, which end with this one. A member's plan is ``NAME.json`` next to the ``plan``, if there is
+    one. A repeated failure ends the run; if ``goes_on``, it is noted in ``ended``, with the last output.
     """
 
     def __init__(self, names: Iterable[str], plan: Path, *, goes_on: bool = False) -> None:
@@ -181,7 +181,9 @@ class Processes:
                 process.wait()
 
     def _start(self, name: str) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-m", "swarmbo", "agent", name, "--fleet", str(self._plan), "--attached"]
+        own = self._plan.with_name(f"{name}.json")
+        plan = own if own.is_file() else self._plan
+        command = [sys.executable, "-m", "swarmbo", "agent", name, "--fleet", str(plan), "--attached"]
         with self._log(name).open("ab") as log:
             return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
 
@@ -204,6 +206,13 @@ class NetworkReport(msgspec.Struct, frozen=True):
     odd: dict[str, int] = {}
     absent: tuple[str, ...] = ()
     missed: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, hub: Hub, processes: Processes, missed: Mapping[str, int]) -> "NetworkReport":
+        """Counts so far."""
+        hub.count_own()
+        odd = dict(hub.odd_of)
+        return cls(dict(processes.restarts), hub.repeated, hub.refused, odd, hub.absent, dict(missed))
 
     def since(self, before: "NetworkReport", round_number: int) -> NetworkRecord:
         """Part since an earlier report."""
@@ -229,6 +238,25 @@ class Network(msgspec.Struct, frozen=True):
     patience_s: float = 60.0
     tick_s: float = 0.05
 
+    def here(self, agents: Sequence[str]) -> list[str]:
+        """Agents with processes on this machine."""
+        elsewhere = {*self.elsewhere, *self.measures}
+        if strangers := sorted(elsewhere - set(agents)):
+            raise ConfigError(f"got {strangers[0]!r}; wanted one of {list(agents)}", at="$.elsewhere")
+        return [agent for agent in agents if agent not in elsewhere]
+
+    def plan(self, agents: Sequence[str], name: str, seed: int, **more: Any) -> Plan:
+        """Plan of a new run over this network."""
+        return Plan(
+            run=new_run(name, seed),
+            endpoints=endpoints_of(agents, self.protocol, self.port, self.hosts),
+            measures=self.measures,
+            patience_s=self.patience_s,
+            tick_s=self.tick_s,
+            keys=None if self.keys is None else str(self.keys.absolute()),
+            **more,
+        ).checked()
+
 
 def run_fleet(
     scenario: Scenario, out: Path, network: Network, on_round: OnRound = ignore
@@ -240,44 +268,41 @@ def run_fleet(
     run if an agent is silent for too long, or its process fails repeatedly.
     """
     env, team = _assembled(scenario)
-    elsewhere = {*network.elsewhere, *network.measures}
-    if strangers := sorted(elsewhere - set(team.agents)):
-        raise ConfigError(f"got {strangers[0]!r}; wanted one of {list(team.agents)}", at="$.elsewhere")
+    here = network.here(team.agents)
     for agent in network.measures:
         require_measurable(team.problem, agent)
     world = MeasuredElsewhere(env, network.measures) if network.measures else env
     level, sites = told_beforehand(team.world)
-    plan = Plan(
-        run=new_run(scenario.name, scenario.seed),
-        endpoints=endpoints_of(team.agents, network.protocol, network.port, network.hosts),
-        problem=team.problem.to_plain(),
-        settings=team.setup.to_plain(),
-        level=level,
-        sites=sites,
-        measures=network.measures,
-        patience_s=network.patience_s,
-        tick_s=network.tick_s,
-        keys=None if network.keys is None else str(network.keys.absolute()),
-    ).checked()
+    more = {"problem": team.problem.to_plain(), "settings": team.setup.to_plain(), "level": level, "sites": sites}
+    plan = network.plan(team.agents, scenario.name, scenario.seed, **more)
     with threadpool_limits(1, user_api="blas"), locked(RunFolder.make(out)):
         if RunFolder.holds_run(out):
             raise RunFolderError(f"{out}: holds a run; choose another --out")
         folder = RunFolder.create(out, scenario)
-        place = out / FOLDER / PLAN
-        place.parent.mkdir()
-        plan.write(place)
-        with closing(Link(HUB, plan)) as link:
-            here = [agent for agent in team.agents if agent not in elsewhere]
-            with closing(Processes(here, place, goes_on=plan.goes_on)) as processes:
-                team.hub = hub = Hub(plan, link, processes.attend, here=here, ended=processes.ended)
-                if isinstance(world, MeasuredElsewhere):
-                    folder.write_json(ELSEWHERE, {"agents": network.measures})
-                    world.hub = hub
-                with telling(scenario, out, on_round) as told:
-                    seen = _Seen(out / NETWORK, hub, processes, told.on_round)
-                    summary = drive(Drive(scenario, folder, world, team, Calls(seen.on_round)))
-                hub.end()
+        with begun(plan, out / FOLDER / PLAN, here) as (hub, processes):
+            team.hub = hub
+            if isinstance(world, MeasuredElsewhere):
+                folder.write_json(ELSEWHERE, {"agents": network.measures})
+                world.hub = hub
+            with telling(scenario, out, on_round) as told:
+                seen = _Seen(out / NETWORK, hub, processes, told.on_round)
+                summary = drive(Drive(scenario, folder, world, team, Calls(seen.on_round)))
+            hub.end()
         return summary, seen.report()
+
+
+@contextmanager
+def begun(plan: Plan, place: Path, here: Sequence[str]) -> Generator[tuple[Hub, Processes]]:
+    """Write a fleet's plan to a place, with tables one for each agent next to it; begin it, and end its processes."""
+    with closing(Link(HUB, plan)) as link:
+        agents = () if plan.tables is None else [name for name in plan.endpoints if name != HUB]
+        place.parent.mkdir(exist_ok=True)
+        for path, own in (
+            {place.with_name(f"{agent}.json"): plan.of(agent) for agent in agents} or {place: plan}
+        ).items():
+            own.write(path)
+        with closing(Processes(here, place, goes_on=plan.goes_on)) as processes:
+            yield Hub(plan, link, processes.attend, here=here, ended=processes.ended), processes
 
 
 class _Seen:
@@ -294,10 +319,7 @@ class _Seen:
         self._tell(record, was_logged)
 
     def report(self) -> NetworkReport:
-        self._hub.count_own()
-        counts = self._hub.repeated, self._hub.refused
-        odd = dict(self._hub.odd_of)
-        return NetworkReport(dict(self._processes.restarts), *counts, odd, self._hub.absent, dict(self._missed))
+        return NetworkReport.of(self._hub, self._processes, self._missed)
 
 
 def members_of(scenario: Scenario) -> list[str]:

@@ -10,6 +10,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.interchange.problem import TableProblem
 from swarmbo.interchange.pydcop import problem_of_yaml, yaml_of_problem
 from swarmbo.interchange.uai import problem_of_uai, uai_of_problem
+from swarmbo.interchange.wcsp import problem_of_wcsp, wcsp_of_problem
 
 
 class _Format(NamedTuple):
@@ -20,11 +21,13 @@ class _Format(NamedTuple):
 
 _YAML = _Format(problem_of_yaml, yaml_of_problem, 2**22)  # its nodes take some 200 times as much memory
 _UAI = _Format(problem_of_uai, uai_of_problem, 2**24)
-_FORMATS = {".yaml": _YAML, ".yml": _YAML, ".uai": _UAI}
+_WCSP = _Format(problem_of_wcsp, wcsp_of_problem, 2**24)
+FORMATS = {".yaml": _YAML, ".yml": _YAML, ".uai": _UAI, ".wcsp": _WCSP}
 
 
 def read_problem(path: str | os.PathLike[str]) -> TableProblem:
-    """Problem of a file: ``.yaml`` or ``.yml`` in pyDCOP's format, ``.uai`` in that of UAI's competitions.
+    """Problem of a file: ``.yaml`` or ``.yml`` in pyDCOP's format, ``.uai`` in that of UAI's competitions, ``.wcsp`` in
+    that of weighted constraint networks.
 
     No code in a file is run. Sizes are checked before tables are made.
 
@@ -56,8 +59,8 @@ def read_problem(path: str | os.PathLike[str]) -> TableProblem:
 def write_problem(problem: TableProblem, path: str | os.PathLike[str]) -> Path:
     """Write a problem, completely or not at all, in the format of the name's ending.
 
-    In pyDCOP's YAML all constraints are extensional, and distribution hints have the owners. UAI's format has no names,
-    and each factor is divided by its largest entry, which changes no choice.
+    In pyDCOP's YAML all constraints are extensional, and distribution hints have the owners. The other formats have no
+    names: UAI's divides a factor by its largest entry, WCSP's adds a number to negative costs. That changes no choice.
 
     Raises:
         ConfigError: If the ending is unknown, or the format cannot hold the problem.
@@ -71,7 +74,7 @@ def write_problem(problem: TableProblem, path: str | os.PathLike[str]) -> Path:
 
 
 def _format_of(path: Path) -> _Format:
-    if (found := _FORMATS.get(path.suffix.lower())) is None:
-        wanted = f"wanted {', '.join(_FORMATS)}: pyDCOP's YAML or UAI's; `swarmbo run` takes scenarios"
+    if (found := FORMATS.get(path.suffix.lower())) is None:
+        wanted = f"wanted {', '.join(FORMATS)}: pyDCOP's YAML, UAI's or WCSP's; `swarmbo run` takes scenarios"
         raise ConfigError(f"got the ending {path.suffix!r}; {wanted}", at=str(path))
     return found

@@ -34,6 +34,7 @@ class TableProblem:
         objective: ``"min"`` if the file has costs, ``"max"`` if it has utilities.
         constant: Constant that the file adds to every choice, in its own sign.
         notes: Statements of the file that are not in the tables, in words.
+        idle: Agents of the file that own nothing.
 
     Raises:
         ShapeError: If tables do not fit the graph or the domains, or hold values that are no numbers.
@@ -53,6 +54,7 @@ class TableProblem:
     objective: Objective = "max"
     constant: float = 0.0
     notes: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         graph, tables = FactorGraph.with_tables(self.graph, self.tables)

@@ -75,10 +75,10 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
             raise ConfigError(f"constraint {factor!r}: got {sense}; wanted numbers, or the other sign, which forbids")
     if not math.isfinite(constant):
         raise ConfigError("a constraint without variables is not finite; wanted a number", at="$.constraints")
-    owners, factor_owners = _owners(data, domains, scopes)
+    agents, owners, factor_owners = _owners(data, domains, scopes)
     graph = graph_in_order(scopes, owners, factor_owners)
-    called = str(data.get("name") or name)
-    return TableProblem(called, graph, tables, domains, objective, constant, tuple(notes))
+    called, idle = str(data.get("name") or name), tuple(agent for agent in agents if agent not in graph.agents)
+    return TableProblem(called, graph, tables, domains, objective, constant, tuple(notes), idle)
 
 
 def yaml_of_problem(problem: TableProblem) -> str:
@@ -115,7 +115,7 @@ def yaml_of_problem(problem: TableProblem) -> str:
         "domains": {name: {"values": values, "type": ""} for name, values in named.values()},
         "variables": {x: {"domain": named[repr(list(problem.domains[x]))][0]} for x in graph.variables},
         "constraints": constraints,
-        "agents": {agent: {} for agent in graph.agents},
+        "agents": {agent: {} for agent in (*graph.agents, *problem.idle)},
         "distribution_hints": {"must_host": hosts},
     }
     return str(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120))
@@ -325,8 +325,8 @@ def _unused(name: str, *taken: Mapping[str, object]) -> str:
 
 def _owners(
     data: Mapping[str, Any], domains: Domains, scopes: Mapping[str, tuple[str, ...]]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Agents of all variables, and of the factors in hints."""
+) -> tuple[list[str], dict[str, str], dict[str, str]]:
+    """Agents, those of all variables, and of the factors in hints."""
     given = data.get("agents")
     if given is not None and not isinstance(given, dict | list):
         raise ConfigError(f"got {short(given)}; wanted a list of names, or a table by name", at="$.agents")
@@ -339,7 +339,7 @@ def _owners(
         for one in hosted if isinstance(hosted, list) else [hosted]:
             hinted[_one_of(str(one), (*domains, *scopes), at)] = str(agent)
     if not agents:
-        return {variable: variable for variable in domains}, {}
+        return [], {variable: variable for variable in domains}, {}
     turn = itertools.cycle(agents)
     owners = {variable: hinted.get(variable) or next(turn) for variable in domains}
-    return owners, {factor: hinted[factor] for factor in scopes if factor in hinted}
+    return agents, owners, {factor: hinted[factor] for factor in scopes if factor in hinted}

@@ -2,58 +2,84 @@
 
 import csv
 import io
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 from rich.table import Table as RichTable
 
 from swarmbo.boundary.files import replacing
 from swarmbo.coordination.agreement import Solution
-from swarmbo.coordination.plan import TableMethod, TraceRow, traced
+from swarmbo.coordination.deadline_tables import whole_factors
+from swarmbo.coordination.plan import TableMethod, TraceRow
 from swarmbo.errors import ConfigError
 from swarmbo.interchange.problem import TableProblem
 from swarmbo.interchange.uai import uai_solution
-from swarmbo.registry import FIELD, kinds, name_of, nearest_kind
-from swarmbo.settings import convert
+from swarmbo.registry import name_of
+from swarmbo.transport import Faults, InProcess
 
 _MOST_SHOWN = 24  # variables on a terminal
 
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """Solution of a problem."""
+    """Solution of a problem; ``transport`` carried agents' messages (None: one process computed for all agents), and
+    ``unhindered`` is the value without its faults.
+    """
 
     problem: TableProblem
     method: TableMethod
     seed: int
     solution: Solution
-    trace: tuple[TraceRow, ...]
+    trace: tuple[TraceRow, ...] = ()
+    transport: Faults | InProcess | None = None
+    unhindered: float | None = None
+
+    @property
+    def undecided(self) -> list[str]:
+        """Variables without a value."""
+        return [x for x in self.problem.graph.variables if x not in self.solution.assignment]
+
+    @property
+    def is_valid(self) -> bool:
+        """True if every variable has a value, and no factor forbids them."""
+        return not (self.undecided or self.solution.report.violated)
 
     def summary(self) -> dict[str, Any]:
         """Complete summary, in the file's own sense; None for unknown and infinite values."""
         problem, report = self.problem, self.solution.report
         told = {"value": self.solution.value, "bound": self.solution.upper_bound}
         settings = {key: value for key, value in msgspec.to_builtins(self.method).items() if value is not None}
+        more: dict[str, Any] = {}
+        if self.transport is not None:
+            more["transport"] = msgspec.to_builtins(self.transport)
+        if self.unhindered is not None:
+            more["value_without_faults"] = problem.told(self.unhindered)
+        if report.links is not UNSET:
+            more["links"] = {**msgspec.to_builtins(report.links), "lost": report.links.total.lost}
         return {
             "problem": problem.name,
             "objective": problem.objective,
             "variables": len(problem.graph.variables),
             "factors": len(problem.graph.factors),
-            "agents": len(problem.graph.agents),
+            "agents": len(problem.graph.agents) + len(problem.idle),
+            "own_nothing": list(problem.idle),
             "entries": problem.n_entries,
             "coordination": settings,
             "seed": self.seed,
             "status": report.status,
+            "valid": self.is_valid,
             **{key: None if number is None else problem.told(number) for key, number in told.items()},
             "gap": report.gap,
             "violated": list(report.violated),
+            "undecided": self.undecided,
             "rounds": report.rounds,
             "messages": report.messages,
             "bytes": report.bytes,
             "transmissions": report.traffic.transmissions,
+            **more,
             "notes": list(problem.notes),
             "assignment": problem.chosen(self.solution.assignment),
         }
@@ -69,15 +95,30 @@ class Solved:
         table = RichTable(title=problem.name, show_header=False, title_justify="left")
         table.add_column(style="bold")
         table.add_column(overflow="fold")
-        sizes = (len(graph.variables), "variable"), (len(graph.factors), "factor"), (len(graph.agents), "agent")
+        n_agents = len(graph.agents) + len(problem.idle)
+        sizes = (len(graph.variables), "variable"), (len(graph.factors), "factor"), (n_agents, "agent")
         counts = ", ".join(f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in sizes)
         table.add_row("problem", f"{counts}, {problem.n_entries:,} entries")
+        if problem.idle:
+            table.add_row("agents that own nothing", _shortened(problem.idle))
         table.add_row("coordination", f"{name_of(self.method)}, seed {self.seed}")
-        table.add_row("status", report.status)
+        goes_on = "; max-sum with mode=asynchronous goes on without agents that fail"
+        table.add_row("status", report.status + (goes_on if report.status == "blocked" else ""))
+        table.add_row("valid", "yes" if self.is_valid else "no")
+        noun = "cost" if is_cost else "value"
+        if self.undecided:
+            table.add_row("without a value", _shortened(self.undecided))
+            chosen = solution.assignment
+            scopes = {f: graph.scope(f) for f in whole_factors(graph, chosen)}
+            known = sum(float(problem.tables[f][tuple(chosen[x] for x in scope)]) for f, scope in scopes.items())
+            if scopes:
+                table.add_row(f"{noun} of the other factors", f"{problem.told(known):,.6g}")
+        elif not report.violated:
+            table.add_row(noun, f"{problem.told(solution.value):,.6g}")
         if report.violated:
             table.add_row("forbidden by", _shortened(report.violated))
-        else:
-            table.add_row("cost" if is_cost else "value", f"{problem.told(solution.value):,.6g}")
+        if self.unhindered is not None:
+            table.add_row(f"{noun} without faults", f"{problem.told(self.unhindered):,.6g}")
         if solution.upper_bound is not None:
             gap = "" if report.gap is None else f"; gap {report.gap:,.4g}"
             none = "every choice is forbidden" if solution.upper_bound == -float("inf") else None
@@ -86,6 +127,10 @@ class Solved:
         table.add_row("rounds", f"{report.rounds:,}")
         size = f"{report.bytes / 1000:,.1f} kB" if report.bytes >= 1000 else f"{report.bytes} bytes"
         table.add_row("messages to agree", f"{report.messages:,} ({size})" if report.messages else "none")
+        if report.links is not UNSET and report.links.silent:
+            table.add_row("failed agents", _shortened(report.links.silent))
+        if report.links is not UNSET and report.links.edges:
+            table.add_row("lost messages", f"{report.links.total.lost:,} in {report.links.ticks:,} steps")
         chosen = [f"{variable} {value}" for variable, value in problem.chosen(solution.assignment).items()]
         table.add_row("choice", _shortened(chosen))
         return table
@@ -93,41 +138,26 @@ class Solved:
     def write(self, path: Path) -> Path:
         """Write the solution completely or not at all: in UAI's format for ``.MPE`` or ``.MAP``, else as JSON."""
         is_uai = path.suffix.lower() in (".mpe", ".map")
+        if is_uai and self.undecided:
+            raise ConfigError(
+                f"got no value of {self.undecided[0]!r}; wanted JSON, as not all agents chose", at=str(path)
+            )
         return _written(path, uai_solution(self.solution.assignment) if is_uai else self.json() + "\n")
 
     def write_trace(self, path: Path) -> Path:
-        """Write the trace as CSV, a row a round, in the file's own sense; unknown values are empty."""
+        """Write the trace as CSV, a row a round, in the file's own sense, with pyDCOP's columns of cycles: ``cost`` of
+        the factors that forbid nothing, and the number of others (``violation``). Further ones are ``value``, infinite
+        if any forbids, and ``bound``. Unknown values are empty, as is ``time``, so that equal runs are equal files.
+        """
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(["round", "value", "bound", "messages", "bytes"])
+        rows.writerow([*("cycle", "time", "cost", "violation", "msg_count", "msg_size", "status"), "value", "bound"])
         for row in self.trace:
-            told = ["" if number is None else repr(self.problem.told(number)) for number in (row.value, row.bound)]
-            rows.writerow([row.round, *told, row.traffic.messages, row.traffic.bytes])
+            broken, kept = row.rank or (0, None)
+            cost, *told = ["" if x is None else repr(self.problem.told(x)) for x in (kept, row.value, row.bound)]
+            status = "FINISHED" if row is self.trace[-1] else "RUNNING"
+            rows.writerow([row.round, "", cost, -broken, row.traffic.messages, row.traffic.bytes, status, *told])
         return _written(path, text.getvalue())
-
-
-def solve_problem(problem: TableProblem, coordination: Mapping[str, Any], seed: int = 0) -> Solved:
-    """Choose values for all variables by the ``kind`` and other settings of a method for tables. A ConfigError if there
-    is no such method or setting, a BudgetError if an exact method would exceed its budget.
-    """
-    known, kind = table_methods(), coordination.get("kind")
-    if kind not in known:
-        near = nearest_kind(str(kind), list(known))
-        if near is None or (near.replace("-", "") != str(kind).replace("-", "") and kind != "dpop"):
-            hint = "" if near is None else f"; did you mean {near!r}?"
-            raise ConfigError(f"got {kind!r}; wanted one of {', '.join(known)}{hint}", at="$.coordination.kind")
-        kind = near  # pyDCOP's name for it
-    if strange := [key for key in coordination if key.partition(".")[0] == "transport"]:
-        wanted = "wanted a scenario with a transport that loses some, or settings of the method alone"
-        got = f"got {strange[0]!r}, but in `solve` every message arrives"
-        raise ConfigError(f"{got}; {wanted}", at="$.coordination")
-    method: TableMethod = convert({**coordination, "kind": kind}, known[kind], "$.coordination")
-    return Solved(problem, method, seed, *traced(method, problem.graph, problem.tables, seed=seed))
-
-
-def table_methods() -> dict[str, type[TableMethod]]:
-    """Coordination methods for tables, by name."""
-    return {name: known for name, known in kinds("coordination", FIELD).items() if issubclass(known, TableMethod)}
 
 
 def _shortened(words: "tuple[str, ...] | list[str]") -> str:

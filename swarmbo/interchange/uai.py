@@ -9,35 +9,42 @@ The text is a list of numbers; white space has no meaning::
 """
 
 import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo.boundary.values import is_plain, short
+from swarmbo.coordination.tables import Table
 from swarmbo.errors import ConfigError
-from swarmbo.interchange.problem import Room, TableProblem, Value, graph_in_order
+from swarmbo.interchange.problem import Objective, Room, TableProblem, Value, graph_in_order
 
+MOST_VARIABLES = 100_000
 _KINDS = ("MARKOV", "BAYES")
-_MOST_VARIABLES = 100_000
 
 
-class _Words:
+class Words:
+    """Words of a text in turn, read as numbers within bounds."""
+
     def __init__(self, text: str) -> None:
         self._words, self._next = text.split(), 0
 
     def take(self, what: str) -> str:
+        """Next word; a ConfigError if there is none."""
         if self._next == len(self._words):
             raise ConfigError(f"ends after {self._next} words; wanted {what}: was the file cut off?")
         self._next += 1
         return self._words[self._next - 1]
 
     def whole(self, what: str, lowest: int, highest: int) -> int:
+        """Next word as a whole number within bounds."""
         word = self.take(what)
         if not (word.isascii() and word.isdigit() and len(word) < 20 and lowest <= int(word) <= highest):
             raise ConfigError(f"got {word[:20]!r}, word {self._next}; wanted {what}, {lowest} to {highest}")
         return int(word)
 
     def numbers(self, count: int, what: str) -> Float[np.ndarray, " n"]:
+        """Next words as numbers."""
         words = self._words[self._next : self._next + count]
         if len(words) < count:
             raise ConfigError(f"ends after {len(words)} of {count} {what}: was the file cut off?")
@@ -50,7 +57,15 @@ class _Words:
         self._next += count
         return numbers
 
+    def scope(self, factor: int, count: int, n: int) -> list[int]:
+        """Variables of a factor, by number."""
+        scope = [self.whole(f"a variable of factor {factor}", 0, n - 1) for _ in range(count)]
+        if len(set(scope)) < len(scope):
+            raise ConfigError(f"factor {factor} has variables {short(scope)}; wanted each once")
+        return scope
+
     def require_end(self) -> None:
+        """Refuse further words."""
         if (left := len(self._words) - self._next) > 0:
             got = f"got {left} words behind the last table, {self._words[self._next][:20]!r} first"
             raise ConfigError(f"{got}; wanted none")
@@ -58,18 +73,15 @@ class _Words:
 
 def problem_of_uai(text: str, name: str) -> TableProblem:
     """Problem of a text; a variable without a factor gets a constant one."""
-    words, room = _Words(text), Room()
+    words, room = Words(text), Room()
     if (kind := words.take("MARKOV")) not in _KINDS:
         raise ConfigError(f"begins with {kind[:20]!r}; wanted {' or '.join(_KINDS)}")
-    n = words.whole("the number of variables", 1, _MOST_VARIABLES)
+    n = words.whole("the number of variables", 1, MOST_VARIABLES)
     sizes = [words.whole(f"the size of variable {i}", 1, 2**31) for i in range(n)]
     scopes: list[list[int]] = []
-    for j in range(words.whole("the number of factors", 0, 10 * _MOST_VARIABLES)):
+    for j in range(words.whole("the number of factors", 0, 10 * MOST_VARIABLES)):
         count = words.whole(f"how many variables factor {j} has", 0, n)
-        scope = [words.whole(f"a variable of factor {j}", 0, n - 1) for _ in range(count)]
-        if len(set(scope)) < len(scope):
-            raise ConfigError(f"factor {j} has variables {short(scope)}; wanted each once")
-        scopes.append(scope)
+        scopes.append(words.scope(j, count, n))
     constant, named, tables = 0.0, dict[str, list[str]](), dict[str, np.ndarray]()
     for j, scope in enumerate(scopes):
         shape = room.take([sizes[i] for i in scope], f"$.f{j}")
@@ -88,12 +100,26 @@ def problem_of_uai(text: str, name: str) -> TableProblem:
     words.require_end()
     if constant == -math.inf:
         raise ConfigError("a factor without variables is 0, so every choice is forbidden; wanted one above 0")
-    for i in sorted(set(range(n)) - {i for scope in scopes for i in scope}):
-        named[f"free_x{i}"] = [f"x{i}"]
-        tables[f"free_x{i}"] = np.zeros(room.take([sizes[i]], f"$.x{i}"))
+    return numbered(name, sizes, named, tables, room, "max", constant)
+
+
+def numbered(
+    name: str,
+    sizes: Sequence[int],
+    scopes: Mapping[str, Sequence[str]],
+    tables: Mapping[str, Table],
+    room: Room,
+    objective: Objective,
+    constant: float,
+) -> TableProblem:
+    """Problem of variables ``x0``, ``x1``, … of such sizes, an agent each; those in no scope get a constant factor."""
+    seen = {x for scope in scopes.values() for x in scope}
+    free = [i for i in range(len(sizes)) if f"x{i}" not in seen]
+    zeros = {f"free_x{i}": np.zeros(room.take([sizes[i]], f"$.x{i}")) for i in free}
     domains: dict[str, tuple[Value, ...]] = {f"x{i}": tuple(range(size)) for i, size in enumerate(sizes)}
-    graph = graph_in_order(named, {variable: variable for variable in domains})
-    return TableProblem(name, graph, tables, domains, "max", constant)
+    scopes = {**scopes, **{f"free_x{i}": [f"x{i}"] for i in free}}
+    graph = graph_in_order(scopes, {variable: variable for variable in domains})
+    return TableProblem(name, graph, {**tables, **zeros}, domains, objective, constant)
 
 
 def uai_of_problem(problem: TableProblem) -> str:

@@ -38,7 +38,13 @@ TEAMS: Mapping[Team, str] = {
 }
 
 
-_ALSO_CALLED = {"dpop": "exact", "variableelimination": "exact", "ei": "expected-improvement", "ts": "thompson"}
+_ALSO_CALLED = {
+    **{"variableelimination": "exact", "ei": "expected-improvement", "ts": "thompson"},
+    **dict.fromkeys(("dpop", "syncbb", "ncbb"), "exact"),  # of pyDCOP
+    **dict.fromkeys(("amaxsum", "maxsumdynamic"), "max-sum"),
+    **dict.fromkeys(("mgm2", "dba", "gdba"), "mgm"),
+    "adsa": "dsa",
+}
 Class = TypeVar("Class", bound=type[Settings])
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import os
+import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from swarmbo.registry import SLOTS, kinds
 from swarmbo.runs.scenario import DEEPEST, Scenario, require_shallow, scenario_of, setting_paths
 from swarmbo.runs.world import default_kinds, folders_of, plug_in_ids, require_trust
 
-_PROBLEMS = (".yaml", ".yml", ".uai")  # file endings for `swarmbo solve`
+PROBLEMS = (".yaml", ".yml", ".uai", ".wcsp")  # file endings for `swarmbo solve`
 _PAPERS = "papers/"  # folder of definitions that are no scenarios
 _FILES = ("csv", "raster", "geojson")  # keys of an environment whose values are paths
 
@@ -111,8 +112,8 @@ def dump(scenario: Scenario, versions: dict[str, str] | None = None) -> str:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Tables of a TOML file."""
-    if path.suffix in _PROBLEMS:
-        wanted = f"a scenario, in TOML; `swarmbo solve {path}` solves it, in one process"
+    if path.suffix in PROBLEMS:
+        wanted = f"a scenario, in TOML; `swarmbo solve {path}` and `swarmbo fleet {path}` solve it"
         raise ConfigError(f"is a problem in tables; wanted {wanted}", at=str(path))
     try:
         return tomllib.loads(read_regular(path).decode("utf-8"))
@@ -240,8 +241,9 @@ def split_alternatives(text: str) -> tuple[str, list[str]]:
 
 
 def _parse_value(key: str, text: str) -> Any:
+    toml = re.sub(r"^([+-]?)[.](?=\d)", r"\g<1>0.", text)  # .3, as other command lines take it
     try:
-        parsed = tomllib.loads(f"value = {text}")
+        parsed = tomllib.loads(f"value = {toml}")
     except (ValueError, RecursionError) as error:
         if text[:1] in {'"', "'", "[", "{"}:
             raise ConfigError(f"got {text}, which is not TOML: {error}", at=f"$.{key}") from error

@@ -117,6 +117,29 @@ def test_an_agent_that_is_killed_in_mid_run_is_started_again_and_changes_nothing
     assert draw_run(out)[2].name == "faults.png"
 
 
+def test_a_problem_in_tables_is_solved_as_in_one_process_though_an_agent_is_killed(tmp_path):
+    pytest.importorskip("yaml")
+    file, out = tmp_path / "three.yaml", tmp_path / "out"
+    pairs = {f"c{i}": f"abs(x{i} - x{(i + 1) % 3}) * {i + 1}" for i in range(3)}
+    constraints = "\n".join(f"  {name}: {{type: intention, function: {cost}}}" for name, cost in pairs.items())
+    variables = ", ".join(f"x{i}: {{domain: d, cost_function: abs(x{i} - {i})}}" for i in range(3))
+    head = f"objective: max\ndomains: {{d: {{values: [0 .. 4]}}}}\nvariables: {{{variables}}}\nagents: [a, b, c, d]\n"
+    file.write_text(f"{head}constraints:\n{constraints}\n")
+    command = [sys.executable, "-m", "swarmbo", "fleet", str(file), "--algo", "mgm", "--seed", "2", "--out", str(out)]
+    log = tmp_path / "log"
+    with log.open("wb") as said:
+        running = subprocess.Popen([*command, "--port", str(free_port())], stdout=said, stderr=said)
+        until, pid = time.monotonic() + 200, out / "fleet" / "b" / "pid"
+        while not (pid.is_file() and pid.read_text().strip()) and time.monotonic() < until:
+            time.sleep(0.01)
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+        assert running.wait(200) == 0, log.read_text()
+    assert "processes were started again: b 1 times" in log.read_text()
+    alone = json.loads(swarmbo("solve", str(file), "--algo", "mgm", "--seed", "2", "--json").stdout)
+    assert json.loads((out / "solution.json").read_text()) == alone
+    assert alone["own_nothing"] == ["d"]
+
+
 def test_an_agent_on_another_machine_is_started_by_hand(tmp_path, alone, keys):
     run_with_one_by_hand(tmp_path / "run", tmp_path / "there", keys)
     assert points(tmp_path / "run") == points(alone)

@@ -100,7 +100,7 @@ def test_the_name_of_a_kind_stands_for_its_table_as_in_python():
 def test_problems_in_tables_and_scenarios_are_told_apart(tmp_path):
     file = tmp_path / "gc.yaml"
     file.write_text(COLOURS, encoding="utf-8")
-    for command in ("fleet", "run", "check"):
+    for command in ("run", "check"):
         assert f"`swarmbo solve {file}`" in refused(command, file)
     assert "`swarmbo run` takes scenarios" in refused("solve", "robots.toml")
 
@@ -116,12 +116,6 @@ def test_solve_takes_the_names_that_pydcop_has(tmp_path, option, given, taken):
     assert result.exit_code == 0
     assert f"{taken}, seed 0" in result.stdout
     assert "did you mean 'mgm'" in refused("solve", file, option, "mgm2")
-
-
-def test_solve_says_that_all_its_messages_arrive(tmp_path):
-    file = tmp_path / "gc.yaml"
-    file.write_text(COLOURS, encoding="utf-8")
-    assert "in `solve` every message arrives" in refused("solve", file, "--set", "transport.loss=0.3")
 
 
 class Cart(gymnasium.Env):

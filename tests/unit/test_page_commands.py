@@ -109,13 +109,13 @@ LINES = {
         for command in commands_of(ROOT / page)
     }.values()
 }
-FEW_ROUNDS = ["--set", "rounds=2"]
+FEW_ROUNDS, THOROUGH = ["--set", "rounds=2"], pytest.mark.thorough
 MANY_ROUNDS = {line for line, (_, command) in LINES.items() if command[0] in {"run", "sweep"}}
 
 
 @pytest.fixture
 def own_files(tmp_path, monkeypatch):
-    """Files as readers have them: a survey, a floor plan, problems in pyDCOP's and UAI's formats."""
+    """Files as readers have them: a survey, a floor plan, problems in pyDCOP's, UAI's and WCSP's formats."""
     rows = (f"{x},{y},{5.0 + 0.001 * x * y}" for x in range(0, 100, 20) for y in range(0, 100, 20))
     (tmp_path / "soil.csv").write_text("\n".join(["x_m,y_m,ph", *rows]))
     plan = BLOCKS_OF_CSV.search((ROOT / "docs/guide/wireless.md").read_text(encoding="utf-8"))
@@ -124,6 +124,7 @@ def own_files(tmp_path, monkeypatch):
     channels = (ROOT / "scenarios" / "channels.yaml").read_text(encoding="utf-8")
     (tmp_path / "problem.yaml").write_text(channels)
     (tmp_path / "network.uai").write_text("MARKOV\n2\n2 2\n1\n2 0 1\n4\n1.0 2.0 3.0 0.5\n")
+    (tmp_path / "network.wcsp").write_text("two 2 2 1 9\n2 2\n2 0 1 0 2\n0 0 3\n1 1 9\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -134,8 +135,8 @@ BLOCKS_OF_CSV = re.compile(r"```text\n(kind,.*?)```", flags=re.DOTALL)
 @pytest.mark.parametrize(
     "line",
     [
-        pytest.param(line, marks=[] if LINES[line][0] in QUICK else pytest.mark.thorough)
-        for line in LINES
+        pytest.param(line, marks=pytest.mark.fleet if command[0] == "fleet" else [] if page in QUICK else THOROUGH)
+        for line, (page, command) in LINES.items()
         if "robots-mujoco" not in line  # which is slow
     ],
 )

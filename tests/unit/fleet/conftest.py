@@ -77,46 +77,25 @@ def network() -> type[Wire]:
     return Wire
 
 
-class Fleet:
-    """A hub and members in one process, who take turns whenever the hub waits.
+class Members:
+    """Members in one process, who take turns whenever the hub waits."""
 
-    Args:
-        world: Where they act.
-        wire: What their letters go over.
-        folder: Of the journals.
-        kill: Share of turns after which a member is killed and started again.
-        measures: What some of them measure by.
-        patience: Seconds on the wire's clock.
-        run: Its name; members of others are not heard.
-        port: Of the hub.
-    """
-
-    def __init__(self, world, wire, folder, kill=0.0, measures=None, patience=60.0, run="test", port=7447, **settings):
-        self.measures = measures or {}
-        self.world = MeasuredElsewhere(world, tuple(self.measures)) if measures else world
-        self.team = FleetTeam.for_env(world, **settings)
-        level, sites = told_beforehand(self.team.world)
-        self.plan = Plan(
-            run=run,
-            endpoints=endpoints_of(self.team.agents, "tcp", port),
-            problem=self.team.problem.to_plain(),
-            settings=self.team.setup.to_plain(),
-            level=level,
-            sites=sites,
-            measures=tuple(self.measures),
-            patience_s=patience,
-        ).checked()
+    def __init__(self, plan, wire, folder, kill=0.0, measures=None):
+        self.measures, self.plan = measures or {}, plan
         self.wire, self.folder, self.kills, self._kill = wire, folder, 0, kill
         self._rng = random.Random(5)
-        self.turns, self.schedule = 0, []
-        self.team.hub = self.world.hub = Hub(self.plan, wire.carrier(HUB, run), self.turn, wire.clock)
-        self.everybody = []
-        self.members = {name: self.member(name) for name in self.team.agents}
+        self.turns, self.schedule, self.everybody, self.members = 0, [], [], {}
+
+    def begin(self, agents):
+        """The hub, once all members run."""
+        hub = Hub(self.plan, self.wire.carrier(HUB, self.plan.run), self.turn, self.wire.clock)
+        self.members = {name: self.member(name) for name in agents}
+        return hub
 
     def member(self, name):
         own = self.measures.get(name)
         carrier = self.wire.carrier(name, self.plan.run)
-        made = Member(name, self.plan, carrier, self.folder / name, self.wire.clock, own)
+        made = Member(name, self.plan.of(name), carrier, self.folder / name, self.wire.clock, own)
         self.everybody.append(made)
         return made
 
@@ -147,13 +126,47 @@ class Fleet:
                 self.members[name] = self.member(name)
 
 
+class Fleet(Members):
+    """A hub and members in one process.
+
+    Args:
+        world: Where they act.
+        wire: What their letters go over.
+        folder: Of the journals.
+        kill: Share of turns after which a member is killed and started again.
+        measures: What some of them measure by.
+        patience: Seconds on the wire's clock.
+        run: Its name; members of others are not heard.
+        port: Of the hub.
+    """
+
+    def __init__(self, world, wire, folder, kill=0.0, measures=None, patience=60.0, run="test", port=7447, **settings):
+        measures = measures or {}
+        self.world = MeasuredElsewhere(world, tuple(measures)) if measures else world
+        self.team = FleetTeam.for_env(world, **settings)
+        level, sites = told_beforehand(self.team.world)
+        plan = Plan(
+            run=run,
+            endpoints=endpoints_of(self.team.agents, "tcp", port),
+            problem=self.team.problem.to_plain(),
+            settings=self.team.setup.to_plain(),
+            level=level,
+            sites=sites,
+            measures=tuple(measures),
+            patience_s=patience,
+        ).checked()
+        super().__init__(plan, wire, folder, kill, measures)
+        self.team.hub = self.world.hub = self.begin(self.team.agents)
+
+
 @pytest.fixture
 def fleets(tmp_path):
     """Makes fleets, and closes what they write when the test ends."""
     made = []
 
     def make(world, wire, **more):
-        made.append(Fleet(world, wire, tmp_path / f"{len(made)}", **more))
+        kind = Members if isinstance(world, Plan) else Fleet
+        made.append(kind(world, wire, tmp_path / f"{len(made)}", **more))
         return made[-1]
 
     yield make

@@ -90,10 +90,11 @@ def test_the_example_is_solved_written_and_drawn(solve):
     assert told["value"] == pytest.approx(cost)
     with open("deep/trace.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert float(rows[-1]["value"]) == told["value"]
+    assert float(rows[-1]["value"]) == float(rows[-1]["cost"]) == told["value"]
     assert float(rows[-1]["bound"]) == told["bound"]
-    assert (int(rows[-1]["messages"]), int(rows[-1]["bytes"])) == (told["messages"], told["bytes"])
-    assert rows[0]["bound"] == ""
+    assert (int(rows[-1]["msg_count"]), int(rows[-1]["msg_size"])) == (told["messages"], told["bytes"])
+    assert [row["status"] for row in rows[-2:]] == ["RUNNING", "FINISHED"]
+    assert rows[0]["bound"] == rows[0]["time"] == ""
     assert Path("trace.svg").read_text().startswith("<?xml")
     for word in ("10 variables, 22 factors, 10 agents", "dsa, seed 2", "cost", "no cost is below", "ap9 "):
         assert word in out.stdout
@@ -123,9 +124,59 @@ def test_a_problem_that_cannot_be_solved_says_so_and_draws_that(solve):
     assert (told["status"], told["value"], told["gap"], len(told["violated"])) == ("infeasible", None, None, 1)
     assert "forbidden by" in out.stdout
     assert Path("f.png").stat().st_size > 1000
-    assert "inf" in Path("t.csv").read_text()
+    with open("t.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0])[:7] == ["cycle", "time", "cost", "violation", "msg_count", "msg_size", "status"]  # of pyDCOP
+    assert (rows[-1]["cost"], rows[-1]["violation"], rows[-1]["value"]) == ("0.0", "1", "inf")
     proved = solve("clash.yaml", "--coordination", "exact")
     assert "every choice is forbidden" in proved.stdout
+
+
+@pytest.mark.parametrize("method", ["dsa", "mgm", "maxsum", "dpop"])
+def test_loss_and_delay_change_no_choice_of_agents_that_wait_and_cost_messages(solve, method):
+    alone = json.loads(solve("channels", "--algo", method, "--json", "--seed", 1).stdout)
+    asked = ["--algo", method, "--seed", 1, "--set", "transport.loss=.3", "--set", "transport.delay=2"]
+    lossy = json.loads(solve("channels", *asked, "--json").stdout)
+    assert {key: lossy[key] for key in ("assignment", "value", "status")} == {
+        key: alone[key] for key in ("assignment", "value", "status")
+    }
+    assert lossy["valid"]
+    assert lossy["value_without_faults"] == alone["value"]
+    assert lossy["messages"] > alone["messages"]
+    assert lossy["links"]["lost"] > 0
+    assert "cost without faults" in solve("channels", *asked).stdout
+    one_by_one = json.loads(solve("channels", *asked[:4], "--set", "transport.as_agents=true", "--json").stdout)
+    assert (one_by_one["messages"], one_by_one["bytes"]) == (alone["messages"], alone["bytes"])
+
+
+def test_by_a_deadline_agents_go_on_without_one_that_dies(solve):
+    asked = ["channels", "--set", "mode=asynchronous", "--set", "transport.loss=.3", "--json"]
+    whole = json.loads(solve(*asked).stdout)
+    assert (whole["valid"], whole["undecided"], whole["status"]) == (True, [], "deadline")
+    death = ["--set", 'transport.deaths=[{agent="ap3", step=4}]']
+    partly = json.loads(solve(*asked, *death).stdout)
+    assert (partly["valid"], partly["undecided"], partly["value"]) == (False, ["ap3"], None)
+    assert len(partly["assignment"]) == 9
+    assert partly["value_without_faults"] == json.loads(solve(*asked[:3], "--json").stdout)["value"]
+    blocked = solve("channels", "--algo", "mgm", *death)
+    assert "blocked; max-sum with mode=asynchronous goes on" in blocked.stdout
+    told = solve(*asked[:-1], *death).stdout
+    assert "without a value" in told
+    assert "got no value of 'ap3'" in solve(*asked[:-1], *death, "--out", "x.MPE", status=2).stderr
+    assert "failed agents" in told
+
+
+def test_agents_that_own_nothing_are_kept_and_named(solve):
+    Path("idle.yaml").write_text(
+        "objective: min\ndomains: {d: {values: [1, 2]}}\nvariables: {x: {domain: d}}\nagents: [a1, a2, a3]\n"
+    )
+    told = solve("idle.yaml").stdout
+    assert "3 agents" in told
+    assert "a2, a3" in told
+    told = json.loads(solve("idle.yaml", "--json").stdout)
+    assert (told["agents"], told["own_nothing"]) == (3, ["a2", "a3"])
+    again = read_problem(write_problem(read_problem("idle.yaml"), "again.yaml"))
+    assert (again.graph.agents, again.idle) == (("a1",), ("a2", "a3"))
 
 
 def test_notes_of_a_file_go_to_the_other_stream(solve):
@@ -150,6 +201,13 @@ def test_notes_of_a_file_go_to_the_other_stream(solve):
         (["channels", "--set", "damping=2"], "$.coordination.damping: got 2"),
         (["channels", "--coordination", "dsa", "--seed", "-1"], "$.seed: got -1"),
         (["channels", "--coordination", "exact", "--set", "table_budget=2"], "exact needs a table of"),
+        (["channels", "--algo", "mgm2"], "wanted one of dsa, exact, max-sum, mgm; did you mean 'mgm'?"),
+        (["channels", "--algo", "amaxsum"], "did you mean 'max-sum'?"),
+        (["channels", "--set", "transport.loss=2"], "$.transport.loss: got 2"),
+        (["channels", "--set", "transport.los=.2"], "unknown key 'los'; did you mean 'loss'?"),
+        (["channels", "--set", 'transport.deaths=[{agent="a"}]'], "$.transport: got 'a'; wanted some of ap0, "),
+        (["channels", "--set", "transport.loss=.2", "--trace", "t"], "got transport settings, with which no round is"),
+        (["channels", "--set", "mode=asynchronous", "--figure", "f"], "got mode 'asynchronous', with which no round"),
         (["channels", "--figure", "f.bmp"], "got 'bmp'"),
         (["channels", "--figure", "f.gif"], "got 'gif'; wanted png, pdf or svg"),
     ],

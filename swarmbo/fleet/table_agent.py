@@ -1,0 +1,126 @@
+"""Agent of a fleet that chooses from known tables: in step with the others, or by a deadline."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import networkx as nx
+
+from swarmbo.agent.schema import Participants
+from swarmbo.coordination.agreement import TableOutcome
+from swarmbo.coordination.deadline import has_deadline
+from swarmbo.coordination.deadline_tables import DeadlineAgent, Terms
+from swarmbo.coordination.participant import Participant
+from swarmbo.coordination.tables import Conflicts
+from swarmbo.fleet.plan import Plan
+from swarmbo.records import LinkReport, SolveReport, Traffic
+from swarmbo.transport import Envelope, Routes
+
+QUERY = "choice"  # the only one
+_NOTHING = b"nothing"  # a snapshot: no agent knows more than its plan
+
+
+class TableAgent:
+    """An ``Agent`` as a ``Member`` sees it, without a belief: its choices follow from its plan and what arrives.
+
+    Attributes:
+        outcomes: Outcomes of the parts that it is in, in MessagePack; empty by a deadline.
+    """
+
+    def __init__(self, name: str, plan: Plan) -> None:
+        assert plan.tables is not None
+        setup = plan.setup
+        self.name, self.problem, self._method, self._seed = name, setup.problem, setup.coordination, setup.seed
+        self._known, self._own = plan.tables, plan.tables.own(self.problem.graph, name)
+        self.participants: Participants | None = None
+        self.links: nx.Graph[str] | None = None  # of a fleet's own network, on which all reach all
+        self.sent: dict[str, Traffic] = {}
+        self.report: SolveReport | None = None
+        self.outcomes = b""
+        self.refused = Counter[str]()
+        self._word: dict[str, float] | None = None
+        self._early: list[Envelope] = []  # what arrives before it is asked
+        self.is_finished = True
+        self._agent: Participant[TableOutcome] | DeadlineAgent | None = None
+        self._ticks = 0
+
+    @property
+    def keeps_time(self) -> bool:
+        """True during an agreement by a deadline."""
+        return isinstance(self._agent, DeadlineAgent)
+
+    def ask(self, **offered: Any) -> str:
+        """Begin to choose, at the next tick."""
+        self._word, self._agent, self._ticks, self.is_finished = None, None, 0, False
+        self.sent = {"agree": Traffic()}
+        return QUERY
+
+    def coded_word(self) -> dict[str, float] | None:
+        """Positions of the own variables' values; None before the choice."""
+        return self._word
+
+    def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
+        """Process arrivals, and return messages to others."""
+        if self.is_finished:
+            self._early += inbox
+            return []
+        if self._agent is None:
+            self._agent, inbox, self._early = self._begun(), [*self._early, *inbox], []
+        if isinstance(self._agent, DeadlineAgent):
+            said = self._agent.tick(self._ticks, inbox)
+            self._ticks += 1
+        else:
+            said = self._agent.tick(now, inbox)
+        present = None if self.participants is None else self.participants.members
+        said = [envelope for envelope in said if present is None or envelope.recipient in present]
+        self.sent["agree"] += Traffic(len(said), sum(len(envelope.payload) for envelope in said), len(said))
+        if isinstance(self._agent, DeadlineAgent):
+            if self._ticks > self._method.deadline:
+                self._decide(self._agent)
+        elif self._agent.is_finished:
+            outcomes = self._agent.outcomes
+            self._word = {x: float(index) for outcome in outcomes for x, index in outcome.assignment.items()}
+            self.outcomes, self.is_finished = msgspec.msgpack.encode(outcomes), True
+            self.report = SolveReport("converged", max((outcome.rounds for outcome in outcomes), default=0))
+        return said
+
+    def _begun(self) -> "Participant[TableOutcome] | DeadlineAgent":
+        graph, sizes = self.problem.graph, self._known.sizes
+        if has_deadline(self._method):
+            conflicts = Conflicts.unpacked(graph, self._known.forbidden)
+            terms = Terms(self._method, sizes, conflicts, {}, self._seed)
+            decision = 0 if self.participants is None else self.participants.number
+            agent = DeadlineAgent(self.name, terms, self._own, decision)
+        else:
+            plan = self._method.plan(graph, sizes, Routes(graph.agents), self._seed)
+            agent = Participant[TableOutcome].of(self.name, plan, self._own)
+        agent.refused = self.refused
+        return agent
+
+    def _decide(self, agent: DeadlineAgent) -> None:
+        words = agent.word()
+        lacking = [x for x, index in words.items() if index is None]
+        word = {x: agent.best_guess(x) if index is None else index for x, index in words.items()}
+        self._word = {x: float(index) for x, index in word.items()}
+        links = LinkReport(self._ticks - 1, silent=agent.unheard, without=(self.name,) if lacking else ())
+        self.report = SolveReport("deadline", self._ticks - 1, links=links)
+        self._agent, self.is_finished = None, True
+
+    def give_up(self, last: int) -> None:
+        """Take back a choice, as another participant failed."""
+        self._agent, self.is_finished = None, True
+
+    def snapshot(self) -> bytes:
+        """Snapshot for a returning agent, which needs nothing."""
+        return _NOTHING
+
+    def restore(self, state: bytes, *known: Any) -> None:
+        """Take over a snapshot: nothing."""
+
+    def told_again(self, told: Any) -> None:
+        """Take over outcomes: there are none."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """State between choices: none."""
+        return {"json": {}, "arrays": {}}

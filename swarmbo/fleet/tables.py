@@ -1,0 +1,61 @@
+"""Known tables of a fleet's plan."""
+
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from swarmbo.coordination.deadline import has_deadline
+from swarmbo.coordination.plan import TableMethod
+from swarmbo.coordination.tables import Conflicts, Table, sizes_of
+from swarmbo.errors import ConfigError
+from swarmbo.graph import FactorGraph
+from swarmbo.interchange import TableProblem
+from swarmbo.problem import Problem
+from swarmbo.spaces import Domain
+from swarmbo.transport import Routes
+
+
+class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Tables of a problem whose factors are known: the number of values by variable, forbidden pairs of values by agent
+    (by a deadline all know them, as of ``Conflicts.packed``), and tables by factor, as bytes of float64 in C order.
+    """
+
+    sizes: dict[str, int]
+    forbidden: dict[str, bytes]
+    by_factor: dict[str, bytes]
+
+    def require_of(self, graph: FactorGraph, at: str) -> None:
+        """Refuse tables of another graph."""
+        try:
+            if self.forbidden:
+                Conflicts.unpacked(graph, self.forbidden)
+        except (msgspec.MsgspecError, LookupError, ValueError, TypeError) as error:
+            raise ConfigError(f"got forbidden pairs that do not fit: {error}", at=at) from error
+        sizes, own = self.sizes, self.by_factor
+        if set(sizes) != set(graph.variables) or not set(own) <= set(graph.factors) or min(sizes.values()) < 1:
+            raise ConfigError("got sizes or tables of others; wanted those of the problem", at=at)
+        if wrong := [f for f in own if len(own[f]) != 8 * math.prod(sizes[x] for x in graph.scope(f))]:
+            raise ConfigError(f"got a table of {wrong[0]!r} that has another size", at=at)
+
+    def own(self, graph: FactorGraph, agent: str) -> dict[str, Table]:
+        """Tables of an agent's factors."""
+        shapes = {f: [self.sizes[x] for x in graph.scope(f)] for f in graph.factors_owned_by(agent)}
+        return {f: np.frombuffer(self.by_factor[f], "<f8").reshape(shape) for f, shape in shapes.items()}
+
+
+def to_plan(problem: TableProblem, method: TableMethod, seed: int) -> dict[str, Any]:
+    """Problem, settings and all tables as a ``Plan`` has them; what no agent could compute is refused."""
+    graph, tables = problem.graph, problem.tables
+    sizes, is_timed = sizes_of(graph, tables), has_deadline(method)
+    if not is_timed:
+        method.plan(graph, sizes, Routes(graph.agents), seed)
+    highs = np.array([max(size - 1, 1) for size in sizes.values()], dtype=float)
+    known = Tables(
+        sizes,
+        {agent: Conflicts.packed(graph, tables, agent) for agent in graph.agents} if is_timed else {},
+        {f: np.ascontiguousarray(table, "<f8").tobytes() for f, table in tables.items()},
+    )
+    plain = Problem(graph, Domain(np.zeros(len(highs)), highs)).to_plain()
+    return {"problem": plain, "settings": {"coordination": msgspec.to_builtins(method), "seed": seed}, "tables": known}
