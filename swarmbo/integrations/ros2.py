@@ -7,7 +7,9 @@ same bytes, CDR, and back. With the robot's name as its ``namespace``, the robot
 import math
 import queue
 import struct
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass
 from typing import Any
@@ -24,6 +26,8 @@ cdr: Any = needed("pycdr2", "ros2", "swarmbo.integrations.ros2")
 _types: Any = needed("pycdr2.types", "ros2", "swarmbo.integrations.ros2")
 _f8 = _types.float64
 
+_LONGEST = 1024  # bytes of a position
+
 Place = Float[np.ndarray, " d"]
 Reach = Callable[[str, Place], Float[np.ndarray, "k d"]]
 
@@ -33,7 +37,8 @@ def _message(name: str, **fields: Any) -> Any:
     return make_dataclass(name, fields.items(), bases=(cdr.IdlStruct,))
 
 
-_Header = _message("Header", stamp=_message("Time", sec=_types.int32, nanosec=_types.uint32), frame_id=str)
+_Time = _message("Time", sec=_types.int32, nanosec=_types.uint32)
+_Header = _message("Header", stamp=_Time, frame_id=str)
 _Quaternion = _message("Quaternion", x=_f8, y=_f8, z=_f8, w=_f8)
 _Point = _message("Point", x=_f8, y=_f8, z=_f8)
 _GeoPoint = _message("GeoPoint", latitude=_f8, longitude=_f8, altitude=_f8)
@@ -58,15 +63,15 @@ NavSatFix = _message(  # sensor_msgs
 class Driven:
     """Counts of a drive, by robot.
 
-    ``measured`` are outcomes of goals, ``failed`` those among them without a number, ``unasked`` measurements without a
-    goal, ``silent`` goals that were given up. ``refused`` has ``(robot, reason)`` of each message that could not be
-    used.
+    ``measured`` are outcomes of goals, ``failed`` those among them that are NaN or infinite, ``unasked`` measurements
+    without a goal, ``silent`` goals that were given up. ``refused`` has ``(robot, reason)`` of each message that could
+    not be used.
     """
 
-    measured: dict[str, int] = field(default_factory=dict[str, int])
-    failed: dict[str, int] = field(default_factory=dict[str, int])
-    unasked: dict[str, int] = field(default_factory=dict[str, int])
-    silent: dict[str, int] = field(default_factory=dict[str, int])
+    measured: Counter[str] = field(default_factory=Counter[str])
+    failed: Counter[str] = field(default_factory=Counter[str])
+    unasked: Counter[str] = field(default_factory=Counter[str])
+    silent: Counter[str] = field(default_factory=Counter[str])
     refused: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
 
@@ -77,13 +82,13 @@ class Ros2Robots:
     and each measurement, taken where it then is, to ``/ann/measurement`` (``std_msgs/Float64``; NaN is a failure). It
     receives goals at ``/ann/goal_pose`` (``geometry_msgs/PoseStamped``), which Nav2 follows.
     With ``coordinates`` it sends ``sensor_msgs/NavSatFix`` to ``/ann/fix``, and receives
-    ``geographic_msgs/GeoPoseStamped`` at ``/ann/goal_geopose``.
+    ``geographic_msgs/GeoPoseStamped`` at ``/ann/goal_geopose``, with an unspecified altitude (NaN).
 
     Args:
         team: Team in a field of two or three dimensions in metres, with the robots' names as agents.
         session: Open Zenoh session, ``zenoh.open(config)``.
         coordinates: Conversion of longitudes and latitudes to the metres of the team; None: robots send metres.
-        frame: ``frame_id`` of goals; with coordinates it is not read.
+        frame: ``frame_id`` of goals. Poses in other frames are refused; those of fixes are not read.
 
     Raises:
         ConfigError: If the team has no field of two or three dimensions, or three with coordinates.
@@ -95,7 +100,9 @@ class Ros2Robots:
             raise ConfigError(f"got {dims} dimensions; wanted a field of 2, or of 3 without coordinates", at="$.team")
         self._team, self._session, self._coordinates, self._frame = team, session, coordinates, frame
         self._dims = dims
-        self._arrived: queue.SimpleQueue[tuple[str, str, bytes]] = queue.SimpleQueue()
+        self._arrived: queue.SimpleQueue[tuple[str, bytes | None, bytes | None]] = queue.SimpleQueue()
+        self._latest: dict[str, bytes] = {}  # position of each robot that was not read yet
+        self._lock = threading.Lock()
         self._places: dict[str, Place] = {}
         self._goals: dict[str, tuple[Query, float]] = {}  # and the time at which it is given up
         topics = ("fix" if coordinates else "pose", "measurement")
@@ -115,8 +122,8 @@ class Ros2Robots:
 
         Args:
             outcomes: Measurements of goals to wait for, failed ones included, >= 1.
-            patience_s: Seconds after which a robot without a measurement is taken as silent. Its goal is given up, and
-                it gets another one after its next message.
+            patience_s: Seconds after which a robot without a measurement counts as silent. Its goal is given up, and it
+                gets another one after its next position.
             timeout_s: Seconds after which the drive ends in any case.
             reach: Places (k, d) that a robot can reach from its place (d,) by name; by default random ones anywhere.
 
@@ -124,23 +131,25 @@ class Ros2Robots:
             Counts by robot. Goals of robots under way stay pending, and the next drive waits for them.
         """
         driven, idle, end = Driven(), set(self._places) - set(self._goals), time.monotonic() + timeout_s
-        while sum(driven.measured.values()) < outcomes:
+        while driven.measured.total() < outcomes and time.monotonic() < end:
+            self._give_up(driven)
             for robot in sorted(idle):
                 self._send(robot, reach, patience_s)
             idle = set[str]()
-            now = time.monotonic()
-            until = min([end, *(deadline for _, deadline in self._goals.values())])
+            left = min([end, *(deadline for _, deadline in self._goals.values())]) - time.monotonic()
             try:
-                robot, topic, payload = self._arrived.get(timeout=min(max(until - now, 0.0), 3600.0))
+                robot, position, measurement = self._arrived.get(timeout=min(max(left, 0.0), 3600.0))
             except queue.Empty:
-                if time.monotonic() >= end:
-                    break
-                self._give_up(driven)
                 continue
-            try:
-                self._learn(robot, topic, payload, driven)
-            except (SwarmboError, struct.error, ValueError) as error:  # any bytes may arrive
-                driven.refused.append((robot, f"{topic}: {error}"))
+            if measurement is None:
+                with self._lock:
+                    position = self._latest.pop(robot, None)
+            for payload, learn in ((position, self._move), (measurement, self._learn)):
+                try:
+                    if payload is not None:
+                        learn(robot, payload, driven)
+                except (SwarmboError, struct.error, ValueError) as error:  # any bytes may arrive
+                    driven.refused.append((robot, str(error)))
             if robot in self._places and robot not in self._goals:
                 idle.add(robot)
         return driven
@@ -151,7 +160,17 @@ class Ros2Robots:
             subscriber.undeclare()
 
     def _hears(self, robot: str, topic: str) -> Callable[[Any], None]:
-        return lambda sample: self._arrived.put((robot, topic, bytes(sample.payload)))
+        def hear(sample: Any) -> None:
+            payload = bytes(sample.payload)
+            with self._lock:  # a measurement is taken at the newest position before it
+                if topic == "measurement":
+                    self._arrived.put((robot, self._latest.pop(robot, None), payload))
+                    return
+                if robot not in self._latest:
+                    self._arrived.put((robot, None, None))
+                self._latest[robot] = payload
+
+        return hear
 
     def _send(self, robot: str, reach: Reach | None, patience_s: float) -> None:
         candidates = None if reach is None else {robot: reach(robot, self._places[robot])}
@@ -160,43 +179,50 @@ class Ros2Robots:
         query = self._team.ask(candidates=candidates, agents=[robot])
         self._goals[robot] = (query, time.monotonic() + patience_s)
         place = np.asarray(query.points[robot], dtype=float)
-        stamp, upright = divmod(time.time_ns(), 10**9), _Quaternion(0.0, 0.0, 0.0, 1.0)
-        header = _Header(_Header.__dataclass_fields__["stamp"].type(*stamp), self._frame)
+        header, upright = _Header(_Time(*divmod(time.time_ns(), 10**9)), self._frame), _Quaternion(0.0, 0.0, 0.0, 1.0)
         if self._coordinates is None:
             goal = PoseStamped(header, _Pose(_Point(*place, *[0.0] * (3 - self._dims)), upright))
             self._session.put(f"{robot}/goal_pose", goal.serialize())
         else:
             lon, lat = self._coordinates.own(place[None])[0]
-            goal = GeoPoseStamped(header, _GeoPose(_GeoPoint(float(lat), float(lon), 0.0), upright))
+            goal = GeoPoseStamped(header, _GeoPose(_GeoPoint(float(lat), float(lon), math.nan), upright))
             self._session.put(f"{robot}/goal_geopose", goal.serialize())
 
-    def _learn(self, robot: str, topic: str, payload: bytes, driven: Driven) -> None:
-        if topic != "measurement":
-            self._places[robot] = self._place_in(payload)
-            return
+    def _move(self, robot: str, payload: bytes, driven: Driven) -> None:
+        self._places[robot] = self._place_in(payload)
+
+    def _learn(self, robot: str, payload: bytes, driven: Driven) -> None:
+        _require_length("Float64", payload, 12, 12)
         value, place = float(Float64.deserialize(payload).data), self._places.get(robot)
-        if robot in self._goals:
-            query, _ = self._goals.pop(robot)
-            try:
-                self._team.tell(query, {robot: value}, locations=None if place is None else {robot: place})
-            except SwarmboError:  # it is far from the area
-                self._team.give_up(query)
-                raise
-            _count(driven.measured, robot)
-            if not math.isfinite(value):
-                _count(driven.failed, robot)
-        elif place is None:
-            raise ConfigError("got a measurement without a goal or a position; wanted a position before it")
-        else:
+        if place is None:
+            raise ConfigError("got a measurement without a position; wanted a position before it")
+        if robot not in self._goals:
             self._team.attach(place[None], [value], agents=robot)
-            _count(driven.unasked, robot)
+            driven.unasked[robot] += 1
+            return
+        query, _ = self._goals.pop(robot)
+        try:
+            self._team.tell(query, {robot: value}, locations={robot: place})
+        except SwarmboError:  # it is far from the area
+            self._team.give_up(query)
+            raise
+        driven.measured[robot] += 1
+        if not math.isfinite(value):
+            driven.failed[robot] += 1
 
     def _place_in(self, payload: bytes) -> Place:
         if self._coordinates is None:
-            position = PoseStamped.deserialize(payload).pose.position
+            _require_length("PoseStamped", payload, 72, _LONGEST)
+            pose = PoseStamped.deserialize(payload)
+            if pose.header.frame_id.lstrip("/") != self._frame.lstrip("/"):
+                raise ConfigError(f"got frame {pose.header.frame_id!r}; wanted {self._frame!r}")
+            position = pose.pose.position
             place = np.array([position.x, position.y, position.z][: self._dims])
         else:
+            _require_length("NavSatFix", payload, 120, _LONGEST)
             fix = NavSatFix.deserialize(payload)
+            if fix.status.status < 0:
+                raise ConfigError(f"got status {fix.status.status}; wanted a fix")
             place = self._coordinates.metres(np.array([[fix.longitude, fix.latitude]]))[0]
         if not np.isfinite(place).all():
             raise ConfigError(f"got {place.tolist()}; wanted finite numbers")
@@ -207,8 +233,10 @@ class Ros2Robots:
             if time.monotonic() >= deadline:
                 self._team.give_up(query)
                 del self._goals[robot], self._places[robot]
-                _count(driven.silent, robot)
+                driven.silent[robot] += 1
 
 
-def _count(counts: dict[str, int], robot: str) -> None:
-    counts[robot] = counts.get(robot, 0) + 1
+def _require_length(name: str, payload: bytes, least: int, most: int) -> None:
+    """Refuse a payload that is no such message; pycdr2 would read an empty one as zeros."""
+    if not least <= len(payload) <= most:
+        raise ConfigError(f"got {len(payload)} bytes; wanted the {least} or more of a {name}")

@@ -48,6 +48,7 @@ class Robot:
         kind = ros2.GeoPoseStamped if self.gps else ros2.PoseStamped
         position = kind.deserialize(bytes(sample.payload)).pose.position
         goal = (position.longitude, position.latitude) if self.gps else (position.x, position.y)
+        self.altitude = position.altitude if self.gps else None
         self.goals.append(goal)
         if answer := self.answers(np.array(goal)):
             self.be_at(answer[0])
@@ -142,6 +143,11 @@ def test_goals_and_fixes_are_longitudes_and_latitudes_to_a_centimetre():
     ann = Robot(wire, "ann", lambda goal: (goal, 1.0), gps=True)
     ann.be_at((9.1002, 48.7402))
     driver.drive(3, timeout_s=60.0)
+    ann.answers = lambda goal: None
+    driver.drive(1, timeout_s=0.05)
+    wire.put("ann/fix", ann.position(9.1005, 48.7405).replace(b"map\0\0", b"map\0\xff"))  # no fix
+    assert "wanted a fix" in driver.drive(1, timeout_s=0.2).refused[0][1]
+    assert math.isnan(ann.altitude)
     goals = HERE.metres(np.array(ann.goals[:3]))
     np.testing.assert_allclose(team.history.X[:3], goals, atol=0.01)
     assert (goals >= -0.01).all()
@@ -153,13 +159,23 @@ def test_nothing_observed_is_lost_and_odd_messages_are_named():
     driver = Ros2Robots(team, wire)
     ann, bob = (Robot(wire, name, lambda goal: (goal, value_at(goal))) for name in ("ann", "bob"))
     bob.measure(3.0)  # without a place
-    wire.put("ann/pose", b"\0\1\0\0short")
-    ann.be_at((math.nan, 1.0))
+    odd = [
+        ("ann/pose", b"\0\1\0\0short", "the 72 or more of a PoseStamped"),
+        ("ann/pose", ann.position(math.nan, 1.0), "finite numbers"),
+        ("ann/pose", ann.position(5.0, 5.0).replace(b"map", b"odo"), "'map'"),
+        ("ann/measurement", b"", "the 12 or more of a Float64"),  # as after a deletion
+    ]
+    for key, payload, _ in odd:
+        wire.put(key, payload)
+        wire.put("ann/measurement", b"?")
+    ann.be_at((1.0, 1.0))
     ann.be_at((30.0, 20.0))
     ann.measure(7.0)  # without a goal
     driven = driver.drive(1, timeout_s=0.3, reach=lambda name, place: np.empty((0, 2)))
-    assert [robot for robot, _ in driven.refused] == ["bob", "ann", "ann"]
+    assert driven.refused[0][0] == "bob"
     assert "wanted a position before it" in driven.refused[0][1]
+    reasons = [reason for _, reason in driven.refused[1:] if "got 1 bytes" not in reason]
+    assert [wanted in reason for reason, (*_, wanted) in zip(reasons, odd, strict=True)] == [True] * 4
     assert driven.unasked == {"ann": 1}
     assert team.history.X[0, :2].tolist() == [30.0, 20.0]
     assert team.history.factors[0, 0] == 7.0
