@@ -137,8 +137,12 @@ class Network:
     def rates(self, sinr: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n m"]:
         """Capacity of every user at ratios of signal to interference and noise, Mbit/s."""
         # log1p: far users have an SINR below the rounding of 1 + SINR
-        found = self.bandwidth_mhz / np.log(2.0) * (self._width * np.log1p(sinr / self.link.gap))
-        return np.minimum(found, self.link.cap_mbps * self._width) * self.turn
+        found = np.log1p(sinr / self.link.gap)
+        found *= self._width
+        found *= self.bandwidth_mhz / np.log(2.0)
+        np.minimum(found, self.link.cap_mbps * self._width, out=found)
+        found *= self.turn
+        return found
 
     def needed_sinr(self, rate_mbps: float) -> Float[np.ndarray, " m"]:
         """Ratio at which each user has a rate, Mbit/s; infinite if the user never has."""
