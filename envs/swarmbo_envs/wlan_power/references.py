@@ -1,7 +1,7 @@
 """Reference settings of a WLAN: the reference optimum, and results of heuristic baselines."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -98,15 +98,15 @@ def _climbed(network: Network, low: float, high: float, starts: int, utility: Ut
 
 def _end(network: Network, utility: Utility, x: Values, ends: Pair) -> tuple[float, Values]:
     """Value and place at the end of one climb, on surrogates if the utility is not smooth."""
-    stages: Sequence[tuple[float, Any]] = [(1.0, {"ftol": 1e-13, "gtol": 1e-7})]
     is_capped = np.isfinite(network.link.cap_mbps)
     uncapped = replace(network, link=network.link._replace(cap_mbps=np.inf)) if is_capped else network
+    stages, options = (1.0,), {"ftol": 1e-13, "gtol": 1e-7}
     if not _is_smooth(network, utility):
-        stages = [(one, {"maxiter": 60}) for one in (_SHARPER if is_capped else _SHARPNESS)]
-    named: Any = {"jac": True, "method": "L-BFGS-B", "bounds": [ends] * len(x)}
+        stages, options = _SHARPER if is_capped else _SHARPNESS, {"maxiter": 60}
+    named: Any = {"jac": True, "method": "L-BFGS-B", "bounds": [ends] * len(x), "options": options}
     value = -np.inf
-    for sharpness, options in stages:
-        found = minimize(_descent, x, (network, uncapped, utility, sharpness), **named, options=options)
+    for sharpness in stages:
+        found = minimize(_descent, x, (network, uncapped, utility, sharpness), **named)
         value, x = -float(found.fun), np.asarray(found.x, dtype=float)
     return value, x
 
