@@ -76,12 +76,12 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             at least ``rate_mbps``. ``minimum-rate``: the least of all; it is no sum over access points, so it needs
             ``outcomes = "total"``.
         rate_mbps: Rate threshold; required by ``users-above``, and refused otherwise.
-        airtime: Time on the air in the closed form. ``full``: every user has the whole channel all the time, without a
-            largest rate. ``shared``: users of an access point take turns of equal time, with the largest rate and the
-            least SNR of 802.11n.
-        rate_cap_mbps: Largest rate of a link in ``bandwidth_mhz``, in proportion in other widths. The default is none;
-            with shared airtime 65 Mbit/s in 20 MHz, MCS 7 of 802.11n with one stream.
-        snr_gap_db: SNR that links need beyond Shannon's bound; by default 0 dB, and with shared airtime 10 dB.
+        airtime: Time on the air in the closed form. ``shared``: users of an access point take turns of equal time, with
+            the largest rate and about the least SNR of 802.11n. ``full``: every user has the whole channel all the
+            time, without a largest rate, as in Bardou et al. 2024 (DuMBO).
+        rate_cap_mbps: Largest rate of a link in ``bandwidth_mhz``, in proportion in other widths. The default is 65
+            Mbit/s in 20 MHz, MCS 7 of 802.11n with one stream; with full airtime none.
+        snr_gap_db: SNR that links need beyond Shannon's bound; by default 10 dB, and with full airtime 0 dB.
         simulation: Settings of ns-3; see ``SimulationSettings`` in ``settings.py``.
         bandwidth_mhz: Bandwidth of the channel that all access points share; with ``channels``, of each.
         channels: Channels of 20 MHz among which each access point chooses: of 1 to 13 (2.4 GHz), or of 36, 40, ... to
@@ -124,7 +124,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         >>> observations, infos = env.reset(seed=0)
         >>> *_, infos = env.step({"ap_0": [1.0], "ap_1": [25.0]})
         >>> {agent: round(info["measurement"], 1) for agent, info in infos.items()}
-        {'ap_0': 52.9, 'ap_1': 200.3}
+        {'ap_0': 12.2, 'ap_1': 65.0}
 
     Version history:
         * v0: first version (0.1.0).
