@@ -268,9 +268,9 @@ class Utility:
             for i in np.flatnonzero(network.n_users):
                 found[:, i] = rates[:, network.present & (network.serving == i)].min(axis=1)
             return found
-        worth = self.worth(rates)
+        of_users = self.of_users(rates)
         for user in np.flatnonzero(network.present):
-            found[:, network.serving[user]] += worth[:, user]
+            found[:, network.serving[user]] += of_users[:, user]
         return found
 
     def total(self, network: Network, outcomes: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
@@ -288,8 +288,8 @@ class Utility:
         """Utility of the network at joint settings by the closed form."""
         return network.value(X) if self.name == "sum" else self.total(network, self.factor_values(network, X))
 
-    def worth(self, rates: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
-        """Worth of each user's rate, for utilities that are sums over users."""
+    def of_users(self, rates: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
+        """Utility of each user's rate, for utilities that are sums over users."""
         if self.name == "proportional-fair":
             return np.log(np.maximum(rates, FLOOR_MBPS))
         return rates if self.name == "sum" else (rates >= self.rate_mbps).astype(float)
