@@ -15,7 +15,6 @@ from swarmbo.compare.paper_tables import write_paper_table
 from swarmbo.compare.statistics import FEWEST_PAIRS
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.metrics import METRIC_TEXT, METRICS, MORE_IS_BETTER, SCORE_TEXT, SHORT_TEXT
-from swarmbo.plotting import Difference, RegretCurves
 
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
@@ -117,9 +116,9 @@ def draw_comparison(comparison: Comparison, path: Path, dpi: int = 150) -> Path:
         raise RunFolderError(f"{path}: {error}") from error
 
 
-def _differences(rows: Iterable[ComparisonRow]) -> list[Difference]:
+def _differences(rows: Iterable[ComparisonRow]) -> list[plotting.Difference]:
     return [
-        Difference(
+        plotting.Difference(
             row.problem,
             row.method,
             row.difference.mean,
@@ -134,9 +133,9 @@ def _differences(rows: Iterable[ComparisonRow]) -> list[Difference]:
     ]
 
 
-def _curves(problem: str, method: str, traces: list[ScoreTrace]) -> RegretCurves:
+def _curves(problem: str, method: str, traces: list[ScoreTrace]) -> plotting.RegretCurves:
     n_rounds = min(len(trace.values) for trace in traces)  # a world may end an episode early
-    return RegretCurves(
+    return plotting.RegretCurves(
         problem=problem,
         method=method,
         # abstaining agents make fewer measurements
