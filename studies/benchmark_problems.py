@@ -85,8 +85,8 @@ def gp_graph(seed: int, n_variables: int = 20, n_factors: int = 30) -> AdditiveF
 
 
 def wlan(seed: int, **settings: Any) -> AdditiveFunction:
-    """The capacity of a WLAN placed by the seed, by default of 12 access points; its maximum is the best known."""
-    env = wlan_power_v0.parallel_env(topology_seed=seed, **settings)
+    """The capacity of a WLAN with full airtime placed by the seed, by default of 12 access points."""
+    env = wlan_power_v0.parallel_env(topology_seed=seed, airtime="full", **settings)
     network, graph = env.network, env.factor_graph()
     names = list(graph["bounds"])
     scopes = {factor: [names.index(v) for v in scope] for factor, scope in graph["scopes"].items()}

@@ -42,8 +42,8 @@ WORLDS = {  # scenario, round, deadline, patience, and what else is set
     "sensors": ("field", 1, 80, 26, []),
     "loopy": ("", 0, 80, 26, []),
     "dense": ("", 0, 80, 26, []),
-    "wlan": ("wlan", 16, 100, 16, []),
-    "wlan totals": ("wlan", 16, 100, 16, ["environment.outcomes=total"]),
+    "wlan": ("wlan", 16, 100, 16, ["environment.airtime=full"]),
+    "wlan totals": ("wlan", 16, 100, 16, ["environment.airtime=full", "environment.outcomes=total"]),
 }
 SORTS = {"loopy": sparse, "dense": dense}
 ALONE, LOCKSTEP, LOSSY = "independent", "lockstep, no faults", "lockstep, 30 %"

@@ -46,11 +46,12 @@ class World(NamedTuple):
     death: tuple[str, int]
 
 
+FULL = "environment.airtime=full"
 WORLDS = {
     "robots": World("robots", (), "simple", "max-sum", 60, 20, ("robot_1", 8)),
     "sensors": World("field", (), "mean", "max-sum", 80, 26, ("sensor_5", 8)),
-    "wlan": World("wlan", (), "simple", "admm", 100, 16, ("ap_3", 20)),
-    "wlan totals": World("wlan", ("environment.outcomes=total",), "simple", "admm", 100, 16, ("ap_3", 20)),
+    "wlan": World("wlan", (FULL,), "simple", "admm", 100, 16, ("ap_3", 20)),
+    "wlan totals": World("wlan", (FULL, "environment.outcomes=total"), "simple", "admm", 100, 16, ("ap_3", 20)),
 }
 CASES = {
     "no faults": [],

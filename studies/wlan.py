@@ -25,6 +25,7 @@ from swarmbo_envs.wlan_power.network import UtilityName
 BUDGET, WALKED = 60, 80  # rounds
 DESIGN = 10  # rounds that no method chose, and that don't count where users walk
 LOW, HIGH = 1.0, 25.0  # dBm
+FULL: dict[str, Any] = {"airtime": "full"}  # all but ``utilities``
 STEPS_M = (0.0, 1.0, 4.0)  # standard deviation of a user's step between rounds, along each axis
 DUMBO = {"acquisition": {"kind": "dumbo", "exploration": "paper"}}
 FADING = {"belief": {"kind": "additive", "time": {"kernel": "matern12"}}}
@@ -85,7 +86,7 @@ def median_of(env: Any, seed: int, count: int) -> float:
 
 def told(method: str, outcomes: str, seed: int) -> Line:
     """The best true capacity found after every evaluation, that of a median random setting, and the best known."""
-    env = wlan_power_v0.parallel_env(topology_seed=seed, outcomes=outcomes, max_cycles=BUDGET)
+    env = wlan_power_v0.parallel_env(**FULL, topology_seed=seed, outcomes=outcomes, max_cycles=BUDGET)
     best, median, start = float(env.best_known()[1]), median_of(env, seed, 2000), time.process_time()
     for _ in tuned(env, seed, BUDGET, **METHODS[method]):
         pass
@@ -120,7 +121,7 @@ def _method_of(lines: list[Line]) -> str:
 
 def walking(method: str, step_m: float, seed: int) -> Line:
     """The share that each round reached, by its true capacity and the best known for where users then are."""
-    env = wlan_power_v0.parallel_env(topology_seed=seed, outcomes="per-factor", max_cycles=WALKED, mobility_m=step_m)
+    env = wlan_power_v0.parallel_env(**FULL, topology_seed=seed, max_cycles=WALKED, mobility_m=step_m)
     shares, seconds, start = list[float](), 0.0, time.process_time()
     for actions in tuned(env, seed, WALKED, **WALKING[method]):
         seconds += time.process_time() - start
@@ -149,10 +150,10 @@ def walking_table(lines: list[Line]) -> list[str]:
 
 def ways(seed: int, interference: str) -> Line:
     """The best known capacity of a network, and the best that each way finds in as many joint settings."""
-    env = wlan_power_v0.parallel_env(topology_seed=seed, interference=interference, max_cycles=BUDGET)
+    env = wlan_power_v0.parallel_env(**FULL, topology_seed=seed, interference=interference, max_cycles=BUDGET)
     best, found = env.best_known()[1], dict[str, float]()
     if interference == "all":
-        assumed = wlan_power_v0.parallel_env(topology_seed=seed).best_known()[0]
+        assumed = wlan_power_v0.parallel_env(**FULL, topology_seed=seed).best_known()[0]
         found[ASSUMED] = float(env.network.value(assumed[None])[0])
     found |= env.references(budget=BUDGET, seed=seed)
     for method, settings in TEAMS.items():

@@ -17,7 +17,7 @@ import numpy as np
 from swarmbo_envs.learning import SavedPolicy, Scale
 from swarmbo_envs.wlan_power.many import ManyWlans
 
-WORLD = {"worlds": "drawn", "observes": "losses"}
+WORLD = {"worlds": "drawn", "observes": "losses", "airtime": "full"}
 LEVELS, ROUNDS, COPIES, UPDATES = 5, 6, 32, 60
 UNSEEN = range(10**6, 10**6 + 10)  # training draws seeds below
 

@@ -11,8 +11,8 @@ fairly.
 # The floor
 # ---------
 # The floor plan states where access points and users are, in metres. (A CSV file does as well:
-# ``topology={"csv": "office.csv"}``.) Rates come from a closed form, Shannon's capacity. It lets every user have the
-# whole 20 MHz channel at once, so rates are much higher than those of a real network; use them to compare settings.
+# ``topology={"csv": "office.csv"}``.) Rates come from a closed form: Shannon's capacity less 10 dB, at most 65 Mbit/s.
+# Users of an access point take turns of equal time. Use these rates to compare methods, and ns-3 to judge networks.
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -25,12 +25,12 @@ from swarmbo.plotting import applied
 STEPS = 3  # in an episode
 
 
-def environment(outcomes: str, steps: int = STEPS):
-    """Twelve access points; rewards are each agent's own measurement, or an equal share of the total."""
-    return pettingzoo.make("parallel", "swarmbo/wlan_power-v0", outcomes=outcomes, noise_std=10.0, max_cycles=steps)
+def environment(reward: str, steps: int = STEPS):
+    """Twelve access points; rewards are each agent's own measurement, or an equal share of their sum."""
+    return pettingzoo.make("parallel", "swarmbo/wlan_power-v0", reward=reward, noise_std=2.0, max_cycles=steps)
 
 
-env = environment("per-factor")
+env = environment("own")
 parallel_api_test(env, num_cycles=20)
 env.reset(seed=0)
 low, high = env.action_space("ap_0").low[0], env.action_space("ap_0").high[0]
@@ -69,13 +69,13 @@ def score(powers: np.ndarray) -> float:
 # Cross-entropy search
 # --------------------
 # Each agent draws powers from a normal distribution, and moves it towards those of the best fifth of 40 episodes, by
-# its own return. With ``outcomes="per-factor"`` that return is what its own users got; with ``outcomes="total"`` it is
-# an equal share of the total, the same for all.
+# its own return. With ``reward="own"`` that return is what its own users got; with ``reward="team"`` it is an equal
+# share of the sum, the same for all.
 
 
-def search(outcomes: str, seed: int, iterations: int = 12, size: int = 40) -> tuple[np.ndarray, list[float]]:
+def search(reward: str, seed: int, iterations: int = 12, size: int = 40) -> tuple[np.ndarray, list[float]]:
     """The powers in the end, and the score of the mean policy after each iteration."""
-    env, rng = environment(outcomes), np.random.default_rng(seed)
+    env, rng = environment(reward), np.random.default_rng(seed)
     mean, std, scores = np.full(12, (low + high) / 2), np.full(12, (high - low) / 3), []
     for iteration in range(iterations):
         tried = np.clip(rng.normal(mean, std, (size, 12)), low, high)
@@ -87,11 +87,11 @@ def search(outcomes: str, seed: int, iterations: int = 12, size: int = 40) -> tu
     return mean, scores
 
 
-found = {outcomes: [search(outcomes, seed) for seed in range(3)] for outcomes in ("per-factor", "total")}
+found = {reward: [search(reward, seed) for seed in range(3)] for reward in ("own", "team")}
 best = env.unwrapped.best_known()[1]
-for outcomes, runs in found.items():
+for reward, runs in found.items():
     shares = ", ".join(f"{100 * scores[-1] / best:.0f}" for _, scores in runs)
-    print(f"outcomes={outcomes!r}: {shares} % of the reference optimum (seeds 0, 1, 2)")
+    print(f"reward={reward!r}: {shares} % of the reference optimum (seeds 0, 1, 2)")
 
 # %%
 # Agents that are paid for their own users turn up their power, since that helps their own users whatever it costs the
@@ -105,7 +105,7 @@ for outcomes, runs in found.items():
 
 def run_team(seed: int, steps: int = 60) -> list[float]:
     """The score of the best powers so far by what the team measured, after each step."""
-    env = environment("per-factor", steps)
+    env = environment("team", steps)
     team = sb.Team.for_env(env, seed=seed)
     observations, infos = env.reset(seed=seed)
     scores, top = [], -np.inf
@@ -131,9 +131,9 @@ print(f"best of 480 random settings: {100 * luck[-1] / best:.0f} %, all at maxim
 
 with applied():
     figure, panel = plt.subplots(figsize=(6.4, 4), layout="constrained")
-for (outcomes, runs), style in zip(found.items(), ("s--", "o-"), strict=True):
+for (reward, runs), style in zip(found.items(), ("s--", "o-"), strict=True):
     at = 40 * STEPS * np.arange(1, 13)
-    panel.plot(at, 100 * np.mean([scores for _, scores in runs], axis=0) / best, style, label=f"search, {outcomes}")
+    panel.plot(at, 100 * np.mean([scores for _, scores in runs], axis=0) / best, style, label=f"search, {reward}")
 panel.plot(np.arange(1, 61), 100 * np.mean(teams, axis=0) / best, label="team")
 panel.plot(STEPS * np.arange(1, 481), 100 * luck / best, ":", color="grey", label="random, best so far")
 panel.axhline(at_maximum, color="black", linestyle="--", linewidth=1, label="all at maximum")
@@ -146,8 +146,8 @@ plt.show()
 
 with applied():
     figure, panel = plt.subplots(figsize=(6.4, 3), layout="constrained")
-for shift, (outcomes, runs) in zip((-0.2, 0.2), found.items(), strict=True):
-    panel.bar(np.arange(12) + shift, runs[0][0], width=0.4, label=outcomes)
+for shift, (reward, runs) in zip((-0.2, 0.2), found.items(), strict=True):
+    panel.bar(np.arange(12) + shift, runs[0][0], width=0.4, label=reward)
 panel.set(title="Powers after training", xlabel="access point", ylabel="power (dBm)", xticks=range(12))
 panel.legend()
 plt.show()

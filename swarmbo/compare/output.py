@@ -1,6 +1,5 @@
 """A comparison as tables for the terminal and for files, and as a figure."""
 
-import csv
 import itertools
 from collections.abc import Callable, Iterable
 from operator import attrgetter
@@ -10,12 +9,12 @@ import numpy as np
 from rich.table import Table
 
 from swarmbo import plotting
+from swarmbo.boundary.files import write_rows
 from swarmbo.compare.comparison import Comparison, ComparisonRow, ScoreTrace
 from swarmbo.compare.paper_tables import write_paper_table
 from swarmbo.compare.statistics import FEWEST_PAIRS
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.metrics import METRIC_TEXT, METRICS, MORE_IS_BETTER, SCORE_TEXT, SHORT_TEXT
-from swarmbo.plotting import Difference, RegretCurves
 
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
@@ -61,30 +60,32 @@ def _time_table(comparison: Comparison) -> Table:
 
 def table_writer(path: Path) -> Callable[[Comparison, Path], Path]:
     """Function that writes a comparison in the format that the ending of a name stands for."""
-    known = {".csv": write_csv, ".tex": write_paper_table, ".md": write_paper_table}
+    known = {".csv": _write_csv, ".tex": write_paper_table, ".md": write_paper_table}
     if path.suffix not in known:
         raise ConfigError(f"got {str(path)!r}; wanted a name that ends in .csv, .tex or .md", at="--table")
-    return known[path.suffix]
+
+    def write(comparison: Comparison, path: Path) -> Path:
+        try:
+            known[path.suffix](comparison, path)
+        except OSError as error:
+            raise RunFolderError(f"{path}: cannot be written: {error.strerror}") from error
+        return path
+
+    return write
 
 
-def write_csv(comparison: Comparison, path: Path) -> Path:
+def _write_csv(comparison: Comparison, path: Path) -> None:
     """Write one line per problem, metric and method."""
     names = ["problem", "method", "metric", "unit", "n_seeds", "mean", "reference"]
     more = ["difference", "low", "high", "n_pairs", "unpaired"]
-    try:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow([*names, *more])
-            for row in comparison.rows:
-                plain = [getattr(row, name) for name in names]
-                if (pairs := row.difference) is None:
-                    writer.writerow([*plain, *[""] * len(more)])
-                else:
-                    unpaired = " ".join(map(str, pairs.unpaired))
-                    writer.writerow([*plain, pairs.mean, pairs.low, pairs.high, pairs.n_pairs, unpaired])
-    except OSError as error:
-        raise RunFolderError(f"{path}: cannot be written: {error.strerror}") from error
-    return path
+
+    def cells(row: ComparisonRow) -> list[object]:
+        pairs, plain = row.difference, [getattr(row, name) for name in names]
+        if pairs is None:
+            return [*plain, *[""] * len(more)]
+        return [*plain, pairs.mean, pairs.low, pairs.high, pairs.n_pairs, " ".join(map(str, pairs.unpaired))]
+
+    write_rows(path, [[*names, *more], *map(cells, comparison.rows)])
 
 
 def _cells(row: ComparisonRow, why_none: str) -> list[str]:
@@ -115,9 +116,9 @@ def draw_comparison(comparison: Comparison, path: Path, dpi: int = 150) -> Path:
         raise RunFolderError(f"{path}: {error}") from error
 
 
-def _differences(rows: Iterable[ComparisonRow]) -> list[Difference]:
+def _differences(rows: Iterable[ComparisonRow]) -> list[plotting.Difference]:
     return [
-        Difference(
+        plotting.Difference(
             row.problem,
             row.method,
             row.difference.mean,
@@ -132,9 +133,9 @@ def _differences(rows: Iterable[ComparisonRow]) -> list[Difference]:
     ]
 
 
-def _curves(problem: str, method: str, traces: list[ScoreTrace]) -> RegretCurves:
+def _curves(problem: str, method: str, traces: list[ScoreTrace]) -> plotting.RegretCurves:
     n_rounds = min(len(trace.values) for trace in traces)  # a world may end an episode early
-    return RegretCurves(
+    return plotting.RegretCurves(
         problem=problem,
         method=method,
         # abstaining agents make fewer measurements

@@ -38,7 +38,7 @@ class _Group(NamedTuple):
     bold: list[bool]
 
 
-def write_paper_table(comparison: Comparison, path: Path) -> Path:
+def write_paper_table(comparison: Comparison, path: Path) -> None:
     """Write a table for each problem by its primary metric: LaTeX (booktabs) for a name in ``.tex``, else Markdown.
 
     A row has a method, its number of seeds, mean with interval, and the paired difference from the reference with its
@@ -48,7 +48,6 @@ def write_paper_table(comparison: Comparison, path: Path) -> Path:
     form = _latex if path.suffix == ".tex" else _markdown
     with replacing(path) as file:
         file.write("\n".join(form(group) for group in _groups(comparison)).encode())
-    return path
 
 
 def _groups(comparison: Comparison) -> Iterable[_Group]:
@@ -108,9 +107,16 @@ def _in_latex(number: re.Match[str]) -> str:
 
 
 def _markdown(group: _Group) -> str:
-    def cells(texts: Sequence[str], best: bool = False) -> str:
+    def cells(texts: Sequence[str], best: bool) -> list[str]:
         shown = (_escaped(text, _MARKDOWN) for text in texts)
-        return f"| {' | '.join(f'**{cell}**' if best and i in _BOLD else cell for i, cell in enumerate(shown))} |"
+        return [f"**{cell}**" if best and i in _BOLD else cell for i, cell in enumerate(shown)]
 
-    lines = [cells(row, best) for row, best in zip(group.rows, group.bold, strict=True)]
-    return "\n".join([_escaped(group.caption, _MARKDOWN), "", cells(group.heads), "|---|--:|--:|--:|--:|", *lines, ""])
+    rows = [cells(row, best) for row, best in zip(group.rows, group.bold, strict=True)]
+    return "\n".join([_escaped(group.caption, _MARKDOWN), "", *markdown(group.heads, rows, 1), ""])
+
+
+def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]], n_texts: int) -> list[str]:
+    """Lines of a table, of which the first ``n_texts`` columns are aligned at the left."""
+    rule = "|" + "---|" * n_texts + "--:|" * (len(heads) - n_texts)
+    head, *lines = (f"| {' | '.join(cells)} |" for cells in (heads, *rows))
+    return [head, rule, *lines]

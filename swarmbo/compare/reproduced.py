@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
+from swarmbo.compare.paper_tables import markdown
 from swarmbo.compare.reproduction import SHOWN_TEXT, Reproduction, Scores
 from swarmbo.compare.statistics import FEWEST_PAIRS, paired_difference
 from swarmbo.plotting import RegretCurves, style
@@ -65,9 +66,7 @@ def write_markdown(
 ) -> Path:
     """Write the command, the rows as a table of Markdown, and a line for each deviation and note."""
     lines = [f"{given.paper}: {SHOWN_TEXT[given.scores[0]]}.", "", f"`{command}`", ""]
-    lines += [f"| {' | '.join(_HEAD)} |", "|---|---|" + "--:|" * (len(_HEAD) - 2)]
-    lines += [f"| {' | '.join(row)} |" for row in rows]
-    lines += ["", *(f"- {text}" for text in (*given.deviations, *notes))]
+    lines += [*markdown(_HEAD, rows, 2), "", *(f"- {text}" for text in (*given.deviations, *notes))]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 

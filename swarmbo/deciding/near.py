@@ -130,7 +130,8 @@ class Near:
             history: Evaluations.
             rng: Random generator of the lines.
         """
-        safe, start, sums = self.safe or Safe(), self.problem.domain.to_unit(self.start), history.sums
+        assert self.safe is not None
+        safe, start, sums = self.safe, self.problem.domain.to_unit(self.start), history.sums
         known = np.isfinite(sums)
         if not known[self._at_start(history.X)].any():
             return start, "present"

@@ -158,12 +158,14 @@ def _absolute(table: dict[str, Any], folder: Path) -> dict[str, Any]:
     return out
 
 
-def _without_none(value: Any) -> Any:
-    """Remove settings that are None, as TOML has no null."""
+def _without_none(value: Any, at: str = "$") -> Any:
+    """Remove settings that are None, as TOML has no null; a list with one is refused."""
     if isinstance(value, dict):
-        return {key: _without_none(part) for key, part in value.items() if part is not None}
+        return {key: _without_none(part, f"{at}.{key}") for key, part in value.items() if part is not None}
     if isinstance(value, list | tuple):
-        return [_without_none(part) for part in value]
+        return [_without_none(part, f"{at}[{i}]") for i, part in enumerate(value)]
+    if value is None:
+        raise ConfigError("got None, which TOML cannot state; wanted a string or a number", at=at)
     return value
 
 

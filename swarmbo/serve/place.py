@@ -22,6 +22,8 @@ from swarmbo.team import Team
 @contextmanager
 def opened(scenario: Scenario, out: Path, most_pending: int, trust: bool) -> Generator[desk.Desk]:
     """Block with the desk of a scenario, whose folder is locked: a new one, or as it was when its process ended."""
+    if scenario.policy is not None:
+        raise ConfigError("got a policy; wanted none, as clients are asked what the team decides", at="$.policy")
     with told_by_name(scenario):
         env, team = assemble(scenario, trust)
         _require_no_routes(team)

@@ -57,7 +57,8 @@ def process_of(env):
 @pytest.mark.parametrize("shadowing_db", [0.0, 6.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_closed_form_has_the_sinr_of_ns3(world, interference, shadowing_db, seed):
-    env = world(topology=None, topology_seed=seed, interference=interference, shadowing_db=shadowing_db)
+    drawn = {"topology": None, "topology_seed": seed, "shadowing_db": shadowing_db}
+    env = world(**drawn, interference=interference, airtime="full")  # whose rates tell the SINR
     for powers in np.random.default_rng(seed).uniform(1.0, 25.0, (5, 12)):
         rates = env._world.radio.user_rates(env.network, env.topology, env.topology.users, powers)[0]
         told = np.expm1(rates * np.log(2.0) / env.network.bandwidth_mhz)

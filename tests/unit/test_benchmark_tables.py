@@ -168,7 +168,8 @@ def test_problems_are_sums_over_their_scopes_whose_maximum_is_where_it_is_said_t
 def test_wlan_totals_are_those_of_the_world(benchmark_program):
     from swarmbo_envs import wlan_power_v0
 
-    function, network = sys.modules["benchmark_problems"].wlan(5), wlan_power_v0.parallel_env(topology_seed=5).network
+    network = wlan_power_v0.parallel_env(topology_seed=5, airtime="full").network
+    function = sys.modules["benchmark_problems"].wlan(5)
     X = np.random.default_rng(1).uniform(function.low, function.high, (20, 12))
     np.testing.assert_allclose(function.value(X), network.value(X), rtol=1e-12)
 

@@ -10,7 +10,7 @@ from swarmbo.boundary.values import real_array, short
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo_envs.simulated_world import LARGEST
 from swarmbo_envs.wlan_power.network import Network, milliwatts
-from swarmbo_envs.wlan_power.wlan_power import UNHEARD_DB, WlanPower
+from swarmbo_envs.wlan_power.wlan_power import OUT_OF_RANGE_DB, WlanPower
 
 Array = Float[np.ndarray, "..."]
 
@@ -54,7 +54,7 @@ class ManyWlans:
         for seed in seeds:
             world.reset(seed=seed)
             networks.append(world.network)
-            ranges.append(world.heard)
+            ranges.append(world.in_range)
         self._seeds = list(seeds)
         self._wanted, self._unwanted = (np.array([n.gains[i] for n in networks]) for i in (0, 1))
         self._noise_mw, self._width = networks[0].noise_mw, networks[0].bandwidth_mhz / np.log(2.0)
@@ -63,12 +63,12 @@ class ManyWlans:
         self._members = np.array([n.members.T * n.present for n in networks])
         self._users = np.array([n.n_users for n in networks])
         b, k = len(networks), len(world.possible_agents)
-        slots = max(len(heard) for of in ranges for heard in of) if (told := world.slots) is None else told
-        self._heard = np.zeros((b, k, slots), dtype=int)
+        slots = max(len(near) for of in ranges for near in of) if (told := world.slots) is None else told
+        self._near = np.zeros((b, k, slots), dtype=int)
         self._there: Bool[np.ndarray, "b k s"] = np.zeros((b, k, slots), dtype=bool)
         for number, of in enumerate(ranges):
-            for i, heard in enumerate(of):
-                self._heard[number, i, : len(heard)], self._there[number, i, : len(heard)] = heard, True
+            for i, near in enumerate(of):
+                self._near[number, i, : len(near)], self._there[number, i, : len(near)] = near, True
         self._at = np.arange(b)[:, None, None]
         self._extra = self._losses(networks) if world.settings.observes == "losses" else np.empty((b, k, 0))
         self._powers = np.full((b, k), sum(world.settings.power_dbm) / 2.0)
@@ -90,10 +90,10 @@ class ManyWlans:
         s, k = self.world.settings, self._powers.shape[1]
         self.round, self._powers = self.round + 1, np.clip(given, s.power_dbm[0], s.power_dbm[1])
         power = milliwatts(self._powers)[:, :, None]
-        heard = (self._unwanted @ power)[:, :, 0]
-        sinr = (self._wanted @ power)[:, :, 0] / (self._noise_mw + heard)
+        unwanted = (self._unwanted @ power)[:, :, 0]
+        sinr = (self._wanted @ power)[:, :, 0] / (self._noise_mw + unwanted)
         rates = np.minimum(self._width * np.log1p(sinr / self._link.gap), self._link.cap_mbps) * self._turns
-        values = (self._members @ self.world.utility.worth(rates)[:, :, None])[:, :, 0]
+        values = (self._members @ self.world.utility.of_users(rates)[:, :, None])[:, :, 0]
         self.totals = totals = values.sum(axis=1)
         outcomes, measured_totals = values, totals
         if self._noisy:
@@ -115,12 +115,12 @@ class ManyWlans:
         s = self.world.settings
         last = np.clip(np.nan_to_num(self._last, nan=-LARGEST), -LARGEST, LARGEST)
         left = np.full(last.shape, max(0.0, 1.0 - self.round / s.max_cycles))
-        heard = np.where(self._there, self._powers[self._at, self._heard], s.power_dbm[0])
-        return np.concatenate([np.stack([self._powers, last, left], axis=2), heard, self._extra], axis=2)
+        near = np.where(self._there, self._powers[self._at, self._near], s.power_dbm[0])
+        return np.concatenate([np.stack([self._powers, last, left], axis=2), near, self._extra], axis=2)
 
     def _losses(self, networks: Sequence[Network]) -> Array:
         losses, k = np.array([n.mean_losses_db for n in networks]), self._users.shape[1]
         own, i = losses[:, np.arange(k), np.arange(k)], np.arange(k)[:, None]
-        towards = np.where(self._there, losses[self._at, self._heard, i], UNHEARD_DB)
-        away = np.where(self._there, losses[self._at, i, self._heard], UNHEARD_DB)
+        towards = np.where(self._there, losses[self._at, self._near, i], OUT_OF_RANGE_DB)
+        away = np.where(self._there, losses[self._at, i, self._near], OUT_OF_RANGE_DB)
         return np.concatenate([self._users[:, :, None], own[:, :, None], towards, away], axis=2)

@@ -137,8 +137,12 @@ class Network:
     def rates(self, sinr: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n m"]:
         """Capacity of every user at ratios of signal to interference and noise, Mbit/s."""
         # log1p: far users have an SINR below the rounding of 1 + SINR
-        found = self.bandwidth_mhz / np.log(2.0) * (self._width * np.log1p(sinr / self.link.gap))
-        return np.minimum(found, self.link.cap_mbps * self._width) * self.turn
+        found = np.log1p(sinr / self.link.gap)
+        found *= self._width
+        found *= self.bandwidth_mhz / np.log(2.0)
+        np.minimum(found, self.link.cap_mbps * self._width, out=found)
+        found *= self.turn
+        return found
 
     def needed_sinr(self, rate_mbps: float) -> Float[np.ndarray, " m"]:
         """Ratio at which each user has a rate, Mbit/s; infinite if the user never has."""
@@ -264,9 +268,9 @@ class Utility:
             for i in np.flatnonzero(network.n_users):
                 found[:, i] = rates[:, network.present & (network.serving == i)].min(axis=1)
             return found
-        worth = self.worth(rates)
+        of_users = self.of_users(rates)
         for user in np.flatnonzero(network.present):
-            found[:, network.serving[user]] += worth[:, user]
+            found[:, network.serving[user]] += of_users[:, user]
         return found
 
     def total(self, network: Network, outcomes: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
@@ -284,8 +288,8 @@ class Utility:
         """Utility of the network at joint settings by the closed form."""
         return network.value(X) if self.name == "sum" else self.total(network, self.factor_values(network, X))
 
-    def worth(self, rates: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
-        """Worth of each user's rate, for utilities that are sums over users."""
+    def of_users(self, rates: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
+        """Utility of each user's rate, for utilities that are sums over users."""
         if self.name == "proportional-fair":
             return np.log(np.maximum(rates, FLOOR_MBPS))
         return rates if self.name == "sum" else (rates >= self.rate_mbps).astype(float)

@@ -33,8 +33,8 @@ def coloured(network: Network, high: float) -> Values:
     point = np.concatenate([np.full(k, high), np.zeros(len(levels(network, high, high, 1)) - k)])
     if spectrum is None:
         return point
-    heard = np.array([unwanted[network.serving == i].sum(axis=0) for i in range(k)])
-    weights = heard + heard.T
+    received = np.array([unwanted[network.serving == i].sum(axis=0) for i in range(k)])
+    weights = received + received.T
     common = shares([(channel, spectrum.widths_mhz[0]) for channel in spectrum.channels])
     taken = np.zeros((k, len(common)))  # what others put into each channel of each access point
     for i in np.argsort(-weights.sum(axis=1), kind="stable"):

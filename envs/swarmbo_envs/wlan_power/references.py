@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,14 @@ from swarmbo_envs.shared import Pair, Values
 from swarmbo_envs.wlan_power.network import FLOOR_MBPS, Network, Utility
 from swarmbo_envs.wlan_power.plans import at_shares, coloured, levels
 
-# from 64 on, the default topologies of seeds 0 to 19 give the same maximum to 1e-6 Mbit/s
+# from 64 on, topologies of seeds 0 to 19 with full airtime give the same maximum to 1e-6 Mbit/s
 _STARTS = 512
 _ENTRIES = 2**23  # of path losses, in all climbs together: in a larger network there are fewer of them
-_ROUGH_STARTS = 128  # of climbs on a smooth surrogate, each improved by three passes
+# starts of climbs on smooth surrogates, and ends that are improved by turns; the latter where links have a largest rate
+_ROUGH, _CAPPED = (128, 16), (64, 4)
 _SHARPNESS = (2.0, 8.0, 32.0)  # of a surrogate, per unit of a logarithm of a rate
-_POLISHED, _LEVELS = 16, 25
+_SHARPER = (10.0, 1e2, 1e3, 1e4, 1e5)  # the same where links have a largest rate, also per share of that
+_LEVELS = 25
 _BISECTIONS, _SYSTEMS = 50, 1000
 _MOST_REMOVED = 256  # users
 _PER_SETTLED = 8  # drawn plans of channels, for each whose powers are improved, too
@@ -39,7 +41,7 @@ def best_known(
     | ``sum``, ``proportional-fair`` | best of many climbs by L-BFGS-B, with the analytic gradient |
     | ``minimum-rate`` | bisection of the rate: a few linear systems decide if all users can have it, and give the \
     least powers for it. This is the true maximum, to 1e-9 of it |
-    | ``cell-minimum``, ``users-above`` | climbs on smooth surrogates that become sharper, then coordinate search on \
+    | others, and all with a largest rate | climbs on smooth surrogates that become sharper, then coordinate search on \
     25 levels; for ``users-above`` also from the powers after removing the worst-served users, one at a time, until \
     all others can have the rate |
 
@@ -67,10 +69,10 @@ def best_known(
         place = _planned(network, low, high, max(1, starts // 8), utility)
     elif utility.name == "minimum-rate":
         place = _fairest(network, low, high)
-    elif utility.name in ("sum", "proportional-fair"):
+    elif _is_smooth(network, utility):
         place = _climbed(network, low, high, starts, utility)
     else:
-        place = _polished(network, low, high, min(starts, _ROUGH_STARTS), utility)
+        place = _polished(network, low, high, starts, utility)
     return tuple(place.tolist()), float(utility.value(network, place[None])[0])
 
 
@@ -81,46 +83,55 @@ def _starts(network: Network, starts: int) -> list[Values]:
     return [np.ones(k), *unit]
 
 
+def _is_smooth(network: Network, utility: Utility) -> bool:
+    return utility.name in ("sum", "proportional-fair") and np.isinf(network.link.cap_mbps)
+
+
 def _climbed(network: Network, low: float, high: float, starts: int, utility: Utility) -> Values:
-    k = network.n_points
-    best, place = -np.inf, np.full(k, low)
-    descent = _descent if utility.name == "sum" else _fair_descent
+    best, place = -np.inf, np.full(network.n_points, low)
     for start in _starts(network, starts):
-        value, end = _end(descent, low + start * (high - low), (network,), (low, high), ftol=1e-13, gtol=1e-7)
+        value, end = _end(network, utility, low + start * (high - low), (low, high))
         if value > best:
             best, place = value, end
-    # a climb may end at a kink, where a link has its largest rate
-    return place if np.isinf(network.link.cap_mbps) else _by_turns(network, low, high, utility, place)
+    return place
 
 
-def _end(
-    descent: Callable[..., Any], x: Float[np.ndarray, " k"], args: tuple[Any, ...], ends: Pair, **options: float
-) -> tuple[float, Float[np.ndarray, " k"]]:
-    """Value and place at the end of one climb; ``descent`` returns both the negative value and its gradient."""
+def _end(network: Network, utility: Utility, x: Values, ends: Pair) -> tuple[float, Values]:
+    """Value and place at the end of one climb, on surrogates if the utility is not smooth."""
+    is_capped = np.isfinite(network.link.cap_mbps)
+    uncapped = replace(network, link=network.link._replace(cap_mbps=np.inf)) if is_capped else network
+    stages, options = (1.0,), {"ftol": 1e-13, "gtol": 1e-7}
+    if not _is_smooth(network, utility):
+        stages, options = _SHARPER if is_capped else _SHARPNESS, {"maxiter": 60}
     named: Any = {"jac": True, "method": "L-BFGS-B", "bounds": [ends] * len(x), "options": options}
-    found = minimize(descent, x, args, **named)
-    return -float(found.fun), np.asarray(found.x, dtype=float)
+    value = -np.inf
+    for sharpness in stages:
+        found = minimize(_descent, x, (network, uncapped, utility, sharpness), **named)
+        value, x = -float(found.fun), np.asarray(found.x, dtype=float)
+    return value, x
 
 
-def _descent(x: Values, network: Network) -> tuple[float, Values]:
-    value, gradient = network.value_and_gradient(x)
-    return -value, -gradient
+def _descent(
+    x: Values, network: Network, uncapped: Network, utility: Utility, sharpness: float
+) -> tuple[float, Values]:
+    """Negative utility and gradient, or of a smooth surrogate that is closer to it with larger ``sharpness``.
 
-
-def _fair_descent(x: Values, network: Network) -> tuple[float, Values]:
-    rates = network.user_capacities(x[None])[0]
-    there = network.present & (rates > FLOOR_MBPS)
-    worth = np.log(np.maximum(rates, FLOOR_MBPS)) * network.present
-    return -float(worth.sum()), -network.gradient(x, np.where(there, 1.0 / np.maximum(rates, FLOOR_MBPS), 0.0))
-
-
-def _rough_descent(x: Values, network: Network, utility: Utility, sharpness: float) -> tuple[float, Values]:
-    """Smooth surrogate of the utility in logarithms of rates; closer to it with larger ``sharpness``."""
-    rates = np.maximum(network.user_capacities(x[None])[0], FLOOR_MBPS)
-    there = network.present
+    ``uncapped`` is the network without a largest rate, the same one if it has none.
+    """
+    there, slope, rates = network.present, np.ones(len(network.present)), uncapped.user_capacities(x[None])[0]
+    if network is not uncapped:
+        most = network.rates(np.full(len(there), np.inf))
+        rest = sharpness * (1.0 - rates / most)
+        rates, slope = most * (1.0 - np.logaddexp(0.0, rest) / sharpness), expit(rest)
+    if utility.name == "sum":
+        return -float(rates.sum()), -uncapped.gradient(x, slope)
+    is_low, rates = rates <= FLOOR_MBPS, np.maximum(rates, FLOOR_MBPS)
+    if utility.name == "proportional-fair":
+        weights = np.where(there & ~is_low, 1.0 / rates, 0.0)
+        return -float((np.log(rates) * there).sum()), -uncapped.gradient(x, slope * weights)
     if utility.name == "users-above":
         share = np.where(there, expit(sharpness * (np.log(rates) - np.log(utility.rate_mbps))), 0.0)
-        return -float(share.sum()), -network.gradient(x, sharpness * share * (1.0 - share) / rates)
+        return -float(share.sum()), -uncapped.gradient(x, slope * (sharpness * share * (1.0 - share) / rates))
     value, weights = 0.0, np.zeros(len(rates))
     for i in np.flatnonzero(network.n_users):
         own = np.flatnonzero(there & (network.serving == i))
@@ -128,20 +139,17 @@ def _rough_descent(x: Values, network: Network, utility: Utility, sharpness: flo
         mean = powers.mean()
         value += (least := float(rates[own].min() * mean ** (-1.0 / sharpness)))  # a power mean, of order -sharpness
         weights[own] = least * powers / (mean * len(own) * rates[own])
-    return -value, -network.gradient(x, weights)
+    return -value, -uncapped.gradient(x, slope * weights)
 
 
 def _polished(network: Network, low: float, high: float, starts: int, utility: Utility) -> Values:
-    ends = list[Values]()
-    for start in _starts(network, starts):
-        x = low + start * (high - low)
-        for sharpness in _SHARPNESS:
-            _, x = _end(_rough_descent, x, (network, utility, sharpness), (low, high), maxiter=60)
-        ends.append(x)
+    most, n_polished = _ROUGH if np.isinf(network.link.cap_mbps) else _CAPPED
+    begun = [low + start * (high - low) for start in _starts(network, min(starts, most))]
+    ends = [_end(network, utility, x, (low, high))[1] for x in begun]
     if utility.name == "users-above" and 0 < network.present.sum() <= _MOST_REMOVED:
         ends.append(_after_removals(network, low, high, utility.rate_mbps))
     values = utility.value(network, np.array(ends))
-    ends = [ends[i] for i in np.argsort(-values, kind="stable")[:_POLISHED]]
+    ends = [ends[i] for i in np.argsort(-values, kind="stable")[:n_polished]]
     polished = [_by_turns(network, low, high, utility, x) for x in ends]
     return polished[int(utility.value(network, np.array(polished)).argmax())]
 
@@ -180,9 +188,8 @@ def _settled(network: Network, low: float, high: float, utility: Utility, x: Val
         powers = x[:k]
         if utility.name == "minimum-rate":
             powers = _fairest(fixed, low, high)
-        elif utility.name in ("sum", "proportional-fair"):
-            descent = _descent if utility.name == "sum" else _fair_descent
-            powers = _end(descent, powers, (fixed,), (low, high), ftol=1e-13, gtol=1e-7)[1]
+        elif _is_smooth(fixed, utility) or np.isfinite(fixed.link.cap_mbps):
+            powers = _end(fixed, utility, powers, (low, high))[1]
         x = _by_turns(network, low, high, utility, np.concatenate([powers, x[k:]]))
     return place
 

@@ -86,12 +86,12 @@ def _draw_map(figure: Figure, ax: Axes, world: World, network: Network, episode:
     ax.set_title("SINR from the nearest access point (dB)")
     ax.grid(visible=False)
     points, users = topology.access_points, episode.users
-    here, heard = network.present, np.argwhere(np.triu(world.hears & (network.disturbs + network.disturbs.T > 0)))
+    here, pairs = network.present, np.argwhere(np.triu(world.hears & (network.disturbs + network.disturbs.T > 0)))
     served = np.stack([users[here], points[network.serving[here]]], axis=1)
     is_small = len(points) <= _NUMBERED
     if is_small:  # else lines and colours would hide the map
         looks: list[dict[str, Any]] = [
-            {"segments": list(points[heard]), "colors": "white", "linestyles": (0, (4, 3)), "zorder": 2},
+            {"segments": list(points[pairs]), "colors": "white", "linestyles": (0, (4, 3)), "zorder": 2},
             {"segments": list(served), "colors": look.INK, "zorder": 3},
         ]
         for own in looks:

@@ -98,9 +98,9 @@ class Topology:
     def hears(self, power_dbm: float, audible_dbm: float) -> Bool[np.ndarray, "k k"]:
         """Pairs of access points in range of each other at the largest power; symmetric, like the loss."""
         loss = path_loss_db(distances(self.access_points, self.access_points)) + self.between_db
-        heard = power_dbm - loss >= audible_dbm
-        np.fill_diagonal(heard, False)
-        return heard
+        in_range = power_dbm - loss >= audible_dbm
+        np.fill_diagonal(in_range, False)
+        return in_range
 
     def loss_db(self, users: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, "k m"]:
         """Path loss with shadowing from every access point to every user at locations (m, 2)."""
@@ -123,7 +123,7 @@ def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topolog
     obstacles = stream(settings.topology_seed, "topology", "shadowing")
     reach_db = settings.power_dbm[1] - settings.audible_dbm
     for _ in range(_RESTARTS):
-        places, n_heard, between = np.empty((k, 2)), np.zeros(k, dtype=int), np.zeros((k, k))
+        places, n_near, between = np.empty((k, 2)), np.zeros(k, dtype=int), np.zeros((k, k))
         for n in range(k):
             tried = rng.random((_TRIES, 2)) * area
             # hypot, by which the radio works, takes ten times as long
@@ -131,14 +131,14 @@ def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topolog
             shadow = std * obstacles.standard_normal((_TRIES, n))
             hears = path_loss_db(apart) + shadow <= reach_db
             degrees = hears.sum(axis=1)
-            full = n_heard[:n] >= table.most_heard
+            full = n_near[:n] >= table.most_heard
             fits = (degrees >= min(2, n)) & (degrees <= table.most_heard) & ~hears[:, full].any(axis=1)
             fits &= (apart >= table.separation_m).all(axis=1)
             if not fits.any():
                 break
             first = int(fits.argmax())
             places[n] = tried[first]
-            n_heard[n], n_heard[:n] = degrees[first], n_heard[:n] + hears[first]
+            n_near[n], n_near[:n] = degrees[first], n_near[:n] + hears[first]
             between[n, :n] = between[:n, n] = shadow[first]
         else:
             users = _dealt_out(places, table.users, table.user_radius_m, area, settings.topology_seed)

@@ -21,7 +21,7 @@ from swarmbo_envs.wlan_power.settings import GeneratedSettings, WlanPowerSetting
 from swarmbo_envs.wlan_power.world import Episode, World
 
 _N_TRUTH_POINTS = 1024
-UNHEARD_DB = 300.0
+OUT_OF_RANGE_DB = 300.0
 # settings that change the duration of a simulation and not its result
 _ONLY_TIME = ("processes", "timeout_s")
 
@@ -76,12 +76,12 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             at least ``rate_mbps``. ``minimum-rate``: the least of all; it is no sum over access points, so it needs
             ``outcomes = "total"``.
         rate_mbps: Rate threshold; required by ``users-above``, and refused otherwise.
-        airtime: Time on the air in the closed form. ``full``: every user has the whole channel all the time, without a
-            largest rate. ``shared``: users of an access point take turns of equal time, with the largest rate and the
-            least SNR of 802.11n.
-        rate_cap_mbps: Largest rate of a link in ``bandwidth_mhz``, in proportion in other widths. The default is none;
-            with shared airtime 65 Mbit/s in 20 MHz, MCS 7 of 802.11n with one stream.
-        snr_gap_db: SNR that links need beyond Shannon's bound; by default 0 dB, and with shared airtime 10 dB.
+        airtime: Time on the air in the closed form. ``shared``: users of an access point take turns of equal time, with
+            the largest rate and about the least SNR of 802.11n. ``full``: every user has the whole channel all the
+            time, without a largest rate, as in Bardou et al. 2024 (DuMBO).
+        rate_cap_mbps: Largest rate of a link in ``bandwidth_mhz``, in proportion in other widths. The default is 65
+            Mbit/s in 20 MHz, MCS 7 of 802.11n with one stream; with full airtime none.
+        snr_gap_db: SNR that links need beyond Shannon's bound; by default 10 dB, and with full airtime 0 dB.
         simulation: Settings of ns-3; see ``SimulationSettings`` in ``settings.py``.
         bandwidth_mhz: Bandwidth of the channel that all access points share; with ``channels``, of each.
         channels: Channels of 20 MHz among which each access point chooses: of 1 to 13 (2.4 GHz), or of 36, 40, ... to
@@ -124,7 +124,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         >>> observations, infos = env.reset(seed=0)
         >>> *_, infos = env.step({"ap_0": [1.0], "ap_1": [25.0]})
         >>> {agent: round(info["measurement"], 1) for agent, info in infos.items()}
-        {'ap_0': 52.9, 'ap_1': 200.3}
+        {'ap_0': 12.2, 'ap_1': 65.0}
 
     Version history:
         * v0: first version (0.1.0).
@@ -146,15 +146,15 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         self._set_spaces(
             {agent: self._action_space() for agent in self.possible_agents},
             {
-                agent: self._observed_space(np.array([i, *heard]))
-                for i, (agent, heard) in enumerate(zip(self.possible_agents, self.heard, strict=True))
+                agent: self._observed_space(np.array([i, *near]))
+                for i, (agent, near) in enumerate(zip(self.possible_agents, self.in_range, strict=True))
             },
             (np.concatenate([ends[0], -last, [0.0]]), np.concatenate([ends[1], last, [1.0]])),
         )
 
     def _place(self, world: World) -> None:
         self._world, self.topology, self.hears = world, world.topology, world.hears
-        self.heard = [np.flatnonzero(row) for row in world.hears]
+        self.in_range = [np.flatnonzero(row) for row in world.hears]
         self._first = world.network(world.topology.users, np.ones(len(world.topology.users), dtype=bool))
 
     def _draw(self, number: int) -> None:
@@ -179,7 +179,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             low, high = [self._low] * (1 + self.slots), [self._high] * (1 + self.slots)
         if self.settings.observes == "losses":
             losses = 1 + 2 * (len(low) - 1)
-            low, high = [*low, 0.0, *[0.0] * losses], [*high, len(self.topology.users), *[UNHEARD_DB] * losses]
+            low, high = [*low, 0.0, *[0.0] * losses], [*high, len(self.topology.users), *[OUT_OF_RANGE_DB] * losses]
         if not self._world.choices:
             return space_of(self._with_last(low[:1], high[:1], [low[1:], high[1:]]))
         parts: list[tuple[str, Space]] = [("power", space_of((low, high)))]
@@ -210,7 +210,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         """
         agents, choices = self.possible_agents, self._world.choices
         parts = ("power", *choices)
-        scopes = [[f"{p}_{j}" for p in parts for j in sorted([i, *heard])] for i, heard in enumerate(self.heard)]
+        scopes = [[f"{p}_{j}" for p in parts for j in sorted([i, *near])] for i, near in enumerate(self.in_range)]
         if self.settings.worlds == "drawn":
             self._current()  # before the reset there is no topology
         bounds: dict[str, Any] = dict.fromkeys(self.variables[: len(agents)], (self._low, self._high))
@@ -234,7 +234,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         graph: nx.Graph[str] = nx.Graph()
         graph.add_nodes_from(self.possible_agents)
         names = self.possible_agents
-        graph.add_edges_from((names[i], names[int(j)]) for i, heard in enumerate(self.heard) for j in heard if i < j)
+        graph.add_edges_from((names[i], names[int(j)]) for i, near in enumerate(self.in_range) for j in near if i < j)
         return graph
 
     def best_known(self) -> tuple[Array, float]:
@@ -390,13 +390,13 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         powers, chosen = episode.powers, episode.choices.astype(int).reshape(-1, len(last))
         out: dict[str, Any] = {}
         losses = self.network.mean_losses_db if self.settings.observes == "losses" else None
-        for i, (agent, heard) in enumerate(zip(self.possible_agents, self.heard, strict=True)):
-            out[agent] = np.array([powers[i], last[i], left, *self._padded(powers[heard], self._low)])
+        for i, (agent, near) in enumerate(zip(self.possible_agents, self.in_range, strict=True)):
+            out[agent] = np.array([powers[i], last[i], left, *self._padded(powers[near], self._low)])
             if losses is not None:
-                others = [self._padded(of, UNHEARD_DB) for of in (losses[heard, i], losses[i, heard])]
+                others = [self._padded(of, OUT_OF_RANGE_DB) for of in (losses[near, i], losses[i, near])]
                 out[agent] = np.concatenate([out[agent], [self.network.n_users[i], losses[i, i]], *others])
             if len(chosen):
-                seen = np.array([i, *heard])
+                seen = np.array([i, *near])
                 parts = dict(zip(self._world.choices, chosen[:, seen], strict=True))
                 out[agent] = {"power": powers[seen], **parts, "last": last[[i]], "left": np.array([left])}
         return out

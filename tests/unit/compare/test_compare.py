@@ -7,7 +7,7 @@ import pytest
 
 from swarmbo.compare import compare
 from swarmbo.compare.comparison import method_labels, problem_names
-from swarmbo.compare.output import comparison_tables, draw_comparison, write_csv
+from swarmbo.compare.output import comparison_tables, draw_comparison, table_writer
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.metrics import cumulative_regret
 from swarmbo.runs import RunFolder, run
@@ -186,7 +186,7 @@ def test_problems_of_one_scenario_are_named_by_their_worlds_or_by_what_was_swept
 
 def test_the_table_is_written_as_csv_and_drawn(runs, tmp_path):
     comparison = compare([runs], reference="independent")
-    with write_csv(comparison, tmp_path / "table.csv").open(encoding="utf-8") as file:
+    with table_writer(path := tmp_path / "table.csv")(comparison, path).open(encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     assert len(lines) == len(comparison.rows) == 12
     assert lines[-1]["unpaired"] == "2"
@@ -197,8 +197,9 @@ def test_the_table_is_written_as_csv_and_drawn(runs, tmp_path):
     assert draw_comparison(comparison, tmp_path / "table.png").stat().st_size > 10_000
     with pytest.raises(RunFolderError, match="not supported"):
         draw_comparison(comparison, tmp_path / "table.xlsx")
-    with pytest.raises(RunFolderError, match="cannot be written"):
-        write_csv(comparison, tmp_path)
+    for ending in ("csv", "md"):
+        with pytest.raises(RunFolderError, match=rf"none.t\.{ending}: cannot be written"):
+            table_writer(path := tmp_path / "none" / f"t.{ending}")(comparison, path)
 
 
 def test_runs_of_unlike_problems_are_said_to_be_and_problems_that_were_swept_are_named(tmp_path, bump_scenario):

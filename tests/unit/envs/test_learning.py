@@ -26,7 +26,7 @@ BATCHES = [
     {"reward": "team", "outcomes": "total", "failure_rate": 0.3, "noise_std": 2.0, "observes": "losses"},
     {"worlds": "drawn", "reward": "own", "outcomes": "total", "utility": "users-above", "rate_mbps": 50.0},
     {"worlds": "drawn", "interference": "all", "shadowing_db": 6.0, "topology": {"generated": {"users": 9}}},
-    {"worlds": "drawn", "airtime": "shared", "rate_cap_mbps": 40.0},
+    {"worlds": "drawn", "airtime": "full", "rate_cap_mbps": 40.0},
 ]
 
 

@@ -70,8 +70,9 @@ def rates_by_loops(env, point):
             if j != own and env.hears[own][j]:
                 common = min(ends[j][1], ends[own][1]) - max(ends[j][0], ends[own][0])
                 unwanted += max(common, 0.0) / widths[j] * 10 ** ((powers[j] - loss[j]) / 10)
-        rates.append(widths[own] * math.log2(1 + 10 ** ((powers[own] - loss[own]) / 10) / unwanted))
-    return rates
+        sinr = 10 ** ((powers[own] - loss[own]) / 10) / unwanted
+        rates.append(min(widths[own] * math.log2(1 + sinr / 10), 65.0 / 20.0 * widths[own]))
+    return [rate / list(env.network.serving).count(own) for rate, own in zip(rates, env.network.serving, strict=True)]
 
 
 @pytest.mark.parametrize(

@@ -211,7 +211,7 @@ def test_outcomes_are_means_over_runs(simulated):
 
 
 def test_capacity_is_that_of_the_simulators_ratio(simulated):
-    env = simulated(objective="capacity", simulation={"runs": 5})
+    env = simulated(objective="capacity", simulation={"runs": 5}, airtime="full")
     env.reset(seed=0)
     users = 20.0 * np.log2(1.0 + np.array([10.0, 11.0, 11.0]))
     told = [info["measurement"] for info in measure(env).values()]

@@ -115,7 +115,7 @@ def test_gradients_by_which_is_climbed_are_those_of_finite_differences(airtime):
 
 
 @pytest.mark.parametrize(
-    ("name", "airtime"), [*((name, "full") for name in NAMES if name != "sum"), ("minimum-rate", "shared")]
+    ("name", "airtime"), [*((name, airtime) for name in NAMES[1:] for airtime in ("full", "shared"))]
 )
 def test_each_best_known_is_the_best_of_all_by_its_own_utility(name, airtime):
     """And nothing that simple ways find is better."""

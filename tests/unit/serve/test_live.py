@@ -184,3 +184,4 @@ def test_addresses_and_files_that_are_refused(tmp_path, capsys):
         assert "another --host or --port" in refused(capsys, *out, "--port", taken.getsockname()[1])
     assert "another run" in refused(capsys, *out, "--set", "seed=3")
     assert "routes" in refused(capsys, "--out", tmp_path / "other", scenario="robots-depot")
+    assert "got a policy" in refused(capsys, *out, "--trust", "--set", "policy=mine:Policy")
