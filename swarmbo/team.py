@@ -177,8 +177,8 @@ class Team(AskTell):
             agents: Names of the agents.
             low: Lower bounds (d,) of a location.
             high: Upper bounds (d,).
-            aim: Task of the field: its ``peak``, a ``map`` of it, or the set above a ``level``. By default the level if
-                one is stated, else the peak. It determines the acquisition, unless ``acquisition`` is given.
+            aim: Task of the field: its ``peak``, a ``map`` of it, or the set above a ``level``. By default, the level
+                if one is stated, else the peak. It determines the acquisition, unless ``acquisition`` is given.
             level: Level to be watched, in the unit of the field.
             **settings: ``belief``, ``acquisition``, ``coordination``, ``transport``, ``seed``, ``rounds`` and
                 ``no_go``, as for a ``Team``.
@@ -244,7 +244,7 @@ class Team(AskTell):
     def begin(self, infos: Infos) -> None:
         """Start an episode: pending queries are given up, learned data are kept.
 
-        In a field the infos of ``env.reset`` have each agent's location and measurement. ``act`` calls this before the
+        In a field, the infos of ``env.reset`` have each agent's location and measurement. ``act`` calls this before the
         first round; call it yourself before a further episode. Rounds in a field are counted from 0 again: with a time
         axis, data of an earlier episode count as of the same round of this one.
         """
@@ -356,7 +356,7 @@ class Team(AskTell):
             env: Environment of the team, if it has any.
             trust: True to load your own classes that the state names; those that are ``Settings`` are made again with
                 their settings.
-            belief: Your own belief, if the team had one. Without ``trust`` no code named in the state is loaded.
+            belief: Your own belief, if the team had one. Without ``trust``, no code named in the state is loaded.
             acquisition: As ``belief``.
             coordination: As ``belief``.
 

@@ -92,8 +92,8 @@ class FactorGraph:
 
         Args:
             scopes: ``{factor: [variable, …]}``; a scope has at least one variable and none twice.
-            owners: ``{factor: agent}`` for every factor. By default a factor is owned by its first variable's owner.
-            variable_owners: ``{variable: agent}`` for every variable. By default a variable belongs to the owner of
+            owners: ``{factor: agent}`` for every factor. By default, a factor is owned by its first variable's owner.
+            variable_owners: ``{variable: agent}`` for every variable. By default, a variable belongs to the owner of
                 the first factor that has it or, without ``owners`` too, to an agent that is named after the variable.
 
         Returns:

@@ -76,7 +76,7 @@ class Ros2Robots:
     A robot ``ann`` sends its position to ``/ann/pose`` (``geometry_msgs/PoseStamped``, metres in the frame of the map)
     and each measurement, taken where it then is, to ``/ann/measurement`` (``std_msgs/Float64``; NaN is a failure). It
     receives goals at ``/ann/goal_pose`` (``geometry_msgs/PoseStamped``), which Nav2 follows.
-    With ``coordinates`` it sends ``sensor_msgs/NavSatFix`` to ``/ann/fix``, and receives
+    With ``coordinates``, it sends ``sensor_msgs/NavSatFix`` to ``/ann/fix``, and receives
     ``geographic_msgs/GeoPoseStamped`` at ``/ann/goal_geopose``.
 
     Args:

@@ -67,7 +67,7 @@ class SensorField(
     * ``{plume = {size_m, sources, peak, unit, wind_m_per_round, gusts, radius_m, spread_m2_per_round, decay_rounds,
       seed}}``: puffs emitted by sources and carried off by a turning wind.
     * ``{csv = PATH, x = COLUMN, y = COLUMN, value = COLUMN, unit, sites = "only" | "interpolated", time = COLUMN,
-      time_step}``: points measured once or many times. With ``only`` a sensor's locations are the sites in its box; it
+      time_step}``: points measured once or many times. With ``only``, a sensor's locations are the sites in its box; it
       samples the one nearest to the requested location, any number of times.
     * ``{survey = "oxford-ph", sites}``: measurements shipped with swarmbo, used as a CSV.
     * ``{elevation = "jacksboro" | "topobathy", window}``: a real landscape.

@@ -29,7 +29,7 @@ _ONLY_TIME = ("processes", "timeout_s")
 class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerSettings, name="wlan_power_v0"):
     """Power control in a WLAN: access points set transmit powers jointly for the largest utility of their users.
 
-    With ``channels`` they choose their channels, too, and with ``widths_mhz`` the widths of these.
+    With ``channels``, they choose their channels, too, and with ``widths_mhz`` the widths of these.
 
     | | |
     |---|---|
@@ -59,7 +59,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     | ``error`` | str | reason of a failed measurement |
 
     In the factor graph the outcome of access point i depends on its own settings and on those of the access points in
-    its range. With ``interference = "audible"`` this is exact; with ``"all"`` it is an approximation.
+    its range. With ``interference = "audible"``, this is exact; with ``"all"`` it is an approximation.
 
     Args:
         topology: ``{"generated": {...}}``, ``{"access_points": [[x, y], ...], "users": [...], "serving": [...]}``, or
@@ -73,8 +73,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             ``interference`` is. The two objectives rank powers differently.
         utility: Function of the users' rates. ``sum``: their sum. ``proportional-fair``: the sum of their logarithms.
             ``cell-minimum``: the sum of the least rate of each access point. ``users-above``: the number of users with
-            at least ``rate_mbps``. ``minimum-rate``: the least of all; it is no sum over access points, so it needs
-            ``outcomes = "total"``.
+            at least ``rate_mbps``. ``minimum-rate``: the least rate of all users, which is no sum over access points
+            and needs ``outcomes = "total"``.
         rate_mbps: Rate threshold; required by ``users-above``, and refused otherwise.
         airtime: Time on the air in the closed form. ``full``: every user has the whole channel all the time, without a
             largest rate. ``shared``: users of an access point take turns of equal time, with the largest rate and the

@@ -188,8 +188,8 @@ class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
     """Maximum gain messages (Maheswaran, Pearce & Tambe 2004; by utilities the breakout of Yokoo & Hirayama 1996).
 
     Every variable starts at a random value. In a round all agents send their values, and each computes its gain by its
-    best value given the others'. Gains are sent to neighbours (variables that share a factor), and the largest gain
-    among neighbours moves; of equal gains the variable that comes first in the graph. No two neighbours move at once,
+    best value given the others'. Gains are sent to neighbours (variables that share a factor), and the variable with
+    the largest gain among neighbours moves; in a tie, the first in the graph. No two neighbours move at once,
     so the sum never falls. The search ends if no variable has a gain, in a 1-optimum: no single change is better.
     Agents detect this by reports up a tree in every round.
 
