@@ -55,7 +55,7 @@ class Team(AskTell):
     in any order of agents and outcomes. Queries may be told in any order and in parts. Pending ones count as evaluated
     for the variance, so that further ones explore elsewhere.
 
-    With a function the first ``initial`` points are a scrambled Sobol design, the same for all methods. No point is
+    With a function, the first ``initial`` points are a scrambled Sobol design, the same for all methods. No point is
     queried twice: one within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2.
     With a time axis, only pending points count. No point lies within 0.001 sides of a pending one, in its widest
     coordinate; with outcomes per factor, that holds for the variables of each pending factor. This holds for every

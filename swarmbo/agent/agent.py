@@ -26,11 +26,11 @@ class Agent(Returning):
     settings.
 
     With a function and outcomes per factor, an agent gets the outcomes of its factors, keeps them, and fits its
-    factors. With totals, the first agent gets each total. Before a decision agents report which evaluations are done
+    factors. With totals, the first agent gets each total. Before a decision, agents report which evaluations are done
     and where variables were set; totals are reported then, outcomes per factor are not.
 
-    In a field, an agent gets its own measurements. Before a decision agents report measurements and reachable
-    locations. From these each agent computes the common belief, the sequential choices of all, and its own table only.
+    In a field, an agent gets its own measurements. Before a decision, agents report measurements and reachable
+    locations. From these, each agent computes the common belief, the sequential choices of all, and its own table only.
     With ``belief="fused"`` it keeps its measurements and has a local belief. It sends its neighbours the messages of
     the fusion method, and all agents its sequential choice and shortlist.
 
@@ -38,7 +38,7 @@ class Agent(Returning):
     agreement no agent waits. While an agent ``keeps_time``, tick it once for each tick of your clock. In a field
     ``word`` has its location at the deadline, whatever other agents do.
 
-    With a deadline a decision may also be made without some agents: set ``participants`` before it, alike for all
+    With a deadline, a decision may also be made without some agents: set ``participants`` before it, alike for all
     participants. ``give_up`` takes back a decision that an agent left midway. A returning agent takes over another's
     ``snapshot`` with ``restore``.
 
@@ -181,7 +181,7 @@ class Agent(Returning):
     def recommend(self) -> None:
         """Begin to find the best point in expectation; ``recommended`` has it when that is finished.
 
-        All agents are asked for it in step, as for decisions. With a function no later decision depends on it; in a
+        All agents are asked for it in step, as for decisions. With a function, no later decision depends on it; in a
         field the belief is fitted if a fit is due.
 
         Raises:

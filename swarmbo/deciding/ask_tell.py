@@ -386,9 +386,9 @@ class AskTell(TeamState):
     def recommend(self) -> Recommendation | None:
         """Best point in expectation; None without data.
 
-        In a field, it fits the belief if a fit is due, as ``refit`` does. With a function no decision depends on it.
+        In a field, it fits the belief if a fit is due, as ``refit`` does. With a function, no decision depends on it.
 
-        With a function it is an evaluated point; if factors are observed individually it combines the best points of
+        With a function, it is an evaluated point; if factors are observed individually it combines the best points of
         each part of the graph. In a field, it is a location: one of the environment's ``sites()`` if it has any.
         Otherwise it is one of 2,048 quasi-random points of the box or of the measured locations in it.
         """

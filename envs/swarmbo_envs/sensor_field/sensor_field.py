@@ -26,7 +26,7 @@ class SensorField(
 ):
     """Static sensors watch a field, each within its own box, and sample when a measurement justifies its energy.
 
-    In each round every sensor names a location in its box, and chooses to sample or not. A sample takes energy, and
+    In each round, every sensor names a location in its box, and chooses to sample or not. A sample takes energy, and
     energy has a price. Sensors exchange messages by radio within a range. The field may change from round to round.
 
     | | |
