@@ -65,7 +65,7 @@ def run_fleet(
 ) -> None:
     """Run a scenario with a process for each agent; the decisions are those of `swarmbo run`.
 
-    By a deadline, they come as messages do, and go on without agents that are gone.
+    By a deadline they come as messages do, and go on without agents that are gone.
     """
     with options.one_line_errors():
         from swarmbo.fleet.run import Network, run_fleet as run_scenario
@@ -77,9 +77,14 @@ def run_fleet(
         scenario = load(source, [*(overrides or []), *([] if seed is None else [f"seed={seed}"])], False)
         out = out or Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}-fleet"
         network = Network(
-            protocol=protocol or ("tcp" if keys is None and not hosts else "tls"),  # pyright:
-            ignore[reportArgumentType] - checked port=port, hosts=_hosts(hosts), keys=keys, elsewhere=tuple(elsewhere or
-            ()), measures=tuple(measures or ()), patience_s=patience, tick_s=tick,
+            protocol=protocol or ("tcp" if keys is None and not hosts else "tls"),  # pyright: ignore[reportArgumentType] - checked
+            port=port,
+            hosts=_hosts(hosts),
+            keys=keys,
+            elsewhere=tuple(elsewhere or ()),
+            measures=tuple(measures or ()),
+            patience_s=patience,
+            tick_s=tick,
         )
         if away := [*network.elsewhere, *network.measures]:
             plan = out / "fleet" / "fleet.json"
