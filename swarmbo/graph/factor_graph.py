@@ -192,7 +192,7 @@ class FactorGraph:
 
         Args:
             graph: A ``FactorGraph``, or one of networkx. There a node with a table, and neighbours without any, is a
-                factor, and so is one with ``bipartite=1``; else all nodes are variables.
+                factor, and so is one with ``bipartite=1``; otherwise all nodes are variables.
             tables: Tables per factor; if all nodes are variables, by edge ``(u, v)``, with axes in this order, or
                 clique ``(u, v, w)``, and by node. None: the attributes ``table`` of edges and nodes, those of edges
                 with axes as in ``graph.edges``.

@@ -125,7 +125,7 @@ class SolveReport(msgspec.Struct, frozen=True):
         polish_gain: Rise of ``value`` by polishing; None without polishing.
         violated: Factors that forbid the choice, being -inf there.
         links: Report of links; left out without faults and deadlines.
-        stayed: Setting that is asked again, as the model finds no other one safe (``safe`` of a team); left out else.
+        stayed: Setting asked again, as the model finds no other one safe (``safe`` of a team); otherwise absent.
 
     Example:
         >>> import numpy as np
