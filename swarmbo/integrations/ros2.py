@@ -92,7 +92,7 @@ class Ros2Robots:
     def __init__(self, team: Team, session: Any, coordinates: Coordinates | None = None, frame: str = "map") -> None:
         dims = len(team.problem.domain.low) // len(team.problem.agents) if team.problem.is_field else 0
         if dims not in ((2,) if coordinates else (2, 3)):
-            raise ConfigError(f"got {dims} dimensions; wanted 2, or 3 if coordinates are not given", at="$.team")
+            raise ConfigError(f"got {dims} dimensions; wanted a field of 2, or of 3 without coordinates=", at="$.team")
         self._team, self._session, self._coordinates, self._frame = team, session, coordinates, frame
         self._dims = dims
         self._arrived: queue.SimpleQueue[tuple[str, str, bytes]] = queue.SimpleQueue()

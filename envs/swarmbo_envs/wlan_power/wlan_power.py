@@ -95,10 +95,10 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             access point does.
         audible_dbm: Least received power, at largest transmit power, at which an access point is in range of another.
         outcomes: ``per-factor``: every agent receives the outcome of its users; ``total``: all receive the sum.
-        observes: ``powers``, or ``losses``. The latter adds the number of own users, and mean losses in dB: to
-            own users, from each access point in range to own users, and to that access point's users. All agents then
-            have as many powers and losses: missing ones are the least power and 300 dB. In drawn worlds they
-            always have as many powers.
+        observes: ``powers``, or ``losses``. The latter adds the number of own users, and mean losses in dB. These
+            are to own users, from each access point in range to own users, and to users of that access point. All
+            agents then have as many powers and losses: missing ones are the least power and 300 dB. In drawn worlds
+            they always have as many powers.
         worlds: ``fixed``, or ``drawn``: each reset draws another topology, with another ``topology_seed``;
             ``reset(options={"world": number})`` picks one.
         noise_std: Standard deviation of the noise of a total, in the unit of the utility. The noise of one of k access
