@@ -55,7 +55,7 @@ class Team(AskTell):
     in any order of agents and outcomes. Queries may be told in any order and in parts. Pending ones count as evaluated
     for the variance, so that further ones explore elsewhere.
 
-    With a function the first ``initial`` points are a scrambled Sobol design, the same for all methods. No point is
+    With a function, the first ``initial`` points are a scrambled Sobol design, the same for all methods. No point is
     queried twice: one within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2.
     With a time axis, only pending points count. No point lies within 0.001 sides of a pending one, in its widest
     coordinate; with outcomes per factor, that holds for the variables of each pending factor. This holds for every
@@ -177,8 +177,8 @@ class Team(AskTell):
             agents: Names of the agents.
             low: Lower bounds (d,) of a location.
             high: Upper bounds (d,).
-            aim: Task of the field: its ``peak``, a ``map`` of it, or the set above a ``level``. By default the level if
-                one is stated, else the peak. It determines the acquisition, unless ``acquisition`` is given.
+            aim: Task of the field: its ``peak``, a ``map`` of it, or the set above a ``level``. By default, the level
+                if one is stated, else the peak. It determines the acquisition, unless ``acquisition`` is given.
             level: Level to be watched, in the unit of the field.
             **settings: ``belief``, ``acquisition``, ``coordination``, ``transport``, ``seed``, ``rounds`` and
                 ``no_go``, as for a ``Team``.
@@ -244,7 +244,7 @@ class Team(AskTell):
     def begin(self, infos: Infos) -> None:
         """Start an episode: pending queries are given up, learned data are kept.
 
-        In a field the infos of ``env.reset`` have each agent's location and measurement. ``act`` calls this before the
+        In a field, the infos of ``env.reset`` have each agent's location and measurement. ``act`` calls this before the
         first round; call it yourself before a further episode. Rounds in a field are counted from 0 again: with a time
         axis, data of an earlier episode count as of the same round of this one.
         """
@@ -356,7 +356,7 @@ class Team(AskTell):
             env: Environment of the team, if it has any.
             trust: True to load your own classes that the state names; those that are ``Settings`` are made again with
                 their settings.
-            belief: Your own belief, if the team had one. Without ``trust`` no code named in the state is loaded.
+            belief: Your own belief, if the team had one. Without ``trust``, no code named in the state is loaded.
             acquisition: As ``belief``.
             coordination: As ``belief``.
 

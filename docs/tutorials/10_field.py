@@ -167,6 +167,6 @@ figure.suptitle("Error of the map, 5 seeds: mean and range")
 plt.show()
 
 # %%
-# On the elevation model the mean error after 60 samples is lowest with the plan. On the soil the ranges of all three
+# On the elevation model the mean error after 60 samples is lowest with the plan. On the soil, the ranges of all three
 # overlap: with so few sites, random sites and a sweep do about as well. Try both on your own data before you rely on a
 # plan.

@@ -111,9 +111,9 @@ plt.show()
 # %%
 # How agents agree
 # ----------------
-# ``coordination`` is the method by which agents choose together. With ``exact`` they find the best joint choice of the
-# shortlists by messages. With ``greedy`` each chooses given the choices before it. With ``independent`` each chooses as
-# if it were alone. Three seeds each, the same starts and noise for all.
+# ``coordination`` is the method by which agents choose together. With ``exact``, they find the best joint choice of the
+# shortlists by messages. With ``greedy``, each chooses given the choices before it. With ``independent``, each chooses
+# as if it were alone. Three seeds each, the same starts and noise for all.
 
 results = {method: [run("peak", seed, method) for seed in range(3)] for method in ("exact", "greedy", "independent")}
 

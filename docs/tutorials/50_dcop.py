@@ -80,7 +80,7 @@ plt.show()
 # -----------------------
 # ``traced`` also returns a row for each round: the best choice so far, and then, once the choice is made, the bound
 # that the agents work out. A dot is the
-# end. On the right the same is drawn against the bytes that were sent.
+# end. On the right, the same is drawn against the bytes that were sent.
 
 with applied():
     figure, panels = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained", sharey=True)

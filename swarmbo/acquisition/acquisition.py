@@ -48,7 +48,7 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
         """Refuse a world without required properties, before the first round.
 
         Args:
-            level: Level of the world; None without one.
+            level: Threshold that the environment watches; None if it has none.
 
         Raises:
             ConfigError: If a property is missing; never here.

@@ -78,7 +78,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     Models of totals with similar evidence alternate; the last one of totals is tried with up to 64 variables. A sum of
     untransformed outcomes alternates draws and bounds if it has as many outcomes as variables and little noise. It then
     searches every second draw globally: a trust region alone never leaves the basin of the initial points. In a batch
-    each such model uses draws and bounds. For transformed totals the members' regions have the whole, a half and a
+    each such model uses draws and bounds. For transformed totals, the members' regions have the whole, a half and a
     quarter of the side, alternately. For single factors they have the whole, a quarter and a sixteenth, and in the last
     batch no factor is searched globally. The owner of a factor of all variables finds its best point and sends it to
     the others.

@@ -37,7 +37,7 @@ class ChainAcquisition(Acquisition, frozen=True):
     information to others; any place has utility w_n minus the price.
 
     Args:
-        markov_order: B, the number of later agents on the chain in a local acquisition, >= 0. With 0 agents only avoid
+        markov_order: B, the number of later agents on the chain in a local acquisition, >= 0. With 0, agents only avoid
             each other's locations.
         noise_ratio_floor: Least ratio of noise variance to prior variance in the information gain, 0 to 100. With a
             precise sensor log(1 + variance/noise) hardly distinguishes nearly known from unknown locations; the floor
@@ -117,9 +117,9 @@ class ChainAcquisition(Acquisition, frozen=True):
         a conflict exists.
 
         The problem starts from the sequential greedy choices. These locations are on the shortlists of the agents that
-        choose them, and not on those of agents that share no factor with them. An agent treats agents without a common
-        factor as measuring there. So the best joint choice has at least the same value by these tables, and agents do
-        not crowd others outside their factors.
+        choose them, and not on those of agents that share no factor with them. An agent assumes that agents with which
+        it shares no factor measure at their greedy choices. So the best joint choice has at least the same value by
+        these tables, and agents do not crowd others outside their factors.
         """
         return at_once(self._in_steps(situation))
 

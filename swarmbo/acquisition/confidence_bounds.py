@@ -80,7 +80,7 @@ _AT = "$.belief.structure"
 class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
     """Sum over disjoint groups of mu_j + sqrt(beta) sigma_j (Kandasamy et al. 2015, eq. (9) and algorithm 1).
 
-    With ``groups = "learned"`` the scopes of the team's graph are not used. Every ``learn_every`` evaluations the
+    With ``groups = "learned"``, the scopes of the team's graph are not used. Every ``learn_every`` evaluations the
     variables are divided at random into groups of ``group_size``, ``groupings`` times. Hyper-parameters are fitted to
     each grouping, and the one with the largest evidence is taken (section 4.3; the authors' program tries five
     permutations). The paper shares one scale and one bandwidth over all groups: ``lengthscales = "shared"`` in the

@@ -123,7 +123,7 @@ def _nothing(mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
 class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
     """The straddle score, 1.96 std - |mean - level|, split over the chain (Bryan et al. 2005, section 4).
 
-    In a batch the standard deviation is that of the information term: w_n = width s_f sqrt(log Psi_n|nB / log(1 +
+    In a batch, the standard deviation is that of the information term: w_n = width s_f sqrt(log Psi_n|nB / log(1 +
     1/s^2)) - |mean(x_n) - level|, see ``Information``. It is positive if the level lies within the interval; with
     prices, a measurement is worthwhile if w_n exceeds the price. The other settings are those of ``ChainAcquisition``.
 

@@ -136,7 +136,7 @@ class PlaceValue(BatchValue):
 class LocalUtility(PlaceUtility):
     """Utility of the expected value and the information of a measurement.
 
-    A single location has merit(mean) + sqrt_beta std. In a batch the standard deviation is replaced by the information
+    A single location has merit(mean) + sqrt_beta std. In a batch, the standard deviation is replaced by the information
     beyond its neighbours in the chain: merit(mean) + bonus sqrt(log Psi). Psi is the conditional variance of its
     residual in units of ``noise_variance``.
 

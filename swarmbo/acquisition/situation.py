@@ -63,7 +63,7 @@ class Situation:
         horizon: Number of planned rounds; None if unknown.
         seed: The team's seed, for named random streams.
         prices: Price of a measurement for agents that may abstain, in the unit of the field; others always measure.
-        level: The world's level; None without one.
+        level: Threshold that the environment watches; None if it has none.
         measured: Measured and pending locations (m, d) known to the reader of the situation.
         measured_by: The same per agent with separate beliefs.
         sites: All measurable places (k, d); None: anything in the box.

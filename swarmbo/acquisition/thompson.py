@@ -136,7 +136,7 @@ class SampledFunctions(BoxFunctions):
 class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
     """Thompson sampling (Thompson 1933): maximise a draw from the posterior.
 
-    In a field each agent draws the field at all its reachable locations, jointly, from its own stream, and values a
+    In a field, each agent draws the field at all its reachable locations, jointly, from its own stream, and values a
     location by the draw. Differences between draws spread a batch (Kandasamy et al. 2018). Agents only have to agree
     not to share a location. With prices, a measurement is worthwhile if the draw exceeds the best mean at a measured
     location by more than the price.

@@ -153,7 +153,7 @@ class Restarts(Settings, frozen=True):
         steps: Bool[np.ndarray, " t"] | None = None,
         basis: Int[np.ndarray, " t"] | None = None,
     ) -> bool:
-        """True if the last full turn of ``patience`` times ``after`` evaluations, or batches, gained nothing.
+        """True if the last complete turn, of ``patience`` × ``after`` evaluations or batches, gained nothing.
 
         Args:
             outcomes: One per evaluation; NaN: failed, which does not count.

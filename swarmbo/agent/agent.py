@@ -26,19 +26,19 @@ class Agent(Returning):
     settings.
 
     With a function and outcomes per factor, an agent gets the outcomes of its factors, keeps them, and fits its
-    factors. With totals the first agent gets each total. Before a decision agents report which evaluations are done and
-    where variables were set; totals are reported then, outcomes per factor are not.
+    factors. With totals, the first agent gets each total. Before a decision, agents report which evaluations are done
+    and where variables were set; totals are reported then, outcomes per factor are not.
 
-    In a field an agent gets its own measurements. Before a decision agents report measurements and reachable locations.
-    From these each agent computes the common belief, the sequential choices of all, and its own table only. With
-    ``belief="fused"`` it keeps its measurements and has a local belief. It sends its neighbours the messages of the
-    fusion method, and all agents its sequential choice and shortlist.
+    In a field, an agent gets its own measurements. Before a decision, agents report measurements and reachable
+    locations. From these, each agent computes the common belief, the sequential choices of all, and its own table only.
+    With ``belief="fused"`` it keeps its measurements and has a local belief. It sends its neighbours the messages of
+    the fusion method, and all agents its sequential choice and shortlist.
 
     With a deadline, agents still exchange messages before and after the agreement and wait for these; during the
     agreement no agent waits. While an agent ``keeps_time``, tick it once for each tick of your clock. In a field
     ``word`` has its location at the deadline, whatever other agents do.
 
-    With a deadline a decision may also be made without some agents: set ``participants`` before it, alike for all
+    With a deadline, a decision may also be made without some agents: set ``participants`` before it, alike for all
     participants. ``give_up`` takes back a decision that an agent left midway. A returning agent takes over another's
     ``snapshot`` with ``restore``.
 
@@ -160,7 +160,7 @@ class Agent(Returning):
     def word(self, query: object = None) -> dict[str, Any] | None:
         """Decided values of the agent's variables; None before the decision.
 
-        In a field these are the coordinates of its measurement; they are empty if it skips the round or abstains.
+        In a field, these are the coordinates of its measurement; they are empty if it skips the round or abstains.
 
         Args:
             query: Id of a query of the last ``ask``; by default the last of them.
@@ -181,7 +181,7 @@ class Agent(Returning):
     def recommend(self) -> None:
         """Begin to find the best point in expectation; ``recommended`` has it when that is finished.
 
-        All agents are asked for it in step, as for decisions. With a function no later decision depends on it; in a
+        All agents are asked for it in step, as for decisions. With a function, no later decision depends on it; in a
         field the belief is fitted if a fit is due.
 
         Raises:
@@ -214,7 +214,7 @@ class Agent(Returning):
         Args:
             query: Id of the query; in a field None for an unrequested measurement, such as at the start.
             outcome: Outcomes of the agent's factors by name, or a number if it owns one; with totals the first agent
-                gets the total. In a field its measurement. None, NaN, infinite or beyond 1e60 means failed.
+                gets the total. In a field, its measurement. None, NaN, infinite or beyond 1e60 means failed.
             failed: True if all outcomes that are not given failed.
             point: For a function: actual values of the agent's variables, if not as decided.
             location: In a field: actual location (d,) of the measurement, if not as decided.
@@ -281,12 +281,12 @@ class Agent(Returning):
         """Learn evaluations that were not requested. All agents get the same ones, each with its own part.
 
         Args:
-            points: Joint points (t, n), physical; an agent reads its own variables only. In a field locations (t, d),
+            points: Joint points (t, n), physical; an agent reads its own variables only. In a field, locations (t, d),
                 or (t, d + 1) with the round last; an agent reads its own rows only.
             outcomes: Outcomes of the agent's factors (t, k), in the order of ``factors``; or totals (t,), read by the
                 first agent; in a field measurements (t,). Entries that are not finite, or beyond 1e60, count as failed.
             rounds: Round of each (t,), or one for all; by default the present one.
-            agents: In a field the author of all or of each (t,); by default the first agent. Authors report to the
+            agents: In a field, the author of all or of each (t,); by default the first agent. Authors report to the
                 others.
             noise_std: Standard deviation of the noise: one for all, one for each point (t,), or of the shape of
                 outcomes; NaN if unknown.

@@ -159,7 +159,7 @@ class Talking:
         Messages of a decision that was not requested yet are kept.
 
         Args:
-            now: Time on any clock that does not go back.
+            now: Time of a monotonic clock, in its own unit.
             inbox: Messages that arrived since the last tick.
 
         Returns:

@@ -30,7 +30,7 @@ class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
 
     An agent chooses the number of tracks and the first corner. It minimises the mean squared distance of its strip from
     its measurements in the available rounds, those en route included. Measurements are spaced evenly from its start on,
-    at most by its reach in a round, the distance of its farthest candidate. In each round it goes to the reachable
+    at most by its reach in a round, the distance of its farthest candidate. In each round, it goes to the reachable
     location nearest to the sweep's present target.
 
     If ``sites`` have gaps, tracks are cut. Adjacent parts of tracks form cells, which are swept sequentially, the

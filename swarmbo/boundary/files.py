@@ -1,7 +1,7 @@
 """Files on disk: regular ones only, written atomically; arrays, cells of CSV files, and digests that detect damage.
 
 A pipe or a device may never end, so only regular files are read. A JSON text has its digest as its last key,
-``"digest"``, over all text before it. In a log it also covers the digest of the previous line, and the first one a
+``"digest"``, over all text before it. In a log, it also covers the digest of the previous line, and the first one a
 start, such as the settings of a run. It is no signature.
 """
 

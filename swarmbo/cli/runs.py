@@ -76,7 +76,7 @@ def resume(
 
 @options.app.command()
 def plot(folder: options.RunPath, formats: options.FormatNames = None, dpi: options.Dpi = None) -> None:
-    """Draw the figures of a run again, complete or not."""
+    """Draw the figures of a run again, also of an incomplete run."""
     with options.one_line_errors():
         from swarmbo.runs.figures import draw_run
 
@@ -98,7 +98,7 @@ def export(
         bool, typer.Option("--parquet", help="Write Parquet; needs pip install swarmbo[pandas].")
     ] = False,
 ) -> None:
-    """Write one tidy table of a run, complete or not: a row for each measurement."""
+    """Write one tidy table of a run, also of an incomplete one: a row for each measurement."""
     with options.one_line_errors():
         from swarmbo.runs.reading import export as export_runs
 

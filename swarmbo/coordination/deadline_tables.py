@@ -1,6 +1,6 @@
 """Max-sum by a deadline: every agent acts in time, and its values conflict with no other's, whatever is lost.
 
-At every tick an agent renews the messages of its own factors and variables, and sends changes. On trees, and if values
+At every tick, an agent renews the messages of its own factors and variables, and sends changes. On trees, and if values
 forbid one another, variables are decided from a third of the time on, colour by colour, by ``Conflicts``; decisions are
 final, and later messages are conditional on them. On other graphs, where loops may mislead messages, these provide some
 of the starts of ``joint_starts``.

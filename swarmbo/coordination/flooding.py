@@ -34,7 +34,7 @@ class VariableGroup:
 
 class Flooding:
     """Arrays of own factors and variables for synchronous rounds. Messages of one direction are one array: those of own
-    factors, then others of own variables. By default all variables are own.
+    factors, then others of own variables. By default, all variables are own.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ class AskTell(TeamState):
         is unchanged.
 
         Args:
-            count: Number of queries, 1 to 10,000; None: one, returned without a list. In a field this argument may be
+            count: Number of queries, 1 to 10,000; None: one, returned without a list. In a field, this argument may be
                 the candidates.
             candidates: In a field, for each agent the locations (k, d) that it could measure, k >= 0; a missing agent
                 has none. By default 512 random ones in the box for each.
@@ -318,7 +318,7 @@ class AskTell(TeamState):
 
         They are arrays, or a table: a list of dicts, a CSV file's path, a frame of pandas or another library, or a dict
         of columns. For a function, a table has a column for each variable, and outcomes in a column for each factor or
-        in ``total``. In a field the locations are in ``x``, ``y`` and ``z`` (``x0``, ``x1``, … if there are more), the
+        in ``total``. In a field, the locations are in ``x``, ``y`` and ``z`` (``x0``, ``x1``, … if there are more), the
         outcomes in ``value``. A column ``agent`` has the authors. Other columns are ignored. ``swarmbo export`` and
         ``to_dataframe`` write such tables.
 
@@ -326,15 +326,15 @@ class AskTell(TeamState):
             points: A table, or values of joint points (t, n) in the order of ``graph.variables``; in a field locations
                 (t, d), or (t, d + 1) with the round as a last coordinate if the belief has a time axis.
             outcomes: Totals (t,), or outcomes per factor (t, k) in the order of ``graph.factors``; in a field
-                measurements (t,). For a table: the name of their column, or ``{factor: column}``, if not the default.
+                measurements (t,). For a table: the column of the outcomes, or ``{factor: column}``, if not the default.
                 Entries that are missing, not finite, or beyond 1e60, count as failed.
             rounds: Round of each (t,), or one for all, or the name of a column, if the belief has a time axis. The
-                first query is of round 1; earlier rounds are 0 and below. By default the round of the last query.
-            agents: In a field the author of all of them, or of each (t,); by default the first agent. If each agent has
-                a local belief, it gets its own measurements, and others receive these in the next fusion.
+                first query is of round 1; earlier rounds are 0 and below. By default, the round of the last query.
+            agents: In a field, the author of all of them, or of each (t,); by default the first agent. If each agent
+                has a local belief, it gets its own measurements, and others receive these in the next fusion.
             columns: For a table: the columns of the coordinates, if not the default.
             noise_std: Standard deviation >= 0 of the noise, as in ``tell``: one number, one for each point (t,), or one
-                for each outcome of a factor (t, k). For a table: the name of their column, or ``{factor: column}``.
+                for each outcome of a factor (t, k). For a table: the column of the deviations, or ``{factor: column}``.
                 NaN, the default: unknown.
 
         Raises:
@@ -386,10 +386,10 @@ class AskTell(TeamState):
     def recommend(self) -> Recommendation | None:
         """Best point in expectation; None without data.
 
-        In a field it fits the belief if a fit is due, as ``refit`` does. With a function no decision depends on it.
+        In a field, it fits the belief if a fit is due, as ``refit`` does. With a function, no decision depends on it.
 
-        With a function it is an evaluated point; if factors are observed individually it combines the best points of
-        each part of the graph. In a field it is a location: one of the environment's ``sites()`` if it has any.
+        With a function, it is an evaluated point; if factors are observed individually it combines the best points of
+        each part of the graph. In a field, it is a location: one of the environment's ``sites()`` if it has any.
         Otherwise it is one of 2,048 quasi-random points of the box or of the measured locations in it.
         """
         self._learn(self._present_links, comes=True)

@@ -92,8 +92,8 @@ class FactorGraph:
 
         Args:
             scopes: ``{factor: [variable, …]}``; a scope has at least one variable and none twice.
-            owners: ``{factor: agent}`` for every factor. By default a factor is owned by its first variable's owner.
-            variable_owners: ``{variable: agent}`` for every variable. By default a variable belongs to the owner of
+            owners: ``{factor: agent}`` for every factor. By default, a factor is owned by its first variable's owner.
+            variable_owners: ``{variable: agent}`` for every variable. By default, a variable belongs to the owner of
                 the first factor that has it or, without ``owners`` too, to an agent that is named after the variable.
 
         Returns:
@@ -192,7 +192,7 @@ class FactorGraph:
 
         Args:
             graph: A ``FactorGraph``, or one of networkx. There a node with a table, and neighbours without any, is a
-                factor, and so is one with ``bipartite=1``; else all nodes are variables.
+                factor, and so is one with ``bipartite=1``; otherwise all nodes are variables.
             tables: Tables per factor; if all nodes are variables, by edge ``(u, v)``, with axes in this order, or
                 clique ``(u, v, w)``, and by node. None: the attributes ``table`` of edges and nodes, those of edges
                 with axes as in ``graph.edges``.

@@ -90,7 +90,7 @@ def part_names(graph: FactorGraph, factor: str) -> tuple[str, ...]:
 def split_graph(graph: FactorGraph, split: Collection[str], *, shared_outcomes: bool) -> FactorGraph:
     """Graph in which each of some factors is replaced by one for each of its variables.
 
-    With ``shared_outcomes`` a part belongs to the owner of its variable, else to the factor's owner, who alone can
+    With ``shared_outcomes``, a part belongs to the owner of its variable, else to the factor's owner, who alone can
     learn it.
     """
     factors, scopes, owners = list[str](), list[tuple[str, ...]](), list[str]()

@@ -81,7 +81,7 @@ class Ros2Robots:
     A robot ``ann`` sends its position to ``/ann/pose`` (``geometry_msgs/PoseStamped``, metres in the frame of the map)
     and each measurement, taken where it then is, to ``/ann/measurement`` (``std_msgs/Float64``; NaN is a failure). It
     receives goals at ``/ann/goal_pose`` (``geometry_msgs/PoseStamped``), which Nav2 follows.
-    With ``coordinates`` it sends ``sensor_msgs/NavSatFix`` to ``/ann/fix``, and receives
+    With ``coordinates``, it sends ``sensor_msgs/NavSatFix`` to ``/ann/fix``, and receives
     ``geographic_msgs/GeoPoseStamped`` at ``/ann/goal_geopose``, with an unspecified altitude (NaN).
 
     Args:
@@ -97,7 +97,7 @@ class Ros2Robots:
     def __init__(self, team: Team, session: Any, coordinates: Coordinates | None = None, frame: str = "map") -> None:
         dims = len(team.problem.domain.low) // len(team.problem.agents) if team.problem.is_field else 0
         if dims not in ((2,) if coordinates else (2, 3)):
-            raise ConfigError(f"got {dims} dimensions; wanted a field of 2, or of 3 without coordinates", at="$.team")
+            raise ConfigError(f"got {dims} dimensions; wanted a field of 2, or of 3 without coordinates=", at="$.team")
         self._team, self._session, self._coordinates, self._frame = team, session, coordinates, frame
         self._dims = dims
         self._arrived: queue.SimpleQueue[tuple[str, bytes | None, bytes | None]] = queue.SimpleQueue()

@@ -31,7 +31,7 @@ Domains = Mapping[str, tuple[Value, ...]]
 
 def problem_of_yaml(text: str, name: str) -> TableProblem:
     """Problem of a text. A ``cost_function`` is a factor ``cost_…``; a variable without constraints gets ``free_…``.
-    Hints give owners; else variables go to agents in turn, constraints to their first variable's owner.
+    Hints give owners; without hints variables are dealt out to the agents, constraints to their first variable's owner.
     """
     data = _loaded(text)
     objective: Objective = _one_of(data.get("objective"), ("min", "max"), "$.objective")

@@ -318,7 +318,7 @@ def _range(layers: Sequence[_Layer]) -> Normalize:
 
 
 def _curve(records: Records, world: World) -> tuple[np.ndarray, str, str]:
-    """Score that the run is about, where the truth is known, else the best measurement so far; its name and unit."""
+    """Score of the run if the truth is known, otherwise the best measurement so far; its name and unit."""
     if records[-1].score is None:
         return best_so_far(records), "Best measurement", world.unit
     kept = {

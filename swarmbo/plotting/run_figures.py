@@ -178,8 +178,8 @@ def write_figures(
     formats: Formats | None = None,
     network: Sequence[NetworkRecord] = (),
 ) -> list[Path]:
-    """Write the figures of a run, complete or not: ``regret.png``, ``traffic.png`` if there was any, and what suits its
-    world.
+    """Write the figures of a (possibly incomplete) run: ``regret.png``, ``traffic.png`` if there was any, and what
+    suits its world.
 
     ``faults.png`` shows over time what went wrong, where something did: messages lost, age of news, failures, and what
     a fleet's ``network`` took.

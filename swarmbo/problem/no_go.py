@@ -25,8 +25,8 @@ Shape = tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m s"]]
 class NoGo(Settings, frozen=True, tag_field="kind"):
     """Base of no-go regions, in which nothing may be evaluated; borders are allowed.
 
-    In a field it is a region of locations for every agent. Of a function it is a region of some variables, whatever the
-    others are.
+    In a field, it is a region of locations for every agent. Of a function it is a region of some variables, whatever
+    the others are.
 
     Args:
         variables: Of a function, the variables of the shape's numbers, in their order; None: all of them. In a field

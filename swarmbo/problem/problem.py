@@ -272,7 +272,7 @@ class Problem:
 
     @property
     def box(self) -> Domain:
-        """Bounds that users see: of locations in a field, else of joint points."""
+        """Bounds that users see: of locations in a field, of joint points in a function."""
         if not self.is_field:
             return self.domain
         return self.domain.part(range(len(self.graph.scopes[0])))

@@ -116,8 +116,8 @@ class SolveReport(msgspec.Struct, frozen=True):
             ``traffic`` only, by which methods compare.
         value: Sum of the factors at the choice; None without factors.
         gap: Upper bound on optimum minus ``value``, in the unit of the factors; None if unknown. It is 0 for ``exact``,
-            or more if agents in a field returned to their sequential choices. For candidates it is a gap to the best of
-            them.
+            or more if agents in a field returned to their sequential choices. For candidates, it is a gap to the best
+            of them.
         traffic: Traffic over the links.
         primal_residual: Final root-mean-square distance of the factors' copies of variables from their consensus, in
             sides of the box. It is that of the worst part and run; None for methods without copies.
@@ -125,7 +125,7 @@ class SolveReport(msgspec.Struct, frozen=True):
         polish_gain: Rise of ``value`` by polishing; None without polishing.
         violated: Factors that forbid the choice, being -inf there.
         links: Report of links; left out without faults and deadlines.
-        stayed: Setting that is asked again, as the model finds no other one safe (``safe`` of a team); left out else.
+        stayed: Setting asked again, as the model finds no other one safe (``safe`` of a team); otherwise absent.
 
     Example:
         >>> import numpy as np

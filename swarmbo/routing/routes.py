@@ -50,8 +50,9 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
     A plan uses the present belief. So with temporal decay, unless ``horizon`` is stated, and in worlds without travel
     times (``travel_rounds``), agents choose one step ahead, by sequential greedy.
 
-    With ``targeted-variance`` routes are planned in all rounds. Other acquisitions are used in the last rounds. Before,
-    routes explore for the task of the acquisition: level (``straddle``), map (``information``) or peak (all others).
+    With ``targeted-variance``, routes are planned in all rounds. Other acquisitions are used in the last rounds.
+    Before, routes explore for the task of the acquisition: level (``straddle``), map (``information``) or peak (all
+    others).
 
     For the peak, exploration ends in time for the nearest agent to spend 6 rounds at the best way-point that any agent
     can reach. Then agents choose goals sequentially, each the best way-point in its own reach, and measure the best

@@ -67,7 +67,7 @@ def _graph_of(record: WorldRecord) -> FactorGraph | None:
 
 
 def draw_run(path: Path, formats: Formats | None = None) -> list[Path]:
-    """Draw a run, complete or not, into its folder ``figures``, by default as PNG and GIF."""
+    """Draw a (possibly incomplete) run into its folder ``figures``, by default as PNG and GIF."""
     folder, formats = RunFolder.open(path), formats or Formats()
     records = folder.records()
     if not records:
@@ -132,7 +132,7 @@ def is_drawn(path: Path, formats: Formats | None = None) -> bool:
 
 
 def drawn_files(path: Path) -> list[Path]:
-    """Last drawn figures of a run, complete or not."""
+    """Last drawn figures of a (possibly incomplete) run."""
     drawn = _noted(RunFolder.open(path))
     return [] if drawn is None else [path / "figures" / name for name in drawn.files]
 

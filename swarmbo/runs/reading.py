@@ -165,7 +165,7 @@ class Run:
 
 
 def load_run(path: str | os.PathLike[str]) -> Run:
-    """Load a run from its folder, complete or not, without running any of its code.
+    """Load a (possibly incomplete) run from its folder, without running any of its code.
 
     Raises:
         RunFolderError: If there is no run.
@@ -226,8 +226,8 @@ STDOUT = Path("-")
 def export(folder: Path, file: Path | None = None, *, csv: bool = False, parquet: bool = False) -> Path | None:
     """Write the table of a run, or one table of all runs below a folder, with a column ``run``.
 
-    By default the file is ``measurements.csv`` or ``.parquet`` in the folder. ``-`` is standard output, of CSV. Returns
-    the file; None for standard output.
+    By default, the file is ``measurements.csv`` or ``.parquet`` in the folder. ``-`` is standard output, of CSV.
+    Returns the file; None for standard output.
     """
     if csv and parquet:
         raise ConfigError("got --csv and --parquet; wanted one of them")

@@ -40,7 +40,7 @@ class Summary(msgspec.Struct, frozen=True):
     ``seconds`` the duration of all rounds, with workers of the run. ``source`` is the part that all rounds have in
     common. ``references`` are the best true values of heuristic baselines within as many rounds, ``worst_off`` least
     individual outcomes at this run's best measurement and the baselines' results. ``late_mean`` is of the joint points
-    of the last quarter of the rounds. ``scopes`` are learned or drawn ones. In ``blocked`` rounds agents waited for a
+    of the last quarter of the rounds. ``scopes`` are learned or drawn ones. In ``blocked`` rounds, agents waited for a
     disconnected one. ``acquisition`` is the one that ``auto`` selected, and the reason. ``coordinates`` are those of
     the input, if they are not the map's.
     """

@@ -43,7 +43,7 @@ def run(
     So methods compared at one seed share field, starts and noise.
 
     Args:
-        scenario: Scenario to run. With ``step_timeout_s`` it has a separate process, in which the world must be known:
+        scenario: Scenario to run. With ``step_timeout_s``, it has a separate process, in which the world must be known:
             as a plug-in, or by a class that can be imported.
         out: The folder; created if missing.
         force: Delete an existing run there first.

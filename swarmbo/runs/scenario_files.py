@@ -173,8 +173,8 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str], trust: bool 
     """Replace settings of a scenario by ``table.key=value``; the value is TOML, or else a string.
 
     An override that changes a table's ``kind`` (possibly from the world's default) resets the table. Such overrides
-    come first, so ``kind`` and settings of the new kind may be given in any order. With ``trust`` a user's world may be
-    loaded, to find the kinds that suit it.
+    come first, so ``kind`` and settings of the new kind may be given in any order. With ``trust``, a user's world may
+    be loaded, to find the kinds that suit it.
 
     Example:
         >>> apply_overrides({"rounds": 25}, ["rounds=5", "coordination.kind=max-sum"])

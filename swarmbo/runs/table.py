@@ -28,10 +28,10 @@ _BEFORE, _AFTER = (
 def measurements(records: Sequence[RoundRecord], world: WorldRecord, scenario: Scenario) -> Columns:
     """Table of a run, whose columns ``docs/guide/runs-and-papers.md`` describes.
 
-    In a field a row is one agent's measurement in one round; abstaining agents have none. Measurements en route follow,
-    in rows without a query. Locations are also given in the coordinates of the input, if these are not the map's. For a
-    function a row is the outcome of one factor, if factors are reported, and else that
-    of the sum. A variable with the name of another column is ``point.<name>``.
+    In a field, a row is one agent's measurement in one round; abstaining agents have none. Measurements en route
+    follow, in rows without a query. Locations are also given in the coordinates of the input, if these are not the
+    map's. For a function, a row is the outcome of one factor, if factors are reported, otherwise that of the sum. A
+    variable with the name of another column is ``point.<name>``.
     """
     names = tuple(world.variables) or place_names(len(world.low))
     axes = {name: f"point.{name}" if name in (*_BEFORE, *_AFTER) else name for name in names}

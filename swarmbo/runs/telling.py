@@ -94,7 +94,7 @@ class _Display:
 class Progress(_Display):
     """Progress of a run, round by round: best, scores if known, traffic, time left. A context manager.
 
-    With workers a round is an evaluation, and there are also the numbers of those that run and that failed, and the
+    With workers, a round is an evaluation, and there are also the numbers of those that run and that failed, and the
     share of the workers' time in evaluations.
     """
 

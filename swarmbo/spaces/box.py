@@ -94,7 +94,7 @@ class Domain:
             or len(space.shape) != 1
             or not np.issubdtype(space.dtype, np.floating)
         ):
-            raise ConfigError(f"got action space {space}; wanted a finite Box of floats, one axis", at="$.environment")
+            raise ConfigError(f"got action space {space}; wanted a finite float Box with one axis", at="$.environment")
         return cls(space.low.astype(float), space.high.astype(float))
 
 

@@ -99,7 +99,7 @@ def _check_spaces(env: Any) -> None:
     claim_offers(env, "possible_agents", "action_space", "observation_space", "reset", "step", "unwrapped")
     for agent in env.possible_agents:
         space = env.action_space(agent)
-        wanted, is_function = "a finite Box of floats, one axis", hasattr(env.unwrapped, "factor_graph")
+        wanted, is_function = "a finite float Box with one axis", hasattr(env.unwrapped, "factor_graph")
         try:
             variables_of(space, agent) if is_function else Domain.of_space(space)
         except ValueError as error:

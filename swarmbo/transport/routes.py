@@ -210,7 +210,7 @@ class InProcess(Settings, frozen=True, tag_field="kind", tag="in-process"):
     """A faultless transport inside one process.
 
     Args:
-        as_agents: True to run a team's agents as separate objects that exchange encoded messages. By default a team
+        as_agents: True to run a team's agents as separate objects that exchange encoded messages. By default, a team
             takes the single-process fast path, with the same decisions and the same counts of traffic.
 
     Example:

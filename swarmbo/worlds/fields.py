@@ -21,7 +21,7 @@ from swarmbo.worlds.protocol import Infos, Offers, Positions, Report, Step, Worl
 class FieldWorld(World):
     """A sensing environment as its team sees it: places, links and measurements; never the ground truth.
 
-    ``docs/environments/contract.md`` has the optional methods of its ``ParallelEnv``. With ``prices()`` agents may
+    ``docs/environments/contract.md`` has the optional methods of its ``ParallelEnv``. With ``prices()``, agents may
     abstain: the last coordinate of an action, from 0 to 1, then decides on the measurement.
     """
 

@@ -31,7 +31,7 @@ class OneShotWorld(FunctionWorld):
     An evaluation is one joint action, held for ``hold`` steps or until the episode ends. Every entry of an agent's
     action is a variable, ``agent[0]``, ``agent[1]``, …; in a ``Dict``, ``agent[key]``. Discrete actions are choices
     among integers. The outcome of an agent's factor is the mean of its measurements, functions of observation, reward
-    and info; it failed if one of them is None or not finite. Without scopes the one outcome is the total over agents.
+    and info; it failed if one of them is None or not finite. Without scopes, the one outcome is the total over agents.
     Agents that are in no scope keep the middle of their actions, and those without a scope are not measured.
 
     Evaluations follow one another without a reset, except by the user's loop. Reset before every evaluation, with the

@@ -93,7 +93,7 @@ def test_python_of_the_page_on_runs_runs(names_after, capsys):
 def test_python_of_the_page_on_ask_and_tell_runs(names_after):
     names = names_after("docs/guide/ask-tell.md")
     assert len(names["team"].pending) == 2
-    assert names["crew"].n_data == names["again"].n_data > 3
+    assert names["team"].n_data == names["again"].n_data > 3
     assert names["careful"].failures < 8
 
 

@@ -58,8 +58,9 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
     def score(self) -> float:
         """Score by which rewards of the task are paid, larger is better; it includes the measurements at reset.
 
-        For ``map`` minus the error of a map of all measurements so far, for ``level`` its F1 score, for ``peak`` minus
-        the simple regret. A round's rewards of all agents plus their costs equal its increase. 0 with other rewards.
+        ``map``: minus the error of a map of all measurements so far. ``level``: the F1 score of this map. ``peak``:
+        minus the simple regret. A round's rewards of all agents plus their costs equal its increase. 0 with other
+        rewards.
         """
         return self._current().score
 

@@ -66,7 +66,7 @@ def typed(f: AdditiveFunction, types: Mapping[str, Any], seed: int = 0) -> Addit
     """The same function with other types of some variables; the values of a type lie evenly over the variable's axis.
 
     Choices are in an order drawn from a seed, unless they are ordered. Points have codes: numbers, and positions of
-    choices. Its maximum is searched, if the grids have at most 20,000 joint values; else it is unknown.
+    choices. Its maximum is searched, if the grids have at most 20,000 joint values; otherwise it is unknown.
 
     Args:
         f: A function of real numbers.

@@ -183,7 +183,7 @@ def wrap_angle(angle: Float[np.ndarray, "*shape"] | float) -> np.ndarray:
 class Driver:
     """Motion of a robot on a map with blocked cells.
 
-    In the open it drives as a ``Unicycle``. Round blocked cells or in a current it turns on the spot and drives
+    In the open, it drives as a ``Unicycle``. Round blocked cells or in a current it turns on the spot and drives
     straight courses, ``Ways``. ``wind`` is the current (east, north), m/s.
     """
 

@@ -34,7 +34,7 @@ _LENGTHS_APART = 1.5
 class RobotTeam(FieldWorld[RobotTeamSettings, Episode, Field], arguments=RobotTeamSettings, name="robot_team_v0"):
     """Robots drive over a map and measure a field; together they search for its maximum, map it, or watch a level.
 
-    Every robot is a unicycle with bounds on speed and turn rate. In each round every agent names a location; its robot
+    Every robot is a unicycle with bounds on speed and turn rate. In each round, every agent names a location; its robot
     drives there on the quickest path it knows and measures. A robot that runs out of time measures where it is. Robots
     exchange messages by radio within a range.
 
@@ -68,7 +68,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
       points; coordinates are taken as metres. With ``only`` (the default) a robot samples the unmeasured site nearest
       to the requested location among those within reach in the round. Robots choose in the order of their numbers, and
       no site is measured twice. A robot without a site within reach drives towards the nearest and measures nothing. A
-      site stays open if its measurement failed. With ``interpolated`` the field between the sites is kriged; no two
+      site stays open if its measurement failed. With ``interpolated``, the field between the sites is kriged; no two
       sites may then be nearer than a thousandth of the median distance between neighbours.
     * ``{raster = PATH, band = 1, value = "elevation", unit = "m"}``: a GeoTIFF (extra ``geo``), or a ``.npy`` array
       with the size of its cells, ``cell_m``; see ``RasterFieldSettings``. Cells without a value are no-go: robots drive
@@ -302,7 +302,7 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
 
     **No-go regions.** No robot is ever in one, at its stop or en route. The map is divided into cells; cells that a
     region touches are blocked, and robots drive round them. They turn in place and drive straight courses between
-    bends, by the shortest paths on the visibility graph of the bends. In the open they drive arcs, like robots of
+    bends, by the shortest paths on the visibility graph of the bends. In the open, they drive arcs, like robots of
     ``RobotTeam``. An action in a region, or without a path, is replaced by the nearest site. The ground truth covers
     what can be measured.
 

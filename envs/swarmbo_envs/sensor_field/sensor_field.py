@@ -26,7 +26,7 @@ class SensorField(
 ):
     """Static sensors watch a field, each within its own box, and sample when a measurement justifies its energy.
 
-    In each round every sensor names a location in its box, and chooses to sample or not. A sample takes energy, and
+    In each round, every sensor names a location in its box, and chooses to sample or not. A sample takes energy, and
     energy has a price. Sensors exchange messages by radio within a range. The field may change from round to round.
 
     | | |
@@ -67,7 +67,7 @@ class SensorField(
     * ``{plume = {size_m, sources, peak, unit, wind_m_per_round, gusts, radius_m, spread_m2_per_round, decay_rounds,
       seed}}``: puffs emitted by sources and carried off by a turning wind.
     * ``{csv = PATH, x = COLUMN, y = COLUMN, value = COLUMN, unit, sites = "only" | "interpolated", time = COLUMN,
-      time_step}``: points measured once or many times. With ``only`` a sensor's locations are the sites in its box; it
+      time_step}``: points measured once or many times. With ``only``, a sensor's locations are the sites in its box; it
       samples the one nearest to the requested location, any number of times.
     * ``{survey = "oxford-ph", sites}``: measurements shipped with swarmbo, used as a CSV.
     * ``{elevation = "jacksboro" | "topobathy", window}``: a real landscape.

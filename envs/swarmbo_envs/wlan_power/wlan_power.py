@@ -29,7 +29,7 @@ _ONLY_TIME = ("processes", "timeout_s")
 class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerSettings, name="wlan_power_v0"):
     """Power control in a WLAN: access points set transmit powers jointly for the largest utility of their users.
 
-    With ``channels`` they choose their channels, too, and with ``widths_mhz`` the widths of these.
+    With ``channels``, they choose their channels, too, and with ``widths_mhz`` the widths of these.
 
     | | |
     |---|---|
@@ -59,7 +59,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     | ``error`` | str | reason of a failed measurement |
 
     In the factor graph the outcome of access point i depends on its own settings and on those of the access points in
-    its range. With ``interference = "audible"`` this is exact; with ``"all"`` it is an approximation.
+    its range. With ``interference = "audible"``, this is exact; with ``"all"`` it is an approximation.
 
     Args:
         topology: ``{"generated": {...}}``, ``{"access_points": [[x, y], ...], "users": [...], "serving": [...]}``, or
@@ -73,8 +73,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             ``interference`` is. The two objectives rank powers differently.
         utility: Function of the users' rates. ``sum``: their sum. ``proportional-fair``: the sum of their logarithms.
             ``cell-minimum``: the sum of the least rate of each access point. ``users-above``: the number of users with
-            at least ``rate_mbps``. ``minimum-rate``: the least of all; it is no sum over access points, so it needs
-            ``outcomes = "total"``.
+            at least ``rate_mbps``. ``minimum-rate``: the least rate of all users, which is no sum over access points
+            and needs ``outcomes = "total"``.
         rate_mbps: Rate threshold; required by ``users-above``, and refused otherwise.
         airtime: Time on the air in the closed form. ``shared``: users of an access point take turns of equal time, with
             the largest rate and about the least SNR of 802.11n. ``full``: every user has the whole channel all the
@@ -95,9 +95,10 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             access point does.
         audible_dbm: Least received power, at largest transmit power, at which an access point is in range of another.
         outcomes: ``per-factor``: every agent receives the outcome of its users; ``total``: all receive the sum.
-        observes: ``powers``, or ``losses``. The latter adds the number of own users, and mean losses in dB. They are to
-            own users, from each access point in range to own users, and to the users of each. The powers and losses are
-            then as many for all: missing ones are the least power and 300 dB. So are powers if worlds are drawn.
+        observes: ``powers``, or ``losses``. The latter adds the number of own users, and mean losses in dB. These
+            are to own users, from each access point in range to own users, and to users of that access point. All
+            agents then have as many powers and losses: missing ones are the least power and 300 dB. In drawn worlds
+            they always have as many powers.
         worlds: ``fixed``, or ``drawn``: each reset draws another topology, with another ``topology_seed``;
             ``reset(options={"world": number})`` picks one.
         noise_std: Standard deviation of the noise of a total, in the unit of the utility. The noise of one of k access

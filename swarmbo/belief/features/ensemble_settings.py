@@ -30,9 +30,8 @@ class EnsembleSettings(Settings, frozen=True, tag_field="kind", tag="ensemble"):
     Args:
         kernels: Covariance functions; a user's own needs frequencies.
         lengthscales: In shares of the sides of the domain, from 1e-9 to 1e9, for a factor of one variable, times √d
-            with d variables. ``fitted``: by maximum a posteriori, as in ``additive``; separate for each variable with
-            outcomes per factor. ``shared``: fitted too, one for all variables of the factors that are weighted
-            together.
+            with d variables. ``fitted``: by maximum a posteriori, as in ``additive``; one per variable with outcomes
+            per factor. ``shared``: fitted, but one for all variables of the factors that are weighted together.
         n_features: Random features of each factor in each member, an even number >= 2.
         floor: Smallest weight of a member, >= 0 and less than 1 / number of members.
         refit_every: After this many evaluations, >= 1, members are fitted again, with new features.

@@ -103,8 +103,8 @@ class FusedBelief:
         """Give agents their new measurements, and let all exchange messages over the links, if all are local.
 
         By agent there are ``measurements``, points (n, d) and outcomes (n,), ``failed`` points, and the noise as in
-        ``give``. Without ``links`` every agent reaches every other. With ``later`` the caller runs the exchange: then,
-        or if agents are remote, no traffic is returned, and their messages are ``due``.
+        ``give``. Without ``links``, every agent reaches every other. With ``later``, the caller runs the exchange:
+        then, or if agents are remote, no traffic is returned, and their messages are ``due``.
         """
         check_links(links)
         failed, noise = failed or {}, noise_variance or {}

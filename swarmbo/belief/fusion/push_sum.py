@@ -96,7 +96,7 @@ class _View(NamedTuple):
 class PushSum(FusedView):
     """An agent of a ratio consensus: precision of the weights = prior + N times the average of all agents' information.
 
-    In every step it splits its mass (its share of all agents' weight and information) evenly between itself and the
+    In every step, it splits its mass (its share of all agents' weight and information) evenly between itself and the
     neighbours that receive it. A message has the total given so far, so the next message makes up for a lost one:
     losses delay mass and lose none. Information by weight converges to the average.
 

@@ -248,8 +248,8 @@ class AdditiveGP(AdditivePosterior):
             X: Points (p, n), physical, added to those pending already.
             rounds: The round of each (p,), or one for all; by default the present one. A point requested long ago tells
                 less about the present.
-            awaited: Mask (p, k) of the factors whose outcome is still to come, if some are known. By default all are to
-                come: as a total or one by one, according to ``outcomes``.
+            awaited: Mask (p, k) of the factors whose outcome is still to come, if some are known. By default, all are
+                to come: as a total or one by one, according to ``outcomes``.
 
         Raises:
             ShapeError: If a shape does not fit, or a value is not finite.

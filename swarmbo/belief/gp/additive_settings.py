@@ -29,8 +29,8 @@ class SampledStructure(Settings, frozen=True, tag_field="kind", tag="sampled"):
 
     Args:
         samples: Partitions averaged, >= 1.
-        moves: Splits or merges proposed before each of them, >= 1.
-        burn_in: Proposals before the first of all, >= 0.
+        moves: Splits or merges proposed before each partition, >= 1.
+        burn_in: Further proposals before the first partition, not averaged, >= 0.
         largest: Cap on the size of blocks, >= 1; None: no cap.
         every: Evaluations, >= 1, after which partitions are sampled again.
 

@@ -179,7 +179,7 @@ class Factorised:
         K_new_new: Float[np.ndarray, "p p"],
         residual: Float[np.ndarray, " p"] | None,
     ) -> "Factorised":
-        """With p more observations, in O(p r²). Without ``residual`` they are to come: alpha stays, to the bit."""
+        """With p more observations, in O(p r²). Without ``residual``, they are to come: alpha stays, to the bit."""
         r, p = len(self.residual), len(K_new_new)
         if p == 0:
             return self

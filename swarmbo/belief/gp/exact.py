@@ -133,7 +133,7 @@ class ExactGP(ChannelGP, FieldGP):
         """Learn outcomes. Hyper-parameters and the outcome scale stay; points pending are forgotten.
 
         Args:
-            X: New points (n, d), physical; they may lie outside the domain, and may repeat. With a time axis they are
+            X: New points (n, d), physical; they may lie outside the domain, and may repeat. With a time axis, they are
                 of the round ``now``, or state theirs as a last coordinate.
             y: Their outcomes (n,), physical, below 1e60 in size. Leave failed measurements out.
             noise_variance: Known variance >= 0 of the noise of each outcome (n,), or one for all, in the square of the

@@ -102,7 +102,7 @@ def random_blocks(n: int, size: int, rng: np.random.Generator) -> Partition:
 def averaged(samples: Sequence[Scopes]) -> tuple[Scopes, tuple[float, ...]]:
     """Merged scopes of all samples in canonical order, and their shares of the prior variance, in sum 1.
 
-    In a sample every scope has an even share; over the samples shares are averaged. A sum of Gaussian processes over
+    In a sample, every scope has an even share; over the samples shares are averaged. A sum of Gaussian processes over
     these scopes with these shares has the average of the samples' covariance functions.
     """
     shares: dict[tuple[int, ...], float] = {}

@@ -112,7 +112,7 @@ def learn_factors(
 ) -> Model:
     """Model of separately observed factors without shared variables: each transformed, or a sum over its variables.
 
-    For one factor the sum and the whole alternate, from fit to fit, until the evidence for the sum is decisive: a sum
+    For one factor, the sum and the whole alternate, from fit to fit, until the evidence for the sum is decisive: a sum
     that explains outcomes better may still miss interactions, and then finds no better point. Evaluations before
     ``first`` are set aside.
     """

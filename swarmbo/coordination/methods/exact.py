@@ -33,7 +33,7 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
     """Variable elimination (bucket elimination, Dechter 1999), refused above a stated budget.
 
     On the chain of DB-GP-UCB, where factor n couples robots n … n+B, it is one forward-backward sweep with messages
-    over B robots. On other graphs the min-fill order is used if its largest table is smaller.
+    over B robots. On other graphs, the min-fill order is used if its largest table is smaller.
 
     The report's ``rounds`` count the dependent tables sent up the elimination tree, and as many choices sent down. This
     is twice the largest number of steps on a path to a root with another agent than the step before. Before that,
@@ -120,8 +120,8 @@ class Bucket:
 
 
 def elimination_steps(graph: FactorGraph, sizes: Mapping[str, int]) -> dict[str, Bucket]:
-    """Steps in the graph's own order of variables, or in min-fill order if its largest table is smaller. On a chain the
-    graph's order is one sweep, and the owner of a factor's first variable joins it.
+    """Steps in the graph's own order of variables, or in min-fill order if its largest table is smaller. On a chain,
+    the graph's order is one sweep, and the owner of a factor's first variable joins it.
     """
     candidates = [buckets_of(graph, order) for order in (graph.variables, _min_fill_order(graph, sizes))]
     return min(candidates, key=lambda buckets: largest_clique(buckets, sizes)[0])  # of equal ones the first

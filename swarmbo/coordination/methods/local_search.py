@@ -114,7 +114,7 @@ def searched(
 class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
     """Distributed stochastic algorithm (Zhang, Wang, Xing & Wittenburg 2005), variants A, B and C.
 
-    Every variable starts at a random value. In a round all agents send their values, and each finds its best values
+    Every variable starts at a random value. In a round, all agents send their values, and each finds its best values
     given the others'. A variable with a gain moves to a best value with the stated probability, or else stays. Random
     moves end cycles in which neighbours react to each other. One of several equally good values is drawn. A variable
     without a gain, but with another value as good, moves there with the same probability
@@ -187,9 +187,9 @@ class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
 class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
     """Maximum gain messages (Maheswaran, Pearce & Tambe 2004; by utilities the breakout of Yokoo & Hirayama 1996).
 
-    Every variable starts at a random value. In a round all agents send their values, and each computes its gain by its
-    best value given the others'. Gains are sent to neighbours (variables that share a factor), and the largest gain
-    among neighbours moves; of equal gains the variable that comes first in the graph. No two neighbours move at once,
+    Every variable starts at a random value. In a round, all agents send their values, and each computes its gain by its
+    best value given the others'. Gains are sent to neighbours (variables that share a factor), and the variable with
+    the largest gain among neighbours moves; in a tie, the first in the graph. No two neighbours move at once,
     so the sum never falls. The search ends if no variable has a gain, in a 1-optimum: no single change is better.
     Agents detect this by reports up a tree in every round.
 

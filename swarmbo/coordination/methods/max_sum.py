@@ -42,7 +42,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
     """Max-sum by synchronous rounds of messages (Farinelli et al. 2008; Hoang et al. 2018, steps 1-3).
 
     Each connected part of the graph is solved independently. On a tree, messages are undamped and the number of rounds
-    is half its longest path, so the result is exact whatever ``rounds`` is. On loops the best joint choice over all
+    is half its longest path, so the result is exact whatever ``rounds`` is. On loops, the best joint choice over all
     rounds is kept. After 1, 2, 4, 8, … rounds, and when messages have stopped, a choice is also decoded variable by
     variable.
 
@@ -53,7 +53,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
     rounds are never worse.
 
     The report's ``rounds`` count renewals of messages; in each, variables send to their factors and then factors to
-    their variables. On a tree they end with the last final message, on loops when messages stop. Comparing, decoding
+    their variables. On a tree, they end with the last final message, on loops when messages stop. Comparing, decoding
     and repairing are not counted.
 
     Args:

@@ -117,7 +117,7 @@ class RefinedMaxSum(RefinedMethod, frozen=True, tag_field="kind", tag="refined-m
     connected part of the graph does so independently. The incumbent is always among the values; only a better choice
     replaces it.
 
-    On a forest every level is solved exactly. The result is never worse than the best point of the first level's grid,
+    On a forest, every level is solved exactly. The result is never worse than the best point of the first level's grid,
     or than the best recombination of the starts. On smooth concave functions it converges to the maximum (see
     ``swarmbo.coordination.refinement``), on other functions to a local maximum along the coordinates. On graphs with
     loops max-sum is a heuristic; only the incumbent is guaranteed not to get worse.
