@@ -6,7 +6,7 @@ change only in ``fit``; predictions plug them in, so their uncertainty is not pa
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -16,12 +16,17 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from swarmbo.belief.gp import tiles
+from swarmbo.belief.gp.conditioning import JointPosterior
 from swarmbo.belief.gp.engine import ChannelGP, read_channels, write_channels
 from swarmbo.belief.gp.fit import FITTED_TO, fit_field, prior_field_hyperparameters
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, ExactGPSettings, Hyperparameters
 from swarmbo.belief.gp.spatial import CHUNK, FieldGP, checked_noise, checked_outcomes
+from swarmbo.belief.gp.tiles import Tiles
 from swarmbo.errors import ShapeError
 from swarmbo.spaces import Domain
+
+Marginals = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -194,35 +199,50 @@ class ExactGP(ChannelGP, FieldGP):
             **self._nothing_pending,
         )
 
-    def near(self, X: ArrayLike, most: int) -> "ExactGP":
-        """Belief from the data most informative about some points, for points near them.
+    @cached_property
+    def _tiles(self) -> Tiles:
+        return Tiles.of(self.channels, self.observations)
 
-        Near measurements make farther ones almost irrelevant, so this belief is nearly the same there, and differs
-        elsewhere. It is not used if a measurement made now at one of the points would not be among its data. All
-        pending points are kept.
+    def _with(self, **changes: Any) -> "ExactGP":
+        other = super()._with(**changes)
+        if "_tiles" in vars(self) and other.points is self.points and other.hyperparameters is self.hyperparameters:
+            vars(other)["_tiles"] = self._tiles  # neither the round nor what is pending changes them
+        return other
 
-        Source: Vecchia 1988; Gramacy & Apley 2015, in their simplest form, nearest neighbours.
+    @property
+    def is_tiled(self) -> bool:
+        """True if there are more than 2,000 measurements: predictions are by the nearest of them (``gp.tiles``)."""
+        return len(self.points) > tiles.TILED_FROM
+
+    def marginals(self, X: ArrayLike) -> Marginals:
+        """Means and variances by tiles at points (m, d), physical, without pending ones."""
+        return self._tiles.marginals(self._query(self._points(X)))
+
+    def posterior(self, X: ArrayLike) -> Marginals:
+        """Means (m,) and variances (m,) >= 0 of the field at points (m, d), physical, as ``SpatialGP.posterior``."""
+        return self.marginals(X) if self.is_tiled and not self.n_pending else super().posterior(X)
+
+    def posterior_mean(self, X: ArrayLike) -> Float[np.ndarray, " m"]:
+        """Means (m,) at points (m, d), physical."""
+        return self.marginals(X)[0] if self.is_tiled else super().posterior_mean(X)
+
+    def posterior_cache(
+        self, X: ArrayLike, marginals: Callable[[Float[np.ndarray, "k c"]], Marginals] | None = None
+    ) -> JointPosterior:
+        """Posterior at fixed points (m, d), physical, with fast covariances.
+
+        With tiles, covariances have the correlations given the 400 measurements nearest to single points.
 
         Args:
-            X: Points (m, d), physical, m >= 1.
-            most: Number of rows: those of the highest prior correlation with the middle of the points.
-
-        Returns:
-            The belief; this one where it has no more data, or where the points lie further apart than such rows do.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
+            X: Points.
+            marginals: Means and variances given the data, of points with their rounds; by default those by tiles.
         """
-        if len(self.points) <= most:
-            return self
-        U, prior = self._to_unit(self._points(X)), self.hyperparameters.prior
-        middle = U.mean(axis=0, keepdims=True)
-        tells = prior.matrix(middle, self._to_unit(self.X))[0]
-        rows = np.sort(np.argsort(-tells, kind="stable")[:most])
-        if prior.matrix(middle, U).min() < tells[rows].min():
-            return self
-        data = {name: getattr(self, name)[rows] for name in ("points", "totals", "factors", "noise", "rounds")}
-        return self._with(**data, base=None, given=None)
+        if not self.is_tiled:
+            return super().posterior_cache(X)
+        ahead = np.column_stack([self.pending, self.pending_rounds]) if self.has_time else self.pending
+        both = np.concatenate([self._points(X), ahead])
+        joint = self._tiles.joint(self._query(both), *(marginals or self.marginals)(both))
+        return joint.given_last(self.n_pending, self.noise_variance)
 
     @staticmethod
     def posterior_means(beliefs: "Sequence[ExactGP]", X: ArrayLike) -> list[Float[np.ndarray, " m"]]:
@@ -238,6 +258,8 @@ class ExactGP(ChannelGP, FieldGP):
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
         """
+        if any(belief.is_tiled for belief in beliefs):
+            return [belief.posterior_mean(X) for belief in beliefs]
         first, parts = beliefs[0], [belief._conditioned.parts[0] for belief in beliefs]
         rows = [belief._conditioned.data for belief in beliefs]
         data = np.concatenate([np.column_stack([own.U, own.rounds]) for own in rows])

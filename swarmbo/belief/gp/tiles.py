@@ -15,9 +15,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial import cKDTree
 
+from swarmbo.belief.gp.cholesky import factorise, solve_lower
 from swarmbo.belief.gp.conditioning import JointPosterior, condition
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
-from swarmbo.belief.gp.observations import LEAST_NOISE, Observations
+from swarmbo.belief.gp.observations import LEAST_NOISE, Observations, projection
 from swarmbo.kernels import correlation
 
 TILED_FROM = 2000  # measurements, above which a field's posterior is by tiles
@@ -47,39 +48,41 @@ class Tiles:
 
     def marginals(self, query: Observations) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Means and variances (m,), in the unit of the outcome, at points of the query."""
-        mean, var = np.empty((2, len(query)))
+        prior, scale = self.hyper.covariance(0), self.hyper.scales[0]
+        points, (mean, var) = projection(self.hyper, self._scopes[0], query), np.empty((2, len(query)))
         for members, rows in self._tiles(query):
-            part = self._given(rows, query.take(members))
-            mean[members], var[members] = part.mean, part.var
-        return mean, var
+            at = self._points[rows]
+            K = prior.matrix(at, at)
+            K.flat[:: len(K) + 1] += self._noise[rows]
+            L, _ = factorise(K)
+            told = solve_lower(L, np.column_stack([prior.matrix(at, points[members]), self._residuals[rows]]))
+            mean[members] = told[:, -1] @ told[:, :-1]
+            var[members] = prior.outputscale - np.einsum("nm,nm->m", told[:, :-1], told[:, :-1])
+        return self.hyper.constants[0] + scale * mean, scale**2 * np.maximum(var, 0.0)
 
-    def joint(self, query: Observations) -> JointPosterior:
-        """Joint posterior given the measurements nearest to single points of the query, not more than a tile has."""
-        every = -(-len(query) // self.neighbours)
-        few = query.take(slice(None, None, every))
-        rows = np.empty(0, dtype=int)
+    def joint(self, query: Observations, mean: Float[np.ndarray, " m"], var: Float[np.ndarray, " m"]) -> JointPosterior:
+        """Joint posterior with given marginals, its correlations those given the measurements nearest to the points.
+
+        Together they are as many as a tile has: the nearest few of each point, or of every k-th if there are many.
+        """
+        few, rows = query.take(slice(None, None, -(-len(query) // self.neighbours))), list[np.ndarray]()
+        each = min(len(self.data), max(1, self.neighbours // len(few)))
         for now, own in _by_round(few):
-            _, near = self._tree(now).query(self._placed(few.take(own)), k=self._each(len(few)))
-            rows = np.union1d(rows, np.ravel(near))
-        return self._given(rows, query)
-
-    def _each(self, n_points: int) -> list[int]:
-        return list(range(1, 1 + min(len(self.data), max(1, self.neighbours // n_points))))
-
-    def _given(self, rows: Int[np.ndarray, " r"], query: Observations) -> JointPosterior:
-        own = condition(self.hyper, self._scopes, self.data.take(rows), is_coupled=True, keeps_inverse=False)
-        return JointPosterior.of(own, 0, query)
+            rows.append(self._nearest(now, self._placed(few.take(own)), each)[1].ravel())
+        data = self.data.take(np.unique(np.concatenate(rows)))
+        given = condition(self.hyper, self._scopes, data, is_coupled=True, keeps_inverse=False)
+        return JointPosterior.of(given, 0, query).scaled(mean, var)
 
     def _tiles(self, query: Observations) -> Iterator[tuple[Int[np.ndarray, " s"], Int[np.ndarray, " r"]]]:
         """Tile by tile, the points of a query in it, and its measurements."""
         n, sides = min(self.neighbours, len(self.data)), 1.0 / self._lengthscales
         for now, left in _by_round(query):
-            tree, counts, where = self._tree(now), np.ones(len(sides), dtype=int), np.clip(query.U, 0.0, 1.0)
+            counts, where = np.ones(len(sides), dtype=int), np.clip(query.U, 0.0, 1.0)
             while len(left):
                 cell = np.minimum(np.floor(where[left] * counts), counts - 1).astype(int)
                 cells, tile = np.unique(cell, axis=0, return_inverse=True)
                 centres = (cells + 0.5) * (sides / counts)
-                far, near = tree.query(np.pad(centres, ((0, 0), (0, tree.m - len(sides)))), k=range(1, n + 1))
+                far, near = self._nearest(now, centres, n)
                 half = 0.5 * float(np.linalg.norm(sides / counts))
                 done = (half <= _REACH * far[:, -1]) | (n == len(self.data))
                 order = np.argsort(tile.ravel(), kind="stable")
@@ -96,20 +99,43 @@ class Tiles:
     def _scopes(self) -> tuple[range]:
         return (range(len(self._lengthscales)),)
 
-    def _placed(self, rows: Observations) -> Float[np.ndarray, "r c"]:
-        """Coordinates in lengthscales; with time, of points that are asked for, one more."""
-        places = rows.U / self._lengthscales
-        return np.column_stack([places, np.zeros(len(places))]) if self.hyper.times else places
+    @cached_property
+    def _points(self) -> Float[np.ndarray, "n c"]:
+        return projection(self.hyper, self._scopes[0], self.data)
 
-    def _tree(self, now: float) -> cKDTree:
-        """Tree of the measurements. What fades is farther, by as much as its correlation falls with distance."""
-        placed = self._placed(self.data)
-        if self.hyper.times:
-            left = self.hyper.times[0].between(self.data.rounds, np.array(now))
-            distances = np.linspace(0.0, _FARTHEST, 4096)
-            falls = np.minimum.accumulate(correlation(self.hyper.kernels[0], distances))
-            placed[:, -1] = np.interp(-left, -falls, distances)
-        return cKDTree(placed)
+    @cached_property
+    def _residuals(self) -> Float[np.ndarray, " n"]:
+        return self.data.residuals(self.hyper)
+
+    @cached_property
+    def _noise(self) -> Float[np.ndarray, " n"]:
+        return self.data.noise_variances(self.hyper)
+
+    @cached_property
+    def _trees(self) -> dict[float, cKDTree]:
+        return {}
+
+    def _nearest(
+        self, now: float, at: Float[np.ndarray, "m d"], count: int
+    ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]:
+        """Distances to the nearest measurements, and which they are, of places in lengthscales in a round.
+
+        What fades is farther, by as much as its correlation falls with distance.
+        """
+        if now not in self._trees:
+            placed = self._placed(self.data)
+            if self.hyper.times:
+                left = self.hyper.times[0].between(self.data.rounds, np.array(now))
+                distances = np.linspace(0.0, _FARTHEST, 4096)
+                falls = np.minimum.accumulate(correlation(self.hyper.kernels[0], distances))
+                placed = np.column_stack([placed, np.interp(-left, -falls, distances)])
+            self._trees[now] = cKDTree(placed)
+        tree = self._trees[now]
+        far, near = tree.query(np.pad(at, ((0, 0), (0, tree.m - at.shape[1]))), k=range(1, count + 1))
+        return np.asarray(far), np.asarray(near)
+
+    def _placed(self, rows: Observations) -> Float[np.ndarray, "r d"]:
+        return rows.U / self._lengthscales
 
 
 def merged(hyper: AdditiveHyperparameters, data: Observations) -> Observations:
