@@ -22,8 +22,9 @@ from swarmbo.belief.gp.observations import LEAST_NOISE, Observations, projection
 from swarmbo.kernels import correlation
 
 TILED_FROM = 2000  # measurements, above which a field's posterior is by tiles
-NEIGHBOURS = 400  # measurements of a tile, and of a joint posterior beyond the marginals
-_REACH = 0.5  # half the diagonal of a tile, as a share of the distance to its farthest measurement
+NEIGHBOURS = 400  # measurements of a tile
+JOINTLY = 256  # measurements of a joint posterior: for correlations alone
+_REACH = 0.6  # half the diagonal of a tile, as a share of the distance to its farthest measurement
 _FARTHEST = 40.0  # lengthscales, at which nothing is left of any correlation
 
 
@@ -34,17 +35,19 @@ class Tiles:
     Args:
         hyper: Hyper-parameters of the field, as of a channel.
         data: Measurements with known outcomes, at least one.
-        neighbours: Number of measurements of a tile.
+        neighbours: Largest number of measurements of a tile.
+        jointly: Largest number of measurements that give correlations.
     """
 
     hyper: AdditiveHyperparameters
     data: Observations
     neighbours: int = NEIGHBOURS
+    jointly: int = JOINTLY
 
     @classmethod
-    def of(cls, hyper: AdditiveHyperparameters, data: Observations, neighbours: int = NEIGHBOURS) -> "Tiles":
+    def of(cls, hyper: AdditiveHyperparameters, data: Observations, **sizes: int) -> "Tiles":
         """Tiles of all measurements. Repeated ones become their precise mean, which tells the same."""
-        return cls(hyper, merged(hyper, data), neighbours)
+        return cls(hyper, merged(hyper, data), **sizes)
 
     def marginals(self, query: Observations) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Means and variances (m,), in the unit of the outcome, at points of the query."""
@@ -63,10 +66,10 @@ class Tiles:
     def joint(self, query: Observations, mean: Float[np.ndarray, " m"], var: Float[np.ndarray, " m"]) -> JointPosterior:
         """Joint posterior with given marginals, its correlations those given the measurements nearest to the points.
 
-        Together they are as many as a tile has: the nearest few of each point, or of every k-th if there are many.
+        Together they are at most ``jointly``: the nearest few of each point, or of every k-th if there are many.
         """
-        few, rows = query.take(slice(None, None, -(-len(query) // self.neighbours))), list[np.ndarray]()
-        each = min(len(self.data), max(1, self.neighbours // len(few)))
+        few, rows = query.take(slice(None, None, -(-len(query) // self.jointly))), list[np.ndarray]()
+        each = min(len(self.data), self.jointly // len(few))
         for now, own in _by_round(few):
             rows.append(self._nearest(now, self._placed(few.take(own)), each)[1].ravel())
         data = self.data.take(np.unique(np.concatenate(rows)))
