@@ -25,6 +25,7 @@ TILED_FROM = 2000  # measurements, above which a field's posterior is by tiles
 NEIGHBOURS = 400  # measurements of a tile
 JOINTLY = 256  # measurements of a joint posterior: for correlations alone
 _REACH = 0.6  # half the diagonal of a tile, as a share of the distance to its farthest measurement
+_SHARED = 4  # points at most that count one measurement among their nearest, in the number that each may have
 _FARTHEST = 40.0  # lengthscales, at which nothing is left of any correlation
 
 
@@ -68,11 +69,17 @@ class Tiles:
 
         Together they are at most ``jointly``: the nearest few of each point, or of every k-th if there are many.
         """
-        few, rows = query.take(slice(None, None, -(-len(query) // self.jointly))), list[np.ndarray]()
-        each = min(len(self.data), self.jointly // len(few))
-        for now, own in _by_round(few):
-            rows.append(self._nearest(now, self._placed(few.take(own)), each)[1].ravel())
-        data = self.data.take(np.unique(np.concatenate(rows)))
+        rows = np.arange(len(self.data))
+        if len(rows) > self.jointly:
+            few = query.take(slice(None, None, -(-len(query) // self.jointly)))
+            each = self.jointly // len(few)
+            most = min(_SHARED * each, len(rows))
+            near = np.concatenate(
+                [self._nearest(now, self._placed(few.take(own)), most)[1] for now, own in _by_round(few)]
+            )
+            unions = (np.unique(near[:, :count]) for count in (most, 3 * each, 2 * each, each))
+            rows = next(union for union in unions if len(union) <= self.jointly)
+        data = self.data.take(rows)
         given = condition(self.hyper, self._scopes, data, is_coupled=True, keeps_inverse=False)
         return JointPosterior.of(given, 0, query).scaled(mean, var)
 
