@@ -24,6 +24,7 @@ from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, ExactGPSe
 from swarmbo.belief.gp.spatial import CHUNK, FieldGP, checked_noise, checked_outcomes
 from swarmbo.belief.gp.tiles import Tiles
 from swarmbo.errors import ShapeError
+from swarmbo.records import Neglected
 from swarmbo.spaces import Domain
 
 Marginals = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
@@ -243,6 +244,10 @@ class ExactGP(ChannelGP, FieldGP):
         both = np.concatenate([self._points(X), ahead])
         joint = self._tiles.joint(self._query(both), *(marginals or self.marginals)(both))
         return joint.given_last(self.n_pending, self.noise_variance)
+
+    def neglected(self) -> Neglected:
+        """Effect of what a belief by tiles leaves out, at 8 measured places spread over the first coordinate."""
+        return self._tiles.neglected(self.now if self.has_time else 0.0)
 
     @staticmethod
     def posterior_means(beliefs: "Sequence[ExactGP]", X: ArrayLike) -> list[Float[np.ndarray, " m"]]:

@@ -8,7 +8,7 @@ Source: Vecchia 1988; Katzfuss & Guinness 2021 for predictions by nearest neighb
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,12 +20,14 @@ from swarmbo.belief.gp.conditioning import JointPosterior, condition
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import LEAST_NOISE, Observations, projection
 from swarmbo.kernels import correlation
+from swarmbo.records import Neglected
 
 TILED_FROM = 2000  # measurements, above which a field's posterior is by tiles
 NEIGHBOURS = 400  # measurements of a tile
 JOINTLY = 256  # measurements of a joint posterior: for correlations alone
 _REACH = 0.6  # half the diagonal of a tile, as a share of the distance to its farthest measurement
 _SHARED = 4  # points at most that count one measurement among their nearest, in the number that each may have
+_CHECKED = 8  # measured places at which the neglect is measured
 _FARTHEST = 40.0  # lengthscales, at which nothing is left of any correlation
 
 
@@ -82,6 +84,16 @@ class Tiles:
         data = self.data.take(rows)
         given = condition(self.hyper, self._scopes, data, is_coupled=True, keeps_inverse=False)
         return JointPosterior.of(given, 0, query).scaled(mean, var)
+
+    def neglected(self, now: float) -> Neglected:
+        """Differences to a posterior with four times as many neighbours, at measured places in a round."""
+        few = self.data.take(slice(None, None, -(-len(self.data) // _CHECKED)))
+        few = replace(few, rounds=np.full(len(few), now))
+        mean, var = self.marginals(few)
+        further, least = replace(self, neighbours=4 * self.neighbours).marginals(few)
+        std = np.sqrt(np.maximum(least, np.finfo(float).tiny))
+        off, wider = float((np.abs(further - mean) / std).max()), float((np.sqrt(var) / std).max())
+        return Neglected(len(few), self.neighbours, off, max(wider - 1.0, 0.0))
 
     def _tiles(self, query: Observations) -> Iterator[tuple[Int[np.ndarray, " s"], Int[np.ndarray, " r"]]]:
         """Tile by tile, the points of a query in it, and its measurements."""
