@@ -3,17 +3,29 @@
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from msgspec import UNSET
 
 from swarmbo.acquisition import DBGPUCB, LocalUtility, Situation
 from swarmbo.acquisition.local_utility import PlaceScores
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters, TimeAxis, TimeCorrelation, Views, quick_at
 from swarmbo.belief.at_places import AtTiles, means_by_agent
+from swarmbo.belief.fusion import FusedSettings
 from swarmbo.belief.gp import cholesky, evidence, fit
 from swarmbo.belief.gp.conditioning import JointPosterior
+from swarmbo.belief.gp.tiles import Tiles
+from swarmbo.records import Neglected
+from swarmbo.runs import load, run
+from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.report import report_rows
 from swarmbo.spaces import Domain
+from swarmbo.survey import Coordinates, Samples, plan_next
+from swarmbo.team import Team
 
 DOMAIN = Domain(np.zeros(2), np.array([100.0, 50.0]))
 HYPER = Hyperparameters("matern52", (0.15, 0.15), 1.0, 0.03)
@@ -165,6 +177,12 @@ def test_a_fit_to_many_is_one_to_as_many_as_are_drawn(monkeypatch: pytest.Monkey
     again = few.fit(np.random.default_rng(1)).hyperparameters  # from the last one, by other rows
     np.testing.assert_allclose(again.lengthscales, whole.lengthscales, rtol=0.35)
     assert few.n_data == 160  # all of them are known all the same
+    monkeypatch.setattr("swarmbo.belief.gp.fit.TILED_FROM", 150)
+    monkeypatch.setattr("swarmbo.belief.gp.fit._SEARCHED", 40)
+    searched = empty.update(*survey(160)).fit(np.random.default_rng(0)).hyperparameters
+    assert searched != few.hyperparameters  # by another way, to the same optimum
+    np.testing.assert_allclose(searched.lengthscales, few.hyperparameters.lengthscales, rtol=1e-2)
+    np.testing.assert_allclose(searched.noise_variance, few.hyperparameters.noise_variance, rtol=1e-2)
 
 
 @pytest.mark.parametrize(("rows", "wait"), [(30, 1), (50, 1), (51, 2), (100, 4), (250, 25)])
@@ -195,3 +213,45 @@ def test_later_fits_to_many_find_without_drawn_starts_what_they_find_with_them(m
             made.append(told.fit(np.random.default_rng(seed)).log_evidence() - by_all)
     assert starts == [3, 4, 2] * 2
     assert min(made) > -1e-3
+
+
+@pytest.mark.parametrize("kind", ["exact", "readings", "experts"])
+def test_a_team_whose_tiles_have_all_measurements_decides_as_by_the_exact_belief(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agents, (X, y) = ["a", "b", "c"], survey(60)
+    prior = ExactGPSettings(restarts=0, max_iterations=5)
+    belief = prior if kind == "exact" else FusedSettings(prior=prior, method=cast(Any, kind))
+    offers = {agent: SITES[n :: 3 * 7] for n, agent in enumerate(agents)}
+
+    def asked() -> list[Any]:
+        team = Team.for_field(agents, DOMAIN.low, DOMAIN.high, belief=belief, seed=1)
+        team.attach(X, y, agents=[agents[n % 3] for n in range(len(X))])
+        first, second = team.ask(offers), team.ask(offers)  # the second while the first is pending
+        team.tell(first, dict.fromkeys(agents, 0.5))
+        return [first, second, team.ask(offers), team.recommend()]
+
+    exact = asked()
+    monkeypatch.setattr("swarmbo.belief.gp.tiles.TILED_FROM", 15)
+    tiled = asked()
+    for one, other in zip(tiled[:-1], exact[:-1], strict=True):
+        assert one.point == other.point
+        np.testing.assert_allclose(list(one.stds.values()), list(other.stds.values()), rtol=1e-6)
+    assert tiled[-1].location == exact[-1].location
+    assert asked()[:-1] == tiled[:-1]  # and by the same bits again
+
+
+def test_a_run_and_a_survey_say_what_tiles_neglect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swarmbo.belief.gp.tiles.TILED_FROM", 20)
+    monkeypatch.setattr("swarmbo.belief.gp.tiles.Tiles.of", partial(Tiles.of, neighbours=10, jointly=10))
+    summary = run(load("robots", ["rounds=6"]), tmp_path / "run")
+    said = summary.neglected
+    assert isinstance(said, Neglected)
+    assert (said.neighbours, dict(report_rows(summary))["map"]) == (10, str(said))
+    assert 0.0 < said.mean < 3.0
+    records = RunFolder(tmp_path / "run").records()
+    told = [record.neglected for record in records]
+    assert [found is UNSET for found in told] == [record.round < 5 for record in records]
+    assert set(told[5:]) == {said}
+    samples = Samples(SITES[::20], np.sin(SITES[::20, 0]), None, Coordinates(("x", "y")), "depth")
+    assert isinstance(plan_next(samples, aim="map").neglected, Neglected)
