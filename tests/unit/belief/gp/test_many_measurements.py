@@ -17,7 +17,7 @@ from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters, TimeAxis, 
 from swarmbo.belief.at_places import AtTiles, means_by_agent
 from swarmbo.belief.fusion import FusedSettings
 from swarmbo.belief.gp import cholesky, evidence, fit
-from swarmbo.belief.gp.conditioning import JointPosterior
+from swarmbo.belief.gp.conditioning import CovarianceRows, JointPosterior
 from swarmbo.belief.gp.tiles import Tiles
 from swarmbo.records import Neglected
 from swarmbo.runs import load, run
@@ -115,6 +115,30 @@ def test_tiles_of_2000_measurements_differ_little_from_all(monkeypatch: pytest.M
     with exactly():
         wanted = belief.posterior_cache(pair).cov(every, every)
     np.testing.assert_allclose(belief.posterior_cache(pair).cov(every, every), wanted, rtol=0.05)
+
+
+def test_covariances_by_tiles_are_those_of_a_distribution_with_the_marginals_of_the_tiles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("swarmbo.belief.gp.tiles.Tiles.of", partial(Tiles.of, neighbours=40, jointly=20))
+    _, tiled = exact_and_tiled(160, monkeypatch)
+    X, every = SITES[300:420:4], np.arange(30)
+    for belief in (tiled, tiled.condition_on_pending(SITES[301:420:30])):
+        cache = belief.posterior_cache(X)
+        C, noise = cache.cov(every, every), belief.noise_variance
+        assert (cache.var < tiled.posterior(X)[1] * (1.0 - 1e-6)).any() == bool(belief.n_pending)
+        np.testing.assert_array_equal(cache.mean, tiled.posterior_mean(X))
+        np.testing.assert_allclose(C.diagonal(), cache.var, rtol=1e-9)
+        assert np.linalg.eigvalsh(C).min() > -1e-9
+        rows = CovarianceRows(cache, None, 1)
+        np.testing.assert_allclose(rows.row(7), C[7], rtol=1e-9, atol=1e-12)
+        rows.take(7, C[7, 7] + noise)
+        left = C - np.outer(C[7], C[7]) / (C[7, 7] + noise)
+        np.testing.assert_allclose(rows.row(9), left[9], rtol=1e-9, atol=1e-12)
+    waiting = tiled.condition_on_pending(X[9:10]).posterior_cache(X)
+    C = tiled.posterior_cache(np.concatenate([X, X[9:10]])).cov(np.arange(30), np.array([30]))[:, 0]
+    wanted = tiled.posterior(X)[1] - C**2 / (C[9] + tiled.noise_variance)
+    np.testing.assert_allclose(waiting.var, wanted, rtol=1e-9)
 
 
 def test_a_belief_by_tiles_is_saved_without_a_matrix_and_continues_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
