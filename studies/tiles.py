@@ -112,7 +112,7 @@ STUDY = Study(
     __doc__,
     "tiles.jsonl",
     run,
-    {"measurements": (5000, 20000, 100000), "noise": (0.05, 0.3), "seed": range(3)},
+    {"measurements": (5000, 20000, 100000), "noise": (0.05, 0.3), "seed": range(2)},
     table,
     page=("studies/scaling.md", "tiles"),
 )

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
 
 from swarmbo.belief.gp.cholesky import factorise, solve_lower
 from swarmbo.belief.gp.conditioning import JointPosterior, condition
@@ -27,6 +28,7 @@ NEIGHBOURS = 400  # measurements of a tile
 JOINTLY = 256  # measurements of a joint posterior: for correlations alone
 _REACH = 0.6  # half the diagonal of a tile, as a share of the distance to its farthest measurement
 _SHARED = 4  # points at most that count one measurement among their nearest, in the number that each may have
+_BLUR = 3e-4  # of the variance of the mean's noise: that of the field within a cell of measurements taken as one
 _CHECKED = 8  # measured places at which the neglect is measured
 _FARTHEST = 40.0  # lengthscales, at which nothing is left of any correlation
 
@@ -49,7 +51,7 @@ class Tiles:
 
     @classmethod
     def of(cls, hyper: AdditiveHyperparameters, data: Observations, **sizes: int) -> "Tiles":
-        """Tiles of all measurements. Repeated ones become their precise mean, which tells the same."""
+        """Tiles of all measurements; near ones are taken as one, where that changes little (``merged``)."""
         return cls(hyper, merged(hyper, data), **sizes)
 
     def marginals(self, query: Observations) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
@@ -161,15 +163,39 @@ class Tiles:
 
 
 def merged(hyper: AdditiveHyperparameters, data: Observations) -> Observations:
-    """The same measurements, with one outcome and its noise for those of one place and round."""
-    noise = np.maximum(data.noise_variances(hyper), LEAST_NOISE) * hyper.scales[0] ** 2
-    places, at = np.unique(np.column_stack([data.U, data.rounds]), axis=0, return_inverse=True)
-    if len(places) == len(data):
+    """The same measurements, with one outcome, and its noise, for those of one round in one place, or in one cell.
+
+    In a cell the mean of the field differs from its value in the middle by a variance of at most 3e-4 of that of the
+    mean's noise. Cells of fewer than two measurements are not made.
+    """
+    noise = np.maximum(data.noise_variances(hyper), LEAST_NOISE)
+    lengths, at = hyper.lengthscale_array(0), data.U
+    side, apart = _cell(hyper, float(np.median(noise)), len(np.unique(at, axis=0)))
+    cells = np.floor(at / (side * lengths)) if side else at
+    _, first, cell = np.unique(np.column_stack([cells, data.rounds]), axis=0, return_index=True, return_inverse=True)
+    m, cell = len(first), cell.ravel()
+    if m == len(data):
         return data
-    at, m = at.ravel(), len(places)
-    precision = np.bincount(at, 1.0 / noise, m)
-    outcome = np.bincount(at, data.outcome / noise, m) / precision
-    return Observations(places[:, :-1], np.arange(m), np.zeros(m, dtype=int), outcome, 1.0 / precision, places[:, -1])
+    weights = np.bincount(cell, 1.0 / noise, m)
+    *places, outcome = (np.bincount(cell, column / noise, m) / weights for column in (*at.T, data.outcome))
+    left = (1.0 / weights + np.where(np.bincount(cell) > 1, apart, 0.0)) * hyper.scales[0] ** 2
+    return Observations(
+        np.column_stack(places), np.arange(m), np.zeros(m, dtype=int), outcome, left, data.rounds[first]
+    )
+
+
+def _cell(hyper: AdditiveHyperparameters, noise: float, count: int) -> tuple[float, float]:
+    """Side of cells in lengthscales, and the variance of a mean of the field in one beyond its middle; 0: no cells."""
+    d, side = len(hyper.lengthscales[0]), 1.0
+    corners = (np.indices((2,) * d).reshape(d, -1).T - 0.5) / np.sqrt(3.0)  # the moments of an even cell
+    while (each := count * float(np.prod(hyper.lengthscale_array(0))) * side**d) >= 2.0:
+        between = correlation(hyper.kernels[0], cdist(side * corners, side * corners)).mean()
+        apart = 1.0 + between - 2.0 * correlation(hyper.kernels[0], np.linalg.norm(side * corners, axis=1)).mean()
+        apart *= hyper.outputscales[0]
+        if apart <= _BLUR * noise / each:
+            return side, max(float(apart), 0.0)
+        side *= np.sqrt(0.5)
+    return 0.0, 0.0
 
 
 def _by_round(query: Observations) -> Iterator[tuple[float, Int[np.ndarray, " s"]]]:

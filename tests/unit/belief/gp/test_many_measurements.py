@@ -18,7 +18,7 @@ from swarmbo.belief.at_places import AtTiles, means_by_agent
 from swarmbo.belief.fusion import FusedSettings
 from swarmbo.belief.gp import cholesky, evidence, fit
 from swarmbo.belief.gp.conditioning import CovarianceRows, JointPosterior
-from swarmbo.belief.gp.tiles import Tiles
+from swarmbo.belief.gp.tiles import Tiles, merged
 from swarmbo.records import Neglected
 from swarmbo.runs import load, run
 from swarmbo.runs.folder import RunFolder
@@ -127,7 +127,7 @@ def test_covariances_by_tiles_are_those_of_a_distribution_with_the_marginals_of_
         cache = belief.posterior_cache(X)
         C, noise = cache.cov(every, every), belief.noise_variance
         assert (cache.var < tiled.posterior(X)[1] * (1.0 - 1e-6)).any() == bool(belief.n_pending)
-        np.testing.assert_array_equal(cache.mean, tiled.posterior_mean(X))
+        np.testing.assert_allclose(cache.mean, tiled.posterior_mean(X), rtol=1e-12)
         np.testing.assert_allclose(C.diagonal(), cache.var, rtol=1e-9)
         assert np.linalg.eigvalsh(C).min() > -1e-9
         rows = CovarianceRows(cache, None, 1)
@@ -279,3 +279,23 @@ def test_a_run_and_a_survey_say_what_tiles_neglect(tmp_path: Path, monkeypatch: 
     assert set(told[5:]) == {said}
     samples = Samples(SITES[::20], np.sin(SITES[::20, 0]), None, Coordinates(("x", "y")), "depth")
     assert isinstance(plan_next(samples, aim="map").neglected, Neglected)
+
+
+@pytest.mark.parametrize(("noise", "fewer"), [(0.5, True), (0.001, False)])
+def test_near_measurements_count_as_one_where_noise_hides_the_field_between_them(
+    noise: float, fewer: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, _ = survey(900)
+    y = np.sin(X[:, 0] / 20.0) * np.cos(X[:, 1] / 15.0) + np.sqrt(noise) * np.random.default_rng(2).normal(size=900)
+    hyper = Hyperparameters("matern52", (0.4, 0.6), 1.0, noise)
+    exact, tiled = (ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, hyper, X, y) for _ in range(2))
+    mean, var = exact.posterior(SITES)
+    monkeypatch.setattr("swarmbo.belief.gp.tiles.TILED_FROM", 800)
+    monkeypatch.setattr("swarmbo.belief.gp.tiles.Tiles.of", partial(Tiles.of, neighbours=900))
+    by_tiles, var_by_tiles = tiled.posterior(SITES)
+    near = merged(tiled.channels, tiled.observations)
+    assert (len(near) < 450) == fewer
+    assert len(near) == 900 or fewer
+    np.testing.assert_allclose((1.0 / near.noise_variances(tiled.channels)).sum(), 900 / noise, rtol=1e-2)
+    np.testing.assert_allclose(var_by_tiles, var, rtol=0.05 if fewer else 1e-9)
+    assert np.sqrt(np.mean((by_tiles - mean) ** 2 / var)) < (0.2 if fewer else 1e-6)
