@@ -6,36 +6,32 @@ change only in ``fit``; predictions plug them in, so their uncertainty is not pa
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp import tiles
-from swarmbo.belief.gp.conditioning import JointPosterior
-from swarmbo.belief.gp.engine import ChannelGP, read_channels, write_channels
+from swarmbo.belief.gp.engine import read_channels, write_channels
 from swarmbo.belief.gp.fit import FITTED_TO, fit_field, prior_field_hyperparameters
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, ExactGPSettings, Hyperparameters
-from swarmbo.belief.gp.spatial import CHUNK, FieldGP, checked_noise, checked_outcomes
-from swarmbo.belief.gp.tiles import Tiles
+from swarmbo.belief.gp.spatial import CHUNK, checked_noise, checked_outcomes
+from swarmbo.belief.gp.tiled_field import TiledField
 from swarmbo.errors import ShapeError
-from swarmbo.records import Neglected
 from swarmbo.spaces import Domain
-
-Marginals = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ExactGP(ChannelGP, FieldGP):
+class ExactGP(TiledField):
     """Immutable belief about a field: every method that learns returns a new one. Make one with ``create``.
 
     It is the engine of all exact beliefs, ``ChannelGP``, with one latent, which every row reads at its own location.
-    Its predictions and the fields not listed here are those of ``ChannelGP``.
+    Its predictions and the fields not listed here are those of ``ChannelGP``. With more than 2,000 measurements it
+    predicts by tiles, not exactly (``is_tiled``).
 
     Args:
         settings: Kernel, priors, effort of the fit.
@@ -51,9 +47,6 @@ class ExactGP(ChannelGP, FieldGP):
         >>> bool(abs(mean[0] - 300.0) < 1.0), bool(0.0 < var[0] < belief.prior_variance)
         (True, True)
     """
-
-    channel: ClassVar[int] = 0
-    is_one_latent: ClassVar[bool] = True
 
     settings: ExactGPSettings
     tells_since_fit: int = 0
@@ -199,55 +192,6 @@ class ExactGP(ChannelGP, FieldGP):
             is_fitted=True,
             **self._nothing_pending,
         )
-
-    @cached_property
-    def _tiles(self) -> Tiles:
-        return Tiles.of(self.channels, self.observations)
-
-    def _with(self, **changes: Any) -> "ExactGP":
-        other = super()._with(**changes)
-        if "_tiles" in vars(self) and other.points is self.points and other.hyperparameters is self.hyperparameters:
-            vars(other)["_tiles"] = self._tiles  # neither the round nor what is pending changes them
-        return other
-
-    @property
-    def is_tiled(self) -> bool:
-        """True if there are more than 2,000 measurements: predictions are by the nearest of them (``gp.tiles``)."""
-        return len(self.points) > tiles.TILED_FROM
-
-    def marginals(self, X: ArrayLike) -> Marginals:
-        """Means and variances by tiles at points (m, d), physical, without pending ones."""
-        return self._tiles.marginals(self._query(self._points(X)))
-
-    def posterior(self, X: ArrayLike) -> Marginals:
-        """Means (m,) and variances (m,) >= 0 of the field at points (m, d), physical, as ``SpatialGP.posterior``."""
-        return self.marginals(X) if self.is_tiled and not self.n_pending else super().posterior(X)
-
-    def posterior_mean(self, X: ArrayLike) -> Float[np.ndarray, " m"]:
-        """Means (m,) at points (m, d), physical."""
-        return self.marginals(X)[0] if self.is_tiled else super().posterior_mean(X)
-
-    def posterior_cache(
-        self, X: ArrayLike, marginals: Callable[[Float[np.ndarray, "k c"]], Marginals] | None = None
-    ) -> JointPosterior:
-        """Posterior at fixed points (m, d), physical, with fast covariances.
-
-        With tiles, covariances have the correlations given the 400 measurements nearest to single points.
-
-        Args:
-            X: Points.
-            marginals: Means and variances given the data, of points with their rounds; by default those by tiles.
-        """
-        if not self.is_tiled:
-            return super().posterior_cache(X)
-        ahead = np.column_stack([self.pending, self.pending_rounds]) if self.has_time else self.pending
-        both = np.concatenate([self._points(X), ahead])
-        joint = self._tiles.joint(self._query(both), *(marginals or self.marginals)(both))
-        return joint.given_last(self.n_pending, self.noise_variance)
-
-    def neglected(self) -> Neglected:
-        """Effect of what a belief by tiles leaves out, at 8 measured places spread over the first coordinate."""
-        return self._tiles.neglected(self.now if self.has_time else 0.0)
 
     @staticmethod
     def posterior_means(beliefs: "Sequence[ExactGP]", X: ArrayLike) -> list[Float[np.ndarray, " m"]]:
