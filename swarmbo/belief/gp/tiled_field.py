@@ -71,5 +71,5 @@ class TiledField(ChannelGP, FieldGP):
         return joint.given_last(self.n_pending, self.noise_variance)
 
     def neglected(self) -> Neglected:
-        """Effect of what a belief by tiles leaves out, at 8 measured places spread over the first coordinate."""
+        """Effect of what a belief by tiles leaves out, at 8 measured locations spread over the first coordinate."""
         return self._tiles.neglected(self.now if self.has_time else 0.0)
