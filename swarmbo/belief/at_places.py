@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -176,6 +176,7 @@ class AtTiles(KnownPlaces):
 
     mean: Float[np.ndarray, " m"]
     var: Float[np.ndarray, " m"]
+    further: dict[bytes, Marginals] = field(default_factory=dict[bytes, Marginals])  # of other points, asked together
 
     def posterior(self, X: Float[np.ndarray, "k d"]) -> Marginals:
         """Means and variances at physical points."""
@@ -210,10 +211,13 @@ class AtTiles(KnownPlaces):
         if (X[:, d:] == self.belief.now).all() and (rows := self.known.rows_of(X[:, :d])) is not None:
             return self.mean[rows], self.var[rows]
         at_hand = are_among(X[:, :d], self.places) & (X[:, d:] == self.belief.now).all(axis=1)
-        if not at_hand.any():
-            return self.belief.marginals(X)
+        others = X[~at_hand]
+        if (key := others.tobytes()) not in self.further:
+            self.further[key] = self.belief.marginals(others)
         found = np.empty((2, len(X)))
-        found[:, at_hand], found[:, ~at_hand] = self._on_data(X[at_hand]), self.belief.marginals(X[~at_hand])
+        found[:, ~at_hand] = self.further[key]
+        if at_hand.any():
+            found[:, at_hand] = self._on_data(X[at_hand])
         return found[0], found[1]
 
 
