@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from swarmbo.belief import PlaceBelief
-from swarmbo.belief.at_places import AtPlaces
+from swarmbo.belief.at_places import KnownPlaces
 from swarmbo.spaces import Domain, unique_places
 
 IN_SIGHT = 64
@@ -108,7 +108,7 @@ def told_by(
 ) -> Float[np.ndarray, "s d"]:
     """Locations of others' measurements that an agent takes into account."""
     measured = others[nearest(places, others, domain)]
-    if len(measured) <= _FEW or not isinstance(belief, AtPlaces):
+    if len(measured) <= _FEW or not isinstance(belief, KnownPlaces):
         return measured
     return measured[belief.prior_correlation(measured, places) >= _FAINT]
 

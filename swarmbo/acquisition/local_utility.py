@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from swarmbo.acquisition.utility import BatchValue, Block, Scores, Utility, of_first, of_successors
 from swarmbo.belief import PlaceBelief
-from swarmbo.belief.at_places import AtPlaces, Looked
+from swarmbo.belief.at_places import KnownPlaces, Looked
 from swarmbo.belief.gp.conditioning import CovarianceRows, JointPosterior
 from swarmbo.belief.gp.spatial import PosteriorCache
 
@@ -177,11 +177,11 @@ class LocalUtility(PlaceUtility):
         """
         rows = None
         # a subclass may value less variance more
-        if type(self) is LocalUtility and isinstance(belief, AtPlaces):
+        if type(self) is LocalUtility and isinstance(belief, KnownPlaces):
             rows = belief.rows_of(places)
         if rows is None:
             return super().best_of(belief, places, price)
-        assert isinstance(belief, AtPlaces)
+        assert isinstance(belief, KnownPlaces)
         at_most = self.single(*belief.of_rows(rows, on_data=True))
         order, n, value = np.argsort(-at_most, kind="stable"), 0, -np.inf
         chosen = int(order[0])

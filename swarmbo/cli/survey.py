@@ -72,6 +72,8 @@ def next_places(
                 f"error of the map at samples that are left out: {plan.left_out_rmse:.3g}; standard deviation of the "
                 f"samples: {plan.spread:.3g}"
             )
+        if plan.neglected is not None:
+            typer.echo(f"map: {plan.neglected}")
         for path in (style.save(figure, folder / "map.png"), *written):
             typer.echo(path)
         for line in left_out:

@@ -167,17 +167,19 @@ class OwnRows(msgspec.Struct, frozen=True):
             wanted = (len(data), problem.box.n_dims)
             raise ShapeError(f"got rounds for a belief without a time axis; wanted locations {wanted}")
         own, column, order = problem.columns(agent), problem.channels.index(agent), self.count
-        made = problem.taken(data.X)[:, column]
-        rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds
-        rows: list[OwnRow] = []
-        for place, y, std, asked, mine in zip(
-            data.X[:, own], data.factors[:, column], data.known_noise[:, 1 + column], rounds, made, strict=True
-        ):
-            variables = problem.graph.variables_owned_by(agent)
-            stood = dict(zip(variables, place.tolist(), strict=True)) if mine else {}
-            noise = {agent: float(std)} if mine and std == std else {}
-            told = {agent: None if math.isnan(y) else float(y)} if mine else {}
-            rows.append(OwnRow(order, told, place=stood, round=float(asked) if fades else None, noise=noise))
+        made = np.flatnonzero(~np.isnan(data.X[:, own]).any(axis=1))
+        rounds = (np.full(len(data), float(present)) if data.rounds is None else data.rounds).tolist()
+        others = {asked: OwnRow(order, round=asked if fades else None) for asked in set(rounds)}
+        rows, variables = [others[asked] for asked in rounds], problem.graph.variables_owned_by(agent)
+        stds = data.known_noise[:, 1 + column] if len(made) else ()
+        for n in made.tolist():
+            y, std = float(data.factors[n, column]), float(stds[n])
+            told = {agent: None if math.isnan(y) else y}
+            stood, noise = (
+                dict(zip(variables, data.X[n, own].tolist(), strict=True)),
+                {agent: std} if std == std else {},
+            )
+            rows[n] = OwnRow(order, told, place=stood, round=rows[n].round, noise=noise)
         return self.with_attached(rows)
 
     def said(self, log: Logbook) -> "OwnRows":

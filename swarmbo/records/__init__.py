@@ -9,6 +9,7 @@ from swarmbo.records.rounds import (
     Goal as Goal,
     GroundTruth as GroundTruth,
     Labels as Labels,
+    Neglected as Neglected,
     Query as Query,
     Recommendation as Recommendation,
     RoundRecord as RoundRecord,

@@ -267,6 +267,29 @@ class Score(msgspec.Struct, frozen=True):
     recommended_so_far: float = 0.0
 
 
+class Neglected(msgspec.Struct, frozen=True):
+    """Effect of the measurements that a field's belief by tiles leaves out, at some measured places.
+
+    Args:
+        places: Number of places.
+        neighbours: Number of measurements of each tile; the comparison takes four times as many.
+        mean: Largest difference of means, in standard deviations.
+        std: Largest difference of standard deviations, as a share of them.
+    """
+
+    places: int
+    neighbours: int
+    mean: float
+    std: float
+
+    def __str__(self) -> str:
+        """Say so in one sentence."""
+        return (
+            f"by the {self.neighbours} measurements nearest to each place; four times as many move means by at most "
+            f"{self.mean:.2g} standard deviations, and these by {self.std:.1%}, at {self.places} places"
+        )
+
+
 class RoundRecord(msgspec.Struct, frozen=True):
     """One line of ``rounds.jsonl``, independent of the clock.
 
@@ -287,6 +310,7 @@ class RoundRecord(msgspec.Struct, frozen=True):
             and the reason of a failure.
         failure: Reason why the environment gave no outcomes: an exception of its step, or a timeout. All measurements
             of the round then failed, and the environment is as before.
+        neglected: What the map leaves out once it is by tiles, as measured in the first such round.
     """
 
     round: int
@@ -303,6 +327,7 @@ class RoundRecord(msgspec.Struct, frozen=True):
     source: dict[str, Any] | None = None
     failure: str | None = None
     sharing_links: LinkReport | UnsetType = UNSET
+    neglected: Neglected | UnsetType = UNSET
 
     @property
     def evaluations(self) -> list[Evaluation]:

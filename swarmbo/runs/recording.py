@@ -11,7 +11,7 @@ from jaxtyping import Float
 from msgspec import UNSET, UnsetType
 
 from swarmbo import metrics
-from swarmbo.belief import means_by_agent
+from swarmbo.belief import ExactGP, means_by_agent
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
 from swarmbo.records import (
@@ -20,6 +20,7 @@ from swarmbo.records import (
     GroundTruth,
     Labels,
     LinkReport,
+    Neglected,
     Query,
     Recommendation,
     RoundRecord,
@@ -169,6 +170,7 @@ def _complete(previous: RoundRecord | None, team: Team, truth: GroundTruth | Non
         best=_best(None if previous is None else previous.best, evaluations, believed.noise_std),
         recommendation=recommendation,
         hyperparameters=believed.hyperparameters,
+        neglected=_neglected(team) if previous is None or previous.neglected is UNSET else previous.neglected,
         score=None
         if truth is None
         else metrics.score_round(
@@ -181,6 +183,15 @@ def _complete(previous: RoundRecord | None, team: Team, truth: GroundTruth | Non
             on_the_way=evaluations[len(record.asked) :],
         ),
     )
+
+
+def _neglected(team: Team) -> Neglected | UnsetType:
+    """What the belief leaves out; unset if it leaves out nothing."""
+    if not team.problem.is_field:
+        return UNSET
+    belief = team.belief
+    seen = belief.views.by_agent[belief.views.representative] if isinstance(belief, FusedBelief) else belief
+    return seen.neglected() if isinstance(seen, ExactGP) and seen.is_tiled else UNSET
 
 
 def _best(so_far: Recommendation | None, evaluations: Sequence[Evaluation], noise_std: float) -> Recommendation | None:
@@ -331,5 +342,6 @@ def summarise(
         sharing_links=UNSET if sharing_links is None else sharing_links,
         acquisition=acquisition,
         coordinates=labels.coordinates or UNSET,
+        neglected=last.neglected,
         metrics={str(metric): value for metric, value in metrics.metrics_of(records, goal, moves).items()},
     )

@@ -12,7 +12,7 @@ from rich.table import Table
 from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.boundary.values import html_table, short
 from swarmbo.metrics import METRIC_TEXT, METRICS, MORE_IS_BETTER
-from swarmbo.records import TRUE_MAXIMUM, Goal, LinkReport, Recommendation, Score, Traffic
+from swarmbo.records import TRUE_MAXIMUM, Goal, LinkReport, Neglected, Recommendation, Score, Traffic
 from swarmbo.runs.states import ScopeInUse
 
 CENTRALISED = "one Gaussian process for all"
@@ -82,6 +82,7 @@ class Summary(msgspec.Struct, frozen=True):
     acquisition: str | UnsetType = UNSET
     workers: WorkersReport | UnsetType = UNSET
     coordinates: Coordinates | UnsetType = UNSET
+    neglected: Neglected | UnsetType = UNSET
 
     def _repr_html_(self) -> str:
         """Closing table, for notebooks."""
@@ -113,6 +114,8 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
             rows.append(("distance travelled", quantity(travelled, summary.axis_unit)))
         if summary.cost:
             rows.append(("cost", quantity(summary.cost, unit)))
+    if isinstance(summary.neglected, Neglected):
+        rows.append(("map", str(summary.neglected)))
     if isinstance(summary.acquisition, str):
         rows.append(("acquisition", summary.acquisition))
     if summary.failed_rounds:

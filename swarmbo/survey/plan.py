@@ -14,7 +14,7 @@ from scipy.special import ndtr
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.boundary.values import whole_number
 from swarmbo.errors import ConfigError
-from swarmbo.records import Goal
+from swarmbo.records import Goal, Neglected
 from swarmbo.survey.samples import Region, Samples
 from swarmbo.team import Team
 
@@ -55,7 +55,8 @@ class SurveyPlan:
     """Map of samples, and the next places.
 
     ``left_out_rmse`` is the root mean square error of each sample as expected from all others, None for more than
-    3,000; ``spread`` the standard deviation of the values, the error of their mean as a map.
+    3,000; ``spread`` the standard deviation of the values, the error of their mean as a map; ``neglected`` what the map
+    leaves out with more than 2,000 samples.
     """
 
     samples: Samples
@@ -65,6 +66,7 @@ class SurveyPlan:
     level: float | None
     left_out_rmse: float | None
     spread: float
+    neglected: Neglected | None = None
 
 
 def plan_next(
@@ -141,7 +143,9 @@ def plan_next(
     shown[0, inside], shown[1, inside] = belief.posterior(cells[inside])
     found = SurveyMap(x, y, *(part.reshape(len(y), len(x)) for part in (shown[0], np.sqrt(shown[1]))))
     places = _places(samples, names, chosen, belief, found, aim, level, positions)
-    return SurveyPlan(samples, found, places, aim, level, left_out_rmse(samples, belief), float(np.std(samples.values)))
+    error, spread = left_out_rmse(samples, belief), float(np.std(samples.values))
+    neglected = belief.neglected() if belief.is_tiled else None
+    return SurveyPlan(samples, found, places, aim, level, error, spread, neglected)
 
 
 def left_out_rmse(samples: Samples, belief: ExactGP) -> float | None:

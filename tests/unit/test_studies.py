@@ -21,6 +21,7 @@ RECORDED = {  # scripts and the studies in them
     "routes": "",
     "start": "run",
     "structure": "",
+    "tiles": "",
     "wlan": "told walking",
 }
 

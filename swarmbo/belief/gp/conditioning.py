@@ -11,11 +11,13 @@ from functools import cached_property, reduce
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from swarmbo.belief.gp.cholesky import BlockRows, Factorised, solve_lower
+from swarmbo.belief.gp.cholesky import BlockRows, Factorised, factorise, solve_lower, solve_rows
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import TOTAL, Observations, factor_covariance, observation_covariance, projection
 from swarmbo.belief.gp.stack import StackedParts
 from swarmbo.kernels import Covariance
+
+_SMALLEST = 1e-12  # share of the prior variance below which a variance is taken for rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,6 +191,7 @@ class JointPosterior:
     V: Float[np.ndarray, "n m"]  # of all parts, one below the other, in the channel's unit
     terms: tuple[Term, ...]
     scale: float  # physical unit of one standardised unit
+    factor: Float[np.ndarray, " m"] | None = None  # of deviations, where ``var`` is not that of V
 
     @classmethod
     def of(cls, conditioned: Conditioned, channel: int, query: Observations) -> "JointPosterior":
@@ -222,7 +225,8 @@ class JointPosterior:
         Where a row and a column name the same point the entry agrees with ``var`` up to rounding, and may be smaller
         than 0 by as much.
         """
-        return self._covariances(rows, [term.at[cols] for term in self.terms], self.V[:, cols])
+        found = self._covariances(rows, [term.at[cols] for term in self.terms], self.V[:, cols])
+        return found if self.factor is None else found * self.factor[rows, None] * self.factor[cols]
 
     def cross(self, rows: Int[np.ndarray, " r"], other: "JointPosterior") -> Float[np.ndarray, "r c"]:
         """Latent posterior covariances of some of the points with all of another one's, of the same belief."""
@@ -239,21 +243,27 @@ class JointPosterior:
     def of_rows(self, rows: Int[np.ndarray, " r"]) -> "JointPosterior":
         """Posterior at some of the points."""
         terms = tuple(replace(term, at=term.at[rows]) for term in self.terms)
-        V = self.V.T.take(rows, axis=0).T
-        return replace(self, mean=self.mean[rows], var=self.var[rows], V=V, terms=terms)
+        V, factor = self.V.T.take(rows, axis=0).T, None if self.factor is None else self.factor[rows]
+        return replace(self, mean=self.mean[rows], var=self.var[rows], V=V, terms=terms, factor=factor)
 
-    def joined(self, other: "JointPosterior") -> "JointPosterior":
-        """Posterior at the points of both, this one's first; of the same channel and the same belief."""
-        return replace(
-            self,
-            mean=np.concatenate([self.mean, other.mean]),
-            var=np.concatenate([self.var, other.var]),
-            V=np.concatenate([self.V, other.V], axis=1),
-            terms=tuple(
-                replace(own, at=np.concatenate([own.at, term.at]))
-                for own, term in zip(self.terms, other.terms, strict=True)
-            ),
-        )
+    def scaled(self, mean: Float[np.ndarray, " m"], var: Float[np.ndarray, " m"]) -> "JointPosterior":
+        """With other marginals, and the same correlations."""
+        least = _SMALLEST * self.scale**2 * sum(term.weight * term.prior.outputscale for term in self.terms)
+        factor = np.sqrt(np.maximum(var, least) / np.maximum(self.var, least))
+        return replace(self, mean=mean, var=var, factor=factor)
+
+    def given_last(self, count: int, noise_variance: float) -> "JointPosterior":
+        """At all but the last of the points, which will be measured; means stay."""
+        if not count:
+            return self
+        n = len(self.mean) - count
+        first, last = np.arange(n), np.arange(n, n + count)
+        noisy, own = self.cov(last, last), self.of_rows(first)
+        noisy.flat[:: count + 1] += noise_variance
+        told = solve_rows(factorise(noisy)[0], self.cov(last, first).T).T
+        unscaled = told / (self.scale if own.factor is None else self.scale * own.factor)
+        var = np.maximum(own.var - np.einsum("pm,pm->m", told, told), 0.0)
+        return replace(own, var=var, V=np.concatenate([own.V, unscaled]))
 
 
 class CovarianceRows:
@@ -268,8 +278,9 @@ class CovarianceRows:
         n, p = len(posterior.V), 0 if told is None else len(told)
         self._known, self._whitened = n + p, np.empty((len(posterior.mean), n + p + more))
         np.multiply(posterior.V.T, posterior.scale, out=self._whitened[:, :n])
+        self._factor = posterior.factor
         if told is not None:
-            self._whitened[:, n : n + p] = told.T
+            self._whitened[:, n : n + p] = (told if self._factor is None else told / self._factor).T
         unit = posterior.scale**2
         self._priors = [(unit * term.weight, term.prior.by_row(term.at)) for term in posterior.terms]
 
@@ -282,12 +293,12 @@ class CovarianceRows:
             covariances += unit * prior(point)
         known = self._whitened[:, : self._known]
         covariances -= known @ known[point]
-        return covariances
+        return covariances if self._factor is None else covariances * self._factor * self._factor[point]
 
     def take(self, point: int, variance: float) -> Float[np.ndarray, " m"]:
         """Take a point as measured, with the variance of its outcome; returns information of each by it, whitened."""
         told = self.row(point)
         told /= np.sqrt(variance)
-        self._whitened[:, self._known] = told
+        self._whitened[:, self._known] = told if self._factor is None else told / self._factor
         self._known += 1
         return told

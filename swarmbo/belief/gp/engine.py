@@ -147,6 +147,11 @@ class ChannelGP(SpatialGP):
         return bool((~np.isnan(self.totals)).any())
 
     @property
+    def is_tiled(self) -> bool:
+        """True if there is no matrix of all outcomes."""
+        return False
+
+    @property
     def _is_tied(self) -> bool:
         """True if data alone make one covariance matrix."""
         return self.is_one_latent or self._has_totals
@@ -194,7 +199,7 @@ class ChannelGP(SpatialGP):
     @property
     def _known(self) -> Conditioned | None:
         """The posterior of the data, for a belief that knows them too."""
-        return self._on_data if len(self.points) else None
+        return self._on_data if len(self.points) and not self.is_tiled else None
 
     def _told(
         self,
@@ -225,21 +230,22 @@ class ChannelGP(SpatialGP):
             return self
         in_sum = self.outcomes == "total"
         is_coupled, given = self.is_coupled or (in_sum and bool(awaited.all(axis=1).any())), None
-        if is_coupled == self._is_tied:
+        if is_coupled == self._is_tied and not self.is_tiled:
             ahead = Observations.pending(self.domain.to_unit(points), awaited, rounds, in_sum=in_sum)
             given = self._conditioned.extended(ahead)
         return self._with(
             pending=np.concatenate([self.pending, points]),
             pending_rounds=np.concatenate([self.pending_rounds, rounds]),
             awaited=np.concatenate([self.awaited, awaited]),
-            base=self._on_data if self.given is None else self.base,
+            base=self._on_data if self.given is None and not self.is_tiled else self.base,
             given=given,
         )
 
     @property
     def _given(self) -> Conditioned | None:
         """The posterior with points pending; None where none are, or where only they tie latents."""
-        return self._conditioned if len(self.pending) and self.is_coupled == self._is_tied else None
+        is_apart = self.is_tiled or self.is_coupled != self._is_tied
+        return None if is_apart or not len(self.pending) else self._conditioned
 
     @property
     def _nothing_pending(self) -> dict[str, Any]:
@@ -298,18 +304,17 @@ B = TypeVar("B", bound=ChannelGP)
 
 def write_channels(belief: ChannelGP, hyperparameters: Any, plain: Mapping[str, Any]) -> dict[str, Any]:
     """Data, hyper-parameters and posterior of a belief, that of points pending included."""
+    written = {"version": _VERSION, **plain, "hyperparameters": hyperparameters, "now": belief.now}
+    arrays = {name: getattr(belief, name) for name in (*_DATA, "awaited")}
+    if belief.is_tiled:
+        return {"json": written, "arrays": {name: array.copy(order="K") for name, array in arrays.items()}}
     on_data, given = belief._on_data, belief._given  # pyright: ignore[reportPrivateUsage]
     whole = on_data if given is None else given
-    written = {
-        "version": _VERSION,
-        **plain,
-        "hyperparameters": hyperparameters,
-        "now": belief.now,
+    written |= {
         "is_coupled": on_data.is_coupled,
         "jitters": on_data.jitters.tolist(),
         "jitters_pending": None if given is None else given.jitters.tolist(),
     }
-    arrays = {name: getattr(belief, name) for name in (*_DATA, "awaited")}
     if isinstance(whole.parts, StackedParts):  # all follows from the inverses
         for i, count in enumerate(whole.counts.tolist()):
             (arrays[f"inverse_{i}"],) = whole.parts.inverse.squares(np.array([i]), count)
@@ -331,6 +336,8 @@ def read_channels(state: Mapping[str, Any], made: Callable[[Mapping[str, Any]], 
     arrays = {name: np.array(state["arrays"][name], dtype=float, order="C") for name in _DATA}
     awaited = np.array(state["arrays"]["awaited"], dtype=bool)
     belief = made(plain)._with(**arrays, awaited=awaited, now=float(plain["now"]))  # pyright: ignore[reportPrivateUsage]
+    if belief.is_tiled:
+        return belief
     data, is_coupled = belief.observations, belief.is_one_latent or bool(plain["is_coupled"])
     hyper, scopes, pending = belief.channels, belief.scopes, plain["jitters_pending"]
     given, both = None, data if pending is None else data.then(belief.ahead)

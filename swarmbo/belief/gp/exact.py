@@ -9,27 +9,29 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp.engine import ChannelGP, read_channels, write_channels
+from swarmbo.belief.gp.engine import read_channels, write_channels
 from swarmbo.belief.gp.fit import FITTED_TO, fit_field, prior_field_hyperparameters
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, ExactGPSettings, Hyperparameters
-from swarmbo.belief.gp.spatial import CHUNK, FieldGP, checked_noise, checked_outcomes
+from swarmbo.belief.gp.spatial import CHUNK, checked_noise, checked_outcomes
+from swarmbo.belief.gp.tiled_field import TiledField
 from swarmbo.errors import ShapeError
 from swarmbo.spaces import Domain
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ExactGP(ChannelGP, FieldGP):
+class ExactGP(TiledField):
     """Immutable belief about a field: every method that learns returns a new one. Make one with ``create``.
 
     It is the engine of all exact beliefs, ``ChannelGP``, with one latent, which every row reads at its own location.
-    Its predictions and the fields not listed here are those of ``ChannelGP``.
+    Its predictions and the fields not listed here are those of ``ChannelGP``. With more than 2,000 measurements it
+    predicts by tiles, not exactly (``is_tiled``).
 
     Args:
         settings: Kernel, priors, effort of the fit.
@@ -45,9 +47,6 @@ class ExactGP(ChannelGP, FieldGP):
         >>> bool(abs(mean[0] - 300.0) < 1.0), bool(0.0 < var[0] < belief.prior_variance)
         (True, True)
     """
-
-    channel: ClassVar[int] = 0
-    is_one_latent: ClassVar[bool] = True
 
     settings: ExactGPSettings
     tells_since_fit: int = 0
@@ -194,36 +193,6 @@ class ExactGP(ChannelGP, FieldGP):
             **self._nothing_pending,
         )
 
-    def near(self, X: ArrayLike, most: int) -> "ExactGP":
-        """Belief from the data most informative about some points, for points near them.
-
-        Near measurements make farther ones almost irrelevant, so this belief is nearly the same there, and differs
-        elsewhere. It is not used if a measurement made now at one of the points would not be among its data. All
-        pending points are kept.
-
-        Source: Vecchia 1988; Gramacy & Apley 2015, in their simplest form, nearest neighbours.
-
-        Args:
-            X: Points (m, d), physical, m >= 1.
-            most: Number of rows: those of the highest prior correlation with the middle of the points.
-
-        Returns:
-            The belief; this one where it has no more data, or where the points lie further apart than such rows do.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
-        if len(self.points) <= most:
-            return self
-        U, prior = self._to_unit(self._points(X)), self.hyperparameters.prior
-        middle = U.mean(axis=0, keepdims=True)
-        tells = prior.matrix(middle, self._to_unit(self.X))[0]
-        rows = np.sort(np.argsort(-tells, kind="stable")[:most])
-        if prior.matrix(middle, U).min() < tells[rows].min():
-            return self
-        data = {name: getattr(self, name)[rows] for name in ("points", "totals", "factors", "noise", "rounds")}
-        return self._with(**data, base=None, given=None)
-
     @staticmethod
     def posterior_means(beliefs: "Sequence[ExactGP]", X: ArrayLike) -> list[Float[np.ndarray, " m"]]:
         """Means of several beliefs at the same points; covariances of common data are computed once.
@@ -238,6 +207,8 @@ class ExactGP(ChannelGP, FieldGP):
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
         """
+        if any(belief.is_tiled for belief in beliefs):
+            return [belief.posterior_mean(X) for belief in beliefs]
         first, parts = beliefs[0], [belief._conditioned.parts[0] for belief in beliefs]
         rows = [belief._conditioned.data for belief in beliefs]
         data = np.concatenate([np.column_stack([own.U, own.rounds]) for own in rows])

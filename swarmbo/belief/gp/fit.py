@@ -18,6 +18,7 @@ from swarmbo.belief.gp.hyperparameters import (
 )
 from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardisation, standardised_noise, units
 from swarmbo.belief.gp.prior import HyperparameterPrior, packed, starting_thetas, warm_start
+from swarmbo.belief.gp.tiles import TILED_FROM
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KernelName
 from swarmbo.spaces import Domain
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 SETTLED_FROM = 500  # rows of a field's data, beyond which fits after the first draw no starts
 FITTED_TO = 1000  # rows of a field's data at most: a fit costs their number cubed, dozens of times
+_SEARCHED = 250  # of these, for a search from several starts of more than ``TILED_FROM`` rows
 _FIELD_TOLERANCE = 1e7 * float(np.finfo(float).eps)  # L-BFGS-B's own; theta of a field is short, so it can be had
 
 
@@ -60,8 +62,9 @@ def fit_field(
     hyper-parameters either: those stay at the prior's mode, and only the offset moves.
 
     Where there is a previous optimum, no start is drawn for more than 500 rows. Of more than 1,000 rows as many are
-    taken at random, and such a fit starts from the previous optimum alone. Offset and scale of the outcomes, and what
-    noise was told, are those of all rows.
+    taken at random, and such a fit starts from the previous optimum alone. Of more than 2,000 rows a first fit searches
+    from all starts by 250 of those taken, and from the best of what it finds by all. Offset and scale of the outcomes,
+    and what noise was told, are those of all rows.
     """
     from swarmbo.belief.gp.evidence import LogPosterior, maximise  # late: numba is slow to load
 
@@ -72,16 +75,21 @@ def fit_field(
         is_many, fitted_to = len(data) > FITTED_TO, data
         if is_many:
             fitted_to = data.take(np.sort(rng.choice(len(data), FITTED_TO, replace=False)))
-        z = (fitted_to.outcome - offset) / scale
-        scopes, decay = [range(domain.n_dims)], decay_of(settings.time, fitted_to)
-        log_posterior = LogPosterior(
-            prior, [settings.kernel], scopes, fitted_to.U, z, standardised_noise(fitted_to.noise, scale), decay=decay
-        )
+
+        def given(rows: Observations) -> LogPosterior:
+            z, noise = (rows.outcome - offset) / scale, standardised_noise(rows.noise, scale)
+            decay = decay_of(settings.time, rows)
+            return LogPosterior(prior, [settings.kernel], [range(domain.n_dims)], rows.U, z, noise, decay=decay)
+
+        log_posterior = given(fitted_to)
         starts = [] if previous is None else [warm_start(prior, previous, scale)]
         if not (is_many and starts):
             starts.append(prior.centre)
         if len(data) <= SETTLED_FROM or previous is None:
             starts += [prior.sample(rng) for _ in range(settings.restarts)]
+        if len(starts) > 1 and len(data) > TILED_FROM:
+            few = given(fitted_to.take(slice(None, None, FITTED_TO // _SEARCHED)))
+            starts = [maximise(few, starts, settings.max_iterations, _FIELD_TOLERANCE)[0]]
         theta, _ = maximise(log_posterior, starts, settings.max_iterations, _FIELD_TOLERANCE)
         mean = float(log_posterior.means(theta)[0])
     fitted = _field_hyperparameters(settings, prior, theta)

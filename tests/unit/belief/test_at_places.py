@@ -23,13 +23,11 @@ def belief_of(seed: int, n: int, time: TimeAxis | None = None) -> ExactGP:
     return empty.at(3.0).update(X, 40.0 * np.sin(X[:, 0] / 20.0) + rng.normal(size=n)).fit(rng).at(5.0)
 
 
-@given(st.integers(0, 50), st.integers(0, 12), st.booleans(), st.booleans(), st.data())
-def test_places_pending_tell_what_they_tell_the_belief(
-    seed: int, n: int, fades: bool, grows: bool, data: st.DataObject
-) -> None:
+@given(st.integers(0, 50), st.integers(0, 12), st.booleans(), st.data())
+def test_places_pending_tell_what_they_tell_the_belief(seed: int, n: int, fades: bool, data: st.DataObject) -> None:
     belief = belief_of(seed, n, TimeAxis(lengthscale_median=4.0) if fades else None)
     belief = belief.condition_on_pending(DOMAIN.from_unit(np.random.default_rng(seed).random((2, 2))))
-    quick = AtPlaces.of(belief, np.concatenate([SITES, SITES[:5]]), grows=grows)
+    quick = AtPlaces.of(belief, np.concatenate([SITES, SITES[:5]]))
     assert isinstance(quick, AtPlaces)
     plain = belief
     for rows in data.draw(st.lists(st.lists(st.integers(0, 62), max_size=4), max_size=3)):

@@ -1,16 +1,31 @@
 """Thousands of measurements of a field: what is exact, what is not, and how far off."""
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from msgspec import UNSET
 
-from swarmbo.acquisition import DBGPUCB, Situation
+from swarmbo.acquisition import DBGPUCB, LocalUtility, Situation
+from swarmbo.acquisition.local_utility import PlaceScores
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters, TimeAxis, TimeCorrelation, Views, quick_at
-from swarmbo.belief.at_places import AtPlaces
+from swarmbo.belief.at_places import AtTiles, means_by_agent
+from swarmbo.belief.fusion import FusedSettings
 from swarmbo.belief.gp import cholesky, evidence, fit
-from swarmbo.kernels import kernel_matrix
+from swarmbo.belief.gp.conditioning import CovarianceRows, JointPosterior
+from swarmbo.belief.gp.tiles import Tiles, merged
+from swarmbo.records import Neglected
+from swarmbo.runs import load, run
+from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.report import report_rows
 from swarmbo.spaces import Domain
+from swarmbo.survey import Coordinates, Samples, plan_next
+from swarmbo.team import Team
 
 DOMAIN = Domain(np.zeros(2), np.array([100.0, 50.0]))
 HYPER = Hyperparameters("matern52", (0.15, 0.15), 1.0, 0.03)
@@ -27,85 +42,125 @@ def belief_of(n: int) -> ExactGP:
     return ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, HYPER, *survey(n))
 
 
-@pytest.mark.parametrize("middle", [(50.0, 25.0), (10.0, 45.0)])
-def test_near_a_place_the_nearest_measurements_are_as_good_as_all(middle: tuple[float, float]) -> None:
-    belief = belief_of(1200)
-    places = SITES[np.linalg.norm(DOMAIN.to_unit(SITES) - DOMAIN.to_unit(np.array(middle)), axis=1) < 0.15]
-    (mean, var), (by_near, var_by_near) = belief.posterior(places), belief.near(places, 500).posterior(places)
-    assert np.all(var_by_near >= var * (1.0 - 1e-9))  # fewer data never know more
-    assert np.sqrt(var_by_near / var).max() < 1.02
-    assert np.abs(by_near - mean).max() < 0.3 * np.sqrt(var).min()
+def exact_and_tiled(n: int, patch: pytest.MonkeyPatch, fades: bool = False) -> tuple[ExactGP, ExactGP]:
+    """One belief twice, of which the second is by tiles."""
+    X, y = survey(n)
+    X[: n // 8] = X[n // 8 : 2 * (n // 8)]  # measured twice
+    noise = np.where(np.arange(n) % 3 == 0, 0.05, np.nan)
+    time = TimeCorrelation("matern32", 4.0) if fades else None
+    hyper = Hyperparameters("matern52", (0.15, 0.2), 1.0, 0.03, 0.1, 2.0, 1.5, time)
+    given = np.column_stack([X, np.arange(n) % 7]) if fades else X
+    settings = ExactGPSettings(time=TimeAxis() if fades else None)
+    plain, tiled = (ExactGP.from_hyperparameters(settings, DOMAIN, hyper, given, y, noise).at(8.0) for _ in range(2))
+    plain.posterior(SITES[:1])
+    patch.setattr("swarmbo.belief.gp.tiles.TILED_FROM", n - 1)
+    assert tiled.is_tiled
+    return plain, tiled
 
 
-def test_the_nearest_are_those_that_correlate_most_with_the_middle_at_its_round() -> None:
-    fading = ExactGP.from_hyperparameters(
-        ExactGPSettings(time=TimeAxis()),
-        DOMAIN,
-        Hyperparameters("matern52", HYPER.lengthscales, 1.0, 0.03, time=TimeCorrelation("matern12", 2.0)),
-        np.column_stack([survey(60)[0], np.arange(60) // 6]),
-        survey(60)[1],
-    ).at(9.0)
-    places, lengths = SITES[:4], np.array([0.15, 0.15])
-    middle = DOMAIN.to_unit(places).mean(axis=0)[None]
-    tells = kernel_matrix("matern52", middle, DOMAIN.to_unit(fading.points), lengths, 1.0)[0]
-    tells = tells * np.exp(-(9.0 - fading.rounds) / 2.0)
-    near = fading.near(places, 20)
-    assert {tuple(row) for row in near.X} == {tuple(row) for row in fading.X[np.argsort(-tells)[:20]]}
-    assert [tuple(row) for row in near.X] == [tuple(row) for row in fading.X if tuple(row) in set(map(tuple, near.X))]
-    assert near.near(places, 20) is near
+@contextmanager
+def exactly() -> Iterator[None]:
+    """In it no belief is by tiles."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("swarmbo.belief.gp.tiles.TILED_FROM", 10**9)
+        yield
 
 
-def test_what_is_pending_is_kept() -> None:
-    waiting = belief_of(80).condition_on_pending(SITES[:3])
-    near = waiting.near(SITES[500:502], 40)
-    wanted = belief_of(80).near(SITES[500:502], 40).condition_on_pending(SITES[:3])
-    assert near.n_pending == 3
-    np.testing.assert_allclose(near.posterior(SITES[:9])[1], wanted.posterior(SITES[:9])[1])
+@pytest.mark.parametrize("fades", [False, True])
+def test_with_all_measurements_in_each_tile_the_posterior_is_exact(
+    fades: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, tiled = exact_and_tiled(120, monkeypatch, fades)
+    X = np.concatenate([SITES[::37], [[120.0, -9.0]]])  # one of them outside
+    ahead = SITES[5:400:80] + 0.01
+    for p in (0, len(ahead)):
+        with exactly():
+            wanted = plain.condition_on_pending(ahead[:p]).posterior_cache(X)
+        own = tiled.condition_on_pending(ahead[:p])
+        for belief in (own, quick_at(tiled, {"a": X[:9], "b": X[5:]}).condition_on_pending(ahead[:p])):
+            cache, every = belief.posterior_cache(X), np.arange(len(X))
+            assert isinstance(cache, JointPosterior)
+            np.testing.assert_allclose(cache.mean, wanted.mean, rtol=0, atol=1e-9)
+            np.testing.assert_allclose(cache.var, wanted.var, rtol=0, atol=1e-9)
+            np.testing.assert_allclose(cache.cov(every, every[:5]), wanted.cov(every, every[:5]), rtol=0, atol=1e-9)
+            np.testing.assert_allclose(belief.posterior(X), (wanted.mean, wanted.var), rtol=0, atol=1e-9)
+            np.testing.assert_allclose(belief.posterior_mean(X), wanted.mean, rtol=0, atol=1e-9)
+            scores = PlaceScores(LocalUtility(1.0, 1.0, 0.1), belief, X, 3)
+            with exactly():
+                by_all = PlaceScores(LocalUtility(1.0, 1.0, 0.1), plain.condition_on_pending(ahead[:p]), X, 3)
+            for pick in (4, 7):
+                scores.take(pick)
+                by_all.take(pick)
+            np.testing.assert_allclose(scores.value, by_all.value, rtol=0, atol=1e-8)
+    told = tiled.update(X[:3], np.ones(3))  # what is told is in the tiles at once
+    with exactly():
+        wanted = plain.update(X[:3], np.ones(3)).posterior(X)
+    np.testing.assert_allclose(told.posterior(X), wanted, rtol=0, atol=1e-9)
 
 
-def test_each_agent_takes_its_own_part_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    belief, places = belief_of(300), {"a": SITES[:6], "b": SITES[-6:]}
-    assert not isinstance(quick_at(belief, places), Views)
-    monkeypatch.setattr("swarmbo.belief.at_places._MANY", 200)
-    monkeypatch.setattr("swarmbo.belief.at_places._NEAR", (100,))
-    views = quick_at(belief, places)
+def test_tiles_of_2000_measurements_differ_little_from_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    belief = belief_of(2000)
+    mean, var = belief.posterior(SITES)
+    monkeypatch.setattr("swarmbo.belief.gp.tiles.TILED_FROM", 1999)
+    by_tiles, var_by_tiles = belief.posterior(SITES)
+    off = np.abs(by_tiles - mean) / np.sqrt(var)
+    assert np.all(var_by_tiles >= var * (1.0 - 1e-9))  # fewer data never know more
+    assert np.sqrt(var_by_tiles / var).max() < 1.01
+    assert off.max() < 0.25
+    assert np.sqrt((off**2).mean()) < 0.03
+    one_by_one = [belief.posterior(SITES[n : n + 1])[0][0] for n in range(0, len(SITES), 99)]
+    np.testing.assert_allclose(one_by_one, by_tiles[::99], rtol=1e-9)  # whatever else is asked
+    # of two close places the covariance is that given all, too
+    pair, every = SITES[[400, 401]], np.arange(2)
+    with exactly():
+        wanted = belief.posterior_cache(pair).cov(every, every)
+    np.testing.assert_allclose(belief.posterior_cache(pair).cov(every, every), wanted, rtol=0.05)
+
+
+def test_covariances_by_tiles_are_those_of_a_distribution_with_the_marginals_of_the_tiles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("swarmbo.belief.gp.tiles.Tiles.of", partial(Tiles.of, neighbours=40, jointly=20))
+    _, tiled = exact_and_tiled(160, monkeypatch)
+    X, every = SITES[300:420:4], np.arange(30)
+    for belief in (tiled, tiled.condition_on_pending(SITES[301:420:30])):
+        cache = belief.posterior_cache(X)
+        C, noise = cache.cov(every, every), belief.noise_variance
+        assert (cache.var < tiled.posterior(X)[1] * (1.0 - 1e-6)).any() == bool(belief.n_pending)
+        np.testing.assert_allclose(cache.mean, tiled.posterior_mean(X), rtol=1e-12)
+        np.testing.assert_allclose(C.diagonal(), cache.var, rtol=1e-9)
+        assert np.linalg.eigvalsh(C).min() > -1e-9
+        rows = CovarianceRows(cache, None, 1)
+        np.testing.assert_allclose(rows.row(7), C[7], rtol=1e-9, atol=1e-12)
+        rows.take(7, C[7, 7] + noise)
+        left = C - np.outer(C[7], C[7]) / (C[7, 7] + noise)
+        np.testing.assert_allclose(rows.row(9), left[9], rtol=1e-9, atol=1e-12)
+    waiting = tiled.condition_on_pending(X[9:10]).posterior_cache(X)
+    C = tiled.posterior_cache(np.concatenate([X, X[9:10]])).cov(np.arange(30), np.array([30]))[:, 0]
+    wanted = tiled.posterior(X)[1] - C**2 / (C[9] + tiled.noise_variance)
+    np.testing.assert_allclose(waiting.var, wanted, rtol=1e-9)
+
+
+def test_a_belief_by_tiles_is_saved_without_a_matrix_and_continues_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, tiled = exact_and_tiled(120, monkeypatch)
+    waiting = tiled.condition_on_pending(SITES[:3])
+    state = waiting.state_dict()
+    assert max(array.size for array in state["arrays"].values()) < 120 * 3
+    again = ExactGP.from_state_dict(ExactGPSettings(), DOMAIN, state)
+    for one, other in zip(again.posterior(SITES), waiting.posterior(SITES), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_beliefs_by_tiles_of_agents_know_their_own_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, tiled = exact_and_tiled(120, monkeypatch)
+    views = quick_at(Views({"a": tiled, "b": tiled, "c": belief_of(20)}, "c"), {"a": SITES[:6], "b": SITES[-6:]})
     assert isinstance(views, Views)
-    for agent, own in places.items():
-        near, quick = belief.near(own, 100), views.by_agent[agent]
-        np.testing.assert_allclose(quick.posterior(own), near.posterior(own), rtol=1e-12)
-        quick, near = (view.condition_on_pending(SITES[300:302] + 0.01) for view in (quick, near))
-        assert isinstance(quick, AtPlaces)  # also where what is pending is not among an agent's own places
-        np.testing.assert_allclose(quick.posterior(own), near.posterior(own), rtol=1e-9)
-    shared = quick_at(Views({"a": belief, "b": belief, "c": belief_of(20)}, "c"), {**places, "c": SITES[:5]})
-    assert isinstance(shared, Views)
-    assert [view.n_data for view in shared.by_agent.values()] == [100, 100, 20]
-
-
-def test_who_can_go_further_takes_more_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    belief, near, far = belief_of(300), SITES[:6], SITES[np.linalg.norm(SITES - SITES[544], axis=1) < 18.0]
-    monkeypatch.setattr("swarmbo.belief.at_places._MANY", 200)
-    monkeypatch.setattr("swarmbo.belief.at_places._NEAR", (20, 150))
-    views = quick_at(belief, {"a": near, "b": far})
-    assert isinstance(views, Views)
-    assert [view.n_data for view in views.by_agent.values()] == [20, 150]
-    assert belief.near(far, 20) is belief
-
-
-def test_who_can_go_far_takes_all_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows nearest to the middle of a box know nothing of its corners, however often somebody measured there."""
-    belief, near, corners = belief_of(300), SITES[:6], SITES[[0, 32, -33, -1]]
-    monkeypatch.setattr("swarmbo.belief.at_places._MANY", 200)
-    monkeypatch.setattr("swarmbo.belief.at_places._NEAR", (100,))
-    everywhere = quick_at(belief, {"a": SITES, "b": SITES})
-    assert not isinstance(everywhere, Views)  # as of fewer measurements
-    both = quick_at(belief, {"a": SITES, "b": near, "c": corners})
-    assert isinstance(both, Views)
-    for view in (everywhere, both.by_agent["a"], both.by_agent["c"]):
-        np.testing.assert_allclose(view.posterior(corners), belief.posterior(corners), rtol=1e-7, atol=1e-9)
-    assert both.by_agent["b"].n_data == 100
-    own = quick_at(Views({"a": belief, "b": belief}, "a"), {"a": SITES, "b": near})
-    assert isinstance(own, Views)
-    assert [view.n_data for view in own.by_agent.values()] == [300, 100]
+    for agent, own in (("a", SITES[:6]), ("b", SITES[-6:])):
+        quick = views.by_agent[agent]
+        assert isinstance(quick, AtTiles)
+        np.testing.assert_allclose(quick.posterior(own), tiled.posterior(own), rtol=1e-9)
+    means = means_by_agent(views, SITES[:9])
+    np.testing.assert_allclose(means["a"], tiled.posterior_mean(SITES[:9]), rtol=1e-9)
 
 
 def test_where_the_part_is_all_the_decision_is_the_exact_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +173,7 @@ def test_where_the_part_is_all_the_decision_is_the_exact_one(monkeypatch: pytest
         return dict(problem.tables)
 
     exact = tables()
-    monkeypatch.setattr("swarmbo.belief.at_places._MANY", 50)
+    monkeypatch.setattr("swarmbo.belief.gp.tiles.TILED_FROM", 50)
     for factor, table in tables().items():
         np.testing.assert_allclose(table, exact[factor], rtol=1e-7, atol=1e-9)
 
@@ -146,6 +201,12 @@ def test_a_fit_to_many_is_one_to_as_many_as_are_drawn(monkeypatch: pytest.Monkey
     again = few.fit(np.random.default_rng(1)).hyperparameters  # from the last one, by other rows
     np.testing.assert_allclose(again.lengthscales, whole.lengthscales, rtol=0.35)
     assert few.n_data == 160  # all of them are known all the same
+    monkeypatch.setattr("swarmbo.belief.gp.fit.TILED_FROM", 150)
+    monkeypatch.setattr("swarmbo.belief.gp.fit._SEARCHED", 40)
+    searched = empty.update(*survey(160)).fit(np.random.default_rng(0)).hyperparameters
+    assert searched != few.hyperparameters  # by another way, to the same optimum
+    np.testing.assert_allclose(searched.lengthscales, few.hyperparameters.lengthscales, rtol=1e-2)
+    np.testing.assert_allclose(searched.noise_variance, few.hyperparameters.noise_variance, rtol=1e-2)
 
 
 @pytest.mark.parametrize(("rows", "wait"), [(30, 1), (50, 1), (51, 2), (100, 4), (250, 25)])
@@ -176,3 +237,65 @@ def test_later_fits_to_many_find_without_drawn_starts_what_they_find_with_them(m
             made.append(told.fit(np.random.default_rng(seed)).log_evidence() - by_all)
     assert starts == [3, 4, 2] * 2
     assert min(made) > -1e-3
+
+
+@pytest.mark.parametrize("kind", ["exact", "readings", "experts"])
+def test_a_team_whose_tiles_have_all_measurements_decides_as_by_the_exact_belief(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agents, (X, y) = ["a", "b", "c"], survey(60)
+    prior = ExactGPSettings(restarts=0, max_iterations=5)
+    belief = prior if kind == "exact" else FusedSettings(prior=prior, method=cast(Any, kind))
+    offers = {agent: SITES[n :: 3 * 7] for n, agent in enumerate(agents)}
+
+    def asked() -> list[Any]:
+        team = Team.for_field(agents, DOMAIN.low, DOMAIN.high, belief=belief, seed=1)
+        team.attach(X, y, agents=[agents[n % 3] for n in range(len(X))])
+        first, second = team.ask(offers), team.ask(offers)  # the second while the first is pending
+        team.tell(first, dict.fromkeys(agents, 0.5))
+        return [first, second, team.ask(offers), team.recommend()]
+
+    exact = asked()
+    monkeypatch.setattr("swarmbo.belief.gp.tiles.TILED_FROM", 15)
+    tiled = asked()
+    for one, other in zip(tiled[:-1], exact[:-1], strict=True):
+        assert one.point == other.point
+        np.testing.assert_allclose(list(one.stds.values()), list(other.stds.values()), rtol=1e-6)
+    assert tiled[-1].location == exact[-1].location
+    assert asked()[:-1] == tiled[:-1]  # and by the same bits again
+
+
+def test_a_run_and_a_survey_say_what_tiles_neglect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swarmbo.belief.gp.tiles.TILED_FROM", 20)
+    monkeypatch.setattr("swarmbo.belief.gp.tiles.Tiles.of", partial(Tiles.of, neighbours=10, jointly=10))
+    summary = run(load("robots", ["rounds=6"]), tmp_path / "run")
+    said = summary.neglected
+    assert isinstance(said, Neglected)
+    assert (said.neighbours, dict(report_rows(summary))["map"]) == (10, str(said))
+    assert 0.0 < said.mean < 3.0
+    records = RunFolder(tmp_path / "run").records()
+    told = [record.neglected for record in records]
+    assert [found is UNSET for found in told] == [record.round < 5 for record in records]
+    assert set(told[5:]) == {said}
+    samples = Samples(SITES[::20], np.sin(SITES[::20, 0]), None, Coordinates(("x", "y")), "depth")
+    assert isinstance(plan_next(samples, aim="map").neglected, Neglected)
+
+
+@pytest.mark.parametrize(("noise", "fewer"), [(0.5, True), (0.001, False)])
+def test_near_measurements_count_as_one_where_noise_hides_the_field_between_them(
+    noise: float, fewer: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, _ = survey(900)
+    y = np.sin(X[:, 0] / 20.0) * np.cos(X[:, 1] / 15.0) + np.sqrt(noise) * np.random.default_rng(2).normal(size=900)
+    hyper = Hyperparameters("matern52", (0.4, 0.6), 1.0, noise)
+    exact, tiled = (ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, hyper, X, y) for _ in range(2))
+    mean, var = exact.posterior(SITES)
+    monkeypatch.setattr("swarmbo.belief.gp.tiles.TILED_FROM", 800)
+    monkeypatch.setattr("swarmbo.belief.gp.tiles.Tiles.of", partial(Tiles.of, neighbours=900))
+    by_tiles, var_by_tiles = tiled.posterior(SITES)
+    near = merged(tiled.channels, tiled.observations)
+    assert (len(near) < 450) == fewer
+    assert len(near) == 900 or fewer
+    np.testing.assert_allclose((1.0 / near.noise_variances(tiled.channels)).sum(), 900 / noise, rtol=1e-2)
+    np.testing.assert_allclose(var_by_tiles, var, rtol=0.05 if fewer else 1e-9)
+    assert np.sqrt(np.mean((by_tiles - mean) ** 2 / var)) < (0.2 if fewer else 1e-6)

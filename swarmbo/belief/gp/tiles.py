@@ -1,0 +1,204 @@
+"""A posterior given many measurements of a field: each tile of the box has its own, given the nearest of them.
+
+Far measurements tell little that nearer ones do not tell, so a tile conditions on some hundreds of them. Time is then
+linear in the measurements and in the locations. Tiles halve the box until they are small beside the reach of their
+measurements; so they are small where measurements are dense, and depend on nothing else.
+
+Source: Vecchia 1988; Katzfuss & Guinness 2021 for predictions by nearest neighbours, of blocks of locations.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
+
+from swarmbo.belief.gp.cholesky import factorise, solve_lower
+from swarmbo.belief.gp.conditioning import JointPosterior, condition
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
+from swarmbo.belief.gp.observations import LEAST_NOISE, Observations, projection
+from swarmbo.kernels import correlation
+from swarmbo.records import Neglected
+
+TILED_FROM = 2000  # measurements, above which a field's posterior is by tiles
+NEIGHBOURS = 400  # measurements of a tile
+JOINTLY = 256  # measurements of a joint posterior: for correlations alone
+_REACH = 0.6  # half the diagonal of a tile, as a share of the distance to its farthest measurement
+_SHARED = 4  # points at most that count one measurement among their nearest, in the number that each may have
+_BLUR = 3e-4  # of the variance of the mean's noise: that of the field within a cell of measurements taken as one
+_CHECKED = 8  # measured places at which the neglect is measured
+_FARTHEST = 40.0  # lengthscales, at which nothing is left of any correlation
+
+
+@dataclass(frozen=True, eq=False)
+class Tiles:
+    """Measurements of one field, ready for posteriors by the nearest; those of one place and round count as one.
+
+    Args:
+        hyper: Hyper-parameters of the field, as of a channel.
+        data: Measurements with known outcomes, at least one.
+        neighbours: Largest number of measurements of a tile.
+        jointly: Largest number of measurements that give correlations.
+    """
+
+    hyper: AdditiveHyperparameters
+    data: Observations
+    neighbours: int = NEIGHBOURS
+    jointly: int = JOINTLY
+
+    @classmethod
+    def of(cls, hyper: AdditiveHyperparameters, data: Observations, **sizes: int) -> "Tiles":
+        """Tiles of all measurements; near ones are taken as one, where that changes little (``merged``)."""
+        return cls(hyper, merged(hyper, data), **sizes)
+
+    def marginals(self, query: Observations) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """Means and variances (m,), in the unit of the outcome, at points of the query."""
+        prior, scale = self.hyper.covariance(0), self.hyper.scales[0]
+        points, (mean, var) = projection(self.hyper, self._scopes[0], query), np.empty((2, len(query)))
+        for members, rows in self._tiles(query):
+            at = self._points[rows]
+            K = prior.matrix(at, at)
+            K.flat[:: len(K) + 1] += self._noise[rows]
+            L, _ = factorise(K)
+            told = solve_lower(L, np.column_stack([prior.matrix(at, points[members]), self._residuals[rows]]))
+            mean[members] = told[:, -1] @ told[:, :-1]
+            var[members] = prior.outputscale - np.einsum("nm,nm->m", told[:, :-1], told[:, :-1])
+        return self.hyper.constants[0] + scale * mean, scale**2 * np.maximum(var, 0.0)
+
+    def joint(self, query: Observations, mean: Float[np.ndarray, " m"], var: Float[np.ndarray, " m"]) -> JointPosterior:
+        """Joint posterior with given marginals, its correlations those given the measurements nearest to the points.
+
+        Together they are at most ``jointly``: the nearest few of each point, or of every k-th if there are many.
+        """
+        rows = np.arange(len(self.data))
+        if len(rows) > self.jointly:
+            few = query.take(slice(None, None, -(-len(query) // self.jointly)))
+            each = self.jointly // len(few)
+            most = min(_SHARED * each, len(rows))
+            near = np.concatenate(
+                [self._nearest(now, self._placed(few.take(own)), most)[1] for now, own in _by_round(few)]
+            )
+            unions = (np.unique(near[:, :count]) for count in (most, 3 * each, 2 * each, each))
+            rows = next(union for union in unions if len(union) <= self.jointly)
+        data = self.data.take(rows)
+        given = condition(self.hyper, self._scopes, data, is_coupled=True, keeps_inverse=False)
+        return JointPosterior.of(given, 0, query).scaled(mean, var)
+
+    def neglected(self, now: float) -> Neglected:
+        """Differences to a posterior with four times as many neighbours, at measured places in a round."""
+        few = self.data.take(slice(None, None, -(-len(self.data) // _CHECKED)))
+        few = replace(few, rounds=np.full(len(few), now))
+        mean, var = self.marginals(few)
+        further, least = replace(self, neighbours=4 * self.neighbours).marginals(few)
+        std = np.sqrt(np.maximum(least, np.finfo(float).tiny))
+        off, wider = float((np.abs(further - mean) / std).max()), float((np.sqrt(var) / std).max())
+        return Neglected(len(few), self.neighbours, off, max(wider - 1.0, 0.0))
+
+    def _tiles(self, query: Observations) -> Iterator[tuple[Int[np.ndarray, " s"], Int[np.ndarray, " r"]]]:
+        """Tile by tile, the points of a query in it, and its measurements."""
+        n, sides = min(self.neighbours, len(self.data)), 1.0 / self._lengthscales
+        for now, left in _by_round(query):
+            counts, where = np.ones(len(sides), dtype=int), np.clip(query.U, 0.0, 1.0)
+            while len(left):
+                cell = np.minimum(np.floor(where[left] * counts), counts - 1).astype(int)
+                cells, tile = np.unique(cell, axis=0, return_inverse=True)
+                centres = (cells + 0.5) * (sides / counts)
+                far, near = self._nearest(now, centres, n)
+                half = 0.5 * float(np.linalg.norm(sides / counts))
+                done = (half <= _REACH * far[:, -1]) | (n == len(self.data))
+                order = np.argsort(tile.ravel(), kind="stable")
+                members = np.split(left[order], np.cumsum(np.bincount(tile.ravel()))[:-1])
+                yield from ((members[i], np.sort(near[i])) for i in np.flatnonzero(done))
+                left = np.sort(np.concatenate([left[:0], *(members[i] for i in np.flatnonzero(~done))]))
+                counts[int(np.argmax(sides / counts))] *= 2
+
+    @cached_property
+    def _lengthscales(self) -> Float[np.ndarray, " d"]:
+        return self.hyper.lengthscale_array(0)
+
+    @property
+    def _scopes(self) -> tuple[range]:
+        return (range(len(self._lengthscales)),)
+
+    @cached_property
+    def _points(self) -> Float[np.ndarray, "n c"]:
+        return projection(self.hyper, self._scopes[0], self.data)
+
+    @cached_property
+    def _residuals(self) -> Float[np.ndarray, " n"]:
+        return self.data.residuals(self.hyper)
+
+    @cached_property
+    def _noise(self) -> Float[np.ndarray, " n"]:
+        return self.data.noise_variances(self.hyper)
+
+    @cached_property
+    def _trees(self) -> dict[float, cKDTree]:
+        return {}
+
+    def _nearest(
+        self, now: float, at: Float[np.ndarray, "m d"], count: int
+    ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]:
+        """Distances to the nearest measurements, and which they are, of places in lengthscales in a round.
+
+        What fades is farther, by as much as its correlation falls with distance.
+        """
+        if now not in self._trees:
+            placed = self._placed(self.data)
+            if self.hyper.times:
+                left = self.hyper.times[0].between(self.data.rounds, np.array(now))
+                distances = np.linspace(0.0, _FARTHEST, 4096)
+                falls = np.minimum.accumulate(correlation(self.hyper.kernels[0], distances))
+                placed = np.column_stack([placed, np.interp(-left, -falls, distances)])
+            self._trees[now] = cKDTree(placed)
+        tree = self._trees[now]
+        far, near = tree.query(np.pad(at, ((0, 0), (0, tree.m - at.shape[1]))), k=range(1, count + 1))
+        return np.asarray(far), np.asarray(near)
+
+    def _placed(self, rows: Observations) -> Float[np.ndarray, "r d"]:
+        return rows.U / self._lengthscales
+
+
+def merged(hyper: AdditiveHyperparameters, data: Observations) -> Observations:
+    """The same measurements, with one outcome, and its noise, for those of one round in one place, or in one cell.
+
+    In a cell the mean of the field differs from its value in the middle by a variance of at most 3e-4 of that of the
+    mean's noise. Cells of fewer than two measurements are not made.
+    """
+    noise = np.maximum(data.noise_variances(hyper), LEAST_NOISE)
+    lengths, at = hyper.lengthscale_array(0), data.U
+    side, apart = _cell(hyper, float(np.median(noise)), len(np.unique(at, axis=0)))
+    cells = np.floor(at / (side * lengths)) if side else at
+    _, first, cell = np.unique(np.column_stack([cells, data.rounds]), axis=0, return_index=True, return_inverse=True)
+    m, cell = len(first), cell.ravel()
+    if m == len(data):
+        return data
+    weights = np.bincount(cell, 1.0 / noise, m)
+    *places, outcome = (np.bincount(cell, column / noise, m) / weights for column in (*at.T, data.outcome))
+    left = (1.0 / weights + np.where(np.bincount(cell) > 1, apart, 0.0)) * hyper.scales[0] ** 2
+    return Observations(
+        np.column_stack(places), np.arange(m), np.zeros(m, dtype=int), outcome, left, data.rounds[first]
+    )
+
+
+def _cell(hyper: AdditiveHyperparameters, noise: float, count: int) -> tuple[float, float]:
+    """Side of cells in lengthscales, and the variance of a mean of the field in one beyond its middle; 0: no cells."""
+    d, side = len(hyper.lengthscales[0]), 1.0
+    corners = (np.indices((2,) * d).reshape(d, -1).T - 0.5) / np.sqrt(3.0)  # the moments of an even cell
+    while (each := count * float(np.prod(hyper.lengthscale_array(0))) * side**d) >= 2.0:
+        between = correlation(hyper.kernels[0], cdist(side * corners, side * corners)).mean()
+        apart = 1.0 + between - 2.0 * correlation(hyper.kernels[0], np.linalg.norm(side * corners, axis=1)).mean()
+        apart *= hyper.outputscales[0]
+        if apart <= _BLUR * noise / each:
+            return side, max(float(apart), 0.0)
+        side *= np.sqrt(0.5)
+    return 0.0, 0.0
+
+
+def _by_round(query: Observations) -> Iterator[tuple[float, Int[np.ndarray, " s"]]]:
+    """Rounds of a query, and its points of each."""
+    for now in np.unique(query.rounds):
+        yield float(now), np.flatnonzero(query.rounds == now)
