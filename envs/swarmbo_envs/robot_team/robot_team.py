@@ -173,6 +173,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
 
     def _first_infos(self, episode: Episode) -> Infos:
         infos = {agent: self._world.measure(episode, robot) for robot, agent in enumerate(self.agents)}
+        episode.note(infos.values())
         self._gain(episode, infos)
         return infos
 
