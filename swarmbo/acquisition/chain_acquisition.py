@@ -192,7 +192,8 @@ class ChainAcquisition(Acquisition, frozen=True):
         while True:
             links = None if situation.links is None else situation.links.subgraph(agents)
             groups = chains(agents, situation.positions, links)
-            places = divide(groups, self.markov_order, situation.candidates, situation.positions, claims)
+            known = situation.numbered if agents == situation.movers else None
+            places = divide(groups, self.markov_order, situation.candidates, situation.positions, claims, known)
             assigned, idle = assign(agents, places, enough=2 * self.markov_order + 1, claims=claims)
             if not idle:
                 return groups, places
