@@ -163,7 +163,8 @@ class Logbook:
         if query_id not in self.open:
             raise UnknownQueryError(f"query {query_id!r} is not pending; waiting for outcomes: {list(self.open)}")
         query, named = self.asked_of(query_id, channels), list(channels)
-        if again := [channel for channel in named if channel not in query.waits]:
+        waits = set(query.waits)
+        if again := [channel for channel in named if channel not in waits]:
             raise UnknownQueryError(f"query {query_id!r}: got {again} again; waiting for {list(query.waits)}")
         return query
 
@@ -178,7 +179,7 @@ class Logbook:
             if row is None:
                 raise UnknownQueryError(f"query {query_id!r} is not pending; waiting for outcomes: {list(self.open)}")
             query = OpenQuery(data.X[row], (), row)
-        asked = self.problem.channels_in(query.point)
+        asked = set(self.problem.channels_in(query.point))
         if strangers := [channel for channel in channels if channel not in asked]:
             raise UnknownQueryError(f"query {query_id!r} waits for {list(query.waits)}, got one of {strangers}")
         return query
