@@ -245,11 +245,11 @@ def _with_the_unseen(
     # Of these the nearest to an agent's places are used, as in sequential greedy.
     agents = [agent for group in groups for agent in group]
     choosing = [m for m, agent in enumerate(agents) if agent in picks]
+    chosen = np.array([picks[agents[m]] for m in choosing])
     unseen, given = ~shares_factor(groups, order)[:, choosing], dict(beliefs)
     for agent, there in zip(agents, unseen, strict=True):
-        others = [picks[agents[choosing[m]]] for m in np.flatnonzero(there)]
-        if others and agent in beliefs:
-            told = told_by(beliefs[agent], places[agent], np.array(others), domain)
+        if there.any() and agent in beliefs:
+            told = told_by(beliefs[agent], places[agent], chosen[there], domain)
             given[agent] = beliefs[agent].condition_on_pending(told)
     return given
 
