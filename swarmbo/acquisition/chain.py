@@ -130,6 +130,8 @@ def nearest(
 
 def numbered(candidates: Mapping[str, Float[np.ndarray, "_ d"]], agents: Sequence[str]) -> Numbered:
     """Distinct candidates (u, d) of some agents, in the order of coordinates, and the numbers of each agent's."""
+    if not agents:
+        return np.zeros((0, 1)), {}
     places, numbers = unique_places(np.concatenate([candidates[agent] for agent in agents]))
     ends = np.cumsum([len(candidates[agent]) for agent in agents])[:-1]
     return places, dict(zip(agents, np.split(numbers, ends), strict=True))
