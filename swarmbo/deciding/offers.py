@@ -179,9 +179,7 @@ class PackedOffer(msgspec.Struct, frozen=True, array_like=True):
     takes_part: bool = True
 
     @classmethod
-    def of(
-        cls, offer: Offer, candidates: Float[np.ndarray, "k d"] | None, sites: PlaceTable | None
-    ) -> "PackedOffer":
+    def of(cls, offer: Offer, candidates: Float[np.ndarray, "k d"] | None, sites: PlaceTable | None) -> "PackedOffer":
         """Pack an offer with candidates, which are indices of sites if all are sites."""
         content = None if candidates is None else packed(candidates, sites)
         return cls(content, offer.price, offer.position, offer.takes_part)
