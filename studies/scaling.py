@@ -1,6 +1,7 @@
 """Time of a decision by numbers of robots and of factors: docs/images/scaling.png, and what it shows as text.
 
     python studies/scaling.py
+    python studies/scaling.py robots sensors factors     # growth to 1,000 agents and 100,000 factors (half an hour)
 
 The theory: a chain of N robots with Markov order B has N - B full blocks, and each costs one table and one elimination.
 With outcomes by factor, every factor is fitted by itself, and agents agree in so many rounds, however many they are.
@@ -8,21 +9,28 @@ Times are those of the process, so busy neighbours disturb little.
 """
 
 import functools
+import multiprocessing
+import resource
+import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from study import DOCS, say
+from study import DOCS, markdown, say
 from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
 from swarmbo.acquisition import Situation, chain_acquisition
+from swarmbo_envs import robot_team_v0, sensor_field_v0
 
 ORDER, PLACES, MEASUREMENTS = 2, 64, 100
 ROBOTS = (4, 8, 16, 24, 32, 48, 64)
 FACTORS, EVALUATIONS = (30, 100, 300, 1000), 20
+GROWTH = {"robots": (16, 64, 256, 1000), "sensors": (16, 300, 1000), "factors": (300, 1000, 10_000, 100_000)}
 
 
 def situation(n_robots: int) -> Situation:
@@ -65,9 +73,73 @@ def team_of(n_factors: int) -> sb.Team:
 
 def asked(n_factors: int) -> float:
     """Seconds of a first query: hyper-parameters from scratch, then the agreement."""
+    return queried(n_factors)[0]
+
+
+def queried(n_factors: int) -> tuple[float, float]:
+    """Seconds of a first query, and of telling its outcomes and of the next one."""
     team, start = team_of(n_factors), time.process_time()
+    query = team.ask()
+    first = time.process_time() - start
+    start = time.process_time()
+    team.tell(query, dict.fromkeys(team.problem.channels, 0.0))
     team.ask()
-    return time.process_time() - start
+    return first, time.process_time() - start
+
+
+def robot_team(n_robots: int) -> tuple[float, float]:
+    """Seconds of robots that look for a summit of the default map, as ``swarmbo run robots``."""
+    env = robot_team_v0.parallel_env(robots=n_robots, noise_std=5.0)
+    return played(env, sb.Team.for_env(env, seed=0, rounds=25))
+
+
+def sensor_team(n_sensors: int) -> tuple[float, float]:
+    """Seconds of sensors that map a changing field and pay for samples, as ``swarmbo run swarm-sensors``."""
+    draws = {"size_m": [4000.0, 4000.0], "lengthscale_m": 400.0, "seed": 0, "time": {"lengthscale_rounds": 12.0}}
+    world: dict[str, Any] = {"field": {"gp": draws}, "noise_std": 0.2, "energy_price": 0.35, "radio_range_m": 500.0}
+    env = sensor_field_v0.parallel_env(sensors=n_sensors, task="map", **world)
+    belief = sb.ExactGPSettings(refit_every=4, restarts=0, time=sb.TimeAxis(kernel="matern32", lengthscale_median=10.0))
+    return played(env, sb.Team.for_env(env, belief=belief, acquisition=sb.Information(candidates=12), seed=0))
+
+
+def played(env: Any, team: sb.Team) -> tuple[float, float]:
+    """Seconds of the fit after all agents measured once, and of the round that follows: decide, measure, learn."""
+    observations, infos = env.reset(seed=0)
+    start = time.process_time()
+    team.begin(infos)
+    team.refit()
+    fit = time.process_time() - start
+    start = time.process_time()
+    team.observe(*env.step(team.act(observations, infos)))
+    return fit, time.process_time() - start
+
+
+MEASURES = {"robots": robot_team, "sensors": sensor_team, "factors": queried}
+
+
+def measured(what: str, n: int) -> tuple[float, float, float]:
+    """The two times of a size, without imports and compilation, and the most megabytes of this process."""
+    with threadpool_limits(1, user_api="blas"):
+        MEASURES[what](GROWTH[what][0])
+        first, second = MEASURES[what](n)
+    return first, second, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+def growth(what: str) -> None:
+    """Print how two times and the memory grow with a number, by the exponents between its values."""
+    rows, before = list[list[str]](), None
+    for n in GROWTH[what][1:]:
+        spawn = multiprocessing.get_context("spawn")  # a process each, for its own memory
+        with ProcessPoolExecutor(1, mp_context=spawn) as one:
+            found = np.array(one.submit(measured, what, n).result())
+        powers = (
+            ["", ""] if before is None else [f"{p:.2f}" for p in np.log(found / before[1])[:2] / np.log(n / before[0])]
+        )
+        rows.append([f"{n:,}", f"{found[0]:.3g}", powers[0], f"{found[1]:.3g}", powers[1], f"{found[2]:,.0f}"])
+        before = n, found
+        say([str(rows[-1])])
+    times = ["first query, s", "tell and next query, s"] if what == "factors" else ["fit, s", "round, s"]
+    say(markdown([what, times[0], "exponent", times[1], "exponent", "most MB"], rows, right=True))
 
 
 def draw(cost: np.ndarray, by_factor: np.ndarray) -> None:
@@ -106,4 +178,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) > 1:
+        for what in sys.argv[1:]:
+            growth(what)
+    else:
+        main()

@@ -11,7 +11,6 @@ from jaxtyping import Float
 from swarmbo.acquisition.chain import told_by
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief, Views, quick_at, view_of
-from swarmbo.spaces import are_among
 
 Out = TypeVar("Out")
 Chooser = Callable[[str, PlaceBelief, Float[np.ndarray, "k d"]], int | None]  # agent, belief, places; None: abstains
@@ -172,11 +171,12 @@ def turns(
     def pick(agent: str, before: Mapping[str, Any]) -> int | None:
         places, own = candidates[agent], view_of(belief, agent)
         left = np.arange(len(places))
-        before = {other: row for other, row in before.items() if row is not None}
-        if before:
-            others = np.array([candidates[other][row] for other, row in before.items()])
-            left = left[~are_among(places, others)]
-            own = own.condition_on_pending(told_by(own, places, others, situation.domain))
+        everywhere, numbers = situation.numbered
+        if taken := [numbers[other][row] for other, row in before.items() if row is not None]:
+            is_free = np.ones(len(everywhere), dtype=bool)
+            is_free[taken] = False
+            left = np.flatnonzero(is_free[numbers[agent]])
+            own = own.condition_on_pending(told_by(own, places, everywhere[taken], situation.domain))
         chosen = choose(agent, own, places[left]) if len(left) else None
         return None if chosen is None else int(left[chosen])
 

@@ -19,6 +19,8 @@ from swarmbo.belief import PlaceBelief
 from swarmbo.belief.at_places import KnownPlaces
 from swarmbo.spaces import Domain, unique_places
 
+Numbered = tuple[Float[np.ndarray, "u d"], dict[str, Int[np.ndarray, " _"]]]  # different places, and agents' numbers
+
 IN_SIGHT = 64
 _FEW = 16  # measurements up to which all count
 # correlation below which a measurement is ignored: it would take a millionth of the variance
@@ -126,29 +128,40 @@ def nearest(
     return np.sort(np.argsort(far, kind="stable")[:IN_SIGHT])
 
 
+def numbered(candidates: Mapping[str, Float[np.ndarray, "_ d"]], agents: Sequence[str]) -> Numbered:
+    """Distinct candidates (u, d) of some agents, in the order of coordinates, and the numbers of each agent's."""
+    if not agents:
+        return np.zeros((0, 1)), {}
+    places, numbers = unique_places(np.concatenate([candidates[agent] for agent in agents]))
+    ends = np.cumsum([len(candidates[agent]) for agent in agents])[:-1]
+    return places, dict(zip(agents, np.split(numbers, ends), strict=True))
+
+
 def divide(
     chains: Sequence[Sequence[str]],
     order: int,
     candidates: Mapping[str, Float[np.ndarray, "_ d"]],
     positions: Mapping[str, Float[np.ndarray, " d"]],
     claims: Mapping[str, Float[np.ndarray, " d"]] | None = None,
+    known: Numbered | None = None,
 ) -> dict[str, Float[np.ndarray, "_ d"]]:
     """Give each contested place to one of the robots that could not settle it by a common factor.
 
     Robots at most ``order`` apart in one chain share a factor, which forbids them one place; they keep their places.
     Between others a contested place goes to the robot that claims it, else to the nearest; places at equal (or unknown)
     distances are dealt out in turn. A robot left without a place gets an unclaimed one from robots that have more than
-    one. ``claims`` are places that robots keep in any case, one each and all different.
+    one. ``claims`` are places that robots keep in any case, one each and all different; ``known`` has all candidates of
+    just these robots, ``numbered``.
     """
     agents = [agent for chain in chains for agent in chain]
     if not agents:
         return {}
     n, counts = len(agents), [len(candidates[agent]) for agent in agents]
-    places, number = unique_places(np.concatenate([candidates[a] for a in agents]))
-    numbers = np.split(number, np.cumsum(counts)[:-1])
+    places, by_agent = known or numbered(candidates, agents)
+    numbers = [by_agent[agent] for agent in agents]
     shares = shares_factor(chains, order)
     # robots that reach a place, place by place: in a large team only a few do
-    pairs = np.sort(number * n + np.repeat(np.arange(n), counts))
+    pairs = np.sort(np.concatenate(numbers) * n + np.repeat(np.arange(n), counts))
     at, robots = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], n)
     claimed = np.full(n, -1)
     for a, agent in enumerate(agents):

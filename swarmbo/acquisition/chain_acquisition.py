@@ -192,7 +192,8 @@ class ChainAcquisition(Acquisition, frozen=True):
         while True:
             links = None if situation.links is None else situation.links.subgraph(agents)
             groups = chains(agents, situation.positions, links)
-            places = divide(groups, self.markov_order, situation.candidates, situation.positions, claims)
+            known = situation.numbered if agents == situation.movers else None
+            places = divide(groups, self.markov_order, situation.candidates, situation.positions, claims, known)
             assigned, idle = assign(agents, places, enough=2 * self.markov_order + 1, claims=claims)
             if not idle:
                 return groups, places
@@ -244,11 +245,11 @@ def _with_the_unseen(
     # Of these the nearest to an agent's places are used, as in sequential greedy.
     agents = [agent for group in groups for agent in group]
     choosing = [m for m, agent in enumerate(agents) if agent in picks]
+    chosen = np.array([picks[agents[m]] for m in choosing])
     unseen, given = ~shares_factor(groups, order)[:, choosing], dict(beliefs)
     for agent, there in zip(agents, unseen, strict=True):
-        others = [picks[agents[choosing[m]]] for m in np.flatnonzero(there)]
-        if others and agent in beliefs:
-            told = told_by(beliefs[agent], places[agent], np.array(others), domain)
+        if there.any() and agent in beliefs:
+            told = told_by(beliefs[agent], places[agent], chosen[there], domain)
             given[agent] = beliefs[agent].condition_on_pending(told)
     return given
 

@@ -18,7 +18,7 @@ _AT_ONCE = 2**15  # entries of a table at once, 256 KiB: their intermediates fit
 # all covariances between places are computed at once if so many times the picks are at least the places
 MANY = 32
 _ROWS = 8  # the same for beliefs with fast single rows
-_FIRST = 128  # size of the first block of places evaluated, and of each next one
+_FIRST = 32  # size of the first block of places evaluated, and of each next one
 
 Merit = Callable[[Float[np.ndarray, " k"]], Float[np.ndarray, " k"]]
 

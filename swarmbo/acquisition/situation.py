@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol
 
 import networkx as nx
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from swarmbo.acquisition.chain import Numbered, numbered
 from swarmbo.acquisition.schedules import Progress
 from swarmbo.belief import PlaceBelief, view_of
 from swarmbo.belief.model.success import Requirement
@@ -112,6 +114,11 @@ class Situation:
         """Situation with some of the places of some agents."""
         kept = {agent: self.candidates[agent][some] for agent, some in rows.items()}
         return replace(self, candidates={**self.candidates, **kept})
+
+    @cached_property
+    def numbered(self) -> Numbered:
+        """All movers' candidates, numbered."""
+        return numbered(self.candidates, self.movers)
 
     @property
     def movers(self) -> tuple[str, ...]:

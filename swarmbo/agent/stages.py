@@ -23,6 +23,7 @@ from swarmbo.deciding.offers import Offer, PackedOffer
 from swarmbo.deciding.own_rows import Exchange, OwnRows
 from swarmbo.deciding.reports import Reports
 from swarmbo.records import Recommendation
+from swarmbo.spaces import PlaceTable
 from swarmbo.transport import Envelope
 from swarmbo.worlds import Offers
 
@@ -49,10 +50,12 @@ class Stages(Answering):
     ) -> Staged[tuple[Logbook, FieldLearner, dict[str, PackedOffer]]]:
         """Exchange measurements and reachable locations in a field, and merge them into log and learner."""
         keeps, problem = not learner.believed.is_shared, self.setup.problem
-        reports = Reports(problem, self.name, own, offer, self._heard_over, keeps, self.sites, known)
+        sites = None if self.sites is None else PlaceTable(self.sites)
+        packed = PackedOffer.of(offer, offer.places(problem.box.n_dims), sites)
+        reports = Reports(problem, self.name, own, packed, self._heard_over, keeps, known)
         fits = schema.reports(problem, log, own.attached, self.sites, known)
         heard = yield from self._exchanged("reports", asked(ToAll({self.name: reports.said()}, fits)))
-        gone = Offer(takes_part=False)
+        gone = PackedOffer.of(Offer(takes_part=False), None, None)
         # all participants have the same rows of absent agents, and report for them without a message
         heard |= {name: Reports(problem, name, rows, gone, keeps=keeps).said() for name, rows in self._absent.items()}
         return (yield from answered(reports.merged(log, learner, heard), self._talked))

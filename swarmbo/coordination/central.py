@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -119,9 +118,7 @@ class Central:
 
     def _reduced(self, request: requests.Reduce) -> Float[np.ndarray, "m n"]:
         view, m = request.view, request.n_points
-        any_sums = {x: np.empty(m) for x, is_shared in self.part.is_shared.items() if is_shared}
-        letters = chain(request.letters(), request.replies(any_sums))  # made only if they are counted
-        self._note_alike((request.kind, m), lambda: self._taken_by(letters))
+        self._note_alike((request.kind, m), lambda: self._counts.sums(request.kind, m))
         entries = np.concatenate([X.transpose(1, 0, 2).reshape(m, -1) for X in request.copies], axis=1)
         out = np.zeros((m, len(view.place)))
         # pass k adds each variable's k-th factor, the order in which an owner adds its factors' messages

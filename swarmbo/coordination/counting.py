@@ -11,6 +11,7 @@ from swarmbo.coordination.messages import (
     NO_NUMBERS,
     Choice,
     Codec,
+    Consensus,
     Message,
     Numbers,
     array_widths,
@@ -36,6 +37,12 @@ class Counts:
         lengths = outline + self._names + array_widths(sizes)
         return _sum(lengths[crosses], hops[crosses])
 
+    def sums(self, kind: type[Numbers], n_points: int) -> Traffic:
+        """Traffic of entries of variables with several factors to their owners, and of the sums back."""
+        is_shared = np.array(list(self.part.is_shared.values()))[self.part.graph.edges.variables]
+        sizes = np.full(len(is_shared), n_points)
+        return self.numbers(kind, sizes, is_shared) + self.numbers(Consensus, sizes, is_shared)
+
     def first_choices(self, choices: Int[np.ndarray, " v"]) -> Traffic:
         """Additional bytes of variables' messages that carry their present choice, on all edges that cross a link."""
         widths = index_widths(choices)[self.part.graph.edges.variables]
@@ -50,10 +57,8 @@ class Counts:
 
     def up_tree(self, message: Message, per_factor: int) -> Traffic:
         """Traffic up the tree, of a message with ``per_factor`` numbers for each factor behind an agent."""
-        tree = self.part.tree
-        names = [agent for agent, parent in tree.parent.items() if parent is not None]
-        factors = np.array([len(tree.factors[agent]) for agent in names], dtype=np.int64)
-        return _sum(Codec.size(message) + text_widths(names) + array_widths(per_factor * factors), self._tree_hops)
+        names, n_factors = self._senders
+        return _sum(Codec.size(message) + names + array_widths(per_factor * n_factors), self._tree_hops)
 
     def down_tree(self, message: Message) -> Traffic:
         """Traffic down the tree, to every agent but the root from its parent."""
@@ -61,7 +66,16 @@ class Counts:
         return _sum(np.full(len(hops), Codec.size(message)), hops)
 
     @cached_property
+    def _senders(self) -> tuple[Int[np.ndarray, " n-1"], Int[np.ndarray, " n-1"]]:
+        """Bytes of the names of all agents but the root, and numbers of factors behind them."""
+        tree = self.part.tree
+        names = [agent for agent, parent in tree.parent.items() if parent is not None]
+        return text_widths(names), np.array([len(tree.factors[agent]) for agent in names], dtype=np.int64)
+
+    @cached_property
     def _tree_hops(self) -> Int[np.ndarray, " n-1"]:
+        if self.part.routes.is_complete:
+            return np.ones(len(self.part.agents) - 1, dtype=np.int64)
         place = {agent: i for i, agent in enumerate(self.part.graph.agents)}
         links = [(place[agent], place[above]) for agent, above in self.part.tree.parent.items() if above is not None]
         ends = np.array(links, dtype=np.int64).reshape(-1, 2)

@@ -116,6 +116,14 @@ class Part:
     @cached_property
     def tree(self) -> SpanningTree:
         """Tree of the present agents; agents that only relay are skipped."""
+        if not (self.routes.is_complete and self.present is None):
+            return self._spanned()
+        kept = vars(self.graph)  # it follows from the graph, which a team keeps from decision to decision
+        if "tree" not in kept:
+            kept["tree"] = self._spanned()
+        return kept["tree"]
+
+    def _spanned(self) -> SpanningTree:
         graph, agents = self.graph, self.agents
         root, *others = agents
         members = set(agents)

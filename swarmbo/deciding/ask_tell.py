@@ -16,9 +16,9 @@ from swarmbo.deciding.central_driver import CentralDriver, Exchanges, parted
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import MOST_QUERIES, Choice
-from swarmbo.deciding.offers import offer_of
+from swarmbo.deciding.offers import PackedOffer, offer_of, own_places
 from swarmbo.deciding.own_rows import news_shape, shares_outcomes
-from swarmbo.deciding.reports import Report, Reports, data_of_group, news_of_group, offered
+from swarmbo.deciding.reports import Reports, data_of_group, news_of_group
 from swarmbo.deciding.tables import attached, is_table, read_rows
 from swarmbo.deciding.team_state import TeamState
 from swarmbo.deciding.told import Noise, Outcome, measured_of, news_of
@@ -26,6 +26,7 @@ from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.errors import ConfigError
 from swarmbo.problem.data import News
 from swarmbo.records import Query, Recommendation, SolveReport, Traffic
+from swarmbo.spaces import PlaceTable
 from swarmbo.transport import Faults, Routes
 from swarmbo.worlds import Offers
 
@@ -156,18 +157,17 @@ class AskTell(TeamState):
             return
         # an agent with its own belief keeps its outcomes; others get them by fusion only
         keeps, said = not learner.believed.is_shared, dict[str, bytes]()
-        sites = None if offers.sites is None else np.asarray(offers.sites, dtype=float)
+        has_sites = offers.sites is not None and len(offers.sites)
+        sites = PlaceTable(np.asarray(offers.sites, dtype=float)) if has_sites else None
         is_whole = words.present in (None, self.agents)  # absent agents do not receive others' offers
+        known, now_offered = since.offered if is_whole else {}, dict[str, PackedOffer]()
         for agent in self.agents:
-            position = learner.positions.get(agent)
-            offer = offer_of(agent, offers, problem, self.seed, self._log.round, position)
-            known = since.offered if is_whole else {}
-            said[agent] = Reports(problem, agent, since.of(agent), offer, offers.links, keeps, sites, known).said()
+            places = own_places(agent, offers, problem, self.seed, self._log.round)
+            now_offered[agent] = offer = PackedOffer.of(offer_of(agent, offers), places, sites)
+            said[agent] = Reports(problem, agent, since.of(agent), offer, offers.links, keeps, known).said()
         words.exchanged("reports", asked(ToAll(said)))
-        reports = {agent: msgspec.msgpack.decode(word, type=Report) for agent, word in said.items()}
-        now_offered = offered(reports, since.offered) if is_whole else {}
         edges = None if offers.links is None else tuple(offers.links.edges)
-        self._since = msgspec.structs.replace(since, offered=now_offered, edges=edges)
+        self._since = msgspec.structs.replace(since, offered=now_offered if is_whole else {}, edges=edges)
 
     @whole_or_not_at_all
     def tell(

@@ -1,7 +1,7 @@
 """Learning and decisions of a team that sets the variables of one function."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,6 +39,8 @@ _GROWTH = 1.01  # ... that much longer with each try, for crowded regions
 _ENOUGH = 500  # tries to keep apart from pending values on grids
 _RARELY = 20
 _MOST_STEPS = 10_000  # tries near no-go regions; after these the same point is used again
+# coordinates, places (q, a) of them, a distance that a point keeps from these, and the steps that it takes otherwise
+_Apart = tuple[Int[np.ndarray, " a"], Float[np.ndarray, "q a"], float, tuple[float, float]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,23 +207,33 @@ class FunctionLearner:
         whole = np.arange(len(U))
         # if outcomes fade, an old point is worth a new measurement
         told = [] if fades else [(whole, problem.domain.to_unit(log.points), _NEAREST, _STEPS)]
-        out = [(whole, log.out)]
+        pending = list(log.open.values())
+        out: list[tuple[Int[np.ndarray, " a"], list[int]]] = [(whole, list(range(len(pending))))]
         if problem.outcomes == "per-factor":
-            out = [(problem.columns(channel), log.out_of(channel)) for channel in problem.channels]
-        ahead = [(columns, problem.domain.to_unit(points), FLOOR, _LONGER_STEPS) for columns, points in out]
+            out = [
+                (problem.columns(channel), [n for n, query in enumerate(pending) if channel in query.awaited])
+                for channel in problem.channels
+            ]
+        places = problem.domain.to_unit(log.out)
+        ahead = [(at, places[waiting][:, at], FLOOR, _LONGER_STEPS) for at, waiting in out if waiting]
         if isinstance(domain := problem.domain, MixedDomain):
             told, ahead = (
                 [rule for rule in rules if not _are_all(problem, domain, *rule[:2])] for rules in (told, ahead)
             )
         # by the number of queries: a team restored in mid-run draws the same steps
         rng = stream(self.setup.seed, "apart", asked=log.asked)
+        rules, reading = [*told, *ahead], dict[int, list[int]]()
+        for n, (columns, *_) in enumerate(rules):
+            for column in columns.tolist():
+                reading.setdefault(column, []).append(n)
+        broken = _broken(rules, range(len(rules)), U)
         for tries in range(_MOST_STEPS):
             if coding is not None and tries == _ENOUGH:
-                ahead = []  # on grids there may be no point that is apart from all pending values and new
-            near = (rule for rule in (*told, *ahead) if _is_near(U[rule[0]], rule[1][:, rule[0]], rule[2]))
-            columns, _, reach, steps = next(near, (None, None, 0.0, _STEPS))
-            if columns is None:
+                # on grids there may be no point that is apart from all pending values and new
+                broken, rules = {n for n in broken if n < len(told)}, rules[: len(told)]
+            if not broken:
                 break
+            columns, _, reach, steps = rules[min(broken)]
             moved = U.copy()
             moved[columns] = _moved(U[columns], steps, tries if reach == FLOOR else 0, rng)
             if coding is not None:
@@ -230,7 +242,8 @@ class FunctionLearner:
             moved = moved if room is None else np.clip(moved, room.low, room.high)
             moved = problem.kept_out(moved) if problem.constraints and tries % _RARELY == 0 else moved
             if problem.is_allowed(moved[None])[0] and (room is None or room.has(moved)):
-                U = moved
+                touched = {n for column in np.flatnonzero(moved != U).tolist() for n in reading.get(column, ())}
+                U, broken = moved, broken - touched | _broken(rules, touched, moved)
         return U
 
 
@@ -260,14 +273,14 @@ def _moved(
 
 
 def _are_all(
-    problem: Problem, domain: MixedDomain, columns: Int[np.ndarray, " a"], points: Float[np.ndarray, "q n"]
+    problem: Problem, domain: MixedDomain, columns: Int[np.ndarray, " a"], points: Float[np.ndarray, "q a"]
 ) -> bool:
     """True if points have all joint values of some variables: then any point repeats one of them."""
     counts = domain.counts[columns]
     n_values = problem.n_points if len(columns) == domain.n_dims else math.prod(counts.tolist()) or math.inf
     if n_values > len(points):
         return False
-    return len(np.unique(domain.cells(points[:, columns], columns), axis=0)) >= n_values
+    return len(np.unique(domain.cells(points, columns), axis=0)) >= n_values
 
 
 def _another_value(
@@ -282,5 +295,10 @@ def _another_value(
     return u
 
 
-def _is_near(u: Float[np.ndarray, " a"], places: Float[np.ndarray, "q a"], reach: float) -> bool:
-    return bool(len(places)) and float(np.abs(places - u).max(axis=1).min()) <= reach
+def _broken(rules: Sequence[_Apart], which: Iterable[int], U: Float[np.ndarray, " n"]) -> set[int]:
+    """Numbers of the rules, of some, that a point breaks: it is within their reach of one of their places."""
+    return {
+        n
+        for n in which
+        if n < len(rules) and len(rules[n][1]) and np.abs(rules[n][1] - U[rules[n][0]]).max(axis=1).min() <= rules[n][2]
+    }

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,11 @@ class OpenQuery:
     round: int = 1
     chosen: bool = True
     basis: int = 0
+
+    @cached_property
+    def awaited(self) -> frozenset[str]:
+        """The same channels as a set."""
+        return frozenset(self.waits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,10 +121,6 @@ class Logbook:
         """Points with an outstanding outcome."""
         return self._stacked([query.point for query in self.open.values()])
 
-    def out_of(self, channel: str) -> Float[np.ndarray, "q n"]:
-        """Points with an outstanding outcome of a channel."""
-        return self._stacked([query.point for query in self.open.values() if channel in query.waits])
-
     @property
     def points(self) -> Float[np.ndarray, "k n"]:
         """All evaluated and pending points."""
@@ -126,7 +128,7 @@ class Logbook:
 
     def record(self, channel: str) -> Bool[np.ndarray, " s"]:
         """Mask of successes among a channel's own outcomes, in the order of the history; attached ones are left out."""
-        data, column = self.history, self.problem.channels.index(channel)
+        data, column = self.history, self.problem.graph.place_of[channel]
         told = ~np.isnan(data.factors[:, column])
         own = np.ones(len(data), dtype=bool) if data.attached is None else ~data.attached
         return told[own & (told | data.failed[:, column])]
@@ -163,7 +165,7 @@ class Logbook:
         if query_id not in self.open:
             raise UnknownQueryError(f"query {query_id!r} is not pending; waiting for outcomes: {list(self.open)}")
         query, named = self.asked_of(query_id, channels), list(channels)
-        if again := [channel for channel in named if channel not in query.waits]:
+        if again := [channel for channel in named if channel not in query.awaited]:
             raise UnknownQueryError(f"query {query_id!r}: got {again} again; waiting for {list(query.waits)}")
         return query
 
@@ -178,7 +180,7 @@ class Logbook:
             if row is None:
                 raise UnknownQueryError(f"query {query_id!r} is not pending; waiting for outcomes: {list(self.open)}")
             query = OpenQuery(data.X[row], (), row)
-        asked = self.problem.channels_in(query.point)
+        asked = set(self.problem.channels_in(query.point))
         if strangers := [channel for channel in channels if channel not in asked]:
             raise UnknownQueryError(f"query {query_id!r} waits for {list(query.waits)}, got one of {strangers}")
         return query

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import msgspec
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from swarmbo.boundary.rng import sobol, stream
 from swarmbo.boundary.values import real_array, short
 from swarmbo.errors import ShapeError, TransportError
 from swarmbo.problem import Problem
-from swarmbo.spaces import Domain
+from swarmbo.spaces import Domain, PlaceTable
 from swarmbo.worlds import Offers
 
 _N_CANDIDATES = 512
@@ -88,7 +88,7 @@ _MOST = 2**22  # limit of unpacked bytes: more locations than a message of some 
 _NUMBERS, _INDICES, _IS_PRESSED = 0, 1, 2  # bits of the first byte
 
 
-def packed(places: Float[np.ndarray, "k d"], sites: Float[np.ndarray, "s d"] | None = None) -> bytes:
+def packed(places: Float[np.ndarray, "k d"], sites: PlaceTable | None = None) -> bytes:
     """Pack locations in their order.
 
     Locations that are all sites become differences of indices, as most sites within an agent's reach are consecutive.
@@ -97,7 +97,7 @@ def packed(places: Float[np.ndarray, "k d"], sites: Float[np.ndarray, "s d"] | N
     Example:
         >>> lattice = np.stack(np.meshgrid(np.arange(50.0), np.arange(50.0)), axis=-1).reshape(-1, 2)
         >>> near = lattice[np.hypot(*(lattice - 25.0).T) < 20.0]
-        >>> content = packed(near, lattice)
+        >>> content = packed(near, PlaceTable(lattice))
         >>> near.nbytes > 50 * len(content), bool((unpacked(content, 2, lattice) == near).all())
         (True, True)
     """
@@ -147,17 +147,11 @@ def inflated(content: bytes, most: int) -> bytes:
     return found
 
 
-def _indices(places: Float[np.ndarray, "k d"], sites: Float[np.ndarray, "s d"]) -> "np.ndarray | None":
+def _indices(places: Float[np.ndarray, "k d"], sites: PlaceTable) -> Int[np.ndarray, " k"] | None:
     """Indices of locations among the sites, compared bit by bit; None if one of them is no site."""
-    # by bytes: a site that differs in its last bit is another location, and decisions would differ
-    of = {site: index for index, site in enumerate(_rows(sites))}
-    found = [of.get(place, -1) for place in _rows(places)]
-    return None if -1 in found else np.array(found, dtype=np.int64)
-
-
-def _rows(places: Float[np.ndarray, "k d"]) -> list[bytes]:
-    content, width = np.ascontiguousarray(places, dtype="<f8").tobytes(), 8 * places.shape[1]
-    return [content[start : start + width] for start in range(0, len(content), width)]
+    # a site that differs in its last bit is another location, and decisions would differ
+    rows = sites.rows_of(places)
+    return rows if rows is not None and sites.places[rows].tobytes() == places.tobytes() else None
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -171,6 +165,10 @@ class Offer(msgspec.Struct, frozen=True):
     position: tuple[float, ...] | None = None
     takes_part: bool = True
 
+    def places(self, n_dims: int) -> Float[np.ndarray, "k d"] | None:
+        """Candidates as an array."""
+        return None if self.candidates is None else np.array(self.candidates).reshape(-1, n_dims)
+
 
 class PackedOffer(msgspec.Struct, frozen=True, array_like=True):
     """An offer as it crosses the links, with packed candidates."""
@@ -181,15 +179,10 @@ class PackedOffer(msgspec.Struct, frozen=True, array_like=True):
     takes_part: bool = True
 
     @classmethod
-    def of(cls, offer: Offer, n_dims: int, sites: Float[np.ndarray, "s d"] | None) -> "PackedOffer":
-        """Pack an offer; candidates are indices of sites, if they are sites."""
-        places = offer.candidates
-        return cls(
-            None if places is None else packed(np.array(places).reshape(-1, n_dims), sites),
-            offer.price,
-            offer.position,
-            offer.takes_part,
-        )
+    def of(cls, offer: Offer, candidates: Float[np.ndarray, "k d"] | None, sites: PlaceTable | None) -> "PackedOffer":
+        """Pack an offer with candidates, which are indices of sites if all are sites."""
+        content = None if candidates is None else packed(candidates, sites)
+        return cls(content, offer.price, offer.position, offer.takes_part)
 
     def unpacked(self, n_dims: int, sites: Float[np.ndarray, "s d"] | None) -> Offer:
         """Unpack the offer with the same sites."""
@@ -204,23 +197,8 @@ class PackedOffer(msgspec.Struct, frozen=True, array_like=True):
         return zlib.crc32(msgspec.msgpack.encode(self)) & 0x7F
 
 
-def offer_of(
-    agent: str,
-    offers: Offers,
-    problem: Problem,
-    seed: int,
-    round_number: int,
-    position: "Float[np.ndarray, ' d'] | None",
-) -> Offer:
-    """One agent's own offer from an environment's offers; ``position`` is that of its last measurement, if known."""
-    box, places = problem.box, None
-    if offers.candidates is not None:
-        places = np.asarray(offers.candidates.get(agent, ()), dtype=float).reshape(-1, box.n_dims)
-    else:
-        own = offers.boxes.get(agent, box)
-        is_box = (own.low == box.low).all() and (own.high == box.high).all()
-        if not is_box:
-            places = random_candidates({agent: own}, seed, round_number, problem)[agent]
+def offer_of(agent: str, offers: Offers, places: Float[np.ndarray, "k d"] | None = None) -> Offer:
+    """One agent's own offer from an environment's offers, with candidates."""
     stands = offers.standpoints.get(agent)
     return Offer(
         None if places is None else tuple(map(tuple, places.tolist())),
@@ -228,6 +206,19 @@ def offer_of(
         None if stands is None else tuple(stands.tolist()),
         offers.agents is None or agent in offers.agents,
     )
+
+
+def own_places(
+    agent: str, offers: Offers, problem: Problem, seed: int, round_number: int
+) -> Float[np.ndarray, "k d"] | None:
+    """Locations that one agent can reach in a round, by an environment's offers; None: the whole box."""
+    box = problem.box
+    if offers.candidates is not None:
+        return np.asarray(offers.candidates.get(agent, ()), dtype=float).reshape(-1, box.n_dims)
+    own = offers.boxes.get(agent, box)
+    if (own.low == box.low).all() and (own.high == box.high).all():
+        return None
+    return random_candidates({agent: own}, seed, round_number, problem)[agent]
 
 
 def offers_of(common: Offers, given: Mapping[str, Offer], problem: Problem, seed: int, round_number: int) -> Offers:
@@ -238,8 +229,8 @@ def offers_of(common: Offers, given: Mapping[str, Offer], problem: Problem, seed
         anywhere = {name: problem.box for name, offer in present.items() if offer.candidates is None}
         candidates = random_candidates(anywhere, seed, round_number, problem)
         for name, offer in present.items():
-            if offer.candidates is not None:
-                candidates[name] = np.array(offer.candidates).reshape(-1, problem.box.n_dims)
+            if (places := offer.places(problem.box.n_dims)) is not None:
+                candidates[name] = places
     return replace(
         common,
         agents=tuple(present),

@@ -12,12 +12,11 @@ from typing import NamedTuple, TypeVar
 import msgspec
 import networkx as nx
 import numpy as np
-from jaxtyping import Float
 
 from swarmbo.belief.fusion.fused import Talk
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.logbook import Logbook
-from swarmbo.deciding.offers import Offer, PackedOffer
+from swarmbo.deciding.offers import PackedOffer
 from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, Stop
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset, News
@@ -134,10 +133,9 @@ class Reports:
     problem: Problem
     agent: str
     own: OwnRows
-    offer: Offer
+    offer: PackedOffer
     links: "nx.Graph[str] | None" = None
     keeps: bool = False
-    sites: Float[np.ndarray, "s d"] | None = None
     known: Mapping[str, PackedOffer] = field(default_factory=dict[str, PackedOffer])
 
     def said(self) -> bytes:
@@ -147,11 +145,10 @@ class Reports:
             measurements = [
                 measurement.without_outcome() for measurement in measurements if isinstance(measurement.of, str)
             ]
-        offer = PackedOffer.of(self.offer, self.problem.box.n_dims, self.sites)
         # common knowledge decides if a check suffices; an agent that missed the last offer could not use it
         before = self.known.get(self.agent)
         return msgspec.msgpack.encode(
-            Report(tuple(measurements), before.check if before and offer == before else offer)
+            Report(tuple(measurements), before.check if before and self.offer == before else self.offer)
         )
 
     def _measurements(self) -> list[Reported]:

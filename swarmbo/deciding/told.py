@@ -62,7 +62,8 @@ def news_of(
         rest_failed = failed or not isinstance(outcome, Mapping)
         log.asked_of(query_id, factors)
     total_noise, noise = noise_of(noise_std, total, factors)
-    new = {channel: y for channel, y in factors.items() if channel in waits}
+    may_come = query.awaited if own is None else query.awaited.intersection(own)
+    new = {channel: y for channel, y in factors.items() if channel in may_come}
     for channel in factors.keys() - new.keys():
         _require_same(query_id, repr(channel), factors[channel], _known(log, query_id, query, channel))
     if total is not None and not query.waits:

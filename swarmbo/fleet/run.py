@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from swarmbo.agent.schema import require_own
 from swarmbo.deciding.logbook import Choice
-from swarmbo.deciding.offers import offer_of
+from swarmbo.deciding.offers import offer_of, own_places
 from swarmbo.errors import ConfigError, RunFolderError, TransportError
 from swarmbo.fleet.hub import Hub, Links
 from swarmbo.fleet.letters import Word
@@ -60,10 +60,8 @@ class FleetTeam(Team):
         given = None
         if self.problem.is_field:
             _require_told(offers, self.hub.plan.level, self.hub.plan.sites)
-            stands, now = self._learner.positions, self._log.round
-            given = {
-                agent: offer_of(agent, offers, self.problem, self.seed, now, stands.get(agent)) for agent in self.agents
-            }
+            of_all = self.problem, self.seed, self._log.round
+            given = {agent: offer_of(agent, offers, own_places(agent, offers, *of_all)) for agent in self.agents}
         words = self.hub.words(partial(_edges, offers.links, is_field=self.problem.is_field), given)
         values = {variable: y for word in words for variable, y in (*word.values.items(), *word.others.items())}
         point = np.array([values.get(variable, np.nan) for variable in self.graph.variables])

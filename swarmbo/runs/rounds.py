@@ -242,6 +242,7 @@ def links_of(env: Environment) -> list[tuple[str, str]]:
     """Connected pairs of agents, in the environment's order of agents."""
     if not hasattr(env.unwrapped, "interaction_graph"):
         return []
-    rank = {agent: index for index, agent in enumerate(env.possible_agents)}
-    pairs = [sorted(edge, key=rank.__getitem__) for edge in env.unwrapped.interaction_graph().edges]
-    return [(first, second) for first, second in sorted(pairs, key=lambda pair: (rank[pair[0]], rank[pair[1]]))]
+    agents, links = env.possible_agents, env.unwrapped.interaction_graph().adj
+    rank = {agent: index for index, agent in enumerate(agents)}
+    after = [sorted(n for n in map(rank.__getitem__, links.get(agent, ())) if n >= rank[agent]) for agent in agents]
+    return [(agent, agents[n]) for agent, others in zip(agents, after, strict=True) for n in others]

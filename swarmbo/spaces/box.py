@@ -120,7 +120,7 @@ class PlaceTable:
     """
 
     def __init__(self, places: Float[np.ndarray, "m d"]) -> None:
-        self._columns, keys = np.ascontiguousarray(places.T), place_keys(places)
+        self.places, self._columns, keys = places, np.ascontiguousarray(places.T), place_keys(places)
         self._slots = _Slots(keys)
         late = np.flatnonzero(self._slots.first_of(keys) != np.arange(len(keys)))  # their slots are taken
         self._late = late[np.argsort(keys[late], kind="stable")]

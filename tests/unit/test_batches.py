@@ -7,6 +7,7 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
+from swarmbo.deciding import function
 from swarmbo.deciding.logbook import Logbook
 from swarmbo_envs.functions import get
 
@@ -124,3 +125,19 @@ def test_eight_workers_end_where_one_does(name, mode, allowed):
                 best = max(best, float(values.sum()))
         regrets.append(function.maximum - best)
     assert np.median(regrets) < allowed
+
+
+def test_a_moved_point_is_compared_again_only_where_it_moved(monkeypatch: pytest.MonkeyPatch):
+    compared, broken = list[int](), function._broken
+    monkeypatch.setattr(
+        function, "_broken", lambda rules, which, U: compared.append(len(which)) or broken(rules, which, U)
+    )
+    n = 200
+    graph = sb.FactorGraph.from_scopes({f"f{i}": (f"x{i}", f"x{i + 1}") for i in range(n)})
+    team = sb.Team(graph, {f"x{i}": (0.0, 1.0) for i in range(n + 1)}, outcomes="per-factor", seed=0)
+    X = np.random.default_rng(0).random((12, n + 1))
+    team.attach(X, -((X[:, 1:] - X[:, :-1] - 0.2) ** 2))
+    team.ask(4)
+    again = [count for count in compared if 1 < count <= n]
+    assert compared.count(n + 1) == 3  # the told points, and the pending ones of each factor
+    assert 0 < max(again, default=0) <= 5  # its two variables are read by four factors at most, after a move

@@ -11,29 +11,32 @@ from hypothesis import given, strategies as st
 import swarmbo as sb
 from swarmbo.deciding.offers import packed, unpacked
 from swarmbo.errors import TransportError
+from swarmbo.spaces import PlaceTable
 from swarmbo_envs import robot_team_v0, sensor_field_v0
 
 LATTICE = np.stack(np.meshgrid(np.linspace(0.0, 1.0, 30), np.linspace(-2.0, 2.0, 40)), axis=-1).reshape(-1, 2)
+TABLE = PlaceTable(LATTICE)
 NUMBERS = st.floats(allow_nan=False, width=64)
 
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), max_size=20))
 def test_any_places_come_back_to_the_bit(places: list[tuple[float, float, float]]):
     array = np.array(places, dtype=float).reshape(-1, 3)
-    for sites in (None, array[::-1], np.zeros((4, 3))):
-        assert unpacked(packed(array, sites), 3, sites).tobytes() == array.tobytes()
+    for sites in (None, array[::-1] if len(array) else None, np.zeros((4, 3))):
+        content = packed(array, None if sites is None else PlaceTable(sites))
+        assert unpacked(content, 3, sites).tobytes() == array.tobytes()
 
 
 def test_what_is_among_the_sites_is_said_by_its_number_and_else_never_longer_than_its_numbers():
     rng = np.random.default_rng(0)
     near = LATTICE[np.hypot(*(LATTICE - [0.5, 0.0]).T) < 0.4]
-    assert len(packed(near, LATTICE)) < near.nbytes / 20
+    assert len(packed(near, TABLE)) < near.nbytes / 20
     shuffled = rng.permutation(near)
-    assert (unpacked(packed(shuffled, LATTICE), 2, LATTICE) == shuffled).all()
+    assert (unpacked(packed(shuffled, TABLE), 2, LATTICE) == shuffled).all()
     anywhere = rng.random((50, 2))
-    assert len(packed(anywhere, LATTICE)) == anywhere.nbytes + 1
+    assert len(packed(anywhere, TABLE)) == anywhere.nbytes + 1
     negative = np.array([[-0.0, -2.0]])
-    assert np.signbit(unpacked(packed(negative, LATTICE), 2, LATTICE)[0, 0])  # 0.0 is a site, and not the same
+    assert np.signbit(unpacked(packed(negative, TABLE), 2, LATTICE)[0, 0])  # 0.0 is a site, and not the same
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """State of an episode of robots, and the movers and sensors that change it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,11 @@ class Episode(FieldEpisode):
     batteries: Float[np.ndarray, " robots"]
     bases: Float[np.ndarray, "robots 2"]
     engine: Float[np.ndarray, "robots n"]
+
+    def note(self, infos: Iterable[dict[str, Any]]) -> None:
+        """Keep the measurement of every robot at the end of a round."""
+        rows = [[n, *info["location"], info.get("measurement", np.nan)] for n, info in enumerate(infos)]
+        self.samples = np.vstack([self.samples, rows])
 
 
 Stops = Callable[[float], Values]
@@ -143,7 +148,6 @@ class Sensors:
         told = self._read(episode, robot, location) if measurable else {}
         if told and site >= 0:
             episode.measured[site] = True
-        episode.samples = np.vstack([episode.samples, [robot, *location, told.get("measurement", np.nan)]])
         return {
             **told,
             "location": location,

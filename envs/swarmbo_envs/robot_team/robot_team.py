@@ -80,7 +80,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
     the same seed meet equal randomness at any locations.
 
     Args:
-        robots: Number of robots, 1 to 256.
+        robots: Number of robots, 1 to 1024.
         field: Table as above; None for the default landscape.
         task: ``peak``, ``map`` or ``level``: the aim of the team. It decides rewards, and the scores of runs.
         level: Watched level, in the unit of the field; required by the task ``level``, and refused otherwise.
@@ -170,6 +170,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
 
     def _first_infos(self, episode: Episode) -> Infos:
         infos = {agent: self._world.measure(episode, robot) for robot, agent in enumerate(self.agents)}
+        episode.note(infos.values())
         self._gain(episode, infos)
         return infos
 

@@ -75,7 +75,7 @@ class RobotTeamSettings(FieldWorldSettings, frozen=True):
 
     version: ClassVar[int] = 0
 
-    robots: Annotated[int, within(1, 256)] = 4
+    robots: Annotated[int, within(1, 1024)] = 4
     starts: list[Pair] | None = None
     speed_m_s: Speed = 5.0
     turn_rate_rad_s: TurnRate = 0.5

@@ -248,7 +248,9 @@ class World:
         """Play one round of all robots, in the order of their numbers, and return their infos; changes the episode."""
         here = episode.poses[:, None, :2]
         tracks = None if self.spacing is None else np.repeat(here, len(self.spacing.moments), axis=1)
-        return [self._drive_and_measure(episode, robot, place, tracks) for robot, place in enumerate(places)]
+        infos = [self._drive_and_measure(episode, robot, place, tracks) for robot, place in enumerate(places)]
+        episode.note(infos)
+        return infos
 
     def _drive_and_measure(self, episode: Episode, robot: int, place: Place, tracks: Tracks | None) -> dict[str, Any]:
         """Play one robot's round and return its info; its row of ``tracks`` changes, if separation is kept."""

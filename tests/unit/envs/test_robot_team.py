@@ -258,7 +258,7 @@ def test_nothing_works_before_reset():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"robots": 0}, r"\$\.robots: got 0; wanted an integer from 1 to 256"),
+        ({"robots": 0}, r"\$\.robots: got 0; wanted an integer from 1 to 1024"),
         ({"robotz": 3}, r"^unknown key 'robotz'; did you mean 'robots'"),
         ({"robots": 2.5}, r"\$\.robots: got 2\.5"),
         ({"robots": "four"}, r"\$\.robots: got 'four'"),
