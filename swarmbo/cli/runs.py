@@ -282,7 +282,7 @@ def solve(
             typer.echo(solved.json())
         else:
             options.show(solved.table())
-        for note in problem.notes:
+        for note in solved.notes:
             typer.echo(f"swarmbo: {note}", err=True)
         written = [solved.write(out)] if out is not None else []
         written += [solved.write_trace(trace)] if trace is not None else []

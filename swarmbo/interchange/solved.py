@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import UNSET
 from rich.table import Table as RichTable
 
@@ -44,8 +45,18 @@ class Solved:
 
     @property
     def is_valid(self) -> bool:
-        """True if every variable has a value, and no factor forbids them."""
-        return not (self.undecided or self.solution.report.violated)
+        """True if every variable has a value, no factor forbids them, and the cost is below the problem's upper one."""
+        return not (self.undecided or self.solution.report.violated or self._is_above)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes of the problem, and on a cost that reaches its upper bound."""
+        above = f"the cost reaches the file's upper bound, {self.problem.upper:,.15g}: it is no solution"
+        return (*self.problem.notes, *([above] if self._is_above else []))
+
+    @property
+    def _is_above(self) -> bool:
+        return not self.undecided and self.problem.upper <= self.problem.told(self.solution.value) < np.inf
 
     def summary(self) -> dict[str, Any]:
         """Complete summary, in the file's own sense; None for unknown and infinite values."""
@@ -80,7 +91,7 @@ class Solved:
             "bytes": report.bytes,
             "transmissions": report.traffic.transmissions,
             **more,
-            "notes": list(problem.notes),
+            "notes": list(self.notes),
             "assignment": problem.chosen(self.solution.assignment),
         }
 
@@ -104,7 +115,7 @@ class Solved:
         table.add_row("coordination", f"{name_of(self.method)}, seed {self.seed}")
         goes_on = "; max-sum with mode=asynchronous goes on without agents that fail"
         table.add_row("status", report.status + (goes_on if report.status == "blocked" else ""))
-        table.add_row("valid", "yes" if self.is_valid else "no")
+        table.add_row("valid", "yes" if self.is_valid else "no: cost too high" if self._is_above else "no")
         noun = "cost" if is_cost else "value"
         if self.undecided:
             table.add_row("without a value", _shortened(self.undecided))
