@@ -101,6 +101,13 @@ def test_the_example_is_solved_written_and_drawn(solve):
     assert out.stdout.endswith("solution.json\ndeep/trace.csv\ntrace.svg\n")
 
 
+def test_a_kind_is_taken_from_an_option_or_from_settings_but_not_two(solve):
+    out = solve("channels", "--set", "coordination=dsa", "--json")
+    assert json.loads(out.stdout)["coordination"]["kind"] == "dsa"
+    out = solve("channels", "--algo", "mgm", "--set", "coordination.kind=dsa", status=2)
+    assert "--set kind: got 'dsa', and 'mgm' as an option; wanted one" in out.stderr
+
+
 def test_json_is_all_that_is_printed_where_it_is_asked_for(solve):
     out = solve("channels", "--json", "--coordination", "exact", "--out", "s.json")
     assert json.loads(out.stdout) == json.loads(Path("s.json").read_text())
