@@ -42,7 +42,11 @@ def run_fleet(
     overrides: options.Overrides = None,
     coordination: Annotated[
         str | None,
-        typer.Option("--coordination", "--algo", help="How agents choose; default: the scenario's; of tables max-sum."),
+        typer.Option(
+            "--coordination",
+            "--algo",
+            help="How agents choose. Default: as the scenario says; from tables, by max-sum.",
+        ),
     ] = None,
     protocol: Annotated[
         str | None, typer.Option(metavar="tcp|tls|quic", help="Default: tls with --keys or --host, else tcp, here.")
@@ -99,7 +103,7 @@ def run_fleet(
 
             if formats or dpi:
                 raise ConfigError("got a format of figures; wanted none: `swarmbo solve --figure` draws", at="--format")
-            problem, settings, transport = table_problem(source, overrides, {"kind": coordination or "max-sum"})
+            problem, settings, transport = table_problem(source, overrides, {"kind": coordination})
             if transport:
                 wanted = "wanted none: links of a fleet are real ones, and `swarmbo solve` has others"
                 raise ConfigError(f"got settings of a transport; {wanted}", at="$.transport")
@@ -160,7 +164,7 @@ def make_fleet_keys(
 @options.app.command()
 def agent(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the agent.")],
-    plan: Annotated[Path, typer.Option("--fleet", metavar="FILE", help="The fleet.json that `swarmbo fleet` wrote.")],
+    plan: Annotated[Path, typer.Option("--fleet", metavar="FILE", help="The plan that `swarmbo fleet` wrote.")],
     keys: Keys = None,
     measure: Annotated[
         str | None,

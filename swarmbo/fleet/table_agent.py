@@ -11,8 +11,9 @@ from swarmbo.agent.schema import Participants
 from swarmbo.coordination.agreement import TableOutcome
 from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.deadline_tables import DeadlineAgent, Terms
-from swarmbo.coordination.participant import Participant
+from swarmbo.coordination.participant import Participant, read
 from swarmbo.coordination.tables import Conflicts
+from swarmbo.errors import TransportError
 from swarmbo.fleet.plan import Plan
 from swarmbo.records import LinkReport, SolveReport, Traffic
 from swarmbo.transport import Envelope, Routes
@@ -61,7 +62,8 @@ class TableAgent:
         return self._word
 
     def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """Process arrivals, and return messages to others."""
+        """Process arrivals, and return messages to others. In step, messages of no agreement here are counted only."""
+        inbox = [envelope for envelope in inbox if self._is_due(envelope)]
         if self.is_finished:
             self._early += inbox
             return []
@@ -84,6 +86,15 @@ class TableAgent:
             self.outcomes, self.is_finished = msgspec.msgpack.encode(outcomes), True
             self.report = SolveReport("converged", max((outcome.rounds for outcome in outcomes), default=0))
         return said
+
+    def _is_due(self, envelope: Envelope) -> bool:
+        try:
+            is_due = has_deadline(self._method) or read(envelope)[0].decision == 0
+        except TransportError:
+            is_due = False
+        if not is_due:
+            self.refused[envelope.sender] += 1
+        return is_due
 
     def _begun(self) -> "Participant[TableOutcome] | DeadlineAgent":
         graph, sizes = self.problem.graph, self._known.sizes

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from swarmbo.agent.schema import forbidding
 from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.plan import TableMethod
 from swarmbo.coordination.tables import Conflicts, Table, sizes_of
@@ -26,22 +27,25 @@ class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     forbidden: dict[str, bytes]
     by_factor: dict[str, bytes]
 
-    def require_of(self, graph: FactorGraph, at: str) -> None:
-        """Refuse tables of another graph."""
-        try:
-            if self.forbidden:
-                Conflicts.unpacked(graph, self.forbidden)
-        except (msgspec.MsgspecError, LookupError, ValueError, TypeError) as error:
-            raise ConfigError(f"got forbidden pairs that do not fit: {error}", at=at) from error
+    def require_of(self, graph: FactorGraph, at: str, *, is_timed: bool) -> None:
+        """Refuse tables of another graph, and such that are no utilities; ``is_timed`` by a deadline."""
         sizes, own = self.sizes, self.by_factor
         if set(sizes) != set(graph.variables) or not set(own) <= set(graph.factors) or min(sizes.values()) < 1:
             raise ConfigError("got sizes or tables of others; wanted those of the problem", at=at)
         if wrong := [f for f in own if len(own[f]) != 8 * math.prod(sizes[x] for x in graph.scope(f))]:
             raise ConfigError(f"got a table of {wrong[0]!r} that has another size", at=at)
+        if wrong := [f for f in own if not (np.frombuffer(own[f], "<f8") < np.inf).all()]:
+            raise ConfigError(f"got NaN or inf in the table of {wrong[0]!r}; wanted numbers or -inf", at=at)
+        fits = forbidding(graph, sizes)
+        wrong = [agent for agent in graph.agents if not fits(agent, self.forbidden.get(agent, b""))]
+        if wrong and (is_timed or self.forbidden):
+            raise ConfigError(f"got no forbidden pairs of {wrong[0]!r} that fit its factors; wanted them", at=at)
 
     def own(self, graph: FactorGraph, agent: str) -> dict[str, Table]:
         """Tables of an agent's factors."""
         shapes = {f: [self.sizes[x] for x in graph.scope(f)] for f in graph.factors_owned_by(agent)}
+        if not set(shapes) <= set(self.by_factor):
+            raise ConfigError(f"got a plan without tables of {agent!r}; wanted its own, {agent}.json", at="--fleet")
         return {f: np.frombuffer(self.by_factor[f], "<f8").reshape(shape) for f, shape in shapes.items()}
 
 

@@ -23,7 +23,7 @@ _MOST = 2**62  # the upper bound
 _EXACT = 2**53  # costs below it are exact as floats
 
 
-def problem_of_wcsp(text: str, _: str) -> TableProblem:
+def problem_of_wcsp(text: str, _name: str) -> TableProblem:
     """Problem of a text, which has its name; a variable without a factor gets a constant one."""
     words, room = Words(text), Room()
     called = words.take("the name")

@@ -8,15 +8,18 @@ from typer.testing import CliRunner
 
 import swarmbo as sb
 from swarmbo.cli import app
+from swarmbo.coordination.messages import Choice, Codec, Label
 from swarmbo.coordination.tables import factor_values
 from swarmbo.errors import BudgetError, ConfigError, TransportError
 from swarmbo.fleet.plan import Plan
 from swarmbo.fleet.run import Network
+from swarmbo.fleet.table_agent import TableAgent
 from swarmbo.fleet.table_hub import solution_by
 from swarmbo.fleet.tables import to_plan
 from swarmbo.interchange import TableProblem
 from swarmbo.interchange.pydcop import problem_of_yaml
 from swarmbo.interchange.solving import solve_problem
+from swarmbo.transport import Envelope
 
 THOROUGH = pytest.mark.thorough
 NETWORK = Network(patience_s=600.0)
@@ -122,15 +125,39 @@ def test_each_agent_is_told_its_own_tables_only():
     plan = Plan.decoded(plan_of(parts(), sb.DSA()).of("bob").encoded(), "told")
     assert set(plan.tables.by_factor) == {"g", "h"}
     np.testing.assert_array_equal(plan.tables.own(plan.setup.problem.graph, "bob")["g"], parts().tables["g"])
-    for change in (
-        {"sizes": {"x": 3}},
-        {"by_factor": {"g": b"short"}},
-        {"by_factor": {"new": b""}},
-        {"forbidden": {"bob": b"?"}},
+    with pytest.raises(ConfigError, match=r"without tables of 'alice'; wanted its own, alice\.json"):
+        TableAgent("alice", plan)
+    timed, nan = plan_of(parts(), BY_DEADLINE), np.array([np.nan] + 8 * [0.0])
+    huge = msgspec.msgpack.encode({"p": [("u", "v", (2**20, 2**30), b"")]})
+    for right, change, says in (
+        (plan, {"sizes": {"x": 3}}, "sizes or tables of others"),
+        (plan, {"by_factor": {"g": b"short"}}, "a table of 'g' that has another size"),
+        (plan, {"by_factor": {"new": b""}}, "sizes or tables of others"),
+        (plan, {"by_factor": {"g": nan.tobytes()}}, "NaN or inf in the table of 'g'"),
+        (plan, {"forbidden": {"bob": b"?"}}, "no forbidden pairs"),
+        (timed, {"forbidden": {}}, "no forbidden pairs of 'alice'"),
+        (timed, {"forbidden": {**timed.tables.forbidden, "carol": huge}}, "no forbidden pairs of 'carol'"),
     ):
-        wrong = msgspec.structs.replace(plan, tables=msgspec.structs.replace(plan.tables, **change))
-        with pytest.raises(ConfigError, match="tables"):
+        wrong = msgspec.structs.replace(right, tables=msgspec.structs.replace(right.tables, **change))
+        with pytest.raises(ConfigError, match=f"tables: got {says}"):
             Plan.decoded(wrong.encoded(), "told")
+
+
+def test_an_odd_message_before_the_order_is_dropped_alone():
+    problem, method = parts(), METHODS["max-sum"]
+    plan = plan_of(problem, method)
+    agents = {name: TableAgent(name, plan.of(name)) for name in ("alice", "carol", "dora", "bob")}
+    odd = Envelope("alice", "bob", Codec.encode(Choice("x", 0), Label(7, 0)))
+    under_way = agents["bob"].tick(0.0, [odd])
+    for agent in agents.values():  # the last one hears others before
+        agent.ask()
+        under_way += agent.tick(0.0)
+        while under_way:
+            envelope = under_way.pop(0)
+            under_way += agents[envelope.recipient].tick(0.0, [envelope])
+    chosen = {x: index for agent in agents.values() for x, index in agent.coded_word().items()}
+    assert chosen == method.solve(problem.graph, problem.tables, seed=1).assignment
+    assert agents["bob"].refused == {"alice": 1}
 
 
 @pytest.mark.parametrize("kill", [0.0, 0.02])
@@ -188,6 +215,11 @@ def test_what_no_fleet_can_do_is_refused_before_processes_start():
         (["run", "channels", "--format", "svg"], "`swarmbo solve --figure` draws"),
         (["run", "channels", "--measures", "ap1"], "tables are known"),
         (["run", "channels", "--elsewhere", "eve"], "got 'eve'; wanted one of ['ap0'"),
+        (["run", "channels", "--algo", "mgm", "--set", "coordination=dsa"], "got 'dsa', and 'mgm' as an option"),
+        (
+            ["run", "channels", "--set", "coordination=dsa", "--set", "probability=7"],
+            "$.coordination.probability: got 7",
+        ),
         (["run", "channels", "--algo", "mgm2"], "did you mean 'mgm'"),
         (["run", "channels", "--set", "keep_best=false"], "unknown key 'keep_best'"),
         (["keys", "channels", "keys", "--host", "eve=here"], "wanted one of ['world', 'ap0'"),
