@@ -10,11 +10,12 @@ import swarmbo as sb
 from swarmbo.cli import app
 from swarmbo.coordination.messages import Choice, Codec, Label
 from swarmbo.coordination.tables import factor_values
-from swarmbo.errors import BudgetError, ConfigError, TransportError
+from swarmbo.errors import BudgetError, ConfigError, RunFolderError, TransportError
 from swarmbo.fleet.plan import Plan
 from swarmbo.fleet.run import Network
 from swarmbo.fleet.table_agent import TableAgent
 from swarmbo.fleet.table_hub import solution_by
+from swarmbo.fleet.table_run import solve_by_fleet
 from swarmbo.fleet.tables import to_plan
 from swarmbo.interchange import TableProblem
 from swarmbo.interchange.pydcop import problem_of_yaml
@@ -206,6 +207,13 @@ def test_what_no_fleet_can_do_is_refused_before_processes_start():
         plan_of(parts(), sb.Exact(table_budget=2))
     with pytest.raises(ConfigError, match="'bob'"):
         Network(elsewhere=("eve",)).here(["bob"])
+
+
+def test_a_folder_with_a_run_is_left_as_it_is(tmp_path):
+    (tmp_path / "scenario.toml").touch()
+    with pytest.raises(RunFolderError, match="holds a run"):
+        solve_by_fleet(parts(), BY_DEADLINE, 1, tmp_path, NETWORK)
+    assert {path.name for path in tmp_path.iterdir()} <= {"scenario.toml", ".lock"}
 
 
 @pytest.mark.parametrize(
