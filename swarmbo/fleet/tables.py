@@ -1,6 +1,7 @@
 """Known tables of a fleet's plan."""
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,17 +11,21 @@ from swarmbo.agent.schema import forbidding
 from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.plan import TableMethod
 from swarmbo.coordination.tables import Conflicts, Table, sizes_of
-from swarmbo.errors import ConfigError
+from swarmbo.errors import BudgetError, ConfigError
+from swarmbo.fleet.letters import LONGEST
 from swarmbo.graph import FactorGraph
 from swarmbo.interchange import TableProblem
 from swarmbo.problem import Problem
 from swarmbo.spaces import Domain
 from swarmbo.transport import Routes
 
+_HEAD = 2**12  # bytes of a message beside its table
+
 
 class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Tables of a problem whose factors are known: the number of values by variable, forbidden pairs of values by agent
-    (by a deadline all know them, as of ``Conflicts.packed``), and tables by factor, as bytes of float64 in C order.
+    """Tables of a problem whose factors are known: the number of values by variable, tables by factor, as bytes of
+    float64 in C order, and, by a deadline, forbidden pairs of values by agent, as of ``Conflicts.packed``: all know
+    them.
     """
 
     sizes: dict[str, int]
@@ -50,11 +55,13 @@ class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def to_plan(problem: TableProblem, method: TableMethod, seed: int) -> dict[str, Any]:
-    """Problem, settings and all tables as a ``Plan`` has them; what no agent could compute is refused."""
+    """Problem, settings and all tables as a ``Plan`` has them. A BudgetError if an exact method would exceed its
+    budget, or agents that wait for one another would send tables too long for a letter.
+    """
     graph, tables = problem.graph, problem.tables
     sizes, is_timed = sizes_of(graph, tables), has_deadline(method)
     if not is_timed:
-        method.plan(graph, sizes, Routes(graph.agents), seed)
+        _require_short(graph, sizes, method.plan(graph, sizes, Routes(graph.agents), seed).joined)
     highs = np.array([max(size - 1, 1) for size in sizes.values()], dtype=float)
     known = Tables(
         sizes,
@@ -63,3 +70,17 @@ def to_plan(problem: TableProblem, method: TableMethod, seed: int) -> dict[str, 
     )
     plain = Problem(graph, Domain(np.zeros(len(highs)), highs)).to_plain()
     return {"problem": plain, "settings": {"coordination": msgspec.to_builtins(method), "seed": seed}, "tables": known}
+
+
+def _require_short(graph: FactorGraph, sizes: Mapping[str, int], joined: Mapping[str, Sequence[str]]) -> None:
+    """Refuse tables that are too long to be sent: of variables, of an elimination's steps, and of factors for them."""
+    owner = graph.variable_owner
+    sent = [(x,) for x in graph.variables]
+    sent += [tuple(scope) for x, scope in joined.items() if scope and owner(x) != owner(scope[0])]
+    for f in graph.factors:  # the step of the variable that is eliminated first joins it
+        steps = [x for x in graph.scope(f) if {*graph.scope(f)} <= {x, *joined.get(x, ())}]
+        sent += [graph.scope(f) for x in steps if owner(x) != graph.owner(f)]
+    most = max(math.prod(sizes[x] for x in scope) for scope in sent)
+    if 8 * most > (longest := LONGEST - _HEAD):
+        got = f"agents of a fleet would send a table of {most:,} entries; a message holds {longest // 8:,}"
+        raise BudgetError(f"{got}. Give the variables fewer values, or use max-sum, or `swarmbo solve`.")

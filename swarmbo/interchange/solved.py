@@ -26,8 +26,8 @@ _MOST_SHOWN = 24  # variables on a terminal
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """Solution of a problem; ``transport`` carried agents' messages (None: one process computed for all agents), and
-    ``unhindered`` is the value without its faults.
+    """Solution of a problem; ``transport`` carried agents' messages (None: one process computed for all agents, or a
+    fleet's own links did), and ``unhindered`` is the value without faults.
     """
 
     problem: TableProblem
@@ -69,7 +69,8 @@ class Solved:
         if self.unhindered is not None:
             more["value_without_faults"] = problem.told(self.unhindered)
         if report.links is not UNSET:
-            more["links"] = {**msgspec.to_builtins(report.links), "lost": report.links.total.lost}
+            lost = {"lost": report.links.total.lost} if report.links.edges else {}  # a fleet does not know
+            more["links"] = {**msgspec.to_builtins(report.links), **lost}
         return {
             "problem": problem.name,
             "objective": problem.objective,
@@ -113,7 +114,7 @@ class Solved:
         if problem.idle:
             table.add_row("agents that own nothing", _shortened(problem.idle))
         table.add_row("coordination", f"{name_of(self.method)}, seed {self.seed}")
-        goes_on = "; max-sum with mode=asynchronous goes on without agents that fail"
+        goes_on = ": an agent failed; with max-sum and mode=asynchronous the others choose without it"
         table.add_row("status", report.status + (goes_on if report.status == "blocked" else ""))
         table.add_row("valid", "yes" if self.is_valid else "no: cost too high" if self._is_above else "no")
         noun = "cost" if is_cost else "value"
@@ -164,7 +165,8 @@ class Solved:
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow([*("cycle", "time", "cost", "violation", "msg_count", "msg_size", "status"), "value", "bound"])
         for row in self.trace:
-            broken, kept = row.rank or (0, None)
+            assert row.rank is not None  # `traced` leaves others out
+            broken, kept = row.rank
             cost, *told = ["" if x is None else repr(self.problem.told(x)) for x in (kept, row.value, row.bound)]
             status = "FINISHED" if row is self.trace[-1] else "RUNNING"
             rows.writerow([row.round, "", cost, -broken, row.traffic.messages, row.traffic.bytes, status, *told])

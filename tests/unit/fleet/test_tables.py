@@ -19,6 +19,7 @@ from swarmbo.fleet.table_run import solve_by_fleet
 from swarmbo.fleet.tables import to_plan
 from swarmbo.interchange import TableProblem
 from swarmbo.interchange.pydcop import problem_of_yaml
+from swarmbo.interchange.solved import Solved
 from swarmbo.interchange.solving import solve_problem
 from swarmbo.transport import Envelope
 
@@ -171,6 +172,7 @@ def test_by_a_deadline_all_act_on_what_has_come_and_nobody_is_in_the_way(network
     assert solution.value == pytest.approx(factor_values(problem.graph, problem.tables, solution.assignment).sum())
     assert np.isfinite(solution.value)
     assert solution.report.traffic.messages > 0
+    assert "lost" not in Solved(problem, BY_DEADLINE, 1, solution).summary()["links"]  # it is not known
     assert bool(fleet.kills) == bool(kill)
 
 
@@ -205,6 +207,16 @@ def test_agents_that_wait_end_with_the_name_of_one_that_is_gone(network, fleets)
 def test_what_no_fleet_can_do_is_refused_before_processes_start():
     with pytest.raises(BudgetError, match="exact needs a table"):
         plan_of(parts(), sb.Exact(table_budget=2))
+    wide = {x: tuple(range(90)) for x in "xyz"}
+    for owner in ("x", "far"):  # the agent that joins the table has it, or not
+        graph = sb.FactorGraph.from_scopes({"f": list(wide)}, {"f": owner}, {x: x for x in wide})
+        problem = TableProblem("wide", graph, {"f": np.zeros([90] * 3)}, wide)
+        if owner == "x":
+            plan_of(problem, sb.Exact())
+            plan_of(problem, sb.MGM())
+        else:
+            with pytest.raises(BudgetError, match="send a table of 729,000 entries; a message holds 523,776"):
+                plan_of(problem, sb.Exact())
     with pytest.raises(ConfigError, match="'bob'"):
         Network(elsewhere=("eve",)).here(["bob"])
 
