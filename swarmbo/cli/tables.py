@@ -6,13 +6,14 @@ from typing import Any
 
 from swarmbo.errors import ConfigError
 from swarmbo.interchange import TableProblem, read_problem
-from swarmbo.runs.scenario_files import PROBLEMS, find, parse_override
+from swarmbo.interchange.files import FORMATS
+from swarmbo.runs.scenario_files import find, parse_override
 
 
 def is_in_tables(source: str) -> bool:
     """True if a source is a problem in tables, not a scenario."""
     ending = Path(source).suffix.lower()
-    return ending in PROBLEMS or not (ending or find(source) or find(source, ".yaml") is None)
+    return ending in FORMATS or not (ending or find(source) or find(source, ".yaml") is None)
 
 
 def table_problem(
