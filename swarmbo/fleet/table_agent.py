@@ -26,7 +26,7 @@ class TableAgent:
     """An ``Agent`` as a ``Member`` sees it, without a belief: its choices follow from its plan and what arrives.
 
     Attributes:
-        outcomes: Outcomes of the parts that it is in, in MessagePack; empty by a deadline.
+        outcomes: Outcomes of the parts that it is in, in MessagePack, without the choice; empty by a deadline.
     """
 
     def __init__(self, name: str, plan: Plan) -> None:
@@ -83,7 +83,8 @@ class TableAgent:
         elif self._agent.is_finished:
             outcomes = self._agent.outcomes
             self._word = {x: float(index) for outcome in outcomes for x, index in outcome.assignment.items()}
-            self.outcomes, self.is_finished = msgspec.msgpack.encode(outcomes), True
+            self.outcomes = msgspec.msgpack.encode([outcome._replace(assignment={}) for outcome in outcomes])
+            self.is_finished = True
             self.report = SolveReport("converged", max((outcome.rounds for outcome in outcomes), default=0))
         return said
 

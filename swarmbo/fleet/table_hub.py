@@ -3,8 +3,9 @@
 import msgspec
 from msgspec import UNSET
 
-from swarmbo.coordination.agreement import Solution, TableOutcome, solution_of
+from swarmbo.coordination.agreement import Solution, TableOutcome, solution_with
 from swarmbo.coordination.deadline_tables import judged
+from swarmbo.coordination.tables import factor_values
 from swarmbo.errors import TransportError
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.letters import Ping
@@ -30,8 +31,6 @@ def solution_by(hub: Hub, problem: TableProblem) -> Solution:
         return judged(graph, tables, chosen, SolveReport("deadline", ticks, traffic=traffic, links=links))
     try:
         outcomes = [one for word in words for one in msgspec.msgpack.decode(word.outcomes, type=list[TableOutcome])]
-        if {x: index for outcome in outcomes for x, index in outcome.assignment.items()} != said:
-            raise ValueError("got an outcome other than the choice")
-        return solution_of(graph, tables, outcomes, traffic)
+        return solution_with(graph, chosen, factor_values(graph, tables, chosen), outcomes, traffic)
     except (msgspec.MsgspecError, ValueError, LookupError) as error:
         raise TransportError(f"an agent's outcome does not fit: {error}; do versions of swarmbo differ?") from error
