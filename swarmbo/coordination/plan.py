@@ -172,8 +172,8 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
 
 
 class TraceRow(NamedTuple):
-    """State after a round, of choices and then of the bound; None before the first one. ``traffic`` is that so far,
-    ``rank`` minus the number of factors that forbid the choice, and the sum of the others.
+    """State after a round, of choices and then of the bound; None before the first one. ``traffic`` is that so far.
+    ``rank`` is the pair of the negated number of forbidding factors and the sum of the others.
     """
 
     round: int

@@ -79,7 +79,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Setup(problem, None, None, method, InProcess(), settings["seed"], None, 0)
 
     def of(self, agent: str) -> "Plan":
-        """Plan for one agent: with tables its own ones only."""
+        """Make the plan for one agent, which has no tables of others."""
         if self.tables is None:
             return self
         own = Problem.from_plain(self.problem).graph.factors_owned_by(agent)

@@ -23,9 +23,8 @@ _HEAD = 2**12  # bytes of a message beside its table
 
 
 class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Tables of a problem whose factors are known: the number of values by variable, tables by factor, as bytes of
-    float64 in C order, and, by a deadline, forbidden pairs of values by agent, as of ``Conflicts.packed``: all know
-    them.
+    """Tables of a problem whose factors are known: the number of values by variable, and tables by factor, as bytes of
+    float64 in C order. By a deadline all agents know the forbidden pairs of each one, as of ``Conflicts.packed``.
     """
 
     sizes: dict[str, int]

@@ -58,7 +58,7 @@ def fleet_of(fleets, problem, method, wire, network=NETWORK, **more):
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_a_fleet_chooses_as_one_process_does_whatever_is_lost_and_killed(network, fleets, method):
     problem = parts()
-    wire = network(loss=0.5, twice=0.2, late=0.5, seed=5)  # some say before others are asked
+    wire = network(loss=0.5, twice=0.2, late=0.5, seed=5)  # some send before others are asked
     fleet, hub = fleet_of(fleets, problem, method, wire, kill=0.03)
     with threadpool_limits(1, user_api="blas"):
         assert solution_by(hub, problem) == method.solve(problem.graph, problem.tables, seed=1)
@@ -123,8 +123,8 @@ def test_files_of_pydcops_forms_are_solved_alike_by_a_fleet_and_over_links_that_
         assert problem.told(alone.solution.value) == pytest.approx(LEAST[name])
 
 
-def test_each_agent_is_told_its_own_tables_only():
-    plan = Plan.decoded(plan_of(parts(), sb.DSA()).of("bob").encoded(), "told")
+def test_each_agent_receives_its_own_tables_only():
+    plan = Plan.decoded(plan_of(parts(), sb.DSA()).of("bob").encoded(), "received")
     assert set(plan.tables.by_factor) == {"g", "h"}
     np.testing.assert_array_equal(plan.tables.own(plan.setup.problem.graph, "bob")["g"], parts().tables["g"])
     with pytest.raises(ConfigError, match=r"without tables of 'alice'; wanted its own, alice\.json"):
@@ -142,7 +142,7 @@ def test_each_agent_is_told_its_own_tables_only():
     ):
         wrong = msgspec.structs.replace(right, tables=msgspec.structs.replace(right.tables, **change))
         with pytest.raises(ConfigError, match=f"tables: got {says}"):
-            Plan.decoded(wrong.encoded(), "told")
+            Plan.decoded(wrong.encoded(), "received")
 
 
 def test_an_odd_message_before_the_order_is_dropped_alone():
