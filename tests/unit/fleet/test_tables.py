@@ -11,11 +11,11 @@ from swarmbo.cli import app
 from swarmbo.coordination.messages import Choice, Codec, Label
 from swarmbo.coordination.tables import factor_values
 from swarmbo.errors import BudgetError, ConfigError, RunFolderError, TransportError
+from swarmbo.fleet import table_run
 from swarmbo.fleet.plan import Plan
-from swarmbo.fleet.run import Network
+from swarmbo.fleet.run import Network, NetworkReport
 from swarmbo.fleet.table_agent import TableAgent
 from swarmbo.fleet.table_hub import solution_by
-from swarmbo.fleet.table_run import solve_by_fleet
 from swarmbo.fleet.tables import to_plan
 from swarmbo.interchange import TableProblem
 from swarmbo.interchange.pydcop import problem_of_yaml
@@ -224,8 +224,19 @@ def test_what_no_fleet_can_do_is_refused_before_processes_start():
 def test_a_folder_with_a_run_is_left_as_it_is(tmp_path):
     (tmp_path / "scenario.toml").touch()
     with pytest.raises(RunFolderError, match="holds a run"):
-        solve_by_fleet(parts(), BY_DEADLINE, 1, tmp_path, NETWORK)
+        table_run.solve_by_fleet(parts(), BY_DEADLINE, 1, tmp_path, NETWORK)
     assert {path.name for path in tmp_path.iterdir()} <= {"scenario.toml", ".lock"}
+
+
+def test_a_fleet_prints_notes_and_the_plan_that_others_need(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    chosen = lambda problem, method, seed, *rest: (solve_problem(problem, {"kind": "exact"}), NetworkReport())  # noqa: E731
+    monkeypatch.setattr(table_run, "solve_by_fleet", chosen)
+    (tmp_path / "p.wcsp").write_text("p 1 2 2 3 2 1 0 2 0 1 0 2 0")
+    ended = CliRunner().invoke(app, ["fleet", "p.wcsp", "--elsewhere", "x0"], catch_exceptions=False)
+    assert "waiting for x0: start each with `swarmbo agent NAME --fleet runs/p-0-fleet/fleet/NAME.json`" in ended.stderr
+    assert "swarmbo: the cost reaches the file's upper bound, 3" in ended.stderr
+    assert "no: cost too high" in ended.stdout
 
 
 @pytest.mark.parametrize(
