@@ -1,16 +1,13 @@
 """Commands of fleets: a process for each agent."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from swarmbo.cli import options
 from swarmbo.errors import ConfigError
-
-if TYPE_CHECKING:
-    from swarmbo.fleet.run import Network
 
 
 class _ScenarioFirst(TyperGroup):
@@ -45,11 +42,7 @@ def run_fleet(
     overrides: options.Overrides = None,
     coordination: Annotated[
         str | None,
-        typer.Option(
-            "--coordination",
-            "--algo",
-            help="How agents choose. Default: as the scenario says; from tables, by max-sum.",
-        ),
+        typer.Option("--coordination", "--algo", help="How agents choose. Default: the scenario's kind, or max-sum."),
     ] = None,
     protocol: Annotated[
         str | None, typer.Option(metavar="tcp|tls|quic", help="Default: tls with --keys or --host, else tcp, here.")
@@ -98,6 +91,7 @@ def run_fleet(
             patience_s=patience,
             tick_s=tick,
         )
+        away = ", ".join([*network.elsewhere, *network.measures])
         drawn_as = options.formats(formats, dpi, no_figures)
         if is_in_tables(source):
             from swarmbo.fleet.table_run import solve_by_fleet
@@ -110,7 +104,7 @@ def run_fleet(
                 wanted = "wanted none: links of a fleet are real ones, and `swarmbo solve` has others"
                 raise ConfigError(f"got settings of a transport; {wanted}", at="$.transport")
             out = out or Path("runs") / f"{folder_name(problem.name)}-{seed or 0}-fleet"
-            _say_awaited(network, out, "NAME.json")
+            _say_awaited(away, out / "fleet" / "NAME.json")
             solved, report = solve_by_fleet(problem, method_of(settings), seed or 0, out, network)
             options.show(solved.table())
             for note in solved.notes:
@@ -121,7 +115,7 @@ def run_fleet(
             given += [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
             scenario = load(source, given, False)
             out = out or Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}-fleet"
-            _say_awaited(network, out, "fleet.json")
+            _say_awaited(away, out / "fleet" / "fleet.json")
             with Progress(scenario.rounds, quiet=quiet) as progress:
                 summary, report = run_scenario(scenario, out, network, progress.show)
             options.close(out, summary, was_there=False, drawn_as=drawn_as)
@@ -185,10 +179,9 @@ def agent(
         be_member(name, plan, attached=attached, keys=keys, measure=own)
 
 
-def _say_awaited(network: "Network", out: Path, plan: str) -> None:
-    if away := ", ".join([*network.elsewhere, *network.measures]):
-        command = f"swarmbo agent NAME --fleet {out / 'fleet' / plan}"
-        typer.echo(f"waiting for {away}: start each with `{command}`", err=True)
+def _say_awaited(away: str, plan: Path) -> None:
+    if away:
+        typer.echo(f"waiting for {away}: start each with `swarmbo agent NAME --fleet {plan}`", err=True)
 
 
 def _hosts(given: list[str] | None) -> dict[str, str]:

@@ -99,7 +99,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         except (KeyError, TypeError, ValueError) as error:
             why = f"{type(error).__name__}: {error}"
             raise ConfigError(
-                f"{why}; wanted problem and settings as `swarmbo fleet` writes it", at=f"{at}.problem"
+                f"{why}; wanted a problem and settings as `swarmbo fleet` writes them", at=f"{at}.problem"
             ) from error
         if strangers := sorted(set(self.settings) - _SETTINGS):
             raise ConfigError(f"got {strangers[0]!r}; wanted some of {sorted(_SETTINGS)}", at=f"{at}.settings")

@@ -13,7 +13,6 @@ from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.deadline_tables import DeadlineAgent, Terms
 from swarmbo.coordination.participant import Participant, read
 from swarmbo.coordination.tables import Conflicts
-from swarmbo.errors import TransportError
 from swarmbo.fleet.plan import Plan
 from swarmbo.records import LinkReport, SolveReport, Traffic
 from swarmbo.transport import Envelope, Routes
@@ -89,12 +88,8 @@ class TableAgent:
         return outbox
 
     def _is_due(self, envelope: Envelope) -> bool:
-        try:
-            is_due = has_deadline(self._method) or read(envelope)[0].decision == 0
-        except TransportError:
-            is_due = False
-        if not is_due:
-            self.refused[envelope.sender] += 1
+        is_due = has_deadline(self._method) or read(envelope)[0].decision == 0
+        self.refused.update([] if is_due else [envelope.sender])
         return is_due
 
     def _begun(self) -> "Participant[TableOutcome] | DeadlineAgent":

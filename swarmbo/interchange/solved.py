@@ -165,7 +165,6 @@ class Solved:
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow([*("cycle", "time", "cost", "violation", "msg_count", "msg_size", "status"), "value", "bound"])
         for row in self.trace:
-            assert row.rank is not None  # `traced` leaves others out
             broken, kept = row.rank
             cost, *told = ["" if x is None else repr(self.problem.told(x)) for x in (kept, row.value, row.bound)]
             status = "FINISHED" if row is self.trace[-1] else "RUNNING"
