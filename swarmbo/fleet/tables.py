@@ -55,12 +55,12 @@ class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def to_plan(problem: TableProblem, method: TableMethod, seed: int) -> dict[str, Any]:
     """Problem, settings and all tables as a ``Plan`` has them. A BudgetError if an exact method would exceed its
-    budget, or agents that wait for one another would send tables too long for a letter.
+    budget, or a message would be too long for a letter.
     """
     graph, tables = problem.graph, problem.tables
     sizes, is_timed = sizes_of(graph, tables), has_deadline(method)
-    if not is_timed:
-        _require_short(graph, sizes, method.plan(graph, sizes, Routes(graph.agents), seed).joined)
+    joined = {} if is_timed else method.plan(graph, sizes, Routes(graph.agents), seed).joined
+    _require_short(graph, sizes, joined)
     highs = np.array([max(size - 1, 1) for size in sizes.values()], dtype=float)
     known = Tables(
         sizes,
@@ -74,12 +74,12 @@ def to_plan(problem: TableProblem, method: TableMethod, seed: int) -> dict[str, 
 def _require_short(graph: FactorGraph, sizes: Mapping[str, int], joined: Mapping[str, Sequence[str]]) -> None:
     """Refuse tables that are too long to be sent: of variables, of an elimination's steps, and of factors for them."""
     owner = graph.variable_owner
-    sent = [(x,) for x in graph.variables]
+    sent = [(x,) for x in graph.variables if any(graph.owner(f) != owner(x) for f in graph.factors_of(x))]
     sent += [tuple(scope) for x, scope in joined.items() if scope and owner(x) != owner(scope[0])]
     for f in graph.factors:  # the step of the variable that is eliminated first joins it
         steps = [x for x in graph.scope(f) if {*graph.scope(f)} <= {x, *joined.get(x, ())}]
         sent += [graph.scope(f) for x in steps if owner(x) != graph.owner(f)]
-    most = max(math.prod(sizes[x] for x in scope) for scope in sent)
+    most = max((math.prod(sizes[x] for x in scope) for scope in sent), default=0)
     if 8 * most > (longest := LONGEST - _HEAD):
         got = f"agents of a fleet would send a table of {most:,} entries; a message holds {longest // 8:,}"
         raise BudgetError(f"{got}. Give the variables fewer values, or use max-sum, or `swarmbo solve`.")

@@ -217,6 +217,11 @@ def test_what_no_fleet_can_do_is_refused_before_processes_start():
         else:
             with pytest.raises(BudgetError, match="send a table of 729,000 entries; a message holds 523,776"):
                 plan_of(problem, sb.Exact())
+    graph = sb.FactorGraph.from_scopes({"f": ["x"]}, {"f": "far"}, {"x": "near"})
+    long = TableProblem("long", graph, {"f": np.zeros(2**19)}, {"x": range(2**19)})
+    for method in (sb.MaxSum(), BY_DEADLINE):
+        with pytest.raises(BudgetError, match="send a table of 524,288 entries"):
+            plan_of(long, method)
     with pytest.raises(ConfigError, match="'bob'"):
         Network(elsewhere=("eve",)).here(["bob"])
 
