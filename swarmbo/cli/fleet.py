@@ -42,7 +42,7 @@ def run_fleet(
     overrides: options.Overrides = None,
     coordination: Annotated[
         str | None,
-        typer.Option("--coordination", "--algo", help="How agents choose; default: the scenario's; of tables max-sum."),
+        typer.Option("--coordination", "--algo", help="How agents choose. Default: the scenario's kind, or max-sum."),
     ] = None,
     protocol: Annotated[
         str | None, typer.Option(metavar="tcp|tls|quic", help="Default: tls with --keys or --host, else tcp, here.")
@@ -99,25 +99,23 @@ def run_fleet(
 
             if formats or dpi:
                 raise ConfigError("got a format of figures; wanted none: `swarmbo solve --figure` draws", at="--format")
-            problem, settings, transport = table_problem(source, overrides, {"kind": coordination or "max-sum"})
+            problem, settings, transport = table_problem(source, overrides, {"kind": coordination})
             if transport:
                 wanted = "wanted none: links of a fleet are real ones, and `swarmbo solve` has others"
                 raise ConfigError(f"got settings of a transport; {wanted}", at="$.transport")
             out = out or Path("runs") / f"{folder_name(problem.name)}-{seed or 0}-fleet"
-            if away:
-                plan = out / "fleet" / "NAME.json"
-                typer.echo(f"waiting for {away}: start each with `swarmbo agent NAME --fleet {plan}`", err=True)
+            _say_awaited(away, out / "fleet" / "NAME.json")
             solved, report = solve_by_fleet(problem, method_of(settings), seed or 0, out, network)
             options.show(solved.table())
+            for note in solved.notes:
+                typer.echo(f"swarmbo: {note}", err=True)
             typer.echo(f"written to {out}")
         else:
             given = [] if coordination is None else [f"coordination={coordination}"]
             given += [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
             scenario = load(source, given, False)
             out = out or Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}-fleet"
-            if away:
-                plan = out / "fleet" / "fleet.json"
-                typer.echo(f"waiting for {away}: start each with `swarmbo agent NAME --fleet {plan}`", err=True)
+            _say_awaited(away, out / "fleet" / "fleet.json")
             with Progress(scenario.rounds, quiet=quiet) as progress:
                 summary, report = run_scenario(scenario, out, network, progress.show)
             options.close(out, summary, was_there=False, drawn_as=drawn_as)
@@ -160,7 +158,7 @@ def make_fleet_keys(
 @options.app.command()
 def agent(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the agent.")],
-    plan: Annotated[Path, typer.Option("--fleet", metavar="FILE", help="The fleet.json that `swarmbo fleet` wrote.")],
+    plan: Annotated[Path, typer.Option("--fleet", metavar="FILE", help="The plan that `swarmbo fleet` wrote.")],
     keys: Keys = None,
     measure: Annotated[
         str | None,
@@ -179,6 +177,11 @@ def agent(
 
         own = None if measure is None else loaded(measure, trust)
         be_member(name, plan, attached=attached, keys=keys, measure=own)
+
+
+def _say_awaited(away: str, plan: Path) -> None:
+    if away:
+        typer.echo(f"waiting for {away}: start each with `swarmbo agent NAME --fleet {plan}`", err=True)
 
 
 def _hosts(given: list[str] | None) -> dict[str, str]:

@@ -246,8 +246,9 @@ def solve(
         ),
     ],
     coordination: Annotated[
-        str, typer.Option("--coordination", "--algo", help="How agents choose: exact (dpop), max-sum, dsa or mgm.")
-    ] = "max-sum",
+        str | None,
+        typer.Option("--coordination", "--algo", help="How agents choose: max-sum (default), exact (dpop), dsa, mgm."),
+    ] = None,
     bound: Annotated[str | None, typer.Option(help="Also compute a bound on every choice: mplp.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Most rounds; default: the method's.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random draws of agents.")] = 0,
@@ -282,7 +283,7 @@ def solve(
             typer.echo(solved.json())
         else:
             options.show(solved.table())
-        for note in problem.notes:
+        for note in solved.notes:
             typer.echo(f"swarmbo: {note}", err=True)
         written = [solved.write(out)] if out is not None else []
         written += [solved.write_trace(trace)] if trace is not None else []

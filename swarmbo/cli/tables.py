@@ -4,25 +4,30 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from swarmbo.errors import ConfigError
 from swarmbo.interchange import TableProblem, read_problem
-from swarmbo.runs.scenario_files import PROBLEMS, find, parse_override
+from swarmbo.interchange.files import FORMATS
+from swarmbo.runs.scenario_files import find, parse_override
 
 
 def is_in_tables(source: str) -> bool:
     """True if a source is a problem in tables, not a scenario."""
     ending = Path(source).suffix.lower()
-    return ending in PROBLEMS or not (ending or find(source) or find(source, ".yaml") is None)
+    return ending in FORMATS or not (ending or find(source) or find(source, ".yaml") is None)
 
 
 def table_problem(
     file: str, overrides: list[str] | None, given: Mapping[str, Any]
 ) -> tuple[TableProblem, dict[str, Any], dict[str, Any]]:
-    """Problem of a file or of an example, and the settings of its method and of its transport."""
+    """Problem of a file or an example, and settings of its method and of its transport; options are ``given``."""
     settings, transport = dict[str, Any](), dict[str, Any]()
     for path, value in map(parse_override, overrides or []):
         table = transport if path[0] == "transport" else settings
         key = ".".join(path[1:] if path[0] in ("transport", "coordination") else path)
         table |= {key: value} if key or not isinstance(value, dict) else value
-    settings |= {key: value for key, value in given.items() if value is not None}
+    for key, value in given.items():
+        if value is not None and settings.setdefault(key, value) != value:
+            raise ConfigError(f"got {settings[key]!r}, and {value!r} as an option; wanted one", at=f"--set {key}")
+    settings.setdefault("kind", "max-sum")
     brought = None if Path(file).suffix else find(file, ".yaml")
     return read_problem(brought or file), settings, transport

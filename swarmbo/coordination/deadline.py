@@ -177,7 +177,7 @@ class Correspondent(ABC):
         """Values of its own variables; final after the deadline."""
 
     @property
-    def unheard(self) -> tuple[str, ...]:
+    def silent(self) -> tuple[str, ...]:
         """Agents that are silent for so long that they are taken to have failed."""
         return tuple(other for other in self._others if self.is_silent(other))
 
@@ -274,11 +274,11 @@ def links_of(
     clashes: int = 0,
 ) -> LinkReport:
     """Report of links, and of agents that failed or were silent; ``without`` are agents that found no value."""
-    unheard = {other for name in living for other in agents[name].unheard}
+    silent = {other for name in living for other in agents[name].silent}
     edges = transport.edges if isinstance(transport, InProcessTransport) else {}
     return LinkReport(
         ticks=deadline,
-        silent=tuple(name for name in agents if name in unheard or name not in living),
+        silent=tuple(name for name in agents if name in silent or name not in living),
         without=tuple(name for name in agents if name in without),
         clashes=clashes,
         edges=by_name(edges),

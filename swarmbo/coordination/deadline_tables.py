@@ -312,8 +312,8 @@ class DeadlineAgent(Correspondent):
 
 
 class Settled(NamedTuple):
-    """Choices at the deadline; ``solution`` has the best values by messages of variables that ``said`` lacks, unless
-    their owners failed.
+    """Choices at the deadline. Variables that ``said`` lacks have their best values by messages in ``solution``. If
+    their owners failed, they have none.
     """
 
     said: Solution
@@ -349,7 +349,8 @@ def agree_by_deadline(
     report = SolveReport("deadline", settings.deadline, traffic=transport.traffic, links=links)
     done = {x: value for x, value in words.items() if value is not None}
     guessed = {x: agents[graph.variable_owner(x)].best_guess(x) for x in said if x not in done}
-    whole = {x: (done | guessed)[x] for x in graph.variables if x in said}
+    chosen = done | guessed
+    whole = {x: chosen[x] for x in graph.variables if x in said}
     return Settled(judged(graph, checked, done, report), judged(graph, checked, whole, report))
 
 

@@ -172,19 +172,19 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
 
 
 class TraceRow(NamedTuple):
-    """State after a round, of choices and then of the bound; None before the first one. ``traffic`` is that so far,
-    ``rank`` minus the number of factors that forbid the choice, and the sum of the others.
+    """State after a round, of choices and then of the bound; None before the first bound. ``traffic`` is that so far.
+    ``rank`` is the pair of the negated number of forbidding factors and the sum of the others.
     """
 
     round: int
-    rank: Rank | None
+    rank: Rank
     bound: float | None
     traffic: Traffic
 
     @property
-    def value(self) -> float | None:
+    def value(self) -> float:
         """Value of the choice; -inf if it is forbidden."""
-        return self.rank and (self.rank[1] if self.rank[0] == 0 else -np.inf)
+        return self.rank[1] if self.rank[0] == 0 else -np.inf
 
 
 class _Notes:
@@ -252,14 +252,17 @@ def traced(
         values = factor_values(part.graph, {f: checked[f] for f in part.graph.factors}, solution.assignment)
         bound = total(values) if outcome.status == "exact" else outcome.bound
         note.close(rank(values), bound, traffic, outcome.rounds)
-    rows = [_row(notes, k) for k in range(1, max(len(note.rows) for note in notes) + 1)]
+    n_rounds = max(len(note.rows) for note in notes)
+    rows = [row for k in range(1, n_rounds + 1) if (row := _row(notes, k)) is not None]
     ranked = rank(factor_values(graph, checked, solution.assignment))  # added in another order there
     rows[-1] = rows[-1]._replace(rank=ranked, bound=solution.upper_bound)
-    return solution, tuple(row for row in rows if row.rank is not None)
+    return solution, tuple(rows)
 
 
-def _row(notes: Sequence[_Notes], rounds: int) -> TraceRow:
+def _row(notes: Sequence[_Notes], rounds: int) -> TraceRow | None:
     ranks, bounds, traffics = zip(*(note.after(rounds) for note in notes), strict=True)
     bound, traffic = None if None in bounds else float(np.sum(bounds)), sum(traffics, Traffic())
-    broken, value = (0, 0.0) if None in ranks else np.sum(ranks, axis=0).tolist()
-    return TraceRow(rounds, None if None in ranks else (int(broken), value), bound, traffic)
+    if None in ranks:
+        return None
+    broken, value = np.sum(ranks, axis=0).tolist()
+    return TraceRow(rounds, (int(broken), value), bound, traffic)

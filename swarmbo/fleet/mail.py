@@ -226,7 +226,7 @@ class AllNeeded:
             if self._quiet > JOINING or all(self._mail.parcels[agent] for agent in silent):
                 raise TransportError(
                     f"received nothing from {silent} for {self._quiet:.0f} s; wanted {waited_for}: do they run, by the "
-                    f"fleet.json of this run, and can they be reached?{said_of(refused)}"
+                    f"plan of this run, and can they be reached?{said_of(refused)}"
                 )
 
     def hear(self, agent: str, letter: Here, *, has_orders: bool) -> None:

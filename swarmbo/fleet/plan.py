@@ -39,7 +39,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=,+-]{0,63}")
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Content of ``fleet.json``: all inputs of a member on any machine, except its own key.
+    """Plan in ``fleet.json``, with tables in ``NAME.json``: all inputs of a member on any machine, except its own key.
 
     Args:
         run: Name of the run, as of ``new_run``; letters of other runs are ignored, and journals of other runs are kept.
@@ -79,7 +79,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Setup(problem, None, None, method, InProcess(), settings["seed"], None, 0)
 
     def of(self, agent: str) -> "Plan":
-        """Plan for one agent: with tables its own ones only."""
+        """Make the plan for one agent, which has no tables of others."""
         if self.tables is None:
             return self
         own = Problem.from_plain(self.problem).graph.factors_owned_by(agent)
@@ -95,10 +95,12 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return itself if members can be reached by it."""
         try:
             graph = Problem.from_plain(self.problem).graph
-            agents = graph.agents
+            agents, is_timed = graph.agents, self.tables is not None and self.goes_on
         except (KeyError, TypeError, ValueError) as error:
             why = f"{type(error).__name__}: {error}"
-            raise ConfigError(f"{why}; wanted a problem as `swarmbo fleet` writes it", at=f"{at}.problem") from error
+            raise ConfigError(
+                f"{why}; wanted a problem and settings as `swarmbo fleet` writes them", at=f"{at}.problem"
+            ) from error
         if strangers := sorted(set(self.settings) - _SETTINGS):
             raise ConfigError(f"got {strangers[0]!r}; wanted some of {sorted(_SETTINGS)}", at=f"{at}.settings")
         if set(self.endpoints) != {*agents, HUB}:
@@ -107,7 +109,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if not _NAME.fullmatch(name):
                 raise ConfigError(f"got name {name!r}; wanted a-z, A-Z, digits and _.=,+-, at most 64", at=at)
         if self.tables is not None:
-            self.tables.require_of(graph, f"{at}.tables")
+            self.tables.require_of(graph, f"{at}.tables", is_timed=is_timed)
         if strangers := sorted(set(self.measures) - set(agents)):
             raise ConfigError(f"got {strangers[0]!r}; wanted some of {list(agents)}", at=f"{at}.measures")
         protocols = {endpoint.partition("/")[0] for endpoint in self.endpoints.values()}
@@ -151,7 +153,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"{at}: got version {version}; wanted {_VERSION}, of the same swarmbo everywhere")
             plan = msgspec.convert(plain, cls)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise ConfigError(f"{at}: {error}; wanted the fleet.json that `swarmbo fleet` wrote") from error
+            raise ConfigError(f"{at}: {error}; wanted the plan that `swarmbo fleet` wrote") from error
         return plan.checked(at)
 
 

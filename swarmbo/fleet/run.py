@@ -273,9 +273,7 @@ def run_fleet(
     level, sites = told_beforehand(team.world)
     more = {"problem": team.problem.to_plain(), "settings": team.setup.to_plain(), "level": level, "sites": sites}
     plan = network.plan(team.agents, scenario.name, scenario.seed, **more)
-    with threadpool_limits(1, user_api="blas"), locked(RunFolder.make(out)):
-        if RunFolder.holds_run(out):
-            raise RunFolderError(f"{out}: holds a run; choose another --out")
+    with new_folder(out):
         folder = RunFolder.create(out, scenario)
         with begun(plan, out / FOLDER / PLAN, here) as (hub, processes):
             team.hub = hub
@@ -290,8 +288,17 @@ def run_fleet(
 
 
 @contextmanager
+def new_folder(out: Path) -> Generator[None]:
+    """Hold the lock of a folder without a run, and compute on one thread."""
+    with threadpool_limits(1, user_api="blas"), locked(RunFolder.make(out)):
+        if RunFolder.holds_run(out):
+            raise RunFolderError(f"{out}: holds a run; choose another --out")
+        yield
+
+
+@contextmanager
 def begun(plan: Plan, place: Path, here: Sequence[str]) -> Generator[tuple[Hub, Processes]]:
-    """Write a fleet's plan to a place, with tables one for each agent next to it; begin it, and end its processes."""
+    """Write a fleet's plan to a place, or, with tables, each agent's next to it. Begin it, and end its processes."""
     with closing(Link(HUB, plan)) as link:
         agents = () if plan.tables is None else [name for name in plan.endpoints if name != HUB]
         place.parent.mkdir(exist_ok=True)

@@ -11,7 +11,7 @@ from swarmbo.agent.schema import Participants
 from swarmbo.coordination.agreement import TableOutcome
 from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.deadline_tables import DeadlineAgent, Terms
-from swarmbo.coordination.participant import Participant
+from swarmbo.coordination.participant import Participant, read
 from swarmbo.coordination.tables import Conflicts
 from swarmbo.fleet.plan import Plan
 from swarmbo.records import LinkReport, SolveReport, Traffic
@@ -25,7 +25,7 @@ class TableAgent:
     """An ``Agent`` as a ``Member`` sees it, without a belief: its choices follow from its plan and what arrives.
 
     Attributes:
-        outcomes: Outcomes of the parts that it is in, in MessagePack; empty by a deadline.
+        outcomes: Outcomes of the parts that it is in, in MessagePack, without the choice; empty by a deadline.
     """
 
     def __init__(self, name: str, plan: Plan) -> None:
@@ -39,7 +39,7 @@ class TableAgent:
         self.report: SolveReport | None = None
         self.outcomes = b""
         self.refused = Counter[str]()
-        self._word: dict[str, float] | None = None
+        self._decision: dict[str, float] | None = None
         self._early: list[Envelope] = []  # what arrives before it is asked
         self.is_finished = True
         self._agent: Participant[TableOutcome] | DeadlineAgent | None = None
@@ -52,38 +52,45 @@ class TableAgent:
 
     def ask(self, **offered: Any) -> str:
         """Begin to choose, at the next tick."""
-        self._word, self._agent, self._ticks, self.is_finished = None, None, 0, False
+        self._decision, self._agent, self._ticks, self.is_finished = None, None, 0, False
         self.sent = {"agree": Traffic()}
         return QUERY
 
     def coded_word(self) -> dict[str, float] | None:
         """Positions of the own variables' values; None before the choice."""
-        return self._word
+        return self._decision
 
     def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """Process arrivals, and return messages to others."""
+        """Process arrivals, and return messages to others. In step, messages of other decisions are counted only."""
+        inbox = [envelope for envelope in inbox if self._is_due(envelope)]
         if self.is_finished:
             self._early += inbox
             return []
         if self._agent is None:
             self._agent, inbox, self._early = self._begun(), [*self._early, *inbox], []
         if isinstance(self._agent, DeadlineAgent):
-            said = self._agent.tick(self._ticks, inbox)
+            outbox = self._agent.tick(self._ticks, inbox)
             self._ticks += 1
         else:
-            said = self._agent.tick(now, inbox)
+            outbox = self._agent.tick(now, inbox)
         present = None if self.participants is None else self.participants.members
-        said = [envelope for envelope in said if present is None or envelope.recipient in present]
-        self.sent["agree"] += Traffic(len(said), sum(len(envelope.payload) for envelope in said), len(said))
+        outbox = [envelope for envelope in outbox if present is None or envelope.recipient in present]
+        self.sent["agree"] += Traffic(len(outbox), sum(len(envelope.payload) for envelope in outbox), len(outbox))
         if isinstance(self._agent, DeadlineAgent):
             if self._ticks > self._method.deadline:
                 self._decide(self._agent)
         elif self._agent.is_finished:
             outcomes = self._agent.outcomes
-            self._word = {x: float(index) for outcome in outcomes for x, index in outcome.assignment.items()}
-            self.outcomes, self.is_finished = msgspec.msgpack.encode(outcomes), True
+            self._decision = {x: float(index) for outcome in outcomes for x, index in outcome.assignment.items()}
+            self.outcomes = msgspec.msgpack.encode([outcome._replace(assignment={}) for outcome in outcomes])
+            self.is_finished = True
             self.report = SolveReport("converged", max((outcome.rounds for outcome in outcomes), default=0))
-        return said
+        return outbox
+
+    def _is_due(self, envelope: Envelope) -> bool:
+        is_due = has_deadline(self._method) or read(envelope)[0].decision == 0
+        self.refused.update([] if is_due else [envelope.sender])
+        return is_due
 
     def _begun(self) -> "Participant[TableOutcome] | DeadlineAgent":
         graph, sizes = self.problem.graph, self._known.sizes
@@ -99,11 +106,10 @@ class TableAgent:
         return agent
 
     def _decide(self, agent: DeadlineAgent) -> None:
-        words = agent.word()
-        lacking = [x for x, index in words.items() if index is None]
-        word = {x: agent.best_guess(x) if index is None else index for x, index in words.items()}
-        self._word = {x: float(index) for x, index in word.items()}
-        links = LinkReport(self._ticks - 1, silent=agent.unheard, without=(self.name,) if lacking else ())
+        decided = agent.word()
+        self._decision = {x: float(agent.best_guess(x) if i is None else i) for x, i in decided.items()}
+        without = (self.name,) if None in decided.values() else ()
+        links = LinkReport(self._ticks - 1, silent=agent.silent, without=without)
         self.report = SolveReport("deadline", self._ticks - 1, links=links)
         self._agent, self.is_finished = None, True
 

@@ -3,8 +3,9 @@
 import msgspec
 from msgspec import UNSET
 
-from swarmbo.coordination.agreement import Solution, TableOutcome, solution_of
+from swarmbo.coordination.agreement import Solution, TableOutcome, solution_with
 from swarmbo.coordination.deadline_tables import judged
+from swarmbo.coordination.tables import factor_values
 from swarmbo.errors import TransportError
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.letters import Ping
@@ -13,25 +14,23 @@ from swarmbo.records import LinkReport, SolveReport, Traffic
 
 
 def solution_by(hub: Hub, problem: TableProblem) -> Solution:
-    """Have the agents of a fleet choose, and combine what they say."""
+    """Have the agents of a fleet choose, and combine their decisions."""
     graph, tables = problem.graph, problem.tables
     for agent in graph.agents:  # clocks of a deadline begin when all are there
         hub.mail.write(agent, Ping(0))
-    words = hub.words(lambda absent: None)
-    traffic = sum((word.sent.get("agree", Traffic()) for word in words), Traffic())
-    said = {x: value for word in words for x, value in word.values.items()}
-    chosen = {x: int(said[x]) for x in graph.variables if x in said}
-    if strange := [x for x, index in chosen.items() if index != said[x] or not 0 <= index < len(problem.domains[x])]:
-        raise TransportError(f"got {said[strange[0]]} for {strange[0]!r}; wanted the position of one of its values")
+    decisions = hub.words(lambda absent: None)
+    traffic = sum((decision.sent.get("agree", Traffic()) for decision in decisions), Traffic())
+    values = {x: value for decision in decisions for x, value in decision.values.items()}
+    chosen = {x: int(values[x]) for x in graph.variables if x in values}
+    if strange := [x for x, index in chosen.items() if index != values[x] or not 0 <= index < len(problem.domains[x])]:
+        raise TransportError(f"got {values[strange[0]]} for {strange[0]!r}; wanted the position of one of its values")
     if hub.plan.goes_on:
-        ticks, reports = hub.plan.setup.coordination.deadline, [word.report.links for word in words]
+        ticks, reports = hub.plan.setup.coordination.deadline, [decision.report.links for decision in decisions]
         guessed = tuple(agent for links in reports if links is not UNSET for agent in links.without)
         links = LinkReport(ticks, silent=hub.absent, without=guessed)
         return judged(graph, tables, chosen, SolveReport("deadline", ticks, traffic=traffic, links=links))
     try:
-        outcomes = [one for word in words for one in msgspec.msgpack.decode(word.outcomes, type=list[TableOutcome])]
-        if {x: index for outcome in outcomes for x, index in outcome.assignment.items()} != said:
-            raise ValueError("got an outcome other than the choice")
-        return solution_of(graph, tables, outcomes, traffic)
+        outcomes = [each for one in decisions for each in msgspec.msgpack.decode(one.outcomes, type=list[TableOutcome])]
+        return solution_with(graph, chosen, factor_values(graph, tables, chosen), outcomes, traffic)
     except (msgspec.MsgspecError, ValueError, LookupError) as error:
         raise TransportError(f"an agent's outcome does not fit: {error}; do versions of swarmbo differ?") from error

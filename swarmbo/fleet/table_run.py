@@ -2,17 +2,13 @@
 
 from pathlib import Path
 
-from threadpoolctl import threadpool_limits
-
 from swarmbo.coordination.plan import TableMethod
 from swarmbo.errors import ConfigError
-from swarmbo.fleet.run import FOLDER, PLAN, Network, NetworkReport, begun
+from swarmbo.fleet.run import FOLDER, PLAN, Network, NetworkReport, begun, new_folder
 from swarmbo.fleet.table_hub import solution_by
 from swarmbo.fleet.tables import to_plan
 from swarmbo.interchange import TableProblem
 from swarmbo.interchange.solved import Solved
-from swarmbo.runs import RunFolder
-from swarmbo.runs.stored_files import locked
 
 
 def solve_by_fleet(
@@ -29,7 +25,7 @@ def solve_by_fleet(
     here = network.here(problem.graph.agents)
     plan = network.plan(problem.graph.agents, problem.name, seed, **to_plan(problem, method, seed))
     unhindered = method.solve(problem.graph, problem.tables, seed=seed).value if plan.goes_on else None
-    with threadpool_limits(1, user_api="blas"), locked(RunFolder.make(out)):
+    with new_folder(out):
         with begun(plan, out / FOLDER / PLAN, here) as (hub, processes):
             solved = Solved(problem, method, seed, solution_by(hub, problem), unhindered=unhindered)
             hub.end()

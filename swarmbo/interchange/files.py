@@ -60,7 +60,8 @@ def write_problem(problem: TableProblem, path: str | os.PathLike[str]) -> Path:
     """Write a problem, completely or not at all, in the format of the name's ending.
 
     In pyDCOP's YAML all constraints are extensional, and distribution hints have the owners. The other formats have no
-    names: UAI's divides a factor by its largest entry, WCSP's adds a number to negative costs. That changes no choice.
+    names: UAI's divides a factor by its largest entry, WCSP's may shift all costs, by what its
+    name says. No choice changes.
 
     Raises:
         ConfigError: If the ending is unknown, or the format cannot hold the problem.

@@ -35,6 +35,7 @@ class TableProblem:
         constant: Constant that the file adds to every choice, in its own sign.
         notes: Statements of the file that are not in the tables, in words.
         idle: Agents of the file that own nothing.
+        upper: Cost from which on a choice is no solution.
 
     Raises:
         ShapeError: If tables do not fit the graph or the domains, or hold values that are no numbers.
@@ -55,6 +56,7 @@ class TableProblem:
     constant: float = 0.0
     notes: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
+    upper: float = math.inf
 
     def __post_init__(self) -> None:
         graph, tables = FactorGraph.with_tables(self.graph, self.tables)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import UNSET
 from rich.table import Table as RichTable
 
@@ -25,8 +26,8 @@ _MOST_SHOWN = 24  # variables on a terminal
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """Solution of a problem; ``transport`` carried agents' messages (None: one process computed for all agents), and
-    ``unhindered`` is the value without its faults.
+    """Solution of a problem; ``transport`` carried agents' messages (None: one process computed for all agents, or a
+    fleet's own links did), and ``unhindered`` is the value without faults.
     """
 
     problem: TableProblem
@@ -44,8 +45,18 @@ class Solved:
 
     @property
     def is_valid(self) -> bool:
-        """True if every variable has a value, and no factor forbids them."""
-        return not (self.undecided or self.solution.report.violated)
+        """True if every variable has a value, no factor forbids them, and the cost is below the problem's upper one."""
+        return not (self.undecided or self.solution.report.violated or self._is_above)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes of the problem, and on a cost that reaches its upper bound."""
+        above = f"the cost reaches the file's upper bound, {self.problem.upper:,.15g}: it is no solution"
+        return (*self.problem.notes, *([above] if self._is_above else []))
+
+    @property
+    def _is_above(self) -> bool:
+        return not self.undecided and self.problem.upper <= self.problem.told(self.solution.value) < np.inf
 
     def summary(self) -> dict[str, Any]:
         """Complete summary, in the file's own sense; None for unknown and infinite values."""
@@ -58,7 +69,8 @@ class Solved:
         if self.unhindered is not None:
             more["value_without_faults"] = problem.told(self.unhindered)
         if report.links is not UNSET:
-            more["links"] = {**msgspec.to_builtins(report.links), "lost": report.links.total.lost}
+            lost = {"lost": report.links.total.lost} if report.links.edges else {}  # a fleet does not know
+            more["links"] = {**msgspec.to_builtins(report.links), **lost}
         return {
             "problem": problem.name,
             "objective": problem.objective,
@@ -80,7 +92,7 @@ class Solved:
             "bytes": report.bytes,
             "transmissions": report.traffic.transmissions,
             **more,
-            "notes": list(problem.notes),
+            "notes": list(self.notes),
             "assignment": problem.chosen(self.solution.assignment),
         }
 
@@ -102,9 +114,9 @@ class Solved:
         if problem.idle:
             table.add_row("agents that own nothing", _shortened(problem.idle))
         table.add_row("coordination", f"{name_of(self.method)}, seed {self.seed}")
-        goes_on = "; max-sum with mode=asynchronous goes on without agents that fail"
+        goes_on = ": an agent failed; with max-sum and mode=asynchronous the others choose without it"
         table.add_row("status", report.status + (goes_on if report.status == "blocked" else ""))
-        table.add_row("valid", "yes" if self.is_valid else "no")
+        table.add_row("valid", "yes" if self.is_valid else "no: cost too high" if self._is_above else "no")
         noun = "cost" if is_cost else "value"
         if self.undecided:
             table.add_row("without a value", _shortened(self.undecided))
@@ -153,7 +165,7 @@ class Solved:
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow([*("cycle", "time", "cost", "violation", "msg_count", "msg_size", "status"), "value", "bound"])
         for row in self.trace:
-            broken, kept = row.rank or (0, None)
+            broken, kept = row.rank
             cost, *told = ["" if x is None else repr(self.problem.told(x)) for x in (kept, row.value, row.bound)]
             status = "FINISHED" if row is self.trace[-1] else "RUNNING"
             rows.writerow([row.round, "", cost, -broken, row.traffic.messages, row.traffic.bytes, status, *told])

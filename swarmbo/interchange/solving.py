@@ -37,7 +37,7 @@ def solve_problem(
         raise ConfigError(f"got {got}, with which no round is traced; wanted neither", at="--trace, --figure")
     if not transport and not has_deadline(method):
         return Solved(problem, method, seed, *traced(method, graph, problem.tables, seed=seed))
-    links = transport_of(transport or {"kind": "in-process"}, graph.agents)
+    links = transport_of(transport or {}, graph.agents)
     unhindered = method.solve(graph, problem.tables, seed=seed).value if isinstance(links, Faults) else None
     carrier = links.open(graph.agents, seed=seed)
     solution = solve_with_agents(method, graph, problem.tables, carrier, seed=seed)
@@ -57,7 +57,7 @@ def method_of(coordination: Mapping[str, Any]) -> TableMethod:
 
 
 def transport_of(settings: Mapping[str, Any], agents: Sequence[str]) -> Faults | InProcess:
-    """Transport of some settings, all events of which are in round 0 unless said."""
+    """Transport of some settings, whose events are in round 0, the only one."""
     plain = dict(settings)
     for key in ("deaths", "joins"):
         if isinstance(events := plain.get(key), list):
@@ -66,6 +66,11 @@ def transport_of(settings: Mapping[str, Any], agents: Sequence[str]) -> Faults |
     transport = settings_of("transport", {"kind": "faulty" if is_faulty else "in-process", **plain}, "$.transport")
     if isinstance(transport, Faults) and (strangers := sorted(transport.named - set(agents))):
         raise ConfigError(f"got {strangers[0]!r}; wanted some of {', '.join(agents)}", at="$.transport")
+    if isinstance(transport, Faults):
+        rounds = [(event.agent, event.round) for event in (*transport.deaths, *transport.joins)]
+        rounds += [("a cut", cut.rounds[0]) for cut in transport.cuts if cut.rounds is not None]
+        if late := [f"round {number} of {what}" for what, number in rounds if number > 0]:
+            raise ConfigError(f"got {late[0]}; wanted round 0, the only one, and a step of it", at="$.transport")
     return transport
 
 

@@ -111,6 +111,7 @@ def numbered(
     room: Room,
     objective: Objective,
     constant: float,
+    upper: float = math.inf,
 ) -> TableProblem:
     """Problem of variables ``x0``, ``x1``, … of such sizes, an agent each; those in no scope get a constant factor."""
     seen = {x for scope in scopes.values() for x in scope}
@@ -119,7 +120,7 @@ def numbered(
     domains: dict[str, tuple[Value, ...]] = {f"x{i}": tuple(range(size)) for i, size in enumerate(sizes)}
     scopes = {**scopes, **{f"free_x{i}": [f"x{i}"] for i in free}}
     graph = graph_in_order(scopes, {variable: variable for variable in domains})
-    return TableProblem(name, graph, {**tables, **zeros}, domains, objective, constant)
+    return TableProblem(name, graph, {**tables, **zeros}, domains, objective, constant, upper=upper)
 
 
 def uai_of_problem(problem: TableProblem) -> str:

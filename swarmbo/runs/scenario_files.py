@@ -15,11 +15,11 @@ import tomli_w
 import swarmbo
 from swarmbo.boundary.files import read_regular
 from swarmbo.errors import ConfigError
+from swarmbo.interchange.files import FORMATS
 from swarmbo.registry import SLOTS, kinds
 from swarmbo.runs.scenario import DEEPEST, Scenario, require_shallow, scenario_of, setting_paths
 from swarmbo.runs.world import default_kinds, folders_of, plug_in_ids, require_trust
 
-PROBLEMS = (".yaml", ".yml", ".uai", ".wcsp")  # file endings for `swarmbo solve`
 _PAPERS = "papers/"  # folder of definitions that are no scenarios
 _FILES = ("csv", "raster", "geojson")  # keys of an environment whose values are paths
 
@@ -112,7 +112,7 @@ def dump(scenario: Scenario, versions: dict[str, str] | None = None) -> str:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Tables of a TOML file."""
-    if path.suffix in PROBLEMS:
+    if path.suffix in FORMATS:
         wanted = f"a scenario, in TOML; `swarmbo solve {path}` and `swarmbo fleet {path}` solve it"
         raise ConfigError(f"is a problem in tables; wanted {wanted}", at=str(path))
     try:

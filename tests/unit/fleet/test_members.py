@@ -275,7 +275,7 @@ def ends(*endpoints):
         ({"run": "two words"}, "got name 'two words'"),
         ({"problem": {}}, r"problem: KeyError: 'scopes'; wanted a problem"),
         ({"settings": {"speed": 3}}, "got 'speed'; wanted some of"),
-        ({"patience_s": -1.0}, "wanted seconds > 0|wanted the fleet"),
+        ({"patience_s": -1.0}, "wanted seconds > 0|wanted the plan"),
         (
             {"endpoints": {"world": "tcp/127.0.0.1:1", "agent_0": "tcp/10.0.0.1:2", "agent_1": "tcp/127.0.0.1:3"}},
             "tcp is open",
@@ -315,7 +315,7 @@ def test_what_is_no_plan_is_refused_in_one_line(tmp_path):
     with pytest.raises(ConfigError, match=r"got version 1; wanted 2, of the same swarmbo everywhere"):
         Plan.read(path)
     path.write_text('{"run": 1, "version": 2}')
-    with pytest.raises(ConfigError, match=r"wanted the fleet\.json that"):
+    with pytest.raises(ConfigError, match=r"wanted the plan that"):
         Plan.read(path)
 
 

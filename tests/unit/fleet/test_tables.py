@@ -8,15 +8,20 @@ from typer.testing import CliRunner
 
 import swarmbo as sb
 from swarmbo.cli import app
+from swarmbo.coordination.messages import Choice, Codec, Label
 from swarmbo.coordination.tables import factor_values
-from swarmbo.errors import BudgetError, ConfigError, TransportError
+from swarmbo.errors import BudgetError, ConfigError, RunFolderError, TransportError
+from swarmbo.fleet import table_run
 from swarmbo.fleet.plan import Plan
-from swarmbo.fleet.run import Network
+from swarmbo.fleet.run import Network, NetworkReport
+from swarmbo.fleet.table_agent import TableAgent
 from swarmbo.fleet.table_hub import solution_by
 from swarmbo.fleet.tables import to_plan
 from swarmbo.interchange import TableProblem
 from swarmbo.interchange.pydcop import problem_of_yaml
+from swarmbo.interchange.solved import Solved
 from swarmbo.interchange.solving import solve_problem
+from swarmbo.transport import Envelope
 
 THOROUGH = pytest.mark.thorough
 NETWORK = Network(patience_s=600.0)
@@ -53,7 +58,7 @@ def fleet_of(fleets, problem, method, wire, network=NETWORK, **more):
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_a_fleet_chooses_as_one_process_does_whatever_is_lost_and_killed(network, fleets, method):
     problem = parts()
-    wire = network(loss=0.5, twice=0.2, late=0.5, seed=5)  # some say before others are asked
+    wire = network(loss=0.5, twice=0.2, late=0.5, seed=5)  # some send before others are asked
     fleet, hub = fleet_of(fleets, problem, method, wire, kill=0.03)
     with threadpool_limits(1, user_api="blas"):
         assert solution_by(hub, problem) == method.solve(problem.graph, problem.tables, seed=1)
@@ -118,19 +123,43 @@ def test_files_of_pydcops_forms_are_solved_alike_by_a_fleet_and_over_links_that_
         assert problem.told(alone.solution.value) == pytest.approx(LEAST[name])
 
 
-def test_each_agent_is_told_its_own_tables_only():
-    plan = Plan.decoded(plan_of(parts(), sb.DSA()).of("bob").encoded(), "told")
+def test_each_agent_receives_its_own_tables_only():
+    plan = Plan.decoded(plan_of(parts(), sb.DSA()).of("bob").encoded(), "received")
     assert set(plan.tables.by_factor) == {"g", "h"}
     np.testing.assert_array_equal(plan.tables.own(plan.setup.problem.graph, "bob")["g"], parts().tables["g"])
-    for change in (
-        {"sizes": {"x": 3}},
-        {"by_factor": {"g": b"short"}},
-        {"by_factor": {"new": b""}},
-        {"forbidden": {"bob": b"?"}},
+    with pytest.raises(ConfigError, match=r"without tables of 'alice'; wanted its own, alice\.json"):
+        TableAgent("alice", plan)
+    timed, nan = plan_of(parts(), BY_DEADLINE), np.array([np.nan] + 8 * [0.0])
+    huge = msgspec.msgpack.encode({"p": [("u", "v", (2**20, 2**30), b"")]})
+    for right, change, says in (
+        (plan, {"sizes": {"x": 3}}, "sizes or tables of others"),
+        (plan, {"by_factor": {"g": b"short"}}, "a table of 'g' that has another size"),
+        (plan, {"by_factor": {"new": b""}}, "sizes or tables of others"),
+        (plan, {"by_factor": {"g": nan.tobytes()}}, "NaN or inf in the table of 'g'"),
+        (plan, {"forbidden": {"bob": b"?"}}, "no forbidden pairs"),
+        (timed, {"forbidden": {}}, "no forbidden pairs of 'alice'"),
+        (timed, {"forbidden": {**timed.tables.forbidden, "carol": huge}}, "no forbidden pairs of 'carol'"),
     ):
-        wrong = msgspec.structs.replace(plan, tables=msgspec.structs.replace(plan.tables, **change))
-        with pytest.raises(ConfigError, match="tables"):
-            Plan.decoded(wrong.encoded(), "told")
+        wrong = msgspec.structs.replace(right, tables=msgspec.structs.replace(right.tables, **change))
+        with pytest.raises(ConfigError, match=f"tables: got {says}"):
+            Plan.decoded(wrong.encoded(), "received")
+
+
+def test_an_odd_message_before_the_order_is_dropped_alone():
+    problem, method = parts(), METHODS["max-sum"]
+    plan = plan_of(problem, method)
+    agents = {name: TableAgent(name, plan.of(name)) for name in ("alice", "carol", "dora", "bob")}
+    odd = Envelope("alice", "bob", Codec.encode(Choice("x", 0), Label(7, 0)))
+    under_way = agents["bob"].tick(0.0, [odd])
+    for agent in agents.values():  # the last one hears others before
+        agent.ask()
+        under_way += agent.tick(0.0)
+        while under_way:
+            envelope = under_way.pop(0)
+            under_way += agents[envelope.recipient].tick(0.0, [envelope])
+    chosen = {x: index for agent in agents.values() for x, index in agent.coded_word().items()}
+    assert chosen == method.solve(problem.graph, problem.tables, seed=1).assignment
+    assert agents["bob"].refused == {"alice": 1}
 
 
 @pytest.mark.parametrize("kill", [0.0, 0.02])
@@ -143,6 +172,7 @@ def test_by_a_deadline_all_act_on_what_has_come_and_nobody_is_in_the_way(network
     assert solution.value == pytest.approx(factor_values(problem.graph, problem.tables, solution.assignment).sum())
     assert np.isfinite(solution.value)
     assert solution.report.traffic.messages > 0
+    assert "lost" not in Solved(problem, BY_DEADLINE, 1, solution).summary()["links"]  # it is not known
     assert bool(fleet.kills) == bool(kill)
 
 
@@ -177,8 +207,41 @@ def test_agents_that_wait_end_with_the_name_of_one_that_is_gone(network, fleets)
 def test_what_no_fleet_can_do_is_refused_before_processes_start():
     with pytest.raises(BudgetError, match="exact needs a table"):
         plan_of(parts(), sb.Exact(table_budget=2))
+    wide = {x: tuple(range(90)) for x in "xyz"}
+    for owner in ("x", "far"):  # the agent that joins the table has it, or not
+        graph = sb.FactorGraph.from_scopes({"f": list(wide)}, {"f": owner}, {x: x for x in wide})
+        problem = TableProblem("wide", graph, {"f": np.zeros([90] * 3)}, wide)
+        if owner == "x":
+            plan_of(problem, sb.Exact())
+            plan_of(problem, sb.MGM())
+        else:
+            with pytest.raises(BudgetError, match="send a table of 729,000 entries; a message holds 523,776"):
+                plan_of(problem, sb.Exact())
+    graph = sb.FactorGraph.from_scopes({"f": ["x"]}, {"f": "far"}, {"x": "near"})
+    long = TableProblem("long", graph, {"f": np.zeros(2**19)}, {"x": range(2**19)})
+    for method in (sb.MaxSum(), BY_DEADLINE):
+        with pytest.raises(BudgetError, match="send a table of 524,288 entries"):
+            plan_of(long, method)
     with pytest.raises(ConfigError, match="'bob'"):
         Network(elsewhere=("eve",)).here(["bob"])
+
+
+def test_a_folder_with_a_run_is_left_as_it_is(tmp_path):
+    (tmp_path / "scenario.toml").touch()
+    with pytest.raises(RunFolderError, match="holds a run"):
+        table_run.solve_by_fleet(parts(), BY_DEADLINE, 1, tmp_path, NETWORK)
+    assert {path.name for path in tmp_path.iterdir()} <= {"scenario.toml", ".lock"}
+
+
+def test_a_fleet_prints_notes_and_the_plan_that_others_need(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    chosen = lambda problem, method, seed, *rest: (solve_problem(problem, {"kind": "exact"}), NetworkReport())  # noqa: E731
+    monkeypatch.setattr(table_run, "solve_by_fleet", chosen)
+    (tmp_path / "p.wcsp").write_text("p 1 2 2 3 2 1 0 2 0 1 0 2 0")
+    ended = CliRunner().invoke(app, ["fleet", "p.wcsp", "--elsewhere", "x0"], catch_exceptions=False)
+    assert "waiting for x0: start each with `swarmbo agent NAME --fleet runs/p-0-fleet/fleet/NAME.json`" in ended.stderr
+    assert "swarmbo: the cost reaches the file's upper bound, 3" in ended.stderr
+    assert "no: cost too high" in ended.stdout
 
 
 @pytest.mark.parametrize(
@@ -188,6 +251,11 @@ def test_what_no_fleet_can_do_is_refused_before_processes_start():
         (["run", "channels", "--format", "svg"], "`swarmbo solve --figure` draws"),
         (["run", "channels", "--measures", "ap1"], "tables are known"),
         (["run", "channels", "--elsewhere", "eve"], "got 'eve'; wanted one of ['ap0'"),
+        (["run", "channels", "--algo", "mgm", "--set", "coordination=dsa"], "got 'dsa', and 'mgm' as an option"),
+        (
+            ["run", "channels", "--set", "coordination=dsa", "--set", "probability=7"],
+            "$.coordination.probability: got 7",
+        ),
         (["run", "channels", "--algo", "mgm2"], "did you mean 'mgm'"),
         (["run", "channels", "--set", "keep_best=false"], "unknown key 'keep_best'"),
         (["keys", "channels", "keys", "--host", "eve=here"], "wanted one of ['world', 'ap0'"),

@@ -101,6 +101,13 @@ def test_the_example_is_solved_written_and_drawn(solve):
     assert out.stdout.endswith("solution.json\ndeep/trace.csv\ntrace.svg\n")
 
 
+def test_a_kind_is_taken_from_an_option_or_from_settings_but_not_two(solve):
+    out = solve("channels", "--set", "coordination=dsa", "--json")
+    assert json.loads(out.stdout)["coordination"]["kind"] == "dsa"
+    out = solve("channels", "--algo", "mgm", "--set", "coordination.kind=dsa", status=2)
+    assert "--set kind: got 'dsa', and 'mgm' as an option; wanted one" in out.stderr
+
+
 def test_json_is_all_that_is_printed_where_it_is_asked_for(solve):
     out = solve("channels", "--json", "--coordination", "exact", "--out", "s.json")
     assert json.loads(out.stdout) == json.loads(Path("s.json").read_text())
@@ -159,7 +166,7 @@ def test_by_a_deadline_agents_go_on_without_one_that_dies(solve):
     assert len(partly["assignment"]) == 9
     assert partly["value_without_faults"] == json.loads(solve(*asked[:3], "--json").stdout)["value"]
     blocked = solve("channels", "--algo", "mgm", *death)
-    assert "blocked; max-sum with mode=asynchronous goes on" in blocked.stdout
+    assert "blocked: an agent failed; with max-sum and mode=asynchronous" in blocked.stdout
     told = solve(*asked[:-1], *death).stdout
     assert "without a value" in told
     assert "got no value of 'ap3'" in solve(*asked[:-1], *death, "--out", "x.MPE", status=2).stderr
@@ -205,6 +212,8 @@ def test_notes_of_a_file_go_to_the_other_stream(solve):
         (["channels", "--algo", "amaxsum"], "did you mean 'max-sum'?"),
         (["channels", "--set", "transport.loss=2"], "$.transport.loss: got 2"),
         (["channels", "--set", "transport.los=.2"], "unknown key 'los'; did you mean 'loss'?"),
+        (["channels", "--set", 'transport.joins=[{agent="ap1", round=2}]'], "got round 2 of ap1; wanted round 0"),
+        (["channels", "--set", 'transport.cuts=[{parts=[["ap1"]], rounds=[1, 2]}]'], "got round 1 of a cut"),
         (["channels", "--set", 'transport.deaths=[{agent="a"}]'], "$.transport: got 'a'; wanted some of ap0, "),
         (["channels", "--set", "transport.loss=.2", "--trace", "t"], "got transport settings, with which no round is"),
         (["channels", "--set", "mode=asynchronous", "--figure", "f"], "got mode 'asynchronous', with which no round"),
