@@ -83,7 +83,7 @@ class Evaluated:
 def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "8 T"]) -> tuple[float, float]:
     """Put -A⁻¹ in the place of a positive definite matrix A, by elimination of four pivots at a time.
 
-    Only the lower triangle of A is read and written; its size is a multiple of four. Returns half the logarithm of the
+    Only the lower triangle of A means anything; its size is a multiple of four. Returns half the logarithm of the
     determinant, and the smallest pivot. Pivots are the squares of Cholesky's; where one is not above 0, nothing else
     means anything.
 
@@ -120,11 +120,18 @@ def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "8 T"]) -> tu
             b0, b1, b2, b3 = block[k]
             for i in range(len(A)):
                 solved[k, i] = b0 * columns[0, i] + b1 * columns[1, i] + b2 * columns[2, i] + b3 * columns[3, i]
-        for i in range(len(A)):
-            s0, s1, s2, s3 = solved[0, i], solved[1, i], solved[2, i], solved[3, i]
-            row = A[i]
-            for j in range(i + 1):
-                row[j] -= s0 * columns[0, j] + s1 * columns[1, j] + s2 * columns[2, j] + s3 * columns[3, j]
+        for i in range(0, len(A), _BLOCK):  # four rows at once, so that columns are read once for all of them
+            p, q, r, s = A[i], A[i + 1], A[i + 2], A[i + 3]
+            p0, p1, p2, p3 = solved[0, i], solved[1, i], solved[2, i], solved[3, i]
+            q0, q1, q2, q3 = solved[0, i + 1], solved[1, i + 1], solved[2, i + 1], solved[3, i + 1]
+            r0, r1, r2, r3 = solved[0, i + 2], solved[1, i + 2], solved[2, i + 2], solved[3, i + 2]
+            s0, s1, s2, s3 = solved[0, i + 3], solved[1, i + 3], solved[2, i + 3], solved[3, i + 3]
+            for j in range(i + _BLOCK):
+                c0, c1, c2, c3 = columns[0, j], columns[1, j], columns[2, j], columns[3, j]
+                p[j] -= p0 * c0 + p1 * c1 + p2 * c2 + p3 * c3
+                q[j] -= q0 * c0 + q1 * c1 + q2 * c2 + q3 * c3
+                r[j] -= r0 * c0 + r1 * c1 + r2 * c2 + r3 * c3
+                s[j] -= s0 * c0 + s1 * c1 + s2 * c2 + s3 * c3
         for k in range(_BLOCK):
             for j in range(first):
                 A[first + k, j] = solved[k, j]
