@@ -26,7 +26,7 @@ from scipy.spatial.distance import pdist
 from swarmbo.belief.gp import cholesky
 from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
 from swarmbo.belief.gp.prior import HyperparameterPrior
-from swarmbo.belief.gp.stack_fit import evaluate, room_for
+from swarmbo.belief.gp.stack_fit import evaluate_one, room_for
 from swarmbo.boundary.compiling import LANES, compiled, read_only
 from swarmbo.kernels import KernelName, correlation_and_slope
 from swarmbo.kernels.compiled import CODES, GIVEN, radial
@@ -254,7 +254,7 @@ class LogPosterior:
         if is_plain and not self._by_latent:
             rows = (np.ascontiguousarray(own)[None] for own in (self._U, z, known_noise))
             self._stacked = int(self._codes[0]), self._ends, *rows, np.zeros((1, 3, 0))
-            self._room = room_for(k, t)
+            self._room = room_for(k, t, len(self._U) + k + 1)
 
     def __call__(self, theta: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
         """Value and gradient; constant means are at their optimum for this theta."""
@@ -309,7 +309,7 @@ class LogPosterior:
         value, gradient, information = np.zeros(1), np.zeros(logs.shape), np.zeros((1, 0, 0))
         mean, is_sound = np.zeros(1), np.zeros(1, dtype=bool)
         first, nothing = np.zeros(1, dtype=np.int64), np.zeros(1)
-        evaluate(*self._stacked, logs, first, nothing, value, gradient, information, mean, is_sound, self._room)
+        evaluate_one(*self._stacked, logs, first, nothing, value, gradient, information, mean, is_sound, room=self._room)
         return (float(value[0]), gradient[0], mean) if is_sound[0] else None
 
     def _left(
