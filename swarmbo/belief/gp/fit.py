@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.fit_alone import fit_alone, search
@@ -17,9 +17,9 @@ from swarmbo.belief.gp.hyperparameters import (
     TimeCorrelation,
 )
 from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardisation, standardised_noise, units
-from swarmbo.belief.gp.prior import HyperparameterPrior, packed, starting_thetas, warm_start
+from swarmbo.belief.gp.prior import TIED_FROM, HyperparameterPrior, packed, starting_thetas, warm_start
 from swarmbo.graph import FactorGraph
-from swarmbo.kernels import KernelName
+from swarmbo.kernels import KERNEL_NAMES, KernelName
 from swarmbo.spaces import Domain
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 SETTLED_FROM = 500  # rows of a field's data, beyond which fits after the first draw no starts
 FITTED_TO = 1000  # rows of a field's data at most: a fit costs their number cubed, dozens of times
+_PART, _PARTS_FROM = 200, 300  # outcomes of the first part that says where to look, and of how many it is a part
+_ROOM = 2**27  # numbers for pairs of outcomes at once, a gigabyte; more are worked out factor by factor
 _FIELD_TOLERANCE = 1e7 * float(np.finfo(float).eps)  # L-BFGS-B's own; theta of a field is short, so it can be had
 
 
@@ -125,12 +127,19 @@ def fit_together(
     return fit_alone(beliefs, rngs, warm)
 
 
+def is_stackable(belief: "AdditivePosterior") -> bool:
+    """True for a sum that ``fit_sums`` takes: few factors, all with one kernel of swarmbo's own, and nothing fades."""
+    k, kernels = len(belief.scopes), set(_kernels(belief))
+    return belief.settings.time is None and k < TIED_FROM and len(kernels) == 1 and kernels <= set(KERNEL_NAMES)
+
+
 def fit_jointly(
     belief: "AdditivePosterior", rng: np.random.Generator, warm: AdditiveHyperparameters | None
 ) -> AdditiveHyperparameters:
     """Maximum a-posteriori hyper-parameters of all factors together: totals tie them.
 
-    Where outcomes do not show their scale, all but constants stay at the prior's mode.
+    Where outcomes do not show their scale, all but constants stay at the prior's mode. From 300 outcomes on, a search
+    that does not go on from an earlier one begins with parts of them, drawn at random.
     """
     from swarmbo.belief.gp.evidence import LogPosterior, maximise  # late: numba is slow to load
 
@@ -138,22 +147,28 @@ def fit_jointly(
     offsets, scales, is_shown = units(belief.totals, belief.factors)
     settings, k, scale = belief.settings, len(belief.graph.factors), float(scales[0])
     is_mixed = bool((data.channel != TOTAL).any())
+    if len(data) >= _PARTS_FROM and not is_mixed and is_stackable(belief) and k * len(data) ** 2 < _ROOM:
+        return fit_sums([belief], [rng], [warm])[0]
     prior = _joint_prior(belief, is_mixed=is_mixed)
     theta, constants = prior.centre, offsets
     if is_shown:
         z = (data.outcome - np.array([*offsets, offsets.sum()])[data.channel]) / scale
-        starts, _ = _joint_starts(belief, prior, warm, scale, rng, is_mixed=is_mixed)
-        log_posterior = LogPosterior(
-            prior,
-            _kernels(belief),
-            belief.scopes,
-            data.U,
-            z,
-            standardised_noise(data.noise, scale),
-            data.channel if is_mixed else None,
-            decay_of(settings.time, data),
-        )
-        theta, _ = maximise(log_posterior, starts, settings.max_iterations)
+        starts, goes_on = _joint_starts(belief, prior, warm, scale, rng, is_mixed=is_mixed)
+        noise, time = standardised_noise(data.noise, scale), decay_of(settings.time, data)
+        parts = _parts(len(data), rng) if len(starts) > goes_on else []
+        for rows in [*parts, slice(None)]:
+            log_posterior = LogPosterior(
+                prior,
+                _kernels(belief),
+                belief.scopes,
+                data.U[rows],
+                z[rows],
+                noise[rows],
+                data.channel[rows] if is_mixed else None,
+                None if time is None else (time[0], time[1][rows]),
+            )
+            theta, _ = maximise(log_posterior, starts, settings.max_iterations)
+            starts = [theta]
         means = log_posterior.means(theta)
         constants = offsets + scale * (means if is_mixed else means / k)
     return _joint_hyperparameters(belief, data, prior, theta, constants, scales, is_mixed=is_mixed)
@@ -166,7 +181,7 @@ def fit_sums(
 ) -> list[AdditiveHyperparameters]:
     """Maximum a-posteriori hyper-parameters of several sums of which totals are told, side by side in compiled code.
 
-    Each has fewer than ``TIED_FROM`` factors, all with one kernel that is swarmbo's own, and nothing fades.
+    Each is as ``is_stackable`` says. Where there are many outcomes, parts of them say where to look.
     """
     from swarmbo.belief.gp.stack_fit import StackedLogPosterior  # late: numba is slow to load
 
@@ -176,8 +191,9 @@ def fit_sums(
         offsets, scales, is_shown = units(belief.totals, belief.factors)
         if is_shown:
             starts, goes_on = _joint_starts(belief, prior, earlier, float(scales[0]), rng, is_mixed=False)
+            parts = _parts(len(data), rng) if len(starts) > goes_on else []
             form = len(data), prior.sizes, prior.is_shared, _kernels(belief)[0], goes_on
-            alike.setdefault(form, []).append(_Sum(place, prior, data, offsets, scales, starts))
+            alike.setdefault(form, []).append(_Sum(place, prior, data, offsets, scales, starts, parts))
         else:
             found[place] = _joint_hyperparameters(belief, data, prior, prior.centre, offsets, scales, is_mixed=False)
     for (_, _, _, kernel, goes_on), sums in alike.items():
@@ -192,7 +208,9 @@ def fit_sums(
         )
         starts = np.array([theta for one in sums for theta in one.starts])
         most = beliefs[sums[0].place].settings.max_iterations
-        thetas, means = search(searched, starts, most, goes_on=goes_on, follows_all=True)
+        is_many = len(sums[0].data) >= _PARTS_FROM
+        parts = [np.array(rows) for rows in zip(*(one.parts for one in sums), strict=True)] if is_many else None
+        thetas, means = search(searched, starts, most, goes_on=goes_on, follows_all=not is_many, parts=parts)
         for one, theta, mean in zip(sums, thetas, means, strict=True):
             belief, constants = beliefs[one.place], one.offsets + one.scales[0] * mean / len(one.offsets)
             found[one.place] = _joint_hyperparameters(
@@ -208,6 +226,17 @@ class _Sum(NamedTuple):
     offsets: Float[np.ndarray, " k"]
     scales: Float[np.ndarray, " k"]
     starts: list[Float[np.ndarray, " p"]]
+    parts: list[Int[np.ndarray, " m"]]
+
+
+def _parts(t: int, rng: np.random.Generator) -> list[Int[np.ndarray, " m"]]:
+    """Rows of parts of t outcomes, drawn at random, each within the next."""
+    if t < _PARTS_FROM:
+        return []
+    order, sizes = rng.permutation(t), [_PART]
+    while 1.5 * (size := sizes[-1] * 9 // 4) <= t:
+        sizes.append(size)
+    return [np.sort(order[:size]) for size in sizes]
 
 
 def _kernels(belief: "AdditivePosterior") -> list[KernelName]:

@@ -139,27 +139,32 @@ def search(
     *,
     goes_on: bool = False,
     follows_all: bool = False,
+    parts: Sequence[slice | Int[np.ndarray, "g m"]] | None = None,
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
-    """The best theta for each of some latents, and its mean: a part of many outcomes says where to look.
+    """The best theta for each of some latents, and its mean: parts of many outcomes say where to look, one by one.
 
     Starts of one latent follow one another, as many for each. ``goes_on``: the first of them is where an earlier search
     ended; it is one of those that all outcomes have their say of, and of a latent that is observed by itself it is left
     to them alone. ``follows_all``: all outcomes say how good each place is that the part came to, and not the best of
-    them only: a sum has more maxima than a part can tell apart.
+    them only: a sum has more maxima than a part can tell apart. ``parts``, of rising size, are every so manyth outcome
+    by default.
     """
     from swarmbo.belief.gp.stack_fit import doubled, maximise_stacked  # late: numba is slow to load
 
     z, begun = log_posterior.z, None
     which, every = np.repeat(np.arange(len(z)), len(starts) // len(z)), z.shape[1] // _SKETCH
-    if every > 1:
-        some = log_posterior.thinned(every)
+    if parts is None:
+        parts = [slice(None, None, every)] if every > 1 else []
+    if parts:
         own = starts.reshape(len(z), -1, starts.shape[1])
         n_known = int(goes_on and not follows_all and own.shape[1] > 1)
         sought = own[:, n_known:].reshape(-1, starts.shape[1])
         whose = np.repeat(np.arange(len(z)), own.shape[1] - n_known)
-        led, worth, _ = maximise_stacked(some, sought, whose, max_iterations, begun=None, **_BRISK)
-        ends = led.reshape(own.shape[0], -1, own.shape[2])
-        is_new = ~doubled(led, worth, ends.shape[1], _BRISK["apart"]).reshape(len(z), -1)
+        for part in parts:
+            some = log_posterior.thinned(part)
+            sought, worth, _ = maximise_stacked(some, sought, whose, max_iterations, begun=None, **_BRISK)
+        ends = sought.reshape(own.shape[0], -1, own.shape[2])
+        is_new = ~doubled(sought, worth, ends.shape[1], _BRISK["apart"]).reshape(len(z), -1)
         if n_known:
             is_new &= (np.abs(ends - own[:, :1]) >= _BRISK["apart"]).any(axis=2)
         if goes_on:

@@ -408,10 +408,11 @@ class StackedLogPosterior:
         # logarithms by theta
         self._of_theta = np.block([[lengths, np.zeros((a, rest))], [np.zeros((rest, q)), np.eye(rest)]])
 
-    def thinned(self, every: int) -> "StackedLogPosterior":
-        """Given a part of the outcomes."""
-        decay = None if self._decay is None else (self._decay[0], self._decay[1][:, ::every])
-        U, z, noise = (rows[:, ::every] for rows in (self._U, self.z, self._known_noise))
+    def thinned(self, rows: slice | Int[np.ndarray, "g m"]) -> "StackedLogPosterior":
+        """Given a part of the outcomes: the same of each, or of each its own."""
+        whose = slice(None) if isinstance(rows, slice) else np.arange(len(self.z))[:, None]
+        decay = None if self._decay is None else (self._decay[0], self._decay[1][whose, rows])
+        U, z, noise = (of[whose, rows] for of in (self._U, self.z, self._known_noise))
         return StackedLogPosterior(self.priors, self.kernel, U, z, noise, decay)
 
     def __call__(self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"]) -> Evaluated:
