@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SETTLED_FROM = 500  # rows of a field's data, beyond which fits after the first draw no starts
 FITTED_TO = 1000  # rows of a field's data at most: a fit costs their number cubed, dozens of times
-_PART, _PARTS_FROM = 200, 300  # outcomes of the first part that says where to look, and of how many it is a part
+_PART = 300  # totals from which on several sums' way of searching is quicker for one, and least part of them
 _ROOM = 2**27  # numbers for pairs of outcomes at once, a gigabyte; more are worked out factor by factor
 _FIELD_TOLERANCE = 1e7 * float(np.finfo(float).eps)  # L-BFGS-B's own; theta of a field is short, so it can be had
 
@@ -147,7 +147,7 @@ def fit_jointly(
     offsets, scales, is_shown = units(belief.totals, belief.factors)
     settings, k, scale = belief.settings, len(belief.graph.factors), float(scales[0])
     is_mixed = bool((data.channel != TOTAL).any())
-    if len(data) >= _PARTS_FROM and not is_mixed and is_stackable(belief) and k * len(data) ** 2 < _ROOM:
+    if len(data) >= _PART and not is_mixed and is_stackable(belief) and k * len(data) ** 2 < _ROOM:
         return fit_sums([belief], [rng], [warm])[0]
     prior = _joint_prior(belief, is_mixed=is_mixed)
     theta, constants = prior.centre, offsets
@@ -208,7 +208,7 @@ def fit_sums(
         )
         starts = np.array([theta for one in sums for theta in one.starts])
         most = beliefs[sums[0].place].settings.max_iterations
-        is_many = len(sums[0].data) >= _PARTS_FROM
+        is_many = len(sums[0].data) >= _PART
         parts = [np.array(rows) for rows in zip(*(one.parts for one in sums), strict=True)] if is_many else None
         thetas, means = search(searched, starts, most, goes_on=goes_on, follows_all=not is_many, parts=parts)
         for one, theta, mean in zip(sums, thetas, means, strict=True):
@@ -230,13 +230,9 @@ class _Sum(NamedTuple):
 
 
 def _parts(t: int, rng: np.random.Generator) -> list[Int[np.ndarray, " m"]]:
-    """Rows of parts of t outcomes, drawn at random, each within the next."""
-    if t < _PARTS_FROM:
-        return []
-    order, sizes = rng.permutation(t), [_PART]
-    while 1.5 * (size := sizes[-1] * 9 // 4) <= t:
-        sizes.append(size)
-    return [np.sort(order[:size]) for size in sizes]
+    """Rows of the part of t outcomes that says where to look, drawn at random; none of few, or of earlier optima."""
+    size = max(_PART, t * 4 // 9)  # a step costs a tenth of one with all, and what all tell apart it can tell apart
+    return [np.sort(rng.choice(t, size, replace=False))] if t >= 1.5 * size else []
 
 
 def _kernels(belief: "AdditivePosterior") -> list[KernelName]:
