@@ -309,7 +309,9 @@ class LogPosterior:
         value, gradient, information = np.zeros(1), np.zeros(logs.shape), np.zeros((1, 0, 0))
         mean, is_sound = np.zeros(1), np.zeros(1, dtype=bool)
         first, nothing = np.zeros(1, dtype=np.int64), np.zeros(1)
-        evaluate_one(*self._stacked, logs, first, nothing, value, gradient, information, mean, is_sound, room=self._room)
+        evaluate_one(
+            *self._stacked, logs, first, nothing, value, gradient, information, mean, is_sound, room=self._room
+        )
         return (float(value[0]), gradient[0], mean) if is_sound[0] else None
 
     def _left(
