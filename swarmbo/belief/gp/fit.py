@@ -138,8 +138,8 @@ def fit_jointly(
 ) -> AdditiveHyperparameters:
     """Maximum a-posteriori hyper-parameters of all factors together: totals tie them.
 
-    Where outcomes do not show their scale, all but constants stay at the prior's mode. From 300 outcomes on, a search
-    that does not go on from an earlier one begins with parts of them, drawn at random.
+    Where outcomes do not show their scale, all but constants stay at the prior's mode. From 450 outcomes on,
+    starts that no earlier fit leads to are searched from with a part of them, drawn at random.
     """
     from swarmbo.belief.gp.evidence import LogPosterior, maximise  # late: numba is slow to load
 
@@ -155,20 +155,17 @@ def fit_jointly(
         z = (data.outcome - np.array([*offsets, offsets.sum()])[data.channel]) / scale
         starts, goes_on = _joint_starts(belief, prior, warm, scale, rng, is_mixed=is_mixed)
         noise, time = standardised_noise(data.noise, scale), decay_of(settings.time, data)
-        parts = _parts(len(data), rng) if len(starts) > goes_on else []
-        for rows in [*parts, slice(None)]:
-            log_posterior = LogPosterior(
-                prior,
-                _kernels(belief),
-                belief.scopes,
-                data.U[rows],
-                z[rows],
-                noise[rows],
-                data.channel[rows] if is_mixed else None,
-                None if time is None else (time[0], time[1][rows]),
-            )
-            theta, _ = maximise(log_posterior, starts, settings.max_iterations)
-            starts = [theta]
+
+        def given(rows: slice | Int[np.ndarray, " m"]) -> LogPosterior:
+            U, channel = data.U[rows], data.channel[rows] if is_mixed else None
+            own_time = None if time is None else (time[0], time[1][rows])
+            return LogPosterior(prior, _kernels(belief), belief.scopes, U, z[rows], noise[rows], channel, own_time)
+
+        if len(starts) > goes_on and (part := _part(len(data), rng)) is not None:
+            led, _ = maximise(given(part), starts[goes_on:], settings.max_iterations)
+            starts = [*starts[:goes_on], led]
+        log_posterior = given(slice(None))
+        theta, _ = maximise(log_posterior, starts, settings.max_iterations)
         means = log_posterior.means(theta)
         constants = offsets + scale * (means if is_mixed else means / k)
     return _joint_hyperparameters(belief, data, prior, theta, constants, scales, is_mixed=is_mixed)
@@ -181,7 +178,7 @@ def fit_sums(
 ) -> list[AdditiveHyperparameters]:
     """Maximum a-posteriori hyper-parameters of several sums of which totals are told, side by side in compiled code.
 
-    Each is as ``is_stackable`` says. Where there are many outcomes, parts of them say where to look.
+    Each is as ``is_stackable`` says. A part of many outcomes says where to look.
     """
     from swarmbo.belief.gp.stack_fit import StackedLogPosterior  # late: numba is slow to load
 
@@ -191,9 +188,9 @@ def fit_sums(
         offsets, scales, is_shown = units(belief.totals, belief.factors)
         if is_shown:
             starts, goes_on = _joint_starts(belief, prior, earlier, float(scales[0]), rng, is_mixed=False)
-            parts = _parts(len(data), rng) if len(starts) > goes_on else []
+            part = _part(len(data), rng) if len(starts) > goes_on else None
             form = len(data), prior.sizes, prior.is_shared, _kernels(belief)[0], goes_on
-            alike.setdefault(form, []).append(_Sum(place, prior, data, offsets, scales, starts, parts))
+            alike.setdefault(form, []).append(_Sum(place, prior, data, offsets, scales, starts, part))
         else:
             found[place] = _joint_hyperparameters(belief, data, prior, prior.centre, offsets, scales, is_mixed=False)
     for (_, _, _, kernel, goes_on), sums in alike.items():
@@ -208,9 +205,11 @@ def fit_sums(
         )
         starts = np.array([theta for one in sums for theta in one.starts])
         most = beliefs[sums[0].place].settings.max_iterations
-        is_many = len(sums[0].data) >= _PART
-        parts = [np.array(rows) for rows in zip(*(one.parts for one in sums), strict=True)] if is_many else None
-        thetas, means = search(searched, starts, most, goes_on=goes_on, follows_all=not is_many, parts=parts)
+        if len(sums[0].data) >= _PART:
+            drawn = [one.part for one in sums if one.part is not None]
+            thetas, means = search(searched, starts, most, goes_on=goes_on, part=np.array(drawn) if drawn else None)
+        else:
+            thetas, means = search(searched, starts, most, goes_on=goes_on, follows_all=True)
         for one, theta, mean in zip(sums, thetas, means, strict=True):
             belief, constants = beliefs[one.place], one.offsets + one.scales[0] * mean / len(one.offsets)
             found[one.place] = _joint_hyperparameters(
@@ -226,13 +225,13 @@ class _Sum(NamedTuple):
     offsets: Float[np.ndarray, " k"]
     scales: Float[np.ndarray, " k"]
     starts: list[Float[np.ndarray, " p"]]
-    parts: list[Int[np.ndarray, " m"]]
+    part: Int[np.ndarray, " m"] | None
 
 
-def _parts(t: int, rng: np.random.Generator) -> list[Int[np.ndarray, " m"]]:
-    """Rows of the part of t outcomes that says where to look, drawn at random; none of few, or of earlier optima."""
-    size = max(_PART, t * 4 // 9)  # a step costs a tenth of one with all, and what all tell apart it can tell apart
-    return [np.sort(rng.choice(t, size, replace=False))] if t >= 1.5 * size else []
+def _part(t: int, rng: np.random.Generator) -> Int[np.ndarray, " m"] | None:
+    """Rows of the part of t outcomes that says where to look, drawn at random; None where there are few."""
+    size = max(_PART, t * 4 // 9)  # a step costs a tenth of one with all; maxima that all tell apart it tells apart
+    return np.sort(rng.choice(t, size, replace=False)) if t >= 1.5 * size else None
 
 
 def _kernels(belief: "AdditivePosterior") -> list[KernelName]:
