@@ -146,6 +146,14 @@ def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "8 T"]) -> tu
     return log_root, smallest
 
 
+@numba.njit(nogil=True)
+def _summed(b: Float[np.ndarray, " t"]) -> float:
+    summed = 0.0
+    for i in range(len(b)):
+        summed += b[i]
+    return summed
+
+
 @numba.njit(nogil=True, fastmath=LANES)
 def _times(A: Float[np.ndarray, "T T"], b: Float[np.ndarray, "t"], out: Float[np.ndarray, "t"]) -> None:
     """Put -A b into ``out``, for a symmetric matrix A of which the lower triangle is known."""
@@ -254,8 +262,9 @@ def evaluate(
                         by_time[d, j] = output * given[row, 2, j]
             begun = 0
             for i in range(t):
-                near = A[i, :i]
-                near[:] = parts[k - 1, begun : begun + i]
+                near, part = A[i, :i], parts[k - 1, begun : begun + i]
+                for j in range(i):
+                    near[j] = part[j]
                 for p in range(k - 1):
                     part = parts[p, begun : begun + i]
                     for j in range(i):
@@ -273,7 +282,7 @@ def evaluate(
         log_root -= 0.5 * (T - t) * math.log(largest)
         _times(A, z[own], solved)
         _times(A, ones, of_ones)
-        mean[row] = solved.sum() / of_ones.sum()
+        mean[row] = _summed(solved) / _summed(of_ones)
         known, explained, by_noise = 0.0, 0.0, 0.0
         for i in range(t):
             alpha[i] = solved[i] - mean[row] * of_ones[i]
@@ -300,7 +309,8 @@ def evaluate(
                 begun += i
             gradient[row, o + p] = summed
             gradient[row, last] -= summed
-            D[last] -= out
+            for i in range(t):
+                D[last, i] -= out[i]
         p = 0
         for d in range(a):
             x, out, summed, begun = X[d], D[d], 0.0, 0
