@@ -78,6 +78,14 @@ def _column(
             slope[i] *= holds[column + 1 + i]
 
 
+@numba.njit(nogil=True)
+def _all_hold(holds: Float[np.ndarray, " t"]) -> bool:
+    for i in range(len(holds)):  # noqa: SIM110
+        if not holds[i] > 0.0:
+            return False
+    return True
+
+
 @compiled(
     types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, types.float64[:, :, ::1], _OUT),
     nogil=True,
@@ -102,7 +110,7 @@ def add_covariances(
     t, first = X.shape[1], 0
     squares, near, slope = np.empty(t), np.empty(t), np.empty(t)
     for f in range(len(ends)):
-        own, place, is_whole = X[first : ends[f]], 0, np.all(holds[f] > 0.0)
+        own, place, is_whole = X[first : ends[f]], 0, _all_hold(holds[f])
         for column in range(t - 1):
             n = t - 1 - column
             if holds[f, column] > 0.0:
@@ -110,9 +118,9 @@ def add_covariances(
                 summed = pairs[place : place + n]
                 for i in range(n):
                     summed[i] += near[i]
-                if len(kept):
-                    kept[f, 0, place : place + n] = near[:n]
-                    kept[f, 1, place : place + n] = slope[:n]
+                if len(kept):  # slices are copied one by one, as their checks take long to compile
+                    for i in range(n):
+                        kept[f, 0, place + i], kept[f, 1, place + i] = near[i], slope[i]
             place += n
         first = ends[f]
 
@@ -130,7 +138,7 @@ def add_correlations(
     t, first, nothing = X.shape[1], 0, np.zeros((0, 2, 0))
     squares, near, slope = np.empty(t), np.empty(t), np.empty(t)
     for f in range(len(ends)):
-        own, place, is_whole = X[first : ends[f]], 0, np.all(holds[f] > 0.0)
+        own, place, is_whole = X[first : ends[f]], 0, _all_hold(holds[f])
         for column in range(t - 1):
             n = t - 1 - column
             if holds[f, column] > 0.0:
@@ -159,7 +167,7 @@ def put_derivatives(
     t, first = X.shape[1], 0
     squares, near, slope = np.empty(t), np.empty(t), np.empty(t)
     for f in range(len(ends)):
-        own, place, by_own, is_whole = X[first : ends[f]], 0, 0.0, np.all(holds[f] > 0.0)
+        own, place, by_own, is_whole = X[first : ends[f]], 0, 0.0, _all_hold(holds[f])
         by_length[first : ends[f]] = 0.0
         for column in range(t - 1):
             n = t - 1 - column
