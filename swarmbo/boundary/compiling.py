@@ -17,6 +17,7 @@ from typing import Any
 
 import numba
 from numba.core import caching, typeinfer, types
+from numba.core.compiler_lock import global_compiler_lock
 
 from swarmbo.errors import CompilingWarning
 
@@ -57,11 +58,12 @@ def _defer(made: Any, signature: Any) -> None:
 
     def through(name: str) -> Callable[..., Any]:
         def entered(*arguments: Any, **named: Any) -> Any:
-            with typeinfer.register_dispatcher(made):
-                made.compile(signature)
-            made.disable_compile()
-            for way in ("_compile_for_args", "get_call_template"):
-                vars(made).pop(way, None)  # another thread may have been here
+            with global_compiler_lock, typeinfer.register_dispatcher(made):
+                if not made.overloads:  # else another thread has been here
+                    made.compile(signature)
+                    made.disable_compile()
+                for way in ("_compile_for_args", "get_call_template"):
+                    vars(made).pop(way, None)  # last: a thread that finds no code yet must find this
             # what a call gets back here is called with its arguments
             return made if name == "_compile_for_args" else made.get_call_template(*arguments, **named)
 
