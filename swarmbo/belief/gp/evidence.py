@@ -25,7 +25,7 @@ from scipy.spatial.distance import pdist
 
 from swarmbo.belief.gp import cholesky
 from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
-from swarmbo.belief.gp.prior import HyperparameterPrior
+from swarmbo.belief.gp.prior import ROOM, HyperparameterPrior
 from swarmbo.belief.gp.stack_fit import evaluate_one, room_for
 from swarmbo.boundary.compiling import LANES, compiled, read_only
 from swarmbo.kernels import KernelName, correlation_and_slope
@@ -258,6 +258,7 @@ class LogPosterior:
                 sizes = np.cumsum([len(scopes[i]) for i in own])
                 self._groups.append((own[0], self._slices[own[0]].start, sizes, points, self._holds[own]))
         is_plain = channel is None and decay is None and prior.ties is None and len(set(kernels)) == 1
+        is_plain &= k * t**2 < ROOM
         self._stacked: tuple[Any, ...] | None = None
         if is_plain and not self._by_latent:
             rows = (np.ascontiguousarray(own)[None] for own in (self._U, z, known_noise))

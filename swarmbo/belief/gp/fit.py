@@ -17,7 +17,7 @@ from swarmbo.belief.gp.hyperparameters import (
     TimeCorrelation,
 )
 from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardisation, standardised_noise, units
-from swarmbo.belief.gp.prior import TIED_FROM, HyperparameterPrior, packed, starting_thetas, warm_start
+from swarmbo.belief.gp.prior import ROOM, TIED_FROM, HyperparameterPrior, packed, starting_thetas, warm_start
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KERNEL_NAMES, KernelName
 from swarmbo.spaces import Domain
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 SETTLED_FROM = 500  # rows of a field's data, beyond which fits after the first draw no starts
 FITTED_TO = 1000  # rows of a field's data at most: a fit costs their number cubed, dozens of times
 _PART = 300  # totals from which on several sums' way of searching is quicker for one, and least part of them
-_ROOM = 2**27  # numbers for pairs of outcomes at once, a gigabyte; more are worked out factor by factor
 _FIELD_TOLERANCE = 1e7 * float(np.finfo(float).eps)  # L-BFGS-B's own; theta of a field is short, so it can be had
 
 
@@ -147,7 +146,7 @@ def fit_jointly(
     offsets, scales, is_shown = units(belief.totals, belief.factors)
     settings, k, scale = belief.settings, len(belief.graph.factors), float(scales[0])
     is_mixed = bool((data.channel != TOTAL).any())
-    if len(data) >= _PART and not is_mixed and is_stackable(belief) and k * len(data) ** 2 < _ROOM:
+    if len(data) >= _PART and not is_mixed and is_stackable(belief) and k * len(data) ** 2 < ROOM:
         return fit_sums([belief], [rng], [warm])[0]
     prior = _joint_prior(belief, is_mixed=is_mixed)
     theta, constants = prior.centre, offsets
