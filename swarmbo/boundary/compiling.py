@@ -17,6 +17,7 @@ from typing import Any
 
 import numba
 from numba.core import caching, typeinfer, types
+from numba.core.compiler_lock import global_compiler_lock
 
 from swarmbo.errors import CompilingWarning
 
@@ -31,6 +32,8 @@ def read_only(n_dims: int, of: Any = types.float64) -> Any:
 def compiled(signature: Any = None, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile as ``numba.njit`` does, with a cache on disk.
 
+    Code with a signature is compiled for that alone, at its first call: many runs never come to it.
+
     The folder is the first writable one of: ``NUMBA_CACHE_DIR``, that of the source, the user's cache, the user's own
     among temporary files (with a warning). Without any it is compiled again in each process.
     """
@@ -44,12 +47,29 @@ def compiled(signature: Any = None, **options: Any) -> Callable[[Callable[..., A
         except RuntimeError:  # no folder is writable
             _warn("in memory, and again in each process")
         if signature is not None:
-            with typeinfer.register_dispatcher(made):
-                made.compile(signature)
-            made.disable_compile()
+            _defer(made, signature)
         return made
 
     return decorated
+
+
+def _defer(made: Any, signature: Any) -> None:
+    """Put in the place of the two ways into a dispatcher such that compile it first, and leave again."""
+
+    def through(name: str) -> Callable[..., Any]:
+        def entered(*arguments: Any, **named: Any) -> Any:
+            with global_compiler_lock, typeinfer.register_dispatcher(made):
+                if not made.overloads:  # else another thread has been here
+                    made.compile(signature)
+                    made.disable_compile()
+                for way in ("_compile_for_args", "get_call_template"):
+                    vars(made).pop(way, None)  # last: a thread that finds no code yet must find this
+            # what a call gets back here is called with its arguments
+            return made if name == "_compile_for_args" else made.get_call_template(*arguments, **named)
+
+        return entered
+
+    made._compile_for_args, made.get_call_template = through("_compile_for_args"), through("get_call_template")
 
 
 @cache

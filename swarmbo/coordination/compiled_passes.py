@@ -216,7 +216,8 @@ def _decoding_pass(
                 table = tables[begins[f] :]
                 _conditioned(table, edge, begin, end, variables, sizes, starts, chosen, from_variables, index, out)
             else:
-                out[:] = from_factors[starts[edge] : starts[edge] + size]
+                for i in range(size):
+                    out[i] = from_factors[starts[edge] + i]
         chosen[x] = _best_value(heard, first_of[x + 1] - first_of[x], size)
     return chosen
 

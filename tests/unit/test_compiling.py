@@ -4,13 +4,17 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from shutil import which
 
+import numba
 import pytest
+from numba.core import types
 
 import swarmbo
 import swarmbo_envs
+from swarmbo.boundary.compiling import compiled
 
 SIGHT = """
 import numpy as np
@@ -57,6 +61,30 @@ def test_where_only_temporary_files_can_be_written_compiled_code_is_kept_there_a
         assert run.stdout == "[False, True]\n", run.stderr
         assert run.stderr.count("CompilingWarning") == 1
         assert f"it is kept {where}" in run.stderr
+
+
+def test_code_with_a_signature_is_compiled_at_the_first_call_once_and_for_nothing_else() -> None:
+    """From several threads at once, and from other compiled code."""
+
+    def power(x: float, n: int) -> float:
+        out = 1.0
+        for _ in range(n):
+            out *= x
+        return out
+
+    signature = types.float64(types.float64, types.int64)
+    for _ in range(4):
+        made = compiled(signature)(power)
+        assert not made.signatures
+        with ThreadPoolExecutor(8) as pool:
+            assert {asked.result() for asked in [pool.submit(made, 2.0, 3) for _ in range(16)]} == {8.0}
+        assert made(2, 3) == 8.0
+        with pytest.raises(TypeError, match="No matching definition"):
+            made("2", 3)
+        assert made.signatures == [signature.args]
+    inner = compiled(signature)(power)
+    assert numba.njit(lambda x: inner(x, 2))(3) == 9.0
+    assert inner.signatures == [signature.args]
 
 
 @pytest.mark.thorough

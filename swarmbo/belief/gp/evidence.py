@@ -25,8 +25,8 @@ from scipy.spatial.distance import pdist
 
 from swarmbo.belief.gp import cholesky
 from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
-from swarmbo.belief.gp.prior import HyperparameterPrior
-from swarmbo.belief.gp.stack_fit import evaluate, room_for
+from swarmbo.belief.gp.prior import ROOM, HyperparameterPrior
+from swarmbo.belief.gp.stack_fit import evaluate_one, room_for
 from swarmbo.boundary.compiling import LANES, compiled, read_only
 from swarmbo.kernels import KernelName, correlation_and_slope
 from swarmbo.kernels.compiled import CODES, GIVEN, radial
@@ -78,6 +78,14 @@ def _column(
             slope[i] *= holds[column + 1 + i]
 
 
+@numba.njit(nogil=True)
+def _all_hold(holds: Float[np.ndarray, " t"]) -> bool:
+    for i in range(len(holds)):  # noqa: SIM110
+        if not holds[i] > 0.0:
+            return False
+    return True
+
+
 @compiled(
     types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, types.float64[:, :, ::1], _OUT),
     nogil=True,
@@ -102,7 +110,7 @@ def add_covariances(
     t, first = X.shape[1], 0
     squares, near, slope = np.empty(t), np.empty(t), np.empty(t)
     for f in range(len(ends)):
-        own, place, is_whole = X[first : ends[f]], 0, np.all(holds[f] > 0.0)
+        own, place, is_whole = X[first : ends[f]], 0, _all_hold(holds[f])
         for column in range(t - 1):
             n = t - 1 - column
             if holds[f, column] > 0.0:
@@ -110,9 +118,9 @@ def add_covariances(
                 summed = pairs[place : place + n]
                 for i in range(n):
                     summed[i] += near[i]
-                if len(kept):
-                    kept[f, 0, place : place + n] = near[:n]
-                    kept[f, 1, place : place + n] = slope[:n]
+                if len(kept):  # slices are copied one by one, as their checks take long to compile
+                    for i in range(n):
+                        kept[f, 0, place + i], kept[f, 1, place + i] = near[i], slope[i]
             place += n
         first = ends[f]
 
@@ -130,7 +138,7 @@ def add_correlations(
     t, first, nothing = X.shape[1], 0, np.zeros((0, 2, 0))
     squares, near, slope = np.empty(t), np.empty(t), np.empty(t)
     for f in range(len(ends)):
-        own, place, is_whole = X[first : ends[f]], 0, np.all(holds[f] > 0.0)
+        own, place, is_whole = X[first : ends[f]], 0, _all_hold(holds[f])
         for column in range(t - 1):
             n = t - 1 - column
             if holds[f, column] > 0.0:
@@ -159,7 +167,7 @@ def put_derivatives(
     t, first = X.shape[1], 0
     squares, near, slope = np.empty(t), np.empty(t), np.empty(t)
     for f in range(len(ends)):
-        own, place, by_own, is_whole = X[first : ends[f]], 0, 0.0, np.all(holds[f] > 0.0)
+        own, place, by_own, is_whole = X[first : ends[f]], 0, 0.0, _all_hold(holds[f])
         by_length[first : ends[f]] = 0.0
         for column in range(t - 1):
             n = t - 1 - column
@@ -250,11 +258,12 @@ class LogPosterior:
                 sizes = np.cumsum([len(scopes[i]) for i in own])
                 self._groups.append((own[0], self._slices[own[0]].start, sizes, points, self._holds[own]))
         is_plain = channel is None and decay is None and prior.ties is None and len(set(kernels)) == 1
+        is_plain &= k * t**2 < ROOM
         self._stacked: tuple[Any, ...] | None = None
         if is_plain and not self._by_latent:
             rows = (np.ascontiguousarray(own)[None] for own in (self._U, z, known_noise))
             self._stacked = int(self._codes[0]), self._ends, *rows, np.zeros((1, 3, 0))
-            self._room = room_for(k, t)
+            self._room = room_for(k, t, len(self._U) + k + 1)
 
     def __call__(self, theta: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
         """Value and gradient; constant means are at their optimum for this theta."""
@@ -309,7 +318,9 @@ class LogPosterior:
         value, gradient, information = np.zeros(1), np.zeros(logs.shape), np.zeros((1, 0, 0))
         mean, is_sound = np.zeros(1), np.zeros(1, dtype=bool)
         first, nothing = np.zeros(1, dtype=np.int64), np.zeros(1)
-        evaluate(*self._stacked, logs, first, nothing, value, gradient, information, mean, is_sound, self._room)
+        evaluate_one(
+            *self._stacked, logs, first, nothing, value, gradient, information, mean, is_sound, room=self._room
+        )
         return (float(value[0]), gradient[0], mean) if is_sound[0] else None
 
     def _left(

@@ -1,7 +1,7 @@
 """The fit of factors that are observed one by one: independent problems, searched side by side."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -139,24 +139,27 @@ def search(
     *,
     goes_on: bool = False,
     follows_all: bool = False,
+    part: Int[np.ndarray, "g m"] | Literal["thinned"] | None = "thinned",
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
     """The best theta for each of some latents, and its mean: a part of many outcomes says where to look.
 
     Starts of one latent follow one another, as many for each. ``goes_on``: the first of them is where an earlier search
     ended; it is one of those that all outcomes have their say of, and of a latent that is observed by itself it is left
     to them alone. ``follows_all``: all outcomes say how good each place is that the part came to, and not the best of
-    them only: a sum has more maxima than a part can tell apart.
+    them only: a sum has more maxima than a part can tell apart. The ``part`` is of each its own, or
+    every so manyth outcome.
     """
     from swarmbo.belief.gp.stack_fit import doubled, maximise_stacked  # late: numba is slow to load
 
     z, begun = log_posterior.z, None
     which, every = np.repeat(np.arange(len(z)), len(starts) // len(z)), z.shape[1] // _SKETCH
-    if every > 1:
-        some = log_posterior.thinned(every)
+    rows = part if not isinstance(part, str) else slice(None, None, every) if every > 1 else None
+    if rows is not None:
         own = starts.reshape(len(z), -1, starts.shape[1])
         n_known = int(goes_on and not follows_all and own.shape[1] > 1)
         sought = own[:, n_known:].reshape(-1, starts.shape[1])
         whose = np.repeat(np.arange(len(z)), own.shape[1] - n_known)
+        some = log_posterior.thinned(rows)
         led, worth, _ = maximise_stacked(some, sought, whose, max_iterations, begun=None, **_BRISK)
         ends = led.reshape(own.shape[0], -1, own.shape[2])
         is_new = ~doubled(led, worth, ends.shape[1], _BRISK["apart"]).reshape(len(z), -1)
@@ -168,10 +171,10 @@ def search(
         if follows_all:
             starts, which = ends.reshape(-1, ends.shape[2]), np.repeat(np.arange(len(z)), ends.shape[1])
         else:
-            rows, places = map(np.ascontiguousarray, np.nonzero(is_new))  # only the best of them goes on
-            starts, which = ends[rows, places], np.arange(len(z))
-            all_begun = log_posterior(starts, rows)
-            best = np.lexsort((-all_begun.value, rows))[np.searchsorted(rows, which)]
+            own, places = map(np.ascontiguousarray, np.nonzero(is_new))  # only the best of them goes on
+            starts, which = ends[own, places], np.arange(len(z))
+            all_begun = log_posterior(starts, own)
+            best = np.lexsort((-all_begun.value, own))[np.searchsorted(own, which)]
             starts, begun = starts[best], all_begun.take(best)
     theta, value, mean = maximise_stacked(log_posterior, starts, which, max_iterations, begun=begun, **_BRISK)
     best = _best(value, which)

@@ -29,6 +29,7 @@ LENGTHSCALE_RANGE = (5e-3, 100.0)  # shares of a side: below, no two points woul
 TIME_RANGE = (0.05, 1e4)  # rounds: below, not even the last round counts; above, nothing is ever forgotten
 OUTPUTSCALE_RANGE = (1e-6, 1e3)
 NOISE_CEILING = 10.0
+ROOM = 2**27  # numbers at once, a gigabyte, about pairs of outcomes of all factors; more are worked out by factor
 TIED_FROM = 512  # factors of a sum: fewer totals than factors tell too little of each to tell them apart
 
 

@@ -16,12 +16,14 @@ their inverse: what fits into a core's cache.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numba
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from numba.core import types
+from scipy.linalg import blas, lapack
 from scipy.spatial.distance import pdist
 
 from swarmbo.belief.gp.prior import HyperparameterPrior
@@ -35,6 +37,7 @@ _FUSED: Any = {"contract"}
 _EPSILON = float(np.finfo(float).eps)
 _ATTEMPTS = 12  # to mend a matrix, by ten times as much each time
 _BLOCK = 4  # pivots eliminated at once: every entry of the matrix is read and written once for all of them
+MANY = 700  # outcomes of a sum or a latent, from which on LAPACK inverts more quickly than ``inverted``
 _PAIRS = 2**18  # of outcomes whose correlations are kept at once, where compiled code is handed them
 _DAMPED, _LEAST, _MOST = 0.1, 1e-8, 1e8  # of a step at first, and within which bounds
 _SLIGHT = 1e-4  # share of the promised rise that a step must bring
@@ -83,7 +86,7 @@ class Evaluated:
 def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "8 T"]) -> tuple[float, float]:
     """Put -A⁻¹ in the place of a positive definite matrix A, by elimination of four pivots at a time.
 
-    Only the lower triangle of A is read and written; its size is a multiple of four. Returns half the logarithm of the
+    Only the lower triangle of A means anything; its size is a multiple of four. Returns half the logarithm of the
     determinant, and the smallest pivot. Pivots are the squares of Cholesky's; where one is not above 0, nothing else
     means anything.
 
@@ -120,11 +123,18 @@ def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "8 T"]) -> tu
             b0, b1, b2, b3 = block[k]
             for i in range(len(A)):
                 solved[k, i] = b0 * columns[0, i] + b1 * columns[1, i] + b2 * columns[2, i] + b3 * columns[3, i]
-        for i in range(len(A)):
-            s0, s1, s2, s3 = solved[0, i], solved[1, i], solved[2, i], solved[3, i]
-            row = A[i]
-            for j in range(i + 1):
-                row[j] -= s0 * columns[0, j] + s1 * columns[1, j] + s2 * columns[2, j] + s3 * columns[3, j]
+        for i in range(0, len(A), _BLOCK):  # four rows at once, so that columns are read once for all of them
+            p, q, r, s = A[i], A[i + 1], A[i + 2], A[i + 3]
+            p0, p1, p2, p3 = solved[0, i], solved[1, i], solved[2, i], solved[3, i]
+            q0, q1, q2, q3 = solved[0, i + 1], solved[1, i + 1], solved[2, i + 1], solved[3, i + 1]
+            r0, r1, r2, r3 = solved[0, i + 2], solved[1, i + 2], solved[2, i + 2], solved[3, i + 2]
+            s0, s1, s2, s3 = solved[0, i + 3], solved[1, i + 3], solved[2, i + 3], solved[3, i + 3]
+            for j in range(i + _BLOCK):
+                c0, c1, c2, c3 = columns[0, j], columns[1, j], columns[2, j], columns[3, j]
+                p[j] -= p0 * c0 + p1 * c1 + p2 * c2 + p3 * c3
+                q[j] -= q0 * c0 + q1 * c1 + q2 * c2 + q3 * c3
+                r[j] -= r0 * c0 + r1 * c1 + r2 * c2 + r3 * c3
+                s[j] -= s0 * c0 + s1 * c1 + s2 * c2 + s3 * c3
         for k in range(_BLOCK):
             for j in range(first):
                 A[first + k, j] = solved[k, j]
@@ -134,6 +144,14 @@ def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "8 T"]) -> tu
             for k in range(_BLOCK):
                 A[i, first + k] = solved[k, i]
     return log_root, smallest
+
+
+@numba.njit(nogil=True)
+def _summed(b: Float[np.ndarray, " t"]) -> float:
+    summed = 0.0
+    for i in range(len(b)):
+        summed += b[i]
+    return summed
 
 
 @numba.njit(nogil=True, fastmath=LANES)
@@ -153,7 +171,7 @@ def _times(A: Float[np.ndarray, "T T"], b: Float[np.ndarray, "t"], out: Float[np
     types.void(
         types.int64, _INDEX, _CUBE, _MATRIX, _MATRIX, _CUBE, _MATRIX, _INDEX,
         _VECTOR, types.float64[::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[::1],
-        types.boolean[::1], types.float64[::1],
+        types.boolean[::1], types.float64[::1], types.int64,
     ),
     nogil=True, fastmath=LANES,
 )  # fmt: skip
@@ -173,6 +191,7 @@ def evaluate(
     mean: Float[np.ndarray, " b"],
     is_sound: Float[np.ndarray, " b"],
     room: Float[np.ndarray, " n"],
+    stage: int,
 ) -> None:
     """Log evidence of sums, its gradient and average information, by the c logarithms in ``logs``.
 
@@ -184,10 +203,12 @@ def evaluate(
 
     The arrays from ``value`` on are overwritten; ``information`` of shape (b, 0, 0) is not wanted. A row is sound if
     the matrix was positive definite, to rounding; if not, nothing else means anything. Large arrays cost as much to
-    allocate as to use: ``room`` of ``room_for`` saves that, empty room does not.
+    allocate as to use: ``room`` of ``room_for`` saves that, empty room does not. Other stages than 0 leave the
+    inverse of one row's matrix to the caller: 1 puts the matrix, 2 finds in its place the inverse, negative, and half
+    the logarithm of the determinant as ``value``, and puts what makes the information, without it.
     """
     a, t, k = Ut.shape[1], Ut.shape[2], len(ends)
-    c, T = logs.shape[1], (t + _BLOCK - 1) // _BLOCK * _BLOCK
+    c, T = logs.shape[1], t if stage else (t + _BLOCK - 1) // _BLOCK * _BLOCK
     o, last = c - k - 1, c - 2  # where outputscales begin and end
     n = t * (t - 1) // 2
     room = room if len(room) else np.empty(T * T + (2 * k + o - a) * n)
@@ -197,12 +218,13 @@ def evaluate(
     slopes, parts, by_time = (
         room[T * T : T * T + k * n].reshape(k, n),
         room[T * T + k * n : T * T + 2 * k * n].reshape(k, n),
-        room[T * T + 2 * k * n :].reshape(o - a, n),
+        room[T * T + 2 * k * n : T * T + (2 * k + o - a) * n].reshape(o - a, n),
     )
     X, noise, fitted = np.empty((a, t)), np.empty(t), np.empty(t)
     squares, ones = np.empty(n), np.ones(t)
     solved, of_ones, alpha, residual = np.empty(t), np.empty(t), np.empty(t), np.empty(t)
-    D, E = np.empty((c, t)), np.empty((c, t))  # derivatives of K by the logarithms, times alpha; K⁻¹ times that
+    # derivatives of K by the logarithms, times alpha; K⁻¹ times that
+    D, E = room[len(room) - c * t :].reshape(c, t) if stage else np.empty((c, t)), np.empty((c, t))
     for row in range(len(logs)):
         own, theta = which[row], logs[row]
         output, free = 0.0, math.exp(theta[c - 1])
@@ -218,44 +240,49 @@ def evaluate(
             fitted[i] = 0.0 if is_known else free
             noise[i] = (known_noise[own, i] if is_known else free) + added[row]
             largest = max(largest, output + noise[i])
-        first = 0
-        for p in range(k if kernel != GIVEN else 0):
-            squares[:], begun = 0.0, 0
-            for i in range(t):
-                square = squares[begun : begun + i]
-                for d in range(first, ends[p]):
-                    x, at = X[d], X[d, i]
-                    for j in range(i):
-                        square[j] += (at - x[j]) ** 2
-                begun += i
-            radial(kernel, squares, math.exp(theta[o + p]), parts[p], slopes[p])
-            first = ends[p]
-        if kernel == GIVEN:
-            for j in range(n):
-                parts[0, j], slopes[0, j] = output * given[row, 0, j], output * given[row, 1, j]
-            for d in range(o - a):
+        log_root = value[row]
+        if stage < 2:
+            first = 0
+            for p in range(k if kernel != GIVEN else 0):
+                squares[:], begun = 0.0, 0
+                for i in range(t):
+                    square = squares[begun : begun + i]
+                    for d in range(first, ends[p]):
+                        x, at = X[d], X[d, i]
+                        for j in range(i):
+                            square[j] += (at - x[j]) ** 2
+                    begun += i
+                radial(kernel, squares, math.exp(theta[o + p]), parts[p], slopes[p])
+                first = ends[p]
+            if kernel == GIVEN:
                 for j in range(n):
-                    by_time[d, j] = output * given[row, 2, j]
-        begun = 0
-        for i in range(t):
-            near = A[i, :i]
-            near[:] = parts[k - 1, begun : begun + i]
-            for p in range(k - 1):
-                part = parts[p, begun : begun + i]
+                    parts[0, j], slopes[0, j] = output * given[row, 0, j], output * given[row, 1, j]
+                for d in range(o - a):
+                    for j in range(n):
+                        by_time[d, j] = output * given[row, 2, j]
+            begun = 0
+            for i in range(t):
+                near, part = A[i, :i], parts[k - 1, begun : begun + i]
                 for j in range(i):
-                    near[j] += part[j]
-            A[i, i] = output + noise[i]
-            begun += i
-        for i in range(t, T):
-            A[i, :i], A[i, i] = 0.0, largest
-        log_root, smallest = inverted(A, strip)
-        is_sound[row] = smallest > t * _EPSILON * largest
-        if not is_sound[row]:
-            continue
+                    near[j] = part[j]
+                for p in range(k - 1):
+                    part = parts[p, begun : begun + i]
+                    for j in range(i):
+                        near[j] += part[j]
+                A[i, i] = output + noise[i]
+                begun += i
+            for i in range(t, T):
+                A[i, :i], A[i, i] = 0.0, largest
+            if stage == 1:
+                continue
+            log_root, smallest = inverted(A, strip)
+            is_sound[row] = smallest > t * _EPSILON * largest
+            if not is_sound[row]:
+                continue
         log_root -= 0.5 * (T - t) * math.log(largest)
         _times(A, z[own], solved)
         _times(A, ones, of_ones)
-        mean[row] = solved.sum() / of_ones.sum()
+        mean[row] = _summed(solved) / _summed(of_ones)
         known, explained, by_noise = 0.0, 0.0, 0.0
         for i in range(t):
             alpha[i] = solved[i] - mean[row] * of_ones[i]
@@ -282,7 +309,8 @@ def evaluate(
                 begun += i
             gradient[row, o + p] = summed
             gradient[row, last] -= summed
-            D[last] -= out
+            for i in range(t):
+                D[last, i] -= out[i]
         p = 0
         for d in range(a):
             x, out, summed, begun = X[d], D[d], 0.0, 0
@@ -311,7 +339,7 @@ def evaluate(
                 out[i] += told
                 begun += i
             gradient[row, d] = summed
-        if information.shape[1] == 0:
+        if stage or information.shape[1] == 0:
             continue
         for d in range(c):
             _times(A, D[d], E[d])
@@ -323,10 +351,34 @@ def evaluate(
                 information[row, d, e] = information[row, e, d] = 0.5 * summed
 
 
-def room_for(k: int, t: int) -> Float[np.ndarray, " n"]:
-    """Room that ``evaluate`` needs for t outcomes of a sum of k parts that do not decay."""
+def room_for(k: int, t: int, c: int, n_times: int = 0) -> Float[np.ndarray, " n"]:
+    """Room that ``evaluate`` needs for t outcomes of a sum of k parts, by c logarithms."""
     T = (t + _BLOCK - 1) // _BLOCK * _BLOCK
-    return np.empty(T * T + k * t * (t - 1))
+    return np.empty(T * T + (2 * k + n_times) * t * (t - 1) // 2 + c * t)
+
+
+def evaluate_one(*told: Any, room: Float[np.ndarray, " n"]) -> None:
+    """As ``evaluate`` of one row; from ``MANY`` outcomes on LAPACK inverts the matrix, in half the time."""
+    *_, z, _, _, logs, _, _, value, _, information, _, is_sound = told
+    t, c = z.shape[1], logs.shape[1]
+    if t < MANY:
+        evaluate(*told, room, 0)
+        return
+    evaluate(*told, room, 1)
+    A = room[: t * t].reshape(t, t).T  # its upper triangle is known, in LAPACK's order
+    largest = float(A.diagonal().max())
+    A, info = lapack.dpotrf(A, lower=0, clean=0, overwrite_a=1)
+    roots = A.diagonal()
+    is_sound[0] = info == 0 and float(roots.min()) ** 2 > t * _EPSILON * largest
+    if not is_sound[0]:
+        return
+    value[0] = np.log(roots).sum()
+    lapack.dpotri(A, lower=0, overwrite_c=1)
+    A *= -1.0
+    evaluate(*told, room, 2)
+    if information.size:
+        D = room[len(room) - c * t :].reshape(c, t).T
+        information[0] = -0.5 * (D.T @ blas.dsymm(1.0, A, D, lower=0))
 
 
 class StackedLogPosterior:
@@ -366,10 +418,11 @@ class StackedLogPosterior:
         # logarithms by theta
         self._of_theta = np.block([[lengths, np.zeros((a, rest))], [np.zeros((rest, q)), np.eye(rest)]])
 
-    def thinned(self, every: int) -> "StackedLogPosterior":
-        """Given a part of the outcomes."""
-        decay = None if self._decay is None else (self._decay[0], self._decay[1][:, ::every])
-        U, z, noise = (rows[:, ::every] for rows in (self._U, self.z, self._known_noise))
+    def thinned(self, rows: slice | Int[np.ndarray, "g m"]) -> "StackedLogPosterior":
+        """Given a part of the outcomes: the same of each, or of each its own."""
+        whose = slice(None) if isinstance(rows, slice) else np.arange(len(self.z))[:, None]
+        decay = None if self._decay is None else (self._decay[0], self._decay[1][whose, rows])
+        U, z, noise = (of[whose, rows] for of in (self._U, self.z, self._known_noise))
         return StackedLogPosterior(self.priors, self.kernel, U, z, noise, decay)
 
     def __call__(self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"]) -> Evaluated:
@@ -404,11 +457,17 @@ class StackedLogPosterior:
         mean, is_sound = np.zeros(b), np.zeros(b, dtype=bool)
 
         def put(rows: slice) -> None:
-            evaluate(
+            told = (
                 self._code, self._ends, self._Ut, self.z, self._known_noise, self._given(logs[rows], which[rows]),
                 logs[rows], which[rows], added[rows], value[rows], gradient[rows], information[rows], mean[rows],
-                is_sound[rows], np.empty(0),
+                is_sound[rows],
             )  # fmt: skip
+            if t < MANY:
+                evaluate(*told, np.empty(0), 0)
+                return
+            room = self._room if b == 1 else self._new_room()
+            for row in range(len(told[6])):
+                evaluate_one(*told[:5], *(own[row : row + 1] for own in told[5:]), room=room)
 
         if self._code == GIVEN:
             size = max(1, _PAIRS // t**2)
@@ -422,6 +481,14 @@ class StackedLogPosterior:
         weighted = (precision @ away[..., None])[..., 0]
         value -= 0.5 * (away * weighted).sum(axis=1)
         return Evaluated(value, gradient - weighted, information + precision, mean), is_sound
+
+    def _new_room(self) -> Float[np.ndarray, " n"]:
+        (c, _), a, k, t = self._of_theta.shape, self._Ut.shape[1], len(self._ends), self.z.shape[1]
+        return room_for(k, t, c, c - a - k - 1)
+
+    @cached_property
+    def _room(self) -> Float[np.ndarray, " n"]:
+        return self._new_room()
 
     def _given(self, logs: Float[np.ndarray, "b c"], which: Int[np.ndarray, " b"]) -> Float[np.ndarray, "b 3 _n"]:
         """Correlations of pairs of outcomes, their slopes and what they gain with a longer memory."""

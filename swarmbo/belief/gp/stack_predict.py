@@ -183,8 +183,8 @@ def predict(
                         apart[t, p] += (x[d, p] - Zt[f, d, t]) ** 2
             if kernel == GIVEN:
                 for p in range(POINTS):
-                    K[:T, p] = given[f, 0, min(start + p, m - 1), :T]
-                    S[:T, p] = given[f, 1, min(start + p, m - 1), :T]
+                    for t in range(T):
+                        K[t, p], S[t, p] = given[f, 0, min(start + p, m - 1), t], given[f, 1, min(start + p, m - 1), t]
             else:
                 radial(kernel, apart.reshape(-1)[: T * POINTS], 1.0, K.reshape(-1), S.reshape(-1))
             pulls[0] = 0.0
@@ -193,7 +193,8 @@ def predict(
                     K[t, p] = weight[t] * K[t, p] - at_reference[t]
                     pulls[0, p] += own_alpha[t] * K[t, p]
             n_points = min(POINTS, m - start)
-            mean[f, start : start + n_points] = pulls[0, :n_points]
+            for p in range(n_points):  # copies between slices take seconds to compile, as they check shapes
+                mean[f, start + p] = pulls[0, p]
             if wanted == MEAN:
                 continue
             if wanted == SLOPE:

@@ -10,14 +10,13 @@ from jaxtyping import Float
 
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
+from swarmbo.belief.gp.fit import is_stackable
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
-from swarmbo.belief.gp.prior import TIED_FROM
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
 from swarmbo.belief.model.warping import Warp, WarpKind
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import groups
-from swarmbo.kernels import KERNEL_NAMES
 
 _OF_TOTALS: tuple[tuple[WarpKind, float, bool], ...] = (  # and whether all variables are taken together
     ("none", 1.0, False),
@@ -278,7 +277,7 @@ class _Data:
                 continue
             n, parts = len(self.situation.history), made[factor]
             rngs[factor] = stream(self.situation.seed, "belief", "split", factor=factor, evaluations=n)
-            if not parts.has_time and len(parts.scopes) < TIED_FROM and parts.channels.kernels[0] in KERNEL_NAMES:
+            if is_stackable(parts):
                 together.append(factor)
             else:
                 made[factor] = parts.fit(rngs[factor], warm=warm)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from swarmbo.belief.gp import fit, stack_fit
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.gp.evidence import LogPosterior, maximise
@@ -52,10 +53,11 @@ def problems(count, n_outcomes, size, seed=0):
     ),
     model=st.sampled_from(["shared", "hierarchical", "separate"]),
     n_outcomes=st.integers(1, 30),
+    is_many=st.booleans(),
     seed=st.integers(0, 10**6),
 )
-def test_each_of_a_stack_is_worth_what_it_is_alone(case, model, n_outcomes, seed):
-    """Latents by themselves, also of a user's own kernel and such that fade, and sums of some."""
+def test_each_of_a_stack_is_worth_what_it_is_alone(case, model, n_outcomes, is_many, seed):
+    """Latents by themselves, also of a user's own kernel and such that fade, and sums of some; LAPACK's part too."""
     kernel, sizes, fades = case
     prior, rng = prior_of(sizes, model, TimeAxis("matern32") if fades else None), np.random.default_rng(seed)
     U, z = rng.random((3, n_outcomes, sum(sizes))), rng.normal(size=(3, n_outcomes))
@@ -65,7 +67,9 @@ def test_each_of_a_stack_is_worth_what_it_is_alone(case, model, n_outcomes, seed
     theta = np.array([prior.sample(rng) for _ in range(5)])
     theta[:, -1] = np.maximum(theta[:, -1], np.log(1e-4))  # singular matrices agree to fewer digits
     which = np.array([0, 1, 2, 2, 0])
-    found = stacked(theta, which)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stack_fit, "MANY", 1 if is_many else 31)
+        found = stacked(theta, which)
     for row, i in enumerate(which):
         decay = ("matern12", rounds[i]) if fades else None
         plain = LogPosterior(prior, [kernel] * len(sizes), scopes_of(sizes), U[i], z[i], noise[i], decay=decay)
@@ -75,9 +79,11 @@ def test_each_of_a_stack_is_worth_what_it_is_alone(case, model, n_outcomes, seed
         assert found.mean[row] == pytest.approx(plain.means(theta[row])[0], rel=1e-6, abs=1e-6)
 
 
+@pytest.mark.parametrize("many", [1, 700])
 @pytest.mark.parametrize("fades", [False, True])
-def test_the_information_is_the_average_of_the_observed_and_the_expected_one(fades):
+def test_the_information_is_the_average_of_the_observed_and_the_expected_one(fades, many, monkeypatch):
     """Against its definition, with derivatives of the covariance by finite differences."""
+    monkeypatch.setattr(stack_fit, "MANY", many)
     sizes = [2] if fades else [2, 1]
     prior, rng = prior_of(sizes, time=TimeAxis("matern52") if fades else None), np.random.default_rng(1)
     U, z, rounds = rng.random((9, sum(sizes))), rng.normal(size=9), rng.integers(0, 20, 9).astype(float)
@@ -103,8 +109,10 @@ def test_the_information_is_the_average_of_the_observed_and_the_expected_one(fad
     np.testing.assert_allclose(found.information[0], wanted, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("many", [1, 700])
 @pytest.mark.parametrize("sizes", [[2], [1, 1]])
-def test_to_a_matrix_that_is_singular_to_rounding_as_much_is_added_as_lapack_needs(sizes):
+def test_to_a_matrix_that_is_singular_to_rounding_as_much_is_added_as_lapack_needs(sizes, many, monkeypatch):
+    monkeypatch.setattr(stack_fit, "MANY", many)
     prior = prior_of(sizes)
     U = np.repeat(np.random.default_rng(0).random((5, 2)), 2, axis=0)  # every point twice
     z, no_noise, noise = np.repeat(np.arange(5.0), 2), np.zeros(10), np.zeros((2, 10))
@@ -318,3 +326,34 @@ def test_what_a_sum_is_fitted_to_be_does_not_depend_to_the_bit_on_the_others():
     prior = msgspec.structs.replace(constant.hyperparameters, constants=together[4].hyperparameters.constants)
     assert together[4].hyperparameters.lengthscales == prior.lengthscales  # outcomes that are alike tell of nothing
     assert sum(together[4].hyperparameters.constants) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("way", ["plain", "mixed", "fading"])
+def test_a_part_of_many_totals_leads_to_the_maximum_that_all_of_them_lead_to(way, monkeypatch):
+    """In fewer steps with all of them; of a sum, of one with outcomes of factors, and of one that fades."""
+    (plain,), rng, asked = sums(1, 120), np.random.default_rng(5), list[int]()
+    told = {"totals": plain.totals, "rounds": np.arange(120.0)}
+    if way == "mixed":
+        told["factors"] = np.where(rng.random((120, 3)) < 0.3, np.sin(5.0 * plain.X), np.nan)
+        told["totals"] = np.where(np.isfinite(told["factors"]).any(axis=1), np.nan, plain.totals)
+    time = TimeAxis() if way == "fading" else None
+    settings = msgspec.structs.replace(plain.settings, restarts=0, time=time)
+    belief = AdditiveGP.create(settings, plain.graph, plain.domain).update(plain.X, **told)
+    for kind in (LogPosterior, StackedLogPosterior):
+        call = kind.__call__
+        monkeypatch.setattr(
+            kind, "__call__", lambda self, *at, of=call: asked.append(self.z.shape[-1]) or of(self, *at)
+        )
+    whole = belief.fit(np.random.default_rng(0))
+    n_whole = asked.count(len(belief.observations))
+    asked.clear()
+    monkeypatch.setattr(fit, "_PART", 40)
+    by_part = [belief.fit(np.random.default_rng(seed)) for seed in (0, 0, 1)]
+    assert by_part[0].hyperparameters == by_part[1].hyperparameters
+    assert asked.count(len(belief.observations)) < 0.7 * 3 * n_whole
+    for found in by_part:
+        assert found.log_evidence() == pytest.approx(whole.log_evidence(), abs=0.1)
+    asked.clear()
+    again = belief.fit(np.random.default_rng(2), warm=whole.hyperparameters)  # no part knows better
+    assert set(asked) == {len(belief.observations)}
+    assert again.log_evidence() == pytest.approx(whole.log_evidence(), abs=0.1)
