@@ -20,7 +20,7 @@ from swarmbo.deciding.own_rows import OwnRows, stops_by_round
 from swarmbo.deciding.setup import settings_again
 from swarmbo.fleet.hub import Hub, row_of
 from swarmbo.fleet.letters import Word
-from swarmbo.fleet.run import FleetTeam
+from swarmbo.fleet.team import FleetTeam
 from swarmbo.records import Query, Traffic
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.scenario_files import load

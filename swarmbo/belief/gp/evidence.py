@@ -26,7 +26,7 @@ from scipy.spatial.distance import pdist
 from swarmbo.belief.gp import cholesky
 from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
 from swarmbo.belief.gp.prior import ROOM, HyperparameterPrior
-from swarmbo.belief.gp.stack_fit import evaluate_one, room_for
+from swarmbo.belief.gp.stack_evaluation import evaluate_one, room_for
 from swarmbo.boundary.compiling import LANES, compiled, read_only
 from swarmbo.kernels import KernelName, correlation_and_slope
 from swarmbo.kernels.compiled import CODES, GIVEN, radial

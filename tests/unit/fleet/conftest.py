@@ -11,7 +11,7 @@ from swarmbo.fleet.link import Parcel
 from swarmbo.fleet.measuring import MeasuredElsewhere
 from swarmbo.fleet.member import Member
 from swarmbo.fleet.plan import HUB, Plan, endpoints_of
-from swarmbo.fleet.run import FleetTeam, told_beforehand
+from swarmbo.fleet.team import FleetTeam, told_beforehand
 
 
 class Wire:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from swarmbo.belief.gp import fit, stack_fit
+from swarmbo.belief.gp import fit, stack_evaluation
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.gp.evidence import LogPosterior, maximise
@@ -68,7 +68,7 @@ def test_each_of_a_stack_is_worth_what_it_is_alone(case, model, n_outcomes, is_m
     theta[:, -1] = np.maximum(theta[:, -1], np.log(1e-4))  # singular matrices agree to fewer digits
     which = np.array([0, 1, 2, 2, 0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stack_fit, "MANY", 1 if is_many else 31)
+        patch.setattr(stack_evaluation, "MANY", 1 if is_many else 31)
         found = stacked(theta, which)
     for row, i in enumerate(which):
         decay = ("matern12", rounds[i]) if fades else None
@@ -83,7 +83,7 @@ def test_each_of_a_stack_is_worth_what_it_is_alone(case, model, n_outcomes, is_m
 @pytest.mark.parametrize("fades", [False, True])
 def test_the_information_is_the_average_of_the_observed_and_the_expected_one(fades, many, monkeypatch):
     """Against its definition, with derivatives of the covariance by finite differences."""
-    monkeypatch.setattr(stack_fit, "MANY", many)
+    monkeypatch.setattr(stack_evaluation, "MANY", many)
     sizes = [2] if fades else [2, 1]
     prior, rng = prior_of(sizes, time=TimeAxis("matern52") if fades else None), np.random.default_rng(1)
     U, z, rounds = rng.random((9, sum(sizes))), rng.normal(size=9), rng.integers(0, 20, 9).astype(float)
@@ -112,7 +112,7 @@ def test_the_information_is_the_average_of_the_observed_and_the_expected_one(fad
 @pytest.mark.parametrize("many", [1, 700])
 @pytest.mark.parametrize("sizes", [[2], [1, 1]])
 def test_to_a_matrix_that_is_singular_to_rounding_as_much_is_added_as_lapack_needs(sizes, many, monkeypatch):
-    monkeypatch.setattr(stack_fit, "MANY", many)
+    monkeypatch.setattr(stack_evaluation, "MANY", many)
     prior = prior_of(sizes)
     U = np.repeat(np.random.default_rng(0).random((5, 2)), 2, axis=0)  # every point twice
     z, no_noise, noise = np.repeat(np.arange(5.0), 2), np.zeros(10), np.zeros((2, 10))

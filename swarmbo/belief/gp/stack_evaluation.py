@@ -1,0 +1,321 @@
+"""Compiled evaluation of the evidence of a latent or of a sum of latents, for one theta. Import it late.
+
+Up to ``MANY`` outcomes the matrix is inverted here, in blocks that fit into a core's cache; from there on by LAPACK.
+"""
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+from jaxtyping import Float, Int
+from numba.core import types
+from scipy.linalg import blas, lapack
+
+from swarmbo.boundary.compiling import LANES, compiled, read_only
+from swarmbo.kernels.compiled import GIVEN, radial
+
+_INDEX, _VECTOR, _MATRIX, _CUBE = read_only(1, types.int64), read_only(1), read_only(2), read_only(3)
+_FUSED: Any = {"contract"}
+_EPSILON = float(np.finfo(float).eps)
+_BLOCK = 4  # pivots eliminated at once: every entry of the matrix is read and written once for all of them
+MANY = 700  # outcomes of a sum or a latent, from which on LAPACK inverts more quickly than ``inverted``
+
+
+@numba.njit(nogil=True, fastmath=_FUSED)
+def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "8 T"]) -> tuple[float, float]:
+    """Put -A⁻¹ in the place of a positive definite matrix A, by elimination of four pivots at a time.
+
+    Only the lower triangle of A means anything; its size is a multiple of four. Returns half the logarithm of the
+    determinant, and the smallest pivot. Pivots are the squares of Cholesky's; where one is not above 0, nothing else
+    means anything.
+
+    Source: Goodnight 1979 (sweeps); Higham 2002, section 14.4 (for such matrices pivots need no search).
+    """
+    log_root, smallest = 0.0, np.inf
+    columns, solved, block = strip[:_BLOCK], strip[_BLOCK:], np.empty((_BLOCK, _BLOCK))
+    for first in range(0, len(A), _BLOCK):
+        beyond = first + _BLOCK
+        for k in range(_BLOCK):
+            for j in range(first):
+                columns[k, j] = A[first + k, j]
+            for m in range(_BLOCK):
+                block[k, m] = columns[k, first + m] = A[first + max(k, m), first + min(k, m)]
+        for i in range(beyond, len(A)):
+            for k in range(_BLOCK):
+                columns[k, i] = A[i, first + k]
+        for k in range(_BLOCK):  # the block's own inverse, by Gauss and Jordan
+            pivot = block[k, k]
+            smallest = min(smallest, pivot)
+            if not pivot > 0.0:
+                return log_root, smallest
+            log_root += 0.5 * math.log(pivot)
+            block[k, k] = 1.0
+            for m in range(_BLOCK):
+                block[k, m] /= pivot
+            for i in range(_BLOCK):
+                if i != k:
+                    share = block[i, k]
+                    block[i, k] = 0.0
+                    for m in range(_BLOCK):
+                        block[i, m] -= share * block[k, m]
+        for k in range(_BLOCK):
+            b0, b1, b2, b3 = block[k]
+            for i in range(len(A)):
+                solved[k, i] = b0 * columns[0, i] + b1 * columns[1, i] + b2 * columns[2, i] + b3 * columns[3, i]
+        for i in range(0, len(A), _BLOCK):  # four rows at once, so that columns are read once for all of them
+            p, q, r, s = A[i], A[i + 1], A[i + 2], A[i + 3]
+            p0, p1, p2, p3 = solved[0, i], solved[1, i], solved[2, i], solved[3, i]
+            q0, q1, q2, q3 = solved[0, i + 1], solved[1, i + 1], solved[2, i + 1], solved[3, i + 1]
+            r0, r1, r2, r3 = solved[0, i + 2], solved[1, i + 2], solved[2, i + 2], solved[3, i + 2]
+            s0, s1, s2, s3 = solved[0, i + 3], solved[1, i + 3], solved[2, i + 3], solved[3, i + 3]
+            for j in range(i + _BLOCK):
+                c0, c1, c2, c3 = columns[0, j], columns[1, j], columns[2, j], columns[3, j]
+                p[j] -= p0 * c0 + p1 * c1 + p2 * c2 + p3 * c3
+                q[j] -= q0 * c0 + q1 * c1 + q2 * c2 + q3 * c3
+                r[j] -= r0 * c0 + r1 * c1 + r2 * c2 + r3 * c3
+                s[j] -= s0 * c0 + s1 * c1 + s2 * c2 + s3 * c3
+        for k in range(_BLOCK):
+            for j in range(first):
+                A[first + k, j] = solved[k, j]
+            for m in range(k + 1):
+                A[first + k, first + m] = -block[k, m]
+        for i in range(beyond, len(A)):
+            for k in range(_BLOCK):
+                A[i, first + k] = solved[k, i]
+    return log_root, smallest
+
+
+@numba.njit(nogil=True)
+def _summed(b: Float[np.ndarray, " t"]) -> float:
+    summed = 0.0
+    for i in range(len(b)):
+        summed += b[i]
+    return summed
+
+
+@numba.njit(nogil=True, fastmath=LANES)
+def _times(A: Float[np.ndarray, "T T"], b: Float[np.ndarray, "t"], out: Float[np.ndarray, "t"]) -> None:
+    """Put -A b into ``out``, for a symmetric matrix A of which the lower triangle is known."""
+    t = len(b)
+    out[:] = 0.0
+    for i in range(t):
+        row, own, summed = A[i], b[i], 0.0
+        for j in range(i):
+            summed -= row[j] * b[j]
+            out[j] -= row[j] * own
+        out[i] += summed - row[i] * own
+
+
+@compiled(
+    types.void(
+        types.int64, _INDEX, _CUBE, _MATRIX, _MATRIX, _CUBE, _MATRIX, _INDEX,
+        _VECTOR, types.float64[::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[::1],
+        types.boolean[::1], types.float64[::1], types.int64,
+    ),
+    nogil=True, fastmath=LANES,
+)  # fmt: skip
+def evaluate(
+    kernel: int,
+    ends: Int[np.ndarray, " k"],
+    Ut: Float[np.ndarray, "g a t"],
+    z: Float[np.ndarray, "g t"],
+    known_noise: Float[np.ndarray, "g t"],
+    given: Float[np.ndarray, "b 3 pairs"],
+    logs: Float[np.ndarray, "b c"],
+    which: Int[np.ndarray, " b"],
+    added: Float[np.ndarray, " b"],
+    value: Float[np.ndarray, " b"],
+    gradient: Float[np.ndarray, "b c"],
+    information: Float[np.ndarray, "b c c"],
+    mean: Float[np.ndarray, " b"],
+    is_sound: Float[np.ndarray, " b"],
+    room: Float[np.ndarray, " n"],
+    stage: int,
+) -> None:
+    """Log evidence of sums, its gradient and average information, by the c logarithms in ``logs``.
+
+    These are of a lengthscales, that of time where outcomes fade, k outputscales and the fitted noise variance. The
+    coordinates of each of the k parts of a sum end at ``ends``; a latent that is observed by itself is one. Each row is
+    of the sum ``which``, and something is ``added`` to the diagonal, so that it is not singular. Where the kernel is
+    ``GIVEN``, of a latent that is observed by itself, ``given`` has for each pair of its outcomes the correlation, its
+    slope, and what it gains with the logarithm of the lengthscale of time.
+
+    The arrays from ``value`` on are overwritten; ``information`` of shape (b, 0, 0) is not wanted. A row is sound if
+    the matrix was positive definite, to rounding; if not, nothing else means anything. Large arrays cost as much to
+    allocate as to use: ``room`` of ``room_for`` saves that, empty room does not. Other stages than 0 leave the
+    inverse of one row's matrix to the caller: 1 puts the matrix, 2 finds in its place the inverse, negative, and half
+    the logarithm of the determinant as ``value``, and puts what makes the information, without it.
+    """
+    a, t, k = Ut.shape[1], Ut.shape[2], len(ends)
+    c, T = logs.shape[1], t if stage else (t + _BLOCK - 1) // _BLOCK * _BLOCK
+    o, last = c - k - 1, c - 2  # where outputscales begin and end
+    n = t * (t - 1) // 2
+    room = room if len(room) else np.empty(T * T + (2 * k + o - a) * n)
+    A, strip = room[: T * T].reshape(T, T), np.zeros((2 * _BLOCK, T))
+    # of pairs of outcomes, row after row of the lower triangle: half of what whole matrices take of a core's cache, and
+    # one run for the kernel, whose loop is slow at the ends of runs
+    slopes, parts, by_time = (
+        room[T * T : T * T + k * n].reshape(k, n),
+        room[T * T + k * n : T * T + 2 * k * n].reshape(k, n),
+        room[T * T + 2 * k * n : T * T + (2 * k + o - a) * n].reshape(o - a, n),
+    )
+    X, noise, fitted = np.empty((a, t)), np.empty(t), np.empty(t)
+    squares, ones = np.empty(n), np.ones(t)
+    solved, of_ones, alpha, residual = np.empty(t), np.empty(t), np.empty(t), np.empty(t)
+    # derivatives of K by the logarithms, times alpha; K⁻¹ times that
+    D, E = room[len(room) - c * t :].reshape(c, t) if stage else np.empty((c, t)), np.empty((c, t))
+    for row in range(len(logs)):
+        own, theta = which[row], logs[row]
+        output, free = 0.0, math.exp(theta[c - 1])
+        for p in range(k):
+            output += math.exp(theta[o + p])
+        for d in range(a):
+            share = math.exp(-theta[d])
+            for i in range(t):
+                X[d, i] = share * Ut[own, d, i]
+        largest = 0.0
+        for i in range(t):
+            is_known = not math.isnan(known_noise[own, i])
+            fitted[i] = 0.0 if is_known else free
+            noise[i] = (known_noise[own, i] if is_known else free) + added[row]
+            largest = max(largest, output + noise[i])
+        log_root = value[row]
+        if stage < 2:
+            first = 0
+            for p in range(k if kernel != GIVEN else 0):
+                squares[:], begun = 0.0, 0
+                for i in range(t):
+                    square = squares[begun : begun + i]
+                    for d in range(first, ends[p]):
+                        x, at = X[d], X[d, i]
+                        for j in range(i):
+                            square[j] += (at - x[j]) ** 2
+                    begun += i
+                radial(kernel, squares, math.exp(theta[o + p]), parts[p], slopes[p])
+                first = ends[p]
+            if kernel == GIVEN:
+                for j in range(n):
+                    parts[0, j], slopes[0, j] = output * given[row, 0, j], output * given[row, 1, j]
+                for d in range(o - a):
+                    for j in range(n):
+                        by_time[d, j] = output * given[row, 2, j]
+            begun = 0
+            for i in range(t):
+                near, part = A[i, :i], parts[k - 1, begun : begun + i]
+                for j in range(i):
+                    near[j] = part[j]
+                for p in range(k - 1):
+                    part = parts[p, begun : begun + i]
+                    for j in range(i):
+                        near[j] += part[j]
+                A[i, i] = output + noise[i]
+                begun += i
+            for i in range(t, T):
+                A[i, :i], A[i, i] = 0.0, largest
+            if stage == 1:
+                continue
+            log_root, smallest = inverted(A, strip)
+            is_sound[row] = smallest > t * _EPSILON * largest
+            if not is_sound[row]:
+                continue
+        log_root -= 0.5 * (T - t) * math.log(largest)
+        _times(A, z[own], solved)
+        _times(A, ones, of_ones)
+        mean[row] = _summed(solved) / _summed(of_ones)
+        known, explained, by_noise = 0.0, 0.0, 0.0
+        for i in range(t):
+            alpha[i] = solved[i] - mean[row] * of_ones[i]
+            residual[i] = z[own, i] - mean[row]
+            W = alpha[i] * alpha[i] + A[i, i]  # of (alpha alphaᵀ - K⁻¹)
+            explained += residual[i] * alpha[i]
+            known += noise[i] * W
+            by_noise += fitted[i] * W
+            D[last, i], D[c - 1, i] = residual[i] - noise[i] * alpha[i], fitted[i] * alpha[i]
+        value[row] = -0.5 * explained - log_root - 0.5 * t * math.log(2.0 * math.pi)
+        # sum of W times the prior's covariances: K without its noise, and the sum of K⁻¹ times K is t
+        gradient[row, last], gradient[row, c - 1] = 0.5 * (explained - t - known), 0.5 * by_noise
+        for p in range(k - 1):  # of the last part what the others leave
+            out, own_output, summed, begun = D[o + p], math.exp(theta[o + p]), 0.0, 0
+            out[:] = 0.0
+            for i in range(t):
+                by, negative, near, told = alpha[i], A[i], parts[p, begun : begun + i], own_output * alpha[i]
+                summed += 0.5 * own_output * (by * by + negative[i])
+                for j in range(i):
+                    summed += near[j] * (by * alpha[j] + negative[j])
+                    told += near[j] * alpha[j]
+                    out[j] += near[j] * by
+                out[i] += told
+                begun += i
+            gradient[row, o + p] = summed
+            gradient[row, last] -= summed
+            for i in range(t):
+                D[last, i] -= out[i]
+        p = 0
+        for d in range(a):
+            x, out, summed, begun = X[d], D[d], 0.0, 0
+            out[:] = 0.0
+            if d == ends[p]:
+                p += 1
+            for i in range(t):
+                at, by, negative, slope, told = x[i], alpha[i], A[i], slopes[p, begun : begun + i], 0.0
+                for j in range(i):
+                    change = slope[j] * (at - x[j]) ** 2
+                    summed += change * (by * alpha[j] + negative[j])
+                    told += change * alpha[j]
+                    out[j] += change * by
+                out[i] += told
+                begun += i
+            gradient[row, d] = summed
+        for d in range(a, o):
+            out, summed, begun = D[d], 0.0, 0
+            out[:] = 0.0
+            for i in range(t):
+                by, negative, changes, told = alpha[i], A[i], by_time[d - a, begun : begun + i], 0.0
+                for j in range(i):
+                    summed += changes[j] * (by * alpha[j] + negative[j])
+                    told += changes[j] * alpha[j]
+                    out[j] += changes[j] * by
+                out[i] += told
+                begun += i
+            gradient[row, d] = summed
+        if stage or information.shape[1] == 0:
+            continue
+        for d in range(c):
+            _times(A, D[d], E[d])
+        for d in range(c):
+            for e in range(d + 1):
+                summed = 0.0
+                for i in range(t):
+                    summed += D[d, i] * E[e, i]
+                information[row, d, e] = information[row, e, d] = 0.5 * summed
+
+
+def room_for(k: int, t: int, c: int, n_times: int = 0) -> Float[np.ndarray, " n"]:
+    """Room that ``evaluate`` needs for t outcomes of a sum of k parts, by c logarithms."""
+    T = (t + _BLOCK - 1) // _BLOCK * _BLOCK
+    return np.empty(T * T + (2 * k + n_times) * t * (t - 1) // 2 + c * t)
+
+
+def evaluate_one(*told: Any, room: Float[np.ndarray, " n"]) -> None:
+    """As ``evaluate`` of one row; from ``MANY`` outcomes on LAPACK inverts the matrix, in half the time."""
+    *_, z, _, _, logs, _, _, value, _, information, _, is_sound = told
+    t, c = z.shape[1], logs.shape[1]
+    if t < MANY:
+        evaluate(*told, room, 0)
+        return
+    evaluate(*told, room, 1)
+    A = room[: t * t].reshape(t, t).T  # its upper triangle is known, in LAPACK's order
+    largest = float(A.diagonal().max())
+    A, info = lapack.dpotrf(A, lower=0, clean=0, overwrite_a=1)
+    roots = A.diagonal()
+    is_sound[0] = info == 0 and float(roots.min()) ** 2 > t * _EPSILON * largest
+    if not is_sound[0]:
+        return
+    value[0] = np.log(roots).sum()
+    lapack.dpotri(A, lower=0, overwrite_c=1)
+    A *= -1.0
+    evaluate(*told, room, 2)
+    if information.size:
+        D = room[len(room) - c * t :].reshape(c, t).T
+        information[0] = -0.5 * (D.T @ blas.dsymm(1.0, A, D, lower=0))

@@ -1,0 +1,113 @@
+"""Team with members of a fleet as agents, as the coordinator process sees it."""
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any, NoReturn
+
+import msgspec
+import networkx as nx
+import numpy as np
+
+from swarmbo.deciding.logbook import Choice
+from swarmbo.deciding.offers import offer_of, own_places
+from swarmbo.errors import ConfigError
+from swarmbo.fleet.hub import Hub, Links
+from swarmbo.fleet.letters import Word
+from swarmbo.problem.data import News
+from swarmbo.records import LinkReport, SolveReport, Status, Traffic
+from swarmbo.team import Team
+from swarmbo.worlds import FieldWorld, Offers, World
+
+_WORST_FIRST: tuple[Status, ...] = ("blocked", "infeasible", "max_rounds", "sequential", "converged", "exact")
+
+
+class FleetTeam(Team):
+    """A team with members of a fleet as agents: it collects their decisions. Its belief is for the log only, and learns
+    from its environment and the outcomes of its queries; other data are refused.
+    """
+
+    hub: Hub | None = None
+
+    def _decided(self, offers: Offers, *, goes_on: bool) -> tuple[Any, Choice, Mapping[str, Traffic]]:
+        if self.hub is None:
+            raise ConfigError("got a team without a coordinator process; wanted the team of a fleet")
+        given = None
+        if self.problem.is_field:
+            _require_told(offers, self.hub.plan.level, self.hub.plan.sites)
+            of_all = self.problem, self.seed, self._log.round
+            given = {agent: offer_of(agent, offers, own_places(agent, offers, *of_all)) for agent in self.agents}
+        words = self.hub.words(partial(_edges, offers.links, is_field=self.problem.is_field), given)
+        values = {variable: y for word in words for variable, y in (*word.values.items(), *word.others.items())}
+        point = np.array([values.get(variable, np.nan) for variable in self.graph.variables])
+        if not self.problem.is_field:
+            (point,) = self.problem.points(point[None])
+        learner, choice = self._learner.decided_elsewhere(self._log, point, _report(words, self.hub.absent))
+        purposes = dict.fromkeys(purpose for word in words for purpose in word.sent)
+        sent = {p: sum((word.sent[p] for word in words if p in word.sent), Traffic()) for p in purposes}
+        return learner, choice, sent
+
+    def _take(self, query_id: str | None, news: News | None, *, is_all: bool = False) -> None:
+        super()._take(query_id, news, is_all=is_all)
+        if self.hub is not None and news is not None:
+            self.hub.tell(query_id, news, is_all=is_all)
+
+    def _present(self) -> Collection[str] | None:
+        if self.hub is None or not (absent := self.hub.absent):
+            return super()._present()
+        return [agent for agent in self.agents if agent not in absent]
+
+    def attach(self, *told: Any, **more: Any) -> NoReturn:
+        """Refused: its agents would not receive the data."""
+        raise self._not_heard("attach")
+
+    def expect(self, *told: Any, **more: Any) -> NoReturn:
+        """Refused: its agents would not receive it."""
+        raise self._not_heard("expect")
+
+    def give_up(self, *told: Any, **more: Any) -> NoReturn:
+        """Refused: its agents would not receive it."""
+        raise self._not_heard("give_up")
+
+    def _not_heard(self, what: str) -> ConfigError:
+        return ConfigError(f"got {what}(…), which agents of a fleet do not support; wanted ask, tell, act and observe")
+
+
+def told_beforehand(world: World | None) -> tuple[float | None, list[list[float]] | None]:
+    """Level and sites of an environment of a field, known to all agents beforehand."""
+    if not isinstance(world, FieldWorld):
+        return None, None
+    sites = world.sites()
+    return world.level, None if sites is None else sites.tolist()
+
+
+def _edges(links: "nx.Graph[Any] | None", absent: Collection[str], *, is_field: bool) -> Links | None:
+    """Links for members; absent agents receive nothing, and relay nothing."""
+    if links is None:
+        return None
+    there: nx.Graph[Any] = nx.restricted_view(links, [agent for agent in absent if agent in links], [])
+    return tuple((str(a), str(b)) for a, b in (there if is_field else _joined(there)).edges)
+
+
+def _joined(links: "nx.Graph[Any]") -> "nx.Graph[Any]":
+    """Links with one more from each part to the next, over the fleet's own network, as a function's reports have to
+    reach all agents. The agreement does not depend on it.
+    """
+    firsts = [min(part) for part in nx.connected_components(links)]
+    return nx.compose(links, nx.path_graph(firsts))
+
+
+def _require_told(offers: Offers, level: float | None, known: list[list[float]] | None) -> None:
+    sites = None if offers.sites is None else offers.sites.tolist()
+    if offers.level != level or sites not in (None, known):
+        raise ConfigError(
+            "its level or its sites() changed; wanted an environment in which both stay the same", at="$.environment"
+        )
+
+
+def _report(words: list[Word], absent: tuple[str, ...]) -> SolveReport:
+    """Report of the whole agreement: the worst status, the most rounds, and absent agents."""
+    order = {status: rank for rank, status in enumerate(_WORST_FIRST)}
+    worst = min((word.report for word in words), key=lambda report: order.get(report.status, len(order)))
+    rounds = max(word.report.rounds for word in words)
+    links = LinkReport(ticks=rounds, silent=absent) if absent else worst.links
+    return msgspec.structs.replace(worst, rounds=rounds, links=links)
