@@ -193,7 +193,7 @@ def test_unequal_action_spaces_are_refused(sizes):
 
 
 def test_integer_actions_are_refused():
-    with pytest.raises(ConfigError, match="Box of floats"):
+    with pytest.raises(ConfigError, match="wanted a finite float Box"):
         sb.Team.for_env(Dial(dtype=np.int32))
 
 
