@@ -79,7 +79,7 @@ class ConflictError(SwarmboError, ValueError):
         ...         team.tell(query, outcome)
         ...     except ConflictError as error:
         ...         print(error)
-        query 'q00001': got the total 3.0; told before: 2.0
+        query 'q00001': got the total 3.0; recorded before: 2.0
     """
 
 

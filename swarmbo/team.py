@@ -179,7 +179,7 @@ class Team(AskTell):
             high: Upper bounds (d,).
             aim: Task of the field: its ``peak``, a ``map`` of it, or the set above a ``level``. By default, the level
                 if one is stated, else the peak. It determines the acquisition, unless ``acquisition`` is given.
-            level: Level to be watched, in the unit of the field.
+            level: Level of interest, in the unit of the field.
             **settings: ``belief``, ``acquisition``, ``coordination``, ``transport``, ``seed``, ``rounds`` and
                 ``no_go``, as for a ``Team``.
 

@@ -29,12 +29,12 @@ _FULL_TABLES = 8  # ... in units of full tables
 class ChainAcquisition(Acquisition, frozen=True):
     """Base of acquisitions that split over a chain of agents by the Markov approximation (Daxberger & Low 2017).
 
-    Agent n owns block n of the batch; its local function is the utility of its place given those of the next B agents
-    of the chain. Subclasses define it by ``utility``. With a ``LocalUtility`` it is w_n = merit(mean(x_n)) + bonus
-    sqrt(log Psi_n|nB), Psi_n|nB the conditional variance of its scaled residual.
+    Agent n owns block n of the batch. Its local function is the utility of its location, given the locations of the
+    next B agents of the chain. Subclasses define it by ``utility``. With a ``LocalUtility``, it is w_n =
+    merit(mean(x_n)) + bonus sqrt(log Psi_n|nB), with Psi_n|nB the conditional variance of its scaled residual.
 
-    An agent whose measurement has a price may abstain. Then w_n is the utility of idleness, and its place gives no
-    information to others; any place has utility w_n minus the price.
+    An agent whose measurement has a price may abstain. Then w_n is the utility of idleness, and the agent gives no
+    information to others. If it measures, its utility is w_n minus the price.
 
     Args:
         markov_order: B, the number of later agents on the chain in a local acquisition, >= 0. With 0, agents only avoid
@@ -276,10 +276,10 @@ def local_acquisition(
     utility: Utility,
     price: float = 0.0,
 ) -> np.ndarray:
-    """Table of w_n over options of agent n and its successors: the utility of its place given theirs, minus the price.
+    """Table of w_n over options of agent n and its successors: utility of its location given theirs, minus the price.
 
     One axis per agent; a last row of NaN in ``options`` is to abstain. Entries are -inf if two agents would be at one
-    place; if agent n abstains, the utility of idleness.
+    location. If agent n abstains, they are the utility of idleness.
 
     Source: Daxberger & Low 2017, eqs. (3) and (5).
     """

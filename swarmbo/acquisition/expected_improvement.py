@@ -223,14 +223,14 @@ def _nodes(n_dims: int, count: int) -> Float[np.ndarray, "m n"]:
 class ExpectedImprovement(ChainAcquisition, frozen=True, tag="expected-improvement"):
     """Expected improvement over the incumbent's value, in a field or of a function.
 
-    In a field, it is that of the batch: E[max(f(x_1), …, f(x_N), best) - best], with the largest posterior mean over
-    all measured locations as the best. It splits exactly into each agent's gain over its successors in the chain, of
-    which it considers the next B (``joint_improvement``). With prices, a measurement is worthwhile if its gain exceeds
-    the price.
+    In a field, a batch has the expected improvement E[max(f(x_1), …, f(x_N), best) - best]. Here, *best* is the largest
+    posterior mean over all measured locations. This splits exactly into each agent's gain over its successors in the
+    chain. An agent considers only the next B successors (``joint_improvement``). With prices, a measurement is
+    worthwhile if its gain exceeds the price.
 
-    For a function, it is a sum over factors, of the log expected improvement of f_i(x_i) over f_i at the incumbent.
-    With one factor this is log expected improvement. With several it is a heuristic: every factor seeks to improve one
-    term, although a loss of one may pay for a gain of another. The incumbent is the evaluated point with the largest
+    For a function, it sums the log expected improvements of the factors: of f_i(x_i) over f_i at the incumbent. With
+    one factor, this is log expected improvement. With several, it is a heuristic: every factor seeks to improve one
+    term, although a gain of one may outweigh a loss of another. The incumbent is the evaluated point with the largest
     posterior mean; with outcomes per factor, it is combined from the best point of each connected part.
 
     The settings are those of ``ChainAcquisition``, for fields; nothing is set for functions.

@@ -52,11 +52,11 @@ class BatchValue(ABC):
 
 
 class Utility(ABC):
-    """Rule by which places are ranked and batches valued, from an agent's belief.
+    """Rule that ranks locations and values batches, from an agent's belief.
 
-    The value of a batch is a sum with a term for each agent: the utility of its place given those of its successors.
-    ``opt_out_utility`` is that of not measuring: agents abstain unless a measurement adds more than this and its cost.
-    ``PlaceUtility`` is a base for rules that use the means and covariances of the places only.
+    The value of a batch is a sum over agents: the utility of each agent's location, given those of its successors.
+    ``opt_out_utility`` is that of abstaining. Agents abstain unless a measurement adds more than this and its cost.
+    ``PlaceUtility`` is a base for rules that use only the means and covariances of the locations.
     """
 
     opt_out_utility: float
@@ -69,7 +69,7 @@ class Utility(ABC):
         Args:
             belief: Belief of an agent.
             places: Physical, k >= 1.
-            picks: Most places that will be taken as measured.
+            picks: Most locations that will be taken as measured.
         """
 
     @abstractmethod
@@ -94,7 +94,7 @@ class Utility(ABC):
         """Values of batches of some locations (physical)."""
 
     def best_of(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], price: float | None = None) -> int | None:
-        """Single place of largest utility; None if abstaining is better.
+        """Single location of largest utility; None if abstaining is better.
 
         Args:
             belief: Belief of an agent.

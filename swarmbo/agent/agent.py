@@ -51,14 +51,14 @@ class Agent(Returning):
         links: Radio graph of the agents; None: every agent reaches every other. It may be replaced before a decision,
             alike for all agents.
         patience: Time on the clock of ``tick`` that it waits for messages without any arrival.
-        level: In a field, the level to be watched if the problem has none; alike for all.
+        level: In a field, the level of interest if the problem has none; the same for all agents.
         sites: In a field, all measurable locations (k, d), alike for all agents; None: the whole box. Recommendations
             are some of them, and a few acquisitions use them.
         has_base: True if a base station forwards messages to all agents if links have no path, as for a team; your
             transport has to do so. Otherwise links must join all agents.
         travel: In a field, travel times of the agent's paths in rounds, for ``coordination="routes"``: an object with
-            the methods of ``Travel``, called with its own name only. All agents have such an object or none has;
-            without it they choose one step ahead. A saved state does not hold it.
+            the methods of ``Travel``, called with its own name only. Either all agents have such an object or
+            none; without it, they choose one step ahead. A saved state does not hold it.
         **settings: ``belief``, ``acquisition``, ``coordination``, ``seed``, ``rounds`` and ``initial``, as for a
             ``Team``, the same for all agents.
 
@@ -223,7 +223,7 @@ class Agent(Returning):
 
         Raises:
             UnknownQueryError: If there is no such query, or it was given up.
-            ConflictError: If another outcome was told before; the same one again changes nothing.
+            ConflictError: If another outcome was recorded before; the same one again changes nothing.
             ConfigError: If a factor or a variable is not its own, a total is given to another than the first agent, or
                 a value is not in bounds.
             ShapeError: If an outcome is no number, or a location is not in or near the box.
@@ -243,10 +243,10 @@ class Agent(Returning):
             self._own = own.with_told(query_id, row)
 
     def observe(self, query: object, info: Mapping[str, Any], *, is_all: bool = True) -> None:
-        """Learn its own environment's info of a round in a field, as ``Team.observe`` does for all agents.
+        """Learn from its own info of a round in a field, as ``Team.observe`` does for all agents.
 
-        The info has its measurement, as decided or elsewhere, and those en route, or no measurement, which is no
-        failure. Beliefs are also fused in a round without measurements.
+        The info has its measurement, at the decided location or another, and those en route. An info without a
+        measurement is no failure. Beliefs are also fused in a round without measurements.
 
         Args:
             query: Id of the query; None for an unrequested measurement, such as at the start.

@@ -101,7 +101,7 @@ def run_fleet(
                 raise ConfigError("got a format of figures; wanted none: `swarmbo solve --figure` draws", at="--format")
             problem, settings, transport = table_problem(source, overrides, {"kind": coordination})
             if transport:
-                wanted = "wanted none: links of a fleet are real ones, and `swarmbo solve` has others"
+                wanted = "wanted none: a fleet uses real links; `swarmbo solve` simulates them"
                 raise ConfigError(f"got settings of a transport; {wanted}", at="$.transport")
             out = out or Path("runs") / f"{folder_name(problem.name)}-{seed or 0}-fleet"
             _say_awaited(away, out / "fleet" / "NAME.json")

@@ -18,11 +18,11 @@ def next_places(
     ] = None,
     agents: Annotated[int, typer.Option(help="Number of agents; one next location for each.")] = 1,
     aim: Annotated[Literal["map", "peak", "level"], typer.Option(help="Task of the survey.")] = "map",
-    level: Annotated[float | None, typer.Option(help="Level to be watched, with --aim level.")] = None,
+    level: Annotated[float | None, typer.Option(help="Level of interest, with --aim level.")] = None,
     avoid: Annotated[Path | None, typer.Option(metavar="GEOJSON", help="Polygons without next locations.")] = None,
     area: Annotated[Path | None, typer.Option(metavar="GEOJSON", help="Polygons of interest.")] = None,
     positions: Annotated[
-        Path | None, typer.Option("--from", metavar="CSV", help="Present positions of agents; they give their number.")
+        Path | None, typer.Option("--from", metavar="CSV", help="Present positions of the agents, one row each.")
     ] = None,
     x: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column to the east (default: by its name).")] = None,
     y: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column to the north (default: by its name).")] = None,

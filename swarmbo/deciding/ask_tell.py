@@ -199,7 +199,7 @@ class AskTell(TeamState):
 
         Raises:
             UnknownQueryError: If there is no such query, or it was given up, or it did not ask a channel.
-            ConflictError: If another outcome was told before; it names both.
+            ConflictError: If another outcome was recorded before; it names both.
             ConfigError: If a total is told to a team that observes channels, or something is no table. Also if a point
                 lacks a variable, or has a value that is none of its variable.
             ShapeError: If an outcome is no number, a noise is no finite number >= 0, or a location is not a finite (d,)
@@ -319,8 +319,8 @@ class AskTell(TeamState):
         They are arrays, or a table: a list of dicts, a CSV file's path, a frame of pandas or another library, or a dict
         of columns. For a function, a table has a column for each variable, and outcomes in a column for each factor or
         in ``total``. In a field, the locations are in ``x``, ``y`` and ``z`` (``x0``, ``x1``, … if there are more), the
-        outcomes in ``value``. A column ``agent`` has the authors. Other columns are ignored. ``swarmbo export`` and
-        ``to_dataframe`` write such tables.
+        outcomes in ``value``. A column ``agent`` names each row's agent. Other columns are ignored. ``swarmbo export``
+        and ``to_dataframe`` write such tables.
 
         Args:
             points: A table, or values of joint points (t, n) in the order of ``graph.variables``; in a field locations

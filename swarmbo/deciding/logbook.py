@@ -231,7 +231,7 @@ class Logbook:
         for name, value in quantities.items():
             known = measured[row, column := list(self.problem.ranges).index(name)]
             if not (np.isnan(known) or known == value):
-                raise ConflictError(f"query {query_id!r}: got {name!r} {value}; told before: {known}")
+                raise ConflictError(f"query {query_id!r}: got {name!r} {value}; recorded before: {known}")
             measured[row, column] = value
         return replace(self, history=replace(self.history, measured=measured))
 

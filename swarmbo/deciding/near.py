@@ -64,7 +64,7 @@ class Near:
             an order 0 keeps them.
         shares: The same as shares of the sides of the box.
         step_limit: Both, as stated.
-        safe: Requirement of each setting; None: none.
+        safe: Requirement of each setting; None: no requirement.
     """
 
     problem: Problem

@@ -88,7 +88,7 @@ def _known(log: Logbook, query_id: str, query: OpenQuery, channel: str) -> float
         raise UnknownQueryError(f"query {query_id!r}: {channel!r} is not pending, as it was given up")
     outcome = float(data.factors[query.row, column])
     if np.isnan(outcome) and not np.isnan(total := data.totals[query.row]):
-        raise ConflictError(f"query {query_id!r}: got an outcome of {channel!r}; told before: the total {total}")
+        raise ConflictError(f"query {query_id!r}: got an outcome of {channel!r}; recorded before: the total {total}")
     return outcome
 
 
@@ -96,7 +96,7 @@ def _require_same(query_id: str, what: str, outcome: float, known: float) -> Non
     """Refuse an outcome that differs from the known one; NaN for failed ones."""
     if outcome != known and not (math.isnan(outcome) and math.isnan(known)):
         got, before = ("a failure" if math.isnan(y) else str(y) for y in (outcome, known))
-        raise ConflictError(f"query {query_id!r}: got {what} {got}; told before: {before}")
+        raise ConflictError(f"query {query_id!r}: got {what} {got}; recorded before: {before}")
 
 
 def _require_failure(log: Logbook, query_id: str, query: OpenQuery, channels: Sequence[str]) -> None:
@@ -104,7 +104,7 @@ def _require_failure(log: Logbook, query_id: str, query: OpenQuery, channels: Se
     data, columns = log.history, [log.problem.channels.index(channel) for channel in channels]
     if not data.failed[query.row, columns].any():
         told = dict(zip(channels, data.factors[query.row, columns].tolist(), strict=True))
-        raise ConflictError(f"query {query_id!r}: got a failure; told before: {values.short(told)}")
+        raise ConflictError(f"query {query_id!r}: got a failure; recorded before: {values.short(told)}")
 
 
 def measured_of(constraints: object, problem: Problem) -> dict[str, float]:

@@ -256,7 +256,7 @@ class Ledger:
         with self._changing():
             if query_id not in self.team.pending:
                 self.asked(query_id)
-                raise UnknownQueryError(f"query {query_id!r} is told already; waiting: {list(self.team.pending)}")
+                raise UnknownQueryError(f"query {query_id!r} has its outcome; pending: {list(self.team.pending)}")
             self._log(Event("lost", time.time(), query_id, why=why, note=dict(note or {})))
             return self.losses(query_id)
 
@@ -283,7 +283,7 @@ class Ledger:
             note: Plain data to log with it.
 
         Returns:
-            True; False if this very outcome was told before, and nothing changed.
+            True; False if this very outcome was recorded before, and nothing changed.
 
         Raises:
             UnknownQueryError: If the query was never asked.

@@ -90,7 +90,7 @@ def answered(measure: Instrument, problem: Problem, agent: str, place: list[floa
     try:
         return _answer(told if isinstance(told, Mapping) else {"measurement": told}, problem, channels)
     except ShapeError as error:
-        raise ShapeError(f"what measures for {agent!r} returned {short(told)}: {error}") from error
+        raise ShapeError(f"the measurement function of {agent!r} returned {short(told)}: {error}") from error
 
 
 def _answer(told: Mapping[str, Any], problem: Problem, channels: tuple[str, ...]) -> Answer:

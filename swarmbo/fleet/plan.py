@@ -46,7 +46,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         endpoints: Endpoint of each member in Zenoh's form: ``tls/192.168.0.7:7447``. The hub is ``world``.
         problem: Problem, as of ``Problem.to_plain``.
         settings: Common settings of all agents.
-        level: In a field, the level to be watched; None without one.
+        level: In a field, the level of interest; None without one.
         sites: In a field, all measurable locations (k, d); None: the whole box.
         measures: Agents with own instruments.
         patience_s: Seconds that a member waits for others without arrivals.

@@ -65,10 +65,10 @@ class Dataset:
         totals: Outcome of the sum of all channels (t,); NaN if unknown or failed, and in a field.
         factors: Outcome of each channel (t, k); NaN if unknown or failed.
         rounds: Round (t,) of each request; needed if the belief has a time axis.
-        attached: Mask (t,) of unrequested evaluations; None: none.
+        attached: Mask (t,) of unrequested evaluations; None: no such rows.
         chosen: Mask (t,) of evaluations that a method chose, unlike attached ones, the initial design, and measurements
             at the start. None: all after the first ``initial`` of the situation.
-        awaited: Mask (t, k) of pending outcomes of partly known evaluations; None: none.
+        awaited: Mask (t, k) of pending outcomes of partly known evaluations; None: nothing is pending.
         taken: Mask (t, k) of channels that took part and were not given up; None: all.
         noise_std: Standard deviation of the noise of each outcome (t, 1 + k), the total's first, in its unit; NaN if
             unknown, None: all unknown. It replaces the fitted noise.

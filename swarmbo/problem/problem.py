@@ -57,7 +57,7 @@ class Problem:
         constraints: Limits between variables of a function: ``Linear``, ``Separation``, ``Constraint``.
         ranges: Measured quantities of a function that have limits: (low, high) of each, None where it has no end.
         aim: Task of a field; the peak of a function.
-        level: Level to be watched in a field, or near which its values matter; None: none.
+        level: Level of interest in a field; None: no level.
         priced: True if agents in a field may abstain from a measurement for its price, if that is known beforehand.
         present: Value of each variable now, in a running system that reports it; None: unknown.
 
@@ -138,7 +138,7 @@ class Problem:
             box: Box of locations (d,), the same for all.
             aim: Task of the field: ``peak``, ``map`` or ``level``; by default the level if one is stated, else the
                 peak.
-            level: Level to be watched, in the unit of the field; required for ``level``.
+            level: Level of interest, in the unit of the field; required for ``level``.
             priced: True if agents may abstain from a measurement for its price.
 
         Raises:
@@ -167,7 +167,7 @@ class Problem:
         return html_table(title, rows, header=("variable", "values", "agent"))
 
     def watching(self, level: float | None) -> "Problem":
-        """Problem with a level to be watched, unless it has another aim; itself without one."""
+        """Problem with a level of interest, unless it has another aim; itself without one."""
         if level is None:
             return self
         aim: Goal = "level" if self.level is None and self.aim == "peak" else self.aim

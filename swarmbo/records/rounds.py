@@ -249,7 +249,7 @@ class Score(msgspec.Struct, frozen=True):
         recommendation_regret: Maximum less the true value at the recommendation; None before the first one.
         map_rmse: Root mean squared error of the belief's mean on the environment's evaluation points; None without a
             belief, and for functions, which have no map.
-        level_f1: Accuracy of the belief's mean for the set above the level to be watched: harmonic mean of precision
+        level_f1: Accuracy of the belief's mean for the set above the level of interest: harmonic mean of precision
             and recall over the evaluation points, 1 if both sets are empty; None without level or belief.
         view_rmse: Map RMSE of every agent's local belief; ``map_rmse`` is then that of the agent with the most data.
             None with a shared belief.

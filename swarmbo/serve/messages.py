@@ -65,7 +65,7 @@ class Asked(msgspec.Struct, frozen=True):
         point: Value of each variable.
         locations: In a field, the location of each agent; empty for a function.
         until: End of the lease, s since 1970; None if another client holds the query now, or it is told.
-        told: True if its outcome was told already.
+        told: True if its outcome was recorded already.
         handed_on: Number of leases that ran out before.
         mean: Expected outcome; None in the initial design.
         std: Standard deviation of the expected outcome.
@@ -86,7 +86,7 @@ class Told(msgspec.Struct, frozen=True):
 
     Args:
         query: Id of the query.
-        is_new: False if this very outcome was told before.
+        is_new: False if this very outcome was recorded before.
         is_pending: True if the query waits for further outcomes.
         told: Number of queries told so far.
         rounds: Number of queries planned.

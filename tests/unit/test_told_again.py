@@ -88,18 +88,18 @@ def test_telling_the_same_again_in_any_order_changes_nothing(kind: str, data: An
 @pytest.mark.parametrize(
     ("kind", "told", "other", "message"),
     [
-        ("per-factor", {"f": 1.0, "g": None}, {"f": 2.0}, "got 'f' 2.0; told before: 1.0"),
-        ("per-factor", {"f": 1.0, "g": None}, {"g": 2.0}, "got 'g' 2.0; told before: a failure"),
-        ("per-factor", {"f": 1.0, "g": 2.0}, {"f": None}, "got 'f' a failure; told before: 1.0"),
-        ("per-factor", {"f": 1.0, "g": 2.0}, None, r"got a failure; told before: {'f': 1.0, 'g': 2.0}"),
-        ("per-factor", {"f": 1.0}, {"f": 2.0, "g": 1.0}, "got 'f' 2.0; told before: 1.0"),
-        ("total", 3.0, 4.0, "got the total 4.0; told before: 3.0"),
-        ("total", 3.0, None, "got the total a failure; told before: 3.0"),
-        ("total", None, 3.0, "got the total 3.0; told before: a failure"),
-        ("total", 3.0, {"f": 1.0}, "got an outcome of 'f'; told before: the total 3.0"),
-        ("total", {"f": 1.0, "g": 2.0}, 4.0, "got the total 4.0; told before: 3.0"),
-        ("field", {"a": 1.0, "b": None}, {"b": 0.5}, "got 'b' 0.5; told before: a failure"),
-        ("fused", {"a": 1.0}, {"a": 0.5}, "got 'a' 0.5; told before: 1.0"),
+        ("per-factor", {"f": 1.0, "g": None}, {"f": 2.0}, "got 'f' 2.0; recorded before: 1.0"),
+        ("per-factor", {"f": 1.0, "g": None}, {"g": 2.0}, "got 'g' 2.0; recorded before: a failure"),
+        ("per-factor", {"f": 1.0, "g": 2.0}, {"f": None}, "got 'f' a failure; recorded before: 1.0"),
+        ("per-factor", {"f": 1.0, "g": 2.0}, None, r"got a failure; recorded before: {'f': 1.0, 'g': 2.0}"),
+        ("per-factor", {"f": 1.0}, {"f": 2.0, "g": 1.0}, "got 'f' 2.0; recorded before: 1.0"),
+        ("total", 3.0, 4.0, "got the total 4.0; recorded before: 3.0"),
+        ("total", 3.0, None, "got the total a failure; recorded before: 3.0"),
+        ("total", None, 3.0, "got the total 3.0; recorded before: a failure"),
+        ("total", 3.0, {"f": 1.0}, "got an outcome of 'f'; recorded before: the total 3.0"),
+        ("total", {"f": 1.0, "g": 2.0}, 4.0, "got the total 4.0; recorded before: 3.0"),
+        ("field", {"a": 1.0, "b": None}, {"b": 0.5}, "got 'b' 0.5; recorded before: a failure"),
+        ("fused", {"a": 1.0}, {"a": 0.5}, "got 'a' 0.5; recorded before: 1.0"),
     ],
 )
 def test_another_outcome_is_refused_and_changes_nothing(kind: str, told: Any, other: Any, message: str, reload: bool):
@@ -146,7 +146,7 @@ def test_queries_of_an_earlier_episode_are_known_by_their_ids():
     team.tell(second, {"a": 3.0, "b": 4.0})
     for query, known in ((first, [1.0, 2.0]), (second, [3.0, 4.0])):
         team.tell(query, dict(zip("ab", known, strict=True)))
-        with pytest.raises(ConflictError, match=f"got 'a' 9.0; told before: {known[0]}"):
+        with pytest.raises(ConflictError, match=f"got 'a' 9.0; recorded before: {known[0]}"):
             team.tell(query, {"a": 9.0})
     assert len(team.history) == 2
 
@@ -163,11 +163,11 @@ def test_agents_take_the_same_again_before_a_report_in_one_and_after_it(kind: An
             if problem.is_field or kind == "per-factor":
                 if agent.factors:
                     agent.tell("q00001", 1.0 + number)
-                    with pytest.raises(ConflictError, match=rf"told before: {1.0 + number}"):
+                    with pytest.raises(ConflictError, match=rf"recorded before: {1.0 + number}"):
                         agent.tell("q00001", 9.0)
             elif name == problem.agents[0]:
                 agent.tell("q00001", 3.0)
-                with pytest.raises(ConflictError, match=r"got the total 9.0; told before: 3.0"):
+                with pytest.raises(ConflictError, match=r"got the total 9.0; recorded before: 3.0"):
                     agent.tell("q00001", 9.0)
 
     def asked() -> None:

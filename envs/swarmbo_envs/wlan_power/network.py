@@ -28,7 +28,7 @@ class Link(NamedTuple):
 
     Args:
         gap: Γ: factor by which a real code needs more SINR than Shannon's bound, >= 1.
-        cap_mbps: Largest rate R in ``bandwidth_mhz``, in Mbit/s; in proportion in other widths.
+        cap_mbps: Largest rate R in ``bandwidth_mhz``, in Mbit/s; it is proportional to the width.
         shared: True if the users of an access point take turns of equal time.
     """
 
@@ -64,7 +64,7 @@ class Network:
         noise_mw: Noise at each receiver, in ``bandwidth_mhz``.
         bandwidth_mhz: W.
         widths: Width of the channel of each access point (k,), in units of ``bandwidth_mhz``; None: all 1.
-        spectrum: Channels to choose among; joint settings then have choices after the powers. None: none.
+        spectrum: Channels to choose among; joint settings then have choices after the powers. None: no choice.
         link: Rate of a link by its SINR, and its share of the airtime.
 
     Example:

@@ -79,16 +79,16 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         airtime: Time on the air in the closed form. ``shared``: users of an access point take turns of equal time, with
             the largest rate and about the least SNR of 802.11n. ``full``: every user has the whole channel all the
             time, without a largest rate, as in Bardou et al. 2024 (DuMBO).
-        rate_cap_mbps: Largest rate of a link in ``bandwidth_mhz``, in proportion in other widths. The default is 65
-            Mbit/s in 20 MHz, MCS 7 of 802.11n with one stream; with full airtime none.
-        snr_gap_db: SNR that links need beyond Shannon's bound; by default 10 dB, and with full airtime 0 dB.
+        rate_cap_mbps: Largest rate of a link in ``bandwidth_mhz``; it is proportional to the width. The default is 65
+            Mbit/s in 20 MHz (MCS 7 of 802.11n with one stream), or no limit with full airtime.
+        snr_gap_db: SNR that links need beyond Shannon's bound. The default is 10 dB, or 0 dB with full airtime.
         simulation: Settings of ns-3; see ``SimulationSettings`` in ``settings.py``.
         bandwidth_mhz: Bandwidth of the channel that all access points share; with ``channels``, of each.
         channels: Channels of 20 MHz among which each access point chooses: of 1 to 13 (2.4 GHz), or of 36, 40, ... to
-            177 (5 GHz). Only power that falls into the own channel disturbs; ``spectrum.py`` has the formula. Losses
-            are those of one frequency. Empty: all share one channel.
+            177 (5 GHz). Only power inside a user's channel disturbs it; ``spectrum.py`` has the formula. Path
+            loss does not depend on the channel. Empty: all share one channel.
         widths_mhz: Widths among which each chooses, MHz: 20, 40, and at 5 GHz 80 and 160. Rates and noise grow with the
-            width, the power stays. Empty: ``bandwidth_mhz``.
+            width; the power does not. Empty: ``bandwidth_mhz``.
         noise_figure_db: Noise figure of the receivers.
         shadowing_db: Standard deviation of the shadowing added to the path loss of each link; 0 for none.
         interference: ``audible``: only access points in range of the serving one disturb a user; ``all``: every other

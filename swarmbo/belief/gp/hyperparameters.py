@@ -68,8 +68,8 @@ class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
         noise_log_std: Its standard deviation in natural logarithms, > 0.
         noise_floor: Smallest noise variance that a fit may choose, in (0, 1].
         time: The belief's time axis; None for a field that stays as it is.
-        refit_every: ``needs_fit`` is true after this many updates with data, >= 1, since the last fit. With more than
-            1,000 measurements, fits use 1,000 of them and are rarer (``ExactGP.needs_fit``).
+        refit_every: Number of updates with data, >= 1, from one fit to the next (``needs_fit``). With more than 1,000
+            measurements, fits use 1,000 of them and are rarer (``ExactGP.needs_fit``).
         restarts: Random starts, >= 0, drawn from the prior for each fit, in addition to the prior's mode and the last
             optimum.
         max_iterations: Iterations of L-BFGS-B per start, >= 1.

@@ -31,8 +31,8 @@ class ProbablyBroken:
 
     Args:
         belief: About the quantity, a function of all variables; in the coordinates of ``coding``, if any.
-        low: Its least value; None: none.
-        high: Its largest value; None: none.
+        low: Its least value; None: no limit.
+        high: Its largest value; None: no limit.
         assured: Standard deviations within the range that are required.
         coding: Coordinates of variables with types.
     """

@@ -164,7 +164,7 @@ class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
         present: dict[str, int],
         draws: Mapping[str, np.random.Generator],
     ) -> Steps[TableOutcome]:
-        """Same steps from given choices of own variables, with a random stream for each."""
+        """The same steps, from given values of the agent's variables, with a random stream for each variable."""
 
         def moved(outlooks: Mapping[str, Outlook]) -> Steps[dict[str, int]]:
             return {x: self._next(outlook, draws[x]) for x, outlook in outlooks.items()}
@@ -217,7 +217,7 @@ class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
         return self.steps_from(view, tables, drawn)
 
     def steps_from(self, view: LocalView, tables: Mapping[str, Table], present: dict[str, int]) -> Steps[TableOutcome]:
-        """Same steps from given choices of own variables."""
+        """The same steps, from given values of the agent's variables."""
         around = {x: _neighbours(view.graph, x) for x in view.variables}
         # no two neighbours move at once, so the sum never falls and the last choice is the best
         moved = partial(_moved, view, around)

@@ -511,7 +511,7 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
         "again",
         lambda a: [a.tell("q00001", 1.0), a.tell("q00001", 2.0)],
         ConflictError,
-        "got 'f' 2.0; told before: 1.0",
+        "got 'f' 2.0; recorded before: 1.0",
     )
     yield "unknown", lambda a: a.tell("q00009", 1.0), UnknownQueryError, "query 'q00009' is not pending"
     yield "text", lambda a: a.tell("q00001", {"f": "much"}), ShapeError, "got 'much'; wanted a number"  # type: ignore[dict-item]
@@ -577,7 +577,7 @@ def test_a_total_is_for_the_first_agent():
     with pytest.raises(ConfigError, match="got a total; wanted it given to 'a', which reports it to the others"):
         case.agents["b"].tell(query_id, 1.0)
     case.agents["a"].tell(query_id, 1.0)
-    with pytest.raises(ConflictError, match=r"got the total 2.0; told before: 1.0"):
+    with pytest.raises(ConflictError, match=r"got the total 2.0; recorded before: 1.0"):
         case.agents["a"].tell(query_id, 2.0)
 
 

@@ -553,7 +553,7 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
         "again",
         lambda a: [a.tell("q00001", 1.0), a.tell("q00001", 2.0)],
         ConflictError,
-        "got 'a' 2.0; told before: 1.0",
+        "got 'a' 2.0; recorded before: 1.0",
     )
     yield "unknown", lambda a: a.tell("q00009", 1.0), UnknownQueryError, "query 'q00009' is not pending"
     yield "text", lambda a: a.tell("q00001", "much"), ShapeError, "got 'much'; wanted a number"  # type: ignore[arg-type]

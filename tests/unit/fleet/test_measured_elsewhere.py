@@ -188,7 +188,7 @@ def test_an_instrument_that_talks_nonsense_ends_the_run_at_both_ends(network, fl
     fleet.members["robot_0"].step = step
     fleet.turn = lambda: [member.step(0.0) for member in list(fleet.members.values())]
     fleet.team.hub._attend = fleet.turn
-    with pytest.raises(TransportError, match=r"agent 'robot_0': what measures for 'robot_0' returned 'deep'"):
+    with pytest.raises(TransportError, match=r"agent 'robot_0': the measurement function of 'robot_0' returned 'deep'"):
         fleet.world.reset(seed=0)
     assert len(refused) == 1
 

@@ -247,7 +247,7 @@ def test_a_fleet_prints_notes_and_the_plan_that_others_need(tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["run", "channels", "--set", "transport.loss=.3"], "links of a fleet are real ones"),
+        (["run", "channels", "--set", "transport.loss=.3"], "a fleet uses real links"),
         (["run", "channels", "--format", "svg"], "`swarmbo solve --figure` draws"),
         (["run", "channels", "--measures", "ap1"], "tables are known"),
         (["run", "channels", "--elsewhere", "eve"], "got 'eve'; wanted one of ['ap0'"),

@@ -243,7 +243,7 @@ class TestLimitsOnMeasuredQuantities:
         team, told = self.run(3)
         query, value, load = told[0]
         team.tell(query, value, constraints={"load": load})
-        with pytest.raises(sb.errors.ConflictError, match="told before"):
+        with pytest.raises(sb.errors.ConflictError, match="recorded before"):
             team.tell(query, value, constraints={"load": load + 1.0})
         with pytest.raises(ConfigError, match=r"wanted some of the limits \['load'\]"):
             team.tell(team.ask(), 1.0, constraints={"noise": 1.0})
