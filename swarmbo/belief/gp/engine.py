@@ -294,7 +294,7 @@ class ChannelGP(SpatialGP):
         return Observations(self.domain.to_unit(points[:, :n]), np.arange(m), channel, nothing, nothing, rounds)
 
 
-_VERSION = 5  # 5: rounds by that name
+_VERSION = 6  # 6: fields of many measurements have no factor; 5: rounds by that name
 
 
 _DATA = ("points", "totals", "factors", "noise", "rounds", "pending", "pending_rounds")

@@ -57,7 +57,7 @@ class TiledField(ChannelGP, FieldGP):
     ) -> JointPosterior:
         """Posterior at fixed points (m, d), physical, with fast covariances.
 
-        With tiles, covariances have the correlations given the 400 measurements nearest to single points.
+        With tiles, covariances have the correlations given at most 256 measurements, those nearest to the points.
 
         Args:
             X: Points.

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial import cKDTree
-from scipy.spatial.distance import cdist
+from scipy.special import comb
 
 from swarmbo.belief.gp.cholesky import factorise, solve_lower
 from swarmbo.belief.gp.conditioning import JointPosterior, condition
@@ -101,9 +101,9 @@ class Tiles:
         """Tile by tile, the points of a query in it, and its measurements."""
         n, sides = min(self.neighbours, len(self.data)), 1.0 / self._lengthscales
         for now, left in _by_round(query):
-            counts, where = np.ones(len(sides), dtype=int), np.clip(query.U, 0.0, 1.0)
+            counts = np.ones(len(sides), dtype=int)
             while len(left):
-                cell = np.minimum(np.floor(where[left] * counts), counts - 1).astype(int)
+                cell = np.floor(query.U[left] * counts).astype(int)  # points may lie outside the box, too
                 cells, tile = np.unique(cell, axis=0, return_inverse=True)
                 centres = (cells + 0.5) * (sides / counts)
                 far, near = self._nearest(now, centres, n)
@@ -165,32 +165,42 @@ class Tiles:
 def merged(hyper: AdditiveHyperparameters, data: Observations) -> Observations:
     """The same measurements, with one outcome, and its noise, for those of one round in one place, or in one cell.
 
-    In a cell the mean of the field differs from its value in the middle by a variance of at most 3e-4 of that of the
-    mean's noise. Cells of fewer than two measurements are not made.
+    In a cell the mean of the field differs from its value in the middle by a variance of at most 6e-4 of that of the
+    mean's noise; measurements of other cells stay apart. Cells of fewer than two measurements on average are not made.
     """
     noise = np.maximum(data.noise_variances(hyper), LEAST_NOISE)
-    lengths, at = hyper.lengthscale_array(0), data.U
-    side, apart = _cell(hyper, float(np.median(noise)), len(np.unique(at, axis=0)))
-    cells = np.floor(at / (side * lengths)) if side else at
-    _, first, cell = np.unique(np.column_stack([cells, data.rounds]), axis=0, return_index=True, return_inverse=True)
+    scaled = data.U / hyper.lengthscale_array(0)
+    side, apart = _cell(hyper, float(np.median(noise)), np.unique(scaled, axis=0))
+    cells, is_cell = scaled, np.zeros(len(data), dtype=bool)
+    if side:
+        _, cell = np.unique(np.column_stack([np.floor(scaled / side), data.rounds]), axis=0, return_inverse=True)
+        cell = cell.ravel()
+        is_cell = apart * np.bincount(cell, 1.0 / noise)[cell] <= 2.0 * _BLUR
+        cells = np.where(is_cell[:, None], np.floor(scaled / side), scaled)
+    keys = np.column_stack([cells, is_cell, data.rounds])
+    _, first, cell = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     m, cell = len(first), cell.ravel()
     if m == len(data):
         return data
     weights = np.bincount(cell, 1.0 / noise, m)
-    *places, outcome = (np.bincount(cell, column / noise, m) / weights for column in (*at.T, data.outcome))
-    left = (1.0 / weights + np.where(np.bincount(cell) > 1, apart, 0.0)) * hyper.scales[0] ** 2
+    *places, outcome = (np.bincount(cell, column / noise, m) / weights for column in (*data.U.T, data.outcome))
+    left = (1.0 / weights + np.where(is_cell[first] & (np.bincount(cell) > 1), apart, 0.0)) * hyper.scales[0] ** 2
     return Observations(
         np.column_stack(places), np.arange(m), np.zeros(m, dtype=int), outcome, left, data.rounds[first]
     )
 
 
-def _cell(hyper: AdditiveHyperparameters, noise: float, count: int) -> tuple[float, float]:
-    """Side of cells in lengthscales, and the variance of a mean of the field in one beyond its middle; 0: no cells."""
-    d, side = len(hyper.lengthscales[0]), 1.0
-    corners = (np.indices((2,) * d).reshape(d, -1).T - 0.5) / np.sqrt(3.0)  # the moments of an even cell
-    while (each := count * float(np.prod(hyper.lengthscale_array(0))) * side**d) >= 2.0:
-        between = correlation(hyper.kernels[0], cdist(side * corners, side * corners)).mean()
-        apart = 1.0 + between - 2.0 * correlation(hyper.kernels[0], np.linalg.norm(side * corners, axis=1)).mean()
+def _cell(hyper: AdditiveHyperparameters, noise: float, places: Float[np.ndarray, "n d"]) -> tuple[float, float]:
+    """Side of cells in lengthscales, and the variance of a mean of the field in one beyond its middle; 0: no cells.
+
+    Two corners of a cell with the moments of an even one differ in i of d coordinates, by side / sqrt(3) in each.
+    """
+    d, side = places.shape[1], 1.0
+    steps = np.arange(d + 1)
+    share = comb(d, steps) / 2.0**d
+    while (each := len(places) / len(np.unique(np.floor(places / side), axis=0))) >= 2.0:
+        between = share @ correlation(hyper.kernels[0], side * np.sqrt(steps / 3.0))
+        apart = 1.0 + between - 2.0 * float(correlation(hyper.kernels[0], np.array([side * np.sqrt(d / 12.0)]))[0])
         apart *= hyper.outputscales[0]
         if apart <= _BLUR * noise / each:
             return side, max(float(apart), 0.0)

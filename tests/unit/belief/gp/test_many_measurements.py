@@ -299,3 +299,27 @@ def test_near_measurements_count_as_one_where_noise_hides_the_field_between_them
     np.testing.assert_allclose((1.0 / near.noise_variances(tiled.channels)).sum(), 900 / noise, rtol=1e-2)
     np.testing.assert_allclose(var_by_tiles, var, rtol=0.05 if fewer else 1e-9)
     assert np.sqrt(np.mean((by_tiles - mean) ** 2 / var)) < (0.2 if fewer else 1e-6)
+
+
+@pytest.mark.parametrize("case", ["precise among noisy", "clustered", "beyond the box"])
+def test_tiles_hold_where_measurements_are_unlike(case: str) -> None:
+    n, rng = 2100, np.random.default_rng(5)
+    U, noise, query = rng.random((n, 2)), np.full(n, 0.09), rng.random((150, 2))
+    if case == "precise among noisy":
+        noise[: int(0.6 * n)], noise[int(0.6 * n) :] = 1.0, 1e-6
+        query = U[-150:]
+    elif case == "clustered":
+        U = np.clip(0.5 + 0.03 * rng.normal(size=(n, 2)), 0.0, 1.0)
+        query = U[:150]
+    else:
+        U, query = 1.1 + 0.2 * U, 1.1 + 0.2 * query
+    X, y = DOMAIN.from_unit(U), np.sin(8.0 * U).sum(axis=1) + np.sqrt(noise) * rng.normal(size=n)
+    hyper = Hyperparameters("matern52", (0.3, 0.3), 1.0, 0.09)
+    exact, tiled = (
+        ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, hyper, X, y, np.sqrt(noise)) for _ in range(2)
+    )
+    with exactly():
+        mean, var = exact.posterior(DOMAIN.from_unit(query))
+    by_tiles, var_by_tiles = tiled.posterior(DOMAIN.from_unit(query))
+    assert (var_by_tiles / var).max() < 1.15
+    assert np.abs((by_tiles - mean) / np.sqrt(var)).max() < 0.6
