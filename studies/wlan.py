@@ -176,7 +176,7 @@ def ways_table(lines: list[Line]) -> list[str]:
     return markdown(head, [[name, *cells(name, "audible"), *cells(name, "all")] for name in names])
 
 
-def utilities(rate_mbps: float = 20.0) -> list[str]:
+def utilities(rate_mbps: float = 5.0) -> list[str]:
     """What the best known powers for each utility come to by the others, on the default network."""
     network = wlan_power_v0.parallel_env().network
 

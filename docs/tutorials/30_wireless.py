@@ -11,8 +11,9 @@ fairly.
 # The floor
 # ---------
 # The floor plan states where access points and users are, in metres. (A CSV file does as well:
-# ``topology={"csv": "office.csv"}``.) Rates come from a closed form: Shannon's capacity less 10 dB, at most 65 Mbit/s.
-# Users of an access point take turns of equal time. Use these rates to compare methods, and ns-3 to judge networks.
+# ``topology={"csv": "office.csv"}``.) Rates come from a closed form: Shannon's capacity at 10 dB less SINR, at
+# most 65 Mbit/s. Users of an access point take turns of equal time. Use these rates to compare
+# methods, and ns-3 to judge networks.
 
 import matplotlib.pyplot as plt
 import numpy as np

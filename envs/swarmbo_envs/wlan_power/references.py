@@ -41,9 +41,9 @@ def best_known(
     | ``sum``, ``proportional-fair`` | best of many climbs by L-BFGS-B, with the analytic gradient |
     | ``minimum-rate`` | bisection of the rate: a few linear systems decide if all users can have it, and give the \
     least powers for it. This is the true maximum, to 1e-9 of it |
-    | others, and all with a largest rate | climbs on smooth surrogates that become sharper, then coordinate search on \
-    25 levels; for ``users-above`` also from the powers after removing the worst-served users, one at a time, until \
-    all others can have the rate |
+    | others, and the first two with a largest rate | climbs on smooth surrogates that become sharper, then \
+    coordinate search on 25 levels; for ``users-above`` also from the powers after removing the worst-served users, \
+    one at a time, until all others can have the rate |
 
     With channels: coordinate search over all settings and a climb of the powers (of ``minimum-rate``: the bisection)
     take turns. They start at drawn settings, and at the best channels found at largest power.
@@ -246,15 +246,18 @@ def _fairest(network: Network, low: float, high: float) -> Values:
 
 
 def _after_removals(network: Network, low: float, high: float, rate_mbps: float) -> Values:
-    """Powers at which all users have a rate except removed ones, each time the user with the least."""
-    wanted = network.present.copy()
+    """Powers at which all users have a rate except removed ones, each time the user farthest below its needed SINR.
+
+    Users that cannot have the rate, as their cell has too many users for it, are removed first.
+    """
     sinr = network.needed_sinr(rate_mbps) * (1.0 + 1e-9)
+    wanted = network.present & np.isfinite(sinr)
     while True:
         powers, can = _least_powers(network, wanted, sinr, low, high)
         x = np.clip(10.0 * np.log10(powers), low, high)
         if can or wanted.sum() <= 1:
             return x
-        wanted[np.flatnonzero(wanted)[network.sinr(x[None])[0][wanted].argmin()]] = False
+        wanted[np.flatnonzero(wanted)[(network.sinr(x[None])[0] / sinr)[wanted].argmin()]] = False
 
 
 @dataclass(frozen=True, eq=False)

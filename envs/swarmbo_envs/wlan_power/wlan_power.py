@@ -417,7 +417,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         if self.settings.worlds == "fixed":
             settings["topology"] = self.topology.digest
         # as states had it before there were other utilities, links and radios, so that those can be read
-        if self._world.link == Link():
+        if self._world.link == Link() or self.settings.objective == "throughput":
             del settings["airtime"], settings["rate_cap_mbps"], settings["snr_gap_db"]
         if self.settings.utility == "sum":
             del settings["utility"], settings["rate_mbps"]

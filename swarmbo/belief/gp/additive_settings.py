@@ -145,8 +145,8 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
             observed one by one have separate lengthscales, others a common one.
         refit_every: Refit after this many outcomes, >= 1, since the last fit.
         restarts: Random starts, >= 0, drawn from the prior for each fit, in addition to the prior's mode.
-        max_iterations: Iterations of L-BFGS-B per start, >= 1, or damped Newton steps if factors are observed one by
-            one, or if there are 300 totals or more.
+        max_iterations: Iterations of L-BFGS-B per start, >= 1. They are damped Newton steps if factors are observed one
+            by one, or for 300 totals or more of few factors with one kernel and without a time axis.
         factors: Settings of single factors, by name.
         structure: Method by which a team finds scopes from totals; None: they are those of its graph.
 

@@ -126,7 +126,7 @@ def fit_together(
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """Fits side by side, as by ``fit_additive`` to the bit: of sums with totals, or of factors observed alone."""
+    """Fits side by side: of sums with totals, or of factors observed alone (to the bit as by ``fit_additive``)."""
     if not beliefs:
         return []
     if all((belief.observations.channel == TOTAL).any() for belief in beliefs):
@@ -135,9 +135,13 @@ def fit_together(
 
 
 def is_stackable(belief: "AdditivePosterior") -> bool:
-    """True for a sum that ``fit_sums`` takes: few factors, all with one kernel of swarmbo's own, and nothing fades."""
-    k, kernels = len(belief.scopes), set(_kernels(belief))
-    return belief.settings.time is None and k < TIED_FROM and len(kernels) == 1 and kernels <= set(KERNEL_NAMES)
+    """True for a sum that ``fit_sums`` takes: few factors with one kernel of swarmbo's own, nothing that fades.
+
+    Pairs of outcomes fit into memory (``ROOM``).
+    """
+    k, t, kernels = len(belief.scopes), len(belief.observations), set(_kernels(belief))
+    is_alike = belief.settings.time is None and len(kernels) == 1 and kernels <= set(KERNEL_NAMES)
+    return is_alike and k < TIED_FROM and k * t**2 < ROOM
 
 
 def fit_jointly(
@@ -154,7 +158,7 @@ def fit_jointly(
     offsets, scales, is_shown = units(belief.totals, belief.factors)
     settings, k, scale = belief.settings, len(belief.graph.factors), float(scales[0])
     is_mixed = bool((data.channel != TOTAL).any())
-    if len(data) >= _PART and not is_mixed and is_stackable(belief) and k * len(data) ** 2 < ROOM:
+    if len(data) >= _PART and not is_mixed and is_stackable(belief):
         return fit_sums([belief], [rng], [warm])[0]
     prior = _joint_prior(belief, is_mixed=is_mixed)
     theta, constants = prior.centre, offsets
