@@ -146,7 +146,7 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
         refit_every: Refit after this many outcomes, >= 1, since the last fit.
         restarts: Random starts, >= 0, drawn from the prior for each fit, in addition to the prior's mode.
         max_iterations: Iterations of L-BFGS-B per start, >= 1. They are damped Newton steps if factors are observed one
-            by one, or for 300 totals or more of few factors with one kernel and without a time axis.
+            by one, or for 300 totals or more of few factors with one kernel and no time axis.
         factors: Settings of single factors, by name.
         structure: Method by which a team finds scopes from totals; None: they are those of its graph.
 
