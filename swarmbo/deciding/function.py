@@ -215,7 +215,7 @@ class FunctionLearner:
                 for channel in problem.channels
             ]
         places = problem.domain.to_unit(log.out)
-        ahead = [(at, places[np.ix_(waiting, at)], FLOOR, _LONGER_STEPS) for at, waiting in out if waiting]
+        ahead = [(at, places[np.ix_(waiting, at.tolist())], FLOOR, _LONGER_STEPS) for at, waiting in out if waiting]
         if isinstance(domain := problem.domain, MixedDomain):
             told, ahead = (
                 [rule for rule in rules if not _are_all(problem, domain, *rule[:2])] for rules in (told, ahead)
