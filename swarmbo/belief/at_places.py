@@ -14,7 +14,7 @@ from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.spatial import PlaceBelief, PosteriorCache, Views
 from swarmbo.belief.gp.tiled_field import Marginals
 from swarmbo.kernels import KERNEL_NAMES, correlation
-from swarmbo.spaces import PlaceTable, are_among, first_of_each, place_keys
+from swarmbo.spaces import PlaceTable, first_of_each, place_keys
 
 _ENTRIES = 2**26  # most stored covariances with data: 512 MiB
 
@@ -208,17 +208,14 @@ class AtTiles(KnownPlaces):
     def _on_data(self, X: Float[np.ndarray, "k c"]) -> Marginals:
         """Means and variances given the data alone."""
         d = self.places.shape[1]
-        if (X[:, d:] == self.belief.now).all() and (rows := self.known.rows_of(X[:, :d])) is not None:
-            return self.mean[rows], self.var[rows]
-        at_hand = are_among(X[:, :d], self.places) & (X[:, d:] == self.belief.now).all(axis=1)
-        others = X[~at_hand]
-        if (key := others.tobytes()) not in self.further:
-            self.further[key] = self.belief.marginals(others)
-        found = np.empty((2, len(X)))
-        found[:, ~at_hand] = self.further[key]
-        if at_hand.any():
-            found[:, at_hand] = self._on_data(X[at_hand])
-        return found[0], found[1]
+        rows = np.where((X[:, d:] == self.belief.now).all(axis=1), self.known.find(X[:, :d]), -1)
+        mean, var, is_other = self.mean[rows], self.var[rows], rows < 0
+        if is_other.any():
+            others = X[is_other]
+            if (key := others.tobytes()) not in self.further:
+                self.further[key] = self.belief.marginals(others)
+            mean[is_other], var[is_other] = self.further[key]
+        return mean, var
 
 
 def quick_at(belief: PlaceBelief, places: Mapping[str, Float[np.ndarray, "_ d"]]) -> PlaceBelief:

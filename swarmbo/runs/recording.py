@@ -186,7 +186,7 @@ def _complete(previous: RoundRecord | None, team: Team, truth: GroundTruth | Non
 
 
 def _neglected(team: Team) -> Neglected | UnsetType:
-    """What the belief leaves out; unset if it leaves out nothing."""
+    """Neglect of a belief by tiles; unset for other beliefs."""
     if not team.problem.is_field:
         return UNSET
     belief = team.belief

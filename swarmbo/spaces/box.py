@@ -110,7 +110,7 @@ def place_keys(X: Float[np.ndarray, "m d"]) -> UInt64[np.ndarray, " m"]:
 
 
 class PlaceTable:
-    """Distinct locations (m, d), m >= 1, found by their hashes.
+    """Distinct locations (m, d), found by their hashes.
 
     Example:
         >>> PlaceTable(np.array([[2.0, 0.0], [1.0, 5.0]])).rows_of(np.array([[1.0, 5.0], [2.0, -0.0]])).tolist()
@@ -126,18 +126,28 @@ class PlaceTable:
         self._late = late[np.argsort(keys[late], kind="stable")]
         self._late_keys = keys[self._late]
 
-    def rows_of(self, X: Float[np.ndarray, "k d"]) -> Int[np.ndarray, " k"] | None:
-        """Index of each location in the table; None if any is not in it, or has the hash of another one."""
+    def find(self, X: Float[np.ndarray, "k d"]) -> Int[np.ndarray, " k"]:
+        """Index of each location in the table; -1 if it is not in it."""
+        if not len(self.places):
+            return np.full(len(X), -1)
         keys = place_keys(X)
         rows = self._slots.first_of(keys)
         late = np.flatnonzero(self._differ(rows, X))
-        if not len(late):
-            return rows
-        at = np.searchsorted(self._late_keys, keys[late])
-        if not len(self._late) or at.max() == len(self._late):
-            return None
-        rows[late] = self._late[at]
-        return None if self._differ(rows[late], X[late]).any() else rows
+        if len(late):
+            rows[late] = -1
+            at, end = (np.searchsorted(self._late_keys, keys[late], side=side) for side in ("left", "right"))
+            # more than one turn only where different locations have one hash
+            while (is_open := (rows[late] < 0) & (at < end)).any():
+                which, candidates = late[is_open], self._late[at[is_open]]
+                is_same = ~self._differ(candidates, X[which])
+                rows[which[is_same]] = candidates[is_same]
+                at = at + 1
+        return rows
+
+    def rows_of(self, X: Float[np.ndarray, "k d"]) -> Int[np.ndarray, " k"] | None:
+        """Index of each location in the table; None if any is not in it."""
+        rows = self.find(X)
+        return None if (rows < 0).any() else rows
 
     def _differ(self, rows: Int[np.ndarray, " k"], X: Float[np.ndarray, "k d"]) -> Bool[np.ndarray, " k"]:
         differ = np.zeros(len(X), dtype=bool)
@@ -150,26 +160,13 @@ class _Slots:
     """First index of keys by their leading bits."""
 
     def __init__(self, keys: UInt64[np.ndarray, " m"]) -> None:
-        bits = (8 * len(keys)).bit_length()
+        bits = max((8 * len(keys)).bit_length(), 1)
         self._shift, self._rows = np.uint64(64 - bits), np.zeros(1 << bits, dtype=np.int32)
         self._rows[(keys >> self._shift)[::-1]] = np.arange(len(keys))[::-1]  # of several, the last written stays
 
     def first_of(self, keys: UInt64[np.ndarray, " k"]) -> Int[np.ndarray, " k"]:
         """Candidate index of each key, by its slot."""
         return self._rows[keys >> self._shift].astype(np.intp)
-
-
-def are_among(X: Float[np.ndarray, "m d"], others: Float[np.ndarray, "p d"]) -> Bool[np.ndarray, " m"]:
-    """Mask of locations that are among others.
-
-    Example:
-        >>> are_among(np.array([[2.0, 0.0], [1.0, 5.0]]), np.array([[2.0, -0.0], [1.0, 4.0]])).tolist()
-        [True, False]
-    """
-    keys, theirs = place_keys(X), np.sort(place_keys(others))
-    found = np.searchsorted(theirs, keys, side="right") > np.searchsorted(theirs, keys)
-    found[found] = (X[found][:, None, :] == others).all(axis=-1).any(axis=-1)
-    return found
 
 
 def unique_places(X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, "u d"], Int[np.ndarray, " m"]]:

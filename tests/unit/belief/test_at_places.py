@@ -11,7 +11,7 @@ import swarmbo as sb
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views, quick_at
 from swarmbo.belief.at_places import AtPlaces, Looked
 from swarmbo.belief.gp.conditioning import CovarianceRows, JointPosterior
-from swarmbo.spaces import Domain, PlaceTable, are_among, place_keys, unique_places
+from swarmbo.spaces import Domain, PlaceTable, place_keys, unique_places
 
 DOMAIN = Domain(np.array([-50.0, 0.0]), np.array([50.0, 30.0]))
 SITES = np.stack(np.meshgrid(np.linspace(-50.0, 50.0, 9), np.linspace(0.0, 30.0, 7)), axis=-1).reshape(-1, 2)
@@ -99,9 +99,9 @@ def test_which_places_are_among_others(clash: bool, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr("swarmbo.spaces.box.place_keys", lambda X: np.zeros(len(X), dtype=np.uint64))
     X, others = SITES[:40], np.concatenate([-SITES[3:5] * [-1.0, 1.0] * [1.0, -1.0], SITES[30:50], SITES[:1] + 0.5])
     wanted = [any((place == other).all() for other in others) for place in X]
-    assert are_among(X, others).tolist() == wanted
+    assert (PlaceTable(others).find(X) >= 0).tolist() == wanted
     assert 0 < sum(wanted) < 40
-    assert not are_among(X, others[:0]).any()
+    assert (PlaceTable(others[:0]).find(X) < 0).all()
 
 
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=1, max_size=30), st.booleans())
