@@ -96,7 +96,7 @@ DOORS = {
     "robots or sensors": ("docs/guide/robots.md", "docs/guide/sensors.md", "docs/tutorials/20_robots.py"),
     "a wireless network": ("docs/guide/wireless.md", "docs/guide/changing.md"),
     "an expensive function": ("docs/guide/functions.md", "docs/gallery/30_function.py"),
-    "a DCOP or UAI file": ("docs/guide/dcop.md", "docs/tutorials/50_dcop.py"),
+    "a DCOP, UAI or WCSP file": ("docs/guide/dcop.md", "docs/tutorials/50_dcop.py"),
 }
 QUICK = {"docs/guide/dcop.md", "docs/tutorials/50_dcop.py"}
 EXTRAS = {"robots-mujoco": "mujoco", "wlan-ns3": "ns", "environment.radio=ns3": "ns", "yaml": "yaml"}
