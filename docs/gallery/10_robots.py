@@ -2,8 +2,9 @@
 Robots: belief, regret, traffic, film
 =====================================
 
-``Run.plot`` draws the figures of a run. ``belief`` shows mean and uncertainty, the paths and the recommendation;
-``regret`` what is lost against the true summit; ``traffic`` the messages by purpose.
+``Run.plot`` draws the figures of a run. ``belief`` shows the mean and the uncertainty of the belief over the map, the
+paths of the robots, and the recommendation. ``regret`` plots the regret against rounds. ``traffic`` shows the messages
+by their purpose.
 """
 
 import tempfile
@@ -18,11 +19,11 @@ print(done)
 pictures = done.plot("belief", "regret", "traffic")
 
 # %%
-# The film of the run, a frame for each round:
+# The film of the run has one frame for each round:
 
 pictures = done.plot("run")
 
 # %%
-# The same at the prompt::
+# The same run from the command line::
 #
 #     swarmbo run robots --set rounds=8

@@ -2,9 +2,10 @@
 Sensors: local beliefs and lost messages
 ========================================
 
-Each of 24 sensors has a local belief, made of its samples and of those that reached it. Here links lose half of the
-messages, with one exchange per round. ``agents`` shows four of the maps; ``error_traffic`` shows the
-error of all of them against rounds and bytes.
+Each of 24 sensors has a local belief. It contains the sensor's own samples and the samples that have reached it. In
+this run, links lose half of the messages, and neighbours exchange messages once per round. ``agents`` shows the maps of
+four sensors. ``error_traffic`` plots the map errors of all sensors against rounds and against bytes. ``belief`` shows
+the belief from all data.
 """
 
 import tempfile
@@ -17,6 +18,6 @@ run(load("field-plume", ["rounds=8", "belief.loss=0.5", "belief.steps=1"]), fold
 pictures = sb.load_run(folder).plot("agents", "error_traffic", "belief")
 
 # %%
-# The same at the prompt::
+# The same run from the command line::
 #
 #     swarmbo run field-plume --set rounds=8 --set belief.loss=0.5 --set belief.steps=1

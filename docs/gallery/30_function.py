@@ -2,8 +2,9 @@
 A function: variables and factor graph
 ======================================
 
-Six agents set four variables each, and are told the value of every factor of Powell's function. ``variables`` shows all
-values that were tried and the recommendation, ``factor_graph`` the scopes.
+Powell's function is a sum of six factors. Each of six agents sets four variables. In each round, the team is told the
+value of every factor. ``variables`` shows all values that were tried, and the recommendation. ``factor_graph`` shows
+the scopes. ``regret`` plots the regret against evaluations.
 """
 
 import tempfile
@@ -16,6 +17,6 @@ run(load("powell", ["rounds=16"]), folder)
 pictures = sb.load_run(folder).plot("variables", "factor_graph", "regret")
 
 # %%
-# The same at the prompt::
+# The same run from the command line::
 #
 #     swarmbo run powell --set rounds=16

@@ -17,11 +17,12 @@ done = sb.load_run(folder)
 pictures = done.plot("run")
 
 # %%
-# The best capacity so far, the powers, and the access points in range of each other:
+# The next figures show the best capacity so far, the powers, and the factor graph. The factor graph joins access points
+# in range of each other.
 
 pictures = done.plot("regret", "variables", "factor_graph")
 
 # %%
-# The same at the prompt::
+# The same run from the command line::
 #
 #     swarmbo run wlan --set rounds=14

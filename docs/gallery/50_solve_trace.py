@@ -2,8 +2,8 @@
 A DCOP: value and bound by round
 ================================
 
-``traced`` solves a problem of choices and notes every round. ``solve_trace_figure`` draws the cost of the best choice
-so far, and the bound that the agents compute afterwards.
+``traced`` solves a DCOP and records every round. ``solve_trace_figure`` plots the cost of the best choice so far. It
+also plots the bound, which the agents compute after they have chosen.
 """
 
 import tempfile
@@ -22,6 +22,6 @@ figure = solve_trace_figure(rows, "Ten access points, three channels: DSA", "cos
 pictures = [save(figure, Path(tempfile.mkdtemp(), "trace.png"))]
 
 # %%
-# The same at the prompt::
+# The same figure from the command line::
 #
 #     swarmbo solve channels --coordination dsa --bound mplp --seed 1 --figure trace.png

@@ -2,9 +2,9 @@
 A comparison of methods
 =======================
 
-Two coordination methods run with three seeds each; ``compare`` pairs them by seed. The figure shows the mean
-regret with bootstrap intervals, and below it the paired differences. (Three seeds keep this page quick; a study wants
-twenty.)
+Two coordination methods run with three seeds each. ``compare`` pairs their runs by seed. The upper figure shows the
+mean regret of each method with bootstrap intervals. The lower figure shows the paired differences. (Three seeds keep
+this page quick. For a study, use twenty seeds.)
 """
 
 import tempfile
@@ -21,7 +21,7 @@ for method in ("exact", "independent"):
 pictures = [draw_comparison(compare([out]), out / "comparison.png")]
 
 # %%
-# The same at the prompt::
+# The same comparison from the command line::
 #
 #     swarmbo sweep robots --seeds 3 --set rounds=8 --set coordination.kind=exact,independent
 #     swarmbo compare runs/robots --figure comparison.png

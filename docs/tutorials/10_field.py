@@ -2,15 +2,15 @@
 Map a field and plan the next samples
 =====================================
 
-You measured a field at some locations. You want a map of it, the uncertainty of that map, and the locations of the most
-informative next samples. This page does that with soil acidity (pH) at 126 sites of a survey near Oxford, which come
-with swarmbo. Your own data are a CSV file with two columns of coordinates and one of values.
+You measured a field at some locations. You want a map of the field and its uncertainty. You also want to know where to
+take the next samples. This tutorial uses the acidity (pH) of the soil at 126 sites near Oxford. The data come with
+swarmbo. Your own data can be a CSV file with two columns of coordinates and one column of values.
 """
 
 # %%
 # The data
 # --------
-# The file has a row for each site: coordinates in metres, and the pH of the topsoil.
+# The file has one row for each site. It contains the coordinates in metres and the pH of the topsoil.
 
 from importlib.resources import files
 
@@ -29,10 +29,12 @@ print(f"{len(ph)} sites on {np.ptp(places[:, 0]):.0f} m by {np.ptp(places[:, 1])
 # %%
 # A map from 40 samples
 # ---------------------
-# A team with one agent, the surveyor, is told 40 samples by ``attach``. ``aim="map"`` says what later samples are for:
-# a good map of the whole field. (The other aims are its ``peak``, and where it exceeds a ``level``.) The team's belief
-# is a Gaussian process, which predicts the pH at any location, with a standard deviation. Its hyper-parameters, such as
-# the lengthscales, are fitted to the samples; ``refit`` fits them again after further samples.
+# We create a team with one agent, the surveyor. ``attach`` gives the team 40 samples. ``aim="map"`` states that later
+# samples shall improve the map of the whole field. (Other aims are ``peak`` and ``level``.)
+#
+# The belief of the team is a Gaussian process. For any location, it predicts the pH and a standard deviation. Its
+# hyper-parameters, such as the lengthscales, are fitted to the samples. ``refit`` fits them again after further
+# samples.
 
 low, high = places.min(axis=0), places.max(axis=0)
 rng = np.random.default_rng(0)
@@ -40,7 +42,7 @@ known = rng.choice(len(ph), 40, replace=False)
 
 
 def informed(known: np.ndarray) -> sb.Team:
-    """A team that knows the pH at the sites of these numbers."""
+    """A team that is told the pH at the sites with these indices."""
     team = sb.Team.for_field(["surveyor"], low, high, aim="map", seed=0)
     team.attach(places[known], ph[known])
     return team
@@ -51,14 +53,14 @@ others = np.setdiff1d(np.arange(len(ph)), known)
 mean, variance = team.belief.posterior(places[others])
 error = np.sqrt(np.mean((mean - ph[others]) ** 2))
 flat = np.sqrt(np.mean((ph[known].mean() - ph[others]) ** 2))
-print(f"error at the {len(others)} other sites (RMSE): {error:.2f} pH; of the mean of the samples: {flat:.2f} pH")
+print(f"RMSE at the {len(others)} other sites: map {error:.2f} pH, mean of the samples {flat:.2f} pH")
 
 # %%
 # The next eight locations
 # ------------------------
-# ``ask(8)`` plans a batch. Each location is chosen given those before it, as if these had been measured already: a
-# prediction of the variance needs no values. ``candidates`` are the locations that the surveyor can visit, here the
-# sites without a sample.
+# ``ask(8)`` plans eight locations. The team chooses one location after another and treats earlier choices as measured.
+# This is possible because the predicted variance does not depend on the measured values. ``candidates`` are the
+# locations that the surveyor can visit. Here, they are the sites without a sample.
 
 plan = team.ask(8, {"surveyor": places[others]})
 planned = np.array([query.points["surveyor"] for query in plan])
@@ -67,14 +69,15 @@ for place in planned:
     print(f"x {place[0]:4.0f} m, y {place[1]:4.0f} m: expected pH {mean[0]:.2f}, std {np.sqrt(variance[0]):.2f}")
 
 # %%
-# On the left is what the team expects, on the right how sure it is. Circles are the samples, crosses the plan.
+# The left map shows the expected pH. The right map shows its standard deviation. Axes are coordinates in metres.
+# Circles are the samples, and crosses are the planned locations.
 
 axes = [np.linspace(low[i], high[i], n) for i, n in enumerate((50, 200))]
 lattice = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2)
 
 
 def draw(team: sb.Team, known: np.ndarray, planned: np.ndarray) -> None:
-    """Map and standard deviation, side by side."""
+    """Draw the map and its standard deviation side by side."""
     mean, variance = team.belief.posterior(lattice)
     with applied():
         figure, panels = plt.subplots(1, 2, figsize=(6.4, 7), layout="constrained")
@@ -96,7 +99,7 @@ plt.show()
 # %%
 # Take the samples, tell them
 # ---------------------------
-# Samples may be told in any order, and late. One that failed is told as ``None``.
+# You can tell outcomes in any order, and late. If a sample failed, tell ``None``.
 
 site_of = {tuple(place): site for site, place in enumerate(places)}
 for query in plan:
@@ -104,17 +107,18 @@ for query in plan:
     team.tell(query, {"surveyor": ph[site]})
 team.refit()
 mean, variance = team.belief.posterior(places[others])
-print(f"error at the same {len(others)} sites: {np.sqrt(np.mean((mean - ph[others]) ** 2)):.2f} pH")
+print(f"RMSE at the same {len(others)} sites: {np.sqrt(np.mean((mean - ph[others]) ** 2)):.2f} pH")
 
 # %%
-# Eight of these sites are now among the samples, where the error is small in any case. A fair test leaves sites out
-# that no method may visit.
+# This error is not a fair test. It includes the eight new samples, where the error is small in any case. For a fair
+# test, we exclude some sites from sampling.
 #
 # Does planning pay?
 # ------------------
-# That depends on the field, so here are two: the survey, and a coarse elevation model of rough country in Tennessee.
-# Each of five seeds hides some sites for a test and begins with ten random samples of the others. The plan is compared
-# with random sites, and with a sweep: equal steps along a path that runs to and fro over the field.
+# The answer depends on the field, so we test two fields: the soil survey, and a coarse elevation model of hilly country
+# in Tennessee. We repeat the test with five seeds. In each repetition, some sites are hidden and serve as the test. Ten
+# random samples of the other sites are given. We compare the plan with two simple methods. ``random`` samples random
+# sites. ``sweep`` follows a path to and fro over the field and samples in equal steps.
 
 from matplotlib.cbook import get_sample_data
 
@@ -124,7 +128,7 @@ fields = {"soil, pH": (places, ph, 40, (10, 20, 30, 40)), "elevation, m": (cells
 
 
 def errors_of(X: np.ndarray, y: np.ndarray, hidden: int, counts: tuple[int, ...], seed: int) -> dict[str, list[float]]:
-    """RMSE at the hidden places after each number of samples, by method."""
+    """RMSE at the hidden sites for each method, after each number of samples."""
     order = np.random.default_rng(seed).permutation(len(y))
     test, free = order[:hidden], order[hidden:]
     index = {tuple(place): i for i, place in enumerate(X)}
@@ -161,12 +165,12 @@ for panel, (name, field) in zip(panels, fields.items(), strict=True):
         panel.plot(field[3], errors.mean(axis=0), style, label=method)
         panel.fill_between(field[3], errors.min(axis=0), errors.max(axis=0), alpha=0.12)
         print(f"{name:12} {method:8} after {field[3][-1]} samples: {errors[:, -1].mean():.3g} (mean of 5 seeds)")
-    panel.set(title=name, xlabel="samples", ylabel="RMSE at hidden places")
+    panel.set(title=name, xlabel="samples", ylabel="RMSE at hidden sites")
 panels[0].legend()
 figure.suptitle("Error of the map, 5 seeds: mean and range")
 plt.show()
 
 # %%
-# On the elevation model the mean error after 60 samples is lowest with the plan. On the soil, the ranges of all three
-# overlap: with so few sites, random sites and a sweep do about as well. Try both on your own data before you rely on a
-# plan.
+# The figures show the error of the map at hidden sites against the number of samples. On the elevation model, the plan
+# has the smallest mean error after 60 samples. On the soil, the ranges of all three methods overlap. With so few sites,
+# random sites and a sweep are about as good as a plan. Try all three on your own data before you rely on a plan.

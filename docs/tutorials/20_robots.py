@@ -2,15 +2,16 @@
 Robots: find a peak, or make a map
 ==================================
 
-Four robots drive over a real landscape with two lakes, on batteries. First they look for the summit, then they map the
-area. Only the task of the environment changes; the team chooses its acquisition by the task.
+Four robots drive over a real landscape with two lakes. They have batteries. In the first run, they look for the summit.
+In the second run, they map the area. The only difference is the task of the environment. The team chooses its
+acquisition by the task.
 """
 
 # %%
 # The environment
 # ---------------
-# ``swarmbo/robot_team-v1`` is a PettingZoo environment. Each round, an agent's action is the place where its robot
-# measures next. Robots never enter a ``no_go`` region, and return to their base before a battery is empty.
+# ``swarmbo/robot_team-v1`` is a PettingZoo environment. In each round, an agent's action is the location where its
+# robot measures next. Robots do not enter ``no_go`` regions. They return to their base before their battery is empty.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -47,12 +48,12 @@ def environment(task: str = "peak"):
 # %%
 # A team in the loop
 # ------------------
-# ``Team.for_env`` reads what the environment offers. ``act`` chooses the locations, ``observe`` learns the
-# measurements. The loop is PettingZoo's own.
+# ``Team.for_env`` creates a team for the environment. In PettingZoo's usual loop, ``act`` chooses the locations, and
+# ``observe`` updates the belief with the measurements.
 
 
 def run(task: str, seed: int, coordination: str = "exact"):
-    """One episode: environment, team, paths, height of the best place so far by round, and messages sent."""
+    """Run one episode; return environment, team, paths, best height so far after each round, and number of messages."""
     env = environment(task)
     team = sb.Team.for_env(env, coordination=coordination, seed=seed)
     observations, infos = env.reset(seed=seed)
@@ -71,7 +72,7 @@ def run(task: str, seed: int, coordination: str = "exact"):
 
 
 def map_error(env, team) -> float:
-    """RMSE of the team's map, over all places that robots can reach."""
+    """RMSE of the team's map over all locations that robots can reach."""
     truth = env.unwrapped.ground_truth()
     return float(np.sqrt(np.mean((team.belief.posterior(truth.points)[0] - truth.values) ** 2)))
 
@@ -79,15 +80,16 @@ def map_error(env, team) -> float:
 runs = {task: run(task, seed=0) for task in ("peak", "map")}
 for task, (env, team, _, best, _) in runs.items():
     below = env.unwrapped.ground_truth().maximum - best[-1]
-    print(f"task {task}: best place {below:.0f} m below the summit, error of the map {map_error(env, team):.0f} m")
+    print(f"task {task}: best location {below:.0f} m below the summit, error of the map {map_error(env, team):.0f} m")
 
 # %%
-# Robots that look for the summit return to high ground; robots that make a map spread out. The background is the mean
-# of each team's belief, squares are the bases.
+# Robots that look for the summit return to high ground. Robots that make a map spread out. The maps show the mean of
+# each team's belief. Axes are coordinates in kilometres. Lines are the paths of the robots, squares are the bases, and
+# hatched areas are the lakes.
 
 
 def draw(panel, title: str, env, team, paths):
-    """Belief, lakes, bases and paths, in kilometres."""
+    """Draw the belief, lakes, bases and paths, in kilometres."""
     box = team.problem.box
     axes = [np.linspace(box.low[i], box.high[i], 80) for i in range(2)]
     mean, _ = team.belief.posterior(np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2))
@@ -111,9 +113,10 @@ plt.show()
 # %%
 # How agents agree
 # ----------------
-# ``coordination`` is the method by which agents choose together. With ``exact``, they find the best joint choice of the
-# shortlists by messages. With ``greedy``, each chooses given the choices before it. With ``independent``, each chooses
-# as if it were alone. Three seeds each, the same starts and noise for all.
+# ``coordination`` is the method by which agents choose together. With ``exact``, they find the best joint choice from
+# their shortlists of locations by messages. With ``greedy``, the agents choose one after another, and each agent knows
+# the choices before its own. With ``independent``, each agent chooses as if it were alone. We run three seeds of each
+# method, with the same starts and noise for all methods.
 
 results = {method: [run("peak", seed, method) for seed in range(3)] for method in ("exact", "greedy", "independent")}
 
@@ -128,13 +131,13 @@ for (method, found), style in zip(results.items(), ("o-", "s--", "^:"), strict=T
     below_at_end = below[:, -1].mean()
     error = np.mean(errors)
     print(f"{method:12} {below_at_end:3.0f} m below the summit, map error {error:.0f} m, {messages:.0f} messages")
-panel.set(title="Best place so far, mean of 3 seeds", xlabel="round", ylabel="m below the summit")
+panel.set(title="Best location so far, mean of 3 seeds", xlabel="round", ylabel="m below the summit")
 panel.legend()
 plt.show()
 
 # %%
-# Three seeds are too few to rank methods. ``swarmbo sweep`` and ``swarmbo compare`` run as many as you like and print
-# paired differences with their intervals::
+# Three seeds are too few to rank methods. ``swarmbo sweep`` runs many seeds. ``swarmbo compare`` then prints paired
+# differences with confidence intervals::
 #
 #     swarmbo sweep robots-obstacles --seeds 20 --set coordination.kind=exact,greedy,independent
 #     swarmbo compare runs/robots-obstacles

@@ -2,18 +2,18 @@
 A wireless network: tune transmit powers
 ========================================
 
-Six access points of one floor share a channel. More power helps the users of one access point and disturbs those of
-its neighbours. A team tunes the powers, beginning from the present setting: first for the sum of the rates, then
-fairly.
+Six access points on one floor share a channel. If an access point sends with more power, its own users get higher
+rates, but users of its neighbours are disturbed. A team tunes the powers. It starts from the present powers. First it
+maximises the sum of the rates, then a fair utility.
 """
 
 # %%
 # The floor
 # ---------
-# The floor plan states where access points and users are, in metres. (A CSV file does as well:
-# ``topology={"csv": "office.csv"}``.) Rates come from a closed form: Shannon's capacity at 10 dB less SINR, at
-# most 65 Mbit/s. Users of an access point take turns of equal time. Use these rates to compare
-# methods, and ns-3 to judge networks.
+# The floor plan states the locations of access points and users in metres. (It can also be a CSV file:
+# ``topology={"csv": "office.csv"}``.) Rates are computed by a closed-form model. It is Shannon's capacity with the SINR
+# reduced by 10 dB, and at most 65 Mbit/s. The users of an access point share its time equally. Use these rates to
+# compare methods. To judge a network, use ns-3.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -33,7 +33,7 @@ USERS = np.array(
 
 
 def network(utility: str):
-    """The office, measured by a utility of the users' rates."""
+    """The environment of the office, with a utility of the users' rates."""
     floor = {"access_points": ACCESS_POINTS.tolist(), "users": USERS.tolist()}
     env = pettingzoo.make("parallel", "swarmbo/wlan_power-v0", topology=floor, utility=utility)
     env.reset(seed=0)
@@ -45,20 +45,22 @@ for factor, scope in office.factor_graph()["scopes"].items():
     print(f"{factor} depends on {', '.join(scope)}")
 
 # %%
-# A factor is what one access point delivers to its own users. It depends on its own power and on those of the access
-# points in its range. The team knows this graph, and learns a model for each factor.
+# A factor is the sum of the rates that one access point delivers to its users. It depends on the power of this access
+# point and on the powers of the access points in its range. The team knows this graph and learns a model of each
+# factor.
 #
 # Begin from the present setting
 # ------------------------------
-# At present all access points transmit at their maximum, 25 dBm. ``attach`` teaches the team that setting and what it
-# delivers. Then the team asks for a setting, and is told what each access point delivered: 30 times. The first nine
-# settings are spread over all powers to learn from (``initial`` in ``Team.for_env`` makes them fewer).
+# At present, all access points transmit at their maximum of 25 dBm. ``attach`` tells the team this setting and its
+# outcome. Then we do 30 steps. In each step, the team asks a setting and is told the outcome of each access point. The
+# first nine settings are a design that covers all powers. (The argument ``initial`` of ``Team.for_env`` makes it
+# shorter.)
 
 PRESENT = np.full(6, 25.0)
 
 
 def tune(utility: str, seed: int, settings: int = 30):
-    """The best powers found, and the best utility so far after each setting."""
+    """Tune the powers; return the best powers, and the best utility so far after each setting."""
     office = network(utility)
     factors = list(office.factor_graph()["scopes"])
     team = sb.Team.for_env(office, seed=seed)
@@ -82,8 +84,9 @@ for utility, found in tuned.items():
     print(f"   reference optimum, from a long search that sees the formula: {best_known:.4g}")
 
 # %%
-# The dashed lines are simple rules with as many settings: all powers at maximum, and sequential greedy. There each
-# access point takes the best power given those before it.
+# The figures show the best utility so far against the number of settings. The lines named "all at maximum" and
+# "sequential greedy" are simple rules with the same number of settings. In sequential greedy, each access point takes
+# the best power given the powers of those before it.
 
 with applied():
     figure, panels = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
@@ -101,8 +104,9 @@ plt.show()
 # %%
 # Sum or fairness
 # ---------------
-# The largest sum comes from silencing access points: their users get next to nothing. Proportional fairness sums
-# logarithms of rates, so it gives no user up. The cumulative curves show every user's rate under three settings.
+# The largest sum is reached by silencing some access points. Their users then have rates near zero. The utility
+# ``proportional-fair`` sums the logarithms of the rates, so no user is left without a rate. The figure shows the
+# cumulative distribution of the users' rates for three settings.
 
 powers = {"present": PRESENT, "sum": tuned["sum"][0][0], "proportional-fair": tuned["proportional-fair"][0][0]}
 with applied():
@@ -116,8 +120,9 @@ panel.legend()
 plt.show()
 
 # %%
-# The map shows the signal-to-interference-and-noise ratio (SINR) that a user would have at each place, from the access
-# point of least path loss. Circles are access points, lines join those in range of each other, crosses are users.
+# The maps show the signal-to-interference-and-noise ratio (SINR) for a user at each location. The user is served by the
+# access point with the least path loss. Axes are coordinates in metres. Circles are access points, and crosses are
+# users. Lines join access points that are in range of each other.
 
 hears = [[int(name.rpartition("_")[2]) for name in edge] for edge in office.interaction_graph().edges]
 disturbs = np.zeros((6, 6))
@@ -146,6 +151,6 @@ figure.colorbar(picture, ax=panels, label="SINR (dB)", shrink=0.8)
 plt.show()
 
 # %%
-# On a live network only your measurements change: set the powers of ``query.point``, measure, and tell. An outcome that
-# comes late, or failed, may be told later, or as ``None``. With ns-3 installed, ``swarmbo run wlan-ns3`` measures
-# throughput in a packet simulator instead of the closed form.
+# On a live network, only the measurement changes. Set the powers of ``query.point``, measure the rates, and tell them.
+# You can tell outcomes late. If a measurement failed, tell ``None``. With ns-3 installed, ``swarmbo run wlan-ns3``
+# measures throughput in a packet simulator instead of the closed form.

@@ -2,16 +2,17 @@
 A function with parts: ask and tell
 ===================================
 
-Your objective is expensive, and it is a sum: each part depends on a few of the variables. This page maximises such a
-sum with totals, with outcomes of the parts, in batches, and where a corner of the box fails.
+Your objective is expensive, and it is a sum of parts. Each part depends on a few of the variables. This tutorial
+maximises such a sum. It compares total outcomes with outcomes of the parts. It also shows batches, and evaluations that
+fail.
 """
 
 # %%
 # The objective
 # -------------
-# A chain of eight variables: each of seven parts depends on two neighbours. It is a curved ridge, whose maximum is 0 at
-# ``x = 1`` in all variables. A simulator, a machine or a person may stand in its place. swarmbo maximises; to minimise
-# a cost, tell its negative.
+# The objective has eight variables and seven parts. Each part depends on two neighbouring variables. The sum is a
+# curved ridge. Its maximum is 0, where all variables are 1. In practice, a simulator, a machine or a person computes
+# the outcome. swarmbo maximises. To minimise a cost, tell its negative.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -33,7 +34,7 @@ graph = sb.FactorGraph.from_scopes(SCOPES)
 print(graph)
 
 # %%
-# The factor graph: squares are the parts, circles the variables.
+# This is the factor graph. Squares are the parts, and circles are the variables.
 
 with applied():
     figure, panel = plt.subplots(figsize=(7, 2), layout="constrained")
@@ -44,16 +45,16 @@ plt.show()
 # %%
 # Totals, parts, or no graph
 # --------------------------
-# Four ways to spend 40 evaluations, five seeds each. All begin with the same ten points.
+# We compare four methods. Each spends 40 evaluations, with five seeds. All begin with the same ten points.
 #
-# - *parts*: the graph is known, and every part is observed separately (``outcomes="per-factor"``);
-# - *total*: the graph is known, the sum is observed;
-# - *no graph*: nothing is known of the structure (``sb.Team(None, bounds)``);
-# - *TPE*: Optuna's default sampler, as ``coordination="optuna-tpe"``.
+# - *parts*: the team knows the graph and is told the outcome of every part (``outcomes="per-factor"``);
+# - *total*: the team knows the graph and is told the sum;
+# - *no graph*: the team knows nothing about the structure (``sb.Team(None, bounds)``);
+# - *TPE*: Optuna's default sampler (``coordination="optuna-tpe"``).
 
 
 def team_for(way: str, seed: int) -> sb.Team:
-    """A team that knows what this way knows."""
+    """The team of one of the four methods."""
     if way == "parts":
         return sb.Team(graph, BOUNDS, outcomes="per-factor", seed=seed)
     if way == "total":
@@ -64,7 +65,7 @@ def team_for(way: str, seed: int) -> sb.Team:
 
 
 def regret(way: str, seed: int, batch: int = 1, evaluations: int = 40) -> list[float]:
-    """Distance of the best total so far from the maximum, after each evaluation."""
+    """Regret of the best point so far, after each evaluation."""
     team, best = team_for(way, seed), [-np.inf]
     while len(best) <= evaluations:
         for query in team.ask(batch):
@@ -88,13 +89,14 @@ panel.legend()
 plt.show()
 
 # %%
-# Observed parts gain most: each evaluation then teaches seven small models at once. If only the sum is observed,
-# the graph gains nothing here: the ranges with and without it overlap.
+# The figure shows the regret against the number of evaluations. The method *parts* gains most, because each evaluation
+# teaches seven small models at once. If only the sum is told, the graph gains nothing here: the ranges of *total* and
+# *no graph* overlap.
 #
 # Batches
 # -------
-# ``ask(4)`` returns four points, to be evaluated at the same time and told in any order. Each is chosen as if those
-# before it had been evaluated.
+# ``ask(4)`` returns four points. You can evaluate them at the same time and tell their outcomes in any order. The team
+# chooses the points one after another and treats earlier ones as evaluated.
 
 batched = np.array([regret("total", seed, batch=4) for seed in range(5)])
 print(f"total, one by one   median regret after 40 evaluations {np.median(curves['total'][:, 39]):.3f}")
@@ -103,8 +105,8 @@ print(f"total, four by four median regret after 40 evaluations {np.median(batche
 # %%
 # A corner that fails
 # -------------------
-# Now the simulator does not converge where ``x0`` and ``x1`` are both above 0.5, a corner in which the maximum lies.
-# An outcome of ``None`` says that an evaluation failed. The team learns where that happens, and asks there less.
+# Now the simulator does not converge if ``x0`` and ``x1`` are both above 0.5. The maximum lies in this corner. The
+# outcome ``None`` states that an evaluation failed. The team learns where evaluations fail and asks fewer points there.
 
 
 def fails(point: dict[str, float]) -> bool:

@@ -2,16 +2,17 @@
 A DCOP: choose channels, with a bound
 =====================================
 
-A distributed constraint optimisation problem (DCOP) has variables with a few values each, agents that own them, and
-constraints with costs. This page solves one from a file by four methods, and computes a bound: a cost below which no
-choice can be.
+A distributed constraint optimisation problem (DCOP) has variables with a few values each, agents that own the
+variables, and constraints with costs. This tutorial solves a problem from a file by four methods. It also computes a
+lower bound on the cost of all choices.
 """
 
 # %%
 # The file
 # --------
-# Files of pyDCOP (YAML, with ``pip install -e ".[dcop]"``) and of UAI's competitions are read as they are. The example
-# ``channels`` comes with swarmbo: ten access points choose one of three channels, and interfere if near and alike.
+# swarmbo reads files of pyDCOP (YAML, with ``pip install -e ".[dcop]"``) and of the UAI competitions without changes.
+# The example ``channels`` comes with swarmbo. Ten access points each choose one of three channels. Two access points
+# interfere if they are near each other and choose the same channel.
 
 import matplotlib.pyplot as plt
 import networkx as nx
@@ -31,9 +32,9 @@ print("\n".join([*text[start : start + 6], "  ...", *text[text.index("constraint
 # %%
 # The solution
 # ------------
-# A method is solved with the problem's graph and tables. ``told`` turns a value back into a cost, as in the file;
-# ``chosen`` names the values. The bound ``mplp`` is a message-passing relaxation of the whole problem. ``status`` says
-# how the method ended.
+# A method solves the problem from its graph and tables. swarmbo maximises, so the values are negated costs. ``told``
+# converts a value into a cost. ``chosen`` returns the chosen values by their names. ``bound="mplp"`` computes a bound
+# by messages. ``status`` states how the method ended.
 
 problem = read_problem(path)
 methods = {
@@ -51,10 +52,11 @@ for name, (solution, _) in solved.items():
 print(problem.chosen(solved["exact"][0].assignment))
 
 # %%
-# ``exact`` finds the optimum while its tables stay small, and refuses larger problems. The others are for those: what
-# they find may cost more, and the bound says by how much at most.
+# ``exact`` finds the optimum while its tables are small, and refuses larger problems. For larger problems, use the
+# other methods. Their choice may cost more than the optimum. The bound limits this difference.
 #
-# The graph below shows the exact solution. A line joins access points that share a constraint.
+# The graph below shows the exact solution. A line joins access points that share a constraint. The colour of an access
+# point is its channel.
 
 chosen = problem.chosen(solved["exact"][0].assignment)
 together = nx.Graph()
@@ -78,9 +80,9 @@ plt.show()
 # %%
 # How a choice came about
 # -----------------------
-# ``traced`` also returns a row for each round: the best choice so far, and then, once the choice is made, the bound
-# that the agents work out. A dot is the
-# end. On the right, the same is drawn against the bytes that were sent.
+# ``traced`` also returns a row for each round. It contains the best choice so far. When the choice is made, the agents
+# compute the bound, and the rows contain the bound of each round. The left figure shows cost (solid) and bound (dotted)
+# against rounds. The right figure shows them against the bytes that were sent. A dot marks the end.
 
 with applied():
     figure, panels = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained", sharey=True)
@@ -97,7 +99,7 @@ panels[0].legend()
 plt.show()
 
 # %%
-# The same at the prompt::
+# You can solve the same problem from the command line::
 #
 #     swarmbo solve channels --coordination dsa --bound mplp --seed 1
 #     swarmbo solve channels --coordination exact --out solution.json --figure trace.png

@@ -2,16 +2,16 @@
 Train policies in the environments
 ==================================
 
-swarmbo's environments are ordinary PettingZoo environments, so any library trains policies in them. This page uses a
-network of twelve access points. It trains powers by a cross-entropy search of a few lines, and compares them with
-random powers and with a team. It also shows why the choice of reward matters.
+swarmbo's environments are ordinary PettingZoo environments. Any library can train policies in them. This tutorial uses
+a network of twelve access points. It trains transmit powers by a short cross-entropy search. It compares them with
+random powers and with a team. It also shows that the reward decides the result.
 """
 
 # %%
 # The environment
 # ---------------
-# Importing ``swarmbo_envs`` registers the environments. Each access point is an agent, and its action is a transmit
-# power in dBm. It observes its power, its last measurement, and the powers of the access points in its range.
+# Importing ``swarmbo_envs`` registers the environments. Each access point is an agent. Its action is a transmit power
+# in dBm. It observes its power, its last measurement, and the powers of the access points in its range.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -26,7 +26,7 @@ STEPS = 3  # in an episode
 
 
 def environment(reward: str, steps: int = STEPS):
-    """Twelve access points; rewards are each agent's own measurement, or an equal share of their sum."""
+    """Twelve access points; a reward is the agent's own measurement, or an equal share of the sum of all."""
     return pettingzoo.make("parallel", "swarmbo/wlan_power-v0", reward=reward, noise_std=2.0, max_cycles=steps)
 
 
@@ -38,14 +38,14 @@ print(f"{len(env.agents)} agents, powers from {low:.0f} to {high:.0f} dBm")
 print(f"observation of ap_0: {env.observation_space('ap_0').shape[0]} numbers")
 
 # %%
-# Many training libraries want actions and observations in one range, and of one length for all agents. The bounds of
-# ``action_space`` and ``observation_space`` are finite, so scaling needs no statistics; SuperSuit's
-# ``pad_observations_v0`` makes the lengths equal.
+# Many training libraries need spaces of equal range and length for all agents. The bounds of ``action_space`` and
+# ``observation_space`` are finite, so you can scale them without statistics. SuperSuit's ``pad_observations_v0`` makes
+# the lengths equal.
 #
 # An episode
 # ----------
-# The network does not change, so a policy here is one power for each agent. The return of an agent is the sum of its
-# rewards. The measurements have noise; the score of a policy, which only the figures use, has none.
+# The network does not change, so a policy is one power for each agent. The return of an agent is the sum of its
+# rewards. Measurements have noise. The score of a policy has no noise, and is used only in the figures.
 
 
 def episode(env, powers: np.ndarray, seed: int) -> dict[str, float]:
@@ -61,20 +61,20 @@ def episode(env, powers: np.ndarray, seed: int) -> dict[str, float]:
 
 
 def score(powers: np.ndarray) -> float:
-    """The capacity of the whole network in Mbit/s, without noise."""
+    """The sum of all outcomes in Mbit/s, without noise."""
     return float(env.unwrapped.outcomes(powers).sum())
 
 
 # %%
 # Cross-entropy search
 # --------------------
-# Each agent draws powers from a normal distribution, and moves it towards those of the best fifth of 40 episodes, by
-# its own return. With ``reward="own"`` that return is what its own users got; with ``reward="team"`` it is an equal
-# share of the sum, the same for all.
+# Each agent draws powers from a normal distribution. After 40 episodes, it fits the distribution to its powers in the
+# best fifth of the episodes. Each agent ranks the episodes by its return. With ``reward="own"``, the return is the sum
+# of the agent's measurements. With ``reward="team"``, it is an equal share of the sum of all measurements.
 
 
 def search(reward: str, seed: int, iterations: int = 12, size: int = 40) -> tuple[np.ndarray, list[float]]:
-    """The powers in the end, and the score of the mean policy after each iteration."""
+    """Search; return the final powers, and the score of the mean policy after each iteration."""
     env, rng = environment(reward), np.random.default_rng(seed)
     mean, std, scores = np.full(12, (low + high) / 2), np.full(12, (high - low) / 3), []
     for iteration in range(iterations):
@@ -94,17 +94,18 @@ for reward, runs in found.items():
     print(f"reward={reward!r}: {shares} % of the reference optimum (seeds 0, 1, 2)")
 
 # %%
-# Agents that are paid for their own users turn up their power, since that helps their own users whatever it costs the
-# others. Shared rewards end better: they pay for what counts.
+# With ``reward="own"``, agents increase their power. This helps their own users, and the loss of other users is not in
+# the reward. Searches with ``reward="team"`` end with better powers, because this reward is a share of the network's
+# result.
 #
 # A team
 # ------
-# A team uses the same environment in the same loop. It learns a model for each access point, and the access points
-# choose their powers together by messages. Here it has 60 measurements; a search has 12 x 40 episodes of 3.
+# A team uses the same environment in the same loop. It learns a model of each access point. The access points choose
+# their powers together by messages. The team takes 60 measurements. Each search takes 12 x 40 episodes of 3 steps.
 
 
 def run_team(seed: int, steps: int = 60) -> list[float]:
-    """The score of the best powers so far by what the team measured, after each step."""
+    """Score after each step, of the powers with the best measurement so far."""
     env = environment("team", steps)
     team = sb.Team.for_env(env, seed=seed)
     observations, infos = env.reset(seed=seed)
@@ -142,7 +143,7 @@ panel.legend(fontsize="small")
 plt.show()
 
 # %%
-# The powers at the end of the first search of each kind:
+# The figure shows the powers at the end of the first search with each reward:
 
 with applied():
     figure, panel = plt.subplots(figsize=(6.4, 3), layout="constrained")
@@ -153,6 +154,6 @@ panel.legend()
 plt.show()
 
 # %%
-# The team uses what a search without a model does not: a model of each access point, and the graph of those in range of
-# each other. A policy that reads its observations can do what a team cannot: act at once in a situation that it has met
-# in training.
+# The team is more efficient than a search without a model. It has a model of each access point, and it knows which
+# access points are in range of each other. A trained policy has another advantage: it reads observations. It can act at
+# once in a situation that it has met in training. A team cannot.
