@@ -24,6 +24,6 @@ pictures = done.plot("belief", "regret", "traffic")
 pictures = done.plot("run")
 
 # %%
-# The same run from the command line::
+# To repeat this run, use the command line::
 #
 #     swarmbo run robots --set rounds=8

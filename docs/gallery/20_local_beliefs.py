@@ -18,6 +18,6 @@ run(load("field-plume", ["rounds=8", "belief.loss=0.5", "belief.steps=1"]), fold
 pictures = sb.load_run(folder).plot("agents", "error_traffic", "belief")
 
 # %%
-# The same run from the command line::
+# To repeat this run, use the command line::
 #
 #     swarmbo run field-plume --set rounds=8 --set belief.loss=0.5 --set belief.steps=1

@@ -17,6 +17,6 @@ run(load("powell", ["rounds=16"]), folder)
 pictures = sb.load_run(folder).plot("variables", "factor_graph", "regret")
 
 # %%
-# The same run from the command line::
+# To repeat this run, use the command line::
 #
 #     swarmbo run powell --set rounds=16

@@ -23,6 +23,6 @@ pictures = done.plot("run")
 pictures = done.plot("regret", "variables", "factor_graph")
 
 # %%
-# The same run from the command line::
+# To repeat this run, use the command line::
 #
 #     swarmbo run wlan --set rounds=14

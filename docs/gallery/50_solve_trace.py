@@ -22,6 +22,6 @@ figure = solve_trace_figure(rows, "Ten access points, three channels: DSA", "cos
 pictures = [save(figure, Path(tempfile.mkdtemp(), "trace.png"))]
 
 # %%
-# The same figure from the command line::
+# To draw the same figure, use the command line::
 #
 #     swarmbo solve channels --coordination dsa --bound mplp --seed 1 --figure trace.png

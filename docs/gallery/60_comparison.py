@@ -21,7 +21,7 @@ for method in ("exact", "independent"):
 pictures = [draw_comparison(compare([out]), out / "comparison.png")]
 
 # %%
-# The same comparison from the command line::
+# To repeat this comparison, use the command line::
 #
 #     swarmbo sweep robots --seeds 3 --set rounds=8 --set coordination.kind=exact,independent
 #     swarmbo compare runs/robots --figure comparison.png

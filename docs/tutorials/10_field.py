@@ -110,8 +110,8 @@ mean, variance = team.belief.posterior(places[others])
 print(f"RMSE at the same {len(others)} sites: {np.sqrt(np.mean((mean - ph[others]) ** 2)):.2f} pH")
 
 # %%
-# This error is not a fair test. It includes the eight new samples, where the error is small in any case. For a fair
-# test, we exclude some sites from sampling.
+# The error above is not a fair test. It includes the eight new samples, where the error is small in any case. For a
+# fair test, we exclude some sites from sampling.
 #
 # Does planning pay?
 # ------------------

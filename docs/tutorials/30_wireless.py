@@ -11,9 +11,9 @@ maximises the sum of the rates, then a fair utility.
 # The floor
 # ---------
 # The floor plan states the locations of access points and users in metres. (It can also be a CSV file:
-# ``topology={"csv": "office.csv"}``.) Rates are computed by a closed-form model. It is Shannon's capacity with the SINR
-# reduced by 10 dB, and at most 65 Mbit/s. The users of an access point share its time equally. Use these rates to
-# compare methods. To judge a network, use ns-3.
+# ``topology={"csv": "office.csv"}``.) Rates are computed by a closed-form model. A rate is Shannon's capacity, with the
+# SINR reduced by 10 dB. It is at most 65 Mbit/s. The users of an access point share its time equally. Use these rates
+# to compare methods. To judge a network, use ns-3.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -104,9 +104,9 @@ plt.show()
 # %%
 # Sum or fairness
 # ---------------
-# The largest sum is reached by silencing some access points. Their users then have rates near zero. The utility
-# ``proportional-fair`` sums the logarithms of the rates, so no user is left without a rate. The figure shows the
-# cumulative distribution of the users' rates for three settings.
+# The largest sum is reached by silencing some access points. The users of these access points then have rates near
+# zero. The utility ``proportional-fair`` sums the logarithms of the rates, so no user is left without a rate. The
+# figure shows the cumulative distribution of the users' rates for three settings.
 
 powers = {"present": PRESENT, "sum": tuned["sum"][0][0], "proportional-fair": tuned["proportional-fair"][0][0]}
 with applied():

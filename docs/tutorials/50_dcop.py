@@ -53,7 +53,7 @@ print(problem.chosen(solved["exact"][0].assignment))
 
 # %%
 # ``exact`` finds the optimum while its tables are small, and refuses larger problems. For larger problems, use the
-# other methods. Their choice may cost more than the optimum. The bound limits this difference.
+# other methods. The choice of these methods may cost more than the optimum. The bound limits this difference.
 #
 # The graph below shows the exact solution. A line joins access points that share a constraint. The colour of an access
 # point is its channel.
@@ -80,9 +80,9 @@ plt.show()
 # %%
 # How a choice came about
 # -----------------------
-# ``traced`` also returns a row for each round. It contains the best choice so far. When the choice is made, the agents
-# compute the bound, and the rows contain the bound of each round. The left figure shows cost (solid) and bound (dotted)
-# against rounds. The right figure shows them against the bytes that were sent. A dot marks the end.
+# ``traced`` also returns a row for each round. A row contains the best choice so far. When the choice is made, the
+# agents compute the bound, and the rows contain the bound of each round. The left figure shows cost (solid) and bound
+# (dotted) against rounds. The right figure shows them against the bytes that were sent. A dot marks the end.
 
 with applied():
     figure, panels = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained", sharey=True)

@@ -94,9 +94,9 @@ for reward, runs in found.items():
     print(f"reward={reward!r}: {shares} % of the reference optimum (seeds 0, 1, 2)")
 
 # %%
-# With ``reward="own"``, agents increase their power. This helps their own users, and the loss of other users is not in
-# the reward. Searches with ``reward="team"`` end with better powers, because this reward is a share of the network's
-# result.
+# With ``reward="own"``, agents increase their power. More power helps their own users. The losses of other users are
+# not in this reward. Searches with ``reward="team"`` end with better powers, because this reward is a share of the
+# network's result.
 #
 # A team
 # ------
