@@ -2,10 +2,10 @@
 Sensors: local beliefs and lost messages
 ========================================
 
-Each of 24 sensors has a local belief. It contains the sensor's own samples and the samples that have reached it. In
-this run, links lose half of the messages, and neighbours exchange messages once per round. ``agents`` shows the maps of
-four sensors. ``error_traffic`` plots the map errors of all sensors against rounds and against bytes. ``belief`` shows
-the belief from all data.
+Each of 24 sensors has a local belief. The belief is computed from the sensor's own samples and from the samples that
+have reached it. In this run, links lose half of the messages, and neighbours exchange messages once per round.
+``agents`` shows the maps of four sensors. ``error_traffic`` plots the map errors of all sensors against rounds and
+against bytes. ``belief`` shows the belief from all data.
 """
 
 import tempfile

@@ -17,8 +17,8 @@ done = sb.load_run(folder)
 pictures = done.plot("run")
 
 # %%
-# The next figures show the best capacity so far, the powers, and the factor graph. The factor graph joins access points
-# in range of each other.
+# The next figures show the best capacity so far, the powers, and the factor graph. The factor graph connects access
+# points that are in range of each other.
 
 pictures = done.plot("regret", "variables", "factor_graph")
 

@@ -3,7 +3,7 @@ A DCOP: value and bound by round
 ================================
 
 ``traced`` solves a DCOP and records every round. ``solve_trace_figure`` plots the cost of the best choice so far. It
-also plots the bound, which the agents compute after they have chosen.
+also plots the bound. The agents compute the bound after they have chosen.
 """
 
 import tempfile

@@ -30,7 +30,7 @@ print(f"{len(ph)} sites on {np.ptp(places[:, 0]):.0f} m by {np.ptp(places[:, 1])
 # A map from 40 samples
 # ---------------------
 # We create a team with one agent, the surveyor. ``attach`` gives the team 40 samples. ``aim="map"`` states that later
-# samples shall improve the map of the whole field. (Other aims are ``peak`` and ``level``.)
+# samples should improve the map of the whole field. (Other aims are ``peak`` and ``level``.)
 #
 # The belief of the team is a Gaussian process. For any location, it predicts the pH and a standard deviation. Its
 # hyper-parameters, such as the lengthscales, are fitted to the samples. ``refit`` fits them again after further
@@ -115,10 +115,10 @@ print(f"RMSE at the same {len(others)} sites: {np.sqrt(np.mean((mean - ph[others
 #
 # Does planning pay?
 # ------------------
-# The answer depends on the field, so we test two fields: the soil survey, and a coarse elevation model of hilly country
-# in Tennessee. We repeat the test with five seeds. In each repetition, some sites are hidden and serve as the test. Ten
-# random samples of the other sites are given. We compare the plan with two simple methods. ``random`` samples random
-# sites. ``sweep`` follows a path to and fro over the field and samples in equal steps.
+# The answer depends on the field, so we test two fields. One is the soil survey. The other is a coarse elevation model
+# of hilly country in Tennessee. We repeat the test with five seeds. In each repetition, some sites are hidden and serve
+# as the test. The plan begins with ten random samples of the other sites. We compare it with two simple methods.
+# ``random`` samples random sites. ``sweep`` follows a path to and fro over the field and samples in equal steps.
 
 from matplotlib.cbook import get_sample_data
 

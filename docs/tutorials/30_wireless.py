@@ -2,8 +2,8 @@
 A wireless network: tune transmit powers
 ========================================
 
-Six access points on one floor share a channel. If an access point sends with more power, its own users get higher
-rates, but users of its neighbours are disturbed. A team tunes the powers. It starts from the present powers. First it
+Six access points on one floor share a channel. More power of an access point raises the rates of its own users. It also
+disturbs the users of neighbouring access points. A team tunes the powers. It starts from the present powers. First it
 maximises the sum of the rates, then a fair utility.
 """
 
@@ -85,8 +85,8 @@ for utility, found in tuned.items():
 
 # %%
 # The figures show the best utility so far against the number of settings. The lines named "all at maximum" and
-# "sequential greedy" are simple rules with the same number of settings. In sequential greedy, each access point takes
-# the best power given the powers of those before it.
+# "sequential greedy" show simple rules with the same number of settings. In sequential greedy, access points choose one
+# after another. Each takes the best power, given the earlier choices.
 
 with applied():
     figure, panels = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
@@ -120,9 +120,9 @@ panel.legend()
 plt.show()
 
 # %%
-# The maps show the signal-to-interference-and-noise ratio (SINR) for a user at each location. The user is served by the
-# access point with the least path loss. Axes are coordinates in metres. Circles are access points, and crosses are
-# users. Lines join access points that are in range of each other.
+# The maps show the signal-to-interference-and-noise ratio (SINR) that a user would have at each location. Such a user
+# is served by the access point with the least path loss. Axes are coordinates in metres. Circles are access points, and
+# crosses are users. Lines join access points that are in range of each other.
 
 hears = [[int(name.rpartition("_")[2]) for name in edge] for edge in office.interaction_graph().edges]
 disturbs = np.zeros((6, 6))

@@ -45,7 +45,8 @@ plt.show()
 # %%
 # Totals, parts, or no graph
 # --------------------------
-# We compare four methods. Each spends 40 evaluations, with five seeds. All begin with the same ten points.
+# We compare four methods. Each method spends 40 evaluations with each of five seeds. All methods begin with the same
+# ten points.
 #
 # - *parts*: the team knows the graph and is told the outcome of every part (``outcomes="per-factor"``);
 # - *total*: the team knows the graph and is told the sum;
@@ -90,7 +91,7 @@ plt.show()
 
 # %%
 # The figure shows the regret against the number of evaluations. The method *parts* gains most, because each evaluation
-# teaches seven small models at once. If only the sum is told, the graph gains nothing here: the ranges of *total* and
+# teaches seven small models at once. If only the sum is told, the graph gains nothing here. The ranges of *total* and
 # *no graph* overlap.
 #
 # Batches

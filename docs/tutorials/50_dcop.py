@@ -56,7 +56,7 @@ print(problem.chosen(solved["exact"][0].assignment))
 # other methods. The choice of these methods may cost more than the optimum. The bound limits this difference.
 #
 # The graph below shows the exact solution. A line joins access points that share a constraint. The colour of an access
-# point is its channel.
+# point shows its channel.
 
 chosen = problem.chosen(solved["exact"][0].assignment)
 together = nx.Graph()

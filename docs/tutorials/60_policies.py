@@ -3,8 +3,8 @@ Train policies in the environments
 ==================================
 
 swarmbo's environments are ordinary PettingZoo environments. Any library can train policies in them. This tutorial uses
-a network of twelve access points. It trains transmit powers by a short cross-entropy search. It compares them with
-random powers and with a team. It also shows that the reward decides the result.
+a network of twelve access points. It trains transmit powers by a short cross-entropy search. It compares the trained
+powers with random powers and with a team. It also shows that the result depends on the reward.
 """
 
 # %%
@@ -45,7 +45,7 @@ print(f"observation of ap_0: {env.observation_space('ap_0').shape[0]} numbers")
 # An episode
 # ----------
 # The network does not change, so a policy is one power for each agent. The return of an agent is the sum of its
-# rewards. Measurements have noise. The score of a policy has no noise, and is used only in the figures.
+# rewards. Measurements have noise. The score of a policy has no noise. It is used only to compare policies.
 
 
 def episode(env, powers: np.ndarray, seed: int) -> dict[str, float]:
@@ -70,7 +70,7 @@ def score(powers: np.ndarray) -> float:
 # --------------------
 # Each agent draws powers from a normal distribution. After 40 episodes, it fits the distribution to its powers in the
 # best fifth of the episodes. Each agent ranks the episodes by its return. With ``reward="own"``, the return is the sum
-# of the agent's measurements. With ``reward="team"``, it is an equal share of the sum of all measurements.
+# of the agent's measurements. With ``reward="team"``, the return is an equal share of the sum of all measurements.
 
 
 def search(reward: str, seed: int, iterations: int = 12, size: int = 40) -> tuple[np.ndarray, list[float]]:
