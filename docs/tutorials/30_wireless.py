@@ -2,7 +2,7 @@
 A wireless network: tune transmit powers
 ========================================
 
-Six access points on one floor share a channel. More power of an access point raises the rates of its own users. It also
+Six access points on one floor share a channel. More power of an access point raises the rates of its users. It also
 disturbs the users of neighbouring access points. A team tunes the powers. It starts from the present powers. First it
 maximises the sum of the rates, then a fair utility.
 """
