@@ -113,10 +113,10 @@ plt.show()
 # %%
 # How agents agree
 # ----------------
-# ``coordination`` is the method by which agents choose together. With ``exact``, they find the best joint choice from
-# their shortlists of locations by messages. With ``greedy``, the agents choose one after another, and each agent knows
-# the earlier choices. With ``independent``, each agent chooses as if it were alone. We run three seeds of each method,
-# with the same starts and noise for all methods.
+# ``coordination`` is the method by which agents choose together. With ``exact``, they exchange messages to find the
+# best joint choice from their shortlists of locations. With ``greedy``, the agents choose one after another, and each
+# agent knows the earlier choices. With ``independent``, each agent chooses as if it were alone. We run three seeds of
+# each method, with the same starts and noise for all methods.
 
 results = {method: [run("peak", seed, method) for seed in range(3)] for method in ("exact", "greedy", "independent")}
 

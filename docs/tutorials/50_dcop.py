@@ -52,8 +52,8 @@ for name, (solution, _) in solved.items():
 print(problem.chosen(solved["exact"][0].assignment))
 
 # %%
-# ``exact`` finds the optimum while its tables are small, and refuses larger problems. For larger problems, use the
-# other methods. The choice of these methods may cost more than the optimum. The bound limits this difference.
+# ``exact`` finds the optimum if its tables are small, and refuses larger problems. For larger problems, use the other
+# methods. The choice of these methods may cost more than the optimum. The bound limits this difference.
 #
 # The graph below shows the exact solution. A line joins access points that share a constraint. The colour of an access
 # point shows its channel.
