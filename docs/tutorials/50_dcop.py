@@ -2,9 +2,9 @@
 A DCOP: choose channels, with a bound
 =====================================
 
-A distributed constraint optimisation problem (DCOP) has variables with a few values each, agents that own the
-variables, and constraints with costs. This tutorial solves a problem from a file by four methods. It also computes a
-lower bound on the cost of all choices.
+In a distributed constraint optimisation problem (DCOP), agents own variables with a few values each. Constraints
+between the variables have costs. This tutorial solves a problem from a file by four methods. It also computes a lower
+bound on the cost of all choices.
 """
 
 # %%
