@@ -99,7 +99,7 @@ def told_table(lines: list[Line]) -> list[str]:
     """Shares, and evaluations until nine tenths of the way are gone."""
 
     def count(evaluations: float) -> str:
-        return f"{evaluations:g}" if np.isfinite(evaluations) else f"more than {BUDGET}"
+        return f"{evaluations:g}" if np.isfinite(evaluations) else f"> {BUDGET}"
 
     def rows() -> Iterator[list[Any]]:
         for method in METHODS:
@@ -111,7 +111,7 @@ def told_table(lines: list[Line]) -> list[str]:
                     counts = [count(float(np.median(reached))), count(max(reached))]
                     yield [f"`{method}`", outcomes, *ends, *counts]
 
-    head = [f"share at {BUDGET}: mean", "least", "evaluations to 90 %: median", "largest"]
+    head = [f"share after {BUDGET}: mean", "smallest share", "evaluations to 90 %: median", "largest number"]
     return markdown([_method_of(lines), "outcomes", *head], rows())
 
 
@@ -144,7 +144,7 @@ def walking_table(lines: list[Line]) -> list[str]:
                 cells.append(f"{100 * np.mean(kept):.1f} % | {100 * min(kept):.1f} %" if kept else "- | -")
             yield [method, *cells]
 
-    found = markdown([_method_of(lines), *(f"{step:g} m: mean | least" for step in STEPS_M)], rows())
+    found = markdown([_method_of(lines), *(f"{step:g} m: mean | {step:g} m: smallest" for step in STEPS_M)], rows())
     return [found[0], "|---" * (2 * len(STEPS_M) + 1) + "|", *found[2:]]
 
 
