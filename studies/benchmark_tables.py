@@ -139,7 +139,7 @@ def absent(
     """Which peers, and the default, have no row, and how many of the seeds ran."""
     names = [DEFAULT, *(f"{peer} (total only)" if look.totals else peer for peer in peers)]
     gone = [name for name in dict.fromkeys([*names, *runs]) if name not in shown]
-    if gone:
+    if any(runs.get(name) for name in gone):  # a study without peers says nothing of them
         counts = [
             f"{name} ({sum(s in runs[name] for s in seeds)} of {len(seeds)} seeds)"
             if name in runs and any(s in runs[name] for s in seeds)
@@ -186,21 +186,21 @@ def versions(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], s
 
 
 def parallel(folder: Path) -> str:
-    """Medians of rounds of several sizes."""
-    lines, rows = read(folder.parent / "parallel.jsonl"), list[list[str]]()
+    """Medians of rounds of several sizes; the lines have further methods."""
+    lines, rows = select(read(folder.parent / "parallel.jsonl"), method=DEFAULT), list[list[str]]()
     sizes = sorted({line["batch"] for line in lines} | {1})
-    for problem, method in dict.fromkeys((line["problem"], line["method"]) for line in lines):
-        own = select(lines, problem=problem, method=method)
+    for problem in dict.fromkeys(line["problem"] for line in lines):
+        own = select(lines, problem=problem)
         ends = {size: [line["regret"][-1] for line in select(own, batch=size)] for size in sizes}
-        alone = results(folder, problem, method).values()
+        alone = results(folder, problem, DEFAULT).values()
         ends[1] = ends[1] or [line["regret"][73] for line in alone if len(line["regret"]) >= 74]
         cells = (
             "–" if not y else number(statistics.median(y)) + (f" ({len(y)})" if len(y) != 10 else "")
             for y in ends.values()
         )
-        rows.append([f"`{problem}`", method, *cells])
+        rows.append([f"`{problem}`", *cells])
     head = [f"q = {size}" for size in sizes]
-    return "\n".join(markdown(["problem", "method", *head], rows))
+    return "\n".join(markdown(["problem", *head], rows))
 
 
 def pages(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], seeds: Sequence[int]) -> dict[Path, str]:

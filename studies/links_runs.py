@@ -116,10 +116,8 @@ def table(lines: list[Line]) -> list[str]:
             return f"{np.mean(list(own.values())):.3g}; {sent}"
         difference = paired_difference(own, before)
         if difference.n_pairs >= FEWEST_PAIRS:
-            interval = f"[{signed(difference.low)}, {signed(difference.high)}]"
-        else:  # no interval of so few says anything
-            interval = "(" + ", ".join(signed(own[seed] - before[seed]) for seed in sorted(own)) + ")"
-        return f"{signed(difference.mean)} {interval}; {sent}"
+            return f"{signed(difference.mean)} [{signed(difference.low)}, {signed(difference.high)}]; {sent}"
+        return f"{signed(difference.mean)}; {sent}"  # no interval of so few says anything
 
     worlds = {world: len(seeds) for world in WORLDS if (seeds := regrets(world, LOCKSTEP))}
     head = ["case", *(f"{world}, {count} seeds" for world, count in worlds.items())]

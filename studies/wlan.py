@@ -133,7 +133,7 @@ def walking(method: str, step_m: float, seed: int) -> Line:
 
 
 def walking_table(lines: list[Line]) -> list[str]:
-    """Means over rounds after the design and over seeds, and the least over seeds."""
+    """Means over rounds after the design and over seeds."""
 
     def rows() -> Iterator[list[Any]]:
         for method in WALKING:
@@ -141,11 +141,10 @@ def walking_table(lines: list[Line]) -> list[str]:
             for step in STEPS_M:
                 own = [line["shares"] for line in select(lines, method=method, step_m=step)]
                 kept = [float(np.mean(shares[DESIGN:])) for shares in own]
-                cells.append(f"{100 * np.mean(kept):.1f} % | {100 * min(kept):.1f} %" if kept else "- | -")
+                cells.append(f"{100 * np.mean(kept):.1f} %" if kept else "-")
             yield [method, *cells]
 
-    found = markdown([_method_of(lines), *(f"{step:g} m: mean | {step:g} m: smallest" for step in STEPS_M)], rows())
-    return [found[0], "|---" * (2 * len(STEPS_M) + 1) + "|", *found[2:]]
+    return markdown([_method_of(lines), *(f"{step:g} m" for step in STEPS_M)], rows())
 
 
 def ways(seed: int, interference: str) -> Line:
