@@ -97,7 +97,7 @@ def table(lines: list[Line]) -> list[str]:
             for as_number in (False, True):
                 own = select(lines, told=told, method=method, as_number=as_number)
                 failed, regret = ([line[key] for line in own] for key in ("failed", "regret"))
-                cells.append(f"{np.median(failed):.0f} [{min(failed)}, {max(failed)}]")
+                cells.append(f"{np.median(failed):.0f}")
                 cells.append(f"{np.median(regret):.2g} [{min(regret):.2g}, {max(regret):.2g}]")
             yield [told, f"`{method}`", *cells]
 
