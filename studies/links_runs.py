@@ -115,7 +115,7 @@ def table(lines: list[Line]) -> list[str]:
         if case == LOCKSTEP:
             return f"{np.mean(list(own.values())):.3g}; {sent}"
         difference = paired_difference(own, before)
-        if difference.n_pairs >= FEWEST_PAIRS:
+        if difference.low is not None and difference.high is not None and difference.n_pairs >= FEWEST_PAIRS:
             return f"{signed(difference.mean)} [{signed(difference.low)}, {signed(difference.high)}]; {sent}"
         return f"{signed(difference.mean)}; {sent}"  # no interval of so few says anything
 
