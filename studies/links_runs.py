@@ -111,7 +111,7 @@ def table(lines: list[Line]) -> list[str]:
         own, before = regrets(world, case), regrets(world, LOCKSTEP)
         if not own:
             return "–"
-        sent = f"{np.mean([line['kB'] for line in select(lines, world=world, case=case)]) / 1000.0:.1f} MB"
+        sent = f"{np.mean([line['kB'] for line in select(lines, world=world, case=case)]) / 1000.0:.1f}"
         if case == LOCKSTEP:
             return f"{np.mean(list(own.values())):.3g}; {sent}"
         difference = paired_difference(own, before)
