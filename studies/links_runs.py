@@ -120,7 +120,7 @@ def table(lines: list[Line]) -> list[str]:
         return f"{signed(difference.mean)}; {sent}"  # no interval of so few says anything
 
     worlds = {world: len(seeds) for world in WORLDS if (seeds := regrets(world, LOCKSTEP))}
-    head = ["case", *(f"{world}, {count} seeds" for world, count in worlds.items())]
+    head = ["regret; MB sent", *(f"{world}, {count} seeds" for world, count in worlds.items())]
     return markdown(head, [[LABELS.get(case, case), *(cell(world, case) for world in worlds)] for case in ALL])
 
 
