@@ -100,23 +100,23 @@ def run(graph_name: str, acquisition: str, t: int) -> Line:
 
 
 def table(lines: list[Line]) -> list[str]:
-    """Shares by acquisition and graph, and what they took."""
+    """Shares by graph, and what they took."""
 
     def shares(label: str, own: list[Line]) -> list[Any]:
         found = ([line[name]["share"] for line in own] for name in METHODS)
-        return [label, len(own), *(f"{np.median(each):.3f} ({min(each):.3f})" for each in found)]
+        return [label, *(f"{np.median(each):.3f} ({min(each):.3f})" for each in found)]
 
     def took(own: list[Line], name: str) -> str:
         s, messages, size = (np.median([x[name][what] for x in own]) for what in ("seconds", "messages", "bytes"))
         return f"{1e3 * s:.0f}, {messages:.0f}, {size / 1e3:.0f}"
 
-    rows = [shares(label, select(lines, acquisition=label)) for label in ACQUISITIONS]
-    rows += [shares(label, select(lines, graph=label)) for label in GRAPHS]
-    costs = [[label, *(took(select(lines, graph=label), name) for name in METHODS)] for label in GRAPHS]
+    rows = [shares(label, select(lines, graph=label)) for label in GRAPHS]
+    names = [name for name in METHODS if "without" not in name]
+    costs = [[label, *(took(select(lines, graph=label), name) for name in names)] for label in GRAPHS]
     return [
-        *markdown(["median (least) share", "problems", *METHODS], [*rows, shares("**all**", lines)]),
+        *markdown(["graph", *METHODS], [*rows, shares("**all**", lines)]),
         "",
-        *markdown(["medians", *(f"{name}: ms, messages, kB" for name in METHODS)], costs),
+        *markdown(["graph", *(f"{name}: ms, messages, kB" for name in names)], costs),
     ]
 
 

@@ -71,7 +71,7 @@ def best(columns: Mapping[str, Sequence[float] | None]) -> str | None:
 
 def number(value: float) -> str:
     """Three digits, and no exponent for what is large."""
-    return f"{value:,.0f}".replace(",", " ") if value >= 100.0 else f"{value:.2g}"
+    return f"{value:,.0f}" if value >= 100.0 else f"{value:.2g}"
 
 
 def cell(regrets: Sequence[float] | None, is_bold: bool) -> str:
@@ -126,7 +126,7 @@ def table(folder: Path, problem: str, look: Look, peers: Sequence[str], seeds: S
 
     is_hartmann = problem.startswith("hartmann")
     share = ["below 0.01"] if is_hartmann else []
-    head = ["method", f"N = {first}", f"N = {last}", *share, f"`{DEFAULT}` is better on", "processor s a decision"]
+    head = ["method", f"N = {first}", f"N = {last}", *share, f"seeds won by `{DEFAULT}`", "processor s per decision"]
     yield f"### {problem}\n"
     yield from markdown(head, map(row, sorted(shown, key=rank)))
     yield from absent(runs, shown, look, peers, seeds)
@@ -139,7 +139,7 @@ def absent(
     """Which peers, and the default, have no row, and how many of the seeds ran."""
     names = [DEFAULT, *(f"{peer} (total only)" if look.totals else peer for peer in peers)]
     gone = [name for name in dict.fromkeys([*names, *runs]) if name not in shown]
-    if gone:
+    if any(runs.get(name) for name in gone):  # a study without peers says nothing of them
         counts = [
             f"{name} ({sum(s in runs[name] for s in seeds)} of {len(seeds)} seeds)"
             if name in runs and any(s in runs[name] for s in seeds)
@@ -169,7 +169,7 @@ def in_short(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], s
         pair = {DEFAULT: last.get(DEFAULT), rival: last[rival]}
         own, other = (cell(pair[name], best(pair) == name) for name in pair)
         rows.append([f"`{problem}`", str(look.at[-1]), own, f"`{rival}` {other}", wins(runs, rival, look, seeds)])
-    head = ["problem", "N", f"`{DEFAULT}`", "least median of the others", f"`{DEFAULT}` is better on"]
+    head = ["problem", "N", f"`{DEFAULT}`: regret", "best other method: regret", f"seeds won by `{DEFAULT}`"]
     return "\n".join(markdown(head, rows))
 
 
@@ -186,24 +186,21 @@ def versions(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], s
 
 
 def parallel(folder: Path) -> str:
-    """Medians of rounds of several sizes, and how near members of a batch of eight lie."""
-    lines, rows = read(folder.parent / "parallel.jsonl"), list[list[str]]()
+    """Medians of rounds of several sizes; the lines have further methods."""
+    lines, rows = select(read(folder.parent / "parallel.jsonl"), method=DEFAULT), list[list[str]]()
     sizes = sorted({line["batch"] for line in lines} | {1})
-    for problem, method in dict.fromkeys((line["problem"], line["method"]) for line in lines):
-        own = select(lines, problem=problem, method=method)
+    for problem in dict.fromkeys(line["problem"] for line in lines):
+        own = select(lines, problem=problem)
         ends = {size: [line["regret"][-1] for line in select(own, batch=size)] for size in sizes}
-        alone = results(folder, problem, method).values()
+        alone = results(folder, problem, DEFAULT).values()
         ends[1] = ends[1] or [line["regret"][73] for line in alone if len(line["regret"]) >= 74]
         cells = (
             "–" if not y else number(statistics.median(y)) + (f" ({len(y)})" if len(y) != 10 else "")
             for y in ends.values()
         )
-        eight = select(own, batch=8)
-        least = f"{statistics.median(line['least'] for line in eight):.2g}" if eight else "–"
-        near = f"{100 * statistics.mean(line['near'] for line in eight):.0f} %" if eight else "–"
-        rows.append([f"`{problem}`", method, *cells, least, near])
+        rows.append([f"`{problem}`", *cells])
     head = [f"q = {size}" for size in sizes]
-    return "\n".join(markdown(["problem", "method", *head, "least distance, q = 8", "nearer than 0.01"], rows))
+    return "\n".join(markdown(["problem", *head], rows))
 
 
 def pages(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], seeds: Sequence[int]) -> dict[Path, str]:

@@ -184,7 +184,7 @@ def robots(coordination: str) -> tuple[Traffic, Traffic]:
 
 def row_of(name: str, *numbers: float) -> list[str]:
     """A name, and means over decisions."""
-    return [name, *(f"{number / DECISIONS:,.0f}".replace(",", " ") for number in numbers)]
+    return [name, *(f"{number / DECISIONS:,.0f}" for number in numbers)]
 
 
 def cells_of(by_kind: Counter[str], total: Traffic) -> list[int]:

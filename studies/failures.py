@@ -93,16 +93,15 @@ def table(lines: list[Line]) -> list[str]:
 
     def rows() -> Iterator[list[str]]:
         for told, method in product(OUTCOMES, METHODS):
-            cells, medians = list[str](), list[float]()
+            cells = list[str]()
             for as_number in (False, True):
                 own = select(lines, told=told, method=method, as_number=as_number)
                 failed, regret = ([line[key] for line in own] for key in ("failed", "regret"))
-                medians.append(float(np.median(regret)))
-                cells.append(f"{np.median(failed):.0f} [{min(failed)}, {max(failed)}]")
+                cells.append(f"{np.median(failed):.0f}")
                 cells.append(f"{np.median(regret):.2g} [{min(regret):.2g}, {max(regret):.2g}]")
-            yield [told, f"`{method}`", *cells, f"{medians[0] / medians[1]:.2g}"]
+            yield [told, f"`{method}`", *cells]
 
-    head = ["outcomes", "acquisition", "fail, of 30", "regret", "as a bad number: fail", "regret", "ratio of medians"]
+    head = ["outcomes", "acquisition", "failure: count", "failure: regret", "number: count", "number: regret"]
     return markdown(head, rows())
 
 

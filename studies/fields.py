@@ -28,6 +28,11 @@ METHODS = {
     "random locations": ["coordination.kind=random"],
     NO_TIME: [],
 }
+LABELS = {
+    "as in the file": "as shipped",
+    SHARED: "shared belief",
+    "half of the messages between beliefs lost, one step a round": "lossy beliefs",
+}
 STILL = "field-soil"  # its field does not change, and what counts is the end
 GOALS = {
     "field": ("simple_regret", "simple regret, mean over rounds"),
@@ -82,13 +87,14 @@ def table(lines: list[Line]) -> Iterator[str]:
         return f"{low:.3g}" if np.isclose(low, high) else f"{low:.3g} to {high:.3g}"
 
     def row(method: str, own: list[Line]) -> list[str]:
-        sent = (f"{np.mean([line[key] for line in own]):,.0f}" for key in ("agreement_kB", "sharing_kB"))
+        sent = f"{np.mean([line['sharing_kB'] for line in own]):,.0f}"
         each = ([f"{line['score']:.3f}" for line in own], [spread(*line["errors"]) for line in own])
-        return [method, *map(", ".join, each), ", ".join(str(line["measurements"]) for line in own), *sent]
+        counts = ", ".join(str(line["measurements"]) for line in own)
+        return [LABELS.get(method, method), *map(", ".join, each), counts, sent]
 
     for name, (_, title) in GOALS.items():
         own = sorted(select(lines, name=name), key=lambda line: line["seed"])
-        head: list[Any] = ["", title, "map RMSE, best to worst sensor", "measurements", "kB to agree", "kB to share"]
+        head: list[Any] = ["case", title, "map RMSE by sensor", "measurements", "kB, sharing"]
         yield f"\n`{name}`, seeds {', '.join(map(str, dict.fromkeys(line['seed'] for line in own)))}\n"
         yield from markdown(head, [row(method, runs) for method in METHODS if (runs := select(own, method=method))])
 

@@ -59,6 +59,17 @@ FAULTS = {
 }
 THRESHOLDS = {f"threshold {threshold:g}": threshold for threshold in (0.0, 0.01, 0.1, 0.3)}
 CASES = (ALONE, LOCKSTEP, DSA, MGM, LOSSY, *FAULTS, DEATH)
+SHOWN = [case for case in CASES if case not in (MGM, "10 % loss", "50 %")]
+LABELS = {case: f"deadline, {case}" for case in (*FAULTS, DEATH)} | {
+    DSA: "lockstep DSA, no faults",
+    MGM: "lockstep MGM, no faults",
+    LOSSY: "lockstep, 30 % loss",
+    "30 %": "deadline, 30 % loss",
+    "50 %": "deadline, 50 % loss",
+    CURVE: "deadline, 30 % loss, delay",
+    "50 %, delay up to 5": "deadline, 50 % loss, delay",
+    DEATH: "deadline, 30 % loss, failure",
+}
 
 
 class TableRecorder:
@@ -315,7 +326,7 @@ def run(world: str, seed: int, case: str) -> Line | None:
 
 
 def table(lines: list[Line]) -> Iterator[str]:
-    """The table of cases, then that of thresholds."""
+    """The table of cases; lines have further ones, and thresholds."""
     counts = {world: len(select(lines, world=world, case="no faults")) for world in WORLDS}
     worlds = [world for world in WORLDS if counts[world]]
 
@@ -323,15 +334,12 @@ def table(lines: list[Line]) -> Iterator[str]:
         if not (own := select(lines, world=world, case=case)):
             return "–"
         share, n_bytes, idle = (np.array([line[key] for line in own]) for key in ("share", "kB", "without"))
-        without = f", {int(idle.sum())} without" if idle.any() else ""
-        of = "" if len(own) == counts[world] else f"; of {len(own)}"
+        without = f", {int(idle.sum())} idle" if idle.any() else ""
+        of = "" if len(own) == counts[world] else f" ({len(own)} seeds)"
         return f"{share.mean():.3f} ({share.min():.2f}), {n_bytes.mean():.0f}{without}{of}"
 
-    head = ["share (least), kB; of seeds", *(f"{world}, {counts[world]}" for world in worlds)]
-    yield from markdown(head, [[case, *(cell(world, case) for world in worlds)] for case in CASES])
-    yield ""
-    rows = [[f"{threshold:g}", *(cell(world, name) for world in worlds)] for name, threshold in THRESHOLDS.items()]
-    yield from markdown([f"threshold; {CURVE}", *worlds], rows)
+    head = ["case", *(f"{world}, {counts[world]} seeds" for world in worlds)]
+    yield from markdown(head, [[LABELS.get(case, case), *(cell(world, case) for world in worlds)] for case in SHOWN])
 
 
 CHOICES = {"world": tuple(WORLDS), "seed": range(20), "case": (*CASES, *THRESHOLDS)}

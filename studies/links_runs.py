@@ -60,6 +60,12 @@ CASES = {
     "30 %, an agent fails": [*FAULTY, "transport.loss=0.3"],
 }
 ALL = (LOCKSTEP, *CASES, ALONE)
+LABELS = {
+    "no faults": "deadline, no faults",
+    "30 %, delay up to 5": "deadline, 30 % loss, delay",
+    "50 %, delay up to 5": "deadline, 50 % loss, delay",
+    "30 %, an agent fails": "deadline, 30 % loss, failure",
+}
 
 
 def settings_of(world: str, case: str, seed: int) -> list[str]:
@@ -90,6 +96,11 @@ def regret(world: str, case: str, seed: int) -> Line:
     return {"regret": float(found), "kB": round((summary.agreement.bytes + summary.sharing.bytes) / 1000.0, 1)}
 
 
+def signed(value: float) -> str:
+    """Two digits, and no exponent for what is large."""
+    return f"{value:+,.0f}" if abs(value) >= 100.0 else f"{value:+.2g}"
+
+
 def table(lines: list[Line]) -> list[str]:
     """Mean regrets, their differences to lockstep without faults with 95 % intervals, and what was sent."""
 
@@ -100,19 +111,17 @@ def table(lines: list[Line]) -> list[str]:
         own, before = regrets(world, case), regrets(world, LOCKSTEP)
         if not own:
             return "–"
-        sent = f"{np.mean([line['kB'] for line in select(lines, world=world, case=case)]) / 1000.0:.1f} MB"
+        sent = f"{np.mean([line['kB'] for line in select(lines, world=world, case=case)]) / 1000.0:.1f}"
         if case == LOCKSTEP:
             return f"{np.mean(list(own.values())):.3g}; {sent}"
         difference = paired_difference(own, before)
-        if difference.n_pairs >= FEWEST_PAIRS:
-            interval = f"[{difference.low:+.2g}, {difference.high:+.2g}]"
-        else:  # no interval of so few says anything
-            interval = "(" + ", ".join(f"{own[seed] - before[seed]:+.2g}" for seed in sorted(own)) + ")"
-        return f"{difference.mean:+.2g} {interval}; {sent}"
+        if difference.low is not None and difference.high is not None and difference.n_pairs >= FEWEST_PAIRS:
+            return f"{signed(difference.mean)} [{signed(difference.low)}, {signed(difference.high)}]; {sent}"
+        return f"{signed(difference.mean)}; {sent}"  # no interval of so few says anything
 
     worlds = {world: len(seeds) for world in WORLDS if (seeds := regrets(world, LOCKSTEP))}
-    head = ["", *(f"{world}, {count} seeds" for world, count in worlds.items())]
-    return markdown(head, [[case, *(cell(world, case) for world in worlds)] for case in ALL])
+    head = ["regret; MB sent", *(f"{world}, {count} seeds" for world, count in worlds.items())]
+    return markdown(head, [[LABELS.get(case, case), *(cell(world, case) for world in worlds)] for case in ALL])
 
 
 STUDY = Study(

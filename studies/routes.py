@@ -158,7 +158,7 @@ def tables(lines: list[Line]) -> Iterator[str]:
                 found = [[row[score] for row in select(own, method=method, field=name)] for name in names]
                 means = (f"{np.mean(values):.3g}" if values else "–" for values in found)
                 rows.append([method, *means, pooled(own, method, task, score)])
-            yield from markdown(["", *names, f"{REFERENCE[task]} less it{unit}"], rows)
+            yield from markdown(["method", *names, f"{REFERENCE[task]} minus row{unit}"], rows)
 
 
 def speed(rounds: int = 12) -> Iterator[str]:

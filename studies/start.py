@@ -92,27 +92,18 @@ def tuned(way: str, utility: str, airtime: str, outcomes: str, seed: int, **sett
 
 
 def table(lines: list[Line]) -> Iterator[str]:
-    """Seeds that end above all at maximum, and rounds below 95 % of it."""
-    rows = list[list[Any]]()
-    keys = ("utility", "airtime", "outcomes", "way")
+    """Shares of the best settings, and rounds below 95 % of all at maximum."""
+    rows, ways = list[list[Any]](), [way for way in WAYS if select(lines, way=way)]
+    keys = ("utility", "airtime", "outcomes")
     for key in sorted({tuple(line[name] for name in keys) for line in lines}, reverse=True):
-        own = select(lines, **dict(zip(keys, key, strict=True)))
-        above = sum(max(line["asked"]) > line["largest"] * (1 + 1e-9) for line in own)
-        ends = np.mean([max(line["asked"]) / line["best"] for line in own])
-        below = [float(np.mean(np.array(line["asked"]) < 0.95 * line["largest"])) for line in own]
-        share = f"{100 * own[0]['largest'] / own[0]['best']:.1f} %"
-        rows.append([*key, share, f"{100 * ends:.1f} %", f"{above} of {len(own)}", f"{100 * np.mean(below):.1f} %"])
-    head = [
-        "utility",
-        "airtime",
-        "outcomes",
-        "way",
-        "all at maximum",
-        "best of 20",
-        "above it",
-        "rounds below 95 % of it",
-    ]
-    yield from markdown(head, rows)
+        of_key, cells = select(lines, **dict(zip(keys, key, strict=True))), list[str]()
+        for way in ways:
+            own = select(of_key, way=way)
+            ends = np.mean([max(line["asked"]) / line["best"] for line in own])
+            below = np.mean([float(np.mean(np.array(line["asked"]) < 0.95 * line["largest"])) for line in own])
+            cells.append(f"{100 * ends:.1f} %, {100 * below:.1f} %")
+        rows.append([*key, f"{100 * of_key[0]['largest'] / of_key[0]['best']:.1f} %", *cells])
+    yield from markdown([*keys, "first setting", *(f"`{way}`" for way in ways)], rows)
 
 
 def is_known(way: str, utility: str, airtime: str, outcomes: str, seed: int) -> bool:

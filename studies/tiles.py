@@ -80,9 +80,9 @@ def table(lines: list[Line]) -> Iterator[str]:
             return f"{max(line[key] for line in own):.2g}" if key in own[0] else ""
 
         costs, errors = (both("s", ".2g"), both("MB", ",.0f")), (both("map_rmse", ".4f"), both("regret", ".4f"))
-        return [f"{n:,}, {noise:g}", *costs, most("off_max"), most("std_max"), most("said_mean"), *errors]
+        return [f"{n:,}, {noise:g}", *costs, most("off_max"), most("said_mean"), *errors]
 
-    head = ["measurements, noise", "s", "MB", "means", "deviations", "said", "map RMSE", "regret"]
+    head = ["measurements, noise std", "s", "MB", "error of means", "estimated error", "map RMSE", "regret"]
     cells = {(line["measurements"], line["noise"]): None for line in sorted(lines, key=lambda x: x["measurements"])}
     yield from markdown(head, [row(n, e, select(lines, measurements=n, noise=e)) for n, e in cells], right=True)
 
