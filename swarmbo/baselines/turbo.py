@@ -120,18 +120,18 @@ _FEATURES = 2048
 
 @kind("coordination", FUNCTION)
 class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
-    """TuRBO-1, centralised, written from the paper; the Gaussian process is GPyTorch's.
+    """TuRBO-1, centralised: an implementation of the paper with a Gaussian process of GPyTorch.
 
-    Matern-5/2 with one lengthscale per variable; outcomes standardised by median and standard deviation. As in the
-    authors' program, lengthscales are in [0.005, 2], signal variance in [0.05, 20] and noise in [0.0005, 0.2]. Joint
-    draws at the candidates are made by Matheron's rule on 2,048 random features instead of by factorising their
-    covariance. The region is replayed from the history. Needs the extra ``peers``.
+    The kernel is Matern-5/2 with one lengthscale per variable; outcomes are standardised by median and standard
+    deviation. As in the authors' program, lengthscales are in [0.005, 2], the signal variance in [0.05, 20] and the
+    noise variance in [0.0005, 0.2]. Joint draws at the candidates use Matheron's rule on 2,048 random features, not a
+    factorised covariance. The trust region is replayed from the history. Needs the extra ``peers``.
 
     Source: Eriksson et al. 2019; Wilson et al. 2020, for the draws.
 
     Args:
         region: Settings of the trust region.
-        candidates: Points at which the sample is compared, >= 1; None: min(5000, max(2000, 200 n)).
+        candidates: Number of points at which a draw is compared, >= 1; None: min(5000, max(2000, 200 x variables)).
 
     Example:
         >>> import swarmbo as sb
@@ -147,7 +147,7 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
     candidates: AtOnce | None = None
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Maximise one draw from the posterior among candidates; the acquisition is not used."""
+        """Candidate that maximises one draw from the posterior; the acquisition is not used."""
         n, seed, report = situation.domain.n_dims, situation.seed, SolveReport(status="not_needed")
         U, y = one_outcome.seen_totals(situation)
         state = self.region.replay(y, 0, n, chosen=situation.chosen, steps=situation.steps())
