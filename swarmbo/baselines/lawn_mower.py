@@ -30,7 +30,7 @@ class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
 
     An agent chooses the number of tracks and the corner where it begins. The choice minimises the mean squared distance
     from locations of the strip to the agent's nearest measurement, including those en route. Measurements are spaced
-    evenly from the start on, at most by the distance of the farthest candidate in a round. In each round, the agent
+    evenly. Their spacing is at most the distance from the agent to its farthest candidate. In each round, the agent
     goes to the reachable location nearest to the present target of the sweep.
 
     If the world's sites have gaps, tracks are cut there, and strips have equal numbers of sites. Adjacent parts of

@@ -48,9 +48,9 @@ def register_kernel(
         correlation: c(r), the correlation at distances r >= 0 in lengthscales, an array of any shape; c(0) = 1. It must
             be positive definite in the number of dimensions in which it is used; here this is checked in one dimension.
         slope: w(r) = -c'(r) / r, of the shape of r; finite at r = 0. If c has a kink at 0, return 0 there.
-        frequencies: Function of ``(rng, k, d)`` that returns k draws v, as an array (k, d), from the spectral density
-            for lengthscales of 1, in radians per lengthscale: E cos(v·x) = c(|x|). Only draws, as in ``thompson``, need
-            it.
+        frequencies: Function of ``(rng, k, d)`` that returns k frequencies v, an array (k, d), in radians per
+            lengthscale. They are draws from the spectral density of the kernel: E cos(v·x) = c(|x|). Only draws, as in
+            ``thompson``, need it.
 
     Raises:
         ConfigError: If the name is that of a swarmbo kernel, or if the functions are invalid.

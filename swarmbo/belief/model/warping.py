@@ -69,7 +69,7 @@ class Warp(msgspec.Struct, frozen=True):
         return -np.where(gap > _FLOOR, np.log(np.maximum(gap, _FLOOR)), np.log(_FLOOR) + (gap - _FLOOR) / _FLOOR)
 
     def backward(self, z: ArrayLike) -> Float[np.ndarray, "..."]:
-        """Transform back to outcomes."""
+        """Transform model values back to outcomes."""
         z = np.asarray(z, dtype=float)
         if self.kind == "none":
             return z

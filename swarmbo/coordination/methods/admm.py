@@ -120,10 +120,10 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         polish_steps: Joint gradient steps at the end, >= 0; 0: the best point is not polished.
         polished: Number of a part's best points that are polished in addition to the recombined one, >= 1.
         mode: ``lockstep``: agents wait for every message that they need, as described above. ``asynchronous``: agents
-            wait for no message, and act at a deadline by the messages received. Short runs begin at up to five starts.
-            Then variables move alternately, from the best start and from the end of each run, and the best result is
-            kept (``swarmbo.coordination.deadline_box``). From the settings above, this mode uses only ``starts``,
-            ``inner_steps`` and ``penalty``.
+            wait for no message. At a deadline, they choose by the messages that they have received. Short runs begin at
+            up to five starts. Then variables move alternately, from the best start and from the end of each run, and
+            the best result is kept (``swarmbo.coordination.deadline_box``). From the settings above, this mode uses
+            only ``starts``, ``inner_steps`` and ``penalty``.
         deadline: Number of ticks, >= 1, until all agents act. In a tick, a message crosses one or more links. This and
             the next two settings are for asynchronous mode.
         patience: Number of ticks, >= 1, after which a silent agent is assumed to be at the best start. Other agents

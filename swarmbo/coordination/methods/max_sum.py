@@ -50,7 +50,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
     one, variables take the value that breaks the fewest factors, and factors that stay broken gain weight
     (``swarmbo.coordination.decoding``). Then variables change one by one until none alone improves the sum. After the
     first forbidden choice, every new best choice is improved in this way. If a repair fails, the next one follows the
-    next decoding. More rounds never give a worse result, because nothing depends on later rounds.
+    next decoding. More rounds never give a worse result, because the best choice so far is kept.
 
     In each of the report's ``rounds``, variables send messages to their factors, and then factors to their variables.
     On a tree, rounds end when all messages are final; with loops, when messages no longer change, or after ``rounds``.
@@ -63,8 +63,9 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
             is a share of the spread (largest minus smallest entry) of the message's factor.
         repairs: Most sweeps over the variables to repair and improve a choice, >= 0; only on parts with loops.
         mode: ``lockstep``: agents wait for every message that they need, as described above. ``asynchronous``: agents
-            wait for no message, and act at a deadline by the messages received (``coordination.deadline_tables``). This
-            mode guarantees nothing, and ignores ``rounds``, ``tolerance`` and ``repairs``.
+            wait for no message. At a deadline, they choose by the messages that they have received
+            (``coordination.deadline_tables``). This mode guarantees nothing, and ignores ``rounds``, ``tolerance`` and
+            ``repairs``.
         deadline: Number of ticks, >= 1, until all agents act. In a tick, a message crosses one or more links. This and
             the next two settings are for asynchronous mode.
         patience: Ticks, >= 1, after which a silent agent is assumed to do nothing. Links with high loss get more ticks.
