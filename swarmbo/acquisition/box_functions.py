@@ -21,7 +21,7 @@ Received = Sequence[Float[np.ndarray, "g m"]]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BoxFunctions(ABC):
-    """Functions of factors on a box, whose sum is to be maximised; coordinates are those of the unit cube.
+    """Functions of factors on a box, to maximise their sum; coordinates are those of the unit cube.
 
     A factor's results are bit-identical whatever other factors are in the stack. The methods are those of
     ``swarmbo.coordination.LocalFunctions``.
@@ -275,7 +275,7 @@ class BeliefFunctions(BoxFunctions):
     1e-12 of the factor's prior variance is added to variances, because their root has no derivative at zero.
 
     Args:
-        belief: Belief about the factors; its graph is ``graph``.
+        belief: Belief whose graph is ``graph``.
 
     Example:
         >>> from swarmbo.acquisition.confidence_bounds import ConfidenceBounds  # a subclass

@@ -34,15 +34,15 @@ class ChainAcquisition(Acquisition, frozen=True):
     merit(mean(x_n)) + bonus sqrt(log Psi_n|nB). Psi_n|nB is the variance of the scaled residual at x_n given these B
     locations.
 
-    An agent whose measurement has a price may abstain. Then w_n is the utility of abstaining, and other agents get no
-    information from it. If the agent measures, its utility is w_n minus the price.
+    An agent whose measurement has a price may abstain. If it measures, its utility is w_n minus the price. If it
+    abstains, it has the utility of abstaining, and other agents get no information from it.
 
     Args:
         markov_order: B, the number of next agents on the chain that a local acquisition considers, >= 0. With 0, agents
             only avoid each other's locations.
         noise_ratio_floor: Least ratio of noise variance to prior variance in the information gain, 0 to 100. With a
-            precise sensor, log(1 + variance/noise) hardly distinguishes nearly known from unknown locations; the floor
-            does. 0 is the paper's rule. Acquisitions without an information term ignore it.
+            precise sensor, log(1 + variance/noise) is almost equal at well known and at unknown locations; the floor
+            makes it differ. 0 is the paper's rule. Acquisitions without an information term ignore it.
         candidates: Length of an agent's shortlist, 1 to 4096.
         table_entries: Most entries of one local acquisition's table, 2^10 to 2^28. A shortlist is cut to the (B + 1)-th
             root of this number: 2^18 keeps 64 candidates at B = 2 and 22 at B = 3. At least 2B + 1 candidates must

@@ -80,10 +80,10 @@ _AT = "$.belief.structure"
 class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
     """Sum over disjoint groups of mu_j + sqrt(beta) sigma_j (Kandasamy et al. 2015, eq. (9) and algorithm 1).
 
-    With ``groups = "learned"``, the scopes of the team's graph are not used. After every ``learn_every`` evaluations,
-    ``groupings`` random divisions of the variables into groups of ``group_size`` are tried. Hyper-parameters are fitted
-    to each division, and the one with the largest evidence is taken (section 4.3; the authors' program tries five). In
-    the paper, all groups have one scale and one bandwidth, as with ``lengthscales = "shared"`` in the belief.
+    With ``groups = "learned"``, the scopes of the team's graph are not used. Every ``learn_every`` evaluations, the
+    variables are divided at random into groups of ``group_size``, in ``groupings`` ways. Hyper-parameters are fitted to
+    each division, and the one with the largest evidence is taken (section 4.3; the authors' program tries five). In the
+    paper, all groups have one scale and one bandwidth, as with ``lengthscales = "shared"`` in the belief.
 
     No bound on the regret is claimed. The proof of the paper's theorem 5 assumes that the sum of the groups' variances
     is at most the variance of the sum, which is false in general.
@@ -221,8 +221,8 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
             probability at most a exp(-(L/b)²).
         derivative_b: b > 0 in the same assumption, in units of the outcome per side of the domain.
         lattice: Points along each variable. ``settings``: as in the settings of the coordination method. ``lemma-5``:
-            the larger of that and d b t² sqrt(log(2 |U| a / delta)) for d variables and |U| factors, limited by the
-            size of tables (``coarse_entries`` of ``refined-max-sum``). Methods without a lattice ignore it.
+            at least d b t² sqrt(log(2 |U| a / delta)) for d variables and |U| factors, up to the largest tables
+            (``coarse_entries`` of ``refined-max-sum``). Methods without a lattice ignore it.
 
     Example:
         >>> import numpy as np

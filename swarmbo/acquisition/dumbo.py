@@ -108,8 +108,8 @@ class DuMBO(Acquisition, frozen=True, tag="dumbo"):
         exploration: Schedule of beta. ``paper``: 0.2 d log(2t) with d the number of all variables and t evaluations, as
             in the authors' program. If factors share few variables, the sum of n roots is up to sqrt(n) times the
             standard deviation of the sum. Then this schedule explores until the budget ends: docs/studies/sums.md.
-            ``practical``: that of ``paper`` divided by the square of this ratio for equally uncertain factors.
-            ``theory``: 2 log(|D| pi² t² / (6 delta)).
+            ``practical``: the schedule of ``paper`` divided by the square of this ratio, which is computed for equally
+            uncertain factors. ``theory``: 2 log(|D| pi² t² / (6 delta)).
         exploration_scale: Factor on sqrt(beta), > 0.
         delta: Failure probability in ``theory``, in (0, 1).
         grid: Points along each variable, >= 2, in the finite domain D of ``theory``.

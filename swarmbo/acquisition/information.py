@@ -123,8 +123,9 @@ class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
     """The straddle score, 1.96 std - |mean - level|, split over the chain (Bryan et al. 2005, section 4).
 
     In a batch, the term of ``Information`` replaces the standard deviation: w_n = width s_f sqrt(log Psi_n|nB / log(1 +
-    1/s^2)) - |mean(x_n) - level|. w_n is positive if the level is within ``width`` of the mean. With prices, a
-    measurement is worthwhile if w_n exceeds the price. The other settings are those of ``ChainAcquisition``.
+    1/s^2)) - |mean(x_n) - level|. w_n is positive if the level is within ``width`` standard deviations of the mean.
+    With prices, a measurement is worthwhile if w_n exceeds the price. The other settings are those of
+    ``ChainAcquisition``.
 
     Args:
         level: Level, in the unit of the field; None takes the world's level.

@@ -137,7 +137,7 @@ class LocalUtility(PlaceUtility):
     """Utility of a measurement by its expected value and its information.
 
     A single location has the utility merit(mean) + sqrt_beta std. In a batch, a location has merit(mean) + bonus
-    sqrt(log Psi). Psi is the variance of its residual given its chain neighbours' measurements, in units of
+    sqrt(log Psi). Psi is the residual's variance at the location given its chain neighbours' measurements, in units of
     ``noise_variance``.
 
     Args:

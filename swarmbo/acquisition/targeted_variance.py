@@ -236,7 +236,7 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
       measured location.
 
     ``floor`` is added to the weights of ``level`` and ``peak``, so that agents also explore locations that look
-    decided, as all locations do near a common start. Utilities are scaled to compare with prices: among unknown
+    decided. Near a common start, all locations look decided. Utilities are scaled to compare with prices: among unknown
     locations of weight 1, each has the prior standard deviation as utility.
 
     Agents consider the next B agents of the chain, as in ``ChainAcquisition``. Its settings also apply, except

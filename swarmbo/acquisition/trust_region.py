@@ -124,7 +124,7 @@ class TrustRegion(Settings, frozen=True):
 
 
 class Restarts(Settings, frozen=True):
-    """When a search restarts, and with how many new points.
+    """Rule for restarts of a search, and the number of points in unexplored space after a restart.
 
     Args:
         after: Number of evaluations without a gain after which a search restarts, >= 0; 0: it never restarts.

@@ -28,8 +28,9 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
     """Covariance matrix adaptation (CMA-ES), centralised, by its authors' package ``cma`` with its defaults.
 
     It starts from the best point of the initial design, within the bounds. No state is stored: generations are replayed
-    in the order of the history. So a decision depends only on history, pending points and seed. When it has converged,
-    or finds no differences, it restarts from a random point with twice the population. Needs the extra ``peers``.
+    in the order of the history. So a decision depends only on history, pending points and seed. When CMA-ES has
+    converged, or finds no differences, it restarts from a random point with twice the population. Needs the extra
+    ``peers``.
 
     Source: Hansen & Ostermeier 2001; restarts: Auger & Hansen 2005 (IPOP).
 
@@ -267,8 +268,8 @@ class OptunaGP(Settings, frozen=True, tag_field="kind", tag="optuna-gp"):
 class OptunaTPE(Settings, frozen=True, tag_field="kind", tag="optuna-tpe"):
     """Optuna's default sampler ``TPESampler``, centralised: Parzen estimators of good and of other points.
 
-    It is multivariate since Optuna 5. The study is rebuilt for each decision, as for ``OptunaGP``. Needs the extra
-    ``peers``.
+    The sampler is multivariate since Optuna 5. The study is rebuilt for each decision, as for ``OptunaGP``. Needs the
+    extra ``peers``.
 
     Source: Bergstra et al. 2011; Watanabe 2023; Optuna (Akiba et al. 2019).
 

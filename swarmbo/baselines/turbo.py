@@ -125,7 +125,7 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
     The kernel is Matern-5/2 with one lengthscale per variable; outcomes are standardised by median and standard
     deviation. As in the authors' program, lengthscales are in [0.005, 2], the signal variance in [0.05, 20] and the
     noise variance in [0.0005, 0.2]. Joint draws at the candidates use Matheron's rule on 2,048 random features, not a
-    factorised covariance. The trust region is replayed from the history. Needs the extra ``peers``.
+    factorised covariance. The trust region is recomputed from the history. Needs the extra ``peers``.
 
     Source: Eriksson et al. 2019; Wilson et al. 2020, for the draws.
 

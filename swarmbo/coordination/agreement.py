@@ -47,7 +47,7 @@ class Solution(msgspec.Struct, frozen=True):
             agents were disconnected and no agent decided it.
         value: Sum of the tables at the assignment; -inf if the assignment is forbidden or incomplete.
         upper_bound: A number that no assignment's sum exceeds, up to rounding. None: no bound is known; -inf: every
-            assignment is forbidden. It holds for the candidates in these tables, not for values between them.
+            assignment is forbidden. The bound holds for candidates in these tables, not for values between them.
         report: Status, rounds, traffic and gap.
 
     Example:

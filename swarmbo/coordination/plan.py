@@ -78,7 +78,7 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
     bound_rounds: Count | None = None
 
     def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int], /) -> Steps[TableOutcome]:
-        """Steps for some factors and variables of a connected part.
+        """Steps of an agent with some factors and variables of a connected part.
 
         Args:
             view: Own factors and variables.
@@ -138,7 +138,7 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
     """Base of methods that agree on a joint point of a box. A subclass defines one agent's ``steps``."""
 
     def steps(self, view: BoxView, seed: int, /) -> Steps[BoxOutcome]:
-        """Steps for some factors and variables of a part.
+        """Steps of an agent with some factors and variables of a part.
 
         Args:
             view: Own factors and variables, with functions of at least the own factors.

@@ -29,20 +29,20 @@ class Ticking(Protocol):
 
 
 def run(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Transport | None = None) -> Traffic:
-    """Step agents until no message is under way.
+    """Step agents until no message is in transit.
 
     Args:
         agents: Agents by name; your own agents must fit :class:`Ticking`.
-        transport: Opened for at least these agents.
-        by_deadline: Transport of messages that agents with a deadline send, which may be lost; None: ``transport``. Its
-            steps are the ticks of the agents' clock, which starts for all agents at once. Open a transport with faults
-            for the round of the first decision; it is opened again for each agreement, as in a team.
+        transport: Transport that was opened for at least these agents.
+        by_deadline: Transport for agents with a deadline, which may lose messages; None: ``transport``. Its steps are
+            the ticks of the agents' clock, which starts for all agents at once. Open a transport with faults for the
+            round of the first decision; it is opened again for each agreement, as in a team.
 
     Returns:
         Traffic of all messages sent.
 
     Raises:
-        TransportError: If an agent waits for a message that is not under way.
+        TransportError: If an agent waits for a message that is not in transit.
     """
     traffic = step(agents, transport, by_deadline)
     if unfinished := [name for name, agent in agents.items() if not agent.is_finished]:

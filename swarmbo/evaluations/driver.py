@@ -36,7 +36,7 @@ class Driver:
         ledger: The ledger; its pending queries are sent first.
         executor: Executor that evaluates queries; a task is a query's id and point. The driver does not close it.
         workers: Number of workers.
-        total: Number of queries after which the loop ends.
+        total: Number of told queries after which the loop ends.
         tell: Function that tells the ledger the outcome of a query, given the end of its task.
         is_synchronous: True for synchronous mode.
         results: Folder with results that workers wrote; results of pending queries are told first.

@@ -36,11 +36,11 @@ _FEWEST = 10  # rounds from which on exploration first is useful
 
 @kind("coordination", FIELD)
 class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
-    """Routes of robots by an auction: way-points are sold one by one, again in every round.
+    """Routes of robots by an auction of way-points, which is repeated in every round.
 
     This is a sequential single-item auction over insertions into routes. An agent's bid for a way-point is the gain of
-    a measurement there, per round that the way-point adds to the agent's route. The gain is that of
-    ``targeted-variance``, beyond all measurements planned so far. The highest bid wins, until no route has room for
+    a measurement there, per round that the way-point adds to the agent's route. The gain is the utility by
+    ``targeted-variance``, given all measurements planned so far. The highest bid wins, until no route has room for
     more. Then each agent goes one leg. If its first way-point is several rounds away, it measures the most informative
     location en route that keeps the schedule. Agents with a battery return to their base before it is empty. Agents
     with a price bid the gain minus the price, or abstain.
@@ -48,7 +48,7 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
     For each way-point, a few numbers go up and down a tree of the radio links. Unconnected agents plan independently.
 
     Plans use the present belief. So agents choose one step ahead, by sequential greedy, if the belief has a time axis
-    and ``horizon`` is not set. They do so also in worlds without travel times (``travel_rounds``).
+    and ``horizon`` is not set. They also choose one step ahead in worlds without travel times (``travel_rounds``).
 
     With ``targeted-variance``, routes are planned in all rounds. Other acquisitions are used in the last rounds. Before
     these, routes explore for the acquisition's task: level (``straddle``), map (``information``) or peak (all others).

@@ -57,7 +57,7 @@ class Event(Settings, frozen=True):
     """Time at which an agent fails or joins.
 
     Args:
-        agent: Its name.
+        agent: Name of the agent.
         round: Round, >= 0.
         step: Step of that round's agreement, >= 0; 0 is before the agreement begins.
     """

@@ -22,8 +22,8 @@ class EnsembleSettings(Settings, frozen=True, tag_field="kind", tag="ensemble"):
 
     There is one member for every pair of a kernel and a lengthscale. Variances are relative to the variance of the
     outcomes; their priors are log-normal. The paper uses two ensembles: its kernels with ``lengthscales = ["fitted",
-    "shared"]``, and ``kernels = ["rbf"]`` with lengthscales 1e-4, 1e-3, … 1e6; ``n_features = 100``; ``refit_every =
-    50``.
+    "shared"]``, and ``kernels = ["rbf"]`` with lengthscales 1e-4, 1e-3, … 1e6. It sets ``n_features = 100`` and
+    ``refit_every = 50``.
 
     Source: Lu, Polyzos, Li & Giannakis 2022 (EGP-TS), sections 4.1 and 6, appendix E.
 
@@ -38,7 +38,7 @@ class EnsembleSettings(Settings, frozen=True, tag_field="kind", tag="ensemble"):
         refit_every: Number of evaluations, >= 1, after which members are fitted again, with new features.
         outputscale_log_std: Log standard deviation of the prior on each member's outputscale, > 0. Its median is 1.
         noise_median: Median > 0 of the prior on the noise variance.
-        noise_log_std: Standard deviation of this prior in natural logarithms, > 0.
+        noise_log_std: Standard deviation of the noise variance's prior, in natural logarithms, > 0.
         noise_floor: Smallest noise variance that a fit may choose, in (0, 1].
 
     Example:

@@ -155,7 +155,7 @@ class AdditiveGP(AdditivePosterior):
             settings: Kernel, priors and effort of later fits.
             graph: Scopes.
             domain: The box of joint points.
-            hyperparameters: As recorded.
+            hyperparameters: Recorded hyper-parameters.
             X: Evaluated points (t, n), physical.
             totals: As in ``update``.
             factors: As in ``update``.
@@ -303,9 +303,9 @@ class AdditiveGP(AdditivePosterior):
         """Restore the belief of a ``state_dict``; it continues bit-identically.
 
         Args:
-            settings: As of the saved belief.
-            graph: As of the saved belief.
-            domain: As of the saved belief.
+            settings: Settings of the saved belief.
+            graph: Graph of the saved belief.
+            domain: Domain of the saved belief.
             state: Result of ``state_dict``, also after a conversion to JSON and ``.npz`` and back.
 
         Raises:

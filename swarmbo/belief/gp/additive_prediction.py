@@ -140,7 +140,7 @@ class AdditivePosterior(ChannelGP):
         Totals alone don't determine how the mean of the sum is divided among factors, so factors get equal shares.
 
         Args:
-            factor: Its name.
+            factor: Name of the factor.
             X: Points (m, a) of the factor's scope, physical.
 
         Raises:

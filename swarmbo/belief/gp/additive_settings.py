@@ -135,12 +135,12 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
             per factor, each factor is fitted alone, and the choice applies within it.
         lengthscale_log_median: Logarithm of the median of the prior on the (common) lengthscale of a factor of one
             variable; (log d) / 2 is added for factors of d variables.
-        lengthscale_log_std: Standard deviation of this prior in natural logarithms, > 0.
+        lengthscale_log_std: Standard deviation of the lengthscale's prior, in natural logarithms, > 0.
         deviation_log_std: Log standard deviation > 0 of the deviations; only for ``hierarchical``.
         outputscale_log_std: Log standard deviation of the prior on a factor's outputscale, > 0; its median is 1 /
             number of factors.
         noise_median: Median > 0 of the prior on the noise variance.
-        noise_log_std: Standard deviation of this prior in natural logarithms, > 0.
+        noise_log_std: Standard deviation of the noise variance's prior, in natural logarithms, > 0.
         noise_floor: Smallest noise variance that a fit may choose, in (0, 1].
         time: Kernel over time, by which old outcomes lose weight; None: the function does not change. With outcomes per
             factor, each factor has its own lengthscale in time; otherwise all factors have a common one.

@@ -34,7 +34,7 @@ class ExactGP(TiledField):
     the nearest measurements only (``is_tiled``).
 
     Args:
-        settings: Kernel, priors, effort of the fit.
+        settings: Kernel, priors and effort of a fit.
         tells_since_fit: Number of updates with data since the last fit.
         is_fitted: True if the hyper-parameters come from a fit.
 
@@ -57,7 +57,7 @@ class ExactGP(TiledField):
         """Make a belief without data, with hyper-parameters at the mode of their prior (in logarithms).
 
         Args:
-            settings: Kernel, priors, effort of the fit.
+            settings: Kernel, priors and effort of a fit.
             domain: The box of physical points.
         """
         return cls._empty(settings, domain, prior_field_hyperparameters(settings, domain))
@@ -75,9 +75,9 @@ class ExactGP(TiledField):
         """Rebuild a belief from a record, without a fit.
 
         Args:
-            settings: Kernel, priors, effort of later fits.
+            settings: Kernel, priors and effort of later fits.
             domain: The box of physical points.
-            hyperparameters: As recorded.
+            hyperparameters: Recorded hyper-parameters.
             X: Measured locations (n, d), physical. With a time axis (n, d + 1), the last coordinate is the round.
             y: Outcomes (n,), physical.
             noise_variance: As in ``update``.
@@ -242,8 +242,8 @@ class ExactGP(TiledField):
         """Restore the belief of a ``state_dict``; it continues bit-identically.
 
         Args:
-            settings: As of the saved belief.
-            domain: As of the saved belief.
+            settings: Settings of the saved belief.
+            domain: Domain of the saved belief.
             state: Result of ``state_dict``, also after a conversion to JSON and ``.npz`` and back.
 
         Raises:

@@ -24,7 +24,7 @@ class TimeAxis(Settings, frozen=True):
         kernel: Covariance function over time. ``matern12`` suits fields that change erratically; ``matern32`` and
             smoother ones suit fields that drift.
         lengthscale_median: Median > 0 of the prior on the lengthscale in time, in rounds.
-        lengthscale_log_std: Its standard deviation in natural logarithms, > 0.
+        lengthscale_log_std: Standard deviation of the lengthscale's prior, in natural logarithms, > 0.
 
     Example:
         >>> from swarmbo.belief.gp.exact import ExactGP
@@ -60,12 +60,12 @@ class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
             equal physical length, for coordinates of one unit on a domain of unequal sides.
         lengthscale_median: Median > 0 of the prior on the (common) lengthscale; it is multiplied by √d for d
             dimensions. The default suits maps: on a square, 95 % of the prior is between 0.05 and 0.84 sides.
-        lengthscale_log_std: Its standard deviation in natural logarithms, > 0.
+        lengthscale_log_std: Standard deviation of the lengthscale's prior, in natural logarithms, > 0.
         deviation_log_std: Standard deviation > 0 of the deviations, in natural logarithms; only for ``hierarchical``.
         outputscale_log_std: Log standard deviation of the prior on the outputscale (prior variance), whose median is 1.
         noise_median: Median > 0 of the prior on the noise variance. The default allows for variations of a field
             between samples; for noise-free functions, use 1e-3 with ``noise_log_std`` 1.5.
-        noise_log_std: Its standard deviation in natural logarithms, > 0.
+        noise_log_std: Standard deviation of the noise variance's prior, in natural logarithms, > 0.
         noise_floor: Smallest noise variance that a fit may choose, in (0, 1].
         time: Time axis of the belief; None: the field does not change.
         refit_every: Number of updates with data, >= 1, from one fit to the next. With more than 1,000 measurements,

@@ -111,19 +111,19 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             rounded up. Their polishing stops once variables move by at most a thousandth of the box, or four steps
             bring less than a hundredth of the total gain of polishing.
         alone_steps: Gradient steps of a factor that shares no variable, >= 1.
-        penalty: Initial penalty eta, > 0. Its unit is a part's spread of values at 16 or more random points per squared
-            side.
+        penalty: Initial penalty eta, > 0. Its unit is the spread of a part's values per squared side of the box. The
+            spread is measured at 16 or more random points.
         tolerance: Stop when the primal and the dual residual are below this number, > 0, in sides of the box.
         balance: Ratio > 1 of primal to dual residual above which the penalty is doubled; below its inverse it is
             halved.
         recombination_entries: Most entries of a factor's table when runs are recombined, >= 0; 0: no recombination.
-        polish_steps: Joint gradient steps at the end, >= 0; 0: the best point is not polished.
+        polish_steps: Number of joint gradient steps at the end, >= 0; 0: the best point is not polished.
         polished: Number of a part's best points that are polished in addition to the recombined one, >= 1.
         mode: ``lockstep``: agents wait for every message that they need, as described above. ``asynchronous``: agents
             wait for no message. At a deadline, they choose by the messages that they have received. Short runs begin at
-            up to five starts. Then variables move alternately, from the best start and from the end of each run, and
-            the best result is kept (``swarmbo.coordination.deadline_box``). From the settings above, this mode uses
-            only ``starts``, ``inner_steps`` and ``penalty``.
+            up to five starts. Then variables move one by one, from the best start and from the ends of runs, and the
+            best result is kept (``swarmbo.coordination.deadline_box``). From the settings above, this mode uses only
+            ``starts``, ``inner_steps`` and ``penalty``.
         deadline: Number of ticks, >= 1, until all agents act. In a tick, a message crosses one or more links. This and
             the next two settings are for asynchronous mode.
         patience: Number of ticks, >= 1, after which a silent agent is assumed to be at the best start. Other agents
@@ -184,7 +184,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         return Plan(tuple(parts), lambda view, own: self.steps(BoxView.on(view, own), seed))
 
     def steps(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
-        """Steps for some factors and variables of a part."""
+        """Steps of an agent with some factors and variables of a part."""
         return self._together(view, seed) if any(view.part.is_shared.values()) else self._alone(view, seed)
 
     def _alone(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:

@@ -35,9 +35,9 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
     On the chain of DB-GP-UCB, factor n couples robots n … n+B. There, the method is one forward-backward sweep with
     messages over B robots. On other graphs, variables are eliminated in min-fill order if its largest table is smaller.
 
-    The report's ``rounds`` count tables that are sent up the elimination tree and wait for earlier ones, and as many
-    choices that are sent down. They are twice the largest number of changes of the agent on a path to a root. Sending
-    factors' tables to the agents that join them is not counted; it happens at once, before the rounds.
+    The report's ``rounds`` count dependent messages: tables are sent up the elimination tree, and choices down. They
+    are twice the largest number of changes from one agent to another on a path to a root. Sending factors' tables to
+    the agents that join them is not counted; it happens at once, before the rounds.
 
     Args:
         table_budget: Largest number of entries, >= 1, of one step's table: the product of the numbers of values of its

@@ -121,7 +121,7 @@ class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
     with the stated probability
 
     - never (``A``),
-    - if it is in conflict: one of its factors is broken, or would be better at another of its values (``B``),
+    - if one of its factors is broken, or has a larger entry at another value of the variable (``B``),
     - always (``C``).
 
     A factor is broken if its table has -inf there. A value that breaks fewer factors is better than any value that
@@ -154,7 +154,7 @@ class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
     keep_best: bool = True
 
     def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
-        """Steps for some factors and variables of a connected part."""
+        """Steps of an agent with some factors and variables of a connected part."""
         draws = {x: stream(view.part.seed, "dsa", variable=x) for x in view.variables}
         return self.steps_from(view, tables, {x: int(draws[x].integers(sizes[x])) for x in view.variables}, draws)
 
@@ -213,7 +213,7 @@ class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
     rounds: settings.Count = 50
 
     def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
-        """Steps for some factors and variables of a connected part."""
+        """Steps of an agent with some factors and variables of a connected part."""
         drawn = {x: int(stream(view.part.seed, "mgm", variable=x).integers(sizes[x])) for x in view.variables}
         return self.steps_from(view, tables, drawn)
 

@@ -63,7 +63,7 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
         return Grids(resolution, low, high, starts[: resolution.starts])
 
     def steps(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
-        """Steps for some factors and variables of a connected part, level after level."""
+        """Steps of an agent with some factors and variables of a connected part, level after level."""
         grids, chosen_from = self.grids(view.graph, view.functions), self.chooser(view, seed)
         columns = np.array([view.place[v] for v in view.graph.variables])
         row = {v: i for i, v in enumerate(view.graph.variables)}
@@ -106,7 +106,7 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
 
 @kind("coordination", FUNCTION)
 class RefinedMaxSum(RefinedMethod, frozen=True, tag_field="kind", tag="refined-max-sum"):
-    """Max-sum on grids that are refined level by level (Hoang et al. 2018 require this, but give no schedule).
+    """Max-sum on grids that are refined level by level (Hoang et al. 2018 require refinement, without a schedule).
 
     The first level has ``points`` lattice points along each variable, bounds included, and the coordinates of up to
     ``starts`` points that the functions suggest. Each further level has a window of lattice points around the
@@ -127,8 +127,8 @@ class RefinedMaxSum(RefinedMethod, frozen=True, tag_field="kind", tag="refined-m
     four and 6 for five. Factors of more than 7 variables are refused.
 
     Args:
-        points: Lattice points along each variable on the first level, 3 to 1025; ``lattice_points`` of the functions
-            replace them if they are more.
+        points: Lattice points along each variable on the first level, 3 to 1025, or the functions' ``lattice_points``
+            if larger.
         refinement: Number by which the spacing is divided, 2 to 64. A window has 2 x refinement + 1 points along each
             variable, and fewer for large factors.
         starts: Suggested points whose coordinates are added to the first level, 1 to 16; at most a quarter of its
