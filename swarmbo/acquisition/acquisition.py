@@ -20,7 +20,7 @@ from swarmbo.settings import Settings
 
 
 class Acquisition(Settings, frozen=True, tag_field="kind"):
-    """Base of acquisitions: the utility of a query as a sum of local functions, which agents maximise together.
+    """Base of acquisitions: sums of local functions that agents maximise together.
 
     A subclass implements ``local_problem`` for fields, ``local_functions`` for functions, or both. ``ChainAcquisition``
     is a base for fields that needs less.

@@ -76,12 +76,12 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     | any, with a time axis | untransformed outcomes | bounds | none |
 
     Models of totals with similar evidence are used alternately. The last model of totals is tried with up to 64
-    variables. The first one alternates draws and bounds if there are as many outcomes as variables, and little noise.
-    Every second draw is then maximised globally, since a trust region alone never leaves the basin of the initial
-    points. In a batch, each alternating model uses both draws and bounds. For transformed totals, the trust regions of
-    a batch's points have the whole side, a half and a quarter of it, alternately. For single factors they have the
-    whole side, a quarter and a sixteenth, and the last batch searches no factor globally. The owner of a factor of all
-    variables finds the best point and sends it to the other agents.
+    variables. The first model of totals alternates draws and bounds if there are as many outcomes as variables, and
+    little noise. Every second draw is then maximised globally, since a trust region alone never leaves the basin of the
+    initial points. In a batch, each alternating model uses both draws and bounds. For transformed totals, successive
+    points of a batch are searched in the whole trust region, in one of half its side, and in one of a quarter. For
+    single factors, the smaller sides are a quarter and a sixteenth, and the last batch searches no factor globally. The
+    owner of a factor of all variables finds the best point and sends it to the other agents.
 
     With one factor, totals count as outcomes of that factor. A function of unknown structure is one factor, whose
     lengthscales are a common one with small deviations. Models of the whole factor and of a sum over its variables
@@ -104,8 +104,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         restarts: Settings of restarts for one factor.
         weight: Weight of the standard deviation in confidence bounds, >= 0; it is multiplied by sqrt(d log 2t) for a
             factor of d variables after t evaluations. Bounds of sums that do not alternate with draws have 4 times this
-            weight, unless there is a time axis. With outcomes per factor and shared variables, it is also multiplied by
-            sqrt(32 / n) for n > 32 factors and by 1 + 0.3 p for p pending points.
+            weight, unless there is a time axis. With outcomes per factor and shared variables, the weight is also
+            multiplied by sqrt(32 / n) for n > 32 factors and by 1 + 0.3 p for p pending points.
         n_features: Number of random features of each factor's prior draw, even, >= 2.
 
     These settings are for functions. The settings for fields are those of ``ChainAcquisition``.

@@ -197,7 +197,7 @@ _GAIN = 1e-3  # of the spread of all outcomes: smaller gains do not count
 class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
     """Sum over factors of mu_i + sqrt(beta) sigma_i (Hoang et al. 2018, eq. (2)).
 
-    The sum of the sigma_i is at least the standard deviation of the sum, so this explores more than GP-UCB would. The
+    The sum of the sigma_i is at least the standard deviation of the sum, so DEC-HBO explores more than GP-UCB. The
     paper's regret bound needs a kernel with additional constant variance at every point. The kernels here have none, so
     no bound is claimed. The factors are those of the team's graph or, with ``belief.structure``, learned ones. The
     paper averages the acquisitions of sampled partitions (appendix B). Here their covariances are averaged, and the

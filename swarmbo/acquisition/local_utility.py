@@ -145,7 +145,7 @@ class LocalUtility(PlaceUtility):
         bonus: Weight of sqrt(log Psi), in the unit of the field.
         noise_variance: Scale of Psi, in the square of the field's unit.
         merit: Function that gives the utility of an expected value.
-        opt_out_utility: Utility of abstaining. Agents abstain unless a measurement's utility minus its price is larger.
+        opt_out_utility: Utility of abstaining. Agents abstain unless a measurement's utility minus price exceeds it.
         neighbours_noise: Noise variance of neighbours' measurements, in the same unit; None: ``noise_variance``.
 
     Example:
@@ -170,7 +170,7 @@ class LocalUtility(PlaceUtility):
     def best_of(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], price: float | None = None) -> int | None:
         """Single location of largest utility; None if abstaining is better.
 
-        If the belief is fast, locations are evaluated in the order of their utility without pending measurements. The
+        For fast beliefs, locations are evaluated in the order of their utility without pending measurements. The
         evaluation ends once no remaining location can be better, since pending measurements only reduce variance.
         """
         rows = None

@@ -246,7 +246,7 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
         task: Task; by default ``level`` if these settings or the world state a level, else ``map``.
         level: Level for the task ``level``, in the unit of the field; None takes the world's level.
         floor: Number added to the weights of ``level`` and ``peak``, 0 to 1.
-        places: Approximate number of locations s, spread over the map, 1 to 4096.
+        places: Approximate number of the locations s that are spread over the map, 1 to 4096.
 
     Example:
         >>> import numpy as np

@@ -129,7 +129,7 @@ class Restarts(Settings, frozen=True):
     Args:
         after: Number of evaluations without a gain after which a search restarts, >= 0; 0: it never restarts.
         gain: Largest gain that counts as none, as a share >= 0 of the spread (best minus median) of all outcomes of
-            this search. The spread of its first outcomes alone may differ by orders of magnitude.
+            this search.
         fresh: Number of points in unexplored space after a restart, >= 1.
 
     Example:

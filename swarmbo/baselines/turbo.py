@@ -25,16 +25,16 @@ _GAIN = 1e-3  # an improvement is larger than this share of the best outcome's s
 
 
 class TurboRegion(Settings, frozen=True):
-    """Settings of the trust region; lengths are shares of the sides of the domain.
+    """Settings of the trust region; lengths are shares of the domain's sides.
 
     Args:
-        initial: First length, > 0.
+        initial: First length of the region's sides, > 0.
         smallest: Length below which the region restarts, > 0.
-        largest: Largest length.
-        successes: It doubles after this many improvements in a row, >= 1.
-        failures: It is halved after this many evaluations in a row without one, >= 1; None: the larger of 4 and the
-            number of variables, which is the paper's for one evaluation at a time.
-        fresh: Points of the new design after a restart, >= 1.
+        largest: Largest length of the region's sides.
+        successes: Number of improvements in a row, >= 1, after which the length doubles.
+        failures: Number of evaluations in a row without an improvement, >= 1, after which the length is halved. None:
+            the larger of 4 and the number of variables, as in the paper for single evaluations.
+        fresh: Number of points of the new design after a restart, >= 1.
     """
 
     initial: float = 0.8
@@ -131,7 +131,7 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
 
     Args:
         region: Settings of the trust region.
-        candidates: Number of points at which a draw is compared, >= 1; None: min(5000, max(2000, 200 x variables)).
+        candidates: Number of points at which a draw is evaluated, >= 1; None: min(5000, max(2000, 200 x variables)).
 
     Example:
         >>> import swarmbo as sb

@@ -81,7 +81,7 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
         """Steps of an agent with some factors and variables of a connected part.
 
         Args:
-            view: Own factors and variables.
+            view: Factors and variables of the agent.
             tables: Tables of at least these factors; tables of others may not be read.
             sizes: Number of values by variable.
         """
@@ -141,7 +141,7 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
         """Steps of an agent with some factors and variables of a part.
 
         Args:
-            view: Own factors and variables, with functions of at least the own factors.
+            view: Factors and variables of the agent, with functions of at least these factors.
             seed: Seed of the agents' random draws.
         """
         raise NotImplementedError(f"{type(self).__name__} lacks a program for agents")

@@ -40,8 +40,9 @@ def register_kernel(
 ) -> None:
     """Register your own stationary kernel under a name, in this process.
 
-    The name is then valid wherever the name of a kernel is. Every process that loads states or scenarios with this name
-    must register the kernel first. Another kernel under the same name replaces the first in existing beliefs, too.
+    Then all settings that take the name of a kernel accept this name. Every process that loads states or scenarios with
+    this name must register the kernel first. Another kernel under the same name replaces the first in existing beliefs,
+    too.
 
     Args:
         name: Any name except those of swarmbo's kernels.

@@ -41,9 +41,9 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
     This is a sequential single-item auction over insertions into routes. An agent's bid for a way-point is the gain of
     a measurement there, per round that the way-point adds to the agent's route. The gain is the utility by
     ``targeted-variance``, given all measurements planned so far. The highest bid wins, until no route has room for
-    more. Then each agent goes one leg. If its first way-point is several rounds away, it measures the most informative
-    location en route that keeps the schedule. Agents with a battery return to their base before it is empty. Agents
-    with a price bid the gain minus the price, or abstain.
+    more. Then each agent goes one leg. If an agent's first way-point is several rounds away, it measures the most
+    informative location en route that keeps the schedule. Agents with a battery return to their base before it is
+    empty. Agents with a price bid the gain minus the price, or abstain.
 
     For each way-point, a few numbers go up and down a tree of the radio links. Unconnected agents plan independently.
 
@@ -63,7 +63,7 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
         explore_share: Largest share of the rounds with planned routes, 0 to 1; 1 needs ``targeted-variance``. None: 1
             with ``targeted-variance``, 0.8 with others. With fewer than 10 rounds or an unknown number, shares below 1
             act as 0: the acquisition is used from the beginning, one step ahead.
-        order: ``auction``: the highest bid wins. ``sequential``: agents plan their whole routes sequentially.
+        order: ``auction``: the highest bid wins. ``sequential``: one agent after another plans its whole route.
 
     Example:
         >>> import numpy as np

@@ -28,7 +28,7 @@ class FusedSettings(Settings, frozen=True, tag_field="kind", tag="fused"):
         steps: Number of steps, >= 1, in which neighbours exchange messages after each round of measurements.
         loss: Share of these messages that a link loses, from 0 to below 1, independently in each direction. Faults of
             the team's transport are added.
-        growth: Growth, > 1, of the number of measurements after which hyper-parameters are fitted and proposed again. A
+        growth: Factor > 1 by which the number of measurements grows between two proposals of fitted hyper-parameters. A
             proposal invalidates all estimates sent before, so it should be rare.
         prior: Kernel, priors of hyper-parameters, and effort of a fit. ``refit_every`` has no effect here.
 

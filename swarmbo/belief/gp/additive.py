@@ -209,7 +209,7 @@ class AdditiveGP(AdditivePosterior):
             factors: Outcomes per factor (n, k), in the order of ``graph.factors``.
             noise_variance: Known variance >= 0 of the noise, in the square of the outcome's unit. It replaces the
                 fitted variance. Its shape is () for all, (n,) per point, (n, k) per outcome of a factor, or (n, 1 + k)
-                with that of the total first. NaN, the default, keeps the fitted variance. Standard deviations below
+                with the total's variance first. NaN, the default, keeps the fitted variance. Standard deviations below
                 1e-4 of the scale of outcomes are raised to it.
             rounds: Round of each evaluation (n,), or one for all; by default the present round. It has an effect only
                 with a time axis.
@@ -268,8 +268,8 @@ class AdditiveGP(AdditivePosterior):
             warm: True: the search starts at an earlier optimum.
 
         Returns:
-            The new belief. Degenerate data (no or one outcome, equal points or equal outcomes) give a proper belief,
-            with the prior's mode for what they do not show.
+            The new belief. Degenerate data (no or one outcome, equal points or equal outcomes) give a proper belief.
+            Hyper-parameters that they do not determine are at the prior's mode.
         """
         return self._fitted(fit_additive(self, rng, warm))
 

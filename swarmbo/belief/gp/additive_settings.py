@@ -83,15 +83,15 @@ StructureSettings = SampledStructure | ScreenedScopes
 
 
 class FactorPrior(Settings, frozen=True):
-    """What one factor has of its own; what is left out is as for all factors.
+    """Settings of one factor; others are those of all factors.
 
     Args:
         kernel: Covariance function.
-        lengthscale_log_median: Logarithm of the median of the prior on its lengthscales, from -10 to 10.
-        lengthscale_log_std: Standard deviation > 0 of the prior on its (common) log-lengthscale.
-        outputscale_median: Median > 0 of the prior on its outputscale.
-        outputscale_log_std: Its standard deviation in natural logarithms, > 0.
-        noise_median: Median > 0 of the prior on the noise of its own outcomes; no matter for totals.
+        lengthscale_log_median: Log median of the prior on the factor's lengthscales, from -10 to 10.
+        lengthscale_log_std: Log standard deviation > 0 of the prior on the factor's (common) lengthscale.
+        outputscale_median: Median > 0 of the prior on the factor's outputscale.
+        outputscale_log_std: Log standard deviation > 0 of the prior on the factor's outputscale.
+        noise_median: Median > 0 of the prior on the noise variance of the factor's outcomes; no effect on totals.
     """
 
     kernel: KernelName | None = None
@@ -133,8 +133,8 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
             deviation per factor and variable. ``separate``: an independent one per factor and variable. ``auto``:
             ``separate`` with outcomes per factor or with factors of one variable, else ``hierarchical``. With outcomes
             per factor, each factor is fitted alone, and the choice applies within it.
-        lengthscale_log_median: Logarithm of the median of the prior on the (common) lengthscale of a factor of one
-            variable; (log d) / 2 is added for factors of d variables.
+        lengthscale_log_median: Log median of the prior on a factor's lengthscale (the common one if ``hierarchical``)
+            for one variable. (log d) / 2 is added for d variables.
         lengthscale_log_std: Standard deviation of the lengthscale's prior, in natural logarithms, > 0.
         deviation_log_std: Log standard deviation > 0 of the deviations; only for ``hierarchical``.
         outputscale_log_std: Log standard deviation of the prior on a factor's outputscale, > 0; its median is 1 /
@@ -197,7 +197,7 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
         return "separate" if alone or max(sizes) == 1 else "hierarchical"
 
     def of_factors(self, factors: Sequence[str]) -> list[FactorForm]:
-        """Forms of some factors; equal forms are one object."""
+        """Kernels and priors of some factors; equal ones are one object."""
         common = (self.kernel, self.lengthscale_log_std, self.outputscale_log_std, self.noise_median)
         return [_form(self.factors.get(factor, _NOTHING_OWN), *common) for factor in factors]
 

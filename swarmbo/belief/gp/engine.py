@@ -37,8 +37,8 @@ class ChannelGP(SpatialGP):
 
     An outcome is NaN if it was not observed. A noise variance (the total's is first) is NaN if the fitted one is used.
     ``pending`` points are conditioned on without an outcome; ``awaited`` marks the factors whose outcomes are pending.
-    If all are, ``outcomes`` is their form: a total, or one per factor. ``base`` is the posterior of the first data, and
-    ``given`` that of all data and pending points; later posteriors extend them.
+    If those of all factors are pending, ``outcomes`` is their form: a total, or one per factor. ``base`` is the
+    posterior of the first data, and ``given`` that of all data and pending points; later posteriors extend them.
     """
 
     channel: ClassVar[int] = TOTAL

@@ -181,8 +181,8 @@ class ExactGP(TiledField):
             rng: Random stream for starts and for the choice of measurements.
 
         Returns:
-            The new belief. Degenerate data (no or one outcome, equal locations or outcomes) give a proper belief, with
-            the prior's mode for what they do not show.
+            The new belief. Degenerate data (no or one outcome, equal locations or outcomes) give a proper belief.
+            Hyper-parameters that they do not determine are at the prior's mode.
         """
         previous = self.hyperparameters if self.is_fitted else None
         return self._with(

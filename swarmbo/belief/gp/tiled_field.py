@@ -20,7 +20,7 @@ Marginals = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TiledField(ChannelGP, FieldGP):
-    """One latent that each measurement observes at its location; above ``tiles.TILED_FROM`` of them, in tiles."""
+    """Field with one latent; above ``tiles.TILED_FROM`` measurements, predictions use tiles of them."""
 
     channel: ClassVar[int] = 0
     is_one_latent: ClassVar[bool] = True

@@ -121,15 +121,15 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         polished: Number of a part's best points that are polished in addition to the recombined one, >= 1.
         mode: ``lockstep``: agents wait for every message that they need, as described above. ``asynchronous``: agents
             wait for no message. At a deadline, they choose by the messages that they have received. Short runs begin at
-            up to five starts. Then variables move one by one, from the best start and from the ends of runs, and the
+            up to five starts. Then variables take turns to move, from the best start and from the ends of runs, and the
             best result is kept (``swarmbo.coordination.deadline_box``). From the settings above, this mode uses only
             ``starts``, ``inner_steps`` and ``penalty``.
         deadline: Number of ticks, >= 1, until all agents act. In a tick, a message crosses one or more links. This and
             the next two settings are for asynchronous mode.
         patience: Number of ticks, >= 1, after which a silent agent is assumed to be at the best start. Other agents
             then evaluate its factors if they can. Links with high loss get more ticks.
-        threshold: Largest change that is not sent, >= 0: of copies, in sides of the box; of factor values, in their
-            spread.
+        threshold: Changes up to this size, >= 0, are not sent: of copies, in sides of the box; of factor values, in
+            their spread.
 
     Example:
         >>> import swarmbo as sb

@@ -33,7 +33,8 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
     """Variable elimination (bucket elimination, Dechter 1999), refused if a table exceeds a budget.
 
     On the chain of DB-GP-UCB, factor n couples robots n … n+B. There, the method is one forward-backward sweep with
-    messages over B robots. On other graphs, variables are eliminated in min-fill order if its largest table is smaller.
+    messages over B robots. On other graphs, the graph's order of variables or the min-fill order is used, by the size
+    of their largest tables.
 
     The report's ``rounds`` count dependent messages: tables are sent up the elimination tree, and choices down. They
     are twice the largest number of changes from one agent to another on a path to a root. Sending factors' tables to

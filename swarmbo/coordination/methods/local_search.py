@@ -186,7 +186,7 @@ class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
 
 @kind("coordination", FIELD)
 class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
-    """Maximum gain messages (Maheswaran, Pearce & Tambe 2004, after the breakout of Yokoo & Hirayama 1996).
+    """Maximum gain messages (Maheswaran, Pearce & Tambe 2004, from the breakout algorithm of Yokoo & Hirayama 1996).
 
     Every variable starts at a random value. Two variables that share a factor are neighbours. In a round, all agents
     send the values of their variables, and compute the largest gain of each variable given its neighbours' values. Then

@@ -59,8 +59,8 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
     Args:
         rounds: Largest number of rounds on a part with loops, >= 1.
         damping: Share of the previous message that a new message keeps, in [0, 1); only on parts with loops.
-        tolerance: Largest change of a message at which a part with loops has converged if no choice changes, >= 0. It
-            is a share of the spread (largest minus smallest entry) of the message's factor.
+        tolerance: A part with loops has converged when no choice changes, and no message changes by more than this
+            share, >= 0, of its factor's spread (largest minus smallest entry).
         repairs: Most sweeps over the variables to repair and improve a choice, >= 0; only on parts with loops.
         mode: ``lockstep``: agents wait for every message that they need, as described above. ``asynchronous``: agents
             wait for no message. At a deadline, they choose by the messages that they have received
@@ -69,7 +69,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         deadline: Number of ticks, >= 1, until all agents act. In a tick, a message crosses one or more links. This and
             the next two settings are for asynchronous mode.
         patience: Ticks, >= 1, after which a silent agent is assumed to do nothing. Links with high loss get more ticks.
-        threshold: Largest change of a message that is not sent, as a share >= 0 of the message's spread.
+        threshold: A message is not sent again if it changed by at most this share, >= 0, of its spread.
 
     Example:
         >>> import swarmbo as sb
@@ -116,8 +116,8 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
     ) -> Solution:
         """Solve in this process; see ``TableMethod.solve``.
 
-        In lockstep, nothing is drawn at random. In asynchronous mode, a variable takes the best value by messages if no
-        value is certain to be allowed.
+        In lockstep, nothing is drawn at random. In asynchronous mode, if no value of a variable is certain to be
+        allowed, the variable takes the value with the best messages.
         """
         if self.mode == "lockstep":
             return super().solve(graph, tables, links, seed)
