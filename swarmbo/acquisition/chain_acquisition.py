@@ -30,7 +30,7 @@ class ChainAcquisition(Acquisition, frozen=True):
     """Base of acquisitions for fields, split over a chain of agents by a Markov approximation (Daxberger & Low 2017).
 
     Agent n of the chain chooses location x_n of the batch. Its local function w_n is the utility of x_n, given the
-    locations of the next B agents of the chain. Subclasses define it by ``utility``. With a ``LocalUtility``, w_n =
+    locations of the next B agents of the chain. Subclasses define w_n by ``utility``. With a ``LocalUtility``, w_n =
     merit(mean(x_n)) + bonus sqrt(log Psi_n|nB). Psi_n|nB is the variance of the scaled residual at x_n given these B
     locations.
 

@@ -229,9 +229,9 @@ class ExpectedImprovement(ChainAcquisition, frozen=True, tag="expected-improveme
     price.
 
     For a function, the acquisition is the sum of the factors' log expected improvements: of f_i(x_i) over f_i at the
-    incumbent. With one factor, this is log expected improvement. With several, it is a heuristic, because every factor
-    seeks a gain although a gain of one may outweigh a loss of another. The incumbent is the evaluated point with the
-    largest posterior mean. With outcomes per factor, it joins the best points of the connected parts.
+    incumbent. With one factor, this is log expected improvement. With several, it is a heuristic: every factor seeks a
+    gain, although the sum may also rise while one factor loses. The incumbent is the evaluated point with the largest
+    posterior mean. With outcomes per factor, it joins the best points of the connected parts.
 
     The settings are those of ``ChainAcquisition``, for fields. There are no settings for functions.
 

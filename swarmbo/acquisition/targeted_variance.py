@@ -239,8 +239,8 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
     decided. Near a common start, all locations look decided. Utilities are scaled to compare with prices: among unknown
     locations of weight 1, each has the prior standard deviation as utility.
 
-    Agents consider the next B agents of the chain, as in ``ChainAcquisition``. Its settings also apply, except
-    ``noise_ratio_floor``.
+    Agents consider the next B agents of the chain, as in ``ChainAcquisition``. All settings of that class except
+    ``noise_ratio_floor`` apply.
 
     Args:
         task: Task; by default ``level`` if these settings or the world state a level, else ``map``.

@@ -211,7 +211,7 @@ class InProcess(Settings, frozen=True, tag_field="kind", tag="in-process"):
 
     Args:
         as_agents: True: agents of a team are separate objects that exchange encoded messages. False: the team computes
-            what they would compute, faster, with the same decisions and counts of traffic.
+            what these agents would compute, but faster. Decisions and counts of traffic are the same.
 
     Example:
         >>> transport = InProcess().open(["a", "b"])

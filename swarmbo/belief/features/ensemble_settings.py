@@ -21,9 +21,9 @@ class EnsembleSettings(Settings, frozen=True, tag_field="kind", tag="ensemble"):
     """Settings of an ensemble of Gaussian processes, weighted by their predictions of the outcomes.
 
     There is one member for every pair of a kernel and a lengthscale. Variances are relative to the variance of the
-    outcomes; their priors are log-normal. The paper uses two ensembles: its kernels with ``lengthscales = ["fitted",
-    "shared"]``, and ``kernels = ["rbf"]`` with lengthscales 1e-4, 1e-3, … 1e6. It sets ``n_features = 100`` and
-    ``refit_every = 50``.
+    outcomes; their priors are log-normal. The paper has two ensembles. One has several kernels with ``lengthscales =
+    ["fitted", "shared"]``. The other has ``kernels = ["rbf"]`` with lengthscales 1e-4, 1e-3, … 1e6. Both have
+    ``n_features = 100`` and ``refit_every = 50``.
 
     Source: Lu, Polyzos, Li & Giannakis 2022 (EGP-TS), sections 4.1 and 6, appendix E.
 

@@ -161,7 +161,7 @@ class AdditiveGP(AdditivePosterior):
             factors: As in ``update``.
             noise_variance: As in ``update``.
             rounds: As in ``update``. The belief predicts round 0 until ``at`` sets another.
-            outcomes: As in ``create``.
+            outcomes: Outcomes that ``condition_on_pending`` expects.
 
         Raises:
             ShapeError: If the shapes do not fit.

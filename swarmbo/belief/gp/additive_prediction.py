@@ -26,7 +26,7 @@ _ENTRIES = 2**20  # means of factors worked out at once
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AdditivePosterior(ChannelGP):
-    """The posterior of a sum of Gaussian processes, and of each of them.
+    """Posterior of a sum of Gaussian processes, and of each summand.
 
     Predictions of the sum, and fields that are not listed here, are those of the base ``ChannelGP``. Columns of points
     are in the order of ``graph.variables``.

@@ -186,7 +186,7 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
             require(self, field, lambda value: not value or self.structure is None, "none where a structure is learned")
 
     def lengthscale_model(self, sizes: Sequence[int], *, alone: bool) -> LengthscaleModel:
-        """Relation of the lengthscales in a fit, by ``lengthscales``.
+        """Relation of the lengthscales in a fit: ``lengthscales``, with ``auto`` resolved.
 
         Args:
             sizes: Number of variables of each fitted factor.
