@@ -221,7 +221,7 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
             probability at most a exp(-(L/b)²).
         derivative_b: b > 0 in the same assumption, in units of the outcome per side of the domain.
         lattice: Points along each variable. ``settings``: as in the settings of the coordination method. ``lemma-5``:
-            at least d b t² sqrt(log(2 |U| a / delta)) for d variables and |U| factors, as far as tables allow
+            at least d b t² sqrt(log(2 |U| a / delta)) for d variables and |U| factors, unless tables are then too large
             (``coarse_entries`` of ``refined-max-sum``). Methods without a lattice ignore it.
 
     Example:

@@ -50,8 +50,8 @@ def register_kernel(
             be positive definite in the number of dimensions in which it is used; here this is checked in one dimension.
         slope: w(r) = -c'(r) / r, of the shape of r; finite at r = 0. If c has a kink at 0, return 0 there.
         frequencies: Function of ``(rng, k, d)`` that returns k frequencies v, an array (k, d), in radians per
-            lengthscale. They are draws from the spectral density of the kernel: E cos(v·x) = c(|x|). Only draws, as in
-            ``thompson``, need it.
+            lengthscale. They are draws from the spectral density of the kernel: E cos(v·x) = c(|x|). Only draws of
+            functions need them.
 
     Raises:
         ConfigError: If the name is that of a swarmbo kernel, or if the functions are invalid.
