@@ -20,7 +20,7 @@ from swarmbo.settings import Settings
 
 
 class Acquisition(Settings, frozen=True, tag_field="kind"):
-    """Base of acquisitions: the utility of a query, as a sum of local functions that agents maximise together.
+    """Base of acquisitions: sums of local functions that agents maximise together.
 
     A subclass implements ``local_problem`` for fields, ``local_functions`` for functions, or both. ``ChainAcquisition``
     is a base for fields that needs less.
@@ -45,25 +45,25 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
     goal: ClassVar[Goal | None] = None  # task in a field; None: any
 
     def check_world(self, level: float | None) -> None:
-        """Refuse a world without required properties, before the first round.
+        """Check before the first round that the world has what the acquisition needs; the base needs nothing.
 
         Args:
-            level: Threshold that the environment watches; None if it has none.
+            level: Threshold of the environment, in the unit of the field; None if it has no threshold.
 
         Raises:
-            ConfigError: If a property is missing; never here.
+            ConfigError: If a property is missing.
         """
 
     def aim(self, level: float | None) -> Goal | None:
-        """Task in a field; None if it suits any. ``level`` is that of the world, None without one."""
+        """Task in a field; None if the acquisition suits any task. ``level`` is the world's threshold or None."""
         return self.goal
 
     def in_field(self, aim: Goal, *, priced: bool) -> "Acquisition":
-        """Acquisition that values locations: itself, unless it selects one.
+        """Acquisition that values locations: this one, unless it selects another, as ``Auto`` does.
 
         Args:
             aim: Task in the field.
-            priced: True if agents may abstain from a measurement for its price.
+            priced: True if measurements have a price, so that agents may abstain.
         """
         return self
 
@@ -77,18 +77,18 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
         return False
 
     def problem_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:
-        """Steps of the same, in which agents with separate beliefs exchange messages; here there is one."""
+        """Steps of ``local_problem``; agents with separate beliefs exchange messages between steps. Here one step."""
         yield from ()
         return self.local_problem(situation)
 
     def alone(self, situation: Situation) -> Chooser:
         """Rule by which an agent in a field chooses without others, for baselines.
 
-        Here each takes the best of its locations by its own local problem.
+        By default, each agent takes its best location by its own local problem.
 
         Returns:
-            A function of an agent, its belief, and places (k, d), k >= 1: the index of its choice among them; None if
-            it abstains.
+            A function of an agent, its belief and its locations (k, d), k >= 1. It returns the index of the chosen
+            location, or None to abstain.
         """
 
         def choose(agent: str, belief: PlaceBelief, places: Float[np.ndarray, "k d"]) -> int | None:
@@ -106,12 +106,12 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
         return choose
 
     def learn(self, situation: JointSituation, belief_settings: AdditiveGPSettings, previous: Learned | None) -> Model:
-        """Model of a function's history: here of all untransformed outcomes; hyper-parameters are refitted when due.
+        """Model of a function's history; by default of all outcomes, untransformed, with a refit when it is due.
 
         Args:
             situation: Present knowledge.
-            belief_settings: Kernel, priors, effort of the fit.
-            previous: State learned by the last model; None at first.
+            belief_settings: Kernel, priors and effort of the fit.
+            previous: State that the last model learned; None for the first model.
         """
         belief, learned = learned_belief(situation, situation.graph, situation.history, belief_settings, previous)
         return Model(given_out(belief, situation), learned)
@@ -121,11 +121,11 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
 
         Args:
             situation: Present knowledge.
-            model: Model of the same situation.
+            model: Model learned in this situation.
 
         Returns:
-            One function per factor of ``model.belief.graph``, whose variables are those of the team's graph in the same
-            order; its factors may differ.
+            One function per factor of ``model.belief.graph``. That graph has the variables of the team's graph in the
+            same order; its factors may differ.
         """
         raise NotImplementedError(
             f"{type(self).__name__} lacks the functions that agents maximise (implement local_functions)"

@@ -57,57 +57,58 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
 
     | task in a field | rule | rule if agents may abstain for a price |
     |---|---|---|
-    | peak | ``db-gp-ucb``, ``annealed`` | the same |
+    | peak | ``db-gp-ucb``, ``annealed`` | ``db-gp-ucb``, ``annealed`` |
     | map | ``targeted-variance`` | ``information`` |
     | level | ``targeted-variance`` | ``straddle`` |
 
-    For functions, outcomes are transformed if that helps the model, and there is a trust region around the incumbent:
+    For functions, the model with the largest evidence decides, and points are searched in a trust region:
 
     | observed | models, chosen by evidence | rule | trust region |
     |---|---|---|---|
-    | totals of several factors | untransformed outcomes | confidence bounds on differences to the incumbent | one |
-    | | a root of the distance below the best | alternately a joint posterior draw and such bounds | one |
-    | | the same, of one factor of all variables | confidence bounds | one |
-    | | untransformed outcomes, of one factor of all variables | log expected improvement | none |
+    | totals of several factors | untransformed outcomes | bounds on the gain over the incumbent | one |
+    | | a root of the distance below the best outcome | alternately a joint posterior draw and bounds | one |
+    | | this root, with one factor of all variables | bounds | one |
+    | | untransformed outcomes, with one factor of all variables | log expected improvement | none |
     | single factors, no shared variables | untransformed, root, fourth root, logarithm | log expected improvement | \
-    one per factor; with several, none while there is promise elsewhere, and alternately once stalled |
-    | | a sum over the factor's variables | the same, variable by variable | none |
-    | single factors, shared variables | untransformed outcomes | confidence bounds as above | none |
-    | any, with a time axis | untransformed outcomes | confidence bounds as above | none |
+    one per factor; for several factors, see below |
+    | | a sum of functions of the factor's variables | log expected improvement of each | none |
+    | single factors, shared variables | untransformed outcomes | bounds | none |
+    | any, with a time axis | untransformed outcomes | bounds | none |
 
-    Models of totals with similar evidence alternate; the last one of totals is tried with up to 64 variables. A sum of
-    untransformed outcomes alternates draws and bounds if it has as many outcomes as variables and little noise. It then
-    searches every second draw globally: a trust region alone never leaves the basin of the initial points. In a batch
-    each such model uses draws and bounds. For transformed totals, the members' regions have the whole, a half and a
-    quarter of the side, alternately. For single factors they have the whole, a quarter and a sixteenth, and in the last
-    batch no factor is searched globally. The owner of a factor of all variables finds its best point and sends it to
-    the others.
+    Models of totals with similar evidence are used alternately. The last model of totals is tried with up to 64
+    variables. The first model of totals alternates draws and bounds if there are as many outcomes as variables, and
+    little noise. Every second draw is then maximised globally, since a trust region alone never leaves the basin of the
+    initial points. In a batch, each alternating model uses both draws and bounds. For transformed totals, successive
+    points of a batch are searched in the whole trust region, in one of half its side, and in one of a quarter. For
+    single factors, the smaller sides are a quarter and a sixteenth, and the last batch searches no factor globally. The
+    owner of a factor of all variables finds the best point and sends it to the other agents.
 
-    A single factor with totals is observed directly; so is a function of unknown structure, whose lengthscales are a
-    common one with small deviations. The whole factor and the sum over its variables alternate until the evidence is
-    clear. Its region shrinks half as fast, and restarts once it no longer gains. Several factors without shared
-    variables are each searched globally while the expected improvement anywhere exceeds a thousandth of the first
-    outcomes' spread. Then they are searched in their regions and, once stalled, globally in every second round. With
-    outcomes per factor, the combined best of all parts of the graph is evaluated in the last round. If the number of
-    rounds is unknown, it is evaluated whenever the evaluations have grown by half. With shared variables, a gain of one
-    factor may be a loss of another, so outcomes keep their unit. Regions react to posterior means, not to noisy
-    outcomes. If the fitted noise is above 3e-4 of the variance, they shrink three times as slowly, and restart three
-    times as late.
+    With one factor, totals count as outcomes of that factor. A function of unknown structure is one factor, whose
+    lengthscales are a common one with small deviations. Models of the whole factor and of a sum over its variables
+    alternate until the evidence is clear. The trust region of one factor needs twice ``box.failures`` to shrink, and
+    restarts once it is stalled. Each of several factors without shared variables is searched globally while its
+    expected improvement anywhere exceeds a thousandth of the first outcomes' spread. Later it is searched in its trust
+    region and, once stalled, globally in every second round. With outcomes per factor, the last round evaluates the
+    combined best point of all parts of the graph. If the number of rounds is unknown, this happens whenever the number
+    of evaluations has grown by half. Outcomes of factors with shared variables are not transformed, since a gain of one
+    may be a loss of another. Trust regions react to posterior means, not to noisy outcomes. If the fitted noise is
+    above 3e-4 of the outcomes' variance, a trust region needs three times ``box.failures`` to shrink, and a restart
+    waits three times as long.
 
-    Every rule is a sum over factors, so agents agree on it by messages as usual. It adds the messages of the papers'
-    methods: outcomes are sent to all modelling agents; a draw needs one number per evaluation from each factor to all
-    others. Every agent computes trust regions, incumbents, restarts, transforms and splits from the history alone.
+    Every rule is a sum over factors, so agents agree on it by messages. Outcomes are sent to all agents that model
+    them. A draw needs one number per evaluation from each factor to all others. Every agent computes trust regions,
+    incumbents, restarts, transforms and splits from the history alone.
 
     Args:
         box: Settings of trust regions.
         restarts: Settings of restarts for one factor.
-        weight: Weight of the standard deviation in confidence bounds, times sqrt(d log 2t) for a factor of d variables,
-            >= 0. Bounds of sums that do not alternate with draws have four times as much, unless outcomes lose weight
-            with time. Bounds of n > 32 single factors with shared variables have sqrt(32 / n) of that, and 0.3 more
-            with each pending point.
-        n_features: Random features of each factor's prior draw, an even number >= 2.
+        weight: Weight of the standard deviation in confidence bounds, >= 0; it is multiplied by sqrt(d log 2t) for a
+            factor of d variables after t evaluations. Bounds of sums that do not alternate with draws have 4 times this
+            weight, unless there is a time axis. With outcomes per factor and shared variables, the weight is also
+            multiplied by sqrt(32 / n) for n > 32 factors and by 1 + 0.3 p for p pending points.
+        n_features: Number of random features of each factor's prior draw, even, >= 2.
 
-    All these are for functions. The other settings are those of ``ChainAcquisition``, for fields.
+    These settings are for functions. The settings for fields are those of ``ChainAcquisition``.
 
     Example:
         >>> import swarmbo as sb
@@ -130,7 +131,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     def in_field(self, aim: Goal, *, priced: bool) -> ChainAcquisition:
         """Acquisition that suits a field, with the same settings.
 
-        With prices ``targeted-variance`` is not used: it values many locations at once, and stops measuring too early.
+        With prices, ``targeted-variance`` is not used, because it would stop measuring too early.
         """
         shared = {name: getattr(self, name) for name in self.for_fields}
         if aim == "peak":

@@ -21,9 +21,9 @@ Received = Sequence[Float[np.ndarray, "g m"]]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BoxFunctions(ABC):
-    """Functions of factors on a box, to be maximised in sum; coordinates are those of the unit cube.
+    """Functions of factors on a box, to maximise their sum; coordinates are those of the unit cube.
 
-    A factor's results are bit-identical for any other factors in the stack. The methods are those of
+    A factor's results are bit-identical whatever other factors are in the stack. The methods are those of
     ``swarmbo.coordination.LocalFunctions``.
 
     Args:
@@ -31,9 +31,9 @@ class BoxFunctions(ABC):
         low: Lower corner (n,) of the box, in the order of ``graph.variables``.
         high: Upper corner (n,).
         starts: Good starting points (k, n), best first; k may be 0.
-        owned: Factors that may be evaluated; None: all.
-        levels: Places in the unit cube of the values of variables that have a grid, in order; a function is constant
-            around each.
+        owned: Factors that may be evaluated; None allows all.
+        levels: For variables on a grid, coordinates of their values in the unit cube; functions are constant around
+            each.
     """
 
     graph: FactorGraph
@@ -45,33 +45,33 @@ class BoxFunctions(ABC):
 
     @property
     def n_exchanges(self) -> int:
-        """Number of exchanges of numbers between neighbours."""
+        """Number of phases in which neighbouring factors exchange numbers."""
         return 0
 
     def published(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> Float[np.ndarray, "g m"]:
-        """Numbers that each factor sends its neighbours in phase ``len(received)``; none by default."""
+        """Numbers that each factor sends its neighbours in phase ``len(received)``; by default nothing."""
         raise NotImplementedError(f"{type(self).__name__} has no phases of exchange")
 
     @abstractmethod
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
-        """Term of each factor in the sum, given all that its neighbours published there."""
+        """Term of each factor in the sum, given all numbers that its neighbours published."""
 
     @abstractmethod
     def value_and_gradient(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """Objective of each factor for fixed received numbers, and its gradient."""
+        """Objective of each factor, and its gradient, for fixed received numbers."""
 
     def starting_from(
         self, best: Float[np.ndarray, "k n"], columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]
     ) -> Self:
-        """The same from received best points, for an agent that knows outcomes of some factors only.
+        """Make the same functions with received starts, for an agent that knows outcomes of some factors only.
 
         Args:
-            best: Points in the unit cube, best first, as many as there are starts.
-            columns: Variables for which they replace the own starts.
+            best: Received points in the unit cube, best first, as many as there are starts.
+            columns: Indices of the variables for which received points replace the agent's own starts.
             beaten: ``swarmbo.belief.model.incumbents.to_beat`` with all outcomes known.
         """
         starts = self.starts.copy()
@@ -79,7 +79,7 @@ class BoxFunctions(ABC):
         return replace(self, starts=starts)
 
     def of(self, factors: Iterable[str]) -> Self:
-        """The same functions for an owner of some factors."""
+        """Make the same functions for an owner of some factors."""
         return replace(self, owned=frozenset(factors))
 
     def check_owned(self, stack: FactorStack) -> None:
@@ -270,13 +270,12 @@ def on_cube(belief: AdditiveGP) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BeliefFunctions(BoxFunctions):
-    """Functions of the mean and standard deviation of each factor, by a belief; a subclass has the ``merit``.
+    """Functions of each factor's mean and standard deviation by a belief; a subclass defines ``merit``.
 
-    Standard deviations are roots of the variance plus 1e-12 of the factor's prior variance, as a root has no derivative
-    at zero.
+    1e-12 of the factor's prior variance is added to variances, because their root has no derivative at zero.
 
     Args:
-        belief: About the factors of ``graph``, which is its own.
+        belief: Belief whose graph is ``graph``.
 
     Example:
         >>> from swarmbo.acquisition.confidence_bounds import ConfidenceBounds  # a subclass
@@ -291,28 +290,28 @@ class BeliefFunctions(BoxFunctions):
 
     @classmethod
     def on_cube(cls, belief: AdditiveGP, **more: Any) -> Self:
-        """On the whole unit cube, starting from the best evaluated points."""
+        """Make functions on the whole unit cube that start from the best evaluated points."""
         return cls(**on_cube(belief), belief=belief, **more)
 
     def merit(
         self, stack: FactorStack, mean: Float[np.ndarray, "g m"], std: Float[np.ndarray, "g m"]
     ) -> tuple[Float[np.ndarray, "g m"], Any, Any]:
-        """Value of means and standard deviations, and its derivatives by both."""
+        """Value of means and standard deviations, and the derivatives by the mean and by the standard deviation."""
         raise NotImplementedError(f"{type(self).__name__} lacks a merit")
 
     def marginals(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Marginals:
-        """Means and variances of which ``merit`` is taken: of the factors' terms."""
+        """Means and variances of the factors' terms, to which ``merit`` is applied."""
         return self.belief.local(stack, U, gradient=gradient)
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
-        """Each factor's merit, in the unit of the belief."""
+        """Merit of each factor, in the unit of the outcomes."""
         self.check_owned(stack)
         return self._merit_of(stack, self.marginals(stack, U))[0]
 
     def value_and_gradient(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """Each factor's merit and its gradient."""
+        """Merit of each factor, and its gradient."""
         self.check_owned(stack)
         marginals = self.marginals(stack, U, gradient=True)
         assert marginals.dmean is not None
@@ -328,7 +327,7 @@ class BeliefFunctions(BoxFunctions):
         return value, np.asarray(by_mean), 0.5 * by_std / std
 
     def variance_floor(self, stack: FactorStack) -> Float[np.ndarray, "g 1"]:
-        """Addition to each factor's variance under a root, in the square of the outcome's unit."""
+        """Number added to each factor's variance before its root is taken, in the square of the outcome's unit."""
         return np.array([self._variance_floors[factor] for factor in stack.factors])[:, None]
 
     @cached_property

@@ -27,28 +27,29 @@ _FULL_TABLES = 8  # ... in units of full tables
 
 
 class ChainAcquisition(Acquisition, frozen=True):
-    """Base of acquisitions that split over a chain of agents by the Markov approximation (Daxberger & Low 2017).
+    """Base of acquisitions for fields, split over a chain of agents by a Markov approximation (Daxberger & Low 2017).
 
-    Agent n owns block n of the batch. Its local function is the utility of its location, given the locations of the
-    next B agents of the chain. Subclasses define it by ``utility``. With a ``LocalUtility``, it is w_n =
-    merit(mean(x_n)) + bonus sqrt(log Psi_n|nB), with Psi_n|nB the conditional variance of its scaled residual.
+    Agent n of the chain chooses location x_n of the batch. Its local function w_n is the utility of x_n, given the
+    locations of the next B agents of the chain. Subclasses define w_n by ``utility``. With a ``LocalUtility``, w_n =
+    merit(mean(x_n)) + bonus sqrt(log Psi_n|nB). Psi_n|nB is the variance of the scaled residual at x_n given these B
+    locations.
 
-    An agent whose measurement has a price may abstain. Then w_n is the utility of idleness, and the agent gives no
-    information to others. If it measures, its utility is w_n minus the price.
+    An agent whose measurement has a price may abstain. If it measures, its utility is w_n minus the price. If it
+    abstains, it has the utility of abstaining, and other agents get no information from it.
 
     Args:
-        markov_order: B, the number of later agents on the chain in a local acquisition, >= 0. With 0, agents only avoid
-            each other's locations.
+        markov_order: B, the number of next agents on the chain that a local acquisition considers, >= 0. With 0, agents
+            only avoid each other's locations.
         noise_ratio_floor: Least ratio of noise variance to prior variance in the information gain, 0 to 100. With a
-            precise sensor log(1 + variance/noise) hardly distinguishes nearly known from unknown locations; the floor
-            keeps the difference. 0 is the paper's rule. Without effect if there is no information term.
+            precise sensor, log(1 + variance/noise) is almost equal at well known and at unknown locations; the floor
+            makes it differ. 0 is the paper's rule. Acquisitions without an information term ignore it.
         candidates: Length of an agent's shortlist, 1 to 4096.
         table_entries: Most entries of one local acquisition's table, 2^10 to 2^28. A shortlist is cut to the (B + 1)-th
-            root of it, so 2^18 keeps 64 candidates at B = 2 and 22 at B = 3. It must leave at least 2B + 1, which an
-            agent needs to avoid all agents that it shares a factor with: B = 4 fits 2^18, B = 6 2^26. Tables of more
-            than 48 agents have eight times as many entries in all, unless 2B + 1 candidates take more. At B = 2, 64
-            agents have 32 candidates each, and 256 agents have 20.
-        on_the_way: Without effect; accepted because earlier scenarios and run folders have it.
+            root of this number: 2^18 keeps 64 candidates at B = 2 and 22 at B = 3. At least 2B + 1 candidates must
+            remain, so that an agent can avoid all agents with which it shares a factor. B = 4 fits 2^18 entries, and B
+            = 6 fits 2^26. If there are more than 48 agents, all their tables together have at most 8 times this number,
+            unless 2B + 1 candidates need more. At B = 2, each of 64 agents has 32 candidates, and each of 256 has 20.
+        on_the_way: No effect; accepted because earlier scenarios and run folders have it.
 
     Example:
         >>> import numpy as np
@@ -90,18 +91,18 @@ class ChainAcquisition(Acquisition, frozen=True):
         )
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> Utility:
-        """Utility of locations in a round, for ``n_agents`` measuring agents; by default all that can move."""
+        """Utility of locations in a round with ``n_agents`` measuring agents; by default all that can move."""
         raise NotImplementedError(f"{type(self).__name__} lacks a utility of locations (implement utility)")
 
     def valued_by(self, situation: Situation) -> PlaceBelief:
-        """Belief by which locations are valued: that of the agents, unless a subclass replaces it.
+        """Belief by which locations are valued: the agents' belief, unless a subclass replaces it.
 
-        For agents with separate beliefs only those at hand are asked (``swarmbo.belief.has_view``).
+        If agents have separate beliefs, only locally available ones are used (``swarmbo.belief.has_view``).
         """
         return situation.belief
 
     def alone(self, situation: Situation) -> Chooser:
-        """Choice of each agent's location of largest utility without regard to others, among all of its locations."""
+        """Choice of an agent's location with the largest utility, without regard to other agents."""
         if type(self).utility is ChainAcquisition.utility:  # a subclass with its own local problem
             return super().alone(situation)
         choose, valued = _by_utility(self, situation), self.valued_by(situation)
@@ -112,24 +113,24 @@ class ChainAcquisition(Acquisition, frozen=True):
     def local_problem(self, situation: Situation) -> LocalProblem | None:
         """Local acquisitions of one round; None if no agent can move.
 
-        Two agents never choose one location: within a factor equal locations get -inf; agents that share no factor get
-        disjoint shortlists. An agent left without a location does not take part; for the others a joint choice without
-        a conflict exists.
+        Two agents never choose the same location. Within a factor, equal locations have the value -inf. Agents that
+        share no factor have disjoint shortlists. An agent left without a location does not take part; the others can
+        always choose without a conflict.
 
-        The problem starts from the sequential greedy choices. These locations are on the shortlists of the agents that
-        choose them, and not on those of agents that share no factor with them. An agent assumes that agents with which
-        it shares no factor measure at their greedy choices. So the best joint choice has at least the same value by
-        these tables, and agents do not crowd others outside their factors.
+        The problem starts from sequential greedy choices. Each is on the shortlist of the agent that chose it, and not
+        on shortlists of agents that share no factor with that agent. An agent assumes that agents with which it shares
+        no factor measure at their greedy choices. So the best joint choice has at least the value of the greedy choices
+        by these tables, and agents do not crowd agents outside their factors.
         """
         return at_once(self._in_steps(situation))
 
     @property
     def splits(self) -> bool:
-        """True if agents with separate beliefs can compute their own shares; False if the problem is overridden."""
+        """True if agents with separate beliefs can compute their own shares; False if a subclass has its own."""
         return type(self).local_problem is ChainAcquisition.local_problem
 
     def problem_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:
-        """Steps of the same: agents with separate beliefs send their sequential choices and shortlists."""
+        """Steps of ``local_problem``: agents with separate beliefs send their sequential choices and shortlists."""
         return self._in_steps(situation) if self.splits else super().problem_steps(situation)
 
     def _in_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:

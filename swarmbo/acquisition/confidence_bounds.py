@@ -80,22 +80,21 @@ _AT = "$.belief.structure"
 class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
     """Sum over disjoint groups of mu_j + sqrt(beta) sigma_j (Kandasamy et al. 2015, eq. (9) and algorithm 1).
 
-    With ``groups = "learned"``, the scopes of the team's graph are not used. Every ``learn_every`` evaluations the
-    variables are divided at random into groups of ``group_size``, ``groupings`` times. Hyper-parameters are fitted to
-    each grouping, and the one with the largest evidence is taken (section 4.3; the authors' program tries five
-    permutations). The paper shares one scale and one bandwidth over all groups: ``lengthscales = "shared"`` in the
-    belief's settings is similar.
+    With ``groups = "learned"``, the scopes of the team's graph are not used. Every ``learn_every`` evaluations, the
+    variables are divided at random into groups of ``group_size``, in ``groupings`` ways. Hyper-parameters are fitted to
+    each division, and the one with the largest evidence is taken (section 4.3; the authors' program tries five). In the
+    paper, all groups have one scale and one bandwidth, as with ``lengthscales = "shared"`` in the belief.
 
     No bound on the regret is claimed. The proof of the paper's theorem 5 assumes that the sum of the groups' variances
     is at most the variance of the sum, which is false in general.
 
     Args:
-        groups: ``given``: the scopes of the team's graph, which must not overlap. ``learned``: see above.
-        group_size: Variables in a learned group, >= 1.
-        groupings: Random groupings compared, >= 1.
-        learn_every: Evaluations, >= 1, after which groups are learned again.
-        exploration: Schedule of beta. ``practical``: 0.2 d log(2t), d the size of the group, as in the paper's
-            experiments. ``theory``: theorem 5's, with each group's own d.
+        groups: ``given``: scopes of the team's graph, which must not overlap. ``learned``: groups found as above.
+        group_size: Number of variables in a learned group, >= 1.
+        groupings: Number of random divisions that are compared, >= 1.
+        learn_every: Number of evaluations, >= 1, after which groups are learned again.
+        exploration: Schedule of beta. ``practical``: 0.2 d log(2t), as in the paper's experiments, with d variables in
+            the group and t evaluations. ``theory``: that of theorem 5, for each group's d.
         exploration_scale: Factor on sqrt(beta), > 0; 1 is the paper's.
         delta: Failure probability in ``theory``, in (0, 1).
 
@@ -118,7 +117,7 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
     delta: ProperFraction = 0.1
 
     def learn(self, situation: JointSituation, belief_settings: AdditiveGPSettings, previous: Learned | None) -> Model:
-        """Model of the history over the team's groups or learned ones.
+        """Model of the history, with the scopes of the team's graph or with learned groups.
 
         Raises:
             ConfigError: If given groups overlap, or groups are to be learned from outcomes of single factors.
@@ -198,33 +197,32 @@ _GAIN = 1e-3  # of the spread of all outcomes: smaller gains do not count
 class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
     """Sum over factors of mu_i + sqrt(beta) sigma_i (Hoang et al. 2018, eq. (2)).
 
-    The sum of the sigma_i is at least the standard deviation of the sum, so this explores more than GP-UCB would. The
-    paper's regret bound needs a kernel with an additional constant variance at every point; for the kernels here its
-    constant is infinite, and no bound is claimed. The factors are the team's, or with ``belief.structure`` those of
-    sampled partitions. The paper averages the acquisitions of the samples (appendix B); here their covariances are
-    averaged, and the bound is that of the resulting belief: see docs/methods/beliefs.md.
+    The sum of the sigma_i is at least the standard deviation of the sum, so DEC-HBO explores more than GP-UCB. The
+    paper's regret bound needs a kernel with additional constant variance at every point. The kernels here have none, so
+    no bound is claimed. The factors are those of the team's graph or, with ``belief.structure``, learned ones. The
+    paper averages the acquisitions of sampled partitions (appendix B). Here their covariances are averaged, and the
+    acquisition is computed from the resulting belief: see docs/methods/beliefs.md.
 
-    The bound of one factor may lie below a local maximum wherever nothing was measured. So with one factor every second
-    bound has three times the weight, once the posterior means of three evaluations in a row gained nothing.
+    In unexplored regions, the bound of one factor may lie below a local maximum that is known. So with one factor and
+    the schedule ``practical``, every second bound has 3 times the weight after 3 evaluations in a row without a gain.
 
-    The paper agrees by max-sum on a grid that grows. Here teams agree by ``admm`` by default, which finds the same
-    maxima and takes factors of any size: docs/studies/agreement.md. The paper's method is
-    ``coordination = "refined-max-sum"`` with ``lattice = "lemma-5"`` here, and ``levels = 1`` there, so that nothing is
-    refined.
+    The paper's agents agree by max-sum on a growing grid. Teams here agree by ``admm`` by default, which finds the same
+    maxima with factors of any size: docs/studies/agreement.md. For the paper's method, set ``lattice = "lemma-5"``, and
+    ``coordination = "refined-max-sum"`` with ``levels = 1``, so that nothing is refined.
 
     Args:
-        exploration: Schedule of beta. ``theory``: theorem 1's, for a finite domain. ``theory-continuous``: lemma 6's.
-            ``practical``: 0.2 d log(2t) with d the size of the largest factor; the paper does not state the one of its
-            experiments.
+        exploration: Schedule of beta. ``theory``: that of theorem 1, for a finite domain. ``theory-continuous``: that
+            of lemma 6. ``practical``: 0.2 d log(2t), with d variables in the largest factor and t evaluations. The
+            paper does not state the schedule of its experiments.
         exploration_scale: Factor on sqrt(beta), > 0.
-        delta: Failure probability in both theories, in (0, 1).
-        grid: Points along each variable, >= 2, that make the domain finite in ``theory``.
-        derivative_a: a of the continuous theory's assumption that a partial derivative of a factor exceeds L with
-            probability at most a exp(-(L/b)²), >= 1.
-        derivative_b: b of that, > 0, in units of the outcome per side of the domain.
-        lattice: ``settings``: points along each variable as in the settings of the coordination method. ``lemma-5``:
-            these or, if more, d b t² sqrt(log(2 |U| a / delta)), limited by the size of tables (``coarse_entries`` of
-            ``refined-max-sum``). Coordination methods without a lattice ignore it.
+        delta: Failure probability in both ``theory`` schedules, in (0, 1).
+        grid: Points along each variable, >= 2, in the finite domain of ``theory``.
+        derivative_a: a >= 1 in the assumption of ``theory-continuous``: a factor's partial derivative exceeds L with
+            probability at most a exp(-(L/b)²).
+        derivative_b: b > 0 in the same assumption, in units of the outcome per side of the domain.
+        lattice: Points along each variable. ``settings``: as in the settings of the coordination method. ``lemma-5``:
+            at least d b t² sqrt(log(2 |U| a / delta)) for d variables and |U| factors, unless tables are then too large
+            (``coarse_entries`` of ``refined-max-sum``). Methods without a lattice ignore it.
 
     Example:
         >>> import numpy as np
@@ -249,7 +247,7 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
     lattice: Literal["settings", "lemma-5"] = "settings"
 
     def local_functions(self, situation: JointSituation, model: Model) -> ConfidenceBounds:
-        """Upper confidence bounds of the factors, all with the same weight."""
+        """Upper confidence bounds of the factors, with one weight for all."""
         belief = model.belief
         graph, t = belief.graph, belief.n_data
         n_dims, n_factors = len(graph.variables), len(graph.factors)

@@ -94,23 +94,25 @@ def _excess(graph: FactorGraph) -> float:
 class DuMBO(Acquisition, frozen=True, tag="dumbo"):
     """mu + sqrt(beta) sum_i sqrt(sum over k in N_i of sigma_k² / |N_k|²) (Bardou et al. 2024, eqs. (8) and (9)).
 
-    On a complete graph of factors the root is that of the sum of all variances; on disjoint factors it is Add-GP-UCB's
-    sum. As printed, a factor considers its variance in the factor's root only. So the agents' agreement is in general
-    no stationary point of the acquisition; ``coupled`` repairs this with a second number per neighbour.
+    N_i are factor i and the factors that share a variable with it. If every pair of factors shares a variable, the sum
+    of roots is the root of the summed variances; without shared variables it is Add-GP-UCB's sum. By the paper's
+    equations, a factor considers its variance in its own root only. So the agents' agreement is in general no
+    stationary point of the acquisition. ``coupled`` repairs this with a second number per neighbour.
 
-    With outcomes of the sum, factors' errors are correlated, and the standard deviation of the sum may exceed the
-    paper's bound on it. So theorem 3.5 and its consequences hold for outcomes of single factors only. Agents that agree
-    by ADMM find stationary points, not always the maximum.
+    If only totals are observed, factors' errors are correlated, and the standard deviation of the sum may exceed the
+    paper's bound. So theorem 3.5 and its consequences hold only for outcomes per factor. Agents that agree by ADMM find
+    stationary points, not always the maximum.
 
     Args:
-        coupled: Let neighbours also exchange 1/S_k and use the full gradient.
-        exploration: Schedule of beta. ``paper``: 0.2 d log(2t) with d the number of all variables, as in the authors'
-            program. If factors share little, the sum of n roots exceeds the deviation of the sum up to sqrt(n) times,
-            and this explores until the budget ends: docs/studies/sums.md. ``practical``: divided by the square of that
-            ratio for equally uncertain factors. ``theory``: 2 log(|D| pi² t² / (6 delta)).
+        coupled: True: neighbours also exchange 1/S_k, with S_k the root of factor k, and use the full gradient.
+        exploration: Schedule of beta. ``paper``: 0.2 d log(2t) with d the number of all variables and t evaluations, as
+            in the authors' program. If factors share few variables, the sum of n roots is up to sqrt(n) times the
+            standard deviation of the sum. Then this schedule explores until the budget ends: docs/studies/sums.md.
+            ``practical``: the schedule of ``paper`` divided by the square of this ratio, which is computed for equally
+            uncertain factors. ``theory``: 2 log(|D| pi² t² / (6 delta)).
         exploration_scale: Factor on sqrt(beta), > 0.
         delta: Failure probability in ``theory``, in (0, 1).
-        grid: Points along each variable, >= 2, that make the domain D finite in ``theory``.
+        grid: Points along each variable, >= 2, in the finite domain D of ``theory``.
 
     Example:
         >>> import swarmbo as sb
@@ -131,7 +133,7 @@ class DuMBO(Acquisition, frozen=True, tag="dumbo"):
     grid: Annotated[int, within(2)] = 100
 
     def local_functions(self, situation: JointSituation, model: Model) -> NeighbourhoodBounds:
-        """Bounds of the factors."""
+        """Upper confidence bounds of the factors."""
         graph, t = model.belief.graph, model.belief.n_data
         n_dims = len(graph.variables)
         if self.exploration == "theory":

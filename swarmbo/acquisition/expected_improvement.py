@@ -224,19 +224,19 @@ class ExpectedImprovement(ChainAcquisition, frozen=True, tag="expected-improveme
     """Expected improvement over the incumbent's value, in a field or of a function.
 
     In a field, a batch has the expected improvement E[max(f(x_1), …, f(x_N), best) - best]. Here, *best* is the largest
-    posterior mean over all measured locations. This splits exactly into each agent's gain over its successors in the
-    chain. An agent considers only the next B successors (``joint_improvement``). With prices, a measurement is
-    worthwhile if its gain exceeds the price.
+    posterior mean over all measured locations. It is exactly the sum of each agent's gain over its successors in the
+    chain, of which an agent considers only the next B. With prices, a measurement is worthwhile if its gain exceeds the
+    price.
 
-    For a function, it sums the log expected improvements of the factors: of f_i(x_i) over f_i at the incumbent. With
-    one factor, this is log expected improvement. With several, it is a heuristic: every factor seeks to improve one
-    term, although a gain of one may outweigh a loss of another. The incumbent is the evaluated point with the largest
-    posterior mean; with outcomes per factor, it is combined from the best point of each connected part.
+    For a function, the acquisition is the sum of the factors' log expected improvements: of f_i(x_i) over f_i at the
+    incumbent. With one factor, this is log expected improvement. With several, it is a heuristic: every factor seeks a
+    gain, although the sum may also rise while one factor loses. The incumbent is the evaluated point with the largest
+    posterior mean. With outcomes per factor, it joins the best points of the connected parts.
 
-    The settings are those of ``ChainAcquisition``, for fields; nothing is set for functions.
+    The settings are those of ``ChainAcquisition``, for fields. There are no settings for functions.
 
-    Source: Mockus et al. 1978, Jones et al. 1998, for expected improvement; Ginsbourger et al. 2010 for that of a
-    batch; Ament et al. 2023 for its logarithm.
+    Source: Mockus et al. 1978, Jones et al. 1998 (expected improvement); Ginsbourger et al. 2010 (batches); Ament et
+        al. 2023 (logarithm).
 
     Example:
         >>> import numpy as np
@@ -255,7 +255,7 @@ class ExpectedImprovement(ChainAcquisition, frozen=True, tag="expected-improveme
     goal: ClassVar[Goal | None] = "peak"
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> JointImprovement:
-        """Improvement on the largest posterior mean of measured locations."""
+        """Expected improvement over the largest posterior mean of measured locations."""
         return JointImprovement(situation.best_measured())
 
     def local_functions(self, situation: JointSituation, model: Model) -> LogImprovements:

@@ -20,21 +20,20 @@ from swarmbo.settings import Positive, ProperFraction
 class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
     """Distributed batch GP-UCB (Daxberger & Low 2017, eq. (5)): for the peak of a field.
 
-    Robot n owns block n of the batch and the local acquisition w_n = mean(x_n) + s_f sqrt(0.5 alpha log Psi_n|nB).
-    Psi_n|nB is the conditional variance of its scaled residual given those of the next B robots of the chain. The
-    belief's prior variance is s_f^2 (1 in the paper). The sum of roots replaces the root of the sum of the batch rule,
-    eq. (2).
+    Robot n of the chain chooses location x_n of the batch by w_n = mean(x_n) + s_f sqrt(0.5 alpha log Psi_n|nB).
+    Psi_n|nB is the conditional variance of the scaled residual at x_n, given the locations of the next B robots. The
+    belief's prior variance is s_f^2 (1 in the paper). The sum of these roots replaces the root of a sum in eq. (2).
 
-    Motion limits and shortlists void the paper's regret bound; the theory schedule is for study.
+    The paper's regret bound does not hold with motion limits and shortlists; the schedule ``theory`` is for study.
 
     With prices, a measurement is worthwhile if w_n exceeds the best reachable mean by more than the price.
 
     Args:
-        exploration: Schedule of alpha_t and beta_t (see ``swarmbo.acquisition.schedules``). ``practical`` has the lower
-            cumulative regret, the paper's score; with a fixed number of rounds, ``annealed`` ends nearer to the summit
-            of a landscape: docs/methods/acquisitions.md.
+        exploration: Schedule of alpha_t and beta_t (``swarmbo.acquisition.schedules``). ``practical`` has the lower
+            cumulative regret, the score of the paper. ``annealed`` ends nearer to a landscape's summit if the number of
+            rounds is fixed: docs/methods/acquisitions.md.
         exploration_scale: Factor on sqrt(alpha_t) and sqrt(beta_t), > 0.
-        delta: Failure probability in the theory schedule, in (0, 1).
+        delta: Failure probability in the schedule ``theory``, in (0, 1).
 
     The other settings are those of ``ChainAcquisition``.
 
@@ -59,11 +58,11 @@ class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
     goal: ClassVar[Goal | None] = "peak"
 
     def sqrt_beta(self, situation: Situation) -> float:
-        """Weight of the standard deviation in the ranking of single locations, mean + weight x std."""
+        """Weight of the standard deviation when single locations are ranked by mean + weight x std."""
         return self.exploration_scale * math.sqrt(beta(self.exploration, situation.progress, self.delta))
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
-        """Utility of high means and informative locations; idle agents have the best reachable mean."""
+        """Utility of high means and informative locations; that of abstaining is the best reachable mean."""
         belief, n = situation.belief, len(situation.movers) if n_agents is None else n_agents
         noise_variance = max(belief.noise_variance, self.noise_ratio_floor * belief.prior_variance)
         noise_ratio = noise_variance / belief.prior_variance
@@ -83,9 +82,9 @@ class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
 class Information(ChainAcquisition, frozen=True, tag_field="kind", tag="information"):
     """The information term of distributed batch GP-UCB alone (Daxberger & Low 2017, eq. (5)).
 
-    w_n = s_f sqrt(log Psi_n|nB / log(1 + 1/s^2)), with s_f^2 the prior variance and s^2 the noise variance over it. It
-    is in the unit of the field, and s_f for an unknown location. With prices, a measurement is worthwhile if w_n
-    exceeds the price. The settings are those of ``ChainAcquisition``.
+    w_n = s_f sqrt(log Psi_n|nB / log(1 + 1/s^2)), with Psi_n|nB as in ``DBGPUCB``. s_f^2 is the prior variance, and s^2
+    is the ratio of noise variance to prior variance. w_n is in the unit of the field; at an unknown location it is s_f.
+    With prices, a measurement is worthwhile if w_n exceeds the price. The settings are those of ``ChainAcquisition``.
 
     Example:
         >>> import swarmbo as sb
@@ -100,7 +99,7 @@ class Information(ChainAcquisition, frozen=True, tag_field="kind", tag="informat
     goal: ClassVar[Goal | None] = "map"
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
-        """Information of locations alone."""
+        """Utility of informative locations; means have no effect."""
         noise_variance, bonus = information_scale(situation, self.noise_ratio_floor)
         return LocalUtility(1.0, bonus, noise_variance, _nothing, neighbours_noise=situation.belief.noise_variance)
 
@@ -123,13 +122,14 @@ def _nothing(mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
 class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
     """The straddle score, 1.96 std - |mean - level|, split over the chain (Bryan et al. 2005, section 4).
 
-    In a batch, the standard deviation is that of the information term: w_n = width s_f sqrt(log Psi_n|nB / log(1 +
-    1/s^2)) - |mean(x_n) - level|, see ``Information``. It is positive if the level lies within the interval; with
-    prices, a measurement is worthwhile if w_n exceeds the price. The other settings are those of ``ChainAcquisition``.
+    In a batch, the term of ``Information`` replaces the standard deviation: w_n = width s_f sqrt(log Psi_n|nB / log(1 +
+    1/s^2)) - |mean(x_n) - level|. w_n is positive if the level is within ``width`` standard deviations of the mean.
+    With prices, a measurement is worthwhile if w_n exceeds the price. The other settings are those of
+    ``ChainAcquisition``.
 
     Args:
-        level: In the unit of the field; None takes that of the world.
-        width: Half width of the interval, in standard deviations, > 0.
+        level: Level, in the unit of the field; None takes the world's level.
+        width: Weight of the standard deviation, > 0.
 
     Example:
         >>> import swarmbo as sb
@@ -146,15 +146,15 @@ class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
     goal: ClassVar[Goal | None] = "level"
 
     def check_world(self, level: float | None) -> None:
-        """Refuse a world without a level if the settings have none either.
+        """Refuse a world without a level if the settings have no level.
 
         Raises:
-            ConfigError: If neither states one.
+            ConfigError: If neither states a level.
         """
         require_level(level, self.level)
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
-        """Uncertainty about the field's side of the level."""
+        """Uncertainty about whether the field exceeds the level."""
         level = require_level(situation.level, self.level)
         noise_variance, bonus = information_scale(situation, self.noise_ratio_floor)
         own_noise = situation.belief.noise_variance

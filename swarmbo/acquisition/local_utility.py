@@ -24,12 +24,12 @@ Merit = Callable[[Float[np.ndarray, " k"]], Float[np.ndarray, " k"]]
 
 
 def plain(mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-    """Merit in the search for a peak: the mean itself."""
+    """Merit of a mean in the search for a peak: the mean itself."""
     return mean
 
 
 class PlaceUtility(Utility):
-    """A rule that depends on the means, variances and covariances of places."""
+    """A utility that depends only on the means, variances and covariances of locations."""
 
     @abstractmethod
     def single(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
@@ -37,16 +37,16 @@ class PlaceUtility(Utility):
 
     @abstractmethod
     def table(self, block: Block, price: float) -> Float[np.ndarray, "..."]:
-        """``Utility.table_of``, from the belief about the candidates of an agent and its successors."""
+        """``Utility.table_of``, computed from the belief about the candidates of an agent and its successors."""
 
     def rank(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-        """Order of single locations: that of ``single``, with finer steps if it would round."""
+        """Numbers that rank single locations as ``single`` does, with finer steps where it would round."""
         return self.single(mean, var)
 
     def of_first(
         self, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"], to_the_letter: bool = False
     ) -> float:
-        """``BatchValue.of_first``, from the means of all places and their covariance without noise."""
+        """``BatchValue.of_first``, computed from the means and the noise-free covariance of all locations."""
         return float(self.table(Block.of_single(mean, cov), 0.0).item())
 
     def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> "PlaceScores":
@@ -134,21 +134,19 @@ class PlaceValue(BatchValue):
 
 @dataclass(frozen=True)
 class LocalUtility(PlaceUtility):
-    """Utility of the expected value and the information of a measurement.
+    """Utility of a measurement by its expected value and its information.
 
-    A single location has merit(mean) + sqrt_beta std. In a batch, the standard deviation is replaced by the information
-    beyond its neighbours in the chain: merit(mean) + bonus sqrt(log Psi). Psi is the conditional variance of its
-    residual in units of ``noise_variance``.
+    A single location has the utility merit(mean) + sqrt_beta std. In a batch, a location has merit(mean) + bonus
+    sqrt(log Psi). Psi is the residual's variance at the location given its chain neighbours' measurements, in units of
+    ``noise_variance``.
 
     Args:
         sqrt_beta: Weight of the standard deviation, >= 0.
-        bonus: Weight of the root of the information, in the unit of the field.
-        noise_variance: Scale of Psi, in the square of that unit.
-        merit: Utility of an expected value.
-        opt_out_utility: Utility of not measuring: agents abstain unless a measurement adds more than this and its
-            price.
-        neighbours_noise: Noise variance of neighbours' measurements, in the square of that unit; None takes
-            ``noise_variance``.
+        bonus: Weight of sqrt(log Psi), in the unit of the field.
+        noise_variance: Scale of Psi, in the square of the field's unit.
+        merit: Function that gives the utility of an expected value.
+        opt_out_utility: Utility of abstaining. Agents abstain unless a measurement's utility minus price exceeds it.
+        neighbours_noise: Noise variance of neighbours' measurements, in the same unit; None: ``noise_variance``.
 
     Example:
         >>> import numpy as np
@@ -172,8 +170,8 @@ class LocalUtility(PlaceUtility):
     def best_of(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], price: float | None = None) -> int | None:
         """Single location of largest utility; None if abstaining is better.
 
-        If the belief is fast at them, locations are evaluated in the order of their utility without pending ones. This
-        ends once no remaining one can be better, as variance only falls.
+        For fast beliefs, locations are evaluated in the order of their utility without pending measurements. The
+        evaluation ends once no remaining location can be better, since pending measurements only reduce variance.
         """
         rows = None
         # a subclass may value less variance more
@@ -197,7 +195,7 @@ class LocalUtility(PlaceUtility):
     def gain(
         self, var: Float[np.ndarray, "..."], out: Float[np.ndarray, "..."] | None = None
     ) -> Float[np.ndarray, "..."]:
-        """Information term of locations, with root and weight, from variances given the neighbours' measurements."""
+        """Information term ``bonus`` sqrt(log Psi), from variances given the neighbours' measurements."""
         told = np.maximum(var, 0.0, out=np.empty(np.shape(var)) if out is None else out)  # below 0 is rounding
         told /= self.noise_variance
         np.sqrt(np.log1p(told, out=told), out=told)  # in place: memory bounds the speed of tables
@@ -206,7 +204,7 @@ class LocalUtility(PlaceUtility):
 
     @property
     def told_noise(self) -> float:
-        """Variance of the noise in neighbours' measurements."""
+        """Noise variance of neighbours' measurements."""
         return self.noise_variance if self.neighbours_noise is None else self.neighbours_noise
 
     def table(self, block: Block, price: float) -> Float[np.ndarray, "..."]:
@@ -228,7 +226,7 @@ class LocalUtility(PlaceUtility):
     def of_first(
         self, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"], to_the_letter: bool = False
     ) -> float:
-        """The same of one choice; ``to_the_letter`` uses the noise that scales Psi for the others."""
+        """Utility of one choice; ``to_the_letter`` takes ``noise_variance`` as the neighbours' noise."""
         told = cov[1:, 1:] + (self.noise_variance if to_the_letter else self.told_noise) * np.eye(len(mean) - 1)
         var = cov[0, 0] - cov[0, 1:] @ np.linalg.solve(told, cov[1:, 0])
         return float(self.merit(mean[:1])[0] + self.gain(var))

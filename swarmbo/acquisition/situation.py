@@ -149,15 +149,15 @@ class Situation:
 
 @dataclass(frozen=True)
 class Decision:
-    """Place of each measuring agent, and the report of the agreement.
+    """Location of each measuring agent, and the report of the agreement.
 
     Args:
-        points: The place (d,) of each agent that can move.
+        points: Location (d,) of each measuring agent.
         report: Report of the agreement.
 
     Example:
         >>> import swarmbo as sb
-        >>> class First:  # a planner: everybody takes the first place of its list
+        >>> class First:  # a planner: every agent takes the first of its locations
         ...     def decide(self, situation, acquisition):
         ...         points = {agent: situation.candidates[agent][0] for agent in situation.movers}
         ...         return sb.Decision(points, sb.SolveReport("not_needed"))

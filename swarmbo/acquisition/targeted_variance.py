@@ -228,24 +228,25 @@ _LEAST_STD = 1e-9  # of the prior standard deviation, for known places
 class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="targeted-variance"):
     """Weighted variance reduction over locations spread over the map: W(A) = sum_s w_s [var(s) - var(s | A)].
 
-    The weight of a location s with mean mu(s) and standard deviation sigma(s) is
+    The task decides the weight of a location s with mean mu(s) and standard deviation sigma(s):
 
     * ``map``: 1 everywhere;
     * ``level``: the probability Phi(-|mu(s) - level| / sigma(s)) that the map is on the wrong side of the level there;
-    * ``peak``: the probability Phi((mu(s) - best) / sigma(s)) that it exceeds the best mean of a measured location.
+    * ``peak``: the probability Phi((mu(s) - best) / sigma(s)) that the field exceeds *best*, the best mean of a
+      measured location.
 
-    The floor is added to the last two, so that agents still explore locations that look decided, as all do near a
-    common start. Values are scaled so that an unknown location among such locations of weight 1 has the prior standard
-    deviation as utility; prices compare with that.
+    ``floor`` is added to the weights of ``level`` and ``peak``, so that agents also explore locations that look
+    decided. Near a common start, all locations look decided. Utilities are scaled to compare with prices: among unknown
+    locations of weight 1, each has the prior standard deviation as utility.
 
-    Agents on a chain consider the next B, as in ``ChainAcquisition``, whose other settings apply too;
-    ``noise_ratio_floor`` has no effect here.
+    Agents consider the next B agents of the chain, as in ``ChainAcquisition``. All settings of that class except
+    ``noise_ratio_floor`` apply.
 
     Args:
-        task: Task; by default ``level`` if a level is stated, here or by the world, else ``map``.
-        level: In the unit of the field, for the task ``level``; None takes that of the world.
-        floor: Added to the weights of level and peak, 0 to 1.
-        places: Approximate number of locations of the map that count, 1 to 4096.
+        task: Task; by default ``level`` if these settings or the world state a level, else ``map``.
+        level: Level for the task ``level``, in the unit of the field; None takes the world's level.
+        floor: Number added to the weights of ``level`` and ``peak``, 0 to 1.
+        places: Approximate number of the locations s that are spread over the map, 1 to 4096.
 
     Example:
         >>> import numpy as np
@@ -270,20 +271,20 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
         )
 
     def aim(self, level: float | None) -> Goal:
-        """The task; by default the level, if one is stated."""
+        """The task; by default ``level`` if a level is stated."""
         return self.task or ("map" if level is None and self.level is None else "level")
 
     def check_world(self, level: float | None) -> None:
         """Refuse a world without a level if the task needs one and the settings have none.
 
         Raises:
-            ConfigError: If neither states one.
+            ConfigError: If neither states a level.
         """
         if self.task == "level":
             require_level(level, self.level)
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> TargetUtility:
-        """Information of measurements about the locations that count."""
+        """Weighted variance reduction of measurements."""
         belief, targets = situation.belief, planning_places(situation.domain, situation.sites, self.places)
         cache, prior = belief.posterior_cache(targets), max(belief.prior_variance, np.finfo(float).tiny)
         every = np.arange(len(targets))
@@ -297,7 +298,7 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
     def weights(
         self, situation: Situation, mean: Float[np.ndarray, " t"], std: Float[np.ndarray, " t"]
     ) -> Float[np.ndarray, " t"]:
-        """Weights of locations with mean and standard deviation (> 0) of the field."""
+        """Weights of locations, from the field's mean and standard deviation (> 0) there."""
         aim = self.aim(situation.level)
         if aim == "peak":
             return ndtr((mean - situation.best_measured()) / std) + self.floor

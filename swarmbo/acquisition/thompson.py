@@ -136,18 +136,17 @@ class SampledFunctions(BoxFunctions):
 class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
     """Thompson sampling (Thompson 1933): maximise a draw from the posterior.
 
-    In a field, each agent draws the field at all its reachable locations, jointly, from its own stream, and values a
-    location by the draw. Differences between draws spread a batch (Kandasamy et al. 2018). Agents only have to agree
-    not to share a location. With prices, a measurement is worthwhile if the draw exceeds the best mean at a measured
-    location by more than the price.
+    In a field, each agent draws one function at all its reachable locations, with its own random stream. The utility of
+    a location is the value of this function. As the draws of agents differ, a batch is spread (Kandasamy et al. 2018).
+    Agents only have to agree not to share a location. With prices, a measurement is worthwhile if the draw exceeds the
+    best mean at a measured location by more than the price.
 
-    For a function there is one joint draw of all factors, by pathwise conditioning (Wilson et al. 2020, eq. (9)). Every
-    factor draws from its own stream, so its owner can draw alone. The factors are coupled by one number per observation
-    that each of them sends the others. A query while others are pending is drawn again, so the points of a batch
-    differ.
+    For a function, all factors are drawn jointly, by pathwise conditioning (Wilson et al. 2020, eq. (9)). Every factor
+    has its own random stream, so its owner draws alone. Then each factor sends the others one number per observation,
+    which couples the draws. Each query of a batch has a new draw, so its points differ.
 
     Args:
-        n_features: For functions: random features of each factor's prior draw, an even number >= 2.
+        n_features: For functions: number of random features of each factor's prior draw, even, >= 2.
 
     The other settings are those of ``ChainAcquisition``, for fields.
 
@@ -167,12 +166,12 @@ class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
     goal: ClassVar[Goal | None] = "peak"
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
-        """Utility of the draw alone; idle agents have the best mean at a measured location."""
+        """Utility by the draw alone; that of abstaining is the best mean at a measured location."""
         opt_out_utility = situation.best_measured() if situation.prices else 0.0
         return LocalUtility(0.0, 0.0, situation.belief.prior_variance, opt_out_utility=opt_out_utility)
 
     def valued_by(self, situation: Situation) -> PlaceBelief:
-        """A draw for each agent that can move."""
+        """Belief that consists of a draw for each agent that can move."""
         draws: dict[str, PlaceBelief] = {}
         for agent in (agent for agent in situation.movers if has_view(situation.belief, agent)):
             # a stream per agent: each draws alone, and the draws of a batch differ
@@ -193,13 +192,12 @@ class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
 class EGPTS(Acquisition, frozen=True, tag="egp-ts"):
     """Thompson sampling from an ensemble: draw a member by weight, then a function from its posterior.
 
-    Source: Lu, Polyzos, Li & Giannakis 2022, eqs. (8) and (9) and algorithm 1; requires ``belief = "ensemble"``, whose
-    settings have the dictionary.
+    Source: Lu, Polyzos, Li & Giannakis 2022, eqs. (8) and (9) and algorithm 1. It requires ``belief = "ensemble"``,
+        whose settings define the members.
 
-    With outcomes per factor, every factor draws its own member. With totals, one member is drawn for all. Each owner
-    then draws its factor's weights from its own stream, and sends the others one number per evaluation, as for
-    ``thompson``. Points of a batch are independent draws; pending points are not conditioned on (the paper's section
-    4.2).
+    With outcomes per factor, a member is drawn for each factor. With totals, one member is drawn for all factors. Each
+    owner then draws its factor's function with its own random stream, and sends the others one number per evaluation,
+    as in ``thompson``. Points of a batch are from independent draws, which ignore pending points (section 4.2).
 
     Example:
         >>> import numpy as np
@@ -227,11 +225,10 @@ class EGPTS(Acquisition, frozen=True, tag="egp-ts"):
 class EGPEI(Acquisition, frozen=True, tag="egp-ei"):
     """Expected improvement under one model of an ensemble, drawn by weight.
 
-    Source: Lu, Polyzos, Li & Giannakis 2022, appendix E: the rule is that of ``expected-improvement``, for the exact
-    Gaussian process of the member, without random features. It requires ``belief = "ensemble"``.
+    Source: Lu, Polyzos, Li & Giannakis 2022, appendix E: the rule is ``expected-improvement``, applied to the exact
+        Gaussian process of the drawn member, without random features. It requires ``belief = "ensemble"``.
 
-    The other acquisitions that use the team's belief directly (``thompson``, ``dec-hbo``, ``dumbo``,
-    ``expected-improvement``) take an ensemble in the same way.
+    With an ensemble, ``thompson``, ``dec-hbo``, ``dumbo`` and ``expected-improvement`` also draw a member by weight.
 
     Example:
         >>> import numpy as np

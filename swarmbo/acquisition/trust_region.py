@@ -29,16 +29,16 @@ class BoxState(NamedTuple):
 
 
 class TrustRegion(Settings, frozen=True):
-    """Size of a trust region and its changes.
+    """Initial side of a trust region, and the rules by which it changes.
 
     Args:
-        initial: First side, as a share of the domain's, in (0, 1].
-        successes: After this many improvements in a row, >= 1, the side doubles.
-        failures: After this many evaluations in a row without one, >= 1, it halves.
-        smallest: Least side, in (0, 1].
+        initial: First side, as a share of the domain's side, in (0, 1].
+        successes: Number of improvements in a row, >= 1, after which the side doubles.
+        failures: Number of evaluations in a row without an improvement, >= 1, after which the side halves.
+        smallest: Smallest side, as a share of the domain's side, in (0, 1].
 
-    Evaluations decided before the first of them was known are a batch and count once: as an improvement if any of them
-    is better than all outcomes known before the batch.
+    Evaluations that were all decided before any of their outcomes was known are a batch. A batch counts once: it
+    improves if any of its outcomes is better than all earlier ones.
 
     Example:
         >>> box = TrustRegion(initial=0.4, successes=2, failures=2)
@@ -58,14 +58,14 @@ class TrustRegion(Settings, frozen=True):
         steps: Bool[np.ndarray, " t"] | None = None,
         basis: Int[np.ndarray, " t"] | None = None,
     ) -> float:
-        """Side after outcomes in the order of their arrival, as a share of the domain's.
+        """Side after outcomes in the order of their arrival, as a share of the domain's side.
 
         Args:
-            outcomes: One per evaluation; NaN: failed, without effect.
-            n_initial: Number of the first steps that belong to an initial design.
-            steps: Mask of outcomes that are steps of the search; None: all. Others, such as those of attached
-                evaluations, are known, and count neither for nor against it.
-            basis: Number of known outcomes when each was requested; None: all before it.
+            outcomes: Outcome of each evaluation; NaN, a failure, has no effect.
+            n_initial: Number of first steps that belong to an initial design.
+            steps: Mask of outcomes that are steps of the search; None: all. Others, such as attached evaluations, are
+                known, but count neither as improvements nor as failures.
+            basis: Number of outcomes known when each evaluation was requested; None: all earlier ones.
         """
         return self.state(outcomes, n_initial, steps, basis=basis).side
 
@@ -78,12 +78,13 @@ class TrustRegion(Settings, frozen=True):
         gain: float = 0.0,
         basis: Int[np.ndarray, " t"] | None = None,
     ) -> BoxState:
-        """State after outcomes; the other arguments are those of ``side``.
+        """State of the region after outcomes; arguments that are not listed are as in ``side``.
 
         Args:
-            places: Locations in the unit cube. Those outside the region of that time are no steps, but move it if they
-                are better. None: all were inside.
-            gain: Least notable gain, as a share >= 0 of the spread. Small gains add up, also those outside the region.
+            places: Points in the unit cube. A point outside the region of its time is no step, but moves the region if
+                it is better. None: all were inside.
+            gain: Smallest gain that counts, as a share >= 0 of the spread. Smaller gains add up, also outside the
+                region.
         """
         counted = _after(n_initial, outcomes, steps)
         batches = _batches(counted, basis)
@@ -123,13 +124,13 @@ class TrustRegion(Settings, frozen=True):
 
 
 class Restarts(Settings, frozen=True):
-    """Time of a restart.
+    """Rule for restarts of a search, and the number of points in unexplored space after a restart.
 
     Args:
-        after: After this many evaluations, >= 0, that together gained nothing; 0 never does.
-        gain: Largest gain that counts as nothing, as a share >= 0 of the spread (best minus median) of the outcomes of
-            this search. Its first outcomes alone may differ by orders of magnitude from later ones.
-        fresh: Points after a restart, >= 1, in unexplored space.
+        after: Number of evaluations without a gain after which a search restarts, >= 0; 0: it never restarts.
+        gain: Largest gain that counts as none, as a share >= 0 of the spread (best minus median) of all outcomes of
+            this search.
+        fresh: Number of points in unexplored space after a restart, >= 1.
 
     Example:
         >>> restarts, design = Restarts(after=3), [0.0, 1.0, 2.0]
@@ -153,13 +154,13 @@ class Restarts(Settings, frozen=True):
         steps: Bool[np.ndarray, " t"] | None = None,
         basis: Int[np.ndarray, " t"] | None = None,
     ) -> bool:
-        """True if the last complete turn, of ``patience`` × ``after`` evaluations or batches, gained nothing.
+        """True if the last complete period of ``patience`` × ``after`` evaluations (or batches) had no gain.
 
         Args:
-            outcomes: One per evaluation; NaN: failed, which does not count.
-            design: Number of the first steps that belong to the initial design.
-            since: Evaluations before this one belong to an earlier search and do not count.
-            begun: Turns are counted from this one on.
+            outcomes: Outcome of each evaluation; NaN, a failure, does not count.
+            design: Number of first steps that belong to the initial design.
+            since: Index of the first evaluation of this search; earlier ones do not count.
+            begun: Index of the evaluation at which the first period begins.
             patience: Factor on the waiting time, >= 1.
         """
         counts = _after(design, outcomes, steps)

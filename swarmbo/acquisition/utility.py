@@ -52,11 +52,11 @@ class BatchValue(ABC):
 
 
 class Utility(ABC):
-    """Rule that ranks locations and values batches, from an agent's belief.
+    """Utility of single locations and of batches, computed from an agent's belief.
 
-    The value of a batch is a sum over agents: the utility of each agent's location, given those of its successors.
-    ``opt_out_utility`` is that of abstaining. Agents abstain unless a measurement adds more than this and its cost.
-    ``PlaceUtility`` is a base for rules that use only the means and covariances of the locations.
+    The value of a batch is a sum over agents: the utility of each agent's location, given those of its successors in
+    the chain. ``opt_out_utility`` is the utility of abstaining. Agents abstain unless a measurement's utility exceeds
+    this plus its price. ``PlaceUtility`` is a base for utilities that use only means and covariances.
     """
 
     opt_out_utility: float
@@ -68,8 +68,8 @@ class Utility(ABC):
 
         Args:
             belief: Belief of an agent.
-            places: Physical, k >= 1.
-            picks: Most locations that will be taken as measured.
+            places: Locations (k, d), physical, k >= 1.
+            picks: Largest number of locations that will be taken as measured.
         """
 
     @abstractmethod
@@ -80,13 +80,12 @@ class Utility(ABC):
 
         Args:
             belief: Belief of the first agent.
-            options: Candidates of each agent, physical; a last row of NaN is to abstain. Successors that abstain change
-                nothing.
-            price: Price of a measurement, in the unit of the field; abstaining is free, with utility
-                ``opt_out_utility``.
+            options: Candidates of each agent, physical. A last row of NaN means to abstain, which has no effect on
+                others.
+            price: Price of a measurement, in the unit of the field. Abstaining is free and has ``opt_out_utility``.
 
         Returns:
-            One axis per agent.
+            Table with one axis per agent.
         """
 
     @abstractmethod
@@ -98,7 +97,7 @@ class Utility(ABC):
 
         Args:
             belief: Belief of an agent.
-            places: Physical, k >= 1.
+            places: Locations (k, d), physical, k >= 1.
             price: Price of a measurement, in the unit of the field; None for an agent that cannot abstain.
         """
         scores = self.scores(belief, places)

@@ -22,20 +22,20 @@ _DIFFERENCE = 1e-6  # of a side of the box, where slopes come from differences
 
 @kind("coordination", FUNCTION)
 class Centralised(Settings, frozen=True, tag_field="kind", tag="centralised"):
-    """Multi-start L-BFGS-B on the whole sum: the reference for agreements by messages.
+    """Multi-start L-BFGS-B on the whole sum, in one process: the reference for agreements by messages.
 
-    Searches start from the functions' suggestions, and from the best of random points. The report counts no messages:
-    its status ``centralised`` means that all functions are in one place, at an uncounted cost. It cannot run on agents.
-    It is a local search, without proof of optimality.
+    Searches start from the points that the functions suggest, and from the best of random points. The report has the
+    status ``centralised`` and counts no messages, because one process has all functions. The method cannot run on
+    separate agents. It is a local search, which does not prove optimality.
 
-    If functions depend on their neighbours, gradients of the sum are central differences.
+    If neighbouring functions exchange numbers, gradients of the sum are central differences.
 
     Source: Byrd, Lu, Nocedal & Zhu 1995 (L-BFGS-B), by SciPy.
 
     Args:
-        starts: Searches, the suggested points among them, >= 1.
-        screened: Random points whose best are started from, >= 0; enough for all starts are drawn in any case.
-        steps: Iterations of one search, >= 1.
+        starts: Number of searches, >= 1, including those from suggested points.
+        screened: Number of random points from which the best become starts, >= 0; at least as many as needed are drawn.
+        steps: Largest number of iterations of a search, >= 1.
 
     Example:
         >>> import swarmbo as sb
@@ -49,7 +49,7 @@ class Centralised(Settings, frozen=True, tag_field="kind", tag="centralised"):
     steps: Count = 200
 
     def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
-        """Best of all searches for the sum of functions; ``links`` are not used."""
+        """Best point of all searches for the maximum of the sum; ``links`` are not used."""
         low, high = functions.low, functions.high
         span, n = high - low, len(low)
         given = (np.clip(functions.starts[: self.starts], low, high) - low) / np.where(span > 0.0, span, 1.0)

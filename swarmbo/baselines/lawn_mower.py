@@ -26,25 +26,26 @@ Lane = tuple[float, float, float]  # x, and the range of y
 
 @kind("coordination", FIELD)
 class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
-    """Boustrophedon sweep: the map is cut into one strip per agent, each swept in tracks over the planned rounds.
+    """Boustrophedon sweep: each agent sweeps its own strip of the map in parallel tracks over the planned rounds.
 
-    An agent chooses the number of tracks and the first corner. It minimises the mean squared distance of its strip from
-    its measurements in the available rounds, those en route included. Measurements are spaced evenly from its start on,
-    at most by its reach in a round, the distance of its farthest candidate. In each round, it goes to the reachable
-    location nearest to the sweep's present target.
+    An agent chooses the number of tracks and the corner where it begins. The choice minimises the mean squared distance
+    from locations of the strip to the agent's nearest measurement, including those en route. Measurements are spaced
+    evenly. Their spacing is at most the distance from the agent to its farthest candidate. In each round, the agent
+    goes to the reachable location nearest to the present target of the sweep.
 
-    If ``sites`` have gaps, tracks are cut. Adjacent parts of tracks form cells, which are swept sequentially, the
-    nearest one first. Between cells agents go round closed areas (boustrophedon cellular decomposition, Choset and
-    Pignon 1997). Strips then have equally many sites. Needs two dimensions and a known number of rounds.
+    If the world's sites have gaps, tracks are cut there, and strips have equal numbers of sites. Adjacent parts of
+    tracks form cells, which are swept sequentially, the nearest one first. Between cells, agents go round closed areas
+    (boustrophedon cellular decomposition, Choset and Pignon 1997). Sweeps need two dimensions and a known number of
+    rounds.
 
     Example:
         >>> import swarmbo as sb
         >>> settings = {"coordination": "lawn-mower", "rounds": 4}
         >>> team = sb.Team.for_field(["a", "b"], low=[0.0, 0.0], high=[1.0, 1.0], **settings)
         >>> sweep = [team.ask().points for _ in range(4)]
-        >>> all(points["a"][0] < 0.5 < points["b"][0] for points in sweep)  # a strip for each
+        >>> all(points["a"][0] < 0.5 < points["b"][0] for points in sweep)  # each agent is in its own strip
         True
-        >>> [points["a"].round(1).tolist() for points in sweep][0]  # from the south-west on
+        >>> [points["a"].round(1).tolist() for points in sweep][0]  # it begins in the south-west
         [0.1, 0.1]
     """
 

@@ -68,7 +68,7 @@ def n_asked(situation: JointSituation) -> int:
 
 @kind("coordination", FIELD, FUNCTION)
 class Random(Settings, frozen=True, tag_field="kind", tag="random"):
-    """Each agent picks one of its reachable locations, or values of its variables, uniformly.
+    """Each agent draws one of its reachable locations, or values of its variables, uniformly.
 
     Example:
         >>> import swarmbo as sb
@@ -76,12 +76,12 @@ class Random(Settings, frozen=True, tag_field="kind", tag="random"):
         >>> twins = [sb.Team(graph, {"x": (0.0, 1.0)}, coordination="random", initial=1) for _ in range(2)]
         >>> for outcome, team in enumerate(twins):
         ...     team.tell(team.ask(), float(outcome))
-        >>> twins[0].ask().point == twins[1].ask().point  # no outcome is looked at
+        >>> twins[0].ask().point == twins[1].ask().point  # outcomes have no effect
         True
     """
 
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
-        """Choose with one named random stream per agent and round; the acquisition is not used."""
+        """Choose by a random stream for each agent and round; the acquisition is not used."""
         points: dict[str, np.ndarray] = {}
         for agent in situation.movers:
             rng = stream(situation.seed, "random baseline", agent=agent, round=situation.round)
@@ -89,7 +89,7 @@ class Random(Settings, frozen=True, tag_field="kind", tag="random"):
         return Decision(points, SolveReport(status="not_needed"))
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """A point of the unit cube, by one named random stream per agent; the acquisition is not used."""
+        """Random point of the unit cube, by a random stream for each agent; the acquisition is not used."""
         graph, point = situation.graph, np.empty(situation.domain.n_dims)
         for agent in dict.fromkeys(graph.variable_owners):
             own = np.array([owner == agent for owner in graph.variable_owners])
@@ -100,7 +100,7 @@ class Random(Settings, frozen=True, tag_field="kind", tag="random"):
 
 @kind("coordination", FUNCTION)
 class Sobol(Settings, frozen=True, tag_field="kind", tag="sobol"):
-    """The scrambled Sobol sequence of the initial design, continued without regard to outcomes.
+    """The scrambled Sobol sequence of the initial design, continued; outcomes have no effect.
 
     Source: Owen 1998 (scrambling); Joe & Kuo 2008 (direction numbers), by SciPy.
 
@@ -124,20 +124,21 @@ def sobol_point(rng: np.random.Generator, n_dims: int, index: int) -> Float[np.n
 
 @kind("coordination", FUNCTION)
 class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
-    """Centralised reference without factors, strong on bowl-shaped functions.
+    """Centralised reference without factors: confidence bounds of a Gaussian process with one lengthscale.
 
-    A Matern-5/2 process with a single lengthscale is fitted to transformed outcomes for each decision. The confidence
-    bound on the difference to the incumbent is mean + scale sqrt(0.2 n log 2t) std. It is maximised in a trust region
-    around the incumbent, by ascent from the best of random points. It cannot be split between agents. After failed
-    evaluations it is bounded like every acquisition; a failed factor counts as a failed evaluation.
+    It is strong on bowl-shaped functions. For each decision, a Matern-5/2 process is fitted to transformed totals. The
+    confidence bound on the gain over the incumbent is mean + scale sqrt(0.2 n log 2t) std, with n variables and t
+    evaluations. It is maximised in a trust region around the incumbent, by ascent from the best of random points. The
+    method cannot be split between agents. Points that are likely to fail are avoided, as by every acquisition. An
+    evaluation with a failed factor counts as failed.
 
     Args:
-        exploration_scale: Factor on the square root of beta, >= 0.
-        warp: Transform of outcomes; ``power`` is the square root below the best.
+        exploration_scale: Scale of the standard deviation in the bound, >= 0.
+        warp: Transform of outcomes; ``power``: the square root of the distance below the best outcome.
         box: Settings of the trust region.
-        raw_samples: Random points that starts are chosen from, >= 1.
-        starts: Starting points of ascents, >= 1.
-        steps: Steps of the ascent, >= 0.
+        raw_samples: Number of random points from which starts are chosen, >= 1.
+        starts: Number of ascents, >= 1.
+        steps: Number of steps of an ascent, >= 0.
 
     Example:
         >>> import swarmbo as sb
@@ -159,7 +160,7 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
     steps: Whole = 40
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Maximise the bound in the trust region; the team's acquisition is not used."""
+        """Joint point that maximises the bound in the trust region; the team's acquisition is not used."""
         n, report = situation.domain.n_dims, SolveReport(status="not_needed")
         rng = stream(situation.seed, "isotropic baseline", evaluations=n_asked(situation))
         U, y = seen_totals(situation)

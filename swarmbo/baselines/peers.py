@@ -25,18 +25,18 @@ _SAME = 1e-9  # of a side: a coordinate that went through physical units and bac
 
 @kind("coordination", FUNCTION)
 class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
-    """Covariance matrix adaptation, centralised, by its authors' package ``cma`` with its defaults and bounds.
+    """Covariance matrix adaptation (CMA-ES), centralised, by its authors' package ``cma`` with its defaults.
 
-    It starts from the best point of the initial design. It has no stored state: generations are replayed in the order
-    of the history, so a decision is a function of history, pending points and seed. When the strategy stops (it has
-    converged, or finds no differences), it restarts from a random point with twice the population. Needs the extra
+    It starts from the best point of the initial design, within the bounds. No state is stored: generations are replayed
+    in the order of the history. So a decision depends only on history, pending points and seed. When CMA-ES has
+    converged, or finds no differences, it restarts from a random point with twice the population. Needs the extra
     ``peers``.
 
     Source: Hansen & Ostermeier 2001; restarts: Auger & Hansen 2005 (IPOP).
 
     Args:
-        step: Standard deviation of the first generation, as a share of the sides of the domain, in (0, 1].
-        population: Points in a generation, >= 2; None: 4 + floor(3 log n).
+        step: Standard deviation of the first generation, as a share of the domain's sides, in (0, 1].
+        population: Number of points in a generation, >= 2; None: 4 + floor(3 log n) with n variables.
 
     Example:
         >>> import swarmbo as sb
@@ -54,7 +54,7 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
         """Next point of the present generation, in the unit cube; the acquisition is not used.
 
-        While more points are pending than the generation has, further ones come from the same distribution.
+        If all points of the generation are pending, further points are drawn from its distribution.
         """
         U, y = seen_totals(situation)
         n = situation.domain.n_dims
@@ -106,19 +106,18 @@ _LOG_NEI = "botorch-log-nei"
 class BoTorchLogNEI(Settings, frozen=True, tag_field="kind", tag=_LOG_NEI):
     """BoTorch's single Gaussian process with its defaults, and log noisy expected improvement, centralised.
 
-    ``SingleTaskGP``: lengthscale priors that grow with the dimension and an inferred noise, both log-normal; outcomes
-    standardised; points in the unit cube (the result of ``Normalize`` with these bounds). It is fitted again for each
-    decision. Improvement is over the unknown values at the evaluated points (``qLogNoisyExpectedImprovement``, with the
-    baseline pruned), with or without noise. The noise is inferred, so the best *outcome* is no bound. Pending points
-    are integrated over. Half of the candidate starts lie around the best evaluated points (``sample_around_best``, an
-    option that is off by default). Needs the extra ``peers``.
+    The model is ``SingleTaskGP``, fitted again for each decision. Its priors of lengthscales, which grow with the
+    dimension, and of the inferred noise are log-normal. Outcomes are standardised, and points are in the unit cube. The
+    acquisition is ``qLogNoisyExpectedImprovement`` with a pruned baseline: improvement over the unknown true values at
+    evaluated points. Outcomes of pending points are integrated over. Half of the candidate starts lie around the best
+    evaluated points (``sample_around_best``, which is off by default). Needs the extra ``peers``.
 
     Source: Ament et al. 2023 (log EI and its noisy form); Hvarfner et al. 2024 (priors); Papenmeier et al. 2025 (effect
     of starts around the best in tens of variables).
 
     Args:
-        restarts: Starts of L-BFGS-B, >= 1.
-        raw_samples: Candidate starts in the whole cube, >= ``restarts``; as many more lie around the best.
+        restarts: Number of starts of L-BFGS-B, >= 1.
+        raw_samples: Number of candidate starts in the whole cube, >= ``restarts``; as many lie around the best points.
 
     Example:
         >>> import swarmbo as sb
@@ -181,11 +180,10 @@ _AX = "ax"
 class AxDefault(Settings, frozen=True, tag_field="kind", tag=_AX):
     """Ax's ``Client`` with its default generation strategy, centralised.
 
-    Ax transforms and winsorises outcomes, fits a BoTorch process and maximises log noisy expected improvement from 20
-    starts out of 1,024 points. The client is rebuilt for each decision: the points of the team's initial design, which
-    replace Ax's own centre and Sobol points, then all others in order. Pending points are running trials, failed
-    evaluations are failed trials. So a decision is a function of history, pending points and seed. Needs the extra
-    ``peers``.
+    Ax transforms and winsorises outcomes, fits a Gaussian process of BoTorch, and maximises log noisy expected
+    improvement from 20 of 1,024 points. For each decision, the client is rebuilt from all evaluations. The team's
+    initial design replaces Ax's centre and Sobol points. Pending points are running trials, and failed evaluations are
+    failed trials. So a decision depends only on history, pending points and seed. Needs the extra ``peers``.
 
     Source: Ax (Olson et al. 2025), its ``Client``.
 
@@ -200,7 +198,7 @@ class AxDefault(Settings, frozen=True, tag_field="kind", tag=_AX):
     """
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Next point of the client; the team's acquisition is not used."""
+        """Next point by Ax; the team's acquisition is not used."""
         handler = peer_package("ax.utils.common.logger", _AX).ROOT_STREAM_HANDLER
         level, rng = handler.level, stream(situation.seed, "ax baseline", evaluations=n_asked(situation))
         handler.setLevel(logging.ERROR)  # avoids some lines for each replayed trial
@@ -242,11 +240,11 @@ def _tell(client: Any, situation: JointSituation, names: list[str]) -> None:
 class OptunaGP(Settings, frozen=True, tag_field="kind", tag="optuna-gp"):
     """Optuna's ``GPSampler`` with its defaults, centralised.
 
-    A Matern-5/2 process with a lengthscale per variable and inferred noise, log expected improvement. The study is
-    rebuilt for each decision: the points of the team's initial design, which replace Optuna's random ones, then all
-    others in order. Pending points are running trials, failed evaluations are failed trials. So a decision is a
-    function of history, pending points and seed. (A persistent study starts its fit from the previous one; here it
-    starts from the defaults.) Needs the extra ``peers``.
+    The model is a Matern-5/2 process with one lengthscale per variable and inferred noise; the acquisition is log
+    expected improvement. For each decision, the study is rebuilt from all evaluations in order. The team's initial
+    design replaces Optuna's random points. Pending points are running trials, and failed evaluations are failed trials.
+    So a decision depends only on history, pending points and seed. Each fit starts from the defaults, not from the
+    previous fit as in a persistent study. Needs the extra ``peers``.
 
     Source: Optuna (Akiba et al. 2019), its ``GPSampler``.
 
@@ -268,10 +266,10 @@ class OptunaGP(Settings, frozen=True, tag_field="kind", tag="optuna-gp"):
 
 @kind("coordination", FUNCTION)
 class OptunaTPE(Settings, frozen=True, tag_field="kind", tag="optuna-tpe"):
-    """Optuna's ``TPESampler``, its default, centralised: Parzen estimators of good and of other points.
+    """Optuna's default sampler ``TPESampler``, centralised: Parzen estimators of good and of other points.
 
-    Since version 5 it is multivariate for one objective. The study is rebuilt for each decision, as for ``OptunaGP``.
-    Needs the extra ``peers``.
+    The sampler is multivariate since Optuna 5. The study is rebuilt for each decision, as for ``OptunaGP``. Needs the
+    extra ``peers``.
 
     Source: Bergstra et al. 2011; Watanabe 2023; Optuna (Akiba et al. 2019).
 

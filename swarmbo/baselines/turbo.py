@@ -25,16 +25,16 @@ _GAIN = 1e-3  # an improvement is larger than this share of the best outcome's s
 
 
 class TurboRegion(Settings, frozen=True):
-    """Settings of the trust region; lengths are shares of the sides of the domain.
+    """Settings of the trust region; lengths are shares of the domain's sides.
 
     Args:
-        initial: First length, > 0.
+        initial: First length of the region's sides, > 0.
         smallest: Length below which the region restarts, > 0.
-        largest: Largest length.
-        successes: It doubles after this many improvements in a row, >= 1.
-        failures: It is halved after this many evaluations in a row without one, >= 1; None: the larger of 4 and the
-            number of variables, which is the paper's for one evaluation at a time.
-        fresh: Points of the new design after a restart, >= 1.
+        largest: Largest length of the region's sides.
+        successes: Number of improvements in a row, >= 1, after which the length doubles.
+        failures: Number of evaluations in a row without an improvement, >= 1, after which the length is halved. None:
+            the larger of 4 and the number of variables, as in the paper for single evaluations.
+        fresh: Number of points of the new design after a restart, >= 1.
     """
 
     initial: float = 0.8
@@ -120,18 +120,18 @@ _FEATURES = 2048
 
 @kind("coordination", FUNCTION)
 class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
-    """TuRBO-1, centralised, written from the paper; the Gaussian process is GPyTorch's.
+    """TuRBO-1, centralised: an implementation of the paper with a Gaussian process of GPyTorch.
 
-    Matern-5/2 with one lengthscale per variable; outcomes standardised by median and standard deviation. As in the
-    authors' program, lengthscales are in [0.005, 2], signal variance in [0.05, 20] and noise in [0.0005, 0.2]. Joint
-    draws at the candidates are made by Matheron's rule on 2,048 random features instead of by factorising their
-    covariance. The region is replayed from the history. Needs the extra ``peers``.
+    The kernel is Matern-5/2 with one lengthscale per variable; outcomes are standardised by median and standard
+    deviation. As in the authors' program, lengthscales are in [0.005, 2], the signal variance in [0.05, 20] and the
+    noise variance in [0.0005, 0.2]. Joint draws at the candidates use Matheron's rule on 2,048 random features, not a
+    factorised covariance. The trust region is recomputed from the history. Needs the extra ``peers``.
 
     Source: Eriksson et al. 2019; Wilson et al. 2020, for the draws.
 
     Args:
         region: Settings of the trust region.
-        candidates: Points at which the sample is compared, >= 1; None: min(5000, max(2000, 200 n)).
+        candidates: Number of points at which a draw is evaluated, >= 1; None: min(5000, max(2000, 200 x variables)).
 
     Example:
         >>> import swarmbo as sb
@@ -147,7 +147,7 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
     candidates: AtOnce | None = None
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Maximise one draw from the posterior among candidates; the acquisition is not used."""
+        """Candidate that maximises one draw from the posterior; the acquisition is not used."""
         n, seed, report = situation.domain.n_dims, situation.seed, SolveReport(status="not_needed")
         U, y = one_outcome.seen_totals(situation)
         state = self.region.replay(y, 0, n, chosen=situation.chosen, steps=situation.steps())

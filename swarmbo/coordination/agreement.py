@@ -40,14 +40,14 @@ class BoxOutcome(NamedTuple):
 
 
 class Solution(msgspec.Struct, frozen=True):
-    """A joint choice.
+    """A joint choice of all agents, from tables.
 
     Args:
-        assignment: Index of each variable's value, in the graph's order of variables. A variable is missing if agents
-            were disconnected and none decided it.
+        assignment: Index of the value of each variable, in the graph's order of variables. A variable is missing if
+            agents were disconnected and no agent decided it.
         value: Sum of the tables at the assignment; -inf if the assignment is forbidden or incomplete.
-        upper_bound: No assignment has a larger sum, up to rounding; None if no bound is known, -inf if every assignment
-            is forbidden. The bound holds for these tables (candidates), not for values between them.
+        upper_bound: A number that no assignment's sum exceeds, up to rounding. None: no bound is known; -inf: every
+            assignment is forbidden. The bound holds for candidates in these tables, not for values between them.
         report: Status, rounds, traffic and gap.
 
     Example:
@@ -77,7 +77,7 @@ class Solution(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """A joint point.
+    """A joint point of all agents, from functions on a box.
 
     Args:
         point: Joint point in the unit cube (n,), in the order of ``graph.variables``.

@@ -68,27 +68,27 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
     """Base of methods that choose from tables. A subclass defines one agent's ``steps``.
 
     Args:
-        bound: Upper bound on all choices from the tables, computed after the agreement: the report's ``upper_bound``
-            and ``gap``. ``"mplp"`` (``swarmbo.coordination.certificates``); None: no bound, except that the value of a
-            part solved exactly is its own bound.
-        bound_rounds: Rounds of the bound, >= 1; None: 20.
+        bound: Method that computes an upper bound on the value of all choices after the agreement, for the report's
+            ``upper_bound`` and ``gap``: ``"mplp"`` (``swarmbo.coordination.certificates``). None: only parts solved
+            exactly have a bound, their value.
+        bound_rounds: Number of rounds to compute the bound, >= 1; None: 20.
     """
 
     bound: Bound | None = None
     bound_rounds: Count | None = None
 
     def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int], /) -> Steps[TableOutcome]:
-        """Steps for some factors and variables of a connected part.
+        """Steps of an agent with some factors and variables of a connected part.
 
         Args:
-            view: Own factors and variables.
-            tables: Tables of at least the own factors; no others may be read.
+            view: Factors and variables of the agent.
+            tables: Tables of at least these factors; tables of others may not be read.
             sizes: Number of values by variable.
         """
         raise NotImplementedError(f"{type(self).__name__} lacks a program for agents")
 
     def certified(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
-        """Run :meth:`steps`, and then the part's bound, if it is requested and not known already."""
+        """Run :meth:`steps`, and then compute the part's bound if it is requested and unknown."""
         outcome = (yield from self.steps(view, tables, sizes))._replace(part=view.part.index)
         if self.bound is None or outcome.status == "exact":
             return outcome
@@ -98,7 +98,7 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
     def plan(
         self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int = 0
     ) -> Plan[Mapping[str, Table], TableOutcome]:
-        """Make the plan that every agent computes; ``seed`` is that of draws which every agent can repeat."""
+        """Make the plan that every agent computes; ``seed`` seeds the draws that every agent can repeat."""
         parts = tuple(Part(part, i, routes, seed) for i, part in enumerate(graph.components))
         return Plan(parts, lambda view, tables: self.certified(view, tables, sizes), sizes)
 
@@ -112,16 +112,16 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
         """Solve in this process, and report the traffic that the agents would have had.
 
         Args:
-            graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
-            tables: One array per factor, axes in scope order; -inf forbids a combination. None: tables of the edges and
-                nodes of a networkx graph.
+            graph: Scopes and owners; or a networkx graph, see ``FactorGraph.with_tables``.
+            tables: One array per factor, axes in scope order; -inf forbids a combination. None: the tables are those of
+                a networkx graph's edges and nodes.
             links: Radio graph of the agents; None: every agent reaches every other.
             seed: Seed of the agents' random draws, if the method has any.
 
         Returns:
-            The best joint choice found; if all are forbidden, that which the fewest factors forbid. The value of a
-            forbidden choice is -inf, the report's status ``infeasible``, and ``violated`` names the factors. Only exact
-            methods prove thereby that no choice is allowed.
+            The best joint choice found; if all are forbidden, the choice that the fewest factors forbid. A forbidden
+            choice has the value -inf and the status ``infeasible`` in its report, and ``violated`` names the factors.
+            Only with exact methods does this status prove that no choice is allowed.
 
         Raises:
             ShapeError: If the tables do not fit the graph.
@@ -138,10 +138,10 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
     """Base of methods that agree on a joint point of a box. A subclass defines one agent's ``steps``."""
 
     def steps(self, view: BoxView, seed: int, /) -> Steps[BoxOutcome]:
-        """Steps for some factors and variables of a part.
+        """Steps of an agent with some factors and variables of a part.
 
         Args:
-            view: Own factors and variables, with functions of at least the own factors.
+            view: Factors and variables of the agent, with functions of at least these factors.
             seed: Seed of the agents' random draws.
         """
         raise NotImplementedError(f"{type(self).__name__} lacks a program for agents")
@@ -155,12 +155,12 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
         """Agree in this process, and report the traffic that the agents would have had.
 
         Args:
-            functions: Local functions, to be maximised in sum.
+            functions: Local functions, whose sum is maximised.
             links: Radio graph of the agents; None: every agent reaches every other.
             seed: Seed of the agents' random draws.
 
         Returns:
-            The best joint point found. Residuals in its report are the largest over parts and runs.
+            The best joint point found. Residuals in its report are the largest of all parts and runs.
 
         Raises:
             BudgetError: If a method that tabulates would exceed its budget.
@@ -224,7 +224,7 @@ def traced(
 
     Args:
         method: Settings of a method for tables.
-        graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
+        graph: Scopes and owners; or a networkx graph, see ``FactorGraph.with_tables``.
         tables: One array per factor.
         links: Radio graph of the agents; None: every agent reaches every other.
         seed: Seed of the agents' random draws.

@@ -29,20 +29,20 @@ class Ticking(Protocol):
 
 
 def run(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Transport | None = None) -> Traffic:
-    """Step agents until no message is under way.
+    """Step agents until no message is in transit.
 
     Args:
-        agents: Agents by name; those of your own must fit :class:`Ticking`.
-        transport: Opened for at least these agents.
-        by_deadline: Transport of messages sent while agents keep time, which may be lost; None: the same transport. Its
-            steps are the ticks of their clock, which begins for all at once. A transport with faults, opened for the
-            round of their first decision, is renewed for each agreement, as a team opens it.
+        agents: Agents by name; your own agents must fit :class:`Ticking`.
+        transport: Transport that was opened for at least these agents.
+        by_deadline: Transport for agents with a deadline, which may lose messages; None: ``transport``. Its steps are
+            the ticks of the agents' clock, which starts for all agents at once. Open a transport with faults for the
+            round of the first decision; it is opened again for each agreement, as in a team.
 
     Returns:
-        Traffic of these messages.
+        Traffic of all messages sent.
 
     Raises:
-        TransportError: If an agent waits for a message that is not under way.
+        TransportError: If an agent waits for a message that is not in transit.
     """
     traffic = step(agents, transport, by_deadline)
     if unfinished := [name for name, agent in agents.items() if not agent.is_finished]:

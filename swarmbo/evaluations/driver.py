@@ -22,27 +22,27 @@ class EvaluationError(SwarmboError, RuntimeError):
 
 @dataclass
 class Driver:
-    """Asks, sends, and tells until a number of queries is told.
+    """Loop that asks a ledger for queries, sends them to workers, and tells their outcomes, up to a number of queries.
 
-    Asynchronous: a query is asked for each outcome, so that decisions know all outcomes so far. Some queries are kept
-    in hand, so that workers do not wait for decisions: one, and one more for each eight workers. Synchronous: a batch
-    of as many queries as workers is asked, and told in the order of asks once all outcomes are there, so that decisions
-    do not depend on durations.
+    In asynchronous mode, each outcome is told at once, and then the next query is asked, so that decisions use all
+        outcomes so far. Some queries are asked ahead, so that workers do not wait for decisions. In synchronous mode, a
+        batch has as many queries as workers. Its outcomes are told in the order of asks once all are known, so that
+        decisions do not depend on durations.
 
-    A query whose worker was lost or hung is sent again, three times; then it is told as failed. Exceptions of the world
-    are failed outcomes at once.
+    A query whose worker was lost or hung is sent again, up to three times; then it is told as failed. If the evaluation
+    raises an exception, the query is told as failed at once.
 
     Args:
         ledger: The ledger; its pending queries are sent first.
-        executor: Carries out queries: task and point are those of a query. Not closed here.
+        executor: Executor that evaluates queries; a task is a query's id and point. The driver does not close it.
         workers: Number of workers.
-        total: Number of queries to be told.
-        tell: Tells the ledger the outcome of a query from the end of its task.
-        is_synchronous: True for batches.
-        results: Folder with results that workers wrote; those of pending queries are told first.
-        stops: True to raise an exception of the world.
-        ahead: Queries in hand; by default one, and one more for each eight workers.
-        log: Called after each tell, with its event.
+        total: Number of told queries after which the loop ends.
+        tell: Function that tells the ledger the outcome of a query, given the end of its task.
+        is_synchronous: True for synchronous mode.
+        results: Folder with results that workers wrote; results of pending queries are told first.
+        stops: True: an exception of an evaluation is raised, and ends the loop.
+        ahead: Number of queries asked ahead; by default one, and one more for every eight workers.
+        log: Function that is called with the event of each tell.
     """
 
     ledger: Ledger
@@ -61,7 +61,7 @@ class Driver:
         self._out, self._back = set[str](), dict[str, Ended]()
 
     def run(self) -> None:
-        """Run to the end."""
+        """Run until ``total`` queries are told."""
         ledger = self.ledger
         waiting = ledger.pending
         for query_id in waiting:

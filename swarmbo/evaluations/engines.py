@@ -20,19 +20,19 @@ ENGINES = ("pool", "ray")
 
 
 class RayExecutor:
-    """Executor whose tasks are Ray's.
+    """Executor that runs tasks on a Ray cluster.
 
-    Ray's own retries are off, since the driver retries and logs that. A worker that hangs is killed.
+    Ray's own retries are off, since the driver retries and logs retries. A worker that hangs is killed.
 
     Args:
-        work: Makes the evaluation in each worker process.
-        count: Number of tasks at a time; each takes one CPU of the cluster.
+        work: Function that makes the evaluation in each worker process.
+        count: Number of simultaneous tasks; each takes one CPU of the cluster.
         timeout_s: Limit of a task, s; None for no limit.
-        address: Address of a cluster, ``auto`` for one that this machine is part of; None starts one here.
+        address: Address of a cluster; ``auto``: the cluster of this machine; None: start a cluster on this machine.
 
     Raises:
         MissingPackageError: If Ray is not installed.
-        ConnectionError: If there is no such cluster.
+        ConnectionError: If there is no cluster at the address.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class RayExecutor:
             return executor.Ended(self._tasks[ref], "lost", error_text(error))
 
     def cancel(self, task: str) -> None:
-        """Drop a task; the process of a running one is killed."""
+        """Drop a task. If it is running, its process is killed."""
         for ref in [ref for ref, name in self._tasks.items() if name == task]:
             with contextlib.suppress(self._ray.exceptions.RayError):
                 self._ray.cancel(ref, force=True)
@@ -83,7 +83,7 @@ class RayExecutor:
         self._starts.remove(task)
 
     def close(self) -> None:
-        """Leave the cluster; one that was started here ends."""
+        """Leave the cluster. A cluster that this executor started ends."""
         for task in list(self._tasks.values()):
             self.cancel(task)
         if self._is_own:
@@ -101,14 +101,14 @@ def _ray() -> Any:
 
 
 class Workers(Settings, frozen=True):
-    """Workers that evaluate points side by side.
+    """Workers that evaluate points in parallel.
 
     Args:
-        count: Number of evaluations at a time, 1 to 4096.
-        mode: ``asynchronous``: a point is decided for each outcome; ``synchronous``: batches of ``count`` points.
-        engine: ``pool``: processes on this machine; ``ray``: a Ray cluster (extra ``ray``); or ``"module:Class"``, a
-            ``concurrent.futures.Executor`` or an ``Executor`` of your own.
-        address: Address of a Ray cluster to join, ``auto`` for that of this machine; None starts one here.
+        count: Number of simultaneous evaluations, 1 to 4096.
+        mode: ``asynchronous``: a new point is decided after each outcome. ``synchronous``: batches of ``count`` points.
+        engine: ``pool``: processes on this machine. ``ray``: a Ray cluster (extra ``ray``). ``"module:Class"``: your
+            own ``concurrent.futures.Executor`` or ``Executor``.
+        address: Address of a Ray cluster; ``auto``: the cluster of this machine; None: start a cluster on this machine.
     """
 
     count: Annotated[int, within(1, 4096)] = 1
@@ -118,10 +118,10 @@ class Workers(Settings, frozen=True):
 
     @classmethod
     def of(cls, **given: Any) -> "Workers":
-        """Workers of settings, without those that are None.
+        """Make workers from settings; settings that are None keep their defaults.
 
         Raises:
-            ConfigError: If one is refused.
+            ConfigError: If a setting is invalid.
         """
         return convert({key: value for key, value in given.items() if value is not None}, cls, "$.workers")
 

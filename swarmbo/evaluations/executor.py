@@ -32,10 +32,10 @@ class Ended(NamedTuple):
 
     Args:
         task: Name of the task.
-        status: ``done``; ``error``: it raised an exception, and would again; ``lost``: its worker crashed or was
-            killed; ``hung``: it took longer than the limit.
-        value: Result, or the reason as text.
-        seconds: Time that a worker spent on it.
+        status: ``done``; ``error``: the task raised an exception, and would again; ``lost``: its worker crashed or was
+            killed; ``hung``: it exceeded the time limit.
+        value: Result of a task that is done, else the reason as text.
+        seconds: Time that a worker spent on the task, s.
     """
 
     task: str
@@ -45,14 +45,14 @@ class Ended(NamedTuple):
 
 
 class Executor(Protocol):
-    """Carries out tasks elsewhere, several at a time.
+    """Engine that runs several tasks at a time, outside this thread.
 
-    An engine of one's own, ``module:Class``, is called with ``work`` (``Work``), ``count`` (number of workers) and
-    ``timeout_s`` (limit of a task, or None).
+    Your own engine, ``module:Class``, is called with ``work`` (``Work``), ``count`` (number of workers) and
+    ``timeout_s`` (time limit of a task in seconds, or None).
     """
 
     def submit(self, task: str, point: Any) -> None:
-        """Begin a task, or queue it if all workers are busy; plain data."""
+        """Begin a task, or queue it if all workers are busy. Task and point are plain data."""
         ...
 
     def poll(self, timeout: float) -> list[Ended]:
@@ -60,7 +60,7 @@ class Executor(Protocol):
         ...
 
     def cancel(self, task: str) -> None:
-        """Drop a task; it is not reported."""
+        """Drop a task, which is then not reported."""
         ...
 
     def close(self) -> None:
@@ -136,14 +136,14 @@ class Starts:
 
 
 class FuturesExecutor:
-    """Executor of a ``concurrent.futures.Executor``.
+    """Executor that uses a ``concurrent.futures.Executor``.
 
-    It can't end what hangs: a task beyond the limit is reported as ``hung``, and its worker may stay busy.
+    It can't end a task that hangs: a task beyond the time limit is reported as ``hung``, and its worker may stay busy.
 
     Args:
-        futures: The executor; ``close`` shuts it down.
-        work: Makes the evaluation in each worker.
-        count: Number of its workers.
+        futures: The executor, which ``close`` shuts down.
+        work: Function that makes the evaluation in each worker.
+        count: Number of workers of the executor.
         timeout_s: Limit of a task, s; None for no limit.
 
     Example:
@@ -185,7 +185,7 @@ class FuturesExecutor:
             return Ended(self._tasks[future], "lost", error_text(error))
 
     def cancel(self, task: str) -> None:
-        """Forget a task, which may still run to its end."""
+        """Drop a task, which may still run to its end."""
         for future in [future for future, name in self._tasks.items() if name == task]:
             future.cancel()
             del self._tasks[future]

@@ -38,19 +38,19 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     Args:
         kind: ``begin`` (a process opened the ledger), ``ask``, ``lost`` (an evaluation ended without an outcome, and
             the query stays pending) or ``tell``.
-        at: Time of the event, s since 1970; nothing depends on it.
+        at: Time of the event, in seconds since 1970; nothing depends on it.
         query: Id of the query.
-        point: Asked joint point; of a ``tell``, the point that was evaluated instead, if any.
-        mean: Expected outcome of an ask.
-        std: Standard deviation of the expected outcome.
-        report: Report of the decision of an ask.
-        sharing: Traffic of sharing outcomes before the decision of an ask.
-        outcome: Told total, or outcomes by channel; None for failed ones.
-        failed: True if outcomes that were not given failed.
-        noise_std: Told standard deviation of the noise.
-        locations: Told locations of agents' measurements, if not those of the query.
+        point: Joint point of an ``ask``; in a ``tell``, the point that was evaluated instead, if any.
+        mean: Expected outcome, in an ``ask``.
+        std: Standard deviation of the outcome, in an ``ask``.
+        report: Report of the decision, in an ``ask``.
+        sharing: Traffic of sharing outcomes before the decision, in an ``ask``.
+        outcome: Total or outcomes by channel, in a ``tell``; None for failed outcomes.
+        failed: True if all outcomes that were not given failed.
+        noise_std: Standard deviation of the noise, in a ``tell``.
+        locations: Locations that agents measured, in a ``tell``, if not those of the query.
         why: Reason of a loss.
-        team: Digest of the team's problem and settings, of a ``begin``.
+        team: Digest of the team's problem and settings, in a ``begin``.
         note: Plain data of the caller; not interpreted.
     """
 
@@ -72,12 +72,12 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Ledger:
-    """A team whose asks and tells are logged. Several threads may call it; one call runs at a time.
+    """A team whose asks and tells are logged. Several threads may call it; calls run one at a time.
 
     Attributes:
         team: The team; only the ledger may ask and tell it.
         events: All events, in order.
-        watchers: Called with each event once it is on the disk.
+        watchers: Functions that are called with each event once it is on the disk.
 
     Example:
         >>> import tempfile, pathlib
@@ -102,12 +102,12 @@ class Ledger:
 
     @classmethod
     def create(cls, folder: Path, team: Team, choose: Callable[[Team], Query] | None = None) -> Self:
-        """Begin a ledger with a team as it is now.
+        """Begin a ledger with a team in its present state.
 
         Args:
             folder: Existing folder.
-            team: The team, with any data it has.
-            choose: Asks the team for its next query; by default ``team.ask()``.
+            team: The team, with or without data.
+            choose: Function that asks the team for its next query; by default ``team.ask()``.
 
         Raises:
             RunFolderError: If the folder has a ledger, or nothing can be written.
@@ -137,20 +137,20 @@ class Ledger:
         replayed: Callable[[Self, Event], None] | None = None,
         known: int | None = None,
     ) -> Self:
-        """Open a ledger and restore its team to the bit, from the last state and later events.
+        """Open a ledger and restore its team bit-identically, from the last saved state and later events.
 
-        A torn last line, as a kill leaves it, is dropped: it had no effect yet.
+        An incomplete last line, as a kill leaves it, is dropped, because it had no effect yet.
 
         Args:
             folder: Folder of the ledger.
-            make_team: Makes a team with the same problem and settings.
-            choose: As of ``create``.
-            replayed: Called with the ledger after each replayed event.
-            known: Number of tells that the caller knows: those after them are replayed, even if a state has them.
+            make_team: Function that makes a team with the same problem and settings.
+            choose: As in ``create``.
+            replayed: Function that is called with the ledger after each replayed event.
+            known: Number of tells that the caller knows. Later tells are replayed, even if the saved state has them.
 
         Raises:
-            RunFolderError: If there is no ledger, it is damaged, is of another team, or a replayed query has another
-                point than logged.
+            RunFolderError: If there is no ledger, it is damaged or of another team, or a replayed query differs from
+                the log.
         """
         path = folder / LEDGER
         try:
@@ -183,7 +183,7 @@ class Ledger:
             return {query_id: self.query(query_id) for query_id in self.team.pending}
 
     def query(self, query_id: str) -> Query:
-        """Query of an id, pending or told.
+        """Query with an id, pending or told.
 
         Raises:
             UnknownQueryError: If it was never asked.
@@ -195,7 +195,7 @@ class Ledger:
         return Query(query_id, dict(point), problem.by_agent(joint), event.mean, event.std)
 
     def asked(self, query_id: str) -> Event:
-        """Event in which a query was asked.
+        """Event of the ask of a query.
 
         Raises:
             UnknownQueryError: If it was never asked.
@@ -222,7 +222,7 @@ class Ledger:
             return len(self._asked) - len(self.team.pending)
 
     def ask(self, note: Mapping[str, Any] | None = None) -> Query:
-        """Next query; it is on the disk on return.
+        """Ask for the next query, which is on the disk on return.
 
         Args:
             note: Plain data to log with it.
@@ -245,13 +245,13 @@ class Ledger:
             return query
 
     def lost(self, query_id: str, why: str, note: Mapping[str, Any] | None = None) -> int:
-        """Note that an evaluation of a pending query ended without an outcome; the query stays pending.
+        """Log that an evaluation of a pending query ended without an outcome; the query stays pending.
 
         Returns:
-            Number of its losses so far.
+            Number of losses of the query so far.
 
         Raises:
-            UnknownQueryError: If it is not pending.
+            UnknownQueryError: If the query is not pending.
         """
         with self._changing():
             if query_id not in self.team.pending:
@@ -271,23 +271,23 @@ class Ledger:
         locations: Mapping[str, ArrayLike] | None = None,
         note: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Learn an outcome; it is on the disk on return.
+        """Learn an outcome, which is on the disk on return.
 
         Args:
             query_id: Id of the query.
-            outcome: As of ``Team.tell``, like ``failed``, ``point`` and ``noise_std``.
-            failed: True if outcomes that are not given failed.
-            point: Actual point of the evaluation, if another.
+            outcome: Outcome as in ``Team.tell``; so are ``failed``, ``point`` and ``noise_std``.
+            failed: True if all outcomes that are not given failed.
+            point: Point that was evaluated, if not that of the query.
             noise_std: Standard deviation of the noise.
-            locations: In a field, actual locations of agents' measurements, if others.
+            locations: In a field, locations that agents measured, if not those of the query.
             note: Plain data to log with it.
 
         Returns:
-            True; False if this very outcome was recorded before, and nothing changed.
+            True if the outcome is new; False if this outcome was recorded before, so that nothing changed.
 
         Raises:
             UnknownQueryError: If the query was never asked.
-            ConfigError: As ``Team.tell``; nothing is logged then.
+            ConfigError: As in ``Team.tell``; nothing is logged then.
         """
         told = Event(
             "tell",

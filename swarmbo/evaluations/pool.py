@@ -38,14 +38,14 @@ class _Worker:
 class Pool:
     """Executor with processes on this machine.
 
-    A thread tends the workers, so that a free one gets a queued task while the caller computes. If the caller is
-    killed, workers finish their tasks, write the results and leave.
+    A thread serves the workers, so that a free worker gets a queued task while the caller computes. If the caller is
+    killed, workers finish their tasks, write the results and end.
 
     Args:
-        work: Makes the evaluation in each worker.
+        work: Function that makes the evaluation in each worker.
         count: Number of workers.
-        results: Existing folder; each result is written there before it is reported. None: results are only reported.
-        timeout_s: Limit of a task, s; a process that takes longer is killed. None for no limit.
+        results: Existing folder, to which each result is written before it is reported. None: nothing is written.
+        timeout_s: Time limit of a task, s; a process that takes longer is killed. None: no limit.
     """
 
     def __init__(self, work: Work, count: int, results: Path | None = None, timeout_s: float | None = None) -> None:
@@ -65,7 +65,7 @@ class Pool:
         self._order("submit", task, point)
 
     def cancel(self, task: str) -> None:
-        """Drop a task; the process of a running one is killed, and another one starts."""
+        """Drop a task. If it is running, its process is killed and another starts."""
         self._order("cancel", task)
 
     def poll(self, timeout: float) -> list[Ended]:

@@ -38,22 +38,23 @@ _OWN: dict[KernelName, OwnKernel] = {}
 def register_kernel(
     name: KernelName, *, correlation: Radial, slope: Radial, frequencies: Frequencies | None = None
 ) -> None:
-    """Register your own stationary kernel by a name, in this process.
+    """Register your own stationary kernel under a name, in this process.
 
-    From then on the name is valid wherever a kernel's name is. In every process that reads such states or scenarios,
-    register it before anything that uses it is loaded. Registering another kernel under the name replaces it for
-    existing beliefs, too.
+    Then all settings that take the name of a kernel accept this name. Every process that loads states or scenarios with
+    this name must register the kernel first. Another kernel under the same name replaces the first in existing beliefs,
+    too.
 
     Args:
-        name: Any name but that of a kernel of swarmbo.
-        correlation: c(r), of distances r >= 0 in lengthscales, an array of any shape; c(0) = 1. It must be positive
-            definite in as many dimensions as it is used in; on the line this is checked here.
-        slope: w(r) = -c'(r) / r, of the same shape; finite at r = 0. If c has a kink there, let it be 0.
-        frequencies: ``(rng, k, d)`` -> k draws (k, d) from the spectral density for lengthscales of 1, in radians per
-            lengthscale: E cos(v·x) = c(|x|). Only draws of functions need it, such as those of ``thompson``.
+        name: Any name except those of swarmbo's kernels.
+        correlation: c(r), the correlation at distances r >= 0 in lengthscales, an array of any shape; c(0) = 1. It must
+            be positive definite in the number of dimensions in which it is used; here this is checked in one dimension.
+        slope: w(r) = -c'(r) / r, of the shape of r; finite at r = 0. If c has a kink at 0, return 0 there.
+        frequencies: Function of ``(rng, k, d)`` that returns k frequencies v, an array (k, d), in radians per
+            lengthscale. They are draws from the spectral density of the kernel: E cos(v·x) = c(|x|). Only draws of
+            functions need them.
 
     Raises:
-        ConfigError: If the name is that of a kernel of swarmbo, or the functions are invalid.
+        ConfigError: If the name is that of a swarmbo kernel, or if the functions are invalid.
 
     Example:
         >>> import swarmbo as sb

@@ -1,7 +1,7 @@
-"""Figures of runs, from records, never from live objects.
+"""Figures of runs, drawn from records.
 
 Every ``plot_...`` function draws on the Axes ``ax`` and returns it. ``records`` are the rounds of a run, from the first
-on, ``world`` is that of the run, and ``unit`` that of the outcome.
+on. ``world`` is the run's world, and ``unit`` is the unit of the outcome.
 """
 
 from swarmbo.plotting.agent_maps import (

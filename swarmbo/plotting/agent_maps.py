@@ -40,13 +40,13 @@ class AgentViews:
 
 
 def records_of(records: Records, agent: str) -> list[RoundRecord]:
-    """The rounds as if this agent alone had measured."""
+    """Rounds with the measurements of this agent alone."""
     own = [[one for one in record.samples if one.agent == agent] for record in records]
     return [msgspec.structs.replace(record, samples=samples) for record, samples in zip(records, own, strict=True)]
 
 
 def error_of(belief: ExactGP | None, world: World) -> float | None:
-    """Root mean squared error of a belief on the world's evaluation points; None without belief, or without truth."""
+    """Root mean squared error of a belief at the world's evaluation points; None without a belief or the truth."""
     if belief is None or world.points is None or world.values is None or not world.values.size:
         return None
     return map_rmse(belief.posterior_mean(world.points), world.values)
@@ -55,7 +55,7 @@ def error_of(belief: ExactGP | None, world: World) -> float | None:
 def plot_view_errors(
     ax: Axes, own: Mapping[str, float | None], fused: Mapping[str, float | None], pooled: float | None, unit: str = ""
 ) -> Axes:
-    """Draw the map error of every agent by its own data (None: it has none) and as fused, and of all data pooled."""
+    """Draw map errors: of each agent by its own data (None: it has none) and after fusing, and of all data pooled."""
     places, role = np.arange(len(own)), style.role_of(list(own))
     for errors, colour, marker, label in ((own, _OWN, "o", "own data alone"), (fused, _FUSED, "D", "fused")):
         if errors:
@@ -76,12 +76,11 @@ def plot_view_errors(
 
 
 def agent_maps_figure(records: Records, world: World, settings: ExactGPSettings, views: AgentViews | None) -> Figure:
-    """Posterior means of up to 4 agents by their own data and as each believes after fusing, and by all data, in one
-    scale.
+    """Posterior means, in one scale: of up to 4 agents by their own data and after fusing, and by all data.
 
-    Beliefs by an agent's own data and by all data are exact, under the hyper-parameters that the record of the round
-    holds. The figure is of the round of ``views``; without them of the last round, and it says that they are missing.
-    Where the truth is known, the error of every agent is below.
+    Beliefs by an agent's own data and by all data are exact, with the hyper-parameters in the round's record. The
+    figure shows the round of ``views``. Without ``views``, it shows the last round, and says that they are missing. If
+    the truth is known, the error of every agent is below.
     """
     world.require_plane()
     until = records if views is None else [record for record in records if record.round <= views.round]

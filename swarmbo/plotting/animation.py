@@ -166,10 +166,10 @@ def band_colours(colours: Colormap) -> Float[np.ndarray, "bands 4"]:
 def write_animation(
     records: Records, world: World, settings: ExactGPSettings, path: Path, max_frames: int | None = None
 ) -> Path:
-    """Write a run as an animation; the ending of the path, ``.gif`` or ``.mp4``, names the format.
+    """Write a run as an animation, as GIF or MP4 by the ending of the path.
 
-    A run with more rounds than ``max_frames`` (by default 50, or 30 with more than eight robots, whose frames are
-    larger) shows every k-th round, and says so; the last round always.
+    If a run has more rounds than ``max_frames``, every k-th round and the last one are shown, and the caption says so.
+    ``max_frames`` is 50 by default, or 30 with more than eight robots, because their frames are larger.
     """
     world.require_plane()
     most = max_frames or (50 if len(agents_of(records)) <= 8 else 30)
@@ -186,7 +186,7 @@ def write_animation(
 def render_frames(
     records: Records, world: World, settings: ExactGPSettings, shown: Sequence[int], stride: int = 1
 ) -> list[UInt8[np.ndarray, "height width 3"]]:
-    """Draw the RGB frames of an animation after the records at some places; ``stride`` is for the caption."""
+    """Draw the RGB frames of an animation after some records; ``stride`` is for the caption."""
     lattice = maps.lattice_over(world, _RESOLUTION)
     beliefs = [belief_after(records[: place + 1], settings, world.domain) for place in shown]
     posteriors = [None if belief is None else belief.posterior(lattice.points) for belief in beliefs]

@@ -14,7 +14,7 @@ from swarmbo.plotting.history import Records, World, agents_of, belief_after, fa
 
 
 def plot_truth(ax: Axes, world: World, limits: tuple[float, float] | None = None) -> Axes:
-    """Draw the true field of a world and where its maximum lies."""
+    """Draw the true field of a world, and the location of its maximum."""
     ax.set_title("Truth")
     if world.points is None or world.values is None:
         return style.say(ax, "the truth is not known")
@@ -30,7 +30,7 @@ def plot_mean(
     lattice: maps.Lattice | None = None,
     limits: tuple[float, float] | None = None,
 ) -> Axes:
-    """Draw the mean of a belief, by default on a lattice over the world; without a belief a note."""
+    """Draw the mean of a belief, by default on a lattice over the world. Without a belief, write a note."""
     ax.set_title("Belief: mean")
     if belief is None:
         return _without_belief(ax, world)
@@ -54,7 +54,7 @@ def plot_std(ax: Axes, belief: PlaceBelief | None, world: World, lattice: maps.L
 
 
 def plot_error(ax: Axes, belief: PlaceBelief | None, world: World) -> Axes:
-    """Draw the distance of a belief's mean from the truth, where that is known; other arguments as ``plot_std``."""
+    """Draw the distance of a belief's mean from the truth if it is known; other arguments are as in ``plot_std``."""
     ax.set_title("Error: |mean - truth|")
     if belief is None or world.points is None or world.values is None:
         return _without_belief(ax, world)
@@ -67,7 +67,7 @@ def plot_error(ax: Axes, belief: PlaceBelief | None, world: World) -> Axes:
 
 
 def plot_level(ax: Axes, world: World, level: float, belief: PlaceBelief | None = None) -> Axes:
-    """Draw the line where a field, or the mean of a belief about it, is at a level."""
+    """Draw the line at which a field, or the mean of a belief about it, equals a level."""
     lattice, values = maps.lattice_over(world), None
     if belief is not None:
         values = belief.posterior(lattice.points)[0]
@@ -80,7 +80,7 @@ def plot_level(ax: Axes, world: World, level: float, belief: PlaceBelief | None 
 
 
 def belief_map_figure(records: Records, world: World, settings: ExactGPSettings) -> Figure:
-    """The belief's mean and deviation with paths and findings; where the truth is known, that and the error."""
+    """Mean and standard deviation of the belief, with paths and findings; truth and error if the truth is known."""
     world.require_plane()
     world = world.at(records[-1].round)
     belief = belief_after(records, settings, world.domain)

@@ -17,7 +17,7 @@ from swarmbo.plotting import style
 
 @dataclass(frozen=True, eq=False)
 class RegretCurves:
-    """Score of one method on one problem, seed by seed, after measurements of the whole team (mean over seeds)."""
+    """Scores of one method on one problem for each seed, against the team's measurements (mean over seeds)."""
 
     problem: str
     method: str
@@ -35,7 +35,7 @@ class RegretCurves:
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean paired difference of a method to the reference on a problem, with its interval if there is one."""
+    """Mean paired difference of a method from the reference on a problem, with its interval if there is one."""
 
     problem: str
     method: str
@@ -60,7 +60,7 @@ def bootstrap_band(
 def plot_regret_curves(ax: Axes, curves: Sequence[RegretCurves], methods: Sequence[str]) -> Axes:
     """Draw mean scores on one problem against measurements, with 95 % bootstrap bands of the mean.
 
-    A method's place among all ``methods`` of the figure decides its colour and mark.
+    The position of a method in ``methods`` decides its colour and mark.
     """
     lowest = np.inf
     for curve in curves:
@@ -86,7 +86,7 @@ def plot_regret_curves(ax: Axes, curves: Sequence[RegretCurves], methods: Sequen
 
 
 def plot_differences(ax: Axes, differences: Sequence[Difference], methods: Sequence[str]) -> Axes:
-    """Draw paired differences on one problem as a forest plot, one row a method; the reference is the first."""
+    """Draw paired differences on one problem as a forest plot with a row per method; the reference is the first."""
     ax.axvline(0.0, color=style.INK, linewidth=1.0, zorder=1)
     for difference in differences:
         place = methods.index(difference.method)
@@ -110,9 +110,9 @@ def comparison_figure(
     reference: str,
     cumulated: Sequence[Difference] = (),
 ) -> Figure:
-    """One column per problem: regret curves above, below paired differences to the reference.
+    """Figure with a column per problem: regret curves above, and paired differences from the reference below.
 
-    ``cumulated`` are the same of regret cumulated over all measurements, where that is known: a row of their own.
+    ``cumulated``: curves of regret cumulated over all measurements, if known, in their own row.
     """
     if not curves:
         raise ShapeError("got no regret curves; wanted at least one method on one problem")

@@ -22,11 +22,11 @@ Records = Sequence[RoundRecord]
 class World:
     """World of a run as figures see it, without its live environment.
 
-    The truth is ``values`` (m,) at ``points`` (m, d), and of a field that changes ``frames`` (rounds + 1, m); all are
-    None where it is not known. ``variables`` are empty where every agent measures a place of its own; ``types`` are
-    those of variables that are not all real numbers on linear axes. ``graph_in_use`` has the factors that agents had
-    learned or drawn at the end. ``no_go`` has the rings (k, 2) of each region. ``method`` is acquisition, coordination
-    and seed, for titles. ``coordinates`` are those of the input, for axes.
+    The truth is ``values`` (m,) at ``points`` (m, d) and, for a field that changes, ``frames`` (rounds + 1, m). All are
+    None if the truth is unknown. ``variables`` are empty if every agent measures its own location. ``types`` are given
+    if not all variables are real numbers on linear axes. ``graph_in_use`` has the factors that agents had learned or
+    drawn at the end. ``no_go`` has the rings (k, 2) of each region. ``method`` is acquisition, coordination and seed,
+    for titles. ``coordinates`` are the coordinates of the input, for axes.
     """
 
     domain: Domain
@@ -54,7 +54,7 @@ class World:
     coordinates: Coordinates | None = None
 
     def at(self, round_number: int) -> "World":
-        """The world as it is in a round; itself where nothing changes."""
+        """World in a round; this world if nothing changes."""
         if self.frames is None or self.maxima is None or self.argmaxes is None:
             return self
         maximum, argmax = float(self.maxima[round_number]), self.argmaxes[round_number]

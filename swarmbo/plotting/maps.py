@@ -262,7 +262,7 @@ def draw_terrain(ax: Axes, world: World) -> list[Artist]:
 
 
 def plot_paths(ax: Axes, records: Records) -> Axes:
-    """Draw where each robot measured, joined by what it drove: a square at the start, dots, crosses where it failed."""
+    """Draw each robot's path: a square at the start, dots at measurements, crosses where they failed."""
     agents = agents_of(records)
     width, ways = 1.7 if len(agents) <= 8 else 1.2, [driven_by(records, agent) for agent in agents]
     look: dict[str, Any] = {"clip_on": False, "zorder": 4}  # robots may stand on the very edge
@@ -277,7 +277,7 @@ def plot_paths(ax: Axes, records: Records) -> Axes:
 
 
 def plot_findings(ax: Axes, records: Records, with_best: bool = True) -> Axes:
-    """Mark the best measurement (not where the field changes) and the recommendation after the last of these rounds."""
+    """Mark the best measurement (unless the field changes) and the recommendation after the last of these rounds."""
     best, recommendation = records[-1].best, records[-1].recommendation
     if recommendation is not None:
         ax.plot(*recommendation.location[:2], **style.RECOMMENDATION)
@@ -287,7 +287,7 @@ def plot_findings(ax: Axes, records: Records, with_best: bool = True) -> Axes:
 
 
 def plot_sensors(ax: Axes, records: Records, standpoints: Mapping[str, Float[np.ndarray, " 2"]]) -> Axes:
-    """Draw sensors and what they looked at in the last of these rounds, over faint marks of all earlier looks."""
+    """Draw sensors and the locations sampled in the last of these rounds, over faint marks of all earlier ones."""
     earlier = [sample.location for record in records for sample in record.samples if not sample.declined]
     if earlier:
         ax.scatter(*np.array(earlier).T, **_EARLIER)

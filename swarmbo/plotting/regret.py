@@ -22,10 +22,10 @@ _NEAR_ZERO = 100.0  # times: as much smaller than the best at first the best at 
 
 
 def plot_regret(ax: Axes, records: Records, unit: str = "", moves: bool = False) -> Axes:
-    """Draw simple, recommendation and, where a round has several measurements, batch regret against rounds.
+    """Draw simple, recommendation and, if rounds have several measurements, batch regret against rounds.
 
-    The scale is logarithmic where the values span more than a decade; it is linear around zero, so that a regret of
-    zero is seen and not dropped. Of a field that ``moves`` simple regret is that of each round.
+    The scale is logarithmic if values span more than a decade. It is linear around zero, so that a regret of zero is
+    visible. If the field ``moves``, simple regret is that of each round.
     """
     rounds = _rounds(records)
     names = ("simple_regret", "batch_regret", "recommendation_regret")
@@ -54,7 +54,7 @@ def plot_map_error(ax: Axes, records: Records, unit: str = "") -> Axes:
 
 
 def plot_level_score(ax: Axes, records: Records) -> Axes:
-    """Draw how well the belief's mean says where the field exceeds the level that is watched."""
+    """Draw the F1 score of the region in which the belief's mean exceeds the level."""
     rounds, score = _rounds(records), scores(records, "level_f1")
     ax.plot(rounds, score, "-o", color=style.PURPLE, markersize=3.2, label="F1 of the area above the level")
     ax.set_ylim(0.0, 1.02)
@@ -62,7 +62,7 @@ def plot_level_score(ax: Axes, records: Records) -> Axes:
 
 
 def plot_declined(ax: Axes, records: Records) -> Axes:
-    """Draw how many agents measured in each round, and how many declined to."""
+    """Draw the numbers of agents that measured and that abstained in each round."""
     rounds = _rounds(records)
     measured = np.array([sum(not sample.declined for sample in record.samples) for record in records])
     without = np.array([sum(sample.declined for sample in record.samples) for record in records])
@@ -82,10 +82,10 @@ def plot_best(
 ) -> Axes:
     """Draw all measurements, the best so far, and the recommendation with two standard deviations, against rounds.
 
-    Where the best so far ends a hundred times nearer to zero than it once was, as that of a function with the maximum
-    zero does, the scale is logarithmic on both sides of zero. Else, where the worst third of the measurements would
-    take nearly all of the axis, it ends above them, and triangles on its edge stand for them. With ``maxima``, those of
-    each round of a field that changes, there is no best so far.
+    If the best so far ends a hundred times nearer to zero than before, the scale is logarithmic on both sides of zero.
+    Otherwise, if the worst third of the measurements would need nearly all of the axis, the axis ends above them, and
+    triangles on its edge mark them. With ``maxima``, the maximum in each round of a field that changes, there is no
+    best so far.
     """
     rounds = _rounds(records)
     if maxima is not None:
@@ -136,10 +136,10 @@ def _tried(records: Records) -> list[tuple[int, float]]:
 
 
 def regret_figure(records: Records, world: World) -> Figure:
-    """Figure of what was found, and where the truth is known of regret and, for a field, map error, against rounds.
+    """Figure of measurements and, if the truth is known, of regret and a field's map error, against rounds.
 
-    Of a field that is not watched for its peak: map error, and how well it is told where a level is exceeded. Where
-    agents declined to measure, also how many did.
+    For a field whose aim is not the peak, it shows the map error and the score of the level's region. If agents
+    abstained, it also shows their number.
     """
     panels: list[Callable[[Axes], Axes]] = []
     if world.goal == "peak":

@@ -96,10 +96,10 @@ def plot_errors(ax: Axes, traces: ErrorTraces, at: Float[np.ndarray, " n"], unit
 
 
 def error_traffic_figure(records: Records, world: World, settings: ExactGPSettings) -> Figure:
-    """The error of every agent's view against rounds, and against the bytes sent up to then to share measurements.
+    """Map error of every agent's belief, against rounds and against the bytes sent to share measurements.
 
-    For comparison the error of all data pooled, and of each agent's own data alone: exact beliefs under the
-    hyper-parameters that the record of the round holds.
+    For comparison, it shows errors of exact beliefs by all data pooled, and by each agent's own data alone. Their
+    hyper-parameters are those in the round's record.
     """
     traces = ErrorTraces.of(records, world, settings)
     with style.applied():
@@ -141,7 +141,7 @@ def plot_solve_trace(
 
 
 def solve_trace_figure(rows: Sequence[TraceRow], title: str, label: str, told: Callable[[float], float]) -> Figure:
-    """The trace against rounds and against bytes."""
+    """Figure of a solve's trace against rounds and against bytes."""
     with style.applied():
         figure = style.new_figure(8.8, 3.7)
         left, right = figure.subplots(1, 2, sharey=True)
@@ -181,15 +181,15 @@ def write_figures(
     """Write the figures of a (possibly incomplete) run: ``regret.png``, ``traffic.png`` if there was any, and what
     suits its world.
 
-    ``faults.png`` shows over time what went wrong, where something did: messages lost, age of news, failures, and what
-    a fleet's ``network`` took.
+    If something went wrong, ``faults.png`` shows it over time: lost messages, age of news, failures, and a fleet's
+    ``network``.
 
-    Of agents in a plane these are ``belief.png`` and ``run.gif``, with the ``settings`` of the run's belief. Of agents
-    that set the variables of one function they are ``variables.png`` and, where its factors are told or were learned,
-    ``factor_graph.png``. Names end as the formats do.
+    For agents in a plane, these are ``belief.png`` and ``run.gif``, with the ``settings`` of the run's belief. For
+    agents that set the variables of a function, they are ``variables.png`` and, if its factors are given or learned,
+    ``factor_graph.png``. The endings of names depend on the formats.
 
-    If each agent had a belief of its own (``fused``), maps show the exact belief of all measurements pooled, and say
-    so; ``agents.png`` and, where errors are logged, ``error_traffic.png`` are added.
+    If each agent had a local belief (``fused``), maps show the exact belief of all measurements pooled, and say so.
+    ``agents.png`` and, if errors are logged, ``error_traffic.png`` are added.
     """
     if not records:
         return []

@@ -284,7 +284,7 @@ LEAST_DPI, MOST_DPI = 20, 1200
 class Formats:
     """Formats of figures and animations, and dots per inch of figures, and of maps in them.
 
-    In ``pdf`` and ``svg`` maps are pictures, all else is lines and letters; ``mp4`` needs an encoder.
+    In ``pdf`` and ``svg``, maps are pixels, and all else is vector graphics. ``mp4`` needs an encoder.
 
     Example:
         >>> Formats.of(["pdf"], dpi=300)
@@ -303,7 +303,7 @@ class Formats:
 
     @classmethod
     def of(cls, names: Sequence[str] = (), dpi: int | None = None) -> "Formats":
-        """Formats by name: at most one of figures and one of animations; the rest is as by default."""
+        """Make formats from names: at most one of figures and one of animations. Others have their defaults."""
         figures: list[FigureFormat] = [name for name in FIGURE_FORMATS if name in names]
         animations: list[AnimationFormat] = [name for name in ANIMATION_FORMATS if name in names]
         known = ", ".join([*FIGURE_FORMATS, *ANIMATION_FORMATS])

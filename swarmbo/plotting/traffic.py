@@ -18,9 +18,9 @@ Count = Literal["messages", "transmissions", "bytes"]
 
 
 def plot_traffic(ax: Axes, records: Records, count: Count = "messages") -> Axes:
-    """Draw one count of the traffic against rounds, coordination below and sharing of measurements on top.
+    """Draw one count of traffic against rounds, stacked: coordination below, sharing of measurements above.
 
-    A relayed message counts as a transmission once a hop, and with its bytes once.
+    A relayed message counts as one transmission per link; its bytes count once.
     """
     coordination = [getattr(r.report.traffic if r.report else Traffic(), count) for r in records]
     sharing = [getattr(r.sharing, count) for r in records]
@@ -32,7 +32,7 @@ def plot_traffic(ax: Axes, records: Records, count: Count = "messages") -> Axes:
 
 
 def total_traffic(records: Records) -> Traffic:
-    """All that crossed the links in some rounds."""
+    """Traffic over all links in some rounds."""
     return agreement_traffic(records) + sharing_traffic(records)
 
 
@@ -57,7 +57,7 @@ Counts = Mapping[str, tuple[str, Sequence[float]]]  # by label: a colour, and a 
 
 
 def plot_fates(ax: Axes, records: Records, to: For = "agree") -> Axes:
-    """Draw what became of the messages to agree, or to share, over links with faults, against rounds."""
+    """Draw the fates of messages to agree, or to share, over links with faults, against rounds."""
     edges = [EdgeTraffic() if (links := _OF[to](record)) is None else links.total for record in records]
     total = sum(edges, EdgeTraffic())
     counts = {
@@ -69,7 +69,7 @@ def plot_fates(ax: Axes, records: Records, to: For = "agree") -> Axes:
 
 
 def plot_age(ax: Axes, records: Records, to: For = "agree") -> Axes:
-    """Draw how old news were when they arrived: in the mean, and on the quickest and the slowest edge."""
+    """Draw the age of messages on arrival: the mean, and that on the fastest and the slowest link."""
     reports = [(record.round, links) for record in records if (links := _OF[to](record)) is not None]
     known = [(number, links) for number, links in reports if links.total.arrived]
     rounds, mean = [number for number, _ in known], [links.total.age for _, links in known]
@@ -83,16 +83,16 @@ def plot_age(ax: Axes, records: Records, to: For = "agree") -> Axes:
 
 
 def plot_failures(ax: Axes, records: Records) -> Axes:
-    """Draw what failed against rounds: measurements, agents that were silent or had no choice, clashes."""
+    """Draw failures against rounds: failed measurements, silent agents, agents without a choice, clashes."""
     counts = _failures(records)
     _stacked(ax, [record.round for record in records], counts)
     return _told(ax, f"Failures: {sum(sum(own) for _, own in counts.values()):,.0f} in all", "failures per round")
 
 
 def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
-    """Draw what a fleet's network took against rounds: messages repeated, parcels refused, processes restarted.
+    """Draw a fleet's network against rounds: repeated messages, refused parcels, restarted processes.
 
-    Rounds that went on without somebody are shaded.
+    Rounds without some agents are shaded.
     """
     rounds = [record.round for record in network]
     counts = {
@@ -112,7 +112,7 @@ def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
 
 
 def faults_figure(records: Records, network: Sequence[NetworkRecord] = ()) -> Figure | None:
-    """Figure of faults over time, a panel for each kind that there was; None if nothing went wrong."""
+    """Figure of faults over time, with a panel for each kind that occurred; None if nothing went wrong."""
     panels: list[Callable[[Axes], Axes]] = []
     for to, of in _OF.items():
         totals = [links.total for record in records if (links := of(record)) is not None]

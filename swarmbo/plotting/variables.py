@@ -46,7 +46,7 @@ def plot_variables(ax: Axes, records: Records, world: World) -> Axes:
 
 
 def plot_found(ax: Axes, records: Records, world: World) -> Axes:
-    """Draw the best point, the recommendation and, where it is known, the true maximum, in the same way."""
+    """Draw the best point, the recommendation and, if known, the true maximum, as shares of the variables' ranges."""
     last = records[-1]
     found = {
         "best": None if last.best is None else last.best.location,
@@ -66,7 +66,7 @@ def plot_found(ax: Axes, records: Records, world: World) -> Axes:
 
 
 def variables_figure(records: Records, world: World) -> Figure:
-    """All joint points of a run, beside what was found."""
+    """Figure of all joint points of a run, next to the best point and the recommendation."""
     with style.applied():
         height = float(np.clip(1.8 + 0.17 * world.domain.n_dims, 2.8, 9.0))
         figure = style.new_figure(10.5, height)
@@ -121,8 +121,8 @@ def plot_factor_graph(
 ) -> Axes:
     """Draw a factor graph, or one of networkx (``FactorGraph.of_any``).
 
-    With the ``positions`` of variables, for example of their robots, a factor stands in the middle of its scope;
-    without them everything is laid out, the same way each time. ``agents`` are owners in the order of their colours.
+    With ``positions`` of variables, for example of their robots, a factor is drawn in the middle of its scope. Without
+    them, a layout is computed that is always the same. ``agents`` are owners in the order of their colours.
 
     Example:
         >>> from matplotlib.figure import Figure
@@ -184,9 +184,9 @@ def short_names(names: Sequence[str]) -> tuple[str, dict[str, str]]:
 def factor_graph_figure(
     graphs: "FactorGraph | nx.Graph[Any] | Mapping[str, FactorGraph]", positions: Mapping[str, Position] | None = None
 ) -> Figure:
-    """A drawing of a factor graph, or of some by title, with a legend of owners.
+    """Figure of a factor graph, or of several by title, with a legend of owners.
 
-    Graphs of more than 120 nodes, which nobody can read, are drawn as histograms of degrees instead.
+    Graphs of more than 120 nodes would be unreadable; histograms of degrees replace them.
     """
     by_title = graphs if isinstance(graphs, Mapping) else {"": FactorGraph.of_any(graphs)}
     most = max(len(graph.variables) + len(graph.factors) for graph in by_title.values())

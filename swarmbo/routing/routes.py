@@ -36,35 +36,34 @@ _FEWEST = 10  # rounds from which on exploration first is useful
 
 @kind("coordination", FIELD)
 class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
-    """A sequential single-item auction over insertions into routes, repeated in every round.
+    """Routes of robots by an auction of way-points, which is repeated in every round.
 
-    An agent bids for a way-point the gain of a measurement there over those of all agents, by ``targeted-variance``.
-    The gain is divided by the rounds that the way-point adds to the agent's route. The highest bid wins, until no route
-    has room for more. Then agents go one leg. If the first way-point is rounds away, an agent measures the most
-    informative place en route that keeps the schedule. Agents with a battery are back at their base before it is empty;
-    those with a price bid the gain above it, and abstain.
+    This is a sequential single-item auction over insertions into routes. An agent's bid for a way-point is the gain of
+    a measurement there, per round that the way-point adds to the agent's route. The gain is the utility by
+    ``targeted-variance``, given all measurements planned so far. The highest bid wins, until no route has room for
+    more. Then each agent goes one leg. If an agent's first way-point is several rounds away, it measures the most
+    informative location en route that keeps the schedule. Agents with a battery return to their base before it is
+    empty. Agents with a price bid the gain minus the price, or abstain.
 
-    Agents exchange their bids over a tree of the radio links: a few numbers up and down for each way-point. Unconnected
-    agents plan independently.
+    For each way-point, a few numbers go up and down a tree of the radio links. Unconnected agents plan independently.
 
-    A plan uses the present belief. So with temporal decay, unless ``horizon`` is stated, and in worlds without travel
-    times (``travel_rounds``), agents choose one step ahead, by sequential greedy.
+    Plans use the present belief. So agents choose one step ahead, by sequential greedy, if the belief has a time axis
+    and ``horizon`` is not set. They also choose one step ahead in worlds without travel times (``travel_rounds``).
 
-    With ``targeted-variance``, routes are planned in all rounds. Other acquisitions are used in the last rounds.
-    Before, routes explore for the task of the acquisition: level (``straddle``), map (``information``) or peak (all
-    others).
+    With ``targeted-variance``, routes are planned in all rounds. Other acquisitions are used in the last rounds. Before
+    these, routes explore for the acquisition's task: level (``straddle``), map (``information``) or peak (all others).
 
-    For the peak, exploration ends in time for the nearest agent to spend 6 rounds at the best way-point that any agent
-    can reach. Then agents choose goals sequentially, each the best way-point in its own reach, and measure the best
-    location en route that keeps the schedule. For a level or a map the acquisition is used one step ahead.
+    For the peak, exploration ends early enough that the nearest agent can spend 6 rounds at the best reachable
+    way-point. Then agents sequentially choose goals: each takes the best way-point that it can reach, and measures the
+    best location en route that keeps the schedule. For a level or a map, the acquisition is then used one step ahead.
 
     Args:
-        horizon: Rounds planned ahead, >= 1; None: all that are left.
+        horizon: Number of rounds planned ahead, >= 1; None: all that are left.
         way_points: Approximate number of locations, spread over the map, that may become way-points, 1 to 4096.
-        explore_share: Largest share of the rounds with planned routes, 0 to 1. None: 1 with ``targeted-variance``, 0.8
-            with others. Below 10 rounds it has no effect unless it is 1: then other acquisitions are used from the
-            beginning, one step ahead, as with 0.
-        order: ``auction``: the highest bid wins. ``sequential``: agents plan their whole routes sequentially.
+        explore_share: Largest share of the rounds with planned routes, 0 to 1; 1 needs ``targeted-variance``. None: 1
+            with ``targeted-variance``, 0.8 with others. With fewer than 10 rounds or an unknown number, shares below 1
+            act as 0: the acquisition is used from the beginning, one step ahead.
+        order: ``auction``: the highest bid wins. ``sequential``: one agent after another plans its whole route.
 
     Example:
         >>> import numpy as np
@@ -84,20 +83,20 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
     order: Order = "auction"
 
     def program(self, situation: Situation) -> Program:
-        """Auction among the agents of a part, each with its knowledge."""
+        """Auction among the agents of a connected part, each with its own knowledge."""
         return lambda view, own: auction(view, own, self.order)
 
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
-        """Plan and go one leg; computed in this process, with the traffic that agents would have."""
+        """Plan and go one leg, in this process; report the traffic that separate agents would have."""
         planned = self.planned(situation, acquisition)
         return Greedy().decide(situation, acquisition) if planned is None else planned.central_driver()
 
     def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:
-        """Choose sequentially, one step ahead, if no routes are planned."""
+        """Steps of a sequential choice one step ahead, for rounds without planned routes."""
         return Greedy().steps(situation, acquisition)
 
     def explores(self, situation: Situation, acquisition: Acquisition) -> bool:
-        """True if routes are planned in this round, where possible."""
+        """True if routes are to be planned in this round."""
         targeted = isinstance(acquisition, TargetedVariance)
         share = self.explore_share if self.explore_share is not None else 1.0 if targeted else _SHARE
         if share == 1.0:
@@ -112,7 +111,7 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
         return horizon is not None and horizon >= _FEWEST and situation.round <= share * horizon
 
     def planned(self, situation: Situation, acquisition: Acquisition) -> "Planned | None":
-        """Plan and pilots of this round; None if agents choose one step ahead."""
+        """Plan and planning agents of this round; None if agents choose one step ahead."""
         agents, climbs = situation.movers, self._climbs(situation, acquisition)
         if not agents or situation.travel is None or not (self.explores(situation, acquisition) or climbs):
             return None

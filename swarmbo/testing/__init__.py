@@ -1,7 +1,7 @@
-"""Contracts of the parts of a team, for tests of users' own parts.
+"""Checks of contracts, for tests of your own parts of a team.
 
-Each check takes a function that makes a new part, raises AssertionError with the violated claim, and returns nothing on
-success. swarmbo's own parts pass them too.
+Each check takes a function that makes a new part. It returns nothing on success, and raises AssertionError with the
+violated claim otherwise. swarmbo's own parts pass these checks.
 """
 
 from swarmbo.testing.belief import check_belief as check_belief

@@ -14,18 +14,18 @@ _N_DATA, _N_PLACES = 7, 9
 def check_belief(make: Callable[[], Any], restore: Callable[[Any], Any] | None = None) -> None:
     """Check the contract of a belief.
 
-    It has ``domain``, ``n_data``, ``update(X, y)`` and ``posterior(X)``, and is immutable: learning makes another.
-    Variances are finite, at least 0, and do not grow with data. Data may come at once or one by one, in any order. A
-    mean moves towards observations. Optional ``condition_on_pending(X)`` changes no mean and raises no variance; with
-    ``restore``, a belief from its ``state_dict()`` is bit-identical. All of that up to rounding, and without a fit of
-    hyper-parameters in between.
+    A belief has ``domain``, ``n_data``, ``update(X, y)`` and ``posterior(X)``. It is immutable: learning makes a new
+    belief. Variances are finite, at least 0, and do not grow with data. Results do not depend on the order of data, or
+    on whether data come at once or one by one. Means move towards observations. ``condition_on_pending(X)``, which is
+    optional, changes no mean and raises no variance. With ``restore``, a belief restored from ``state_dict()`` is
+    bit-identical. Other claims hold up to rounding, and all without a fit of hyper-parameters in between.
 
     Args:
-        make: Makes a new belief, without data.
-        restore: Makes one from a ``state_dict()``, whose plain part went through JSON.
+        make: Function that makes a new belief without data.
+        restore: Function that makes a belief from a ``state_dict()``, whose plain part was converted to JSON and back.
 
     Raises:
-        AssertionError: With the violated claim: its subject, the value got, and the value wanted.
+        AssertionError: If a claim is violated. The message has its subject, the value got and the value wanted.
 
     Example:
         >>> import swarmbo as sb

@@ -138,23 +138,23 @@ def check_field_policy(make: Callable[[], Any]) -> None:
 
 
 def check_coordinator(make: Callable[[], Any]) -> None:
-    """Check the contract of a coordination method, by the methods that it has.
+    """Check the contract of a coordination method, for each of the methods below that it has.
 
-    ``solve(graph, tables, links)`` chooses entries of tables; ``maximise(functions, links, seed)`` chooses a joint
-    point in a box; ``decide_joint(situation, acquisition)`` chooses one from the history alone, and, in a field,
-    ``decide(situation, acquisition)`` a place for each agent.
+    ``solve(graph, tables, links)`` chooses entries of tables. ``maximise(functions, links, seed)`` chooses a joint
+    point in a box. ``decide_joint(situation, acquisition)`` chooses a joint point from the history alone.
+    ``decide(situation, acquisition)`` chooses a location for each agent of a field.
 
-    The result is a choice in bounds, the same every time, and changes no argument. Its value is that of the choice, no
-    less than the average one has, nor any suggested start. Statements about the optimum are true. A forbidden choice is
-    ``infeasible``, with the names of the forbidding factors. Links that connect all agents, directly or not, change the
-    choice by no more than rounding. If agents can run it by messages (it has ``plan``), their choice is bit-identical,
-    with equal traffic.
+    The choice is within bounds and the same every time, and no argument changes. Its stated value is true. It is at
+    least the average value of choices, and at least that of any suggested start. Statements about the optimum are true.
+    A forbidden choice has the status ``infeasible`` and the names of the forbidding factors. If links connect all
+    agents, directly or not, they change the choice by rounding at most. If agents can run the method by messages
+    (``plan``), their choice is bit-identical, and so is the traffic.
 
     Args:
-        make: Makes new settings of it.
+        make: Function that makes new settings of the method.
 
     Raises:
-        AssertionError: With the violated claim: its subject, the value got, and the value wanted.
+        AssertionError: If a claim is violated. The message has its subject, the value got and the value wanted.
 
     Example:
         >>> import swarmbo as sb

@@ -25,20 +25,20 @@ _AHEAD = 4  # steps before an episode is copied or saved
 
 
 def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
-    """Check the contract of a world; ``docs/environments/contract.md`` lists its optional methods.
+    """Check the contract of an environment; ``docs/environments/contract.md`` lists its optional methods.
 
-    It has PettingZoo's parallel API. The same seed gives a bit-identical episode. Spaces contain the returned values;
-    rewards are finite numbers, flags are bools. Infos have locations of measurements inside the action spaces, and
-    their values unless they failed: NaN is not equal to itself, so failed outcomes are left out. For agents that may
-    abstain they state if they did. All agents end together. A deep copy, and a saved state (with ``get_state`` and
-    ``set_state``), continue identically in mid-episode. The information for its team is consistent.
+    An environment has PettingZoo's parallel API. Episodes of one seed are bit-identical. Spaces contain the returned
+    values; rewards are finite numbers, and flags are bools. Infos have the locations of measurements, inside the action
+    spaces, and the values of measurements that did not fail (NaN would not be equal to itself). For agents that may
+    abstain, infos state whether they did. All agents end together. A deep copy and, with ``get_state`` and
+    ``set_state``, a saved state continue identically in mid-episode. The information for a team is consistent.
 
     Args:
-        make: Makes a new one, with the same arguments.
-        cycles: The most steps of an episode to try, > 4.
+        make: Function that makes a new environment, always with the same arguments.
+        cycles: Largest number of steps of an episode to try, > 4.
 
     Raises:
-        AssertionError: With the violated claim: its subject, the value got, and the value wanted.
+        AssertionError: If a claim is violated. The message has its subject, the value got and the value wanted.
 
     Example:
         >>> import swarmbo as sb

@@ -16,15 +16,15 @@ _PATH = nx.path_graph(["a", "b", "c", "d"])
 def check_transport(make: Callable[[], Any]) -> None:
     """Check the contract of a transport.
 
-    It has ``open(agents, links)``, which gives an object with ``send(envelope)``, ``deliver()``, ``traffic`` and
-    ``routes``. Messages arrive at the next step and once, ordered by sender and then by sending. They are counted once,
-    with their bytes, and once for each link on their route; refused messages are not counted.
+    A transport has ``open(agents, links)``, which returns an object with ``send(envelope)``, ``deliver()``, ``traffic``
+    and ``routes``. Each message arrives once, at the next step, ordered by sender and then by time of sending. It
+    counts as one message with its bytes, and as one transmission per link of its route. Refused messages do not count.
 
     Args:
-        make: Makes new settings of it.
+        make: Function that makes new settings of the transport.
 
     Raises:
-        AssertionError: With the violated claim: its subject, the value got, and the value wanted.
+        AssertionError: If a claim is violated. The message has its subject, the value got and the value wanted.
 
     Example:
         >>> import swarmbo as sb

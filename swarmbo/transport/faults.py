@@ -24,9 +24,9 @@ class Cut(Settings, frozen=True):
     """Links that carry nothing for a while.
 
     Args:
-        parts: Names of agents: no message passes from one part to another. Agents in no part are one more.
-        rounds: First and last round of the cut; None: all.
-        steps: First and last step of each agreement, counted from 0; None: all.
+        parts: Groups of names of agents. No message passes from one group to another; agents in no group form one more.
+        rounds: First and last round of the cut; None: all rounds.
+        steps: First and last step of the cut in each agreement, counted from 0; None: all steps.
 
     Example:
         >>> [Cut(parts=(("a",),), rounds=(3, 5)).holds(round, step=0) for round in (2, 3, 5, 6)]
@@ -44,7 +44,7 @@ class Cut(Settings, frozen=True):
             require(self, field, lambda span: span is None or span[0] <= span[1], "the first and the last, in order")
 
     def holds(self, round: int, step: int) -> bool:
-        """True if the cut is in effect."""
+        """True if the cut is in effect at a step of a round."""
         return _within(self.rounds, round) and _within(self.steps, step)
 
     def parts_links(self, link: tuple[str, str]) -> bool:
@@ -57,9 +57,9 @@ class Event(Settings, frozen=True):
     """Time at which an agent fails or joins.
 
     Args:
-        agent: Its name.
+        agent: Name of the agent.
         round: Round, >= 0.
-        step: Step of the agreement of that round, >= 0; 0 is before it begins.
+        step: Step of that round's agreement, >= 0; 0 is before the agreement begins.
     """
 
     agent: str
@@ -69,26 +69,26 @@ class Event(Settings, frozen=True):
 
 @kind("transport", FIELD, FUNCTION)
 class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
-    """A transport inside one process with faults. Senders are not informed of losses.
+    """A transport inside one process with faults: loss, delay, cuts and others. Senders are not informed of losses.
 
-    Agents are separate objects that exchange encoded messages. Methods that wait for messages (lockstep) acknowledge
-    and repeat them, so their decisions are as without faults, later and with more traffic. If an agent fails for good,
-    they end with the status ``blocked``. Methods with a deadline use the messages that arrive in time.
+    Agents are separate objects that exchange encoded messages. In lockstep, messages are acknowledged and repeated. So
+    decisions are the same as without faults, but later and with more traffic. If an agent fails for good, a decision in
+    lockstep ends with the status ``blocked``. Methods with a deadline use the messages that arrive in time.
 
     Args:
-        loss: Share, from 0 to below 1, of messages that a link loses, independently in each direction; a relayed
-            message has to survive every link on its path.
-        delay: Largest number of steps, >= 0, that a link takes beyond one; drawn for each message and link, so that
-            messages overtake one another.
-        duplicate: Share, from 0 to below 1, of messages that come twice, each copy with its own faults.
-        reorder: Share, from 0 to below 1, of inboxes that are delivered in random order.
-        bandwidth: Bytes, >= 1, that a link carries in a step in each direction; the rest waits. None: no limit.
-        cuts: Times at which links carry nothing.
-        deaths: Times at which agents fail: from then on they send, receive and relay nothing, their measurements are
-            not reported, and later decisions leave them out. Messages are relayed around them if links allow.
-        joins: Times at which agents return, or first join if no earlier death of theirs is listed.
-        seed: Seed of random draws, >= 0. Each link and direction has its own streams, so the losses of a link do not
-            depend on other links. The team's own seed and the round are added.
+        loss: Share of messages that a link loses, from 0 to below 1, independently in each direction. A relayed message
+            must survive every link on its path.
+        delay: Largest number of steps, >= 0, that a link takes in addition to one. The delay is drawn for each message
+            and link, so messages may overtake one another.
+        duplicate: Share of messages that are sent twice, from 0 to below 1. Each copy has its own faults.
+        reorder: Share of inboxes that are delivered in random order, from 0 to below 1.
+        bandwidth: Bytes, >= 1, that a link carries in a step in each direction; other messages wait. None: no limit.
+        cuts: Times at which some links carry nothing.
+        deaths: Times at which agents fail. A failed agent sends, receives and relays nothing, its measurements are not
+            reported, and later decisions leave it out. Messages are relayed around it if links allow.
+        joins: Times at which failed agents return. An agent without an earlier failure first joins then.
+        seed: Seed of random draws, >= 0; the team's seed and the round are added. Each direction of a link has its own
+            random streams, so its losses do not depend on other links.
 
     Example:
         >>> transport = Faults(loss=0.5).open(["a", "b"])
@@ -117,7 +117,7 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
         return frozenset([*in_parts, *(event.agent for event in (*self.deaths, *self.joins))])
 
     def is_present(self, agent: str, round: int, step: float = 0) -> bool:
-        """True if an agent is present at a step of a round's agreement; infinity is after it."""
+        """True if an agent is present at a step of a round's agreement; step infinity is after the agreement."""
         events = [(e.round, e.step, True) for e in self.joins if e.agent == agent]
         events += [(e.round, e.step, False) for e in self.deaths if e.agent == agent]
         events.sort()
@@ -125,11 +125,11 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
         return past[-1] if past else not (events and events[0][2])
 
     def present(self, agents: Sequence[str], round: int, step: float = 0) -> tuple[str, ...]:
-        """Agents that are present."""
+        """Agents that are present at a step of a round's agreement."""
         return tuple(agent for agent in agents if self.is_present(agent, round, step))
 
     def after(self, round: int, agents: Iterable[str]) -> "Faults":
-        """Faults between a round's agreement and the next: cuts by steps are over, and agents that failed stay away.
+        """Faults between a round's agreement and the next: cuts by steps are over, and failed agents stay absent.
 
         Example:
             >>> Faults(deaths=(Event("a", round=3, step=7),)).after(3, ["a", "b"]).deaths
@@ -144,12 +144,12 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
     ) -> "FaultyTransport":
         """Connect agents, as ``InProcess.open``, in a round of the schedule.
 
-        ``seed`` is the team's, so that draws differ between teams and rounds. None: the seed of the settings.
+        ``seed`` is the team's seed, so that draws differ between teams and rounds. None: the seed of the settings.
         """
         return FaultyTransport(Routes(agents, links), self, self.drawn(seed, round), round, seed)
 
     def drawn(self, team: int | None, round: int) -> int:
-        """Seed of a round, derived from the team's seed. Without one it is the seed of the settings."""
+        """Seed of a round, derived from the team's seed. Without a team's seed, it is the seed of the settings."""
         return self.seed if team is None else int(stream(self.seed, "faults", team=team, round=round).integers(2**63))
 
 

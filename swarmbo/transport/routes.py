@@ -175,7 +175,7 @@ def _heard_over(links: "nx.Graph[Any]") -> _Heard:
 
 
 class Envelope(NamedTuple):
-    """One message under way: sender, recipient, and encoded content."""
+    """One message in transit: sender, recipient and encoded content."""
 
     sender: str
     recipient: str
@@ -210,8 +210,8 @@ class InProcess(Settings, frozen=True, tag_field="kind", tag="in-process"):
     """A faultless transport inside one process.
 
     Args:
-        as_agents: True to run a team's agents as separate objects that exchange encoded messages. By default, a team
-            takes the single-process fast path, with the same decisions and the same counts of traffic.
+        as_agents: True: agents of a team are separate objects that exchange encoded messages. False: the team computes
+            what these agents would compute, but faster. Decisions and counts of traffic are the same.
 
     Example:
         >>> transport = InProcess().open(["a", "b"])
@@ -231,13 +231,13 @@ class InProcess(Settings, frozen=True, tag_field="kind", tag="in-process"):
 
         Args:
             agents: Names of the agents.
-            links: Radio graph; None: every agent reaches every other. A message between agents without a link is
+            links: Radio graph; None: every agent reaches every other. Messages between agents without a link are
                 relayed along a shortest path.
-            seed: Seed of transports with faults; not used here.
-            round: Round, for transports that depend on it.
+            seed: Seed for transports with faults; not used here.
+            round: Round, for transports with a schedule of faults; not used here.
 
         Returns:
-            A transport without messages under way, and with zero counts.
+            A transport without messages in transit, with counts of zero.
         """
         return InProcessTransport(Routes(agents, links))
 

@@ -18,26 +18,27 @@ _SHORTEST, _LONGEST = 1e-9, 1e9
 
 @kind("belief", FUNCTION)
 class EnsembleSettings(Settings, frozen=True, tag_field="kind", tag="ensemble"):
-    """Settings of a dictionary of Gaussian processes, weighted by their predictions of the outcomes.
+    """Settings of an ensemble of Gaussian processes, weighted by their predictions of the outcomes.
 
-    There is a member for every kernel with every lengthscale. Variances are relative to the variance of the outcomes;
-    their priors are log-normal. The paper has two dictionaries: its kernels with ``lengthscales = ["fitted",
-    "shared"]``, and ``kernels = ["rbf"]`` with the lengthscales 1e-4, 1e-3, … 1e6. Its other settings are ``n_features
-    = 100`` and ``refit_every = 50``.
+    There is one member for every pair of a kernel and a lengthscale. Variances are relative to the variance of the
+    outcomes; their priors are log-normal. The paper has two ensembles. One has several kernels with ``lengthscales =
+    ["fitted", "shared"]``. The other has ``kernels = ["rbf"]`` with lengthscales 1e-4, 1e-3, … 1e6. Both have
+    ``n_features = 100`` and ``refit_every = 50``.
 
     Source: Lu, Polyzos, Li & Giannakis 2022 (EGP-TS), sections 4.1 and 6, appendix E.
 
     Args:
-        kernels: Covariance functions; a user's own needs frequencies.
-        lengthscales: In shares of the sides of the domain, from 1e-9 to 1e9, for a factor of one variable, times √d
-            with d variables. ``fitted``: by maximum a posteriori, as in ``additive``; one per variable with outcomes
-            per factor. ``shared``: fitted, but one for all variables of the factors that are weighted together.
-        n_features: Random features of each factor in each member, an even number >= 2.
+        kernels: Covariance functions; your own kernel needs ``frequencies``.
+        lengthscales: Lengthscales of a factor of one variable, as shares of the domain's sides, from 1e-9 to 1e9; for d
+            variables they are multiplied by √d. ``fitted``: by maximum a posteriori, as in ``additive``; with outcomes
+            per factor, one per variable. ``shared``: fitted, one for all variables of factors that are weighted
+            jointly.
+        n_features: Number of random features of each factor in each member, even, >= 2.
         floor: Smallest weight of a member, >= 0 and less than 1 / number of members.
-        refit_every: After this many evaluations, >= 1, members are fitted again, with new features.
+        refit_every: Number of evaluations, >= 1, after which members are fitted again, with new features.
         outputscale_log_std: Log standard deviation of the prior on each member's outputscale, > 0. Its median is 1.
         noise_median: Median > 0 of the prior on the noise variance.
-        noise_log_std: Its standard deviation in natural logarithms, > 0.
+        noise_log_std: Standard deviation of the noise variance's prior, in natural logarithms, > 0.
         noise_floor: Smallest noise variance that a fit may choose, in (0, 1].
 
     Example:
@@ -46,7 +47,7 @@ class EnsembleSettings(Settings, frozen=True, tag_field="kind", tag="ensemble"):
         >>> graph, x = sb.FactorGraph.from_scopes({"f": ["x"]}), np.linspace(0.0, 1.0, 12)
         >>> team = sb.Team(graph, {"x": (0.0, 1.0)}, belief=smooth_or_not, acquisition="egp-ts")
         >>> team.attach(x[:, None], np.sin(6.0 * x))
-        >>> bool(team.model.ensemble.weights[0][1] > 0.99)  # of the member with the longer lengthscale
+        >>> bool(team.model.ensemble.weights[0][1] > 0.99)  # weight of the member with the longer lengthscale
         True
     """
 

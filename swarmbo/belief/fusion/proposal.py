@@ -16,26 +16,27 @@ FusionMethod = Literal["readings", "consensus", "covariance-intersection", "expe
 
 @kind("belief", FIELD)
 class FusedSettings(Settings, frozen=True, tag_field="kind", tag="fused"):
-    """Local belief of each agent of a team in a field, from its own measurements and its neighbours' messages.
+    """Local beliefs of agents in a field, each from its agent's measurements and its neighbours' messages.
 
     Args:
-        method: ``readings``: flooding of tagged raw measurements to an exact process. ``experts``: raw measurements, to
-            a committee of one exact process per author, with less computation. For comparison: ``consensus``, robust
-            push-sum, and ``covariance-intersection``, untagged estimates. Numbers: docs/studies/fusion.md.
-        n_features: Size of the basis, an even number from 2 to 2048; a message holds about half its square of numbers.
-            ``readings`` and ``experts`` need none.
-        steps: Synchronous steps, >= 1, in which neighbours exchange messages after each round of measurements.
-        loss: Share, from 0 to below 1, of these messages that a link loses, independently in each direction. Faults of
+        method: ``readings``: agents flood tagged measurements, and each has an exact process of all that it received.
+            ``experts``: the same messages, with a committee of one exact process per author, which needs less
+            computation. Two methods serve for comparison: ``consensus`` (robust push-sum) and
+            ``covariance-intersection`` (untagged estimates). Results: docs/studies/fusion.md.
+        n_features: Size of the basis, an even number from 2 to 2048. A message has about half its square of numbers.
+            ``readings`` and ``experts`` have no basis.
+        steps: Number of steps, >= 1, in which neighbours exchange messages after each round of measurements.
+        loss: Share of these messages that a link loses, from 0 to below 1, independently in each direction. Faults of
             the team's transport are added.
-        growth: Hyper-parameters are fitted and proposed when the number of measurements has grown by this factor, > 1.
-            A proposal invalidates all estimates that were sent before, so it should be rare.
-        prior: Kernel and priors of hyper-parameters, and the effort of a fit. ``refit_every`` is not used here.
+        growth: Factor > 1 by which the number of measurements grows between two proposals of fitted hyper-parameters. A
+            proposal invalidates all estimates sent before, so it should be rare.
+        prior: Kernel, priors of hyper-parameters, and effort of a fit. ``refit_every`` has no effect here.
 
     Example:
         >>> import swarmbo as sb
         >>> team = sb.Team.for_field(["a", "b"], low=[0.0], high=[1.0], belief=sb.FusedSettings(steps=5))
         >>> team.tell(team.ask(), {"a": 1.0, "b": 2.0})
-        >>> {name: agent.reached for name, agent in team.belief.agents.items()}  # measurements by author
+        >>> {name: agent.reached for name, agent in team.belief.agents.items()}  # measurements by their author
         {'a': {'a': 1.0, 'b': 1.0}, 'b': {'a': 1.0, 'b': 1.0}}
     """
 

@@ -33,26 +33,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, init=False)
 class AdditiveGP(AdditivePosterior):
-    """Immutable belief about an additive function: methods that learn return a new one.
+    """Immutable belief about an additive function: methods that learn return a new belief.
 
-    Predictions are methods of its base, ``AdditivePosterior``; so are the fields. ``create`` makes one whose
-    hyper-parameters are to be fitted; the constructor takes them as given.
+    Methods that predict are those of the base ``AdditivePosterior``. The constructor takes given hyper-parameters;
+    ``create`` makes a belief whose hyper-parameters will be fitted.
 
     Args:
         graph: Scopes.
-        bounds: ``{variable: (low, high)}`` of every variable, or a ``Domain``; by default all from 0 to 1. They are the
-            unit of lengthscales in a later ``fit``; points may lie outside.
-        kernel: Covariance function, of all factors or ``{factor: name}``.
-        lengthscale: In the unit of the variables, > 0: one for all, ``{variable: length}``, or
-            ``{factor: (length, ...)}`` in the order of its scope.
+        bounds: ``{variable: (low, high)}`` of every variable, or a ``Domain``; by default (0, 1) for each. A later
+            ``fit`` measures lengthscales in shares of these sides. Points may lie outside.
+        kernel: Covariance function of all factors, or ``{factor: name}``.
+        lengthscale: Lengthscale > 0 in the unit of the variables: one for all, ``{variable: length}``, or ``{factor:
+            (length, ...)}`` in the order of the factor's scope.
         outputscale: Prior variance of each factor, > 0, or ``{factor: variance}``.
-        noise_variance: Noise variance of each outcome, >= 0, unless ``update`` is given another.
-        mean: Prior mean of the sum, shared out evenly, or ``{factor: mean}``.
-        time: Correlation over rounds, for all factors, by which old outcomes lose weight; None for a function that does
-            not change.
-        standardise: Scale outcomes to mean 0 and variance 1 at each update until the first ``fit``. Outputscale and
-            noise variance are in that unit then, and ``mean`` must be 0.
-        outcomes: Outcomes that ``condition_on_pending`` expects: totals, or all factors.
+        noise_variance: Noise variance of each outcome, >= 0, if ``update`` gets no other.
+        mean: Prior mean of the sum, divided evenly among factors, or ``{factor: mean}``.
+        time: Correlation over rounds, by which old outcomes of all factors lose weight; None: no change over time.
+        standardise: True: each update until the first ``fit`` scales outcomes to mean 0 and variance 1. Outputscale and
+            noise variance are then in this unit, and ``mean`` must be 0.
+        outcomes: Outcomes that ``condition_on_pending`` expects: totals, or those of all factors.
 
     Raises:
         ConfigError: If a value is out of range, or names a factor or variable that is not in the graph.
@@ -121,7 +120,7 @@ class AdditiveGP(AdditivePosterior):
     def create(
         cls, settings: AdditiveGPSettings, graph: FactorGraph, domain: Domain, outcomes: Outcomes = "total"
     ) -> "AdditiveGP":
-        """A belief without data, its hyper-parameters at the mode of their prior.
+        """Make a belief without data, with hyper-parameters at the mode of their prior.
 
         Raises:
             ShapeError: If the domain does not have one side per variable.
@@ -153,16 +152,16 @@ class AdditiveGP(AdditivePosterior):
         """Rebuild a belief from a record, without a fit.
 
         Args:
-            settings: Kernel, priors, effort of later fits.
+            settings: Kernel, priors and effort of later fits.
             graph: Scopes.
             domain: The box of joint points.
-            hyperparameters: As recorded.
+            hyperparameters: Recorded hyper-parameters.
             X: Evaluated points (t, n), physical.
             totals: As in ``update``.
             factors: As in ``update``.
             noise_variance: As in ``update``.
-            rounds: As in ``update``. The belief is that of round 0 until ``at`` sets another.
-            outcomes: As in ``create``.
+            rounds: As in ``update``. The belief predicts round 0 until ``at`` sets another.
+            outcomes: Outcomes that ``condition_on_pending`` expects.
 
         Raises:
             ShapeError: If the shapes do not fit.
@@ -172,7 +171,7 @@ class AdditiveGP(AdditivePosterior):
         return belief._with(fitted_at=belief.n_data)
 
     def with_hyperparameters(self, hyperparameters: AdditiveHyperparameters) -> "AdditiveGP":
-        """The same data under other hyper-parameters.
+        """Belief with the same data and other hyper-parameters.
 
         Raises:
             ShapeError: If they do not fit the scopes.
@@ -186,7 +185,7 @@ class AdditiveGP(AdditivePosterior):
 
     @property
     def needs_fit(self) -> bool:
-        """True if data wait for a fit: the first at once, later ones after ``settings.refit_every`` evaluations."""
+        """True if a fit is due: with the first data, and then after every ``settings.refit_every`` evaluations."""
         return self.n_data - self.fitted_at >= (self.settings.refit_every if self.fitted_at else 1)
 
     def update(
@@ -199,27 +198,27 @@ class AdditiveGP(AdditivePosterior):
         noise_variance: ArrayLike | float | None = None,
         rounds: ArrayLike | float | None = None,
     ) -> "AdditiveGP":
-        """Learn outcomes; hyper-parameters stay, points pending are forgotten.
+        """Learn outcomes. Hyper-parameters do not change, and pending points are removed.
 
-        The factorisation for the data so far is extended, in time quadratic in their number.
+        The factorisation of the data so far is extended, in time quadratic in the number of data.
 
         Args:
-            X: New points (n, d), physical, columns in the order of ``graph.variables``; they may repeat.
-            y: Their totals (n,) or outcomes per factor (n, k), by the number of axes.
-            totals: Totals (n,), together with ``factors`` for mixed outcomes.
+            X: New points (n, d), physical, with columns in the order of ``graph.variables``; points may repeat.
+            y: Totals (n,) of the points, or their outcomes per factor (n, k).
+            totals: Totals (n,), if ``factors`` are also given.
             factors: Outcomes per factor (n, k), in the order of ``graph.factors``.
             noise_variance: Known variance >= 0 of the noise, in the square of the outcome's unit. It replaces the
-                fitted variance. One for all, one for each point's outcomes (n,), one for each outcome of a factor (n,
-                k), or (n, 1 + k) with the totals' first. NaN, the default, keeps the fitted one. A standard deviation
-                below 1e-4 of the scale of outcomes counts as 1e-4 of it.
-            rounds: The round of each evaluation (n,), or one for all; by default the present one. It has an effect only
+                fitted variance. Its shape is () for all, (n,) per point, (n, k) per outcome of a factor, or (n, 1 + k)
+                with the total's variance first. NaN, the default, keeps the fitted variance. Standard deviations below
+                1e-4 of the scale of outcomes are raised to it.
+            rounds: Round of each evaluation (n,), or one for all; by default the present round. It has an effect only
                 with a time axis.
 
         Returns:
-            The new belief. NaN means that an outcome was not observed.
+            The new belief. In its outcomes, NaN means that an outcome was not observed.
 
         Raises:
-            ShapeError: If shapes do not fit, or an outcome is infinite or beyond 1e60; it names the row.
+            ShapeError: If shapes do not fit, or an outcome is infinite or above 1e60 in size; the row is named.
         """
         points, new_totals, new_factors, noise = checked_evaluations(
             X, y, totals, factors, noise_variance, self.domain.n_dims, len(self.graph.factors)
@@ -240,16 +239,16 @@ class AdditiveGP(AdditivePosterior):
     def condition_on_pending(
         self, X: ArrayLike, rounds: ArrayLike | float | None = None, awaited: ArrayLike | None = None
     ) -> "AdditiveGP":
-        """Belief conditioned on pending evaluations: its variance falls, its mean does not change.
+        """Belief conditioned on pending evaluations: the variance falls, and the mean does not change.
 
         Source: Desautels, Krause & Burdick 2014, section 4 (hallucinated outcomes).
 
         Args:
-            X: Points (p, n), physical, added to those pending already.
-            rounds: The round of each (p,), or one for all; by default the present one. A point requested long ago tells
-                less about the present.
-            awaited: Mask (p, k) of the factors whose outcome is still to come, if some are known. By default, all are
-                to come: as a total or one by one, according to ``outcomes``.
+            X: Points (p, n), physical, in addition to those already pending.
+            rounds: Round of each point (p,), or one for all; by default the present round. Points of older rounds
+                reduce the present variance less.
+            awaited: Mask (p, k) of the factors whose outcome is pending, if some outcomes are known. By default, all
+                are pending: as totals or one by one, according to ``outcomes``.
 
         Raises:
             ShapeError: If a shape does not fit, or a value is not finite.
@@ -262,15 +261,15 @@ class AdditiveGP(AdditivePosterior):
         return self._awaiting(points, rounds, to_come)
 
     def fit(self, rng: np.random.Generator, *, warm: AdditiveHyperparameters | None = None) -> "AdditiveGP":
-        """Refit all hyper-parameters, means and scales to all data; points pending are forgotten.
+        """Refit all hyper-parameters, means and scales to all data. Pending points are removed.
 
         Args:
             rng: Random stream for starts.
-            warm: Start the search at an earlier optimum.
+            warm: True: the search starts at an earlier optimum.
 
         Returns:
-            The new belief. Degenerate data (none, one, equal or constant ones) give a proper belief too, at the mode of
-            the prior where they do not show the scale of outcomes.
+            The new belief. Degenerate data (no or one outcome, equal points or equal outcomes) give a proper belief.
+            Hyper-parameters that they do not determine are at the prior's mode.
         """
         return self._fitted(fit_additive(self, rng, warm))
 
@@ -281,7 +280,7 @@ class AdditiveGP(AdditivePosterior):
         rngs: Sequence[np.random.Generator],
         warm: Sequence[AdditiveHyperparameters | None],
     ) -> "list[AdditiveGP]":
-        """Several beliefs fitted side by side in compiled code; see ``swarmbo.belief.gp.fit.fit_together``."""
+        """Fit several beliefs together in compiled code; see ``swarmbo.belief.gp.fit.fit_together``."""
         fits = zip(beliefs, fit_together(beliefs, rngs, warm), strict=True)
         return [belief._fitted(hyperparameters) for belief, hyperparameters in fits]
 
@@ -289,10 +288,10 @@ class AdditiveGP(AdditivePosterior):
         return self._with(hyperparameters=hyperparameters, fitted_at=self.n_data, base=None, **self._nothing_pending)
 
     def state_dict(self) -> dict[str, Any]:
-        """All of the state, the factorised part included, as plain JSON data and arrays.
+        """All of the state, including the factorisation, as plain JSON data and arrays.
 
         Returns:
-            ``{"json": {...}, "arrays": {name: array}}``; ``from_state_dict`` makes an equal belief of it, to the bit.
+            ``{"json": {...}, "arrays": {name: array}}``, from which ``from_state_dict`` makes a bit-identical belief.
         """
         plain = {"standardise": self.standardise, "fitted_at": self.fitted_at, "outcomes": self.outcomes}
         return write_channels(self, msgspec.to_builtins(self.hyperparameters), plain)
@@ -304,13 +303,13 @@ class AdditiveGP(AdditivePosterior):
         """Restore the belief of a ``state_dict``; it continues bit-identically.
 
         Args:
-            settings: As of the saved belief.
-            graph: As of the saved belief.
-            domain: As of the saved belief.
-            state: What ``state_dict`` returned, also after a trip through JSON and ``.npz``.
+            settings: Settings of the saved belief.
+            graph: Graph of the saved belief.
+            domain: Domain of the saved belief.
+            state: Result of ``state_dict``, also after a conversion to JSON and ``.npz`` and back.
 
         Raises:
-            StateVersionError: If another version wrote it.
+            StateVersionError: If another version wrote the state.
         """
         empty = cls.create(settings, graph, domain)
         return read_channels(

@@ -26,10 +26,10 @@ _ENTRIES = 2**20  # means of factors worked out at once
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AdditivePosterior(ChannelGP):
-    """The posterior of a sum of Gaussian processes, and of each of them.
+    """Posterior of a sum of Gaussian processes, and of each summand.
 
-    Predictions of the sum, and the fields not listed here, are those of its base, ``ChannelGP``. Columns of points are
-    in the order of ``graph.variables``.
+    Predictions of the sum, and fields that are not listed here, are those of the base ``ChannelGP``. Columns of points
+    are in the order of ``graph.variables``.
     """
 
     settings: AdditiveGPSettings
@@ -40,7 +40,7 @@ class AdditivePosterior(ChannelGP):
 
     @cached_property
     def channels(self) -> AdditiveHyperparameters:
-        """Hyper-parameters of the factors, and of their sum."""
+        """Hyper-parameters of the factors and of their sum."""
         return self.hyperparameters
 
     @property
@@ -61,7 +61,7 @@ class AdditivePosterior(ChannelGP):
 
     @property
     def scopes(self) -> tuple[tuple[int, ...], ...]:
-        """For each factor the columns of X that it sees."""
+        """For each factor, the columns of X that it depends on."""
         return self.graph.columns
 
     @cached_property
@@ -77,7 +77,7 @@ class AdditivePosterior(ChannelGP):
         return self._prepared[stack.factors]
 
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean and variance of the sum (without noise); see ``SpatialGP.posterior``."""
+        """Mean and variance of the noise-free sum; see ``SpatialGP.posterior``."""
         points = self._points(X)
         if self._conditioned.is_coupled or self.has_time:
             return super().posterior(points)
@@ -93,7 +93,7 @@ class AdditivePosterior(ChannelGP):
 
     @cached_property
     def means_at_data(self) -> Float[np.ndarray, "k t"]:
-        """What the factors, stack after stack, are expected to be at the points of which an outcome is known."""
+        """Means of the factors, stack after stack, at the points with a known outcome."""
         U, parts, hyper = self.domain.to_unit(self.points[self.known]), self._conditioned.parts, self.hyperparameters
         # ``fitted`` tells of the round of each outcome, which is not this one where beliefs decay
         if self.has_time or not isinstance(parts, StackedParts):
@@ -109,14 +109,14 @@ class AdditivePosterior(ChannelGP):
         return means[order]
 
     def local(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Marginals:
-        """Posterior of each factor of a stack at separate points of the unit cube, in the unit of the outcomes.
+        """Posterior of each factor of a stack at its own points of the unit cube, in the unit of the outcomes.
 
-        For a factor it is bit-identical with any others in the stack.
+        A factor's result is bit-identical whatever other factors are in the stack.
         """
         return self._stack(stack).marginals(U, gradient=gradient)
 
     def local_mean(self, stack: FactorStack, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
-        """Mean of ``local`` (g, m), bit-identical, without the cost of a variance."""
+        """Mean (g, m) as in ``local``, bit-identical, without the cost of a variance."""
         return self._stack(stack).mean(U)
 
     def local_contrast(
@@ -128,20 +128,20 @@ class AdditivePosterior(ChannelGP):
         gradient: bool = False,
         rough: bool = False,
     ) -> Marginals:
-        """Posterior of f_i(u) - f_i(reference), for a joint reference point of the unit cube.
+        """Posterior of the difference f_i(u) - f_i(reference), for a joint reference point of the unit cube.
 
-        ``rough``: three digits will do, where that is quicker.
+        ``rough``: a precision of three digits is enough, where this is faster.
         """
         return self._stack(stack).contrast(U, stack.take(reference[None]), gradient=gradient, rough=rough)
 
     def factor_posterior(self, factor: str, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and variance of one factor.
 
-        Totals alone don't tell how the mean of the sum divides among factors: then each has an even share.
+        Totals alone don't determine how the mean of the sum is divided among factors, so factors get equal shares.
 
         Args:
-            factor: Its name.
-            X: Points (m, a) of its scope, physical.
+            factor: Name of the factor.
+            X: Points (m, a) of the factor's scope, physical.
 
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
@@ -157,20 +157,20 @@ class AdditivePosterior(ChannelGP):
     def sample(
         self, rngs: Mapping[str, np.random.Generator], noise_rng: np.random.Generator, n_features: int = 512
     ) -> PathSample:
-        """A joint draw of all factors from the posterior; see ``swarmbo.belief.gp.path_sample``.
+        """Joint draw of all factors from the posterior; see ``swarmbo.belief.gp.path_sample``.
 
         Args:
-            rngs: One stream per factor, so that its owner can draw alone.
-            noise_rng: A stream that all agents share.
-            n_features: Random features of each factor's prior draw, an even number >= 2.
+            rngs: A random stream per factor, so that its owner can draw alone.
+            noise_rng: A random stream that all agents share.
+            n_features: Number of random features of each factor's prior draw, even, >= 2.
         """
         return draw_posterior(self.graph, self._conditioned, rngs, noise_rng, n_features)
 
     def log_evidences(self) -> tuple[float, ...]:
-        """``log_evidence`` for each factor's own outcomes.
+        """``log_evidence`` of each factor's own outcomes.
 
         Raises:
-            ConfigError: If there are totals, which tie the factors together.
+            ConfigError: If there are totals, which depend on several factors.
         """
         if self._has_totals:
             raise ConfigError("got outcomes of the sum; wanted outcomes of single factors", at="$.outcomes")

@@ -20,19 +20,20 @@ from swarmbo.spaces import Domain
 class SampledStructure(Settings, frozen=True, tag_field="kind", tag="sampled"):
     """Partitions of the variables, sampled in proportion to their evidence and averaged into one graph.
 
-    The chain begins with one block of all variables (with a cap, random blocks of that size), and continues later from
-    its last state. Partitions have the same prior weight. Scopes shared by several samples are one factor of the graph;
-    the prior share of the variance of a factor is its average over the samples.
+    A Markov chain samples partitions, whose blocks become scopes. It begins with one block of all variables or, with
+    ``largest``, with random blocks of that size; later it continues from its last state. All partitions have equal
+    prior weight. A scope of several samples is one factor of the graph; a factor's prior share of the variance is an
+    average over samples.
 
     Source: Gardner et al. 2017; Hoang et al. 2018, appendix B, and Bardou et al. 2024, appendix B, average acquisitions
-    over the samples. Here covariances are averaged, so that the result is one Gaussian process.
+        over samples. Here covariances are averaged, so that the result is one Gaussian process.
 
     Args:
-        samples: Partitions averaged, >= 1.
-        moves: Splits or merges proposed before each partition, >= 1.
-        burn_in: Further proposals before the first partition, not averaged, >= 0.
-        largest: Cap on the size of blocks, >= 1; None: no cap.
-        every: Evaluations, >= 1, after which partitions are sampled again.
+        samples: Number of partitions that are averaged, >= 1.
+        moves: Number of splits or merges that are proposed before each sample, >= 1.
+        burn_in: Number of additional proposals before the first sample, >= 0.
+        largest: Largest number of variables in a block, >= 1; None: no limit.
+        every: Number of evaluations, >= 1, after which partitions are sampled again.
 
     Example:
         >>> import numpy as np
@@ -53,13 +54,13 @@ class SampledStructure(Settings, frozen=True, tag_field="kind", tag="sampled"):
 
 
 class ScreenedScopes(Settings, frozen=True, tag_field="kind", tag="screened"):
-    """Scopes that may overlap, found by a search of the evidence with the most promising ones first.
+    """Scopes that may overlap, found by a search for evidence that tries the most promising scopes first.
 
     Args:
-        largest: Cap on the size of scopes, >= 1.
-        gain: Log evidence, >= 0, that an added scope must bring, or that removal of a kept one must cost.
-        tries: Fits, >= 1, in one search, that of the initial scopes included.
-        every: Evaluations, >= 1, after which the search continues.
+        largest: Largest number of variables in a scope, >= 1.
+        gain: Increase of the log evidence, >= 0, that a scope must bring to be added, or to be kept.
+        tries: Number of fits in one search, >= 1, including the fit of the initial scopes.
+        every: Number of evaluations, >= 1, after which the search continues.
 
     Example:
         >>> import numpy as np
@@ -82,15 +83,15 @@ StructureSettings = SampledStructure | ScreenedScopes
 
 
 class FactorPrior(Settings, frozen=True):
-    """What one factor has of its own; what is left out is as for all factors.
+    """Settings of one factor; others are those of all factors.
 
     Args:
         kernel: Covariance function.
-        lengthscale_log_median: Logarithm of the median of the prior on its lengthscales, from -10 to 10.
-        lengthscale_log_std: Standard deviation > 0 of the prior on its (common) log-lengthscale.
-        outputscale_median: Median > 0 of the prior on its outputscale.
-        outputscale_log_std: Its standard deviation in natural logarithms, > 0.
-        noise_median: Median > 0 of the prior on the noise of its own outcomes; no matter for totals.
+        lengthscale_log_median: Log median of the prior on the factor's lengthscales, from -10 to 10.
+        lengthscale_log_std: Log standard deviation > 0 of the prior on the factor's (common) lengthscale.
+        outputscale_median: Median > 0 of the prior on the factor's outputscale.
+        outputscale_log_std: Log standard deviation > 0 of the prior on the factor's outputscale.
+        noise_median: Median > 0 of the prior on the noise variance of the factor's outcomes; no effect on totals.
     """
 
     kernel: KernelName | None = None
@@ -121,34 +122,34 @@ class FactorForm(NamedTuple):
 
 @kind("belief", FUNCTION)
 class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"):
-    """Settings of a sum of Gaussian processes, one per factor, with hyper-parameters fitted jointly.
+    """Settings of a sum of Gaussian processes, one per factor, with jointly fitted hyper-parameters.
 
-    All priors are normal in the logarithm. Lengths are shares of the sides of the domain; variances are relative to the
-    variance of the outcomes.
+    All priors are log-normal. Lengths are shares of the domain's sides. Variances are relative to the outcomes'
+    variance.
 
     Args:
         kernel: Covariance function of every factor.
         lengthscales: ``shared``: one for all variables of all factors. ``hierarchical``: a common one times a small
-            deviation per factor and variable. ``separate``: independent ones. ``auto``: separate where factors are
-            observed one by one or have one variable each, else hierarchical. Factors observed one by one are fitted
-            one by one, and this holds within each.
-        lengthscale_log_median: Median of the prior on the (common) lengthscale of a one-dimensional factor, as a
-            logarithm; (log d) / 2 is added for factors of d variables.
-        lengthscale_log_std: Its standard deviation, > 0.
-        deviation_log_std: Standard deviation > 0 of the deviations; ``hierarchical`` only.
-        outputscale_log_std: Log standard deviation of the prior on each factor's outputscale, > 0. Its median is 1 /
+            deviation per factor and variable. ``separate``: an independent one per factor and variable. ``auto``:
+            ``separate`` with outcomes per factor or with factors of one variable, else ``hierarchical``. With outcomes
+            per factor, each factor is fitted alone, and the choice applies within it.
+        lengthscale_log_median: Log median of the prior on a factor's lengthscale (the common one if ``hierarchical``)
+            for one variable. (log d) / 2 is added for d variables.
+        lengthscale_log_std: Standard deviation of the lengthscale's prior, in natural logarithms, > 0.
+        deviation_log_std: Log standard deviation > 0 of the deviations; only for ``hierarchical``.
+        outputscale_log_std: Log standard deviation of the prior on a factor's outputscale, > 0; its median is 1 /
             number of factors.
         noise_median: Median > 0 of the prior on the noise variance.
-        noise_log_std: Its standard deviation in natural logarithms, > 0.
+        noise_log_std: Standard deviation of the noise variance's prior, in natural logarithms, > 0.
         noise_floor: Smallest noise variance that a fit may choose, in (0, 1].
-        time: Kernel over time, by which old outcomes lose weight; None for a function that does not change. Factors
-            observed one by one have separate lengthscales, others a common one.
-        refit_every: Refit after this many outcomes, >= 1, since the last fit.
-        restarts: Random starts, >= 0, drawn from the prior for each fit, in addition to the prior's mode.
-        max_iterations: Iterations of L-BFGS-B per start, >= 1. They are damped Newton steps if factors are observed one
-            by one, or for 300 totals or more of few factors with one kernel and no time axis.
+        time: Kernel over time, by which old outcomes lose weight; None: the function does not change. With outcomes per
+            factor, each factor has its own lengthscale in time; otherwise all factors have a common one.
+        refit_every: Number of outcomes, >= 1, since the last fit after which the next fit is due.
+        restarts: Number of random starts of each fit, >= 0, drawn from the prior, in addition to the prior's mode.
+        max_iterations: Iterations of L-BFGS-B per start, >= 1. They are damped Newton steps with outcomes per factor,
+            or with 300 or more totals of few factors with one kernel and no time axis.
         factors: Settings of single factors, by name.
-        structure: Method by which a team finds scopes from totals; None: they are those of its graph.
+        structure: Method by which a team finds scopes from totals; None: the scopes of its graph.
 
     Example:
         >>> import numpy as np
@@ -158,7 +159,7 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
         >>> graph, domain = FactorGraph.from_scopes({"f": ["x"], "g": ["x", "y"]}), Domain(np.zeros(2), np.ones(2))
         >>> settings = AdditiveGPSettings(kernel="rbf", factors={"g": FactorPrior(kernel="matern32")})
         >>> h = AdditiveGP.create(settings, graph, domain).hyperparameters
-        >>> h.kernels, h.outputscales  # of each factor; the factors share the prior variance evenly
+        >>> h.kernels, h.outputscales  # each factor has half of the prior variance
         (('rbf', 'matern32'), (0.5, 0.5))
     """
 
@@ -185,18 +186,18 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
             require(self, field, lambda value: not value or self.structure is None, "none where a structure is learned")
 
     def lengthscale_model(self, sizes: Sequence[int], *, alone: bool) -> LengthscaleModel:
-        """Relation of the lengthscales in a fit.
+        """Relation of the lengthscales in a fit: ``lengthscales``, with ``auto`` resolved.
 
         Args:
-            sizes: Number of variables of each factor that is fitted.
-            alone: True if it is one factor with its own outcomes.
+            sizes: Number of variables of each fitted factor.
+            alone: True if one factor is fitted to its own outcomes.
         """
         if self.lengthscales != "auto":
             return self.lengthscales
         return "separate" if alone or max(sizes) == 1 else "hierarchical"
 
     def of_factors(self, factors: Sequence[str]) -> list[FactorForm]:
-        """Forms of some factors; equal ones are one object."""
+        """Kernels and priors of some factors; equal ones are one object."""
         common = (self.kernel, self.lengthscale_log_std, self.outputscale_log_std, self.noise_median)
         return [_form(self.factors.get(factor, _NOTHING_OWN), *common) for factor in factors]
 

@@ -33,12 +33,12 @@ Outcomes = Literal["total", "per-factor"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChannelGP(SpatialGP):
-    """A belief about channels, immutable: what learns returns a new one. Joint questions are to channel ``channel``.
+    """Immutable belief about channels: methods that learn return a new belief. Joint predictions are of ``channel``.
 
-    Outcomes are NaN where not observed, and noise variances, the total's first, where the fitted one is taken. Points
-    ``pending`` are conditioned on without an outcome; ``awaited`` says which factors' are to come, and ``outcomes`` in
-    which form those of all: as a total, or as each factor's. Of the posterior of the first data, ``base``, and that of
-    all data and points pending, ``given``, further ones are extensions.
+    An outcome is NaN if it was not observed. A noise variance (the total's is first) is NaN if the fitted one is used.
+    ``pending`` points are conditioned on without an outcome; ``awaited`` marks the factors whose outcomes are pending.
+    If those of all factors are pending, ``outcomes`` is their form: a total, or one per factor. ``base`` is the
+    posterior of the first data, and ``given`` that of all data and pending points; later posteriors extend them.
     """
 
     channel: ClassVar[int] = TOTAL
@@ -69,7 +69,7 @@ class ChannelGP(SpatialGP):
     @property
     @abstractmethod
     def scopes(self) -> Sequence[Sequence[int]]:
-        """For each latent the coordinates of a point that it reads."""
+        """For each latent, the coordinates of a point that it depends on."""
 
     @staticmethod
     def _no_data(n: int, k: int) -> dict[str, Any]:
@@ -87,11 +87,7 @@ class ChannelGP(SpatialGP):
         }
 
     def extended_from(self, earlier: "ChannelGP") -> Self:
-        """The same belief, bit-identical; a factorisation of another one is extended, if its data come first here.
-
-        Only many latents that are observed one by one are bit-identical in both ways. Others are computed again, and so
-        are those of other hyper-parameters.
-        """
+        """This belief, bit-identical, by extending an earlier factorisation if its data come first here."""
         known: Conditioned | None = earlier.__dict__.get("_on_data")
         if known is None or not isinstance(known.parts, StackedParts) or self._is_tied:
             return self
@@ -106,7 +102,7 @@ class ChannelGP(SpatialGP):
         return self._with(base=replace(known, data=data, parts=parts))
 
     def drop_cache(self) -> None:
-        """Drop most of the memory of many latents: all computed from known data, and computed again on demand."""
+        """Free most memory of many latents: results computed from known data, which are computed again on demand."""
         cached = vars(self)
         known = cached.get("_on_data")
         if known is not None and isinstance(known.parts, StackedParts) and self.given is None:
@@ -129,17 +125,17 @@ class ChannelGP(SpatialGP):
 
     @property
     def known(self) -> Bool[np.ndarray, " t"]:
-        """Which evaluated points have at least one outcome."""
+        """Mask of evaluated points with at least one outcome."""
         return ~np.isnan(self.totals) | (~np.isnan(self.factors)).any(axis=1)
 
     @property
     def n_pending(self) -> int:
-        """Number of points conditioned on without an outcome."""
+        """Number of pending points."""
         return len(self.pending)
 
     @property
     def is_coupled(self) -> bool:
-        """True if any total ties the latents together."""
+        """True if any total depends on several latents."""
         return self._is_tied or (self.outcomes == "total" and bool(self.awaited.all(axis=1).any()))
 
     @cached_property
@@ -148,7 +144,7 @@ class ChannelGP(SpatialGP):
 
     @property
     def is_tiled(self) -> bool:
-        """True if there is no matrix of all outcomes."""
+        """True if the belief has no covariance matrix of all outcomes."""
         return False
 
     @property
@@ -158,17 +154,17 @@ class ChannelGP(SpatialGP):
 
     @property
     def jitter(self) -> float:
-        """What was added to covariance matrices to factorise them, as a share of their diagonals; 0 as a rule."""
+        """Number added to the diagonals of covariance matrices to factorise them, as a share of them; usually 0."""
         return float(self._conditioned.jitters.max())
 
     @cached_property
     def observations(self) -> Observations:
-        """All outcomes, one entry each, at points of the unit cube."""
+        """All outcomes, with one entry each, at points of the unit cube."""
         return Observations.of(self.domain.to_unit(self.points), self.totals, self.factors, self.noise, self.rounds)
 
     @cached_property
     def ahead(self) -> Observations:
-        """Outcomes to come, one entry each, at points of the unit cube."""
+        """Pending outcomes, with one entry each, at points of the unit cube."""
         U, in_sum = self.domain.to_unit(self.pending), self.outcomes == "total"
         return Observations.pending(U, self.awaited, self.pending_rounds, in_sum=in_sum)
 
@@ -252,9 +248,9 @@ class ChannelGP(SpatialGP):
         return {name: getattr(self, name)[:0] for name in ("pending", "pending_rounds", "awaited")} | {"given": None}
 
     def at(self, now: float) -> Self:
-        """The same belief in another round, finite; itself without a time axis.
+        """Belief for another (finite) round; this belief if there is no time axis.
 
-        Predictions are of that round, and evaluations and pending points without a stated round.
+        Predictions, and new or pending points without a stated round, are of that round.
         """
         (now,) = checked_rounds(now, 1)
         if not self.has_time or now == self.now:
@@ -270,7 +266,7 @@ class ChannelGP(SpatialGP):
         return float(sum(self._on_data.log_densities))
 
     def posterior_cache(self, X: ArrayLike) -> JointPosterior:
-        """The posterior at fixed points, from which covariances between subsets are cheap."""
+        """Posterior at fixed points, which gives covariances between subsets cheaply."""
         return JointPosterior.of(self._conditioned, self.channel, self._query(self._points(X)))
 
     def posterior_mean(self, X: ArrayLike) -> Float[np.ndarray, " m"]:

@@ -27,15 +27,15 @@ from swarmbo.spaces import Domain
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ExactGP(TiledField):
-    """Immutable belief about a field: every method that learns returns a new one. Make one with ``create``.
+    """Immutable belief about a field: methods that learn return a new belief. Make one with ``create``.
 
-    It is the engine of all exact beliefs, ``ChannelGP``, with one latent, which every row reads at its own location.
-    Its predictions and the fields not listed here are those of ``ChannelGP``. With more than 2,000 measurements it
-    predicts by tiles, not exactly (``is_tiled``).
+    It is a ``ChannelGP`` with one latent, which each measurement observes at its location. Methods and fields that are
+    not listed here are those of ``ChannelGP``. With more than 2,000 measurements, predictions are approximate: they use
+    the nearest measurements only (``is_tiled``).
 
     Args:
-        settings: Kernel, priors, effort of the fit.
-        tells_since_fit: Updates with data since the last fit.
+        settings: Kernel, priors and effort of a fit.
+        tells_since_fit: Number of updates with data since the last fit.
         is_fitted: True if the hyper-parameters come from a fit.
 
     Example:
@@ -54,10 +54,10 @@ class ExactGP(TiledField):
 
     @classmethod
     def create(cls, settings: ExactGPSettings, domain: Domain) -> "ExactGP":
-        """A belief without data, its hyper-parameters at the mode of their prior (in logarithms).
+        """Make a belief without data, with hyper-parameters at the mode of their prior (in logarithms).
 
         Args:
-            settings: Kernel, priors, effort of the fit.
+            settings: Kernel, priors and effort of a fit.
             domain: The box of physical points.
         """
         return cls._empty(settings, domain, prior_field_hyperparameters(settings, domain))
@@ -75,10 +75,10 @@ class ExactGP(TiledField):
         """Rebuild a belief from a record, without a fit.
 
         Args:
-            settings: Kernel, priors, effort of later fits.
+            settings: Kernel, priors and effort of later fits.
             domain: The box of physical points.
-            hyperparameters: As recorded.
-            X: Data points (n, d), physical, with a time axis (n, d + 1): the round of each last.
+            hyperparameters: Recorded hyper-parameters.
+            X: Measured locations (n, d), physical. With a time axis (n, d + 1), the last coordinate is the round.
             y: Outcomes (n,), physical.
             noise_variance: As in ``update``.
 
@@ -100,17 +100,17 @@ class ExactGP(TiledField):
 
     @cached_property
     def channels(self) -> AdditiveHyperparameters:
-        """Hyper-parameters of the one latent and its channel."""
+        """Hyper-parameters of the latent and its channel."""
         return self.hyperparameters.as_channel()
 
     @property
     def scopes(self) -> Sequence[Sequence[int]]:
-        """All coordinates of a location, for the one latent."""
+        """Coordinates of a location that the latent depends on: all."""
         return (range(self.domain.n_dims),)
 
     @property
     def X(self) -> Float[np.ndarray, "n c"]:  # noqa: N802
-        """Data points (n, d), physical; (n, d + 1) with a time axis, the round of each last."""
+        """Measured locations (n, d), physical. With a time axis (n, d + 1), the last coordinate is the round."""
         return np.column_stack([self.points, self.rounds]) if self.has_time else self.points
 
     @property
@@ -120,30 +120,30 @@ class ExactGP(TiledField):
 
     @property
     def needs_fit(self) -> bool:
-        """True if data wait for a fit: the first ones at once, later ones after ``settings.refit_every`` updates.
+        """True if a fit is due: with the first data, and then after every ``settings.refit_every`` updates.
 
-        With more than 1,000 rows a fit factorises a large matrix again, and changes little. Then the wait is longer by
-        the square of the thousands of rows, rounded up.
+        With more than 1,000 measurements, a fit is slow and changes little. Then the number of updates is multiplied by
+        the square of the thousands of measurements, rounded up.
         """
         wait = self.settings.refit_every * max(1, math.ceil((len(self.points) / FITTED_TO) ** 2))
         return self.tells_since_fit >= (wait if self.is_fitted else 1)
 
     def update(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> "ExactGP":
-        """Learn outcomes. Hyper-parameters and the outcome scale stay; points pending are forgotten.
+        """Learn outcomes. Hyper-parameters and the outcome scale do not change; pending points are removed.
 
         Args:
-            X: New points (n, d), physical; they may lie outside the domain, and may repeat. With a time axis, they are
-                of the round ``now``, or state theirs as a last coordinate.
-            y: Their outcomes (n,), physical, below 1e60 in size. Leave failed measurements out.
+            X: New locations (n, d), physical; they may lie outside the domain, and may repeat. With a time axis, their
+                round is ``now``, or is given as a last coordinate.
+            y: Outcomes (n,) there, physical, below 1e60 in size. Leave failed measurements out.
             noise_variance: Known variance >= 0 of the noise of each outcome (n,), or one for all, in the square of the
-                outcome's unit. It replaces the fitted variance. NaN, the default, keeps the fitted one. A standard
-                deviation below 1e-4 of the scale of outcomes counts as 1e-4 of it.
+                outcome's unit. It replaces the fitted variance. NaN, the default, keeps the fitted variance. Standard
+                deviations below 1e-4 of the scale of outcomes are raised to it.
 
         Returns:
-            The new belief; this one where n is 0.
+            The new belief; this belief if n is 0.
 
         Raises:
-            ShapeError: If the shapes do not fit, or a value is not finite; it names the row.
+            ShapeError: If the shapes do not fit, or a value is not finite; the message names the row.
         """
         points, rounds = self._split(X)
         outcomes, noise = checked_outcomes(y, len(points)), checked_noise(noise_variance, len(points))
@@ -153,17 +153,17 @@ class ExactGP(TiledField):
         return self._told(points, totals, outcomes[:, None], noise, rounds, tells_since_fit=tells)
 
     def condition_on_pending(self, X: ArrayLike) -> "ExactGP":
-        """Belief conditioned on pending measurements: its variance falls, its mean does not change.
+        """Belief conditioned on pending measurements: the variance falls, and the mean does not change.
 
-        This is GP-BUCB's hallucination: an outcome equal to the posterior mean reduces the variance only.
+        As in GP-BUCB, the outcome is assumed to equal the posterior mean, which reduces only the variance.
 
         Source: Desautels, Krause & Burdick 2014, section 4.
 
         Args:
-            X: Points (p, d), physical, that will be measured with the usual noise; added to those pending already.
+            X: Locations (p, d), physical, to be measured with the fitted noise, in addition to those already pending.
 
         Returns:
-            The new belief. ``update`` and ``fit`` on it go back to the data; condition again after them.
+            The new belief. Its ``update`` and ``fit`` remove pending points; condition on them again.
 
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
@@ -172,17 +172,17 @@ class ExactGP(TiledField):
         return self._awaiting(points, rounds, np.ones((len(points), 1), dtype=bool))
 
     def fit(self, rng: np.random.Generator) -> "ExactGP":
-        """Refit hyper-parameters, mean and outcome scale to the data; points pending are forgotten.
+        """Refit hyper-parameters, mean and outcome scale to the data. Pending points are removed.
 
-        With more than 1,000 rows, 1,000 of them are drawn, and the search starts from the last optimum alone. With more
-        than 500 rows it starts from there and from the prior's mode.
+        With more than 1,000 measurements, the fit uses a random 1,000 of them and starts only from the last optimum.
+        With more than 500, it starts from the last optimum and from the prior's mode.
 
         Args:
-            rng: Random stream for starts and for the choice of rows.
+            rng: Random stream for starts and for the choice of measurements.
 
         Returns:
-            The new belief. Degenerate data (none, one, equal or constant ones) give a proper belief too, at the mode of
-            the prior where they say nothing about the scale.
+            The new belief. Degenerate data (no or one outcome, equal locations or outcomes) give a proper belief.
+            Hyper-parameters that they do not determine are at the prior's mode.
         """
         previous = self.hyperparameters if self.is_fitted else None
         return self._with(
@@ -195,14 +195,14 @@ class ExactGP(TiledField):
 
     @staticmethod
     def posterior_means(beliefs: "Sequence[ExactGP]", X: ArrayLike) -> list[Float[np.ndarray, " m"]]:
-        """Means of several beliefs at the same points; covariances of common data are computed once.
+        """Means of several beliefs at common points; covariances of common data are computed once.
 
         Args:
-            beliefs: At least one, of one domain, with equal hyper-parameters and of one round.
+            beliefs: At least one belief; all have one domain, equal hyper-parameters and one round.
             X: Points (m, d), physical.
 
         Returns:
-            Means (m,) of each, in the unit of the outcome: those of ``posterior_mean``, to rounding.
+            Means (m,) of each belief, in the unit of the outcome, equal to ``posterior_mean`` up to rounding.
 
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
@@ -229,10 +229,10 @@ class ExactGP(TiledField):
         return points[:, :d], points[:, d] if self.has_time else np.full(len(points), self.now)
 
     def state_dict(self) -> dict[str, Any]:
-        """Whole state, the factorised part included, as plain JSON data and arrays.
+        """All of the state, including the factorisation, as plain JSON data and arrays.
 
         Returns:
-            ``{"json": {...}, "arrays": {name: array}}``; ``from_state_dict`` makes an equal belief of it, to the bit.
+            ``{"json": {...}, "arrays": {name: array}}``, from which ``from_state_dict`` makes a bit-identical belief.
         """
         plain = {"tells_since_fit": self.tells_since_fit, "is_fitted": self.is_fitted}
         return write_channels(self, msgspec.to_builtins(self.hyperparameters), plain)
@@ -242,12 +242,12 @@ class ExactGP(TiledField):
         """Restore the belief of a ``state_dict``; it continues bit-identically.
 
         Args:
-            settings: As of the saved belief.
-            domain: As of the saved belief.
+            settings: Settings of the saved belief.
+            domain: Domain of the saved belief.
             state: Result of ``state_dict``, also after a conversion to JSON and ``.npz`` and back.
 
         Raises:
-            StateVersionError: If another version wrote it.
+            StateVersionError: If another version wrote the state.
         """
         return read_channels(
             state,

@@ -16,15 +16,15 @@ LengthscaleModel = Literal["shared", "hierarchical", "separate"]
 
 
 class TimeAxis(Settings, frozen=True):
-    """Kernel over time, multiplied with the kernel over locations, for a field that changes: old data lose weight.
+    """Kernel over time, multiplied by the kernel over locations, so that old data of a changing field lose weight.
 
     Times are counted in rounds. The lengthscale is fitted with the other hyper-parameters.
 
     Args:
         kernel: Covariance function over time. ``matern12`` suits fields that change erratically; ``matern32`` and
             smoother ones suit fields that drift.
-        lengthscale_median: Median > 0 of the prior on its lengthscale, in rounds.
-        lengthscale_log_std: Its standard deviation in natural logarithms, > 0.
+        lengthscale_median: Median > 0 of the prior on the lengthscale in time, in rounds.
+        lengthscale_log_std: Standard deviation of the lengthscale's prior, in natural logarithms, > 0.
 
     Example:
         >>> from swarmbo.belief.gp.exact import ExactGP
@@ -49,35 +49,34 @@ class TimeAxis(Settings, frozen=True):
 class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
     """Settings of an exact Gaussian process with fitted hyper-parameters.
 
-    All priors are normal in the logarithm. Lengths are shares of the sides of the domain; variances are relative to the
-    variance of the outcomes seen at the last fit.
+    All priors are log-normal. Lengths are shares of the domain's sides. Variances are relative to the outcomes'
+    variance at the last fit.
 
     Args:
         kernel: Covariance function.
         lengthscales: ``shared``: one for all coordinates. ``hierarchical``: a common one times a small deviation per
-            coordinate. ``separate``: one per coordinate, independent.
+            coordinate. ``separate``: an independent one per coordinate.
         equal_in: Meaning of equal lengthscales. ``side``: an equal share of each side of the domain. ``physical``: an
             equal physical length, for coordinates of one unit on a domain of unequal sides.
-        lengthscale_median: Median > 0 of the prior on the (common) lengthscale, times √d, as distances in the unit cube
-            grow. The default suits maps: 95 % of it lies between 0.05 and 0.84 sides of a square.
-        lengthscale_log_std: Its standard deviation in natural logarithms, > 0.
-        deviation_log_std: Standard deviation > 0 of the deviations, in natural logarithms; ``hierarchical`` only.
+        lengthscale_median: Median > 0 of the prior on the (common) lengthscale; it is multiplied by √d for d
+            dimensions. The default suits maps: on a square, 95 % of the prior is between 0.05 and 0.84 sides.
+        lengthscale_log_std: Standard deviation of the lengthscale's prior, in natural logarithms, > 0.
+        deviation_log_std: Standard deviation > 0 of the deviations, in natural logarithms; only for ``hierarchical``.
         outputscale_log_std: Log standard deviation of the prior on the outputscale (prior variance), whose median is 1.
-        noise_median: Median > 0 of the prior on the noise variance. The default leaves room for variation of measured
-            fields below the spacing of the samples; 1e-3 with a deviation of 1.5 suits noise-free functions.
-        noise_log_std: Its standard deviation in natural logarithms, > 0.
+        noise_median: Median > 0 of the prior on the noise variance. The default allows for variations of a field
+            between samples; for noise-free functions, use 1e-3 with ``noise_log_std`` 1.5.
+        noise_log_std: Standard deviation of the noise variance's prior, in natural logarithms, > 0.
         noise_floor: Smallest noise variance that a fit may choose, in (0, 1].
-        time: The belief's time axis; None for a field that stays as it is.
-        refit_every: Number of updates with data, >= 1, from one fit to the next (``needs_fit``). With more than 1,000
-            measurements, fits use 1,000 of them and are rarer (``ExactGP.needs_fit``).
-        restarts: Random starts, >= 0, drawn from the prior for each fit, in addition to the prior's mode and the last
-            optimum.
+        time: Time axis of the belief; None: the field does not change.
+        refit_every: Number of updates with data, >= 1, from one fit to the next. With more than 1,000 measurements,
+            fits use 1,000 of them and are rarer (``ExactGP.needs_fit``).
+        restarts: Random starts of each fit, >= 0, drawn from the prior, besides the prior's mode and the last optimum.
         max_iterations: Iterations of L-BFGS-B per start, >= 1.
 
     Example:
         >>> from swarmbo.belief.gp.exact import ExactGP
         >>> from swarmbo.spaces import Domain
-        >>> domain = Domain(np.zeros(2), np.array([100.0, 50.0]))  # of one unit, sides of unequal length
+        >>> domain = Domain(np.zeros(2), np.array([100.0, 50.0]))  # coordinates of one unit, unequal sides
         >>> settings = ExactGPSettings(lengthscales="shared", equal_in="physical")
         >>> belief = ExactGP.create(settings, domain).update([[10.0, 10.0], [90.0, 40.0]], [1.0, 3.0])
         >>> shares = belief.fit(np.random.default_rng(0)).hyperparameters.lengthscales
@@ -106,11 +105,11 @@ class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
 
 
 class TimeCorrelation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The kernel over time of a belief with a time axis.
+    """Kernel over time of a belief with a time axis, with given hyper-parameters.
 
     Args:
         kernel: Covariance function.
-        lengthscale: In rounds, > 0.
+        lengthscale: Lengthscale in time, in rounds, > 0.
 
     Example:
         >>> fading = TimeCorrelation("matern12", lengthscale=5.0)
@@ -126,7 +125,7 @@ class TimeCorrelation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         require(self, "lengthscale", lambda value: value > 0.0, "a number > 0")
 
     def between(self, one: Float[np.ndarray, "*_"], other: Float[np.ndarray, "*_"]) -> Float[np.ndarray, "*_"]:
-        """Correlation of the field in some rounds with that in others, by broadcasting."""
+        """Correlation of the field between rounds, for two arrays of rounds that are broadcast."""
         return correlation(self.kernel, np.abs(one - other) / self.lengthscale)
 
 

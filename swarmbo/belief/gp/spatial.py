@@ -239,10 +239,10 @@ CHUNK = 4096  # points predicted at once: bounds the memory of a whole map to CH
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SpatialGP(ABC):
-    """A Gaussian process over a box, which predicts from what it says of points jointly.
+    """Base of Gaussian processes over a box, whose predictions follow from their joint posterior.
 
-    With a time axis, points may carry the round that they are of as a last coordinate. Predictions and new data are of
-    the belief's own round ``now``, unless points state theirs; ``at`` moves it.
+    With a time axis, points may have their round as a last coordinate. Points without a round are of the belief's round
+    ``now``, which ``at`` changes.
     """
 
     domain: Domain
@@ -255,10 +255,10 @@ class SpatialGP(ABC):
 
     @abstractmethod
     def posterior_cache(self, X: ArrayLike) -> PosteriorCache:
-        """The posterior at fixed points (m, d), physical, from which covariances between subsets are cheap."""
+        """Posterior at fixed points (m, d), physical, which gives covariances between subsets cheaply."""
 
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean and variance of the field (without measurement noise).
+        """Mean and variance of the field, without measurement noise.
 
         Args:
             X: Points (m, d), physical.
@@ -278,7 +278,7 @@ class SpatialGP(ABC):
         return mean, var
 
     def joint_posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m m"]]:
-        """Mean and joint covariance of the field.
+        """Mean and joint covariance of the field, without measurement noise.
 
         Args:
             X: Points (m, d), physical.
@@ -322,7 +322,7 @@ class FieldGP(SpatialGP):
         return self.hyperparameters.time is not None
 
     def at(self, now: float) -> Self:
-        """The same belief at another round; itself without a time axis."""
+        """Belief for another round; this belief if there is no time axis."""
         return replace(self, now=float(now)) if self.has_time else self
 
 

@@ -20,7 +20,7 @@ Marginals = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TiledField(ChannelGP, FieldGP):
-    """One latent, which every row reads at its own location; above ``tiles.TILED_FROM`` rows no matrix has them all."""
+    """Field with one latent; above ``tiles.TILED_FROM`` measurements, predictions use tiles of them."""
 
     channel: ClassVar[int] = 0
     is_one_latent: ClassVar[bool] = True
@@ -37,11 +37,11 @@ class TiledField(ChannelGP, FieldGP):
 
     @property
     def is_tiled(self) -> bool:
-        """True if there are more than 2,000 measurements: predictions are by the nearest of them (``gp.tiles``)."""
+        """True with more than 2,000 measurements: predictions use only the nearest ones (``gp.tiles``)."""
         return len(self.points) > tiles.TILED_FROM
 
     def marginals(self, X: ArrayLike) -> Marginals:
-        """Means and variances by tiles at points (m, d), physical, without pending ones."""
+        """Means and variances by tiles at points (m, d), physical, without pending points."""
         return self._tiles.marginals(self._query(self._points(X)))
 
     def posterior(self, X: ArrayLike) -> Marginals:
@@ -55,13 +55,14 @@ class TiledField(ChannelGP, FieldGP):
     def posterior_cache(
         self, X: ArrayLike, marginals: Callable[[Float[np.ndarray, "k c"]], Marginals] | None = None
     ) -> JointPosterior:
-        """Posterior at fixed points (m, d), physical, with fast covariances.
+        """Posterior at fixed points (m, d), physical, which gives covariances cheaply.
 
-        With tiles, covariances have the correlations given at most 256 measurements, those nearest to the points.
+        With tiles, correlations of points are conditioned only on the 256 measurements nearest to the points.
 
         Args:
             X: Points.
-            marginals: Means and variances given the data, of points with their rounds; by default those by tiles.
+            marginals: Function of points with rounds that returns means and variances given the data; by default by
+                tiles.
         """
         if not self.is_tiled:
             return super().posterior_cache(X)
@@ -71,5 +72,5 @@ class TiledField(ChannelGP, FieldGP):
         return joint.given_last(self.n_pending, self.noise_variance)
 
     def neglected(self) -> Neglected:
-        """Effect of what a belief by tiles leaves out, at 8 measured locations spread over the first coordinate."""
+        """Effect of the measurements that tiles leave out, at 8 measured locations spread over the first coordinate."""
         return self._tiles.neglected(self.now if self.has_time else 0.0)

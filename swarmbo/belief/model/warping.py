@@ -24,19 +24,19 @@ _REACH = 9.0  # standard deviations; less than 1e-18 of a normal distribution is
 
 
 class Warp(msgspec.Struct, frozen=True):
-    """A monotone transform z(y), increasing.
+    """An increasing transform z(y) of outcomes.
 
     Args:
-        kind: Its form.
-        best: The largest outcome it was fitted to.
-        spread: The best minus the median, > 0.
+        kind: Form of the transform.
+        best: Largest outcome of the data to which the transform was fitted.
+        spread: Largest minus median outcome, > 0.
         power: Exponent in (0, 1], for ``power``.
 
     Example:
         >>> y = np.array([-1000.0, -3.0, -2.0, -1.0, -0.5])  # one large failure
         >>> warp = Warp.fitted("log", y)
         >>> steps = np.diff(warp.forward(y))
-        >>> bool((steps > 0.0).all()), bool(steps[0] < 3.0 * steps[1:].sum())  # same order, the top in sight
+        >>> bool((steps > 0.0).all()), bool(steps[0] < 3.0 * steps[1:].sum())  # same order, the best ones stretched
         (True, True)
         >>> bool(np.allclose(warp.backward(warp.forward(y)), y))
         True
@@ -49,7 +49,7 @@ class Warp(msgspec.Struct, frozen=True):
 
     @classmethod
     def fitted(cls, kind: WarpKind, y: Float[np.ndarray, " t"], power: float = 0.5) -> "Warp":
-        """Transform for given outcomes; ``none`` if they are constant."""
+        """Fit a transform to outcomes; ``none`` if they are constant."""
         seen = y[np.isfinite(y)]
         if kind == "none" or not len(seen):
             return cls()
@@ -60,7 +60,7 @@ class Warp(msgspec.Struct, frozen=True):
         return cls(kind, best, spread, power)
 
     def forward(self, y: ArrayLike) -> Float[np.ndarray, "..."]:
-        """Outcomes to model units; above the best by odd continuation."""
+        """Transform outcomes; above the best one, the transform is continued as an odd function."""
         if self.kind == "none":
             return np.asarray(y, dtype=float)
         gap = (self.best - np.asarray(y, dtype=float)) / self.spread + _OFFSETS[self.kind]
@@ -69,7 +69,7 @@ class Warp(msgspec.Struct, frozen=True):
         return -np.where(gap > _FLOOR, np.log(np.maximum(gap, _FLOOR)), np.log(_FLOOR) + (gap - _FLOOR) / _FLOOR)
 
     def backward(self, z: ArrayLike) -> Float[np.ndarray, "..."]:
-        """Model units to outcomes."""
+        """Transform model values back to outcomes."""
         z = np.asarray(z, dtype=float)
         if self.kind == "none":
             return z
@@ -81,7 +81,7 @@ class Warp(msgspec.Struct, frozen=True):
         return self.best - self.spread * (gap - _OFFSETS[self.kind])
 
     def log_slope(self, y: Float[np.ndarray, " t"]) -> Float[np.ndarray, " t"]:
-        """Log dz/dy, which converts a density of z to one of y."""
+        """Log dz/dy, which converts a density of z to a density of y."""
         if self.kind == "none":
             return np.zeros_like(y)
         gap = (self.best - y) / self.spread + _OFFSETS[self.kind]
@@ -91,13 +91,13 @@ class Warp(msgspec.Struct, frozen=True):
         return np.log(self.power) + (self.power - 1.0) * steepness - np.log(self.spread)
 
     def noise_std(self, y: Float[np.ndarray, " t"], noise_std: Float[np.ndarray, " t"]) -> Float[np.ndarray, " t"]:
-        """Standard deviation of the noise of z(y), to first order (the delta method): of y (or NaN) times dz/dy."""
+        """Noise of z(y) to first order (delta method): the standard deviation of y (or NaN) times dz/dy."""
         return noise_std * np.exp(self.log_slope(y))
 
     def marginals(
         self, mean: Float[np.ndarray, " m"], variance: Float[np.ndarray, " m"]
     ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean and standard deviation of y for normal z, by Gauss-Legendre quadrature on either side of the kink."""
+        """Mean and standard deviation of y for normal z, by Gauss-Legendre quadrature on both sides of the kink."""
         std = np.sqrt(variance)
         if self.kind == "none":
             return mean, std

@@ -90,46 +90,46 @@ class Remembered:
 class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
     """Consensus ADMM from several starts at once; then the runs' ends are recombined, and the best points polished.
 
-    Starts are the functions' suggestions and, of ``screened`` random joint points, those with the largest sums. The
-    ends of the runs give each variable several candidate values. Max-sum on tables of these finds the best combination,
-    which is often much better than the best run, since runs do well in different factors. Factors with too many
-    variables for tables of ``recombination_entries`` are not recombined. In parts of one factor its owner climbs alone.
-    With functions that are not concave this is a local search, without a guarantee for the optimum.
+    Starts are the points that the functions suggest, and the best of ``screened`` random joint points. One run of ADMM
+    begins at each start. The ends of the runs give each variable several candidate values. Max-sum on tables of these
+    candidates finds their best combination. It is often much better than the best run, since runs do well in different
+    factors. Parts with factors too large for tables of ``recombination_entries`` are not recombined. In parts of one
+    factor, its owner climbs alone. If functions are not concave, this is a local search, which may miss the optimum.
 
-    In parts of 128 factors and more no random joint point suits more than a few factors. If tables may have eight
-    values of each variable, max-sum assembles a joint point from values on a lattice. It then searches for better ones
-    around it (``swarmbo.coordination.refinement``), and the best is polished: there are no copies of variables, and no
-    rounds of consensus. Larger factors climb from screened points as in smaller parts.
+    In parts of 128 or more factors, a random joint point suits only a few factors. If tables can have eight values of
+    each variable, max-sum then assembles a joint point from a lattice and searches for better points around it
+    (``swarmbo.coordination.refinement``). The best one is polished; there are no copies of variables, and no rounds of
+    consensus. Parts with larger factors run ADMM from screened points, as smaller parts do.
 
-    Connected parts agree independently; factors that share no variable are one part, without rounds.
+    Connected parts agree independently. All factors that share no variable form one part, which needs no rounds.
 
     Args:
         rounds: Largest number of rounds, 1 to 10 000.
         starts: Number of parallel runs, >= 1.
-        screened: Number of random joint points evaluated as starts, >= 0.
-        inner_steps: Gradient steps of a factor in a round, >= 1; half as many, rounded up, in parts of 128 factors and
-            more. There polishing stops once variables move by at most a thousandth of the box, or four steps bring less
-            than a hundredth of its total rise.
+        screened: Number of random joint points that are evaluated to choose starts, >= 0.
+        inner_steps: Gradient steps of a factor in a round, >= 1. Parts of 128 or more factors take half as many,
+            rounded up. Their polishing stops once variables move by at most a thousandth of the box, or four steps
+            bring less than a hundredth of the total gain of polishing.
         alone_steps: Gradient steps of a factor that shares no variable, >= 1.
-        penalty: Initial eta, > 0, in units of the spread of a part's values over the squared spread of its box. The
-            spread is that over the random points evaluated as starts, at least 16.
-        tolerance: Stop when the primal and the dual residual are below it, > 0, in sides of the box.
-        balance: Double (halve) the penalty when the primal residual is this many times larger (smaller) than the dual
-            residual, > 1.
-        recombination_entries: Most entries of a factor's table when runs are recombined, >= 0; 0 does not recombine.
-        polish_steps: Joint gradient steps at the end, >= 0; 0 keeps the best point as it is.
-        polished: Number of a part's best points that are polished besides the recombined one, >= 1.
-        mode: ``lockstep``: agents wait for every message that they need, as described above. ``asynchronous``: they
-            wait for none, and act at a deadline by the messages received. Short runs start from up to five points. Then
-            variables move alternately from the best start and from the end of each run, and the best result is kept
-            (``swarmbo.coordination.deadline_box``). This mode uses ``starts``, ``inner_steps`` and ``penalty`` of the
-            above.
-        deadline: Ticks, >= 1, until all agents act; in a tick a message crosses one link or several. Asynchronous mode
-            only, like the following.
-        patience: Ticks, >= 1, after which a silent agent is assumed to be at the best start. Its factors are then
-            evaluated by others, or not at all. Links with high loss get more ticks.
-        threshold: Share, >= 0, of the box's sides for copies, and of their spread for factor values, up to which
-            changes are not sent.
+        penalty: Initial penalty eta, > 0. Its unit is the spread of a part's values per squared side of the box. The
+            spread is measured at 16 or more random points.
+        tolerance: Stop when the primal and the dual residual are below this number, > 0, in sides of the box.
+        balance: Ratio > 1 of primal to dual residual above which the penalty is doubled; below its inverse it is
+            halved.
+        recombination_entries: Most entries of a factor's table when runs are recombined, >= 0; 0: no recombination.
+        polish_steps: Number of joint gradient steps at the end, >= 0; 0: the best point is not polished.
+        polished: Number of a part's best points that are polished in addition to the recombined one, >= 1.
+        mode: ``lockstep``: agents wait for every message that they need, as described above. ``asynchronous``: agents
+            wait for no message. At a deadline, they choose by the messages that they have received. Short runs begin at
+            up to five starts. Then variables take turns to move, from the best start and from the ends of runs, and the
+            best result is kept (``swarmbo.coordination.deadline_box``). From the settings above, this mode uses only
+            ``starts``, ``inner_steps`` and ``penalty``.
+        deadline: Number of ticks, >= 1, until all agents act. In a tick, a message crosses one or more links. This and
+            the next two settings are for asynchronous mode.
+        patience: Number of ticks, >= 1, after which a silent agent is assumed to be at the best start. Other agents
+            then evaluate its factors if they can. Links with high loss get more ticks.
+        threshold: Changes up to this size, >= 0, are not sent: of copies, in sides of the box; of factor values, in
+            their spread.
 
     Example:
         >>> import swarmbo as sb
@@ -158,7 +158,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
     threshold: settings.NonNegative = 1e-2
 
     def values_of(self, part: FactorGraph) -> int:
-        """Number of values of each variable of a part when runs are recombined; 1 if they are not."""
+        """Number of candidate values of a part's variables when runs are recombined; 1 if they are not."""
         count = 2 * self.starts
         while count > 1 and count**part.max_factor_size > self.recombination_entries:
             count -= 1
@@ -171,7 +171,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         return maximise_by_deadline(self, functions, InProcess().open(functions.graph.agents, links), seed)
 
     def plan(self, functions: LocalFunctions, routes: Routes, seed: int = 0) -> Plan[LocalFunctions, BoxOutcome]:
-        """Make the plan in lockstep, as every agent computes it; factors that share no variable are one part.
+        """Make the plan for lockstep, which every agent computes; factors that share no variable are one part.
 
         Raises:
             ConfigError: If the mode is asynchronous: an agreement by a deadline has no such plan.
@@ -184,7 +184,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         return Plan(tuple(parts), lambda view, own: self.steps(BoxView.on(view, own), seed))
 
     def steps(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
-        """Steps for some factors and variables of a part."""
+        """Steps of an agent with some factors and variables of a part."""
         return self._together(view, seed) if any(view.part.is_shared.values()) else self._alone(view, seed)
 
     def _alone(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:

@@ -30,18 +30,19 @@ BLOCK = 2**14  # entries joined at a time: 128 KiB of float64 stays in the secon
 
 @kind("coordination", FIELD)
 class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
-    """Variable elimination (bucket elimination, Dechter 1999), refused above a stated budget.
+    """Variable elimination (bucket elimination, Dechter 1999), refused if a table exceeds a budget.
 
-    On the chain of DB-GP-UCB, where factor n couples robots n … n+B, it is one forward-backward sweep with messages
-    over B robots. On other graphs, the min-fill order is used if its largest table is smaller.
+    On the chain of DB-GP-UCB, factor n couples robots n … n+B. There, the method is one forward-backward sweep with
+    messages over B robots. On other graphs, the graph's order of variables or the min-fill order is used, by the size
+    of their largest tables.
 
-    The report's ``rounds`` count the dependent tables sent up the elimination tree, and as many choices sent down. This
-    is twice the largest number of steps on a path to a root with another agent than the step before. Before that,
-    factors' tables are sent to the agents that join them, all at once; this is not counted.
+    The report's ``rounds`` count dependent messages: tables are sent up the elimination tree, and choices down. They
+    are twice the largest number of changes from one agent to another on a path to a root. Sending factors' tables to
+    the agents that join them is not counted; it happens at once, before the rounds.
 
     Args:
-        table_budget: Largest number of entries, >= 1, of the table of one step: the product of the numbers of values of
-            its variables (8 bytes an entry).
+        table_budget: Largest number of entries, >= 1, of one step's table: the product of the numbers of values of its
+            variables. An entry has 8 bytes.
 
     Example:
         >>> import numpy as np
@@ -49,7 +50,7 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
         >>> ring = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]})
         >>> tables = dict.fromkeys(ring.factors, 1.0 - np.eye(2))  # neighbours want to differ
         >>> solution = sb.Exact(table_budget=8).solve(ring, tables)
-        >>> solution.value, solution.report.status, solution.report.gap  # one pair of three has to be equal
+        >>> solution.value, solution.report.status, solution.report.gap  # one of three pairs has to be equal
         (2.0, 'exact', 0.0)
     """
 
@@ -58,7 +59,7 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
     def plan(
         self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int = 0
     ) -> Plan[Mapping[str, Table], TableOutcome]:
-        """Make the plan, as every agent computes it from the graph: the order, and the joins of each step.
+        """Make the plan, which every agent computes from the graph: the order, and the tables joined in each step.
 
         Raises:
             BudgetError: If a step's table would exceed the budget.
@@ -92,8 +93,8 @@ def exact(
 ) -> Solution:
     """Exact optimum of a factor graph; see :class:`Exact`.
 
-    ``table_budget`` is the setting of that class. Graph, tables, links, result and errors are those of
-    ``TableMethod.solve``; the optimum has ``upper_bound == value``.
+    ``table_budget`` is the setting of ``Exact``. Graph, tables, links, result and errors are those of
+    ``TableMethod.solve``. The result has ``upper_bound == value``.
 
     Example:
         >>> import numpy as np

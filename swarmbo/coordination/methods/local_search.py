@@ -114,28 +114,29 @@ def searched(
 class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
     """Distributed stochastic algorithm (Zhang, Wang, Xing & Wittenburg 2005), variants A, B and C.
 
-    Every variable starts at a random value. In a round, all agents send their values, and each finds its best values
-    given the others'. A variable with a gain moves to a best value with the stated probability, or else stays. Random
-    moves end cycles in which neighbours react to each other. One of several equally good values is drawn. A variable
-    without a gain, but with another value as good, moves there with the same probability
+    Every variable starts at a random value. In a round, all agents send the values of their variables, and find the
+    best values given those received. A variable with a gain moves to its best value with the stated probability;
+    otherwise it stays. Random moves end cycles in which neighbours react to each other. One of several equally good
+    values is drawn. The variants differ for a variable without a gain that has another value as good. It moves there
+    with the stated probability
 
     - never (``A``),
-    - if it is in conflict: one of its factors is broken, or would be better at another of its values (``B``),
+    - if one of its factors is broken, or has a larger entry at another value of the variable (``B``),
     - always (``C``).
 
-    Forbidden combinations: a value that breaks fewer factors is better than any that breaks more, whatever the sum. A
-    search may end in a forbidden choice, and reports it.
+    A factor is broken if its table has -inf there. A value that breaks fewer factors is better than any value that
+    breaks more, whatever the sum. A search may end in a forbidden choice; the report says so.
 
-    Rounds end before ``rounds`` if no variable may move; for ``A`` no single change is better then. It is a local
-    search; on a forest max-sum is exact and costs less.
+    The search ends before ``rounds`` if no variable may move; with ``A``, no single change is an improvement then. DSA
+    is a local search; on a forest, max-sum is exact and costs less.
 
     Args:
         rounds: Largest number of rounds, >= 1; every variable may move in each.
-        probability: Probability of a possible move, in (0, 1]; with 1, neighbours may move to and fro.
-        variant: ``"A"``, ``"B"`` or ``"C"``.
-        keep_best: True: agents report the factors' values up a tree in every round, and stop when no variable may move.
-            They return the best joint choice of all rounds (Zivan, Okamoto & Peled 2014). False: as first published
-            they return the last choice, after ``rounds``, with fewer messages.
+        probability: Probability of a possible move, in (0, 1]; with 1, neighbours may oscillate.
+        variant: ``"A"``, ``"B"`` or ``"C"``, as above.
+        keep_best: True: in every round, agents report the factors' values up a tree. They stop when no variable may
+            move, and return the best joint choice of all rounds (Zivan, Okamoto & Peled 2014). False: as first
+            published, they return the choice after ``rounds`` rounds, with fewer messages.
 
     Example:
         >>> import numpy as np
@@ -153,7 +154,7 @@ class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
     keep_best: bool = True
 
     def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
-        """Steps for some factors and variables of a connected part."""
+        """Steps of an agent with some factors and variables of a connected part."""
         draws = {x: stream(view.part.seed, "dsa", variable=x) for x in view.variables}
         return self.steps_from(view, tables, {x: int(draws[x].integers(sizes[x])) for x in view.variables}, draws)
 
@@ -164,7 +165,7 @@ class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
         present: dict[str, int],
         draws: Mapping[str, np.random.Generator],
     ) -> Steps[TableOutcome]:
-        """The same steps, from given values of the agent's variables, with a random stream for each variable."""
+        """Steps as in ``steps``, from given values of the agent's variables, with a random stream for each variable."""
 
         def moved(outlooks: Mapping[str, Outlook]) -> Steps[dict[str, int]]:
             return {x: self._next(outlook, draws[x]) for x, outlook in outlooks.items()}
@@ -185,16 +186,16 @@ class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
 
 @kind("coordination", FIELD)
 class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
-    """Maximum gain messages (Maheswaran, Pearce & Tambe 2004; by utilities the breakout of Yokoo & Hirayama 1996).
+    """Maximum gain messages (Maheswaran, Pearce & Tambe 2004, from the breakout algorithm of Yokoo & Hirayama 1996).
 
-    Every variable starts at a random value. In a round, all agents send their values, and each computes its gain by its
-    best value given the others'. Gains are sent to neighbours (variables that share a factor), and the variable with
-    the largest gain among neighbours moves; in a tie, the first in the graph. No two neighbours move at once,
-    so the sum never falls. The search ends if no variable has a gain, in a 1-optimum: no single change is better.
-    Agents detect this by reports up a tree in every round.
+    Every variable starts at a random value. Two variables that share a factor are neighbours. In a round, all agents
+    send the values of their variables, and compute the largest gain of each variable given its neighbours' values. Then
+    they send the gains, and a variable moves if its gain exceeds those of its neighbours; in a tie, the first in the
+    graph moves. Two neighbours never move at once, so the sum never falls. The search ends if no variable has a gain.
+    This is a 1-optimum: no single change improves it. Agents detect the end by reports up a tree in every round.
 
-    Forbidden combinations: a decrease of broken factors is larger than any gain of the sum. A search may end in a
-    forbidden choice if no single change breaks fewer factors, and reports it.
+    A factor is broken if its table has -inf there. Fewer broken factors are better than any gain of the sum. A search
+    ends in a forbidden choice if no single change breaks fewer factors; the report says so.
 
     Args:
         rounds: Largest number of rounds, >= 1.
@@ -212,12 +213,12 @@ class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
     rounds: settings.Count = 50
 
     def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
-        """Steps for some factors and variables of a connected part."""
+        """Steps of an agent with some factors and variables of a connected part."""
         drawn = {x: int(stream(view.part.seed, "mgm", variable=x).integers(sizes[x])) for x in view.variables}
         return self.steps_from(view, tables, drawn)
 
     def steps_from(self, view: LocalView, tables: Mapping[str, Table], present: dict[str, int]) -> Steps[TableOutcome]:
-        """The same steps, from given values of the agent's variables."""
+        """Steps as in ``steps``, from given values of the agent's variables."""
         around = {x: _neighbours(view.graph, x) for x in view.variables}
         # no two neighbours move at once, so the sum never falls and the last choice is the best
         moved = partial(_moved, view, around)

@@ -41,34 +41,35 @@ class Flooded(NamedTuple):
 class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
     """Max-sum by synchronous rounds of messages (Farinelli et al. 2008; Hoang et al. 2018, steps 1-3).
 
-    Each connected part of the graph is solved independently. On a tree, messages are undamped and the number of rounds
-    is half its longest path, so the result is exact whatever ``rounds`` is. On loops, the best joint choice over all
-    rounds is kept. After 1, 2, 4, 8, … rounds, and when messages have stopped, a choice is also decoded variable by
+    Each connected part of the graph is solved independently. On a tree, messages are undamped, and the number of rounds
+    is half the longest path; so the result is exact whatever ``rounds`` is. With loops, the best joint choice of all
+    rounds is kept. After 1, 2, 4, 8, … rounds, and when messages no longer change, a choice is also decoded variable by
     variable.
 
-    A forbidden choice is repaired: variable by variable, each takes the value that breaks the fewest factors, and
-    factors that stay broken gain weight (``swarmbo.coordination.decoding``). The sum is then improved until no variable
-    alone can improve it. Once a forbidden choice has occurred, every choice that is better than all before is improved
-    as well. If a repair fails, the next one follows the next decoding. All this depends on earlier rounds only, so more
-    rounds are never worse.
+    A factor is broken if its table has -inf there. A choice with broken factors is forbidden. It is repaired: one by
+    one, variables take the value that breaks the fewest factors, and factors that stay broken gain weight
+    (``swarmbo.coordination.decoding``). Then variables change one by one until none alone improves the sum. After the
+    first forbidden choice, every new best choice is improved in this way. If a repair fails, the next one follows the
+    next decoding. More rounds never give a worse result, because the best choice so far is kept.
 
-    The report's ``rounds`` count renewals of messages; in each, variables send to their factors and then factors to
-    their variables. On a tree, they end with the last final message, on loops when messages stop. Comparing, decoding
-    and repairing are not counted.
+    In each of the report's ``rounds``, variables send messages to their factors, and then factors to their variables.
+    On a tree, rounds end when all messages are final; with loops, when messages no longer change, or after ``rounds``.
+    Comparing, decoding and repairing are not counted.
 
     Args:
-        rounds: Most rounds on a part with loops, >= 1.
-        damping: Share of the previous message kept in a new one, in [0, 1); parts with loops only.
-        tolerance: A part with loops has converged when no message changes by more than this share of its factor's
-            spread (largest less smallest entry), and no choice changes; >= 0.
-        repairs: Most sweeps over the variables to repair and improve a choice, >= 0; parts with loops only.
-        mode: ``lockstep``: agents wait for every message that they need, as described above. ``asynchronous``: they
-            wait for none, and act at a deadline by the messages received (``coordination.deadline_tables``). This mode
-            has no guarantee, and ignores ``rounds``, ``tolerance`` and ``repairs``.
-        deadline: Ticks, >= 1, until all agents act; in a tick a message crosses one link or several. Asynchronous mode
-            only, like the following.
-        patience: Ticks, >= 1, after which a silent agent is assumed to do nothing; links with high loss get more ticks.
-        threshold: Messages that change by at most this share of their spread are not sent again, >= 0.
+        rounds: Largest number of rounds on a part with loops, >= 1.
+        damping: Share of the previous message that a new message keeps, in [0, 1); only on parts with loops.
+        tolerance: A part with loops has converged when no choice changes, and no message changes by more than this
+            share, >= 0, of its factor's spread (largest minus smallest entry).
+        repairs: Most sweeps over the variables to repair and improve a choice, >= 0; only on parts with loops.
+        mode: ``lockstep``: agents wait for every message that they need, as described above. ``asynchronous``: agents
+            wait for no message. At a deadline, they choose by the messages that they have received
+            (``coordination.deadline_tables``). This mode guarantees nothing, and ignores ``rounds``, ``tolerance`` and
+            ``repairs``.
+        deadline: Number of ticks, >= 1, until all agents act. In a tick, a message crosses one or more links. This and
+            the next two settings are for asynchronous mode.
+        patience: Ticks, >= 1, after which a silent agent is assumed to do nothing. Links with high loss get more ticks.
+        threshold: A message is not sent again if it changed by at most this share, >= 0, of its spread.
 
     Example:
         >>> import swarmbo as sb
@@ -98,7 +99,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
     def plan(
         self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int = 0
     ) -> Plan[Mapping[str, Table], TableOutcome]:
-        """Make the plan in lockstep; see ``TableMethod.plan``.
+        """Make the plan for lockstep; see ``TableMethod.plan``.
 
         Raises:
             ConfigError: If the mode is asynchronous: an agreement by a deadline has no such plan.
@@ -115,8 +116,8 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
     ) -> Solution:
         """Solve in this process; see ``TableMethod.solve``.
 
-        In lockstep nothing is drawn. In asynchronous mode a variable without a value that is certain to be allowed
-        takes the best value by messages.
+        In lockstep, nothing is drawn at random. In asynchronous mode, if no value of a variable is certain to be
+        allowed, the variable takes the value with the best messages.
         """
         if self.mode == "lockstep":
             return super().solve(graph, tables, links, seed)
@@ -124,7 +125,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         return agree_by_deadline(self, graph, tables, InProcess().open(graph.agents, links), seed=seed).solution
 
     def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
-        """Steps for some factors and variables of a connected part."""
+        """Steps of an agent with some factors and variables of a connected part."""
         if view.graph.is_forest:
             chosen, n_rounds = yield from on_tree(view, tables, sizes)
             return TableOutcome({x: chosen[x] for x in view.variables}, "exact", n_rounds)
@@ -141,10 +142,10 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         *,
         reads_out: bool = False,
     ) -> "Steps[Flooded]":
-        """Run the rounds on any part, with the given damping.
+        """Run rounds of messages on any part, with the given damping.
 
-        Work after a round depends on that round and earlier ones only, so more rounds never give a worse best choice.
-        If ``reads_out``, choices are decoded and repaired, and those of the last messages are evaluated too.
+        Work after a round depends only on that round and earlier ones, so more rounds never give a worse best choice.
+        If ``reads_out``, choices are decoded and repaired, and those by the last messages are evaluated too.
         """
         flooding = Flooding(view.graph, {f: tables[f] for f in view.factors}, view.variables, sizes)
         messages = np.zeros(flooding.n_entries)  # those of factors
@@ -196,8 +197,8 @@ def max_sum(
 ) -> Solution:
     """Max-sum on a factor graph: exact on forests; see :class:`MaxSum`.
 
-    ``rounds``, ``damping``, ``tolerance`` and ``repairs`` are the settings of that class. Graph, tables, links, result
-    and errors are those of ``TableMethod.solve``.
+    ``rounds``, ``damping``, ``tolerance`` and ``repairs`` are those of ``MaxSum``. Graph, tables, links, result and
+    errors are those of ``TableMethod.solve``.
 
     Example:
         >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})

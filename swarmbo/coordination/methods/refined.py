@@ -38,9 +38,7 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
     levels: settings.Count = 40
 
     def chooser(self, view: BoxView, seed: int) -> "Chooser":
-        """Steps that choose on each level, given the own factors' tables, numbers of values, and present values of own
-        variables.
-        """
+        """Steps that choose on a level, from the agent's tables, sizes of domains, and present values of variables."""
         raise NotImplementedError(f"{type(self).__name__} cannot choose from tables (implement solve)")
 
     def plan(self, functions: LocalFunctions, routes: Routes, seed: int = 0) -> Plan[LocalFunctions, BoxOutcome]:
@@ -50,7 +48,7 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
         return super().plan(functions, routes, seed)
 
     def grids(self, part: FactorGraph, functions: LocalFunctions) -> Grids:
-        """Grids of a connected part, from the functions' box and starts.
+        """Grids of a connected part, computed from the functions' box and starts.
 
         Raises:
             BudgetError: If a factor has too many variables for three points each.
@@ -65,7 +63,7 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
         return Grids(resolution, low, high, starts[: resolution.starts])
 
     def steps(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
-        """Steps for some factors and variables of a connected part, level after level."""
+        """Steps of an agent with some factors and variables of a connected part, level after level."""
         grids, chosen_from = self.grids(view.graph, view.functions), self.chooser(view, seed)
         columns = np.array([view.place[v] for v in view.graph.variables])
         row = {v: i for i, v in enumerate(view.graph.variables)}
@@ -108,39 +106,39 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
 
 @kind("coordination", FUNCTION)
 class RefinedMaxSum(RefinedMethod, frozen=True, tag_field="kind", tag="refined-max-sum"):
-    """Max-sum with domain refinement (Hoang et al. 2018 require grids of growing granularity, without a schedule).
+    """Max-sum on grids that are refined level by level (Hoang et al. 2018 require refinement, without a schedule).
 
-    First level: ``points`` lattice points along each variable, bounds included, and the coordinates of up to ``starts``
-    points that the functions suggest. Further levels: a window of lattice points around the incumbent, ``refinement``
-    times finer. If the best joint choice lies at an edge of the window, the window moves there at the same fineness.
-    Otherwise the lattice is made ``refinement`` times finer again, until it is finer than ``tolerance``. Every
-    connected part of the graph does so independently. The incumbent is always among the values; only a better choice
-    replaces it.
+    The first level has ``points`` lattice points along each variable, bounds included, and the coordinates of up to
+    ``starts`` points that the functions suggest. Each further level has a window of lattice points around the
+    incumbent, with the last level's spacing divided by ``refinement``. If the best joint choice lies at an edge of the
+    window, the window moves there with the same spacing. Refinement ends once the spacing is at most ``tolerance``.
+    Connected parts of the graph are refined independently. The incumbent is always one of the values.
 
-    On a forest, every level is solved exactly. The result is never worse than the best point of the first level's grid,
-    or than the best recombination of the starts. On smooth concave functions it converges to the maximum (see
-    ``swarmbo.coordination.refinement``), on other functions to a local maximum along the coordinates. On graphs with
-    loops max-sum is a heuristic; only the incumbent is guaranteed not to get worse.
+    On a forest, every level is solved exactly. The result is at least as good as the best point of the first level's
+    grid, and as the best recombination of the starts. On smooth concave functions, the method converges to the maximum
+    (``swarmbo.coordination.refinement``); on others, to a local maximum along the coordinates. On graphs with loops,
+    max-sum is a heuristic: the only guarantee is that the incumbent never gets worse.
 
-    If functions exchange numbers with neighbours, they do so at the incumbent. Tables of a level use these fixed
-    numbers, and the true sum is evaluated afterwards.
+    If neighbouring functions exchange numbers, they exchange them at the incumbent. The tables of a level use these
+    fixed numbers, and the true sum is evaluated afterwards.
 
-    Tables grow with the power of a factor's size, so ``coarse_entries`` and ``window_entries`` limit the grids. The
-    defaults allow 36 values for pairs, 25 for triples, 11 for four variables, 6 for five; factors of more than 7 are
-    refused.
+    Tables grow exponentially with the number of a factor's variables, so ``coarse_entries`` and ``window_entries``
+    limit the grids. The defaults allow 36 values of each variable for factors of two variables, 25 for three, 11 for
+    four and 6 for five. Factors of more than 7 variables are refused.
 
     Args:
-        points: Lattice points along each variable on the first level, 3 to 1025; more if the functions'
-            ``lattice_points`` are more.
-        refinement: Factor by which a lattice is made finer, 2 to 64. A window has 2 x refinement + 1 points, fewer for
-            large factors.
-        starts: Suggested points whose coordinates join the first level, 1 to 16; at most a quarter of its values.
+        points: Lattice points along each variable on the first level, 3 to 1025, or the functions' ``lattice_points``
+            if larger.
+        refinement: Number by which the spacing is divided, 2 to 64. A window has 2 x refinement + 1 points along each
+            variable, and fewer for large factors.
+        starts: Suggested points whose coordinates are added to the first level, 1 to 16; at most a quarter of its
+            values.
         coarse_entries: Most entries of a factor's table on the first level, 2^6 to 2^24.
         window_entries: Most entries of a factor's table on further levels, 2^6 to 2^24.
-        tolerance: Spacing at which a lattice is fine enough, as a share of the box's sides, in (0, 1).
+        tolerance: Spacing at which refinement ends, as a share of the box's sides, in (0, 1).
         levels: Largest number of levels, >= 1.
-        rounds: Most rounds of max-sum on a level, on parts with loops, >= 1.
-        damping: Share of the previous message kept in a new one, in [0, 1); parts with loops only.
+        rounds: Most rounds of max-sum on a level, >= 1; only on parts with loops.
+        damping: Share of the previous message that a new message keeps, in [0, 1); only on parts with loops.
 
     Example:
         >>> import numpy as np
@@ -157,7 +155,7 @@ class RefinedMaxSum(RefinedMethod, frozen=True, tag_field="kind", tag="refined-m
     damping: settings.Share = 0.5
 
     def chooser(self, view: BoxView, seed: int) -> Chooser:
-        """Max-sum, which needs no present values, and draws nothing."""
+        """Max-sum, which needs no present values, and draws nothing at random."""
         max_sum = MaxSum(rounds=self.rounds, damping=self.damping)
         return lambda tables, sizes, _: max_sum.steps(view, tables, sizes)
 
@@ -166,8 +164,8 @@ class RefinedMaxSum(RefinedMethod, frozen=True, tag_field="kind", tag="refined-m
 class RefinedDSA(RefinedMethod, frozen=True, tag_field="kind", tag="refined-dsa"):
     """DSA with domain refinement, for comparison: :class:`DSA` on the grids of :class:`RefinedMaxSum`.
 
-    Variables start from the incumbent: on the first level the functions' best suggestion, or the middle of the box. It
-    is a local search on every level: it costs less than max-sum, and often ends where it began. ``points``,
+    On each level, DSA starts from the incumbent. The first incumbent is the best point that the functions suggest, or
+    the middle of the box. This local search costs less than max-sum, and often ends where it began. ``points``,
     ``refinement``, ``starts``, ``coarse_entries``, ``window_entries``, ``tolerance`` and ``levels`` are as in
     :class:`RefinedMaxSum`.
 
@@ -191,7 +189,7 @@ class RefinedDSA(RefinedMethod, frozen=True, tag_field="kind", tag="refined-dsa"
     variant: Literal["A", "B", "C"] = "B"
 
     def chooser(self, view: BoxView, seed: int) -> Chooser:
-        """DSA from present values; its random streams continue from level to level."""
+        """DSA from the present values; its random streams continue from one level to the next."""
         method = DSA(rounds=self.rounds, probability=self.probability, variant=self.variant)
         draws = {x: stream(seed, "dsa", variable=x) for x in view.variables}
         return lambda tables, _, present: method.steps_from(view, tables, present, draws)
@@ -201,9 +199,9 @@ class RefinedDSA(RefinedMethod, frozen=True, tag_field="kind", tag="refined-dsa"
 class RefinedMGM(RefinedMethod, frozen=True, tag_field="kind", tag="refined-mgm"):
     """MGM with domain refinement, for comparison: :class:`MGM` on the grids of :class:`RefinedMaxSum`.
 
-    Variables start from the incumbent: on the first level the functions' best suggestion, or the middle of the box. So
-    nothing is drawn, and the sum never falls. ``points``, ``refinement``, ``starts``, ``coarse_entries``,
-    ``window_entries``, ``tolerance`` and ``levels`` are as in :class:`RefinedMaxSum`.
+    On each level, MGM starts from the incumbent. The first incumbent is the best point that the functions suggest, or
+    the middle of the box. So nothing is drawn at random, and the sum never falls. ``points``, ``refinement``,
+    ``starts``, ``coarse_entries``, ``window_entries``, ``tolerance`` and ``levels`` are as in :class:`RefinedMaxSum`.
 
     Args:
         rounds: Most rounds on a level, >= 1.
@@ -221,7 +219,7 @@ class RefinedMGM(RefinedMethod, frozen=True, tag_field="kind", tag="refined-mgm"
     rounds: settings.Count = 30
 
     def chooser(self, view: BoxView, seed: int) -> Chooser:
-        """MGM from present values."""
+        """MGM from the present values."""
         method = MGM(rounds=self.rounds)
         return lambda tables, _, present: method.steps_from(view, tables, present)
 
