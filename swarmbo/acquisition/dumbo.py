@@ -9,11 +9,12 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.acquisition import Acquisition
-from swarmbo.acquisition.box_functions import BeliefFunctions, Received
+from swarmbo.acquisition.box_functions import BeliefFunctions
 from swarmbo.acquisition.schedules import NeighbourhoodExploration, finite_beta, practical_beta
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model
 from swarmbo.graph import FactorGraph, FactorStack
+from swarmbo.graph.box_functions import Climbing, Points, Received, Values
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Positive, ProperFraction, within
 
@@ -38,24 +39,20 @@ class NeighbourhoodBounds(BeliefFunctions):
         """One phase for variances, and one for the neighbours' roots if coupled."""
         return 2 if self.coupled else 1
 
-    def published(
-        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
-    ) -> Float[np.ndarray, "g m"]:
+    def published(self, stack: FactorStack, U: Points, received: Received) -> Values:
         """First w_i, then 1/S_i."""
         self.check_owned(stack)
         shared = self._shared_variance(stack, self.belief.local(stack, U).var)
         return shared if not received else 1.0 / np.sqrt(shared + received[0])
 
-    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
+    def value(self, stack: FactorStack, U: Points, received: Received) -> Values:
         """mu_i + sqrt(beta) S_i."""
         self.check_owned(stack)
         marginals = self.belief.local(stack, U)
         others = received[0] if received else 0.0
         return marginals.mean + self.sqrt_beta * np.sqrt(self._shared_variance(stack, marginals.var) + others)
 
-    def value_and_gradient(
-        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
-    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+    def value_and_gradient(self, stack: FactorStack, U: Points, received: Received) -> Climbing:
         """Objective of a factor, and its gradient."""
         self.check_owned(stack)
         marginals = self.belief.local(stack, U, gradient=True)

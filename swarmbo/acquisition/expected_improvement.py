@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy.special import erfcx, ndtr, ndtri
 
 from swarmbo.acquisition.box_functions import ContrastFunctions
@@ -37,6 +37,7 @@ from swarmbo.belief.model import JointSituation, Model
 from swarmbo.belief.model.incumbents import to_beat
 from swarmbo.boundary import rng
 from swarmbo.graph import FactorStack
+from swarmbo.graph.box_functions import Values
 from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
 
@@ -66,20 +67,14 @@ def log_improvement(
 class LogImprovements(ContrastFunctions):
     """The local functions log E[max(f_i(u) - f_i(reference), 0)]."""
 
+    is_over_beaten: ClassVar[bool] = True
+
     @classmethod
     def over_incumbent(cls, belief: AdditiveGP) -> "LogImprovements":
         """On the whole unit cube, over the best of the evaluated and the expected pending points."""
         return cls.on_cube(belief, reference=to_beat(belief))
 
-    def starting_from(
-        self, best: Float[np.ndarray, "k n"], columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]
-    ) -> "LogImprovements":
-        """The same over the best evaluated or pending point."""
-        return super().starting_from(best, columns, beaten)._over(beaten, columns)
-
-    def merit(
-        self, stack: FactorStack, mean: Float[np.ndarray, "g m"], std: Float[np.ndarray, "g m"]
-    ) -> tuple[Float[np.ndarray, "g m"], Any, Any]:
+    def merit(self, stack: FactorStack, mean: Values, std: Values) -> tuple[Values, Any, Any]:
         """Log expected improvement; the improvement is in the unit of the belief."""
         return log_improvement(mean, std)
 
@@ -114,10 +109,6 @@ _FLOOR = 1e-12  # of the largest variance in a block, below which a variance is 
 class JointImprovement(PlaceUtility):
     """Expected improvement over a value, and of a batch over that and over each other.
 
-    Args:
-        over: Value to improve on, in the unit of the field.
-        opt_out_utility: Utility of not measuring: no improvement.
-
     Example:
         >>> import numpy as np
         >>> rule = JointImprovement(over=1.0)
@@ -128,8 +119,8 @@ class JointImprovement(PlaceUtility):
         True
     """
 
-    over: float
-    opt_out_utility: float = 0.0
+    over: float  # value to improve on, in the unit of the field
+    opt_out_utility: float = 0.0  # utility of not measuring: no improvement
     in_order: ClassVar[bool] = True
 
     def single(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:

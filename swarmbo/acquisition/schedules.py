@@ -68,9 +68,7 @@ def alpha(kind: Exploration, progress: Progress, batch_size: int, noise_ratio: f
     log_snr = math.log1p(1.0 / noise_ratio)
     if kind != "theory":
         return 2.0 * beta(kind, progress, delta) / log_snr
-    # exp(2C) with C = 0.5 log(1 +
-    # D_t
-    # /s²)
+    # exp(2C) with C = 0.5 log(1 + |D_t|/s²)
     exp_2c = 1.0 + batch_size / noise_ratio
     union_bound = math.log(progress.n_sites * progress.round**2 * math.pi**2 / (6.0 * delta))
     return 4.0 / log_snr * batch_size * exp_2c * union_bound

@@ -19,13 +19,11 @@ from swarmbo.coordination.decoding import decode
 from swarmbo.coordination.flooding import Flooding, messages_of_factor, messages_of_variable
 from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.requests import Steps
-from swarmbo.coordination.tables import Edge, Flat, Table, Vector, coloured
+from swarmbo.coordination.tables import Edge, Flat, Sizes, Table, Tables, Vector, coloured
 from swarmbo.graph import FactorGraph
 
 
-def on_tree(
-    view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]
-) -> Steps[tuple[dict[str, int], int]]:
+def on_tree(view: LocalView, tables: Tables, sizes: Sizes) -> Steps[tuple[dict[str, int], int]]:
     """Best choices of own variables and own factors' variables, and the number of rounds."""
     if view.is_whole:
         return (yield from _on_tree_at_once(view, tables, sizes))
@@ -60,9 +58,7 @@ def on_tree(
     return (yield from decode(view, tables, from_variables, from_factors)), len(view.part.levels)
 
 
-def _on_tree_at_once(
-    view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]
-) -> Steps[tuple[dict[str, int], int]]:
+def _on_tree_at_once(view: LocalView, tables: Tables, sizes: Sizes) -> Steps[tuple[dict[str, int], int]]:
     """Same for a whole part in one process: bit-identical messages and choices, and as many."""
     flooding = Flooding(view.graph, tables, view.variables, sizes)
     from_variables, from_factors, n_rounds = flooding.tree_messages()
@@ -77,7 +73,7 @@ def _on_tree_at_once(
 
 
 def decoded(
-    view: LocalView, tables: Mapping[str, Table], flooding: Flooding, from_variables: Flat, from_factors: Flat
+    view: LocalView, tables: Tables, flooding: Flooding, from_variables: Flat, from_factors: Flat
 ) -> Steps[dict[str, int]]:
     """Choose variable by variable from the last messages; in one call for a whole part in one process."""
     if not view.is_whole:
@@ -105,9 +101,7 @@ Bound = Literal["mplp"]
 BOUND_ROUNDS = 20
 
 
-def upper_bound(
-    view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int], rounds: int = BOUND_ROUNDS
-) -> Steps[float]:
+def upper_bound(view: LocalView, tables: Tables, sizes: Sizes, rounds: int = BOUND_ROUNDS) -> Steps[float]:
     """Upper bound on every joint choice of a connected part, up to rounding, after so many turns of its factors."""
     if view.graph.is_forest:
         chosen, _ = yield from on_tree(view, tables, sizes)
@@ -122,7 +116,7 @@ def _summed(view: LocalView, terms: Mapping[str, float]) -> Steps[float]:
     return float(sums[0, 0])
 
 
-def _mplp(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int], rounds: int) -> Steps[float]:
+def _mplp(view: LocalView, tables: Tables, sizes: Sizes, rounds: int) -> Steps[float]:
     """Max-product linear programming: factors in turn distribute their value evenly among their variables."""
     # With delta_f(x) the share that variable x has of factor f, the sum of all factors at any choice is sum_f [f -
     # sum_x delta_f(x)] + sum_x [sum_f delta_f(x)], so the sum of the maxima of the brackets is a bound. Factor f lowers
@@ -132,7 +126,9 @@ def _mplp(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]
     # share no variable update in parallel (colour after colour), so the bound falls from turn to turn. If no
     # combination of the remaining values allows a value, its share is -inf. The value is then left out everywhere, and
     # the rest stays finite.
-    graph, order = view.graph, _by_colour(view.graph)
+    graph = view.graph
+    # factors of one colour come together and share no variable
+    order = sorted(graph.factors, key=coloured({f: graph.neighbours(f) for f in graph.factors}).__getitem__)
     place, variables = {f: k for k, f in enumerate(order)}, set(view.variables)
     scopes = {f: tuple(x for x in graph.scope(f) if len(graph.factors_of(x)) > 1) for f in graph.factors}
     # other variables are in this factor only, so their maxima lose nothing
@@ -218,8 +214,3 @@ def _rest(table: Table, shares: list[Vector]) -> float:
         left = np.where(share > -np.inf, -np.where(share > -np.inf, share, 0.0), -np.inf)
         table = table + left.reshape(shape)
     return float(table.max())
-
-
-def _by_colour(graph: FactorGraph) -> tuple[str, ...]:
-    """Factors sorted by colour: those of one colour come together and share no variable."""
-    return tuple(sorted(graph.factors, key=coloured({f: graph.neighbours(f) for f in graph.factors}).__getitem__))

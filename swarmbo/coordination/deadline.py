@@ -15,13 +15,17 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from swarmbo.coordination import messages
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import LinkReport, by_name
 from swarmbo.transport import Envelope, FaultyTransport, InProcessTransport, Transport
+
+if TYPE_CHECKING:
+    from swarmbo.coordination.methods.admm import ADMM
+    from swarmbo.coordination.methods.max_sum import MaxSum
 
 # bundles before the newest one that an acknowledgement covers, one bit each
 _NOTED = 32
@@ -30,29 +34,12 @@ _FEWEST = 3  # bundles within the patience of the other, on links without loss
 _UNLIKELY = 1e-4
 
 
-@runtime_checkable
-class Timed(Protocol):
-    """Settings of an agreement that has a deadline in one of its modes; see ``MaxSum(…)`` and ``ADMM(…)``."""
-
-    @property
-    def mode(self) -> Literal["lockstep", "asynchronous"]: ...  # noqa: D102
-
-    @property
-    def deadline(self) -> int: ...  # noqa: D102
-
-    @property
-    def patience(self) -> int: ...  # noqa: D102
-
-    @property
-    def threshold(self) -> float: ...  # noqa: D102
-
-
 def has_deadline(settings: object) -> bool:
-    """True if settings are of a coordination method by a deadline."""
-    return isinstance(settings, Timed) and settings.mode == "asynchronous"
+    """True if settings are of a coordination method by a deadline; see ``MaxSum(…)`` and ``ADMM(…)``."""
+    return getattr(settings, "mode", None) == "asynchronous"
 
 
-def require_lockstep(settings: Timed) -> None:
+def require_lockstep(settings: "MaxSum | ADMM") -> None:
     """Raise a ConfigError unless agents wait for one another (lockstep)."""
     if settings.mode != "lockstep":
         raise ConfigError(f"got {settings.mode!r}; wanted 'lockstep' for agents that wait", at="$.coordination.mode")
@@ -64,7 +51,7 @@ class Correspondence:
     """
 
     def __init__(self, patience: int, retry: int = 1) -> None:
-        self.number, self.last_heard = 0, None
+        self.number = self.last_heard = 0
         self._patience, self._retry, self._needed = patience, retry, _FEWEST
         self._entries: dict[messages.Key, tuple[int, messages.News]] = {}  # by version; the newest holds
         self._known: dict[messages.Key, int] = {}  # the version of each entry that the other has acknowledged
@@ -73,8 +60,6 @@ class Correspondence:
         self._newest, self._before = -1, 0  # the other's newest bundle, and arrivals before it as bits
         self._owes_answer = False
         self._last_sent: int | None = None
-
-    last_heard: int | None
 
     def put(self, message: messages.News, version: int) -> None:
         """Announce a message, in place of an earlier one of its key."""
@@ -119,8 +104,7 @@ class Correspondence:
     def is_silent(self, now: int) -> bool:
         """True if nothing has arrived for so long that the other is taken to have failed."""
         needed = _needed(self._newest, self._before)
-        heard = 0 if self.last_heard is None else self.last_heard
-        return now - heard > max(self._patience, needed * self._pause(needed))
+        return now - self.last_heard > max(self._patience, needed * self._pause(needed))
 
     def _pause(self, needed: int) -> int:
         """Ticks between bundles without news, if so many are needed for one to arrive."""
@@ -154,7 +138,13 @@ class Correspondent(ABC):
     """
 
     def __init__(
-        self, name: str, graph: FactorGraph, settings: Timed, decision: int, more: Iterable[str] = (), retry: int = 1
+        self,
+        name: str,
+        graph: FactorGraph,
+        settings: "MaxSum | ADMM",
+        decision: int,
+        more: Iterable[str] = (),
+        retry: int = 1,
     ) -> None:
         require_number(decision)
         self.name, self.decision, self.dropped, self.refused = name, decision, 0, Counter[str]()

@@ -11,19 +11,30 @@ Source: asynchronous max-sum: Farinelli et al. 2008. Decisions by colour and con
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
+from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import Solution
-from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
+from swarmbo.coordination.deadline import Correspondent, links_of, ticked
 from swarmbo.coordination.flooding import Flooding, damped, largest_changes
 from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
 from swarmbo.coordination.messages import Choice, FromFactor, FromVariable, Message, Offer, Utility, Valued
-from swarmbo.coordination.tables import Conflicts, Table, Vector, checked_tables, sizes_of, spreads, total
+from swarmbo.coordination.tables import (
+    Conflicts,
+    Sizes,
+    Tables,
+    Vector,
+    checked_tables,
+    sizes_of,
+    spreads,
+    total,
+    violated,
+)
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport
 from swarmbo.transport import Envelope, Transport
@@ -31,26 +42,20 @@ from swarmbo.transport import Envelope, Transport
 if TYPE_CHECKING:
     import networkx as nx
 
+    from swarmbo.coordination.methods.max_sum import MaxSum
+
 NO_VALUE = -1  # on the wire: a decision for no value
 # joint starts if decisions are not final, and those of them taken from messages
 _JOINT_STARTS, _NOTED = 12, 6
 _FIRST, _COMPARED, _DECIDED = 0.2, 0.6, 0.8  # shares of the time: turns begin, pause, and continue
 
 
-@runtime_checkable
-class TimedTables(Timed, Protocol):
-    """Settings of an agreement by a deadline on tables, as in ``MaxSum(…)``."""
-
-    @property
-    def damping(self) -> float: ...  # noqa: D102
-
-
 @dataclass(frozen=True, eq=False)
 class Terms:
     """Terms of an agreement by a deadline on tables, known to all; ``default`` has the values for doing nothing."""
 
-    settings: TimedTables
-    sizes: Mapping[str, int]
+    settings: "MaxSum"
+    sizes: Sizes
     conflicts: Conflicts
     default: Mapping[str, int]
     seed: int = 0
@@ -94,7 +99,7 @@ class Terms:
 class DeadlineAgent(Correspondent):
     """One agent of an agreement by a deadline on tables, from its own tables, the common terms, and arrivals."""
 
-    def __init__(self, name: str, terms: Terms, tables: Mapping[str, Table], decision: int = 0) -> None:
+    def __init__(self, name: str, terms: Terms, tables: Tables, decision: int = 0) -> None:
         # decisions are short, and late ones cost most
         super().__init__(name, terms.graph, terms.settings, decision, retry=1 if terms.is_final else RETRY)
         self._terms, self._tables = terms, {f: tables[f] for f in self._factors}
@@ -321,7 +326,7 @@ class Settled(NamedTuple):
 
 
 def agree_by_deadline(
-    settings: TimedTables,
+    settings: "MaxSum",
     graph: "FactorGraph | nx.Graph[Any]",
     tables: "Mapping[Any, ArrayLike] | None",
     transport: Transport,
@@ -370,8 +375,7 @@ def whole_factors(graph: FactorGraph, chosen: Collection[str]) -> list[str]:
 def settled(graph: FactorGraph, chosen: Mapping[str, int], values: Sequence[float], report: SolveReport) -> Solution:
     """Solution of a choice, given the values of factors whose variables all have one, in the graph's order."""
     whole = whole_factors(graph, chosen)
-    broken = tuple(f for f, value in zip(whole, values, strict=True) if value == -np.inf)
+    broken = violated(dict(zip(whole, values, strict=True)))
     value = total(np.array(values)) if len(whole) == len(graph.factors) else None
-    status = "infeasible" if broken else report.status
-    judged = SolveReport(status, report.rounds, value, traffic=report.traffic, violated=broken, links=report.links)
-    return Solution(dict(chosen), -np.inf if value is None else value, None, judged)
+    report = replace(report, status="infeasible" if broken else report.status, value=value, violated=broken)
+    return Solution(dict(chosen), -np.inf if value is None else value, None, report)

@@ -12,8 +12,8 @@ from typing import Self
 import numpy as np
 from jaxtyping import Bool, Float
 
-from swarmbo.coordination.local_functions import LocalFunctions, Received
-from swarmbo.graph import FactorGraph, FactorStack, stacks_of
+from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack, stacks_of
+from swarmbo.graph.box_functions import Received, Rows
 from swarmbo.transport import Routes
 
 
@@ -175,7 +175,6 @@ def _gathered(edges: list[tuple[str, str]]) -> tuple[tuple[str, tuple[str, ...]]
 
 
 Copies = Sequence[Float[np.ndarray, "_g m _a"]]  # for each stack its factors' columns of joint points
-Rows = Sequence[Float[np.ndarray, "_g m"]]  # for each stack a number for each of its factors and points
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,10 +213,10 @@ class LocalView:
 class BoxView(LocalView):
     """View of a part with continuous domains; only own factors' columns of joint points (m, n) are right."""
 
-    functions: LocalFunctions
+    functions: BoxFunctions
 
     @classmethod
-    def on(cls, view: LocalView, functions: LocalFunctions) -> Self:
+    def on(cls, view: LocalView, functions: BoxFunctions) -> Self:
         """Make a view with functions of at least the own factors."""
         return cls(view.part, view.factors, view.variables, functions)
 

@@ -15,7 +15,7 @@ from swarmbo.coordination.decoding import best_value
 from swarmbo.coordination.part import LocalView, Part
 from swarmbo.coordination.plan import Plan, TableMethod
 from swarmbo.coordination.requests import Steps
-from swarmbo.coordination.tables import Table
+from swarmbo.coordination.tables import Sizes, Table, Tables
 from swarmbo.errors import BudgetError
 from swarmbo.graph import FactorGraph
 from swarmbo.registry import FIELD, kind
@@ -55,9 +55,7 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
 
     table_budget: Count = 2**24
 
-    def plan(
-        self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int = 0
-    ) -> Plan[Mapping[str, Table], TableOutcome]:
+    def plan(self, graph: FactorGraph, sizes: Sizes, routes: Routes, seed: int = 0) -> Plan[Tables, TableOutcome]:
         """Make the plan, as every agent computes it from the graph: the order, and the joins of each step.
 
         Raises:
@@ -76,7 +74,7 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
             )
         rounds = rounds_of(graph, buckets)
 
-        def steps(view: LocalView, tables: Mapping[str, Table]) -> Steps[TableOutcome]:
+        def steps(view: LocalView, tables: Tables) -> Steps[TableOutcome]:
             return eliminated(view, tables, buckets, sizes, rounds)
 
         joined = {x: bucket.scope for x, bucket in buckets.items()}
@@ -119,7 +117,7 @@ class Bucket:
     parent: str | None
 
 
-def elimination_steps(graph: FactorGraph, sizes: Mapping[str, int]) -> dict[str, Bucket]:
+def elimination_steps(graph: FactorGraph, sizes: Sizes) -> dict[str, Bucket]:
     """Steps in the graph's own order of variables, or in min-fill order if its largest table is smaller. On a chain,
     the graph's order is one sweep, and the owner of a factor's first variable joins it.
     """
@@ -127,7 +125,7 @@ def elimination_steps(graph: FactorGraph, sizes: Mapping[str, int]) -> dict[str,
     return min(candidates, key=lambda buckets: largest_clique(buckets, sizes)[0])  # of equal ones the first
 
 
-def largest_clique(buckets: Mapping[str, Bucket], sizes: Mapping[str, int]) -> tuple[int, tuple[str, ...]]:
+def largest_clique(buckets: Mapping[str, Bucket], sizes: Sizes) -> tuple[int, tuple[str, ...]]:
     """Number of entries of the largest table that an elimination joins, and its variables."""
     cliques = [(bucket.variable, *bucket.scope) for bucket in buckets.values()]
     return max(((math.prod(sizes[x] for x in clique), clique) for clique in cliques), key=lambda pair: pair[0])
@@ -152,9 +150,7 @@ def buckets_of(graph: FactorGraph, order: Sequence[str]) -> dict[str, Bucket]:
     return buckets
 
 
-def eliminate(
-    bucket: Bucket, parts: Sequence[tuple[Sequence[str], Table]], sizes: Mapping[str, int]
-) -> Float[np.ndarray, "..."]:
+def eliminate(bucket: Bucket, parts: Sequence[tuple[Sequence[str], Table]], sizes: Sizes) -> Float[np.ndarray, "..."]:
     """Join tables of factors and children, and maximise a variable out of them; axes as in ``bucket.scope``. The order
     of additions is fixed, so every agent's result is bit-identical.
     """
@@ -190,7 +186,7 @@ def _aligned(table: Table, scope: Sequence[str], clique: Sequence[str]) -> Table
     return view[tuple(slice(None) if x in scope else None for x in clique)]
 
 
-def _min_fill_order(graph: FactorGraph, sizes: Mapping[str, int]) -> tuple[str, ...]:
+def _min_fill_order(graph: FactorGraph, sizes: Sizes) -> tuple[str, ...]:
     """Variables by fewest missing links between neighbours; of equal ones the smallest table, then the first."""
     neighbours: dict[str, set[str]] = {variable: set() for variable in graph.variables}
     for scope in graph.scopes:
@@ -230,7 +226,7 @@ def rounds_of(graph: FactorGraph, buckets: Mapping[str, Bucket]) -> int:
 
 
 def eliminated(
-    view: LocalView, tables: Mapping[str, Table], buckets: Mapping[str, Bucket], sizes: Mapping[str, int], rounds: int
+    view: LocalView, tables: Tables, buckets: Mapping[str, Bucket], sizes: Sizes, rounds: int
 ) -> Steps[TableOutcome]:
     """Steps for some factors and variables: the owner of a variable takes its step."""
     graph, mail = view.graph, requests.Mail()

@@ -339,10 +339,6 @@ def test_with_losses_and_delays_a_tree_is_solved_nearly_always():
     assert sum(found) >= 18
 
 
-def test_it_keeps_the_contract_of_ways_to_agree():
-    sb.testing.check_coordinator(lambda: BY_DEADLINE)
-
-
 def test_a_silent_neighbour_is_taken_to_do_nothing():
     """x wants what y has, unless y does nothing: its value 2."""
     graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y"]}, owners=OWNERS, variable_owners=NAMESAKES)

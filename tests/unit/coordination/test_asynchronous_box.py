@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import swarmbo as sb
 from swarmbo.coordination.deadline_box import BoxTerms, DeadlineAgentInBox, maximise_by_deadline
-from swarmbo.coordination.local_functions import total_value
 from swarmbo.coordination.messages import Bundle, Codec, Label, Offer, Published, Pull, Runs, Utility, Valued
 from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.graph.box_functions import total_value
 from swarmbo.testing.coordinator import Bowls
 from swarmbo.transport import Cut, Envelope, Event, Faults, InProcess
 
@@ -168,10 +168,6 @@ def test_all_go_together_where_nobody_gains_by_going_alone(faults):
     method = sb.ADMM(mode="asynchronous", deadline=80)
     found = maximise_by_deadline(method, wells, faults.open(CHAIN.agents))
     np.testing.assert_allclose(found.point, 0.8, atol=0.1)
-
-
-def test_it_keeps_the_contract_of_ways_to_agree():
-    sb.testing.check_coordinator(lambda: BY_DEADLINE)
 
 
 def test_a_dead_agents_factor_is_judged_by_whoever_owns_its_variables_if_they_know_enough():

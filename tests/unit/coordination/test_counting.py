@@ -4,8 +4,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from swarmbo.coordination.central import Central
-from swarmbo.coordination.counting import Counts
+from swarmbo.coordination.central import Central, Counts
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.messages import Choice, Codec, FromFactor, FromVariable, Report, Verdict, text_widths
 from swarmbo.coordination.part import Part

@@ -69,10 +69,11 @@ def test_where_messages_and_tables_lie_by_edge_and_factor(seed: int, n_factors: 
     flooding = Flooding(graph, tables)
     entries, found = np.arange(float(flooding.n_entries)), dict[Edge, Vector]()
     edges = [(f, x) for f in graph.factors for x in graph.scope(f)]
-    for edge, start, size in zip(edges, flooding.edge_starts, flooding.edge_sizes, strict=True):
+    _, table_starts, sizes, starts = flooding.layout
+    for edge, start, size in zip(edges, starts, sizes, strict=True):
         found[edge] = entries[start : start + size]
     assert all(same(found[edge], message) for edge, message in flooding.by_edge(entries).items())
-    for factor, start in zip(graph.factors, flooding.table_starts, strict=True):
+    for factor, start in zip(graph.factors, table_starts, strict=True):
         assert same(flooding.tables[start : start + tables[factor].size], tables[factor].ravel())
 
 

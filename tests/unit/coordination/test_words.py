@@ -12,9 +12,8 @@ from swarmbo.acquisition.by_view import EachSays, InTurn, Participants
 from swarmbo.coordination.by_messages import ByMessages
 from swarmbo.coordination.central import Central
 from swarmbo.coordination.part import Part
-from swarmbo.coordination.participant import Participant
+from swarmbo.coordination.participant import Participant, run
 from swarmbo.coordination.requests import HandOn, ToAll, asked
-from swarmbo.coordination.stepping import run
 from swarmbo.deciding.central_driver import Exchanges, all_of
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import InProcess, Routes
