@@ -100,7 +100,7 @@ class InnerFunctions(ComposedFunctions):
     inner: BoxFunctions
 
     @classmethod
-    def _made(cls, inner: BoxFunctions, **own: Any) -> Self:
+    def made_of(cls, inner: BoxFunctions, **own: Any) -> Self:
         """Over the box of the inner functions, unless fields of its ``own`` differ."""
         names = ("graph", "low", "high", "starts", "owned", "levels")
         return cls(**({name: getattr(inner, name) for name in names} | own), inner=inner)
@@ -109,6 +109,11 @@ class InnerFunctions(ComposedFunctions):
     def n_exchanges(self) -> int:
         """Number of exchanges of the inner functions."""
         return self.inner.n_exchanges
+
+    def of(self, factors: Iterable[str]) -> Self:
+        """The same functions of some factors only."""
+        own = frozenset(factors)
+        return replace(self, owned=own, inner=self.inner.of(own & set(self.inner.graph.factors)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -125,7 +130,7 @@ class MixedFunctions(InnerFunctions):
     def around(cls, inner: BoxFunctions, coding: Coding) -> "MixedFunctions":
         """Functions over the variables that the given ones read."""
         low, high = (coding.bounds(end) for end in (inner.low, inner.high))
-        return cls._made(
+        return cls.made_of(
             inner,
             graph=coding.over(inner.graph),
             low=np.where(coding.is_choice, 0.0, low),
@@ -134,11 +139,6 @@ class MixedFunctions(InnerFunctions):
             levels={coding.graph.variables[column]: places for column, places in coding.domain.levels.items()},
             coding=coding,
         )
-
-    def of(self, factors: Iterable[str]) -> "MixedFunctions":
-        """The same functions of some factors only."""
-        own = frozenset(factors)
-        return replace(self, owned=own, inner=self.inner.of(own))
 
     def _parts(self, stack: FactorStack) -> list[Part]:
         row_of = {factor: row for row, factor in enumerate(stack.factors)}
@@ -204,7 +204,7 @@ class BeliefFunctions(BoxFunctions):
     def value(self, stack: FactorStack, U: Points, received: Received) -> Values:
         """Each factor's merit, in the unit of the belief."""
         self.check_owned(stack)
-        return self._merit_of(stack, self.marginals(stack, U))[0]
+        return self._terms(stack, self.marginals(stack, U), received)[0]
 
     def value_and_gradient(self, stack: FactorStack, U: Points, received: Received) -> Climbing:
         """Each factor's merit and its gradient."""
@@ -212,11 +212,13 @@ class BeliefFunctions(BoxFunctions):
         marginals = self.marginals(stack, U, gradient=True)
         assert marginals.dmean is not None
         assert marginals.dvar is not None
-        value, by_mean, by_var = self._merit_of(stack, marginals)
+        value, by_mean, by_var = self._terms(stack, marginals, received, climbs=True)
         return value, by_mean[..., None] * marginals.dmean + by_var[..., None] * marginals.dvar
 
-    def _merit_of(self, stack: FactorStack, marginals: Marginals) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Merit, and its derivatives by mean and variance."""
+    def _terms(
+        self, stack: FactorStack, marginals: Marginals, received: Received, *, climbs: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Terms of the sum, or what is climbed, and the derivatives by mean and variance: here of the merit."""
         std = np.sqrt(marginals.var + self.variance_floor(stack))
         value, by_mean, by_std = self.merit(stack, marginals.mean, std)
         # d std / d var = 1 / (2 std)

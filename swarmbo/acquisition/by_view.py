@@ -5,7 +5,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
@@ -15,21 +14,7 @@ from swarmbo.belief import PlaceBelief, Views, quick_at, view_of
 
 Out = TypeVar("Out")
 Chooser = Callable[[str, PlaceBelief, Float[np.ndarray, "k d"]], int | None]  # agent, belief, places; None: abstains
-
-
-class Participants(NamedTuple):
-    """Recipients of messages; ``links`` None connects all."""
-
-    agents: tuple[str, ...]
-    links: "nx.Graph[str] | None"
-
-
 FitsValue = Callable[[str, Any], bool]  # an agent, and its message
-
-
-def anything(agent: str, said: Any) -> bool:
-    """True for any value, if nothing is known of it; unexpected values then end in an error at their use."""
-    return True
 
 
 def is_row(row: Any, n_rows: int) -> bool:
@@ -56,8 +41,7 @@ class EachSays(NamedTuple):
     speakers: tuple[str, ...]  # sending agents
     # value of an agent, from its own belief and common knowledge. Numbers, text, None, and lists of them
     of: Callable[[str], Any]
-    participants: Participants  # recipients
-    fits: FitsValue = anything  # check of a received value
+    fits: FitsValue  # check of a received value
 
 
 class InTurn(NamedTuple):
@@ -66,8 +50,7 @@ class InTurn(NamedTuple):
     purpose: str
     speakers: tuple[str, ...]
     of: Callable[[str, Mapping[str, Any]], Any]
-    participants: Participants
-    fits: FitsValue = anything
+    fits: FitsValue
 
 
 class Heard(NamedTuple):
@@ -80,12 +63,10 @@ ViewSteps = Generator[EachSays | InTurn, Heard, Out]
 
 
 def each(
-    situation: Situation, purpose: str, speakers: Sequence[str], of: Callable[[str], Any], fits: FitsValue = anything
+    situation: Situation, purpose: str, speakers: Sequence[str], of: Callable[[str], Any], fits: FitsValue
 ) -> ViewSteps[Any]:
     """Values of some agents, by agent; computed here if all share a belief."""
-    if not isinstance(situation.belief, Views):
-        return {agent: of(agent) for agent in speakers}
-    return (yield EachSays(purpose, tuple(speakers), of, Participants(situation.agents, situation.links), fits)).words
+    return (yield from _said(situation, EachSays(purpose, tuple(speakers), of, fits)))
 
 
 def in_turn(
@@ -93,13 +74,14 @@ def in_turn(
     purpose: str,
     speakers: Sequence[str],
     of: Callable[[str, Mapping[str, Any]], Any],
-    fits: FitsValue = anything,
+    fits: FitsValue,
 ) -> ViewSteps[Any]:
     """Sequential values of some agents, by agent; computed here if all share a belief."""
-    request = InTurn(purpose, tuple(speakers), of, Participants(situation.agents, situation.links), fits)
-    if not isinstance(situation.belief, Views):
-        return answer_of(request)
-    return (yield request).words
+    return (yield from _said(situation, InTurn(purpose, tuple(speakers), of, fits)))
+
+
+def _said(situation: Situation, request: EachSays | InTurn) -> ViewSteps[dict[str, Any]]:
+    return (yield request).words if isinstance(situation.belief, Views) else answer_of(request)
 
 
 def answer_of(request: EachSays | InTurn) -> dict[str, Any]:

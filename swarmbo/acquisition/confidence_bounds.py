@@ -54,7 +54,7 @@ class ContrastBounds(ContrastFunctions):
     def rough_value(self, stack: FactorStack, U: Points, received: Received) -> Values:
         """Each factor's bound to some digits, for tables that guide a search; much faster with many factors."""
         self.check_owned(stack)
-        return self._merit_of(stack, self.belief.local_contrast(stack, U, self.reference, rough=True))[0]
+        return self._terms(stack, self.belief.local_contrast(stack, U, self.reference, rough=True), received)[0]
 
 
 _AT = "$.belief.structure"
@@ -116,16 +116,19 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
                 at="$.acquisition.groups",
             )
         n = len(situation.history)
-        if previous is None or previous.scopes is None or self._is_due(n, previous.decomposed_at):
+        if (
+            previous is None
+            or previous.scopes is None
+            or n - previous.decomposed_at >= self.learn_every
+            or (
+                previous.decomposed_at == 0 and n > 0  # they were chosen blindly
+            )
+        ):
             belief, learned = self._best_grouping(situation, belief_settings)
         else:
             graph = graph_of_groups(situation.graph, previous.scopes)
             belief, learned = learned_belief(situation, graph, situation.history, belief_settings, previous)
         return Model(given_out(belief, situation), learned)
-
-    def _is_due(self, n: int, decomposed_at: int) -> bool:
-        chosen_blindly = decomposed_at == 0 and n > 0
-        return chosen_blindly or n - decomposed_at >= self.learn_every
 
     def _best_grouping(
         self, situation: JointSituation, belief_settings: AdditiveGPSettings
@@ -245,7 +248,8 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
             beta = schedules.continuous_beta(n_dims, n_factors, t, self.delta, self.derivative_a, self.derivative_b)
         points = 0
         if self.lattice == "lemma-5":
-            points = schedules.growing_lattice(n_dims, n_factors, t, self.delta, self.derivative_a, self.derivative_b)
+            derivative = self.derivative_a, self.derivative_b
+            points = math.ceil(schedules.lattice_points(n_dims, n_factors, t, self.delta, *derivative))
         boldness = _BOLDER if self.exploration == "practical" and _is_stuck(belief) and t % 2 else 1.0
         weights = dict.fromkeys(graph.factors, boldness * self.exploration_scale * math.sqrt(beta))
         return ConfidenceBounds.on_cube(belief, sqrt_beta=weights, lattice_points=points)

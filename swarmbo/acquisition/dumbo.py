@@ -11,10 +11,11 @@ from jaxtyping import Float
 from swarmbo.acquisition.acquisition import Acquisition
 from swarmbo.acquisition.box_functions import BeliefFunctions
 from swarmbo.acquisition.schedules import NeighbourhoodExploration, finite_beta, practical_beta
+from swarmbo.belief.gp.stack import Marginals
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model
 from swarmbo.graph import FactorGraph, FactorStack
-from swarmbo.graph.box_functions import Climbing, Points, Received, Values
+from swarmbo.graph.box_functions import Points, Received, Values
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Positive, ProperFraction, within
 
@@ -45,27 +46,18 @@ class NeighbourhoodBounds(BeliefFunctions):
         shared = self._shared_variance(stack, self.belief.local(stack, U).var)
         return shared if not received else 1.0 / np.sqrt(shared + received[0])
 
-    def value(self, stack: FactorStack, U: Points, received: Received) -> Values:
-        """mu_i + sqrt(beta) S_i."""
-        self.check_owned(stack)
-        marginals = self.belief.local(stack, U)
-        others = received[0] if received else 0.0
-        return marginals.mean + self.sqrt_beta * np.sqrt(self._shared_variance(stack, marginals.var) + others)
-
-    def value_and_gradient(self, stack: FactorStack, U: Points, received: Received) -> Climbing:
-        """Objective of a factor, and its gradient."""
-        self.check_owned(stack)
-        marginals = self.belief.local(stack, U, gradient=True)
-        assert marginals.dmean is not None
-        assert marginals.dvar is not None
+    def _terms(
+        self, stack: FactorStack, marginals: Marginals, received: Received, *, climbs: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """mu_i + sqrt(beta) S_i, or what a coupled factor climbs."""
         shared = self._shared_variance(stack, marginals.var)
         root = np.sqrt(shared + (received[0] if received else 0.0))
-        climbed, slope = root, 0.5 / root
-        if self.coupled and len(received) > 1:
-            climbed, slope = climbed + 0.5 * received[1] * shared, slope + 0.5 * received[1]
+        bound, slope = root, 0.5 / root
+        if climbs and self.coupled and len(received) > 1:
+            bound, slope = bound + 0.5 * received[1] * shared, slope + 0.5 * received[1]
         # chain rule: w_i = sigma_i² / |N_i|², so dw_i is dvar over the squared size of the neighbourhood
         slope = slope * self.sqrt_beta / self._neighbourhood(stack) ** 2
-        return marginals.mean + self.sqrt_beta * climbed, marginals.dmean + slope[..., None] * marginals.dvar
+        return marginals.mean + self.sqrt_beta * bound, np.ones(1), slope
 
     def _shared_variance(self, stack: FactorStack, variance: Float[np.ndarray, "g m"]) -> Float[np.ndarray, "g m"]:
         return (variance + self.variance_floor(stack)) / self._neighbourhood(stack) ** 2

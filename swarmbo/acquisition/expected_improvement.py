@@ -52,11 +52,6 @@ def log_improvement(
     """Logarithm of E[max(Y, 0)] for normal Y (std > 0), and its derivatives by mean and standard deviation.
 
     Source: Ament et al. 2023, section 4, for the use of the logarithm.
-
-    Example:
-        >>> value, by_mean, by_std = log_improvement(np.array([0.0, -40.0]), np.array([1.0, 1.0]))
-        >>> value.round(3).tolist()
-        [-0.919, -808.299]
     """
     z = mean / std
     log_h, cdf_ratio, pdf_ratio = _ratios(z)
@@ -107,17 +102,7 @@ _FLOOR = 1e-12  # of the largest variance in a block, below which a variance is 
 
 @dataclass(frozen=True)
 class JointImprovement(PlaceUtility):
-    """Expected improvement over a value, and of a batch over that and over each other.
-
-    Example:
-        >>> import numpy as np
-        >>> rule = JointImprovement(over=1.0)
-        >>> rule.single(np.array([1.0, 0.0]), np.array([1.0, 1e-4])).round(3).tolist()  # 0.4 std where the mean is best
-        [0.399, 0.0]
-        >>> cov = np.array([[1.0, 1.0], [1.0, 1.0]])  # two looks at one value
-        >>> rule.of_first(np.array([1.0, 1.0]), cov) < 1e-5  # the first adds nothing to the second
-        True
-    """
+    """Expected improvement over a value, and of a batch over that and over each other."""
 
     over: float  # value to improve on, in the unit of the field
     opt_out_utility: float = 0.0  # utility of not measuring: no improvement

@@ -68,13 +68,9 @@ class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
         noise_ratio = noise_variance / belief.prior_variance
         weight = alpha(self.exploration, situation.progress, n, noise_ratio, self.delta)
         bonus = self.exploration_scale * math.sqrt(0.5 * weight * belief.prior_variance)
-        opt_out_utility = situation.best_mean() if situation.prices else 0.0
+        idle, own_noise = situation.best_mean() if situation.prices else 0.0, belief.noise_variance
         return LocalUtility(
-            self.sqrt_beta(situation),
-            bonus,
-            noise_variance,
-            opt_out_utility=opt_out_utility,
-            neighbours_noise=belief.noise_variance,
+            self.sqrt_beta(situation), bonus, noise_variance, opt_out_utility=idle, neighbours_noise=own_noise
         )
 
 

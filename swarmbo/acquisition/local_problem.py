@@ -133,13 +133,7 @@ class _Check:
 
 
 class TablesOnDemand(Mapping[str, np.ndarray]):
-    """A table for each factor, made on first access, so that an owner makes only its own.
-
-    Example:
-        >>> tables = TablesOnDemand(["w_a", "w_b"], lambda factor: np.zeros(len(factor)))
-        >>> len(tables), tables["w_b"].tolist()
-        (2, [0.0, 0.0, 0.0])
-    """
+    """A table for each factor, made on first access, so that an owner makes only its own."""
 
     def __init__(self, factors: Sequence[str], make: Callable[[str], np.ndarray]) -> None:
         self._factors, self._make = tuple(factors), make

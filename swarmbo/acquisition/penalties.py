@@ -6,8 +6,9 @@ is still too likely to fail moves back towards a successful one. Regions are har
 of a region avoids it and a margin; points in other regions are moved out in the last step of a decision.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -54,36 +55,32 @@ class Hold:
 class BoundedFunctions(InnerFunctions):
     """Local functions minus penalties, which are 0 if each factor keeps its holds."""
 
-    holds: Mapping[str, tuple[Hold, ...]]
-
-    @classmethod
-    def around(cls, inner: BoxFunctions, holds: Mapping[str, Sequence[Hold]]) -> "BoundedFunctions":
-        """Bound functions by the holds of their factors."""
-        return cls._made(inner, holds={factor: tuple(held) for factor, held in holds.items()})
+    holds: Mapping[str, Sequence[Hold]]
 
     def value(self, stack: FactorStack, U: Points, received: Received) -> Values:
         """Each factor's function minus its penalties."""
         value = super().value(stack, U, received)
-        for row, factor in enumerate(stack.factors):
-            for hold in self.holds.get(factor, ()):
-                value[row] -= hold.penalty(U[row])[0]
+        for row, penalty, _ in self._penalties(stack, U):
+            value[row] -= penalty
         return value
 
     def value_and_gradient(self, stack: FactorStack, U: Points, received: Received) -> Climbing:
         """Objective of a factor minus its penalties, and its gradient."""
         value, gradient = super().value_and_gradient(stack, U, received)
-        for row, factor in enumerate(stack.factors):
-            for hold in self.holds.get(factor, ()):
-                penalty, slope = hold.penalty(U[row])
-                value[row] -= penalty
-                gradient[row] -= slope
+        for row, penalty, slope in self._penalties(stack, U):
+            value[row] -= penalty
+            gradient[row] -= slope
         return value, gradient
 
-    def of(self, factors: Iterable[str]) -> "BoundedFunctions":
+    def of(self, factors: Iterable[str]) -> Self:
         """The same functions of some factors only."""
-        own = frozenset(factors)
-        holds = {factor: held for factor, held in self.holds.items() if factor in own}
-        return replace(self, owned=own, inner=self.inner.of(own & set(self.inner.graph.factors)), holds=holds)
+        own = super().of(factors)
+        return replace(own, holds={factor: held for factor, held in self.holds.items() if factor in (own.owned or ())})
+
+    def _penalties(self, stack: FactorStack, U: Points) -> Iterator[tuple[int, *Lack]]:
+        for row, factor in enumerate(stack.factors):
+            for hold in self.holds.get(factor, ()):
+                yield row, *hold.penalty(U[row])
 
     def _parts(self, stack: FactorStack) -> list[Part]:
         known = self.inner.graph.place_of
@@ -125,7 +122,7 @@ def bounded(
             floor = float(requirement.model.part(terms, own[None], columns)[0][0]) - spare
             lack = _logits_below(floor, requirement, terms, columns)
             holds.setdefault(factor, []).append(Hold(lack, inside, _SOFT, _STEEP * weights[factor]))
-    return BoundedFunctions.around(functions, holds)
+    return BoundedFunctions.made_of(functions, holds=holds)
 
 
 def kept_out(functions: BoxFunctions, limits: Sequence[Limit], spread: Mapping[str, float]) -> BoxFunctions:
@@ -154,7 +151,7 @@ def kept_out(functions: BoxFunctions, limits: Sequence[Limit], spread: Mapping[s
             (*graph.factors, *joined), (*graph.scopes, *joined.values()), (*graph.factor_owners, *owners),
             graph.variables, graph.variable_owners,
         )  # fmt: skip
-    return replace(BoundedFunctions.around(functions, holds), graph=graph) if holds else functions
+    return BoundedFunctions.made_of(functions, graph=graph, holds=holds) if holds else functions
 
 
 def parts_together(

@@ -43,10 +43,6 @@ def planning_places(domain: Domain, sites: Float[np.ndarray, "k d"] | None, n_pl
 
     The map is divided into nearly cubic cells. Each cell gives the site nearest to its centre, or its centre if
     ``sites`` is None; cells without a site give none. All sites are taken if there are no more of them.
-
-    Example:
-        >>> planning_places(Domain(np.zeros(2), np.array([4.0, 1.0])), None, 4).tolist()
-        [[0.5, 0.5], [1.5, 0.5], [2.5, 0.5], [3.5, 0.5]]
     """
     given = None if sites is None else np.ascontiguousarray(sites, dtype=float).tobytes()
     return _spread(domain.low.tobytes(), domain.high.tobytes(), given, n_places)

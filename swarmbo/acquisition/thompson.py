@@ -58,15 +58,6 @@ class FieldDraw:
         """A joint draw at places (k, d), physical, k >= 1.
 
         Of more than 1,024 different places a random subset is drawn, as the cost is cubic.
-
-        Example:
-            >>> from swarmbo.belief import ExactGP, ExactGPSettings
-            >>> from swarmbo.spaces import Domain
-            >>> belief = ExactGP.create(ExactGPSettings(), Domain(np.zeros(1), np.ones(1))).update([[0.5]], [3.0])
-            >>> drawn = FieldDraw.of(belief, np.array([[0.1], [0.9]]), np.random.default_rng(0))
-            >>> mean, var = drawn.posterior(np.array([[0.9], [0.1]]))
-            >>> bool(mean[0] != mean[1]), var.tolist()
-            (True, [0.0, 0.0])
         """
         places = np.unique(places, axis=0)
         listed, values = places, dict.fromkeys((place.tobytes() for place in places), -np.inf)

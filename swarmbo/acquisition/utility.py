@@ -192,7 +192,7 @@ def of_successors(block: Block, variances: list[Float[np.ndarray, " _"]]) -> lis
 
 
 def of_first(
-    block: Block, variances: list[Float[np.ndarray, " _"]], successors: list[Taken] | None = None
+    block: Block, variances: list[Float[np.ndarray, " _"]], successors: list[Taken]
 ) -> Float[np.ndarray, "..."]:
     """Variance of the first agent's candidates given those of its successors, for all combinations at once.
 
@@ -202,8 +202,7 @@ def of_first(
     n = len(variances)
     given = {(0, j): block.on_axes(block.covariances[0][j], 0, j) for j in range(1, n)}
     given[0, 0] = block.on_axes(variances[0], 0)
-    known = of_successors(block, variances) if successors is None else successors
-    for k, (variance, covariances) in zip(range(n - 1, 0, -1), known, strict=True):
+    for k, (variance, covariances) in zip(range(n - 1, 0, -1), successors, strict=True):
         given |= {(k, k): variance} | {(j, k): cov for j, cov in covariances.items()}
         _condition(given, range(1), k)
     return given[0, 0]

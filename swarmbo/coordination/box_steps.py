@@ -86,7 +86,7 @@ def drawn_starts(
     """
     low, high = functions.low, functions.high
     given = np.clip(functions.starts[:n_given], low, high)
-    place = {variable: i for i, variable in enumerate(functions.graph.variables)}
+    place = functions.graph.column_of
     drawn = np.zeros((n_random, len(low)))
     for variable in variables:
         drawn[:, place[variable]] = stream(seed, "starts", variable=variable).random(n_random)

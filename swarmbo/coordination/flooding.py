@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.coordination.tables import ByEdge, Edge, Flat, Sizes, Table, Tables, Vector, sizes_of, spreads
+from swarmbo.coordination.tables import ByEdge, Edge, Flat, Sizes, Table, Tables, Vector, spreads
 from swarmbo.graph import FactorGraph
 
 Places = Int[np.ndarray, " n"]
@@ -36,16 +36,13 @@ class VariableGroup:
 
 class Flooding:
     """Arrays of own factors and variables for synchronous rounds. Messages of one direction are one array: those of own
-    factors, then others of own variables. By default, all variables are own.
+    factors, then others of own variables.
     """
 
-    def __init__(
-        self, graph: FactorGraph, tables: Tables, variables: Sequence[str] | None = None, sizes: Sizes | None = None
-    ) -> None:
+    def __init__(self, graph: FactorGraph, tables: Tables, variables: Sequence[str], sizes: Sizes) -> None:
         self.graph = graph
         self.factors = tuple(factor for factor in graph.factors if factor in tables)
-        self.variables = graph.variables if variables is None else tuple(variables)
-        self.sizes = sizes_of(graph, tables) if sizes is None else sizes
+        self.variables, self.sizes = tuple(variables), sizes
         self.place = graph.column_of
         edges = graph.edges
         own = np.array([graph.place_of[factor] for factor in self.factors], dtype=np.int64)

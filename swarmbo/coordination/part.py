@@ -4,7 +4,7 @@ A method is written once, as a generator that works on a view and yields ``swarm
 for the factors and variables of its view, and gets all others' data by its requests.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -225,10 +225,10 @@ class BoxView(LocalView):
         """Stacks of the own factors."""
         return stacks_of(self.functions.graph, self.factors) if self.factors else ()
 
-    @cached_property
-    def place(self) -> dict[str, int]:
+    @property
+    def place(self) -> Mapping[str, int]:
         """Columns of joint points, by variable."""
-        return {variable: i for i, variable in enumerate(self.functions.graph.variables)}
+        return self.functions.graph.column_of
 
     @cached_property
     def sides(self) -> Float[np.ndarray, " n"]:

@@ -55,8 +55,7 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
         Raises:
             BudgetError: If a factor has too many variables for three points each.
         """
-        place = {variable: i for i, variable in enumerate(functions.graph.variables)}
-        columns = [place[variable] for variable in part.variables]
+        columns = [functions.graph.column_of[variable] for variable in part.variables]
         low, high = functions.low[columns], functions.high[columns]
         given = np.clip(functions.starts[: self.starts, columns], low, high)
         starts = given if len(given) else 0.5 * (low + high)[None]

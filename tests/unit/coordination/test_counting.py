@@ -9,6 +9,7 @@ from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.messages import Choice, Codec, FromFactor, FromVariable, Report, Verdict, text_widths
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import Compare, Letter, ToFactors, ToVariables, asked
+from swarmbo.coordination.tables import sizes_of
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
 from swarmbo.transport import Routes
@@ -40,7 +41,7 @@ def part(request: pytest.FixtureRequest) -> Part:
 
 def laid_out() -> Flooding:
     tables = {f: np.zeros([SIZES[x] for x in GRAPH.scope(f)]) for f in GRAPH.factors}
-    return Flooding(GRAPH, tables)
+    return Flooding(GRAPH, tables, GRAPH.variables, sizes_of(GRAPH, tables))
 
 
 def test_rounds_take_what_their_messages_take(part: Part) -> None:
