@@ -14,6 +14,7 @@ from swarmbo.belief import PlaceBelief, Views, quick_at, view_of
 
 Out = TypeVar("Out")
 Chooser = Callable[[str, PlaceBelief, Float[np.ndarray, "k d"]], int | None]  # agent, belief, places; None: abstains
+Turn = Callable[[str, Mapping[str, Any]], Any]  # value of an agent, given those sent before
 FitsValue = Callable[[str, Any], bool]  # an agent, and its message
 
 
@@ -49,7 +50,7 @@ class InTurn(NamedTuple):
 
     purpose: str
     speakers: tuple[str, ...]
-    of: Callable[[str, Mapping[str, Any]], Any]
+    of: Turn
     fits: FitsValue
 
 
@@ -69,13 +70,7 @@ def each(
     return (yield from _said(situation, EachSays(purpose, tuple(speakers), of, fits)))
 
 
-def in_turn(
-    situation: Situation,
-    purpose: str,
-    speakers: Sequence[str],
-    of: Callable[[str, Mapping[str, Any]], Any],
-    fits: FitsValue,
-) -> ViewSteps[Any]:
+def in_turn(situation: Situation, purpose: str, speakers: Sequence[str], of: Turn, fits: FitsValue) -> ViewSteps[Any]:
     """Sequential values of some agents, by agent; computed here if all share a belief."""
     return (yield from _said(situation, InTurn(purpose, tuple(speakers), of, fits)))
 

@@ -8,16 +8,16 @@ from typing import Annotated
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo import settings
+from swarmbo.acquisition import schedules
 from swarmbo.acquisition.acquisition import Acquisition
 from swarmbo.acquisition.box_functions import BeliefFunctions
-from swarmbo.acquisition.schedules import NeighbourhoodExploration, finite_beta, practical_beta
 from swarmbo.belief.gp.stack import Marginals
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model
 from swarmbo.graph import FactorGraph, FactorStack
 from swarmbo.graph.box_functions import Points, Received, Values
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.settings import Positive, ProperFraction, within
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -114,18 +114,18 @@ class DuMBO(Acquisition, frozen=True, tag="dumbo"):
     """
 
     coupled: bool = False
-    exploration: NeighbourhoodExploration = "practical"
-    exploration_scale: Positive = 1.0
-    delta: ProperFraction = 0.1
-    grid: Annotated[int, within(2)] = 100
+    exploration: schedules.NeighbourhoodExploration = "practical"
+    exploration_scale: settings.Positive = 1.0
+    delta: settings.ProperFraction = 0.1
+    grid: Annotated[int, settings.within(2)] = 100
 
     def local_functions(self, situation: JointSituation, model: Model) -> NeighbourhoodBounds:
         """Bounds of the factors."""
         graph, t = model.belief.graph, model.belief.n_data
         n_dims = len(graph.variables)
         if self.exploration == "theory":
-            beta = finite_beta(n_dims * math.log(self.grid), 1, t, self.delta)
+            beta = schedules.finite_beta(n_dims * math.log(self.grid), 1, t, self.delta)
         else:
-            beta = practical_beta(n_dims if self.exploration == "paper" else n_dims / _excess(graph), t)
+            beta = schedules.practical_beta(n_dims if self.exploration == "paper" else n_dims / _excess(graph), t)
         sqrt_beta = self.exploration_scale * math.sqrt(beta)
         return NeighbourhoodBounds.on_cube(model.belief, sqrt_beta=sqrt_beta, coupled=self.coupled)

@@ -15,8 +15,9 @@ from swarmbo.belief.gp.conditioning import CovarianceRows, JointPosterior
 from swarmbo.belief.gp.spatial import PosteriorCache
 
 _AT_ONCE = 2**15  # entries of a table at once, 256 KiB: their intermediates fit the second-level cache
-# all covariances between places are computed at once if so many times the picks are at least the places
-MANY = 32
+# all covariances between places are computed at once, which is cheaper, if so many times the picks are at least the
+# places
+_MANY = 32
 _ROWS = 8  # the same for beliefs with fast single rows
 _FIRST = 32  # size of the first block of places evaluated, and of each next one
 
@@ -77,10 +78,9 @@ class PlaceScores(Scores):
             return
         cache = belief.posterior_cache(places)
         self._mean, self._var = cache.mean, cache.var.copy()
-        # many rows of covariances are cheaper all at once
-        at_once = (_ROWS if isinstance(cache, JointPosterior | Looked) else MANY) * picks >= len(places)
-        if at_once or not isinstance(cache, JointPosterior | Looked):
-            self._rows = Between(cache, len(places), picks, at_once)
+        many = _ROWS if isinstance(cache, JointPosterior | Looked) else _MANY
+        if many * picks >= len(places) or not isinstance(cache, JointPosterior | Looked):
+            self._rows = Between(cache, len(places), picks, many)
         else:
             self._rows = cache.by_row(picks) if isinstance(cache, Looked) else CovarianceRows(cache, None, picks)
 
@@ -106,9 +106,9 @@ class Between:
     are of the Cholesky factor of their covariance.
     """
 
-    def __init__(self, cache: PosteriorCache, n_places: int, picks: int, at_once: bool) -> None:
+    def __init__(self, cache: PosteriorCache, n_places: int, picks: int, many: int = _MANY) -> None:
         self._cache, self._every, self._taken = cache, np.arange(n_places), 0
-        self._between = cache.cov(self._every, self._every) if at_once else None
+        self._between = cache.cov(self._every, self._every) if many * picks >= n_places else None
         self.rows = np.empty((picks, n_places))
 
     def take(self, pick: int, variance: float) -> Float[np.ndarray, " k"]:

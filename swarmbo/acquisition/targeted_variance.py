@@ -27,14 +27,14 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr
 
+from swarmbo import settings
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition, require_level
-from swarmbo.acquisition.local_utility import MANY, Between
+from swarmbo.acquisition.local_utility import Between
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.utility import BatchValue, Block, Options, Scores, Utility
 from swarmbo.belief import PlaceBelief
 from swarmbo.records import Goal
 from swarmbo.registry import FIELD, kind
-from swarmbo.settings import require, within
 from swarmbo.spaces import Domain
 
 
@@ -172,8 +172,7 @@ class TargetScores(Scores):
         self._told = cache.cov(targets, own)
         self._var, self._weighted = cache.var[own], utility.weights @ self._told**2
         self._columns = np.empty((picks, len(targets)))  # a_p; r_p are the rows of ``Between``
-        # many rows of covariances are cheaper all at once
-        self._between = Between(cache, n, picks, MANY * picks >= n)
+        self._between = Between(cache, n, picks)
 
     @property
     def value(self) -> Float[np.ndarray, " k"]:
@@ -235,12 +234,12 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
 
     task: Goal | None = None
     level: float | None = None
-    floor: Annotated[float, within(0, 1)] = 1e-3
-    places: Annotated[int, within(1, 4096)] = 230
+    floor: Annotated[float, settings.within(0, 1)] = 1e-3
+    places: Annotated[int, settings.within(1, 4096)] = 230
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
+        settings.require(
             self, "level", lambda level: level is None or self.task in (None, "level"), "no level, or the task 'level'"
         )
 

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from msgspec import UNSET, UnsetType
 
 from swarmbo.boundary.values import html_table
-from swarmbo.coordination.tables import Tables, factor_values, total, violated
+from swarmbo.coordination.tables import Tables, Vector, factor_values, total, violated
 from swarmbo.graph import FactorGraph
 from swarmbo.records import LinkReport, SolveReport, Status, Traffic
 
@@ -108,11 +108,7 @@ def solution_of(graph: FactorGraph, tables: Tables, outcomes: Sequence[TableOutc
 
 
 def solution_with(
-    graph: FactorGraph,
-    assignment: dict[str, int],
-    values: Float[np.ndarray, " n_factors"],
-    outcomes: Sequence[TableOutcome],
-    traffic: Traffic,
+    graph: FactorGraph, assignment: dict[str, int], values: Vector, outcomes: Sequence[TableOutcome], traffic: Traffic
 ) -> Solution:
     """Make the solution of an assignment, given the values of all factors in the graph's order."""
     exact = all(outcome.status == "exact" for outcome in outcomes)

@@ -13,9 +13,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from swarmbo.boundary.rng import stream
-from swarmbo.coordination import requests
+from swarmbo.coordination import messages, requests
 from swarmbo.coordination.agreement import BoxOutcome
-from swarmbo.coordination.messages import Consensus, Slope
 from swarmbo.coordination.part import BoxView, Copies, LocalView, Rows
 from swarmbo.coordination.requests import Steps
 from swarmbo.graph import BoxFunctions
@@ -28,7 +27,7 @@ def tell_factors(view: LocalView, numbers: Mapping[str, float], below: float | N
     """Send a number of each own variable, in [0, ``below``), to its factors' owners, and return those received."""
     graph = view.graph
     letters = [
-        requests.to_factor(graph, Consensus(f, x, np.array([numbers[x]])))
+        requests.to_factor(graph, messages.Consensus(f, x, np.array([numbers[x]])))
         for x in view.variables
         for f in graph.factors_of(x)
     ]
@@ -40,7 +39,7 @@ def tell_variables(view: BoxView, point: Float[np.ndarray, " n"]) -> Steps[dict[
     """Send each variable's value from its first factor to its owner, and return those of the own variables."""
     graph, place = view.graph, view.place
     letters = [
-        requests.to_variable(graph, Consensus(f, x, point[[place[x]]]))
+        requests.to_variable(graph, messages.Consensus(f, x, point[[place[x]]]))
         for f in view.factors
         for x in graph.scope(f)
         if graph.factors_of(x)[0] == f
@@ -222,7 +221,7 @@ def _look(view: BoxView, Z: Float[np.ndarray, "m n"]) -> Steps[tuple[Rows, Float
     both = [functions.value_and_gradient(*row) for row in zip(view.stacks, points, received, strict=True)]
     # if neighbours matter, a factor climbs a model, whose value is not the factor's term of the sum
     values = view.values(points, received) if functions.n_exchanges else [value for value, _ in both]
-    slope = yield requests.Reduce(view, Slope, [gradient for _, gradient in both], len(Z))
+    slope = yield requests.Reduce(view, messages.Slope, [gradient for _, gradient in both], len(Z))
     return values, slope * view.sides
 
 

@@ -35,7 +35,7 @@ Values = Mapping[str, Float[np.ndarray, " k"]]
 class Alternatives:
     """Values of variables to choose from."""
 
-    graph: FactorGraph  # A part's scopes; n variables of the functions
+    graph: FactorGraph  # a part's scopes; n variables of the functions
     functions: BoxFunctions  # functions of at least the own factors
     pool: Float[np.ndarray, "m n"]  # joint points (m, n): numbers take the values that they have in these
 

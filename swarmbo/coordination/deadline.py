@@ -15,7 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from swarmbo.coordination import messages
 from swarmbo.errors import ConfigError, TransportError
@@ -23,9 +23,7 @@ from swarmbo.graph import FactorGraph
 from swarmbo.records import LinkReport, by_name
 from swarmbo.transport import Envelope, FaultyTransport, InProcessTransport, Transport
 
-if TYPE_CHECKING:
-    from swarmbo.coordination.methods.admm import ADMM
-    from swarmbo.coordination.methods.max_sum import MaxSum
+Timed = Any  # settings of ``MaxSum(…)`` or ``ADMM(…)``, which import this file
 
 # bundles before the newest one that an acknowledgement covers, one bit each
 _NOTED = 32
@@ -36,10 +34,10 @@ _UNLIKELY = 1e-4
 
 def has_deadline(settings: object) -> bool:
     """True if settings are of a coordination method by a deadline; see ``MaxSum(…)`` and ``ADMM(…)``."""
-    return getattr(settings, "mode", None) == "asynchronous"
+    return getattr(settings, "mode", None) == "asynchronous" and hasattr(settings, "deadline")
 
 
-def require_lockstep(settings: "MaxSum | ADMM") -> None:
+def require_lockstep(settings: Timed) -> None:
     """Raise a ConfigError unless agents wait for one another (lockstep)."""
     if settings.mode != "lockstep":
         raise ConfigError(f"got {settings.mode!r}; wanted 'lockstep' for agents that wait", at="$.coordination.mode")
@@ -138,16 +136,10 @@ class Correspondent(ABC):
     """
 
     def __init__(
-        self,
-        name: str,
-        graph: FactorGraph,
-        settings: "MaxSum | ADMM",
-        decision: int,
-        more: Iterable[str] = (),
-        retry: int = 1,
+        self, name: str, graph: FactorGraph, settings: Timed, decision: int, more: Iterable[str] = (), retry: int = 1
     ) -> None:
         require_number(decision)
-        self.name, self.decision, self.dropped, self.refused = name, decision, 0, Counter[str]()
+        self.name, self.decision, self.refused = name, decision, Counter[str]()
         self._graph, self._column, self._threshold = graph, graph.column_of, settings.threshold
         self._factors, self._variables = graph.factors_owned_by(name), graph.variables_owned_by(name)
         of_own = [f for x in self._variables for f in graph.factors_of(x)]
@@ -184,11 +176,9 @@ class Correspondent(ABC):
         try:
             label, bundle = messages.Codec.read(envelope.payload)
         except TransportError:
-            self.dropped += 1
             return
         other = self._others.get(envelope.sender)
         if other is None or label.decision != self.decision or not isinstance(bundle, messages.Bundle):
-            self.dropped += 1
             return
         other.hear(bundle, self._now)
         for version, message in zip(bundle.versions, bundle.news, strict=False):
@@ -196,7 +186,6 @@ class Correspondent(ABC):
             if version <= self._versions.get(message.key, -1):
                 continue
             if not self.take(envelope.sender, message):
-                self.dropped += 1
                 self.refused[envelope.sender] += 1
                 continue
             self._versions[message.key] = version

@@ -11,23 +11,19 @@ needed, and with the newest message of each (asynchronous ADMM: Zhang & Kwok 201
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.coordination import box_steps, messages
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, agreement_of
-from swarmbo.coordination.deadline import Correspondent, links_of, ticked
+from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
 from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
 from swarmbo.coordination.messages import Message
 from swarmbo.coordination.tables import Conflicts, Vector
 from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack, stacks_of
 from swarmbo.graph.box_functions import by_factor, values_at
 from swarmbo.transport import Envelope, Transport
-
-if TYPE_CHECKING:
-    from swarmbo.coordination.methods.admm import ADMM
 
 _RUNS_END, _COMPARED, _DECIDED = 0.1, 0.65, 0.85  # shares of the time: end of runs, pause, and decision
 _RUNS = 5  # at most
@@ -42,7 +38,7 @@ class BoxTerms:
     If ``shares``, owners of variables evaluate silent agents' factors.
     """
 
-    settings: "ADMM"
+    settings: Timed
     graph: FactorGraph
     low: Float[np.ndarray, " n"]
     high: Float[np.ndarray, " n"]
@@ -54,7 +50,7 @@ class BoxTerms:
     levels: Mapping[str, Float[np.ndarray, " k"]] = field(default_factory=dict[str, np.ndarray])
 
     @classmethod
-    def of(cls, settings: "ADMM", functions: BoxFunctions, seed: int, *, shares: bool) -> "BoxTerms":
+    def of(cls, settings: Timed, functions: BoxFunctions, seed: int, *, shares: bool) -> "BoxTerms":
         """Make the terms from the settings, the box and the seed; no function is evaluated."""
         graph, n_given = functions.graph, min(len(functions.starts), settings.starts)
         n_random = max(settings.starts, box_steps.FEWEST)
@@ -85,9 +81,7 @@ class BoxTerms:
         first, compared, decided = (int(share * ticks) for share in (_RUNS_END, _COMPARED, _DECIDED))
         return Schedule(self.conflicts, 1 + len(self.starts), first, compared, decided, self.settings.threshold)
 
-    def looks(
-        self, variable: str, stand: Float[np.ndarray, " k"], reach: Float[np.ndarray, " k"]
-    ) -> Float[np.ndarray, "k v"]:
+    def looks(self, variable: str, stand: Vector, reach: Vector) -> Float[np.ndarray, "k v"]:
         """Values that a variable evaluates: its present one, values a step away, and a lattice over the box, which has
         all values of a variable with a grid.
         """
@@ -326,7 +320,7 @@ def _relative_change(now: Vector, before: messages.Published) -> float:
 
 
 def maximise_by_deadline(
-    settings: "ADMM",
+    settings: Timed,
     functions: BoxFunctions,
     transport: Transport,
     seed: int = 0,

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import Solution
-from swarmbo.coordination.deadline import Correspondent, links_of, ticked
+from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
 from swarmbo.coordination.flooding import Flooding, damped, largest_changes
 from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
 from swarmbo.coordination.messages import Choice, FromFactor, FromVariable, Message, Offer, Utility, Valued
@@ -42,8 +42,6 @@ from swarmbo.transport import Envelope, Transport
 if TYPE_CHECKING:
     import networkx as nx
 
-    from swarmbo.coordination.methods.max_sum import MaxSum
-
 NO_VALUE = -1  # on the wire: a decision for no value
 # joint starts if decisions are not final, and those of them taken from messages
 _JOINT_STARTS, _NOTED = 12, 6
@@ -54,7 +52,7 @@ _FIRST, _COMPARED, _DECIDED = 0.2, 0.6, 0.8  # shares of the time: turns begin, 
 class Terms:
     """Terms of an agreement by a deadline on tables, known to all; ``default`` has the values for doing nothing."""
 
-    settings: "MaxSum"
+    settings: Timed
     sizes: Sizes
     conflicts: Conflicts
     default: Mapping[str, int]
@@ -89,9 +87,7 @@ class Terms:
             self.conflicts, _JOINT_STARTS, max(1, first), compared, decided, self.settings.threshold, is_fixed=True
         )
 
-    def looks(
-        self, variable: str, stand: Float[np.ndarray, " k"], reach: Float[np.ndarray, " k"]
-    ) -> Float[np.ndarray, "k v"]:
+    def looks(self, variable: str, stand: Vector, reach: Vector) -> Float[np.ndarray, "k v"]:
         """All values of a variable, as numbers, whatever its present one."""
         return np.broadcast_to(np.arange(self.sizes[variable], dtype=float), (len(stand), self.sizes[variable]))
 
@@ -111,9 +107,8 @@ class DeadlineAgent(Correspondent):
         self._renewed: tuple[np.ndarray, np.ndarray] | None = None  # input of factors, and their messages for it
         self._words: dict[str, int | None] = {}  # decisions: own ones, and others' as received
         n = len(self._graph.variables)
-        self._joint_starts = JointStarts(
-            self, terms.schedule, np.zeros(n), np.ones(n), terms.looks, self._utility, terms.default
-        )
+        judged = terms.looks, self._utility, terms.default
+        self._joint_starts = JointStarts(self, terms.schedule, np.zeros(n), np.ones(n), *judged)
         self._noted: dict[str, list[int]] = {x: [] for x in self._variables}
         order = terms.conflicts.colour
         self._in_order = sorted(self._variables, key=lambda x: order[x])  # stable
@@ -122,17 +117,16 @@ class DeadlineAgent(Correspondent):
         """Process arrivals, renew messages, perhaps decide variables, and send changes to others; see the base."""
         self._hear_all(now, inbox)
         is_last = now >= self._terms.settings.deadline
-        if self._terms.is_final:
+        if self._terms.is_final or now < self._terms.schedule.first:
             self._renew()
-            self._speak(is_last=is_last)
-        elif now < self._terms.schedule.first:
-            self._renew()
-            self._note()
+            if self._terms.is_final:
+                self._speak(is_last=is_last)
+            else:
+                self._note()
+            self._put_all()
         else:
             self._begin()
             self._joint_starts.go_on(now, self._turn)
-        if self._terms.is_final or now < self._terms.schedule.first:
-            self._put_all()
         return [] if is_last else self._posted()
 
     def word(self) -> dict[str, int | None]:
@@ -326,7 +320,7 @@ class Settled(NamedTuple):
 
 
 def agree_by_deadline(
-    settings: "MaxSum",
+    settings: Timed,
     graph: "FactorGraph | nx.Graph[Any]",
     tables: "Mapping[Any, ArrayLike] | None",
     transport: Transport,

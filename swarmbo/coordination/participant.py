@@ -15,8 +15,6 @@ from swarmbo.coordination.deadline import has_deadline, require_number
 from swarmbo.coordination.deadline_box import maximise_by_deadline
 from swarmbo.coordination.deadline_tables import agree_by_deadline
 from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message, UnfitError
-from swarmbo.coordination.methods.admm import ADMM
-from swarmbo.coordination.methods.max_sum import MaxSum
 from swarmbo.coordination.plan import BoxMethod, Plan, TableMethod
 from swarmbo.coordination.schema import Wanted, said_of
 from swarmbo.coordination.tables import checked_tables, sizes_of
@@ -44,7 +42,7 @@ class Participant(Generic[Result]):
         require_number(decision)
         self.name, self.decision, self.patience = name, decision, patience
         self.outcomes: list[Result] = []
-        self.ignored, self.refused = 0, Counter[str]() if refused is None else refused
+        self.refused = Counter[str]() if refused is None else refused
         self.since: float | None = None
         self._mailbox: dict[tuple[str, Key, int], list[Message]] = {}  # by sender, key and turn; normally one
         self._taken = Counter[Key]()
@@ -165,7 +163,6 @@ class Participant(Generic[Result]):
         place, is_late = (sender, message.key, label.turn), label.turn < self._taken[message.key]
         there = self._mailbox.get(place, [])
         if is_late or label.decision < self.decision or (there and Codec.encode(message) in map(Codec.encode, there)):
-            self.ignored += 1
             return False
         self._mailbox[place] = [*there, message]  # if several differ, the first that fits holds
         return True
@@ -209,7 +206,7 @@ def solve_with_agents(
     transport.
     """
     graph, tables = FactorGraph.with_tables(graph, tables)
-    if isinstance(settings, MaxSum) and has_deadline(settings):
+    if has_deadline(settings):
         return agree_by_deadline(settings, graph, tables, transport, decision, seed=seed).solution
     checked = checked_tables(graph, tables)
     plan = settings.plan(graph, sizes_of(graph, checked), transport.routes, seed)
@@ -234,7 +231,7 @@ def maximise_with_agents(
     and deadlines as in ``solve_with_agents``; a ``blocked`` part stays at the best start, or mid-box.
     """
     graph = functions.graph
-    if isinstance(settings, ADMM) and has_deadline(settings):
+    if has_deadline(settings):
         return maximise_by_deadline(settings, functions, transport, seed, decision)
     plan = settings.plan(functions, transport.routes, seed)
     agents = {

@@ -10,7 +10,7 @@ first on one lattice for all, both ends included, as the unexplored edge is ofte
 nearer neighbours, and at first some random values, which may lead to another maximum.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,12 +21,13 @@ from swarmbo.coordination.box_steps import exchange
 from swarmbo.coordination.methods.max_sum import MaxSum
 from swarmbo.coordination.part import BoxView
 from swarmbo.coordination.requests import Look, Steps
-from swarmbo.coordination.tables import Table
+from swarmbo.coordination.tables import Sizes, Table
 from swarmbo.errors import BudgetError, ShapeError
 from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack
 from swarmbo.graph.box_functions import Received
 
 Point = Float[np.ndarray, " n"]
+Grid = Float[np.ndarray, "n points"]  # values of each variable
 
 # points per evaluation; fixed, as the last bit of a value may depend on the number of points
 CHUNK = 512
@@ -132,12 +133,7 @@ def is_at_edge(values: Float[np.ndarray, "n points"], chosen: Point, low: Point,
 
 
 def tabulated(
-    view: BoxView,
-    values: Float[np.ndarray, "n points"],
-    received: Sequence[Received],
-    counts: Mapping[str, int] | None = None,
-    *,
-    rough: bool = False,
+    view: BoxView, values: Grid, received: Sequence[Received], counts: Sizes | None = None, *, rough: bool = False
 ) -> Steps[dict[str, Table]]:
     """Tables of the own factors over the first ``counts`` (None: all) values of each variable, axes in scope order; a
     ShapeError if a value is NaN or +inf. ``received`` are sums at the incumbent, fixed over the table.
@@ -158,7 +154,7 @@ def tabulated(
 def tables(
     functions: BoxFunctions,
     stack: FactorStack,
-    values: Float[np.ndarray, "n points"],
+    values: Grid,
     shape: tuple[int, ...],
     received: Received,
     rough: bool = False,

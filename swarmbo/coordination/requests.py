@@ -7,7 +7,7 @@ Messages of a request are made here for both, so both count the same traffic.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -21,9 +21,6 @@ from swarmbo.coordination.tables import Flat, Rank, rank
 from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack
 from swarmbo.graph.box_functions import Received, by_factor
 from swarmbo.records import Traffic
-
-if TYPE_CHECKING:
-    from swarmbo.coordination.central import Counts
 
 Out = TypeVar("Out")
 
@@ -237,7 +234,7 @@ class Watch(NamedTuple):
 class Crossed(NamedTuple):
     """Traffic of messages that a driver of the whole part need not wait for; no answer."""
 
-    traffic: "Callable[[Counts], Traffic]"
+    traffic: Callable[[Any], Traffic]  # given the part's ``central.Counts``
 
 
 ByLetters = Send | ToFactors | ToVariables | Exchange | Reduce | AllReduce | Best | ToAll | HandOn | Compare

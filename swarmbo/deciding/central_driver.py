@@ -16,8 +16,6 @@ from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.central import Central
 from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.messages import Codec, Note
-from swarmbo.coordination.methods.admm import ADMM
-from swarmbo.coordination.methods.max_sum import MaxSum
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.plan import BoxMethod, TableMethod
 from swarmbo.coordination.requests import HandOn, Steps, ToAll, asked
@@ -202,8 +200,7 @@ class CentralDriver:
         functions, links, seed = request.functions, request.links, request.seed
         # agents number agreements alike, and a late message of the first one must not fit the second
         decision = 2 * self.round + int(request.again)  # up to two in a round
-        timed: object = self.coordination
-        if isinstance(timed, ADMM) and has_deadline(timed):
+        if has_deadline(self.coordination):
             opened = self._opened(functions.graph.agents, links)
             return deadline_box.maximise_by_deadline(
                 self.coordination, functions, opened, seed, decision, shares=request.shares
@@ -218,9 +215,8 @@ class CentralDriver:
 
     def _chosen(self, request: places.Choose) -> Solution:
         problem, links, seed = request
-        timed: object = self.coordination
-        if isinstance(timed, MaxSum) and has_deadline(timed):
-            return self._chosen_by_deadline(timed, request)
+        if has_deadline(self.coordination):
+            return self._chosen_by_deadline(self.coordination, request)
         if not self.transport.as_agents:
             # a user's own method need not draw
             drawing = {"seed": seed} if takes_named(self.coordination.solve, "seed") else {}
@@ -238,7 +234,7 @@ class CentralDriver:
         self.words.summed("choices", 1, len(problem.graph.factors))
         return solution
 
-    def _chosen_by_deadline(self, timed: MaxSum, request: places.Choose) -> Solution:
+    def _chosen_by_deadline(self, timed: Any, request: places.Choose) -> Solution:
         """Choice by a deadline; silent agents have no value."""
         problem, opened = request.problem, self._opened(request.problem.graph.agents, request.links)
         graph, tables, default = problem.graph, problem.tables, places.declining(problem)

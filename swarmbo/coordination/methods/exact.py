@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from swarmbo.coordination import messages, requests
 from swarmbo.coordination.agreement import Solution, TableOutcome
-from swarmbo.coordination.decoding import best_value
+from swarmbo.coordination.decoding import best_value, line_of
 from swarmbo.coordination.part import LocalView, Part
 from swarmbo.coordination.plan import Plan, TableMethod
 from swarmbo.coordination.requests import Steps
@@ -173,12 +173,6 @@ def eliminate(bucket: Bucket, parts: Sequence[tuple[Sequence[str], Table]], size
     return best
 
 
-def choose(bucket: Bucket, parts: Sequence[tuple[Sequence[str], Table]], chosen: Mapping[str, int]) -> int:
-    """Best value of a step's variable, given those of its scope; of equal ones the lowest index."""
-    lines = [table[tuple(slice(None) if x == bucket.variable else chosen[x] for x in scope)] for scope, table in parts]
-    return best_value(lines)
-
-
 def _aligned(table: Table, scope: Sequence[str], clique: Sequence[str]) -> Table:
     """View with one axis for each variable of the clique, of length 1 for variables that the table lacks."""
     present = [x for x in clique if x in scope]
@@ -257,7 +251,7 @@ def eliminated(
             key = ("decided", x)
             yield from mail.wait([key])
             around = dict(zip(bucket.scope, mail[key].indices, strict=True))
-        chosen[x] = around[x] = choose(bucket, parts_of[x], around)
+        chosen[x] = around[x] = best_value([line_of(table, scope, x, around) for scope, table in parts_of[x]])
         for child in bucket.children:
             indices = tuple(around[y] for y in buckets[child].scope)
             mail.say(actor_of[x], actor_of[child], messages.Decided(child, indices))

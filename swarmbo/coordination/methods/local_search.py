@@ -11,9 +11,8 @@ from jaxtyping import Int
 
 from swarmbo import settings
 from swarmbo.boundary.rng import stream
-from swarmbo.coordination import decoding, requests
+from swarmbo.coordination import decoding, messages, requests
 from swarmbo.coordination.agreement import TableOutcome
-from swarmbo.coordination.messages import Gain, Line
 from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.plan import TableMethod
 from swarmbo.coordination.requests import Steps
@@ -62,7 +61,7 @@ def looked_around(
     for f in view.factors:
         for x in graph.scope(f):
             entries = decoding.line_of(tables[f], graph.scope(f), x, seen)
-            mail.say(graph.owner(f), graph.variable_owner(x), Line(f, x, entries, 1.0))
+            mail.say(graph.owner(f), graph.variable_owner(x), messages.Line(f, x, entries, 1.0))
     yield from mail.wait([("line", f, x) for x in view.variables for f in graph.factors_of(x)])
     yield from mail.close()
     outlooks: dict[str, Outlook] = {}
@@ -217,7 +216,7 @@ def _moved(
         actor = graph.variable_owner(x)
         for other in dict.fromkeys(graph.variable_owner(y) for y in around[x]):
             if other != actor:
-                mail.say(actor, other, Gain(x, *gain))
+                mail.say(actor, other, messages.Gain(x, *gain))
     missing = dict.fromkeys(y for x in around for y in around[x] if y not in gains)
     yield from mail.wait([("gain", y) for y in missing])
     yield from mail.close()

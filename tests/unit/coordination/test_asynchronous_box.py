@@ -293,11 +293,11 @@ def test_what_is_broken_or_not_the_senders_to_say_is_dropped_and_counted():
         for number, message in enumerate(said)
     ]
     agent.tick(terms.schedule.first + 1, inbox)
-    assert agent.dropped == len(inbox)
+    assert agent.refused == {other: len(said)}
     assert agent._joint_starts.stand[:, 1:].tolist() == before  # pyright: ignore[reportPrivateUsage]
     right = Bundle(99, -1, 0, (6, 6), (Runs("x1", fine), Published("f1", "f0", points, 0)))
     agent.tick(terms.schedule.first + 2, [Envelope(other, owns, Codec.encode(right, Label(0, 99)))])
-    assert agent.dropped == len(inbox)
+    assert agent.refused == {other: len(said)}
 
 
 def test_agents_that_wait_are_not_given_a_plan():
