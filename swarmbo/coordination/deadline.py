@@ -176,7 +176,7 @@ class Correspondent(ABC):
         try:
             label, bundle = messages.Codec.read(envelope.payload)
         except TransportError:
-            return
+            return  # as if it were lost, like what is of another decision or from a stranger
         other = self._others.get(envelope.sender)
         if other is None or label.decision != self.decision or not isinstance(bundle, messages.Bundle):
             return
