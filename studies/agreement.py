@@ -20,9 +20,9 @@ from swarmbo.baselines import Centralised
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import JointSituation
 from swarmbo.coordination import RefinedMaxSum
-from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.methods.admm import ADMM
-from swarmbo.graph import FactorGraph
+from swarmbo.graph import BoxFunctions, FactorGraph
+from swarmbo.graph.box_functions import total_value
 from swarmbo.kernels import kernel_matrix
 from swarmbo.plotting import style
 from swarmbo.problem.data import Dataset
@@ -59,7 +59,7 @@ BEST = Centralised(starts=200, screened=200)
 COLOURS = dict(zip(METHODS, style.METHOD_COLOURS, strict=False))
 
 
-def problem(graph_name: str, acquisition: str, t: int) -> LocalFunctions:
+def problem(graph_name: str, acquisition: str, t: int) -> BoxFunctions:
     """The sum that agents maximise after t evaluations of a drawn function."""
     graph = FactorGraph.from_scopes(GRAPHS[graph_name])
     n, k = len(graph.variables), len(graph.factors)

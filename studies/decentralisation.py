@@ -16,9 +16,9 @@ from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
 from swarmbo.coordination.agreement import Agreement
-from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.coordination.messages import Codec
 from swarmbo.coordination.participant import maximise_with_agents
+from swarmbo.graph import BoxFunctions
 from swarmbo.records import Traffic
 from swarmbo.transport import Envelope, InProcessTransport, Routes
 from swarmbo.worlds import FunctionWorld
@@ -58,7 +58,7 @@ class Counted:
     def __init__(self, method: Any) -> None:
         self.method, self.by_kind = method, Counter[str]()
 
-    def maximise(self, functions: LocalFunctions, links: Any = None, seed: int = 0) -> Agreement:
+    def maximise(self, functions: BoxFunctions, links: Any = None, seed: int = 0) -> Agreement:
         """Agree, and note what was sent."""
         transport = CountingTransport(Routes(functions.graph.agents, links))
         agreement = maximise_with_agents(self.method, functions, transport, seed)

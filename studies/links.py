@@ -26,10 +26,10 @@ from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.deadline_box import maximise_by_deadline
 from swarmbo.coordination.deadline_tables import agree_by_deadline
-from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.participant import maximise_with_agents, solve_with_agents
 from swarmbo.errors import BudgetError
-from swarmbo.graph import stacks_of
+from swarmbo.graph import BoxFunctions, stacks_of
+from swarmbo.graph.box_functions import total_value
 from swarmbo.runs.scenario import make_environment
 from swarmbo.runs.scenario_files import load
 from swarmbo.transport import Event, Faults
@@ -92,7 +92,7 @@ class BoxRecorder:
     def __init__(self) -> None:
         self.asked: list[Any] = []
 
-    def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
+    def maximise(self, functions: BoxFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
         """Agree on functions."""
         self.asked.append((functions, links, seed))
         return sb.ADMM().maximise(functions, links, seed)

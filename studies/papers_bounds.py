@@ -16,8 +16,8 @@ from swarmbo.acquisition import DECHBO, Acquisition, AddGPUCB, DuMBO
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.model import JointSituation, Learned
-from swarmbo.coordination.local_functions import total_value
 from swarmbo.graph import FactorGraph
+from swarmbo.graph.box_functions import total_value
 from swarmbo.kernels import kernel_matrix
 from swarmbo.problem.data import Dataset
 from swarmbo.spaces import Domain

@@ -3,7 +3,6 @@
 from swarmbo.acquisition.acquisition import Acquisition as Acquisition
 from swarmbo.acquisition.auto import Auto as Auto
 from swarmbo.acquisition.box_functions import BeliefFunctions as BeliefFunctions, BoxFunctions as BoxFunctions
-from swarmbo.acquisition.by_view import choose_in_turn as choose_in_turn
 from swarmbo.acquisition.chain import (
     chains as chains,
     in_contact as in_contact,

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.box_functions import BoxFunctions, FixedPoint, JoinedFunctions
+from swarmbo.acquisition.box_functions import Box, FixedPoint, JoinedFunctions
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds, ContrastBounds
 from swarmbo.acquisition.expected_improvement import LogImprovements
@@ -23,7 +23,7 @@ from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model
 from swarmbo.belief.model.transforms import learn_factors, learn_totals
 from swarmbo.boundary.rng import stream
-from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.graph import BoxFunctions, FactorGraph, stacks_of
 from swarmbo.graph.groups import split_graph
 from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
@@ -160,11 +160,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         if belief.has_time or (_is_by_factor(situation) and _is_shared(situation.graph)):
             many = math.sqrt(_MANY / max(_MANY, len(situation.graph.factors)))
             # faded places are uncertain and revisited anyway
-            boldness = 1.0 if belief.has_time else _BOLDER * many
-            boldness *= 1.0 if belief.has_time else 1.0 + _MEMBER * len(situation.out.points)
-            return self._bounds(
-                situation, belief, np.zeros(belief.domain.n_dims), np.ones(belief.domain.n_dims), boldness
-            )
+            boldness = 1.0 if belief.has_time else _BOLDER * many * (1.0 + _MEMBER * len(situation.out.points))
+            return self._bounds(situation, belief, boldness)
         if _is_by_factor(situation):
             return self._improvements(situation, model)
         is_plain, is_whole = model.warp.kind == "none", model.learned.scopes is not None
@@ -191,33 +188,21 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             sample = belief.sample(rngs, stream(situation.seed, "auto draw", "noise", **when), self.n_features)
             if is_plain and turn % _AFAR == 0:
                 low, high = np.zeros_like(low), np.ones_like(high)
-            return SampledFunctions(graph=belief.graph, low=low, high=high, starts=starts, sample=sample)
-        return self._bounds(situation, belief, low, high, 1.0 if by_turns or is_whole else _BOLDER)
+            return SampledFunctions(belief.graph, low, high, starts, sample=sample)
+        return self._bounds(situation, belief, 1.0 if by_turns or is_whole else _BOLDER, (low, high))
 
     def _bounds(
-        self,
-        situation: JointSituation,
-        belief: AdditiveGP,
-        low: Float[np.ndarray, " n"],
-        high: Float[np.ndarray, " n"],
-        boldness: float,
+        self, situation: JointSituation, belief: AdditiveGP, boldness: float, box: Box | None = None
     ) -> ContrastBounds:
-        t = len(situation.history)
-        return ContrastBounds(
-            graph=belief.graph,
-            low=low,
-            high=high,
-            starts=starting_points(belief, low, high),
-            belief=belief,
-            reference=incumbent(belief),
-            weight=boldness * self.weight * math.sqrt(math.log(2 * max(t, 1))),
-        )
+        weight = boldness * self.weight * math.sqrt(math.log(2 * max(len(situation.history), 1)))
+        return ContrastBounds.on_cube(belief, box, reference=incumbent(belief), weight=weight)
 
     def _improvements(self, situation: JointSituation, model: Model) -> BoxFunctions:
         belief, graph = model.belief, situation.graph
         centre, columns = model.incumbent(), dict(zip(graph.factors, map(list, belief.scopes), strict=True))
         if len(graph.factors) == 1:
-            n_initial, restarted_at = self._design(model.learned), model.learned.restarted_at
+            restarted_at = model.learned.restarted_at
+            n_initial = self.restarts.fresh if restarted_at else 0  # after a restart they are no steps of the region
             n_steps = int(situation.chosen[restarted_at:].sum()) + len(situation.pending)
             if restarted_at and n_steps < n_initial:
                 return _far_off(model)
@@ -232,9 +217,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         starts = starting_points(belief, low, high)
         if not len(starts):
             starts = np.clip(centre, low, high)[None]
-        whole = LogImprovements(
-            graph=graph, low=low, high=high, starts=starts, belief=belief, reference=to_beat(belief)
-        )
+        whole = LogImprovements(graph, low, high, starts, belief=belief, reference=to_beat(belief))
         if not model.splits:
             return whole
         joined: list[BoxFunctions] = [whole]  # the divided graph has no factor of its that is split
@@ -243,14 +226,10 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             joined.append(part)
             starts[:, columns[factor]] = part.starts[np.arange(len(starts)) % len(part.starts)]
         divided = split_graph(graph, model.splits, shared_outcomes=situation.outcomes == "total")
-        return JoinedFunctions(graph=divided, low=low, high=high, starts=starts, joined=joined)
+        return JoinedFunctions(divided, low, high, starts, joined=joined)
 
     def _box(self, patience: int) -> TrustRegion:
         return msgspec.structs.replace(self.box, failures=patience * self.box.failures)
-
-    def _design(self, learned: Learned) -> int:
-        """Number of the first steps in use that are no steps of the trust region: those after a restart."""
-        return self.restarts.fresh if learned.restarted_at else 0
 
     def _restarted_at(self, situation: JointSituation, previous: Learned | None) -> int:
         """Start of the last search for the best of one factor, possibly now; never while the factor may be split."""
@@ -260,7 +239,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         if len(situation.graph.factors) > 1 or previous.splits or previous.candidate_models:
             return since
         history, noise = situation.history, max((previous.before or previous).hyperparameters.noise_variances)
-        chosen, design = np.flatnonzero(situation.chosen[since:]) + since, self._design(previous)
+        chosen, design = np.flatnonzero(situation.chosen[since:]) + since, self.restarts.fresh if since else 0
         begun = since if not design else int(chosen[design - 1]) + 1 if len(chosen) >= design else len(history)
         left = np.inf if situation.horizon is None else situation.horizon - situation.round
         is_due = left >= _LATE and self.restarts.is_due(
@@ -281,9 +260,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         # in the last batch no factor is searched globally, as no decision follows.
         when = {"evaluations": len(situation.history), "pending": len(situation.pending)}
         low, high = box_around(centre, _EVERYWHERE)
-        everywhere = LogImprovements(
-            graph=belief.graph, low=low, high=high, starts=centre[None], belief=belief, reference=to_beat(belief)
-        )
+        everywhere = LogImprovements(belief.graph, low, high, centre[None], belief=belief, reference=to_beat(belief))
         U, sides, is_last = belief.domain.to_unit(belief.X), np.zeros(len(centre)), _is_last_batch(situation)
         shares = _SIDES_AT_LAST if is_last else _SIDES_BY_FACTOR
         share = shares[len(situation.pending) % len(shares)]

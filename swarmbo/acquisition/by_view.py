@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
@@ -14,21 +14,8 @@ from swarmbo.belief import PlaceBelief, Views, quick_at, view_of
 
 Out = TypeVar("Out")
 Chooser = Callable[[str, PlaceBelief, Float[np.ndarray, "k d"]], int | None]  # agent, belief, places; None: abstains
-
-
-class Participants(NamedTuple):
-    """Recipients of messages; ``links`` None connects all."""
-
-    agents: tuple[str, ...]
-    links: "nx.Graph[str] | None"
-
-
+Turn = Callable[[str, Mapping[str, Any]], Any]  # value of an agent, given those sent before
 FitsValue = Callable[[str, Any], bool]  # an agent, and its message
-
-
-def anything(agent: str, said: Any) -> bool:
-    """True for any value, if nothing is known of it; unexpected values then end in an error at their use."""
-    return True
 
 
 def is_row(row: Any, n_rows: int) -> bool:
@@ -49,21 +36,13 @@ def are_numbers(numbers: Any, count: int) -> bool:
 
 
 class EachSays(NamedTuple):
-    """Request that some agents each send a value to all; answered by ``Heard``.
+    """Request that some agents each send a value to all; answered by ``Heard``."""
 
-    Args:
-        purpose: Purpose of the messages.
-        speakers: Sending agents.
-        of: Value of an agent, from its own belief and common knowledge. Numbers, text, None, and lists of them.
-        participants: Recipients.
-        fits: Check of a received value.
-    """
-
-    purpose: str
-    speakers: tuple[str, ...]
+    purpose: str  # purpose of the messages
+    speakers: tuple[str, ...]  # sending agents
+    # value of an agent, from its own belief and common knowledge. Numbers, text, None, and lists of them
     of: Callable[[str], Any]
-    participants: Participants
-    fits: FitsValue = anything
+    fits: FitsValue  # check of a received value
 
 
 class InTurn(NamedTuple):
@@ -71,9 +50,8 @@ class InTurn(NamedTuple):
 
     purpose: str
     speakers: tuple[str, ...]
-    of: Callable[[str, Mapping[str, Any]], Any]
-    participants: Participants
-    fits: FitsValue = anything
+    of: Turn
+    fits: FitsValue
 
 
 class Heard(NamedTuple):
@@ -86,30 +64,19 @@ ViewSteps = Generator[EachSays | InTurn, Heard, Out]
 
 
 def each(
-    situation: Situation,
-    purpose: str,
-    speakers: Sequence[str],
-    of: Callable[[str], Any],
-    fits: FitsValue = anything,
+    situation: Situation, purpose: str, speakers: Sequence[str], of: Callable[[str], Any], fits: FitsValue
 ) -> ViewSteps[Any]:
     """Values of some agents, by agent; computed here if all share a belief."""
-    if not isinstance(situation.belief, Views):
-        return {agent: of(agent) for agent in speakers}
-    return (yield EachSays(purpose, tuple(speakers), of, Participants(situation.agents, situation.links), fits)).words
+    return (yield from _said(situation, EachSays(purpose, tuple(speakers), of, fits)))
 
 
-def in_turn(
-    situation: Situation,
-    purpose: str,
-    speakers: Sequence[str],
-    of: Callable[[str, Mapping[str, Any]], Any],
-    fits: FitsValue = anything,
-) -> ViewSteps[Any]:
+def in_turn(situation: Situation, purpose: str, speakers: Sequence[str], of: Turn, fits: FitsValue) -> ViewSteps[Any]:
     """Sequential values of some agents, by agent; computed here if all share a belief."""
-    request = InTurn(purpose, tuple(speakers), of, Participants(situation.agents, situation.links), fits)
-    if not isinstance(situation.belief, Views):
-        return answer_of(request)
-    return (yield request).words
+    return (yield from _said(situation, InTurn(purpose, tuple(speakers), of, fits)))
+
+
+def _said(situation: Situation, request: EachSays | InTurn) -> ViewSteps[dict[str, Any]]:
+    return (yield request).words if isinstance(situation.belief, Views) else answer_of(request)
 
 
 def answer_of(request: EachSays | InTurn) -> dict[str, Any]:
@@ -132,15 +99,16 @@ def at_once(steps: ViewSteps[Out]) -> Out:
 
 
 def likely_steps(situation: Situation) -> ViewSteps[Situation]:
-    """``situation.likely()``, in which each agent with a separate belief judges its own places."""
-    if not isinstance(situation.belief, Views):
-        return situation.likely()
+    """Situation without places where measurements probably fail; agents with separate beliefs judge their own ones."""
+    if not (situation.required or isinstance(situation.belief, Views)):
+        return situation
 
     def fits(agent: str, rows: Any) -> bool:
         return rows is None or are_rows(rows, len(situation.candidates[agent]))
 
     kept = yield from each(situation, "likely places", situation.movers, situation.likely_rows, fits)
-    return situation.keeping({agent: rows for agent, rows in kept.items() if rows is not None})
+    left = {agent: situation.candidates[agent][rows] for agent, rows in kept.items() if rows is not None}
+    return replace(situation, candidates={**situation.candidates, **left})
 
 
 def looked_at(situation: Situation, belief: PlaceBelief) -> PlaceBelief:
@@ -149,22 +117,15 @@ def looked_at(situation: Situation, belief: PlaceBelief) -> PlaceBelief:
     return quick_at(belief, places) if places else belief
 
 
-def choose_in_turn(situation: Situation, choose: Chooser) -> dict[str, Float[np.ndarray, " d"]]:
-    """Best place of each agent, with the earlier choices as measured (Desautels et al. 2014).
-
-    Agents choose in the order of the situation, by their own beliefs; no place is chosen twice. An agent considers the
-    64 earlier choices nearest to the middle of its reachable places, and of many measurements the relevant ones.
-    Abstaining agents and those without a free place are missing.
-    """
-    return at_once(turns(situation, choose))
-
-
 def turns(
     situation: Situation, choose: Chooser, looked: PlaceBelief | None = None
 ) -> ViewSteps[dict[str, Float[np.ndarray, " d"]]]:
-    """Steps of ``choose_in_turn``, in which agents with separate beliefs send their choices.
+    """Best place of each agent, with the earlier choices as measured (Desautels et al. 2014).
 
-    ``looked`` replaces the beliefs, by ``looked_at``; None: those of the situation.
+    Agents choose in the order of the situation, by their own beliefs, and send their choices if these are separate; no
+    place is chosen twice. An agent considers the 64 earlier choices nearest to the middle of its reachable places, and
+    of many measurements the relevant ones. Abstaining agents and those without a free place are missing. ``looked``
+    replaces the beliefs, by ``looked_at``; None: those of the situation.
     """
     belief, candidates = looked_at(situation, situation.belief) if looked is None else looked, situation.candidates
 

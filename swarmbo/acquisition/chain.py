@@ -19,6 +19,8 @@ from swarmbo.belief import PlaceBelief
 from swarmbo.belief.at_places import KnownPlaces
 from swarmbo.spaces import Domain, unique_places
 
+Candidates = Mapping[str, Float[np.ndarray, "_ d"]]  # places of each agent
+Spots = Mapping[str, Float[np.ndarray, " d"]]  # a place of each agent
 Numbered = tuple[Float[np.ndarray, "u d"], dict[str, Int[np.ndarray, " _"]]]  # different places, and agents' numbers
 
 IN_SIGHT = 64
@@ -28,9 +30,7 @@ _FAINT = 1e-3
 _EXHAUSTIVE = 7  # 7! / 2 paths are compared in a millisecond
 
 
-def chains(
-    agents: Sequence[str], positions: Mapping[str, Float[np.ndarray, " d"]], links: "nx.Graph[str] | None"
-) -> list[tuple[str, ...]]:
+def chains(agents: Sequence[str], positions: Spots, links: "nx.Graph[str] | None") -> list[tuple[str, ...]]:
     """One chain for each group of connected agents; agents without a position come last in their chain.
 
     ``links`` None means that all are connected. Chains are in the order of their first agent.
@@ -51,7 +51,7 @@ def in_contact(agents: Sequence[str], links: "nx.Graph[str] | None") -> list[tup
     return groups
 
 
-def _ordered(group: Sequence[str], positions: Mapping[str, Float[np.ndarray, " d"]]) -> tuple[str, ...]:
+def _ordered(group: Sequence[str], positions: Spots) -> tuple[str, ...]:
     placed = [agent for agent in group if agent in positions]
     if len(placed) > 2:
         P = np.array([positions[agent] for agent in placed])
@@ -128,7 +128,7 @@ def nearest(
     return np.sort(np.argsort(far, kind="stable")[:IN_SIGHT])
 
 
-def numbered(candidates: Mapping[str, Float[np.ndarray, "_ d"]], agents: Sequence[str]) -> Numbered:
+def numbered(candidates: Candidates, agents: Sequence[str]) -> Numbered:
     """Distinct candidates (u, d) of some agents, in the order of coordinates, and the numbers of each agent's."""
     if not agents:
         return np.zeros((0, 1)), {}
@@ -140,9 +140,9 @@ def numbered(candidates: Mapping[str, Float[np.ndarray, "_ d"]], agents: Sequenc
 def divide(
     chains: Sequence[Sequence[str]],
     order: int,
-    candidates: Mapping[str, Float[np.ndarray, "_ d"]],
-    positions: Mapping[str, Float[np.ndarray, " d"]],
-    claims: Mapping[str, Float[np.ndarray, " d"]] | None = None,
+    candidates: Candidates,
+    positions: Spots,
+    claims: Spots | None = None,
     known: Numbered | None = None,
 ) -> dict[str, Float[np.ndarray, "_ d"]]:
     """Give each contested place to one of the robots that could not settle it by a common factor.
@@ -230,10 +230,7 @@ def _get_one_back(
 
 
 def assign(
-    agents: Sequence[str],
-    places: Mapping[str, Float[np.ndarray, "_ d"]],
-    enough: int,
-    claims: Mapping[str, Float[np.ndarray, " d"]] | None = None,
+    agents: Sequence[str], places: Candidates, enough: int, claims: Spots | None = None
 ) -> tuple[list[str], list[str]]:
     """Divide robots into participants, of which no two ever need the same place, and the others, in given order.
 

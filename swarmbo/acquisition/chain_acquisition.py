@@ -1,20 +1,20 @@
 """Batches that agents on a chain agree on by messages: one local function per agent, over shortlists of places."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from swarmbo.acquisition.acquisition import Acquisition
 from swarmbo.acquisition.by_view import Chooser, ViewSteps, are_rows, at_once, each, looked_at, turns
-from swarmbo.acquisition.chain import assign, chains, divide, shares_factor, told_by
+from swarmbo.acquisition.chain import Candidates, Spots, assign, chains, divide, shares_factor, told_by
 from swarmbo.acquisition.local_problem import LocalProblem, Safeguard, TablesOnDemand
 from swarmbo.acquisition.local_utility import LocalUtility
 from swarmbo.acquisition.situation import Situation
-from swarmbo.acquisition.utility import Utility, shortlist
-from swarmbo.belief import PlaceBelief, Views, has_view, view_of
+from swarmbo.acquisition.utility import Options, Utility, shortlist
+from swarmbo.belief import PlaceBelief, has_view, view_of
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.registry.slots import checked_as
@@ -105,10 +105,14 @@ class ChainAcquisition(Acquisition, frozen=True):
         """Choice of an agent's location with the largest utility, without regard to other agents."""
         if type(self).utility is ChainAcquisition.utility:  # a subclass with its own local problem
             return super().alone(situation)
-        choose, valued = _by_utility(self, situation), self.valued_by(situation)
+        choose, valued = self._best(situation), self.valued_by(situation)
         if valued is situation.belief:
             return choose  # by the passed belief, in which the choices of others are pending
         return lambda agent, belief, places: choose(agent, view_of(valued, agent), places)
+
+    def _best(self, situation: Situation) -> Chooser:
+        utility_for, prices = _utilities(self, situation), situation.prices
+        return lambda agent, belief, places: utility_for(agent).best_of(belief, places, prices.get(agent))
 
     def local_problem(self, situation: Situation) -> LocalProblem | None:
         """Local acquisitions of one round; None if no agent can move.
@@ -135,7 +139,7 @@ class ChainAcquisition(Acquisition, frozen=True):
 
     def _in_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:
         order, looked = self.markov_order, looked_at(situation, self.valued_by(situation))
-        picks = yield from turns(situation, _by_utility(self, situation), looked)
+        picks = yield from turns(situation, self._best(situation), looked)
         # an agent that cannot abstain needs a place, or the set of measuring agents would change
         in_turn = picks if all(agent in picks or agent in situation.prices for agent in situation.movers) else None
         groups, places = self._territories(situation, in_turn or {})
@@ -147,17 +151,18 @@ class ChainAcquisition(Acquisition, frozen=True):
             entries = max(_FULL_TABLES * entries // len(places), min(entries, (2 * order + 1) ** arity))
         size = min(max(self.candidates, 2 * order + 1), int(round(entries ** (1 / arity), 9)))
         known = [agent for agent in places if has_view(situation.belief, agent)]
-        shared = None if isinstance(situation.belief, Views) else utility_of(self, situation, len(places))
-        utilities = {
-            agent: utility_of(self, situation.seen_by(agent), len(places)) if shared is None else shared
-            for agent in known
-        }
+        utility_for = _utilities(self, situation, len(places))
+        utilities = {agent: utility_for(agent) for agent in known}
         views = {agent: view_of(looked, agent) for agent in known}  # each by its own belief
         beliefs = _with_the_unseen(views, groups, order, picks, places, situation.domain)
 
         def listed(agent: str) -> list[int]:
-            pick = (in_turn or {}).get(agent)
-            return _listed(beliefs[agent], places[agent], size, utilities[agent], pick).tolist()
+            rows, pick = shortlist(beliefs[agent], places[agent], size, utilities[agent]), (in_turn or {}).get(agent)
+            if pick is not None:  # the sequential choice is on the list
+                at = np.flatnonzero((places[agent] == pick).all(axis=1))[:1]
+                if len(at) and not (rows == at).any():
+                    rows = np.concatenate([rows[:-1], at])
+            return rows.tolist()
 
         def fits(agent: str, rows: Any) -> bool:
             return are_rows(rows, len(places[agent])) and len(rows) <= size
@@ -175,18 +180,12 @@ class ChainAcquisition(Acquisition, frozen=True):
             options = [shortlists[other] for other in scope]
             return local_acquisition(beliefs[agent], options, utilities[agent], situation.prices.get(agent, 0.0))
 
-        safeguard = Safeguard(
-            chains=tuple(groups),
-            order=order,
-            beliefs={agent: views[agent] for agent in situation.movers if agent in views},
-            utilities=utilities,
-            prices=situation.prices,
-            in_turn=in_turn,
-        )
+        in_order = {agent: views[agent] for agent in situation.movers if agent in views}
+        safeguard = Safeguard(tuple(groups), order, in_order, utilities, situation.prices, in_turn)
         return LocalProblem(graph, TablesOnDemand(graph.factors, table), shortlists, safeguard)
 
     def _territories(
-        self, situation: Situation, claims: Mapping[str, Float[np.ndarray, " d"]]
+        self, situation: Situation, claims: Spots
     ) -> tuple[list[tuple[str, ...]], dict[str, Float[np.ndarray, "_ d"]]]:
         """Chains, and for each robot in them its at least one place open to negotiation."""
         agents = situation.movers
@@ -221,25 +220,27 @@ def utility_of(acquisition: ChainAcquisition, situation: Situation, n_agents: in
     return checked_as(Utility, acquisition.utility(situation, n_agents), acquisition, "utility")
 
 
-def _by_utility(acquisition: ChainAcquisition, situation: Situation) -> Chooser:
-    """Choice of the place of largest utility for each agent, by its belief before any agent chooses."""
-    utilities: dict[int, Utility] = {}
+def _utilities(
+    acquisition: ChainAcquisition, situation: Situation, n_agents: int | None = None
+) -> Callable[[str], Utility]:
+    """Utility of an agent's places, made once for each belief."""
+    made: dict[int, Utility] = {}
 
-    def choose(agent: str, belief: PlaceBelief, places: Float[np.ndarray, "k d"]) -> int | None:
+    def of(agent: str) -> Utility:
         own = id(view_of(situation.belief, agent))
-        if own not in utilities:
-            utilities[own] = utility_of(acquisition, situation.seen_by(agent))
-        return utilities[own].best_of(belief, places, situation.prices.get(agent))
+        if own not in made:
+            made[own] = utility_of(acquisition, situation.seen_by(agent), n_agents)
+        return made[own]
 
-    return choose
+    return of
 
 
 def _with_the_unseen(
     beliefs: Mapping[str, PlaceBelief],
     groups: Sequence[Sequence[str]],
     order: int,
-    picks: Mapping[str, Float[np.ndarray, " d"]],
-    places: Mapping[str, Float[np.ndarray, "_ d"]],
+    picks: Spots,
+    places: Candidates,
     domain: Domain,
 ) -> dict[str, PlaceBelief]:
     """Beliefs of agents once those that they share no factor with have made their sequential choices."""
@@ -255,28 +256,7 @@ def _with_the_unseen(
     return given
 
 
-def _listed(
-    belief: PlaceBelief,
-    places: Float[np.ndarray, "k d"],
-    size: int,
-    utility: Utility,
-    pick: Float[np.ndarray, " d"] | None,
-) -> Int[np.ndarray, " s"]:
-    """Indices of the shortlist, with the agent's sequential choice."""
-    chosen = shortlist(belief, places, size, utility)
-    if pick is not None:
-        at = np.flatnonzero((places == pick).all(axis=1))[:1]
-        if len(at) and not (chosen == at).any():
-            chosen = np.concatenate([chosen[:-1], at])
-    return chosen
-
-
-def local_acquisition(
-    belief: PlaceBelief,
-    options: Sequence[Float[np.ndarray, "_ d"]],
-    utility: Utility,
-    price: float = 0.0,
-) -> np.ndarray:
+def local_acquisition(belief: PlaceBelief, options: Options, utility: Utility, price: float = 0.0) -> np.ndarray:
     """Table of w_n over options of agent n and its successors: utility of its location given theirs, minus the price.
 
     One axis per agent; a last row of NaN in ``options`` is to abstain. Entries are -inf if two agents would be at one

@@ -7,15 +7,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
-from jaxtyping import Float
 
 from swarmbo.acquisition import schedules
 from swarmbo.acquisition.acquisition import Acquisition
-from swarmbo.acquisition.box_functions import (
-    BeliefFunctions,
-    ContrastFunctions,
-    Received,
-)
+from swarmbo.acquisition.box_functions import BeliefFunctions, ContrastFunctions
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, SampledStructure
 from swarmbo.belief.model.incumbents import known
@@ -24,6 +19,7 @@ from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorStack
+from swarmbo.graph.box_functions import Points, Received, Values
 from swarmbo.graph.groups import check_disjoint, graph_of_groups, random_groups
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Count, Positive, ProperFraction, within
@@ -31,19 +27,11 @@ from swarmbo.settings import Count, Positive, ProperFraction, within
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ConfidenceBounds(BeliefFunctions):
-    """The local functions mu_i + sqrt(beta_i) sigma_i, which Add-GP-UCB and DEC-HBO maximise in sum.
+    """The local functions mu_i + sqrt(beta_i) sigma_i, which Add-GP-UCB and DEC-HBO maximise in sum."""
 
-    Args:
-        sqrt_beta: Weight of each factor's standard deviation.
-        lattice_points: Least number of points along each variable for coordination methods with a lattice.
-    """
+    sqrt_beta: Mapping[str, float]  # weight of each factor's standard deviation
 
-    sqrt_beta: Mapping[str, float]
-    lattice_points: int = 0
-
-    def merit(
-        self, stack: FactorStack, mean: Float[np.ndarray, "g m"], std: Float[np.ndarray, "g m"]
-    ) -> tuple[Float[np.ndarray, "g m"], Any, Any]:
+    def merit(self, stack: FactorStack, mean: Values, std: Values) -> tuple[Values, Any, Any]:
         """Upper confidence bound."""
         weights = np.array([self.sqrt_beta[factor] for factor in stack.factors])[:, None]
         return mean + weights * std, 1.0, weights
@@ -58,19 +46,15 @@ class ContrastBounds(ContrastFunctions):
 
     weight: float
 
-    def merit(
-        self, stack: FactorStack, mean: Float[np.ndarray, "g m"], std: Float[np.ndarray, "g m"]
-    ) -> tuple[Float[np.ndarray, "g m"], Any, Any]:
+    def merit(self, stack: FactorStack, mean: Values, std: Values) -> tuple[Values, Any, Any]:
         """Upper confidence bound of the difference."""
         weight = self.weight * float(np.sqrt(stack.size))
         return mean + weight * std, 1.0, weight
 
-    def rough_value(
-        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
-    ) -> Float[np.ndarray, "g m"]:
+    def rough_value(self, stack: FactorStack, U: Points, received: Received) -> Values:
         """Each factor's bound to some digits, for tables that guide a search; much faster with many factors."""
         self.check_owned(stack)
-        return self._merit_of(stack, self.belief.local_contrast(stack, U, self.reference, rough=True))[0]
+        return self._terms(stack, self.belief.local_contrast(stack, U, self.reference, rough=True), received)[0]
 
 
 _AT = "$.belief.structure"
@@ -131,16 +115,19 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
                 at="$.acquisition.groups",
             )
         n = len(situation.history)
-        if previous is None or previous.scopes is None or self._is_due(n, previous.decomposed_at):
+        if (
+            previous is None
+            or previous.scopes is None
+            or n - previous.decomposed_at >= self.learn_every
+            or (
+                previous.decomposed_at == 0 and n > 0  # they were chosen blindly
+            )
+        ):
             belief, learned = self._best_grouping(situation, belief_settings)
         else:
             graph = graph_of_groups(situation.graph, previous.scopes)
             belief, learned = learned_belief(situation, graph, situation.history, belief_settings, previous)
         return Model(given_out(belief, situation), learned)
-
-    def _is_due(self, n: int, decomposed_at: int) -> bool:
-        chosen_blindly = decomposed_at == 0 and n > 0
-        return chosen_blindly or n - decomposed_at >= self.learn_every
 
     def _best_grouping(
         self, situation: JointSituation, belief_settings: AdditiveGPSettings
@@ -259,7 +246,8 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
             beta = schedules.continuous_beta(n_dims, n_factors, t, self.delta, self.derivative_a, self.derivative_b)
         points = 0
         if self.lattice == "lemma-5":
-            points = schedules.growing_lattice(n_dims, n_factors, t, self.delta, self.derivative_a, self.derivative_b)
+            derivative = self.derivative_a, self.derivative_b
+            points = math.ceil(schedules.lattice_points(n_dims, n_factors, t, self.delta, *derivative))
         boldness = _BOLDER if self.exploration == "practical" and _is_stuck(belief) and t % 2 else 1.0
         weights = dict.fromkeys(graph.factors, boldness * self.exploration_scale * math.sqrt(beta))
         return ConfidenceBounds.on_cube(belief, sqrt_beta=weights, lattice_points=points)

@@ -8,14 +8,16 @@ from typing import Annotated
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo import settings
+from swarmbo.acquisition import schedules
 from swarmbo.acquisition.acquisition import Acquisition
-from swarmbo.acquisition.box_functions import BeliefFunctions, Received
-from swarmbo.acquisition.schedules import NeighbourhoodExploration, finite_beta, practical_beta
+from swarmbo.acquisition.box_functions import BeliefFunctions
+from swarmbo.belief.gp.stack import Marginals
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model
 from swarmbo.graph import FactorGraph, FactorStack
+from swarmbo.graph.box_functions import Points, Received, Values
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.settings import Positive, ProperFraction, within
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -38,37 +40,24 @@ class NeighbourhoodBounds(BeliefFunctions):
         """One phase for variances, and one for the neighbours' roots if coupled."""
         return 2 if self.coupled else 1
 
-    def published(
-        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
-    ) -> Float[np.ndarray, "g m"]:
+    def published(self, stack: FactorStack, U: Points, received: Received) -> Values:
         """First w_i, then 1/S_i."""
         self.check_owned(stack)
         shared = self._shared_variance(stack, self.belief.local(stack, U).var)
         return shared if not received else 1.0 / np.sqrt(shared + received[0])
 
-    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
-        """mu_i + sqrt(beta) S_i."""
-        self.check_owned(stack)
-        marginals = self.belief.local(stack, U)
-        others = received[0] if received else 0.0
-        return marginals.mean + self.sqrt_beta * np.sqrt(self._shared_variance(stack, marginals.var) + others)
-
-    def value_and_gradient(
-        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
-    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """Objective of a factor, and its gradient."""
-        self.check_owned(stack)
-        marginals = self.belief.local(stack, U, gradient=True)
-        assert marginals.dmean is not None
-        assert marginals.dvar is not None
+    def _terms(
+        self, stack: FactorStack, marginals: Marginals, received: Received, *, climbs: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """mu_i + sqrt(beta) S_i, or what a coupled factor climbs."""
         shared = self._shared_variance(stack, marginals.var)
         root = np.sqrt(shared + (received[0] if received else 0.0))
-        climbed, slope = root, 0.5 / root
-        if self.coupled and len(received) > 1:
-            climbed, slope = climbed + 0.5 * received[1] * shared, slope + 0.5 * received[1]
+        bound, slope = root, 0.5 / root
+        if climbs and self.coupled and len(received) > 1:
+            bound, slope = bound + 0.5 * received[1] * shared, slope + 0.5 * received[1]
         # chain rule: w_i = sigma_i² / |N_i|², so dw_i is dvar over the squared size of the neighbourhood
         slope = slope * self.sqrt_beta / self._neighbourhood(stack) ** 2
-        return marginals.mean + self.sqrt_beta * climbed, marginals.dmean + slope[..., None] * marginals.dvar
+        return marginals.mean + self.sqrt_beta * bound, np.ones(1), slope
 
     def _shared_variance(self, stack: FactorStack, variance: Float[np.ndarray, "g m"]) -> Float[np.ndarray, "g m"]:
         return (variance + self.variance_floor(stack)) / self._neighbourhood(stack) ** 2
@@ -127,18 +116,18 @@ class DuMBO(Acquisition, frozen=True, tag="dumbo"):
     """
 
     coupled: bool = False
-    exploration: NeighbourhoodExploration = "practical"
-    exploration_scale: Positive = 1.0
-    delta: ProperFraction = 0.1
-    grid: Annotated[int, within(2)] = 100
+    exploration: schedules.NeighbourhoodExploration = "practical"
+    exploration_scale: settings.Positive = 1.0
+    delta: settings.ProperFraction = 0.1
+    grid: Annotated[int, settings.within(2)] = 100
 
     def local_functions(self, situation: JointSituation, model: Model) -> NeighbourhoodBounds:
         """Upper confidence bounds of the factors."""
         graph, t = model.belief.graph, model.belief.n_data
         n_dims = len(graph.variables)
         if self.exploration == "theory":
-            beta = finite_beta(n_dims * math.log(self.grid), 1, t, self.delta)
+            beta = schedules.finite_beta(n_dims * math.log(self.grid), 1, t, self.delta)
         else:
-            beta = practical_beta(n_dims if self.exploration == "paper" else n_dims / _excess(graph), t)
+            beta = schedules.practical_beta(n_dims if self.exploration == "paper" else n_dims / _excess(graph), t)
         sqrt_beta = self.exploration_scale * math.sqrt(beta)
         return NeighbourhoodBounds.on_cube(model.belief, sqrt_beta=sqrt_beta, coupled=self.coupled)

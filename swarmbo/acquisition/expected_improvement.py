@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy.special import erfcx, ndtr, ndtri
 
 from swarmbo.acquisition.box_functions import ContrastFunctions
@@ -51,11 +51,6 @@ def log_improvement(
     """Logarithm of E[max(Y, 0)] for normal Y (std > 0), and its derivatives by mean and standard deviation.
 
     Source: Ament et al. 2023, section 4, for the use of the logarithm.
-
-    Example:
-        >>> value, by_mean, by_std = log_improvement(np.array([0.0, -40.0]), np.array([1.0, 1.0]))
-        >>> value.round(3).tolist()
-        [-0.919, -808.299]
     """
     z = mean / std
     log_h, cdf_ratio, pdf_ratio = _ratios(z)
@@ -66,16 +61,12 @@ def log_improvement(
 class LogImprovements(ContrastFunctions):
     """The local functions log E[max(f_i(u) - f_i(reference), 0)]."""
 
+    is_over_beaten: ClassVar[bool] = True
+
     @classmethod
     def over_incumbent(cls, belief: AdditiveGP) -> "LogImprovements":
         """On the whole unit cube, over the best of the evaluated and the expected pending points."""
         return cls.on_cube(belief, reference=to_beat(belief))
-
-    def starting_from(
-        self, best: Float[np.ndarray, "k n"], columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]
-    ) -> "LogImprovements":
-        """The same over the best evaluated or pending point."""
-        return super().starting_from(best, columns, beaten)._over(beaten, columns)
 
     def merit(
         self, stack: FactorStack, mean: Float[np.ndarray, "g m"], std: Float[np.ndarray, "g m"]
@@ -112,24 +103,10 @@ _FLOOR = 1e-12  # of the largest variance in a block, below which a variance is 
 
 @dataclass(frozen=True)
 class JointImprovement(PlaceUtility):
-    """Expected improvement over a value, and of a batch over that and over each other.
+    """Expected improvement over a value, and of a batch over that and over each other."""
 
-    Args:
-        over: Value to improve on, in the unit of the field.
-        opt_out_utility: Utility of not measuring: no improvement.
-
-    Example:
-        >>> import numpy as np
-        >>> rule = JointImprovement(over=1.0)
-        >>> rule.single(np.array([1.0, 0.0]), np.array([1.0, 1e-4])).round(3).tolist()  # 0.4 std where the mean is best
-        [0.399, 0.0]
-        >>> cov = np.array([[1.0, 1.0], [1.0, 1.0]])  # two looks at one value
-        >>> rule.of_first(np.array([1.0, 1.0]), cov) < 1e-5  # the first adds nothing to the second
-        True
-    """
-
-    over: float
-    opt_out_utility: float = 0.0
+    over: float  # value to improve on, in the unit of the field
+    opt_out_utility: float = 0.0  # utility of not measuring: no improvement
     in_order: ClassVar[bool] = True
 
     def single(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:

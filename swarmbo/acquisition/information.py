@@ -1,7 +1,6 @@
 """Rules by the information of a place: with its mean for the peak, alone for maps, about its side of a level."""
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -68,13 +67,9 @@ class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
         noise_ratio = noise_variance / belief.prior_variance
         weight = alpha(self.exploration, situation.progress, n, noise_ratio, self.delta)
         bonus = self.exploration_scale * math.sqrt(0.5 * weight * belief.prior_variance)
-        opt_out_utility = situation.best_mean() if situation.prices else 0.0
+        idle, own_noise = situation.best_mean() if situation.prices else 0.0, belief.noise_variance
         return LocalUtility(
-            self.sqrt_beta(situation),
-            bonus,
-            noise_variance,
-            opt_out_utility=opt_out_utility,
-            neighbours_noise=belief.noise_variance,
+            self.sqrt_beta(situation), bonus, noise_variance, opt_out_utility=idle, neighbours_noise=own_noise
         )
 
 
@@ -101,7 +96,7 @@ class Information(ChainAcquisition, frozen=True, tag_field="kind", tag="informat
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
         """Utility of informative locations; means have no effect."""
         noise_variance, bonus = information_scale(situation, self.noise_ratio_floor)
-        return LocalUtility(1.0, bonus, noise_variance, _nothing, neighbours_noise=situation.belief.noise_variance)
+        return LocalUtility(1.0, bonus, noise_variance, np.zeros_like, neighbours_noise=situation.belief.noise_variance)
 
 
 def information_scale(situation: Situation, noise_ratio_floor: float) -> tuple[float, float]:
@@ -112,10 +107,6 @@ def information_scale(situation: Situation, noise_ratio_floor: float) -> tuple[f
     prior = situation.belief.prior_variance
     noise_variance = max(situation.belief.noise_variance, noise_ratio_floor * prior)
     return noise_variance, math.sqrt(prior / math.log1p(prior / noise_variance))
-
-
-def _nothing(mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-    return np.zeros_like(mean)
 
 
 @kind("acquisition", FIELD)
@@ -158,17 +149,8 @@ class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
         level = require_level(situation.level, self.level)
         noise_variance, bonus = information_scale(situation, self.noise_ratio_floor)
         own_noise = situation.belief.noise_variance
-        return LocalUtility(
-            self.width, self.width * bonus, noise_variance, NearLevel(level), neighbours_noise=own_noise
-        )
 
+        def near(mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+            return -np.abs(mean - level)
 
-@dataclass(frozen=True)
-class NearLevel:
-    """Negative distance to a level."""
-
-    level: float
-
-    def __call__(self, mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-        """Value for means, in their unit."""
-        return -np.abs(mean - self.level)
+        return LocalUtility(self.width, self.width * bonus, noise_variance, near, neighbours_noise=own_noise)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,36 +15,19 @@ from swarmbo.belief import PlaceBelief, Views
 from swarmbo.graph import FactorGraph
 
 Batch = dict[str, Float[np.ndarray, " d"]]
-Place = tuple[str, Float[np.ndarray, " d"]]  # with the agent that measures there
-
-
-@dataclass(frozen=True)
-class _Sight:
-    """Number of agents ahead that an agent considers; ``to_the_letter`` uses the noise that scales Psi for them."""
-
-    order: int
-    to_the_letter: bool = False
 
 
 @dataclass(frozen=True)
 class Safeguard:
-    """Data for the check of a batch.
+    """Data for the check of a batch."""
 
-    Args:
-        chains: Participants, in the order of their chains.
-        order: Markov order B of the agreement.
-        beliefs: Belief of each agent, in the order of sequential choice.
-        utilities: Utility of places for each agent.
-        prices: Price of a measurement for agents that may abstain.
-        in_turn: Places (d,) of the sequential greedy choice, without abstaining agents; None: incomparable, because
-            other agents would measure.
-    """
-
-    chains: tuple[tuple[str, ...], ...]
-    order: int
-    beliefs: Mapping[str, PlaceBelief]
-    utilities: Mapping[str, Utility]
-    prices: Mapping[str, float]
+    chains: tuple[tuple[str, ...], ...]  # participants, in the order of their chains
+    order: int  # Markov order B of the agreement
+    beliefs: Mapping[str, PlaceBelief]  # belief of each agent, in the order of sequential choice
+    utilities: Mapping[str, Utility]  # utility of places for each agent
+    prices: Mapping[str, float]  # price of a measurement for agents that may abstain
+    # places (d,) of the sequential greedy choice, without abstaining agents; None: incomparable, because other
+    # agents would measure
     in_turn: Mapping[str, Float[np.ndarray, " d"]] | None
 
     def settled(self, situation: Situation, points: Mapping[str, Float[np.ndarray, " d"]]) -> ViewSteps[Batch]:
@@ -62,106 +44,82 @@ class Safeguard:
         """
         settled: Batch = {}
         for chain in self.chains:
-            agreed, rival = _of(chain, points), _of(chain, self.in_turn or {})
-            shared = not isinstance(situation.belief, Views)
-            # of both batches at once, as every term is asked for in each
-            posteriors = _Posteriors(chain, (agreed, rival), shared=shared)
-            agreed = yield from self._utility_their_price(situation, chain, agreed, posteriors)
-            keeps = self.in_turn is None
-            if not keeps:
-                keeps = yield from self._is_no_worse(situation, chain, agreed, rival, posteriors)
+            agreed, rival = (
+                {agent: batch[agent] for agent in chain if agent in batch} for batch in (points, self.in_turn or {})
+            )
+            check = _Check(self, chain, agreed, rival, shared=not isinstance(situation.belief, Views))
+            agreed = yield from check.worthwhile(situation)
+            keeps = self.in_turn is None or (yield from check.is_no_worse(situation, agreed))
             settled |= agreed if keeps else rival
         return settled
 
-    def _utility_their_price(
-        self, situation: Situation, chain: Sequence[str], points: Batch, posteriors: "_Posteriors"
-    ) -> ViewSteps[Batch]:
+
+class _Check:
+    """Check of a chain's batch. Joint beliefs at the places of both batches are computed once for each rule and belief;
+    with separate beliefs, and more places than an agent considers, each belief covers only these.
+    """
+
+    def __init__(self, given: Safeguard, chain: Sequence[str], agreed: Batch, rival: Batch, *, shared: bool) -> None:
+        self.given, self._chain, self._agreed, self._rival = given, list(chain), agreed, rival
+        places = [*agreed.values(), *rival.values()]
+        self._places = np.array(places) if places else np.empty((0, 1))
+        self._rows = {place.tobytes(): row for row, place in enumerate(places)}
+        self._asks_all = shared or len(chain) <= IN_SIGHT + 1
+        self._known: dict[tuple[str, int, int], tuple[BatchValue, dict[int, int]]] = {}
+
+    def worthwhile(self, situation: Situation) -> ViewSteps[Batch]:
+        """Agreed places that are worth their price, given those of later agents."""
+        agreed, given, chain = self._agreed, self.given, self._chain
+
         def stays(agent: str, before: Mapping[str, Any]) -> bool:
-            behind = [other for other in reversed(chain[chain.index(agent) + 1 :]) if other in points]
-            ahead = [(other, points[other]) for other in behind if before.get(other, True)][-IN_SIGHT:]
-            return bool(
-                self._term(agent, points[agent], ahead, _Sight(IN_SIGHT), posteriors)
-                > self.utilities[agent].opt_out_utility
-            )
+            behind = [other for other in reversed(chain[chain.index(agent) + 1 :]) if other in agreed]
+            ahead = [agreed[other] for other in behind if before.get(other, True)][-IN_SIGHT:]
+            return bool(self._term(agent, [agreed[agent], *ahead]) > given.utilities[agent].opt_out_utility)
 
-        paying = [agent for agent in reversed(chain) if agent in points and agent in self.prices]
+        paying = [agent for agent in reversed(chain) if agent in agreed and agent in given.prices]
         if not paying:
-            return points
+            return agreed
         stay = yield from in_turn(situation, "declining", paying, stays, lambda _, stays: type(stays) is bool)
-        return {agent: place for agent, place in points.items() if stay.get(agent, True)}
+        return {agent: place for agent, place in agreed.items() if stay.get(agent, True)}
 
-    def _is_no_worse(
-        self, situation: Situation, chain: Sequence[str], agreed: Batch, rival: Batch, posteriors: "_Posteriors"
-    ) -> ViewSteps[bool]:
-        if any(agent in rival and agent not in agreed and agent not in self.prices for agent in chain):
+    def is_no_worse(self, situation: Situation, agreed: Batch) -> ViewSteps[bool]:
+        """True if the sequential greedy places have no larger value than those left of the agreed ones."""
+        chain, order, rival = self._chain, self.given.order, self._rival
+        if any(agent in rival and agent not in agreed and agent not in self.given.prices for agent in chain):
             return False  # max-sum on loops may end in a conflict, which leaves an agent without a place
-        sights = [_Sight(self.order)]
-        if len(chain) > self.order + 1:
-            sights += [_Sight(IN_SIGHT), _Sight(self.order, to_the_letter=True)]
+        # number of agents ahead that count, and if the noise that scales Psi is used for them
+        sights = [(order, False)]
+        if len(chain) > order + 1:
+            sights += [(IN_SIGHT, False), (order, True)]
         for sight in sights:
-            utility = partial(self._utility_of_both, chain, agreed, rival, sight, posteriors)
-            said = yield from each(
-                situation, "looking again", chain, utility, lambda _, utility: are_numbers(utility, 2)
-            )
-            ours, theirs = 0.0, 0.0
-            for agreed_utility, rival_utility in said.values():  # in chain order, for equal bits (sum() adds otherwise)
-                ours, theirs = ours + agreed_utility, theirs + rival_utility
+
+            def of_both(agent: str, sight: tuple[int, bool] = sight) -> list[float]:
+                return [self._adds(agent, batch, *sight) for batch in (agreed, rival)]
+
+            said = yield from each(situation, "looking again", chain, of_both, lambda _, both: are_numbers(both, 2))
+            ours, theirs = map(added, zip(*said.values(), strict=True))
             # not `<`: a NaN falls back to the sequential choice
             if not ours >= theirs:
                 return False
         return True
 
-    def _utility_of_both(
-        self, chain: Sequence[str], agreed: Batch, rival: Batch, sight: _Sight, posteriors: "_Posteriors", agent: str
-    ) -> tuple[float, float]:
-        """Terms that an agent adds to either batch."""
-        ours, theirs = (self._adds(agent, chain, batch, sight, posteriors) for batch in (agreed, rival))
-        return float(ours), float(theirs)
-
-    def _adds(self, agent: str, chain: Sequence[str], batch: Batch, sight: _Sight, posteriors: "_Posteriors") -> float:
+    def _adds(self, agent: str, batch: Batch, order: int, to_the_letter: bool) -> float:
+        """Term that an agent adds to a batch."""
         if agent not in batch:
-            return self.utilities[agent].opt_out_utility
-        ahead = [(other, batch[other]) for other in chain[chain.index(agent) + 1 :][: sight.order] if other in batch]
-        return self._term(agent, batch[agent], ahead, sight, posteriors)
+            return float(self.given.utilities[agent].opt_out_utility)
+        ahead = self._chain[self._chain.index(agent) + 1 :][:order]
+        places = [batch[other] for other in (agent, *ahead) if other in batch]
+        return float(self._term(agent, places, to_the_letter))
 
-    def _term(
-        self,
-        agent: str,
-        place: Float[np.ndarray, " d"],
-        ahead: Sequence[Place],
-        sight: _Sight,
-        posteriors: "_Posteriors",
-    ) -> float:
-        """Local acquisition of a measuring agent, given the places of some others."""
-        value = posteriors.of_first(
-            self.utilities[agent], self.beliefs[agent], [(agent, place), *ahead], sight.to_the_letter
-        )
-        return value - self.prices.get(agent, 0.0)
+    def _term(self, agent: str, places: Sequence[Float[np.ndarray, " d"]], to_the_letter: bool = False) -> float:
+        """Local acquisition of a measuring agent at the first of some places, given those of others."""
+        rows = [self._rows[place.tobytes()] for place in places]
+        value, at = self._values(agent, rows)
+        return value([at[row] for row in rows], to_the_letter) - self.given.prices.get(agent, 0.0)
 
-
-class _Posteriors:
-    """Joint beliefs at the places of two batches, computed once for each rule and belief."""
-
-    # With separate beliefs, and more places than an agent considers, each belief covers only these.
-
-    def __init__(self, chain: Sequence[str], batches: Sequence[Batch], *, shared: bool) -> None:
-        self._chain, self._batches = {agent: n for n, agent in enumerate(chain)}, batches
-        places = [place for batch in batches for place in batch.values()]
-        self._places = np.array(places) if places else np.empty((0, 1))
-        self._asks_all = shared or len(chain) <= IN_SIGHT + 1
-        self._rows = {place.tobytes(): row for row, place in enumerate(places)}
-        self._known: dict[tuple[str, int, int], tuple[BatchValue, dict[int, int]]] = {}
-
-    def of_first(self, utility: Utility, belief: PlaceBelief, places: Sequence[Place], to_the_letter: bool) -> float:
-        """Utility of the first of some of the places given the others, by a rule and a belief."""
-        rows = [self._rows[place.tobytes()] for _, place in places]
-        value, at = self._value(utility, belief, places[0][0], rows)
-        return value.of_first([at[row] for row in rows], to_the_letter)
-
-    def _value(
-        self, utility: Utility, belief: PlaceBelief, agent: str, asked: Sequence[int]
-    ) -> tuple[BatchValue, dict[int, int]]:
+    def _values(self, agent: str, asked: Sequence[int]) -> tuple[BatchValue, dict[int, int]]:
         """Batch values over at least the requested rows, and the position of each row."""
+        utility, belief = self.given.utilities[agent], self.given.beliefs[agent]
         key = "" if self._asks_all else agent, id(utility), id(belief)
         if key not in self._known or not self._known[key][1].keys() >= set(asked):
             rows = range(len(self._places)) if self._asks_all else sorted({*asked, *self._in_sight(agent)})
@@ -170,27 +128,12 @@ class _Posteriors:
 
     def _in_sight(self, agent: str) -> list[int]:
         """Rows of an agent and of the next 64 in the chain."""
-        first = self._chain[agent]
-        return [
-            self._rows[place.tobytes()]
-            for batch in self._batches
-            for other, place in batch.items()
-            if first <= self._chain[other] <= first + IN_SIGHT
-        ]
-
-
-def _of(chain: Sequence[str], points: Mapping[str, Float[np.ndarray, " d"]]) -> Batch:
-    return {agent: points[agent] for agent in chain if agent in points}
+        near, both = self._chain[self._chain.index(agent) :][: IN_SIGHT + 1], (self._agreed, self._rival)
+        return [self._rows[batch[other].tobytes()] for batch in both for other in near if other in batch]
 
 
 class TablesOnDemand(Mapping[str, np.ndarray]):
-    """A table for each factor, made on first access, so that an owner makes only its own.
-
-    Example:
-        >>> tables = TablesOnDemand(["w_a", "w_b"], lambda factor: np.zeros(len(factor)))
-        >>> len(tables), tables["w_b"].tolist()
-        (2, [0.0, 0.0, 0.0])
-    """
+    """A table for each factor, made on first access, so that an owner makes only its own."""
 
     def __init__(self, factors: Sequence[str], make: Callable[[str], np.ndarray]) -> None:
         self._factors, self._make = tuple(factors), make
@@ -212,36 +155,30 @@ class TablesOnDemand(Mapping[str, np.ndarray]):
 
 @dataclass(frozen=True)
 class LocalProblem:
-    """Problem that the agents have to agree on.
+    """Problem that the agents have to agree on."""
 
-    Args:
-        graph: One variable per agent, named after it (the place it measures), and one factor, its local acquisition
-            ``w_<agent>``; it owns both. Unconnected groups of agents are separate parts.
-        tables: The factors over the shortlists, one axis per variable of the scope.
-        shortlists: Places (s, d) of each variable's values. Agents with a price may abstain: their last row is NaN.
-        safeguard: Comparison with the sequential greedy choice; None: the agreement is final.
-    """
-
+    # one variable per agent, named after it (the place it measures), and one factor, its local acquisition
+    # ``w_<agent>``; it owns both. Unconnected groups of agents are separate parts
     graph: FactorGraph
-    tables: Mapping[str, np.ndarray]
+    tables: Mapping[str, np.ndarray]  # the factors over the shortlists, one axis per variable of the scope
+    # places (s, d) of each variable's values. Agents with a price may abstain: their last row is NaN
     shortlists: dict[str, Float[np.ndarray, "s d"]]
-    safeguard: Safeguard | None = None
-
-    def value_of(self, points: Mapping[str, Float[np.ndarray, " d"]]) -> float | None:
-        """Sum of the factors for measuring agents' places on their shortlists; None if an agent has no option left."""
-        index = self._rows_of(points)
-        return None if index is None else added(self._value(factor, index) for factor in self.graph.factors)
+    safeguard: Safeguard | None = None  # comparison with the sequential greedy choice; None: the agreement is final
 
     def value_steps(
         self, situation: Situation, points: Mapping[str, Float[np.ndarray, " d"]]
     ) -> ViewSteps[float | None]:
-        """Steps of ``value_of``, in which agents with separate beliefs send the values of their factors."""
+        """Sum of the factors for measuring agents' places on their shortlists; None if an agent has no option left.
+
+        Agents with separate beliefs send the values of their factors.
+        """
         index, graph = self._rows_of(points), self.graph
         if index is None:
             return None
 
         def own(agent: str) -> list[float]:
-            return [self._value(factor, index) for factor in graph.factors_owned_by(agent)]
+            at = {factor: tuple(index[x] for x in graph.scope(factor)) for factor in graph.factors_owned_by(agent)}
+            return [float(self.tables[factor][entry]) for factor, entry in at.items()]
 
         def fits(agent: str, utility: Any) -> bool:
             return are_numbers(utility, len(graph.factors_owned_by(agent)))
@@ -262,9 +199,6 @@ class LocalProblem:
                 return None
             index[agent] = int(rows.argmax())
         return index
-
-    def _value(self, factor: str, index: Mapping[str, int]) -> float:
-        return float(self.tables[factor][tuple(index[x] for x in self.graph.scope(factor))])
 
     def best_alone(self, agent: str, places: Float[np.ndarray, "k d"]) -> int | None:
         """Index of the place of largest utility to an agent in its own problem; None if it abstains."""

@@ -2,21 +2,22 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.utility import BatchValue, Block, Scores, Utility, of_first, of_successors
+from swarmbo.acquisition.utility import BatchValue, Block, Options, Scores, Utility, of_first, of_successors
 from swarmbo.belief import PlaceBelief
 from swarmbo.belief.at_places import KnownPlaces, Looked
 from swarmbo.belief.gp.conditioning import CovarianceRows, JointPosterior
 from swarmbo.belief.gp.spatial import PosteriorCache
 
 _AT_ONCE = 2**15  # entries of a table at once, 256 KiB: their intermediates fit the second-level cache
-# all covariances between places are computed at once if so many times the picks are at least the places
-MANY = 32
+# all covariances between places are computed at once, which is cheaper, if so many times the picks are at least the
+# places
+_MANY = 32
 _ROWS = 8  # the same for beliefs with fast single rows
 _FIRST = 32  # size of the first block of places evaluated, and of each next one
 
@@ -43,26 +44,25 @@ class PlaceUtility(Utility):
         """Numbers that rank single locations as ``single`` does, with finer steps where it would round."""
         return self.single(mean, var)
 
+    @abstractmethod
     def of_first(
         self, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"], to_the_letter: bool = False
     ) -> float:
-        """``BatchValue.of_first``, computed from the means and the noise-free covariance of all locations."""
-        return float(self.table(Block.of_single(mean, cov), 0.0).item())
+        """``BatchValue``, from the means of all places and their covariance without noise."""
 
     def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> "PlaceScores":
         """Utilities of single locations."""
         return PlaceScores(self, belief, places, picks)
 
-    def table_of(
-        self, belief: PlaceBelief, options: Sequence[Float[np.ndarray, "_ d"]], price: float
-    ) -> Float[np.ndarray, "..."]:
+    def table_of(self, belief: PlaceBelief, options: Options, price: float) -> Float[np.ndarray, "..."]:
         """Utility of the first agent's candidates minus a price, given each choice of its successors' candidates."""
         return self.table(Block.of(belief, options), price)
 
-    def jointly(self, belief: PlaceBelief, places: Float[np.ndarray, "m d"]) -> "PlaceValue":
+    def jointly(self, belief: PlaceBelief, places: Float[np.ndarray, "m d"]) -> BatchValue:
         """Values of batches of some locations."""
         cache, every = belief.posterior_cache(places), np.arange(len(places))
-        return PlaceValue(self, cache.mean, cache.cov(every, every))
+        mean, cov = cache.mean, cache.cov(every, every)
+        return lambda rows, to_the_letter: self.of_first(mean[list(rows)], cov[np.ix_(rows, rows)], to_the_letter)
 
 
 class PlaceScores(Scores):
@@ -72,16 +72,15 @@ class PlaceScores(Scores):
         self, utility: PlaceUtility, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int
     ) -> None:
         self._utility, self._noise_variance = utility, belief.noise_variance
-        self._rows: CovarianceRows | _Between | None = None
+        self._rows: CovarianceRows | Between | None = None
         if not picks:
             self._mean, self._var = belief.posterior(places)
             return
         cache = belief.posterior_cache(places)
         self._mean, self._var = cache.mean, cache.var.copy()
-        # many rows of covariances are cheaper all at once
-        at_once = (_ROWS if isinstance(cache, JointPosterior | Looked) else MANY) * picks >= len(places)
-        if at_once or not isinstance(cache, JointPosterior | Looked):
-            self._rows = _Between(cache, len(places), picks, at_once)
+        many = _ROWS if isinstance(cache, JointPosterior | Looked) else _MANY
+        if many * picks >= len(places) or not isinstance(cache, JointPosterior | Looked):
+            self._rows = Between(cache, len(places), picks, many)
         else:
             self._rows = cache.by_row(picks) if isinstance(cache, Looked) else CovarianceRows(cache, None, picks)
 
@@ -102,34 +101,23 @@ class PlaceScores(Scores):
         self._var = np.maximum(self._var - told**2, 0.0)
 
 
-class _Between:
-    """Covariances of places, for any belief, while places are successively taken as measured."""
+class Between:
+    """Covariances of places, for any belief, while places are successively taken as measured; ``rows`` of those taken
+    are of the Cholesky factor of their covariance.
+    """
 
-    def __init__(self, cache: PosteriorCache, n_places: int, picks: int, at_once: bool) -> None:
+    def __init__(self, cache: PosteriorCache, n_places: int, picks: int, many: int = _MANY) -> None:
         self._cache, self._every, self._taken = cache, np.arange(n_places), 0
-        self._between = cache.cov(self._every, self._every) if at_once else None
-        self._rows = np.empty((picks, n_places))  # of the Cholesky factor of the picks' covariance
+        self._between = cache.cov(self._every, self._every) if many * picks >= n_places else None
+        self.rows = np.empty((picks, n_places))
 
     def take(self, pick: int, variance: float) -> Float[np.ndarray, " k"]:
         """See ``CovarianceRows``."""
-        n, rows = self._taken, self._rows
+        n, rows = self._taken, self.rows
         across = self._cache.cov(np.array([pick]), self._every)[0] if self._between is None else self._between[pick]
         rows[n] = (across - rows[:n, pick] @ rows[:n]) / np.sqrt(variance)
         self._taken += 1
         return rows[n]
-
-
-@dataclass(frozen=True)
-class PlaceValue(BatchValue):
-    """Values of batches of some locations by their joint posterior."""
-
-    utility: PlaceUtility
-    mean: Float[np.ndarray, " m"]
-    cov: Float[np.ndarray, "m m"]
-
-    def of_first(self, rows: Sequence[int], to_the_letter: bool = False) -> float:
-        """Utility of the first of some of the places given the others."""
-        return self.utility.of_first(self.mean[list(rows)], self.cov[np.ix_(rows, rows)], to_the_letter)
 
 
 @dataclass(frozen=True)

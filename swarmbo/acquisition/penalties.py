@@ -6,17 +6,18 @@ is still too likely to fail moves back towards a successful one. Regions are har
 of a region avoids it and a margin; points in other regions are moved out in the last step of a decision.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Self
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.acquisition.box_functions import BoxFunctions, InnerFunctions, Received
+from swarmbo.acquisition.box_functions import InnerFunctions, Part
 from swarmbo.belief.model.success import Requirement, Term
 from swarmbo.boundary.rng import stream
-from swarmbo.graph import FactorGraph, FactorStack, stacks_of
+from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack, stacks_of
+from swarmbo.graph.box_functions import Climbing, Points, Received, Values
 from swarmbo.problem.no_go import Limit
 
 _STEEP = 4.0  # penalty of a missing logit, in spreads of the objective
@@ -25,26 +26,20 @@ _SLACK = 0.1  # tolerated missing logits: what the bend may leave
 _SAMPLED = 64  # random points for the spread of a factor's function
 _TRIED = 64  # points on the line back
 
-Lacks = Callable[[Float[np.ndarray, "m b"]], tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m b"]]]
+Lack = tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m b"]]  # violation and its gradient at m points
+Lacks = Callable[[Float[np.ndarray, "m b"]], Lack]
 
 
 @dataclass(frozen=True, eq=False)
 class Hold:
-    """Loss of one factor at points that violate a requirement.
+    """Loss of one factor at points that violate a requirement."""
 
-    Args:
-        lack: Violation at points of some variables, at most 0 if there is none, and its gradient.
-        inside: Positions of these variables in the factor's scope.
-        bend: Violation over which the penalty bends from zero to a slope.
-        weight: Penalty for a violation of 1, in the unit of the objective.
-    """
+    lack: Lacks  # violation at points of some variables, at most 0 if there is none, and its gradient
+    inside: tuple[int, ...]  # positions of these variables in the factor's scope
+    bend: float  # violation over which the penalty bends from zero to a slope
+    weight: float  # penalty for a violation of 1, in the unit of the objective
 
-    lack: Lacks
-    inside: tuple[int, ...]
-    bend: float
-    weight: float
-
-    def penalty(self, U: Float[np.ndarray, "m a"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m a"]]:
+    def penalty(self, U: Float[np.ndarray, "m a"]) -> Lack:
         """Penalty at points (m, a) of the factor's scope, and its gradient; 0 without a violation."""
         own = list(self.inside)
         lack, slope = self.lack(U[:, own])
@@ -60,46 +55,40 @@ class Hold:
 class BoundedFunctions(InnerFunctions):
     """Local functions minus penalties, which are 0 if each factor keeps its holds."""
 
-    holds: Mapping[str, tuple[Hold, ...]]
+    holds: Mapping[str, Sequence[Hold]]
 
-    @classmethod
-    def around(cls, inner: BoxFunctions, holds: Mapping[str, Sequence[Hold]]) -> "BoundedFunctions":
-        """Bound functions by the holds of their factors."""
-        return cls._made(inner, holds={factor: tuple(held) for factor, held in holds.items()})
-
-    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
+    def value(self, stack: FactorStack, U: Points, received: Received) -> Values:
         """Each factor's function minus its penalties."""
         value = super().value(stack, U, received)
-        for row, factor in enumerate(stack.factors):
-            for hold in self.holds.get(factor, ()):
-                value[row] -= hold.penalty(U[row])[0]
+        for row, penalty, _ in self._penalties(stack, U):
+            value[row] -= penalty
         return value
 
-    def value_and_gradient(
-        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
-    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+    def value_and_gradient(self, stack: FactorStack, U: Points, received: Received) -> Climbing:
         """Objective of a factor minus its penalties, and its gradient."""
         value, gradient = super().value_and_gradient(stack, U, received)
-        for row, factor in enumerate(stack.factors):
-            for hold in self.holds.get(factor, ()):
-                penalty, slope = hold.penalty(U[row])
-                value[row] -= penalty
-                gradient[row] -= slope
+        for row, penalty, slope in self._penalties(stack, U):
+            value[row] -= penalty
+            gradient[row] -= slope
         return value, gradient
 
-    def of(self, factors: Iterable[str]) -> "BoundedFunctions":
+    def of(self, factors: Iterable[str]) -> Self:
         """The same functions of some factors only."""
-        own = frozenset(factors)
-        holds = {factor: held for factor, held in self.holds.items() if factor in own}
-        return replace(self, owned=own, inner=self.inner.of(own & set(self.inner.graph.factors)), holds=holds)
+        own = super().of(factors)
+        return replace(own, holds={factor: held for factor, held in self.holds.items() if factor in (own.owned or ())})
 
-    def _parts(self, stack: FactorStack) -> list[tuple[Any, FactorStack, FactorStack]]:
+    def _penalties(self, stack: FactorStack, U: Points) -> Iterator[tuple[int, *Lack]]:
+        for row, factor in enumerate(stack.factors):
+            for hold in self.holds.get(factor, ()):
+                yield row, *hold.penalty(U[row])
+
+    def _parts(self, stack: FactorStack) -> list[Part]:
         known = self.inner.graph.place_of
         rows = [row for row, factor in enumerate(stack.factors) if factor in known]
         if len(rows) == len(stack.factors):
-            return [(np.s_[:], stack, stack)]
+            return [(self.inner, np.s_[:], stack, stack)]
         inner = FactorStack(tuple(stack.factors[row] for row in rows), stack.columns[rows])
-        return [(rows, inner, inner)] if rows else []
+        return [(self.inner, rows, inner, inner)] if rows else []
 
 
 def bounded(
@@ -133,7 +122,7 @@ def bounded(
             floor = float(requirement.model.part(terms, own[None], columns)[0][0]) - spare
             lack = _logits_below(floor, requirement, terms, columns)
             holds.setdefault(factor, []).append(Hold(lack, inside, _SOFT, _STEEP * weights[factor]))
-    return BoundedFunctions.around(functions, holds)
+    return BoundedFunctions.made_of(functions, holds=holds)
 
 
 def kept_out(functions: BoxFunctions, limits: Sequence[Limit], spread: Mapping[str, float]) -> BoxFunctions:
@@ -162,7 +151,7 @@ def kept_out(functions: BoxFunctions, limits: Sequence[Limit], spread: Mapping[s
             (*graph.factors, *joined), (*graph.scopes, *joined.values()), (*graph.factor_owners, *owners),
             graph.variables, graph.variable_owners,
         )  # fmt: skip
-    return replace(BoundedFunctions.around(functions, holds), graph=graph) if holds else functions
+    return BoundedFunctions.made_of(functions, graph=graph, holds=holds) if holds else functions
 
 
 def parts_together(
@@ -207,7 +196,7 @@ def spreads(functions: BoxFunctions, seed: int) -> dict[str, float]:
     points, out = np.concatenate([functions.starts, drawn]), dict[str, float]()
     for stack in stacks_of(functions.graph):
         X = stack.take(points)
-        values = functions.value(stack, X, tuple(np.zeros(X.shape[:2]) for _ in range(functions.n_exchanges)))
+        values = functions.value(stack, X, functions.unheard(X))
         finite = np.where(np.isfinite(values), values, np.nan)
         for factor, own in zip(stack.factors, finite, strict=True):
             out[factor] = float(np.nanmax(own) - np.nanmedian(own)) if np.isfinite(own).any() else 0.0
@@ -230,7 +219,7 @@ def _part_spreads(graph: FactorGraph, spread: Mapping[str, float]) -> dict[str, 
 def _logits_below(floor: float, needed: Requirement, terms: tuple[Term, ...], columns: Int[np.ndarray, " b"]) -> Lacks:
     """Logits by which a factor's terms of one requirement fall below a floor; ``columns`` are those of its model."""
 
-    def lack(U: Float[np.ndarray, "m b"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m b"]]:
+    def lack(U: Float[np.ndarray, "m b"]) -> Lack:
         value, slope = needed.model.part(terms, U, columns)
         return floor - value, -slope
 
@@ -240,7 +229,7 @@ def _logits_below(floor: float, needed: Requirement, terms: tuple[Term, ...], co
 def _depth_in(limit: Limit) -> Lacks:
     """Depth of points within a region or its margin, in sides of the box."""
 
-    def lack(U: Float[np.ndarray, "m b"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m b"]]:
+    def lack(U: Float[np.ndarray, "m b"]) -> Lack:
         depth, slope = limit.region.depth(U, limit.bounds)
         return depth + limit.margin, slope
 

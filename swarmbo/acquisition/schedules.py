@@ -68,9 +68,7 @@ def alpha(kind: Exploration, progress: Progress, batch_size: int, noise_ratio: f
     log_snr = math.log1p(1.0 / noise_ratio)
     if kind != "theory":
         return 2.0 * beta(kind, progress, delta) / log_snr
-    # exp(2C) with C = 0.5 log(1 +
-    # D_t
-    # /s²)
+    # exp(2C) with C = 0.5 log(1 + |D_t|/s²)
     exp_2c = 1.0 + batch_size / noise_ratio
     union_bound = math.log(progress.n_sites * progress.round**2 * math.pi**2 / (6.0 * delta))
     return 4.0 / log_snr * batch_size * exp_2c * union_bound
@@ -81,10 +79,6 @@ def practical_beta(n_dims: float, t: int) -> float:
     (DuMBO).
 
     Source: Kandasamy et al. 2015, section 4.4; DuMBO: its authors' program, with all variables for d.
-
-    Example:
-        >>> round(practical_beta(4, 50), 4)
-        3.6841
     """
     return 0.2 * n_dims * math.log(2 * max(t, 1))
 
@@ -104,10 +98,6 @@ def finite_beta(log_n_points: float, n_factors: int, t: int, delta: float) -> fl
     """2 log(|D| |U| pi_t / delta) with pi_t = pi² t² / 6; |U| factors, 1 for GP-UCB and DuMBO.
 
     Source: Hoang et al. 2018, theorem 1; Bardou et al. 2024, theorem 5.2, with one bound for the sum.
-
-    Example:
-        >>> round(finite_beta(math.log(1000), 1, 50, 0.1), 4)
-        35.0642
     """
     t = max(t, 1)
     return 2.0 * (log_n_points + math.log(n_factors * math.pi**2 * t**2 / (6.0 * delta)))
@@ -123,22 +113,18 @@ def continuous_beta(n_dims: int, n_factors: int, t: int, delta: float, a: float,
     """
     t = max(t, 1)
     union = 2.0 * math.log(4.0 * n_factors * math.pi**2 * t**2 / (6.0 * delta))
-    points = _lattice_points(n_dims, n_factors, t, delta / 2.0, a, b)
+    points = lattice_points(n_dims, n_factors, t, delta / 2.0, a, b)
     return max(union + 2.0 * n_dims * math.log(points), 0.0)
 
 
-def growing_lattice(n_dims: int, n_factors: int, t: int, delta: float, a: float, b: float) -> int:
-    """D b t² r sqrt(log(2 |U| a / delta)) points along each variable of the cube [0, r]^d with r = 1, rounded up.
+def lattice_points(n_dims: int, n_factors: int, t: int, delta: float, a: float, b: float) -> float:
+    """D b t² r sqrt(log(2 |U| a / delta)) points along each variable of the cube [0, r]^d with r = 1.
 
     Source: Hoang et al. 2018, lemma 5, tau_t. Lemma 6, the source of :func:`continuous_beta`, applies it with delta /
     2.
 
     Example:
-        >>> [growing_lattice(2, 1, t, 0.1, 1.0, 1.0) for t in (1, 3, 10)]
+        >>> [math.ceil(lattice_points(2, 1, t, 0.1, 1.0, 1.0)) for t in (1, 3, 10)]
         [4, 32, 347]
     """
-    return math.ceil(_lattice_points(n_dims, n_factors, max(t, 1), delta, a, b))
-
-
-def _lattice_points(n_dims: int, n_factors: int, t: int, delta: float, a: float, b: float) -> float:
-    return n_dims * t**2 * b * math.sqrt(math.log(2.0 * n_factors * a / delta))
+    return n_dims * max(t, 1) ** 2 * b * math.sqrt(math.log(2.0 * n_factors * a / delta))

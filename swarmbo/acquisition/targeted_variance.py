@@ -27,14 +27,14 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr
 
+from swarmbo import settings
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition, require_level
-from swarmbo.acquisition.local_utility import MANY
+from swarmbo.acquisition.local_utility import Between
 from swarmbo.acquisition.situation import Situation
-from swarmbo.acquisition.utility import BatchValue, Block, Scores, Utility
+from swarmbo.acquisition.utility import BatchValue, Block, Options, Scores, Utility
 from swarmbo.belief import PlaceBelief
 from swarmbo.records import Goal
 from swarmbo.registry import FIELD, kind
-from swarmbo.settings import require, within
 from swarmbo.spaces import Domain
 
 
@@ -43,10 +43,6 @@ def planning_places(domain: Domain, sites: Float[np.ndarray, "k d"] | None, n_pl
 
     The map is divided into nearly cubic cells. Each cell gives the site nearest to its centre, or its centre if
     ``sites`` is None; cells without a site give none. All sites are taken if there are no more of them.
-
-    Example:
-        >>> planning_places(Domain(np.zeros(2), np.array([4.0, 1.0])), None, 4).tolist()
-        [[0.5, 0.5], [1.5, 0.5], [2.5, 0.5], [3.5, 0.5]]
     """
     given = None if sites is None else np.ascontiguousarray(sites, dtype=float).tobytes()
     return _spread(domain.low.tobytes(), domain.high.tobytes(), given, n_places)
@@ -98,34 +94,36 @@ def _counts(sides: Float[np.ndarray, " d"], n_places: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class TargetUtility(Utility):
-    """Weighted variance reduction of measurements at targets.
+    """Weighted variance reduction of measurements at targets."""
 
-    Args:
-        targets: Places whose variance counts (t, d), physical.
-        weights: Their weights (t,), >= 0, in a unit that gives values in the unit of the field.
-        noise_variance: Noise variance of a measurement, > 0, in the square of that unit.
-        opt_out_utility: Utility of not measuring.
-    """
-
-    targets: Float[np.ndarray, "t d"]
-    weights: Float[np.ndarray, " t"]
-    noise_variance: float
-    opt_out_utility: float = 0.0
+    targets: Float[np.ndarray, "t d"]  # places whose variance counts (t, d), physical
+    weights: Float[np.ndarray, " t"]  # their weights (t,), >= 0, in a unit that gives values in the unit of the field
+    noise_variance: float  # noise variance of a measurement, > 0, in the square of that unit
+    opt_out_utility: float = 0.0  # utility of not measuring
 
     def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> "TargetScores":
         """Utilities of single locations."""
         return TargetScores(self, belief, places, picks)
 
-    def jointly(self, belief: PlaceBelief, places: Float[np.ndarray, "m d"]) -> "TargetValue":
-        """Values of batches of some locations."""
+    def jointly(self, belief: PlaceBelief, places: Float[np.ndarray, "m d"]) -> BatchValue:
+        """Gain of the first of some locations over the others, by the matrices C and M between them."""
         cache, n = belief.posterior_cache(np.concatenate([places, self.targets])), len(places)
         own, targets = np.arange(n), np.arange(n, len(cache.mean))
         told = cache.cov(own, targets)
-        return TargetValue(cache.cov(own, own), (told * self.weights) @ told.T, self.noise_variance)
+        C, M = cache.cov(own, own), (told * self.weights) @ told.T
 
-    def table_of(
-        self, belief: PlaceBelief, options: Sequence[Float[np.ndarray, "_ d"]], price: float
-    ) -> Float[np.ndarray, "..."]:
+        def of_first(rows: Sequence[int], to_the_letter: bool) -> float:
+            first, others = rows[0], list(rows[1:])
+            noisy = C[np.ix_(others, others)] + self.noise_variance * np.eye(len(others))
+            gain = np.linalg.solve(noisy, C[others, first])
+            var = C[first, first] - gain @ C[others, first]
+            told = M[first, first] - 2.0 * gain @ M[others, first]
+            told += gain @ M[np.ix_(others, others)] @ gain
+            return float(max(told, 0.0) / (max(var, 0.0) + self.noise_variance))
+
+        return of_first
+
+    def table_of(self, belief: PlaceBelief, options: Options, price: float) -> Float[np.ndarray, "..."]:
         """Gain of the first agent's candidates over each choice of its successors' candidates, minus the price."""
         block, n = Block.of(belief, options), len(options)
         told = [self._told(belief, own, there) for own, there in zip(options, block.measures, strict=True)]
@@ -169,13 +167,12 @@ class TargetScores(Scores):
         n = len(places)
         cache = belief.posterior_cache(np.concatenate([places, utility.targets]))
         own, targets = np.arange(n), np.arange(n, len(cache.mean))
-        self._cache, self._utility, self._own, self._taken = cache, utility, own, 0
+        self._utility, self._taken = utility, 0
         # C_0 stays as it is; what picks have told is kept as products a_p r_p^T
         self._told = cache.cov(targets, own)
         self._var, self._weighted = cache.var[own], utility.weights @ self._told**2
-        self._columns, self._rows = np.empty((picks, len(targets))), np.empty((picks, n))  # a_p, r_p
-        # many rows of covariances are cheaper all at once
-        self._between = cache.cov(own, own) if MANY * picks >= n else None
+        self._columns = np.empty((picks, len(targets)))  # a_p; r_p are the rows of ``Between``
+        self._between = Between(cache, n, picks)
 
     @property
     def value(self) -> Float[np.ndarray, " k"]:
@@ -185,39 +182,16 @@ class TargetScores(Scores):
     def take(self, pick: int) -> None:
         """Take a place as measured."""
         n, weights = self._taken, self._utility.weights
-        columns, rows = self._columns[:n], self._rows[:n]
-        root = np.sqrt(self._var[pick] + self._utility.noise_variance)
-        column = (self._told[:, pick] - rows[:, pick] @ columns) / root
-        if self._between is None:
-            across = self._cache.cov(self._own[pick : pick + 1], self._own)[0]
-        else:
-            across = self._between[pick]
-        row = (across - rows[:, pick] @ rows) / root
+        columns, rows = self._columns[:n], self._between.rows[:n]
+        variance = self._var[pick] + self._utility.noise_variance
+        column = (self._told[:, pick] - rows[:, pick] @ columns) / np.sqrt(variance)
+        row = self._between.take(pick, variance)
         told = (weights * column) @ self._told - (columns @ (weights * column)) @ rows
         left = self._weighted - 2.0 * row * told + row**2 * float((weights * column) @ column)
         self._weighted = np.maximum(left, 0.0)  # below 0 is rounding
         self._var = np.maximum(self._var - row**2, 0.0)
-        self._columns[n], self._rows[n] = column, row
+        self._columns[n] = column
         self._taken += 1
-
-
-@dataclass(frozen=True, eq=False)
-class TargetValue(BatchValue):
-    """Values of batches of some locations by the matrices C and M between them."""
-
-    cov: Float[np.ndarray, "m m"]
-    told: Float[np.ndarray, "m m"]
-    noise_variance: float
-
-    def of_first(self, rows: Sequence[int], to_the_letter: bool = False) -> float:
-        """Gain of the first of some of the places over the others."""
-        first, others = rows[0], list(rows[1:])
-        noisy = self.cov[np.ix_(others, others)] + self.noise_variance * np.eye(len(others))
-        gain = np.linalg.solve(noisy, self.cov[others, first])
-        var = self.cov[first, first] - gain @ self.cov[others, first]
-        told = self.told[first, first] - 2.0 * gain @ self.told[others, first]
-        told += gain @ self.told[np.ix_(others, others)] @ gain
-        return float(max(told, 0.0) / (max(var, 0.0) + self.noise_variance))
 
 
 _LEAST_NOISE = 1e-6  # of the prior variance: keeps known places uninformative in spite of rounding
@@ -261,12 +235,12 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
 
     task: Goal | None = None
     level: float | None = None
-    floor: Annotated[float, within(0, 1)] = 1e-3
-    places: Annotated[int, within(1, 4096)] = 230
+    floor: Annotated[float, settings.within(0, 1)] = 1e-3
+    places: Annotated[int, settings.within(1, 4096)] = 230
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
+        settings.require(
             self, "level", lambda level: level is None or self.task in (None, "level"), "no level, or the task 'level'"
         )
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.acquisition.acquisition import Acquisition
-from swarmbo.acquisition.box_functions import BoxFunctions, Received, on_cube
+from swarmbo.acquisition.box_functions import on_box
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.acquisition.local_utility import LocalUtility
@@ -20,7 +20,8 @@ from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import EnsembleModel, Model
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
-from swarmbo.graph import FactorStack
+from swarmbo.graph import BoxFunctions, FactorStack
+from swarmbo.graph.box_functions import Climbing, Points, Received, Values
 from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.settings import Even
@@ -57,15 +58,6 @@ class FieldDraw:
         """A joint draw at places (k, d), physical, k >= 1.
 
         Of more than 1,024 different places a random subset is drawn, as the cost is cubic.
-
-        Example:
-            >>> from swarmbo.belief import ExactGP, ExactGPSettings
-            >>> from swarmbo.spaces import Domain
-            >>> belief = ExactGP.create(ExactGPSettings(), Domain(np.zeros(1), np.ones(1))).update([[0.5]], [3.0])
-            >>> drawn = FieldDraw.of(belief, np.array([[0.1], [0.9]]), np.random.default_rng(0))
-            >>> mean, var = drawn.posterior(np.array([[0.9], [0.1]]))
-            >>> bool(mean[0] != mean[1]), var.tolist()
-            (True, [0.0, 0.0])
         """
         places = np.unique(places, axis=0)
         listed, values = places, dict.fromkeys((place.tobytes() for place in places), -np.inf)
@@ -119,14 +111,12 @@ class SampledFunctions(BoxFunctions):
 
     sample: PathSample | FeatureSample
 
-    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
+    def value(self, stack: FactorStack, U: Points, received: Received) -> Values:
         """Each factor's drawn function, in the unit of the belief."""
         self.check_owned(stack)
         return self.sample.value(stack, U)
 
-    def value_and_gradient(
-        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
-    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+    def value_and_gradient(self, stack: FactorStack, U: Points, received: Received) -> Climbing:
         """Each factor's drawn function and its gradient."""
         self.check_owned(stack)
         return self.sample.value_and_gradient(stack, U)
@@ -185,7 +175,7 @@ class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
         when = {"round": situation.round, "evaluations": len(situation.history), "pending": len(situation.pending)}
         rngs = {factor: stream(situation.seed, "thompson", factor=factor, **when) for factor in belief.graph.factors}
         sample = belief.sample(rngs, stream(situation.seed, "thompson", "noise", **when), self.n_features)
-        return SampledFunctions(**on_cube(belief), sample=sample)
+        return SampledFunctions(**on_box(belief), sample=sample)
 
 
 @kind("acquisition", FUNCTION)
@@ -218,7 +208,7 @@ class EGPTS(Acquisition, frozen=True, tag="egp-ts"):
         # of a part of the graph, as its factors share the noise of one total
         noise_rngs = [stream(situation.seed, "egp-ts", "noise", part=i, **when) for i in range(len(of.ensemble.parts))]
         sample = of.ensemble.draw(of.chosen, rngs, noise_rngs)
-        return SampledFunctions(**on_cube(of.belief), sample=sample)
+        return SampledFunctions(**on_box(of.belief), sample=sample)
 
 
 @kind("acquisition", FUNCTION)

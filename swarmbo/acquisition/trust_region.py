@@ -11,21 +11,18 @@ from jaxtyping import Bool, Float, Int
 
 from swarmbo.settings import Count, Fraction, NonNegative, Settings, Whole
 
+Outcomes = Float[np.ndarray, " t"]
+Steps = Bool[np.ndarray, " t"]
+Basis = Int[np.ndarray, " t"]
 _EDGE = 1e-6  # sides of the domain: tolerance beyond the region's faces
 
 
 class BoxState(NamedTuple):
-    """State of a trust region after a history.
+    """State of a trust region after a history."""
 
-    Args:
-        side: As a share of the domain's.
-        idle: Number of latest steps in a row without a notable gain.
-        spread: Best minus median of the outcomes that are no steps; if these are all equal, of all outcomes.
-    """
-
-    side: float
-    idle: int
-    spread: float
+    side: float  # as a share of the domain's
+    idle: int  # number of latest steps in a row without a notable gain
+    spread: float  # best minus median of the outcomes that are no steps; if these are all equal, of all outcomes
 
 
 class TrustRegion(Settings, frozen=True):
@@ -52,11 +49,7 @@ class TrustRegion(Settings, frozen=True):
     smallest: Fraction = 2.0**-7
 
     def side(
-        self,
-        outcomes: Float[np.ndarray, " t"],
-        n_initial: int = 0,
-        steps: Bool[np.ndarray, " t"] | None = None,
-        basis: Int[np.ndarray, " t"] | None = None,
+        self, outcomes: Outcomes, n_initial: int = 0, steps: Steps | None = None, basis: Basis | None = None
     ) -> float:
         """Side after outcomes in the order of their arrival, as a share of the domain's side.
 
@@ -71,12 +64,12 @@ class TrustRegion(Settings, frozen=True):
 
     def state(
         self,
-        outcomes: Float[np.ndarray, " t"],
+        outcomes: Outcomes,
         n_initial: int = 0,
-        steps: Bool[np.ndarray, " t"] | None = None,
+        steps: Steps | None = None,
         places: Float[np.ndarray, "t n"] | None = None,
         gain: float = 0.0,
-        basis: Int[np.ndarray, " t"] | None = None,
+        basis: Basis | None = None,
     ) -> BoxState:
         """State of the region after outcomes; arguments that are not listed are as in ``side``.
 
@@ -145,14 +138,14 @@ class Restarts(Settings, frozen=True):
 
     def is_due(
         self,
-        outcomes: Float[np.ndarray, " t"],
+        outcomes: Outcomes,
         *,
         design: int = 0,
         since: int,
         begun: int,
         patience: int,
-        steps: Bool[np.ndarray, " t"] | None = None,
-        basis: Int[np.ndarray, " t"] | None = None,
+        steps: Steps | None = None,
+        basis: Basis | None = None,
     ) -> bool:
         """True if the last complete period of ``patience`` × ``after`` evaluations (or batches) had no gain.
 
@@ -182,15 +175,13 @@ def box_around(
     return np.clip(centre - side / 2.0, 0.0, 1.0), np.clip(centre + side / 2.0, 0.0, 1.0)
 
 
-def _after(
-    n_initial: int, outcomes: Float[np.ndarray, " t"], steps: Bool[np.ndarray, " t"] | None
-) -> Bool[np.ndarray, " t"]:
+def _after(n_initial: int, outcomes: Outcomes, steps: Steps | None) -> Steps:
     """Mask of steps after the first few."""
     all_steps = np.ones(len(outcomes), dtype=bool) if steps is None else steps
     return all_steps & (np.cumsum(all_steps) > n_initial)
 
 
-def _batches(counted: Bool[np.ndarray, " t"], basis: Int[np.ndarray, " t"] | None) -> Int[np.ndarray, " t"]:
+def _batches(counted: Steps, basis: Basis | None) -> Basis:
     """Batch number from 0 of each counted outcome, -1 of others."""
     # A batch is a run of outcomes that were all requested before the first of them was known.
     batches, first, batch = np.full(len(counted), -1), -1, -1
@@ -201,10 +192,10 @@ def _batches(counted: Bool[np.ndarray, " t"], basis: Int[np.ndarray, " t"] | Non
     return batches
 
 
-def _largest(values: Float[np.ndarray, " t"]) -> float:
+def _largest(values: Outcomes) -> float:
     return float(np.nanmax(values)) if np.isfinite(values).any() else -np.inf
 
 
-def _spread(values: Float[np.ndarray, " t"]) -> float:
+def _spread(values: Outcomes) -> float:
     seen = values[np.isfinite(values)]
     return float(seen.max() - np.median(seen)) if len(seen) else 0.0

@@ -8,9 +8,9 @@ agent can own one. It overstates the gain by exactly KL(Psi, Psi_bar), the less 
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -18,6 +18,8 @@ from jaxtyping import Bool, Float, Int
 from swarmbo.belief import PlaceBelief
 from swarmbo.belief.at_places import Looked
 from swarmbo.belief.gp.conditioning import JointPosterior
+
+Options = Sequence[Float[np.ndarray, "_ d"]]  # candidates of each agent, physical; a last row of NaN is to abstain
 
 
 class Scores(ABC):
@@ -38,17 +40,9 @@ class Scores(ABC):
         """Take a place as measured."""
 
 
-class BatchValue(ABC):
-    """Joint belief about some places, computed once."""
-
-    @abstractmethod
-    def of_first(self, rows: Sequence[int], to_the_letter: bool = False) -> float:
-        """Utility of the first of some of the places given the others.
-
-        Args:
-            rows: Indices of places, the first one first.
-            to_the_letter: Use the noise of others as in the rule's source, if that differs.
-        """
+# utility of the first of some places (their indices) given the others; True: with the noise of others as in the rule's
+# source, if that differs
+BatchValue = Callable[[Sequence[int], bool], float]
 
 
 class Utility(ABC):
@@ -64,41 +58,24 @@ class Utility(ABC):
 
     @abstractmethod
     def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> Scores:
-        """Utilities of single locations.
-
-        Args:
-            belief: Belief of an agent.
-            places: Locations (k, d), physical, k >= 1.
-            picks: Largest number of locations that will be taken as measured.
-        """
+        """Utilities of single locations (physical, k >= 1), of which at most ``picks`` will be taken as measured."""
 
     @abstractmethod
-    def table_of(
-        self, belief: PlaceBelief, options: Sequence[Float[np.ndarray, "_ d"]], price: float
-    ) -> Float[np.ndarray, "..."]:
+    def table_of(self, belief: PlaceBelief, options: Options, price: float) -> Float[np.ndarray, "..."]:
         """Utility of the first agent's candidates minus a price, given each choice of its successors' candidates.
 
-        Args:
-            belief: Belief of the first agent.
-            options: Candidates of each agent, physical. A last row of NaN means to abstain, which has no effect on
-                others.
-            price: Price of a measurement, in the unit of the field. Abstaining is free and has ``opt_out_utility``.
-
-        Returns:
-            Table with one axis per agent.
+        Candidates are physical; belief and price (in the unit of the field) are the first agent's. Abstaining is free,
+        with utility ``opt_out_utility``. Successors that abstain change nothing. The table has one axis per agent.
         """
 
     @abstractmethod
     def jointly(self, belief: PlaceBelief, places: Float[np.ndarray, "m d"]) -> BatchValue:
-        """Values of batches of some locations (physical)."""
+        """Values of batches of some locations (physical), by their joint belief, computed once."""
 
     def best_of(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], price: float | None = None) -> int | None:
-        """Single location of largest utility; None if abstaining is better.
+        """Single location (physical, k >= 1) of largest utility; None if abstaining is better.
 
-        Args:
-            belief: Belief of an agent.
-            places: Locations (k, d), physical, k >= 1.
-            price: Price of a measurement, in the unit of the field; None for an agent that cannot abstain.
+        The price is in the unit of the field, None for an agent that cannot abstain.
         """
         scores = self.scores(belief, places)
         chosen = int(scores.rank.argmax())
@@ -143,21 +120,16 @@ class Block:
     """Belief about the candidates of an agent and of its successors in the chain, B + 1 agents in all.
 
     An abstaining row, the last candidate, has mean, variance and covariances 0.
-
-    Args:
-        means: Means of each agent (C_i,), C_i candidates.
-        variances: Variances of each agent (C_i,), without noise.
-        covariances: covariances[i][j], j > i, between agent i and agent j: (C_i, C_j).
-        measures: Masks (C_i,) of entries that are places.
     """
 
-    means: list[Float[np.ndarray, " _"]]
-    variances: list[Float[np.ndarray, " _"]]
+    means: list[Float[np.ndarray, " _"]]  # means of each agent (C_i,), C_i candidates
+    variances: list[Float[np.ndarray, " _"]]  # variances of each agent (C_i,), without noise
+    # covariances[i][j], j > i, between agent i and agent j: (C_i, C_j)
     covariances: list[list[Float[np.ndarray, "..."]]]
-    measures: list[Bool[np.ndarray, " _"]]
+    measures: list[Bool[np.ndarray, " _"]]  # masks (C_i,) of entries that are places
 
     @classmethod
-    def of(cls, belief: PlaceBelief, options: Sequence[Float[np.ndarray, "_ d"]]) -> "Block":
+    def of(cls, belief: PlaceBelief, options: Options) -> "Block":
         """Block of a belief at each agent's candidates (physical); a last row of NaN is to abstain."""
         measures = [~np.isnan(own[:, 0]) for own in options]
         places = [own[there] for own, there in zip(options, measures, strict=True)]
@@ -183,14 +155,6 @@ class Block:
             means[i][there], variances[i][there] = cache.mean[rows[i]], cache.var[rows[i]]
         return cls(means, variances, covariances, measures)
 
-    @classmethod
-    def of_single(cls, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"]) -> "Block":
-        """Block of one place per agent, by their joint marginals."""
-        every = range(len(mean))
-        covariances = [[cov[i : i + 1, j : j + 1] if j > i else np.empty((0, 0)) for j in every] for i in every]
-        there = [np.ones(1, dtype=bool) for _ in every]
-        return cls([mean[i : i + 1] for i in every], [cov[i, i : i + 1] for i in every], covariances, there)
-
     def first(self, part: slice) -> "Block":
         """Block with some of the first agent's candidates."""
         means, variances, measures = (
@@ -212,11 +176,8 @@ class Block:
         return array.reshape(shape)
 
 
-class Taken(NamedTuple):
-    """A successor given all after it, for conditioning those before it."""
-
-    variance: Float[np.ndarray, "..."]
-    covariances: dict[int, Float[np.ndarray, "..."]]
+# variance of a successor given all after it, and its covariances with those before it
+Taken = tuple[Float[np.ndarray, "..."], dict[int, Float[np.ndarray, "..."]]]
 
 
 def of_successors(block: Block, variances: list[Float[np.ndarray, " _"]]) -> list[Taken]:
@@ -225,13 +186,13 @@ def of_successors(block: Block, variances: list[Float[np.ndarray, " _"]]) -> lis
     given = {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(1, n) for j in range(i + 1, n)}
     given |= {(i, i): block.on_axes(variances[i], i) for i in range(1, n)}
     for k in range(n - 1, 0, -1):
-        taken.append(Taken(given[k, k], {i: given[i, k] for i in range(1, k)}))
+        taken.append((given[k, k], {i: given[i, k] for i in range(1, k)}))
         _condition(given, range(1, k), k)
     return taken
 
 
 def of_first(
-    block: Block, variances: list[Float[np.ndarray, " _"]], successors: list[Taken] | None = None
+    block: Block, variances: list[Float[np.ndarray, " _"]], successors: list[Taken]
 ) -> Float[np.ndarray, "..."]:
     """Variance of the first agent's candidates given those of its successors, for all combinations at once.
 
@@ -241,8 +202,7 @@ def of_first(
     n = len(variances)
     given = {(0, j): block.on_axes(block.covariances[0][j], 0, j) for j in range(1, n)}
     given[0, 0] = block.on_axes(variances[0], 0)
-    known = of_successors(block, variances) if successors is None else successors
-    for k, (variance, covariances) in zip(range(n - 1, 0, -1), known, strict=True):
+    for k, (variance, covariances) in zip(range(n - 1, 0, -1), successors, strict=True):
         given |= {(k, k): variance} | {(j, k): cov for j, cov in covariances.items()}
         _condition(given, range(1), k)
     return given[0, 0]

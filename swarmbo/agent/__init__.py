@@ -2,5 +2,4 @@
 
 from swarmbo.agent.agent import Agent as Agent
 from swarmbo.agent.process import RemoteAgent as RemoteAgent, serve as serve
-from swarmbo.coordination.participant import may_be_lost as may_be_lost
-from swarmbo.coordination.stepping import Ticking as Ticking, run as run
+from swarmbo.coordination.participant import Ticking as Ticking, may_be_lost as may_be_lost, run as run

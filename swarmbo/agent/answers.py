@@ -232,7 +232,7 @@ class Answering(Messaging):
     def _agreed(self, request: joint.Agree) -> Staged[Agreement]:
         """Agree with others, then exchange all agents' own variables."""
         functions, graph, timed = request.functions, request.functions.graph, self.setup.coordination
-        if isinstance(timed, deadline_box.TimedClimbs) and has_deadline(timed):
+        if has_deadline(timed):
             return (yield from self._agreed_in_time(timed, request))
         plan = self.setup.coordination.plan(functions, Routes(graph.agents, request.links), request.seed)
         own = functions.of(graph.factors_owned_by(self.name))
@@ -245,7 +245,7 @@ class Answering(Messaging):
         )
         return Agreement((yield from self._composed("point", point)), 0.0, report)
 
-    def _agreed_in_time(self, timed: deadline_box.TimedClimbs, request: joint.Agree) -> Staged[Agreement]:
+    def _agreed_in_time(self, timed: Any, request: joint.Agree) -> Staged[Agreement]:
         functions, graph, variables = request.functions, request.functions.graph, self.setup.problem.graph.variables
         word: Mapping[str, float] = {}
         if self.name in graph.agents:
@@ -262,8 +262,8 @@ class Answering(Messaging):
     def _chosen(self, request: places.Choose) -> Staged[Solution]:
         """Agree with others by the agent's own tables only; then exchange the choices and their values."""
         problem, graph, agents = request.problem, request.problem.graph, self.setup.problem.agents
-        timed: object = self.setup.coordination
-        if isinstance(timed, deadline_tables.TimedTables) and has_deadline(timed):
+        timed = self.setup.coordination
+        if has_deadline(timed):
             return (yield from self._chosen_in_time(timed, request))
         sizes = {agent: len(problem.shortlists[agent]) for agent in graph.variables}
         plan = self.setup.coordination.plan(graph, sizes, Routes(graph.agents, request.links), request.seed)
@@ -280,7 +280,7 @@ class Answering(Messaging):
         values = yield from self._sum("choices", utility[None], fitting.each_own(graph.factor_owners))
         return solution_with(graph, assignment, values[0], outcomes, Traffic())
 
-    def _chosen_in_time(self, timed: deadline_tables.TimedTables, request: places.Choose) -> Staged[Solution]:
+    def _chosen_in_time(self, timed: Any, request: places.Choose) -> Staged[Solution]:
         """Agree by a deadline: forbidden pairs go before, choices after; its own location is known in time."""
         problem, graph, agents = request.problem, request.problem.graph, self.setup.problem.agents
         own = {f: problem.tables[f] for f in graph.factors if graph.owner(f) == self.name}

@@ -13,7 +13,7 @@ from swarmbo.belief.fusion import FusedSettings
 from swarmbo.belief.fusion.fused_view import read_body
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.boundary.values import LARGEST_OUTCOME
-from swarmbo.coordination.participant import ContinuousCoordination, Coordination
+from swarmbo.coordination.plan import BoxMethod, TableMethod
 from swarmbo.coordination.schema import Fits, FitsWord, each_own
 from swarmbo.coordination.tables import Packed
 from swarmbo.deciding import own_rows
@@ -113,7 +113,7 @@ def require_own(setup: Setup) -> None:
                 "such as 'admm', or outcomes = 'total'",
                 at="$.coordination",
             )
-    elif not isinstance(coordination, ContinuousCoordination):
+    elif not isinstance(coordination, BoxMethod):
         raise _knows_no_agents(coordination, "'admm'")
     if not everything and not isinstance(belief, AdditiveGPSettings | EnsembleSettings):
         raise ConfigError(
@@ -126,7 +126,7 @@ def require_own(setup: Setup) -> None:
 def _require_field(setup: Setup) -> None:
     if isinstance(setup.belief, FusedSettings):
         _require_shares(setup)
-    if isinstance(setup.coordination, Solver) and not isinstance(setup.coordination, Coordination):
+    if isinstance(setup.coordination, Solver) and not isinstance(setup.coordination, TableMethod):
         raise _knows_no_agents(setup.coordination, "'max-sum'")
     setup.rule().check_world(setup.problem.level)
 

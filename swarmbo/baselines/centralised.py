@@ -8,8 +8,8 @@ from scipy.optimize import minimize
 
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import Agreement
-from swarmbo.coordination.local_functions import LocalFunctions, total_value
-from swarmbo.graph import stacks_of
+from swarmbo.graph import BoxFunctions, stacks_of
+from swarmbo.graph.box_functions import total_value
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import AtOnce, Count, Settings, within
@@ -48,8 +48,8 @@ class Centralised(Settings, frozen=True, tag_field="kind", tag="centralised"):
     screened: Annotated[int, within(0, 2**20)] = 512
     steps: Count = 200
 
-    def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
-        """Best point of all searches for the maximum of the sum; ``links`` are not used."""
+    def maximise(self, functions: BoxFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
+        """Best of all searches for the sum of functions; ``links`` are not used."""
         low, high = functions.low, functions.high
         span, n = high - low, len(low)
         given = (np.clip(functions.starts[: self.starts], low, high) - low) / np.where(span > 0.0, span, 1.0)
@@ -74,7 +74,7 @@ class Centralised(Settings, frozen=True, tag_field="kind", tag="centralised"):
 
 
 def _value_and_slope(
-    functions: LocalFunctions,
+    functions: BoxFunctions,
     low: Float[np.ndarray, " n"],
     span: Float[np.ndarray, " n"],
     share: Float[np.ndarray, " n"],

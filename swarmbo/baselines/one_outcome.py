@@ -188,7 +188,7 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
         raw = np.concatenate([bound.starts, low + rng.random((self.raw_samples, n)) * (high - low)])
         best = np.argsort(-bound.value(stack, raw[None], ())[0], kind="stable")[: self.starts]
         ends = low[None, None], high[None, None]
-        climbed, values, _ = ascend(
+        climbed, values, *_ = ascend(
             lambda X: bound.value_and_gradient(stack, X, ()), raw[None, best], *ends, self.steps
         )
         point = climbed[0, int(values[0].argmax())]

@@ -7,11 +7,12 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 from jaxtyping import Float
+from msgspec import UNSET, UnsetType
 
 from swarmbo.boundary.values import html_table
-from swarmbo.coordination.tables import Table, factor_values, total, violated
+from swarmbo.coordination.tables import Tables, Vector, factor_values, total, violated
 from swarmbo.graph import FactorGraph
-from swarmbo.records import SolveReport, Status, Traffic
+from swarmbo.records import LinkReport, SolveReport, Status, Traffic
 
 _MOST_SHOWN = 20  # variables in a notebook
 
@@ -99,9 +100,7 @@ class Agreement:
     report: SolveReport
 
 
-def solution_of(
-    graph: FactorGraph, tables: Mapping[str, Table], outcomes: Sequence[TableOutcome], traffic: Traffic
-) -> Solution:
+def solution_of(graph: FactorGraph, tables: Tables, outcomes: Sequence[TableOutcome], traffic: Traffic) -> Solution:
     """Combine the outcomes of all agents and parts; a solution is exact only if every part is."""
     found = {variable: index for outcome in outcomes for variable, index in outcome.assignment.items()}
     assignment = {variable: found[variable] for variable in graph.variables}
@@ -109,11 +108,7 @@ def solution_of(
 
 
 def solution_with(
-    graph: FactorGraph,
-    assignment: dict[str, int],
-    values: Float[np.ndarray, " n_factors"],
-    outcomes: Sequence[TableOutcome],
-    traffic: Traffic,
+    graph: FactorGraph, assignment: dict[str, int], values: Vector, outcomes: Sequence[TableOutcome], traffic: Traffic
 ) -> Solution:
     """Make the solution of an assignment, given the values of all factors in the graph's order."""
     exact = all(outcome.status == "exact" for outcome in outcomes)
@@ -148,22 +143,29 @@ def _bound_of(graph: FactorGraph, values: Mapping[str, float], outcomes: Sequenc
     return sum(bounds.values())
 
 
-def agreement_of(graph: FactorGraph, outcomes: Sequence[BoxOutcome], traffic: Traffic) -> Agreement:
-    """Combine the outcomes of all agents and parts into a joint point."""
+def agreement_of(
+    graph: FactorGraph,
+    outcomes: Sequence[BoxOutcome],
+    traffic: Traffic,
+    links: LinkReport | UnsetType = UNSET,
+    status: Status | None = None,
+) -> Agreement:
+    """Combine the outcomes of all agents and parts into a joint point; ``status`` None: whether they converged."""
     x = {variable: value for outcome in outcomes for variable, value in outcome.x.items()}
     values = {factor: value for outcome in outcomes for factor, value in outcome.values.items()}
     by_factor = {factor: values[factor] for factor in graph.factors}
     value, broken = total(np.array(list(by_factor.values()))), violated(by_factor)
-    has_converged = all(outcome.has_converged for outcome in outcomes)
+    status = status or ("converged" if all(outcome.has_converged for outcome in outcomes) else "max_rounds")
     gain_of = {outcome.part: outcome.gain for outcome in outcomes if outcome.gain is not None}
     report = SolveReport(
-        status="infeasible" if broken else "converged" if has_converged else "max_rounds",
+        status="infeasible" if broken else status,
         rounds=max(outcome.rounds for outcome in outcomes),
         value=value,
         traffic=traffic,
         primal_residual=max((o.primal for o in outcomes if o.primal is not None), default=None),
         dual_residual=max((o.dual for o in outcomes if o.dual is not None), default=None),
         violated=broken,
+        links=links,
         polish_gain=sum(gain_of[part] for part in sorted(gain_of)) if gain_of else None,
     )
     return Agreement(np.array([x[variable] for variable in graph.variables]), value, report)

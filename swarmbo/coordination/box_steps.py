@@ -13,12 +13,12 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from swarmbo.boundary.rng import stream
-from swarmbo.coordination import requests
+from swarmbo.coordination import messages, requests
 from swarmbo.coordination.agreement import BoxOutcome
-from swarmbo.coordination.local_functions import LocalFunctions, Received, by_factor, levels_of
-from swarmbo.coordination.messages import Consensus, Slope
 from swarmbo.coordination.part import BoxView, Copies, LocalView, Rows
 from swarmbo.coordination.requests import Steps
+from swarmbo.graph import BoxFunctions
+from swarmbo.graph.box_functions import Climbing, Points, Received, Values, by_factor
 
 FEWEST = 16  # random points for the spread of values: too few would give an arbitrary spread
 
@@ -27,7 +27,7 @@ def tell_factors(view: LocalView, numbers: Mapping[str, float], below: float | N
     """Send a number of each own variable, in [0, ``below``), to its factors' owners, and return those received."""
     graph = view.graph
     letters = [
-        requests.to_factor(graph, Consensus(f, x, np.array([numbers[x]])))
+        requests.to_factor(graph, messages.Consensus(f, x, np.array([numbers[x]])))
         for x in view.variables
         for f in graph.factors_of(x)
     ]
@@ -39,7 +39,7 @@ def tell_variables(view: BoxView, point: Float[np.ndarray, " n"]) -> Steps[dict[
     """Send each variable's value from its first factor to its owner, and return those of the own variables."""
     graph, place = view.graph, view.place
     letters = [
-        requests.to_variable(graph, Consensus(f, x, point[[place[x]]]))
+        requests.to_variable(graph, messages.Consensus(f, x, point[[place[x]]]))
         for f in view.factors
         for x in graph.scope(f)
         if graph.factors_of(x)[0] == f
@@ -49,7 +49,7 @@ def tell_variables(view: BoxView, point: Float[np.ndarray, " n"]) -> Steps[dict[
 
 
 def exchange(view: BoxView, points: Copies) -> Steps[list[Received]]:
-    """Let the own factors publish and receive, phase by phase; see :class:`LocalFunctions`."""
+    """Let the own factors publish and receive, phase by phase; see :class:`BoxFunctions`."""
     received: list[list[np.ndarray]] = [[] for _ in view.stacks]
     for phase in range(view.functions.n_exchanges):
         rows = zip(view.stacks, points, received, strict=True)
@@ -78,19 +78,19 @@ def settled(view: BoxView, point: Float[np.ndarray, " n"], outcome: BoxOutcome) 
 
 
 def drawn_starts(
-    functions: LocalFunctions, variables: Iterable[str], seed: int, n_given: int, n_random: int
+    functions: BoxFunctions, variables: Iterable[str], seed: int, n_given: int, n_random: int
 ) -> Float[np.ndarray, "m n"]:
     """Candidates for starts: given joint points, then random ones that every agent can draw, from a stream for each
     named variable; columns of other variables are 0.
     """
     low, high = functions.low, functions.high
     given = np.clip(functions.starts[:n_given], low, high)
-    place = {variable: i for i, variable in enumerate(functions.graph.variables)}
+    place = functions.graph.column_of
     drawn = np.zeros((n_random, len(low)))
     for variable in variables:
         drawn[:, place[variable]] = stream(seed, "starts", variable=variable).random(n_random)
     starts = np.concatenate([given, low + drawn * (high - low)])
-    for variable, levels in levels_of(functions).items():
+    for variable, levels in functions.levels.items():
         starts[:, place[variable]] = levels[np.abs(starts[:, place[variable], None] - levels).argmin(axis=1)]
     return starts
 
@@ -106,9 +106,9 @@ def natural_penalty(values: Float[np.ndarray, " m"], n_given: int) -> float:
     return 1.0
 
 
-Climbing = tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]  # values and gradients
-Climbable = Callable[[Float[np.ndarray, "g m a"]], Climbing]
+Penalty = Callable[[Points, Values, Points], Climbing]  # of points, values and gradients: both less the penalty
 
+_STILL = 1e-9  # sides of the box
 _SUFFICIENT = 1e-4  # share of the rise predicted by the gradient that a step must reach (Armijo)
 _SHRINK = 0.25
 _LARGEST_STEP = 1e10
@@ -121,65 +121,63 @@ Polished = tuple[Float[np.ndarray, "m n"], Float[np.ndarray, " m"], Float[np.nda
 
 
 class Climbed(NamedTuple):
-    """Best points (g, m, a), their values (g, m), and the step lengths (g, m) to continue with."""
+    """Best points, their values, step lengths (g, m) to continue with, and the function there without the penalty."""
 
-    X: Float[np.ndarray, "g m a"]
-    value: Float[np.ndarray, "g m"]
-    step: Float[np.ndarray, "g m"]
+    X: Points
+    value: Values
+    step: Values
+    known: Climbing
 
 
 def ascend(
-    function: Climbable,
-    X: Float[np.ndarray, "g m a"],
+    function: Callable[[Points], Climbing],
+    X: Points,
     low: Float[np.ndarray, "g 1 a"],
     high: Float[np.ndarray, "g 1 a"],
     steps: int,
-    tolerance: float = 1e-9,
-    first_step: Float[np.ndarray, "g m"] | None = None,
+    first_step: Values | None = None,
+    penalty: Penalty | None = None,
+    known: Climbing | None = None,
 ) -> Climbed:
     """Spectral projected gradient ascent on g x m problems; values never fall. ``steps`` counts evaluations after the
-    first; a row ends once no problem moves by more than ``tolerance`` sides. Rows are independent.
+    first, which is ``known`` where a climb goes on; a row ends once no problem moves. Rows are independent.
     """
     sides = np.where(high > low, high - low, 1.0)
     X = np.ascontiguousarray(X)  # sums along the last axis then have one order for any number of rows
-    value, gradient = function(X)
+    known = function(X) if known is None else known
+    value, gradient = known if penalty is None else penalty(X, *known)
     gradient = np.ascontiguousarray(gradient) * sides
-    steepest = np.abs(gradient).max(axis=-1)
-    steepest = np.maximum(steepest, 1e-300)
+    steepest = np.maximum(np.abs(gradient).max(axis=-1), 1e-300)
     step = 0.1 / steepest if first_step is None else np.minimum(first_step, 0.5 / steepest)
     active: Bool[np.ndarray, "g 1"] = np.ones((len(X), 1), dtype=bool)
     for _ in range(steps):
         trial = np.clip(X + (step[..., None] * gradient) * sides, low, high)
         moved = (trial - X) / sides
-        active = active & (np.abs(moved).max(axis=(1, 2), initial=0.0) > tolerance)[:, None]
+        active = active & (np.abs(moved).max(axis=(1, 2), initial=0.0) > _STILL)[:, None]
         if not active.any():
             break
-        new_value, new_gradient = function(trial)
+        seen = function(trial)
+        new_value, new_gradient = seen if penalty is None else penalty(trial, *seen)
         new_gradient = np.ascontiguousarray(new_gradient) * sides
         # Armijo: a step below the predicted share is not taken, so values never fall
         sufficient = new_value >= value + _SUFFICIENT * (gradient * moved).sum(axis=-1)
         accepted: Bool[np.ndarray, "g m"] = active & sufficient
         curvature = ((gradient - new_gradient) * moved).sum(axis=-1)
         step = np.where(active, _next_step(step, accepted, curvature, (moved**2).sum(axis=-1)), step)
-        X = np.where(accepted[..., None], trial, X)
-        gradient = np.where(accepted[..., None], new_gradient, gradient)
+        here = accepted[..., None]
+        X, gradient = np.where(here, trial, X), np.where(here, new_gradient, gradient)
         value = np.where(accepted, new_value, value)
-    return Climbed(X, value, step)
+        known = np.where(accepted, seen[0], known[0]), np.where(here, seen[1], known[1])
+    return Climbed(X, value, step, known)
 
 
-def augmented(
-    function: Callable[[Float[np.ndarray, "g m a"], Received], Climbing],
-    received: Received,
-    centre: Float[np.ndarray, "g m a"],
-    weight: Float[np.ndarray, "g #m a"],
-) -> Climbable:
-    """Augmented Lagrangian of factors, phi(x) - weight/2 |x - centre|², with centre z - u.
+def pulled_to(centre: Points, weight: Float[np.ndarray, "g #m a"]) -> Penalty:
+    """Penalty of the augmented Lagrangian of factors, phi(x) - weight/2 |x - centre|², with centre z - u.
 
     Source: Boyd et al. 2011, section 3.1.1, in scaled form; Bardou et al. 2024, eq. 10.
     """
 
-    def lagrangian(X: Float[np.ndarray, "g m a"]) -> Climbing:
-        value, gradient = function(X, received)
+    def lagrangian(X: Points, value: Values, gradient: Points) -> Climbing:
         gap = X - centre
         return value - 0.5 * (weight * gap**2).sum(axis=-1), gradient - weight * gap
 
@@ -223,7 +221,7 @@ def _look(view: BoxView, Z: Float[np.ndarray, "m n"]) -> Steps[tuple[Rows, Float
     both = [functions.value_and_gradient(*row) for row in zip(view.stacks, points, received, strict=True)]
     # if neighbours matter, a factor climbs a model, whose value is not the factor's term of the sum
     values = view.values(points, received) if functions.n_exchanges else [value for value, _ in both]
-    slope = yield requests.Reduce(view, Slope, [gradient for _, gradient in both], len(Z))
+    slope = yield requests.Reduce(view, messages.Slope, [gradient for _, gradient in both], len(Z))
     return values, slope * view.sides
 
 

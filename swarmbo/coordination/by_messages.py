@@ -3,17 +3,18 @@
 import math
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from dataclasses import replace
+from functools import partial, reduce
 from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo.coordination import messages, requests
-from swarmbo.coordination.local_functions import by_factor, neighbour_sums
 from swarmbo.coordination.messages import Key, Message
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import Letter, Steps
 from swarmbo.coordination.schema import Fits, FitsWord, Schema, Wanted, are_below, are_numbers
+from swarmbo.graph.box_functions import by_factor
 
 Post = Callable[[str, Message], None]
 Out = TypeVar("Out")
@@ -39,15 +40,18 @@ class ByMessages:
             case requests.ToFactors():
                 return (yield from self._to_factors(request))
             case requests.ToVariables():
-                return (yield from self._to_variables(request))
+                keys = [("factor", f, x) for x in request.flooding.variables for f in self.graph.factors_of(x)]
+                return (yield from self._flooded(request, keys))[0]
             case requests.Exchange():
                 return (yield from self._exchange(request))
             case requests.Reduce():
                 return (yield from self._reduce(request))
             case requests.AllReduce():
-                return (yield from self._all_reduce(request))
+                # own terms first, then each child's, in the order of the tree: floating-point sums depend on it
+                own = _added(np.zeros(request.terms.shape[1:]), request.terms)
+                return (yield from self._over_tree(partial(_added, own), own.shape, request.fits))
             case requests.Best():
-                return (yield from self._best(request))
+                return (yield from self._over_tree(request.over, request.rows.shape[1:], request.fits))
             case requests.ToAll():
                 return (yield from self._to_all(request))
             case requests.HandOn():
@@ -89,18 +93,19 @@ class ByMessages:
             choices[flooding.place[str(x)]] = message.choice
         return entries, choices
 
-    def _to_variables(self, request: requests.ToVariables) -> Waiting[Any]:
-        keys = [("factor", f, x) for x in request.flooding.variables for f in self.graph.factors_of(x)]
-        return (yield from self._flooded(request, keys))[0]
-
     def _exchange(self, request: requests.Exchange) -> Waiting[Any]:
         self._say(request.letters())
         neighbours, view = self.part.neighbours, request.view
         keys = [("published", k, f, request.phase) for f in view.factors for k in neighbours[f]]
-        heard = yield from self._hear(keys, request.told[0].shape[1] if request.told else 0)
+        n_points = request.told[0].shape[1] if request.told else 0
+        heard = yield from self._hear(keys, n_points)
         told = by_factor(view.stacks, request.told)
         told |= {str(k): message.entries for (_, k, _, _), message in heard.items()}  # k sends all neighbours the same
-        return neighbour_sums(neighbours, view.stacks, told)
+
+        def summed(factor: str) -> Float[np.ndarray, " m"]:
+            return _added(np.zeros(n_points), (told[k] for k in neighbours[factor]))
+
+        return [np.array([summed(factor) for factor in stack.factors]) for stack in view.stacks]
 
     def _reduce(self, request: requests.Reduce) -> Waiting[Any]:
         view, graph, is_shared = request.view, self.graph, self.part.is_shared
@@ -108,13 +113,9 @@ class ByMessages:
         tag = str(request.kind.__struct_config__.tag)
         shared = [x for x in view.variables if is_shared[x]]
         heard = yield from self._hear([(tag, f, x) for x in shared for f in graph.factors_of(x)], request.n_points)
-        sums: dict[str, np.ndarray] = {}
-        for x in shared:
-            # from 0 on, in the graph's order of factors, as in `Central`, whatever arrives first
-            sums[x] = np.zeros(request.n_points)
-            for f in graph.factors_of(x):
-                sums[x] = sums[x] + heard[tag, f, x].entries
-        self._say(request.replies(sums))
+        # from 0 on, in the graph's order of factors, as in `Central`, whatever arrives first
+        said = {x: [heard[tag, f, x].entries for f in graph.factors_of(x)] for x in shared}
+        self._say(request.replies({x: _added(np.zeros(request.n_points), entries) for x, entries in said.items()}))
         keys = [("consensus", f, x) for f in view.factors for x in graph.scope(f) if is_shared[x]]
         heard = yield from self._hear(keys, request.n_points)
         out = np.zeros((request.n_points, len(view.place)))
@@ -124,23 +125,6 @@ class ByMessages:
         for (_, _, x), message in heard.items():
             out[:, view.place[str(x)]] = message.entries
         return out
-
-    def _all_reduce(self, request: requests.AllReduce) -> Waiting[Float[np.ndarray, "k m"]]:
-        # own terms first, then each child's, in the order of the tree: floating-point sums depend on it
-        sums = np.zeros(request.terms.shape[1:])
-        for term in request.terms:
-            sums = sums + term
-
-        def added(heard: Iterable[Float[np.ndarray, "k m"]]) -> Float[np.ndarray, "k m"]:
-            total = sums
-            for own in heard:
-                total = total + own
-            return total
-
-        return (yield from self._over_tree(added, sums.shape, request.fits))
-
-    def _best(self, request: requests.Best) -> Waiting[Float[np.ndarray, " m"]]:
-        return (yield from self._over_tree(request.over, request.rows.shape[1:], request.fits))
 
     def _to_all(self, request: requests.ToAll) -> Waiting[dict[str, bytes]]:
         part, tree, fits = self.part, self.part.tree, request.fits
@@ -230,6 +214,10 @@ class ByMessages:
         for child in children:
             self._post(child, verdict)
         return verdict, best_so_far
+
+
+def _added(first: np.ndarray, others: Iterable[np.ndarray]) -> np.ndarray:
+    return reduce(np.add, others, first)
 
 
 def _words(sender: str, agents: Collection[str], fits: FitsWord) -> Wanted:

@@ -1,20 +1,23 @@
-"""Driver of a part in one process: it answers a method's requests at once, and counts their messages."""
+"""Driver of a part in one process: it answers a method's requests at once, and counts their messages.
+
+The traffic of many equal messages is computed with arrays; tests compare lengths and hops with real messages.
+"""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 from swarmbo.coordination import messages, requests
-from swarmbo.coordination.counting import Counts
 from swarmbo.coordination.flooding import Flooding
-from swarmbo.coordination.local_functions import Neighbourhoods, Passes, in_turn
 from swarmbo.coordination.messages import Key, Message
 from swarmbo.coordination.part import BoxView, Part
 from swarmbo.coordination.requests import Letter, Steps
 from swarmbo.coordination.tables import Rank
+from swarmbo.graph.box_functions import Passes, in_turn, neighbour_sums, neighbours_in_turn
 from swarmbo.records import Traffic
 
 Out = TypeVar("Out")
@@ -34,7 +37,7 @@ class Central:
         self._counts = Counts(part)
         self._hops: dict[tuple[str, str], int] = {}
         self._passes_of: dict[BoxView, Passes] = {}
-        self._around_of: dict[BoxView, Neighbourhoods] = {}
+        self._around_of: dict[BoxView, Passes] = {}
         self._said: dict[Key, Message] = {}  # a message of a key is the same for all recipients
 
     def run(self, steps: Steps[Out]) -> Out:
@@ -62,7 +65,9 @@ class Central:
             case requests.Exchange():
                 what = (requests.Exchange, request.phase, request.told[0].shape[1])
                 self._note_alike(what, lambda: self._taken_by(request.letters()))
-                return self._around(request.view).sums(request.told)
+                if request.view not in self._around_of:
+                    self._around_of[request.view] = neighbours_in_turn(self.part.neighbours, request.view.stacks)
+                return neighbour_sums(self._around_of[request.view], request.told)
             case requests.Reduce():
                 return self._reduced(request)
             case requests.AllReduce():
@@ -125,11 +130,6 @@ class Central:
         for columns, places in self._passes(view):
             out[:, columns] += entries[:, places]
         return out
-
-    def _around(self, view: BoxView) -> Neighbourhoods:
-        if view not in self._around_of:
-            self._around_of[view] = Neighbourhoods.of(self.part.neighbours, view.stacks)
-        return self._around_of[view]
 
     def _passes(self, view: BoxView) -> Passes:
         """Entries of copies to add: in pass k those of each variable's k-th factor."""
@@ -218,3 +218,115 @@ def side_by_side(parts: Sequence[tuple[Central, Steps[Out]]]) -> list[Out]:
                 outcomes[i] = finished.value
         answers = dict(zip(asked, requests.looked(list(asked.values())), strict=True))
     return [outcomes[i] for i in range(len(parts))]
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Traffic of messages of a part."""
+
+    part: Part
+
+    def numbers(
+        self, kind: type[messages.Numbers], sizes: Int[np.ndarray, " e"], said: Bool[np.ndarray, " e"] | None = None
+    ) -> Traffic:
+        """Traffic of messages of so many entries per edge in one direction; ``said`` masks edges with a message."""
+        hops, outline = self._hops, messages.Codec.size(kind("", "", messages.NO_NUMBERS))
+        crosses = hops > 0 if said is None else said & (hops > 0)
+        lengths = outline + self._names + messages.array_widths(sizes)
+        return _sum(lengths[crosses], hops[crosses])
+
+    def sums(self, kind: type[messages.Numbers], n_points: int) -> Traffic:
+        """Traffic of entries of variables with several factors to their owners, and of the sums back."""
+        is_shared = np.array(list(self.part.is_shared.values()))[self.part.graph.edges.variables]
+        sizes = np.full(len(is_shared), n_points)
+        return self.numbers(kind, sizes, is_shared) + self.numbers(messages.Consensus, sizes, is_shared)
+
+    def first_choices(self, choices: Int[np.ndarray, " v"]) -> Traffic:
+        """Additional bytes of variables' messages that carry their present choice, on all edges that cross a link."""
+        widths = messages.index_widths(choices)[self.part.graph.edges.variables]
+        return Traffic(bytes=int(widths[self._hops > 0].sum()))
+
+    def words(self, choices: Int[np.ndarray, " v"]) -> Traffic:
+        """Traffic of each variable's decision, from its owner to each other owner of its factors."""
+        variables, owners = np.divmod(self._hearers, len(self.part.graph.agents))
+        hops = _hops(self.part, self._actors[variables], owners)
+        lengths = messages.Codec.size(messages.Choice("", 0)) + self._variable_names + messages.index_widths(choices)
+        return _sum(lengths[variables], hops)
+
+    def up_tree(self, message: Message, per_factor: int) -> Traffic:
+        """Traffic up the tree, of a message with ``per_factor`` numbers for each factor behind an agent."""
+        names, n_factors = self._senders
+        return _sum(
+            messages.Codec.size(message) + names + messages.array_widths(per_factor * n_factors), self._tree_hops
+        )
+
+    def down_tree(self, message: Message) -> Traffic:
+        """Traffic down the tree, to every agent but the root from its parent."""
+        hops = self._tree_hops
+        return _sum(np.full(len(hops), messages.Codec.size(message)), hops)
+
+    @cached_property
+    def _senders(self) -> tuple[Int[np.ndarray, " n-1"], Int[np.ndarray, " n-1"]]:
+        """Bytes of the names of all agents but the root, and numbers of factors behind them."""
+        tree = self.part.tree
+        names = [agent for agent, parent in tree.parent.items() if parent is not None]
+        return messages.text_widths(names), np.array([len(tree.factors[agent]) for agent in names], dtype=np.int64)
+
+    @cached_property
+    def _tree_hops(self) -> Int[np.ndarray, " n-1"]:
+        if self.part.routes.is_complete:
+            return np.ones(len(self.part.agents) - 1, dtype=np.int64)
+        place = {agent: i for i, agent in enumerate(self.part.graph.agents)}
+        links = [(place[agent], place[above]) for agent, above in self.part.tree.parent.items() if above is not None]
+        ends = np.array(links, dtype=np.int64).reshape(-1, 2)
+        return _hops(self.part, ends[:, 0], ends[:, 1])
+
+    @cached_property
+    def _actors(self) -> Int[np.ndarray, " v"]:
+        return self._places(self.part.graph.variable_owners)
+
+    @cached_property
+    def _owners(self) -> Int[np.ndarray, " f"]:
+        return self._places(self.part.graph.factor_owners)
+
+    def _places(self, owners: Sequence[str]) -> Int[np.ndarray, " n"]:
+        place = {agent: i for i, agent in enumerate(self.part.graph.agents)}
+        return np.array([place[owner] for owner in owners], dtype=np.int64)
+
+    @cached_property
+    def _hops(self) -> Int[np.ndarray, " e"]:
+        """Number of links from the owner of each edge's factor to that of its variable; 0 if it is one agent."""
+        edges = self.part.graph.edges
+        return _hops(self.part, self._owners[edges.factors], self._actors[edges.variables])
+
+    @cached_property
+    def _hearers(self) -> Int[np.ndarray, " n"]:
+        """Variables with other owners of their factors, each pair once, coded as variable * agents + owner."""
+        edges, n_agents = self.part.graph.edges, len(self.part.graph.agents)
+        owners = self._owners[edges.factors]
+        elsewhere = owners != self._actors[edges.variables]
+        return np.unique((edges.variables * n_agents + owners)[elsewhere])
+
+    @cached_property
+    def _variable_names(self) -> Int[np.ndarray, " v"]:
+        return messages.text_widths(self.part.graph.variables)
+
+    @cached_property
+    def _names(self) -> Int[np.ndarray, " e"]:
+        edges = self.part.graph.edges
+        return messages.text_widths(self.part.graph.factors)[edges.factors] + self._variable_names[edges.variables]
+
+
+def _hops(part: Part, senders: Int[np.ndarray, " n"], recipients: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """Number of links between agents, given by their indices in the graph; equal in both directions."""
+    if part.routes.is_complete:
+        return (senders != recipients).astype(np.int64)
+    agents, n = part.graph.agents, len(part.graph.agents)
+    # each pair of agents once: paths are searched in Python
+    pairs, place = np.unique(senders * n + recipients, return_inverse=True)
+    hops = [part.routes.hops(agents[pair // n], agents[pair % n]) for pair in pairs.tolist()]
+    return np.array(hops, dtype=np.int64)[place]
+
+
+def _sum(lengths: Int[np.ndarray, " n"], hops: Int[np.ndarray, " n"]) -> Traffic:
+    return Traffic(messages=len(lengths), bytes=int(lengths.sum()), transmissions=int(hops.sum()))

@@ -8,7 +8,7 @@ Forbidden combinations (-inf) stay forbidden: no number is NaN, and a bound of -
 forbidden.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import reduce
 from typing import Literal
 
@@ -18,14 +18,11 @@ from swarmbo.coordination import messages, requests
 from swarmbo.coordination.decoding import decode
 from swarmbo.coordination.flooding import Flooding, messages_of_factor, messages_of_variable
 from swarmbo.coordination.part import LocalView
-from swarmbo.coordination.requests import Steps
-from swarmbo.coordination.tables import Edge, Flat, Table, Vector, coloured
+from swarmbo.coordination.tables import Edge, Flat, Sizes, Table, Tables, Vector, coloured
 from swarmbo.graph import FactorGraph
 
 
-def on_tree(
-    view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]
-) -> Steps[tuple[dict[str, int], int]]:
+def on_tree(view: LocalView, tables: Tables, sizes: Sizes) -> requests.Steps[tuple[dict[str, int], int]]:
     """Best choices of own variables and own factors' variables, and the number of rounds."""
     if view.is_whole:
         return (yield from _on_tree_at_once(view, tables, sizes))
@@ -34,7 +31,7 @@ def on_tree(
     from_variables: dict[Edge, Vector] = {}
     from_factors: dict[Edge, Vector] = {}
 
-    def hear(kind: str, edges: list[Edge], into: dict[Edge, Vector]) -> Steps[None]:
+    def hear(kind: str, edges: list[Edge], into: dict[Edge, Vector]) -> requests.Steps[None]:
         yield from mail.wait([(kind, *edge) for edge in edges])
         into.update({edge: mail[kind, *edge].entries for edge in edges})
 
@@ -60,9 +57,7 @@ def on_tree(
     return (yield from decode(view, tables, from_variables, from_factors)), len(view.part.levels)
 
 
-def _on_tree_at_once(
-    view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]
-) -> Steps[tuple[dict[str, int], int]]:
+def _on_tree_at_once(view: LocalView, tables: Tables, sizes: Sizes) -> requests.Steps[tuple[dict[str, int], int]]:
     """Same for a whole part in one process: bit-identical messages and choices, and as many."""
     flooding = Flooding(view.graph, tables, view.variables, sizes)
     from_variables, from_factors, n_rounds = flooding.tree_messages()
@@ -77,8 +72,8 @@ def _on_tree_at_once(
 
 
 def decoded(
-    view: LocalView, tables: Mapping[str, Table], flooding: Flooding, from_variables: Flat, from_factors: Flat
-) -> Steps[dict[str, int]]:
+    view: LocalView, tables: Tables, flooding: Flooding, from_variables: Flat, from_factors: Flat
+) -> requests.Steps[dict[str, int]]:
     """Choose variable by variable from the last messages; in one call for a whole part in one process."""
     if not view.is_whole:
         return (yield from decode(view, tables, flooding.by_edge(from_variables), flooding.by_edge(from_factors)))
@@ -105,24 +100,22 @@ Bound = Literal["mplp"]
 BOUND_ROUNDS = 20
 
 
-def upper_bound(
-    view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int], rounds: int = BOUND_ROUNDS
-) -> Steps[float]:
+def upper_bound(view: LocalView, tables: Tables, sizes: Sizes, rounds: int = BOUND_ROUNDS) -> requests.Steps[float]:
     """Upper bound on every joint choice of a connected part, up to rounding, after so many turns of its factors."""
     if view.graph.is_forest:
         chosen, _ = yield from on_tree(view, tables, sizes)
-        best = {f: float(tables[f][tuple(chosen[x] for x in view.graph.scope(f))]) for f in view.factors}
-        return (yield from _summed(view, best))
+        best = [tables[f][tuple(chosen[x] for x in view.graph.scope(f))] for f in view.factors]
+        return (yield from _summed(best))
     return (yield from _mplp(view, tables, sizes, rounds))
 
 
-def _summed(view: LocalView, terms: Mapping[str, float]) -> Steps[float]:
+def _summed(terms: Sequence[float]) -> requests.Steps[float]:
     """Sum over all factors of the part, of a term for each own factor."""
-    sums = yield requests.AllReduce(np.array([terms[f] for f in view.factors]).reshape(-1, 1, 1))
+    sums = yield requests.AllReduce(np.array(terms, dtype=float).reshape(-1, 1, 1))
     return float(sums[0, 0])
 
 
-def _mplp(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int], rounds: int) -> Steps[float]:
+def _mplp(view: LocalView, tables: Tables, sizes: Sizes, rounds: int) -> requests.Steps[float]:
     """Max-product linear programming: factors in turn distribute their value evenly among their variables."""
     # With delta_f(x) the share that variable x has of factor f, the sum of all factors at any choice is sum_f [f -
     # sum_x delta_f(x)] + sum_x [sum_f delta_f(x)], so the sum of the maxima of the brackets is a bound. Factor f lowers
@@ -132,7 +125,9 @@ def _mplp(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]
     # share no variable update in parallel (colour after colour), so the bound falls from turn to turn. If no
     # combination of the remaining values allows a value, its share is -inf. The value is then left out everywhere, and
     # the rest stays finite.
-    graph, order = view.graph, _by_colour(view.graph)
+    graph = view.graph
+    # factors of one colour come together and share no variable
+    order = sorted(graph.factors, key=coloured({f: graph.neighbours(f) for f in graph.factors}).__getitem__)
     place, variables = {f: k for k, f in enumerate(order)}, set(view.variables)
     scopes = {f: tuple(x for x in graph.scope(f) if len(graph.factors_of(x)) > 1) for f in graph.factors}
     # other variables are in this factor only, so their maxima lose nothing
@@ -145,7 +140,7 @@ def _mplp(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]
     def others(x: str, factor: str) -> Vector:
         return reduce(np.add, [heard[f, x] for f in graph.factors_of(x) if f != factor])
 
-    def hear(mail: requests.Mail, x: str, before: int) -> Steps[None]:
+    def hear(mail: requests.Mail, x: str, before: int) -> requests.Steps[None]:
         keys = [("factor", f, x) for f in graph.factors_of(x) if place[f] < before and f in speaking]
         yield from mail.wait(keys)
         heard.update({(f, x): mail["factor", f, x].entries for _, f, x in keys})
@@ -185,7 +180,7 @@ def _mplp(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]
     for x, home in homes.items():
         if home in terms:
             terms[home] += float((mail["variable", home, x].entries + shares[home, x]).max())
-    return (yield from _summed(view, terms))
+    return (yield from _summed([terms[f] for f in view.factors]))
 
 
 def _shares(table: Table, had: list[Vector]) -> list[Vector]:
@@ -218,8 +213,3 @@ def _rest(table: Table, shares: list[Vector]) -> float:
         left = np.where(share > -np.inf, -np.where(share > -np.inf, share, 0.0), -np.inf)
         table = table + left.reshape(shape)
     return float(table.max())
-
-
-def _by_colour(graph: FactorGraph) -> tuple[str, ...]:
-    """Factors sorted by colour: those of one colour come together and share no variable."""
-    return tuple(sorted(graph.factors, key=coloured({f: graph.neighbours(f) for f in graph.factors}).__getitem__))

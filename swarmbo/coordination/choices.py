@@ -6,21 +6,21 @@ part in blocks, drawn anew in each turn. Only what raises the sum is kept.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination import box_steps, requests
-from swarmbo.coordination.local_functions import LocalFunctions, Received, levels_of, silence
 from swarmbo.coordination.methods.max_sum import MaxSum
 from swarmbo.coordination.part import BoxView
-from swarmbo.coordination.refinement import CHUNK
+from swarmbo.coordination.refinement import tabulated
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.tables import Table
-from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.graph import BoxFunctions, FactorGraph
+from swarmbo.graph.box_functions import Received
 
 _ENTRIES = 2**13  # of a factor's table, ...
 _ENTRIES_OF_BLOCK = 2**7  # ... and if not all of its variables' values fit
@@ -33,17 +33,11 @@ Values = Mapping[str, Float[np.ndarray, " k"]]
 
 @dataclass(frozen=True, eq=False)
 class Alternatives:
-    """Values of variables to choose from.
+    """Values of variables to choose from."""
 
-    Args:
-        graph: A part's scopes; n variables of the functions.
-        functions: Functions of at least the own factors.
-        pool: Joint points (m, n): numbers take the values that they have in these.
-    """
-
-    graph: FactorGraph
-    functions: LocalFunctions
-    pool: Float[np.ndarray, "m n"]
+    graph: FactorGraph  # a part's scopes; n variables of the functions
+    functions: BoxFunctions  # functions of at least the own factors
+    pool: Float[np.ndarray, "m n"]  # joint points (m, n): numbers take the values that they have in these
 
     def blocks(self, rng: np.random.Generator) -> list[set[str]]:
         """Sets of variables whose joint values fit the tables: all of them, or some choices each, drawn at random."""
@@ -53,7 +47,7 @@ class Alternatives:
         out: list[set[str]] = []
         for i in rng.permutation(len(self.graph.variables)):
             variable = self.graph.variables[i]
-            if variable in levels_of(self.functions):
+            if variable in self.functions.levels:
                 fits = (block for block in out if self._entries(block | {variable}, counts) <= _ENTRIES_OF_BLOCK)
                 if (block := next(fits, None)) is None:
                     out.append(block := set[str]())
@@ -70,7 +64,7 @@ class Alternatives:
 
     def _all(self, variable: str, x: Float[np.ndarray, " n"]) -> Float[np.ndarray, " k"]:
         column, functions = self.functions.graph.column_of[variable], self.functions
-        levels = levels_of(functions).get(variable)
+        levels = functions.levels.get(variable)
         if levels is None:
             return np.array(list(dict.fromkeys([float(x[column]), *self.pool[:, column].tolist()])))
         near = int(np.abs(levels - x[column]).argmin())
@@ -90,11 +84,11 @@ def in_turns(view: BoxView, pool: Float[np.ndarray, "m n"], seed: int, climbing:
     for _ in range(_TURNS):
         began = reached
         for block in given.blocks(rng):
-            candidate = yield from _chosen(view, x, given.around(x, block))
+            candidate = yield from chosen(view, x, given.around(x, block), _BY_TABLES)
             (after,) = yield from box_steps.part_total(view, candidate[None])
             if after > reached:
                 x, reached = candidate, after
-        if any(v not in levels_of(view.functions) for v in graph.variables):
+        if any(v not in view.functions.levels for v in graph.variables):
             climbed, values, _ = yield from box_steps.polish(view, x[None], climbing)
             if values[0] > reached:
                 x, reached = climbed[0], values[0]
@@ -104,16 +98,17 @@ def in_turns(view: BoxView, pool: Float[np.ndarray, "m n"], seed: int, climbing:
 
 
 def of_one(
-    functions: LocalFunctions, factor: str, starts: Float[np.ndarray, "m n"], seed: int, climbing: int
-) -> Float[np.ndarray, " a"]:
+    view: BoxView, factor: str, starts: Float[np.ndarray, "m n"], seed: int, climbing: int
+) -> Steps[Float[np.ndarray, " a"]]:
     """Best point found of a factor that shares no variable, from several starts."""
-    (stack,) = stacks_of(functions.graph, [factor])
+    functions, own = view.functions, replace(view, factors=(factor,))
+    (stack,) = own.stacks
     graph, columns = functions.graph.of([factor]), stack.columns[0]
-    low, high = functions.low[columns][None, None], functions.high[columns][None, None]
+    low, high = own.box(stack)
     best, highest = starts[0], -np.inf
 
     def climbed(X: Float[np.ndarray, "1 m a"]) -> box_steps.Climbing:
-        return functions.value_and_gradient(stack, X, silence(functions, X))
+        return functions.value_and_gradient(stack, X, functions.unheard(X))
 
     for number, start in enumerate(starts):
         x, reached, given = start.copy(), -np.inf, Alternatives(graph, functions, np.roll(starts, -number, axis=0)[:3])
@@ -122,7 +117,7 @@ def of_one(
             began = reached
             for block in given.blocks(rng):
                 values = given.around(x, block)
-                (table,) = looked_up(functions, [factor], values, {factor: silence(functions, low)})
+                table = (yield from _tabulated(own, x, values, [functions.unheard(low)]))[factor]
                 at = np.unravel_index(int(table.argmax()), table.shape)
                 if table[at] > reached:
                     reached = float(table[at])
@@ -137,50 +132,23 @@ def of_one(
     return best[columns]
 
 
-def _chosen(view: BoxView, x: Float[np.ndarray, " n"], values: Values) -> Steps[Float[np.ndarray, " n"]]:
-    """Joint choice from tables over some values of each variable, by max-sum."""
+def chosen(view: BoxView, x: Float[np.ndarray, " n"], values: Values, method: MaxSum) -> Steps[Float[np.ndarray, " n"]]:
+    """Joint choice from tables over some values of each variable; neighbours' numbers are those at ``x``."""
     received = yield from box_steps.exchange(view, view.take(x[None]))
-    heard = {
-        factor: tuple(phase[row : row + 1] for phase in got)
-        for stack, got in zip(view.stacks, received, strict=True)
-        for row, factor in enumerate(stack.factors)
-    }
-    tables = dict(zip(view.factors, looked_up(view.functions, view.factors, values, heard), strict=True))
+    tables = yield from _tabulated(view, x, values, received)
     sizes = {variable: len(own) for variable, own in values.items()}
     yield requests.Choices(sizes)
-    outcome = yield from _BY_TABLES.steps(view, tables, sizes)
-    chosen = yield from box_steps.tell_factors(view, outcome.assignment, max(sizes.values()))
+    outcome = yield from method.steps(view, tables, sizes)
     out = x.copy()
-    for variable, index in chosen.items():
+    for variable, index in (yield from box_steps.tell_factors(view, outcome.assignment, max(sizes.values()))).items():
         out[view.place[variable]] = values[variable][int(index)]
     return out
 
 
-def looked_up(
-    functions: LocalFunctions, factors: Sequence[str], values: Values, received: Mapping[str, Received]
-) -> Iterable[Table]:
-    """Table of each factor over the values of its variables, axes in scope order; received sums are fixed."""
-    graph, alike, found = functions.graph, dict[tuple[int, ...], list[str]](), dict[str, Table]()
-    for factor in factors:
-        alike.setdefault(tuple(len(values[v]) for v in graph.scope(factor)), []).append(factor)
-    for shape, names in alike.items():
-        (stack,) = stacks_of(graph, names)
-        places = np.indices(shape).reshape(len(shape), -1).T
-        U = np.stack(
-            [
-                np.stack([values[v][at] for v, at in zip(graph.scope(f), places.T, strict=True)], axis=-1)
-                for f in stack.factors
-            ]
-        )
-        sums = [np.concatenate(phases) for phases in zip(*(received[f] for f in stack.factors), strict=True)]
-        out = np.empty(U.shape[:2])
-        for start in range(0, len(places), CHUNK):
-            part = U[:, start : start + CHUNK]
-            fixed = tuple(np.broadcast_to(phase, part.shape[:2]) for phase in sums)
-            # if neighbours matter, tabulate each factor's model of its effect on their terms
-            looked = (
-                functions.value_and_gradient(stack, part, fixed)[0] if fixed else functions.value(stack, part, fixed)
-            )
-            out[:, start : start + CHUNK] = looked
-        found |= {factor: own.reshape(shape) for factor, own in zip(stack.factors, out, strict=True)}
-    return [found[factor] for factor in factors]
+def _tabulated(
+    view: BoxView, x: Float[np.ndarray, " n"], values: Values, received: Sequence[Received]
+) -> Steps[dict[str, Table]]:
+    padded = np.repeat(x[:, None], max(map(len, values.values())), axis=1)
+    for variable, own in values.items():
+        padded[view.place[variable], : len(own)] = own
+    return (yield from tabulated(view, padded, received, {variable: len(own) for variable, own in values.items()}))

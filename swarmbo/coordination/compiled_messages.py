@@ -2,24 +2,25 @@
 maxima is fixed, so a factor's messages are bit-identical alone and among others.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import prod
 from typing import Any
 
 import numba
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from swarmbo.boundary.compiling import compiled, read_only
-from swarmbo.coordination.tables import Flat, Messages, Table, by_axis
+from swarmbo.coordination.tables import Flat, Table
 
 READ, PLACES, WRITTEN = read_only(1), read_only(1, types.int64), types.float64[::1]
-SPARE = types.UniTuple(WRITTEN, 4)
+SPARE, FLOW = types.UniTuple(WRITTEN, 4), types.Tuple((READ, READ, WRITTEN))
 Places = Int[np.ndarray, " n"]
 Spare = tuple[Flat, Flat, Flat, Flat]
+Flow = tuple[Flat, Flat, Flat]  # messages of variables, those of factors before, and those to be written
 Whole = Any  # an integer from an array in compiled code
 _unsigned: Any = np.uint64  # compiled code would test a signed index for counting from the end
 
@@ -86,9 +87,7 @@ def renew_factor(
     starts: Places,
     first: Whole,
     n_axes: Whole,
-    said: Flat,
-    previous: Flat,
-    out: Flat,
+    flow: Flow,
     damping: float,
     spare: Spare,
 ) -> float:
@@ -97,7 +96,7 @@ def renew_factor(
     """
     # a table over x_1 … x_a is read as x_1 against all others: one pass gives r_1 and the maximum over x_1, a table of
     # one axis less, on which the rest recurses
-    fresh, summed, rest, half = spare
+    (fresh, summed, rest, half), (said, previous, out) = spare, flow
     joint = 1
     for axis in range(first, first + n_axes):
         joint *= sizes[axis]
@@ -122,22 +121,14 @@ def renew_factor(
     return larger(change, _renew(left, place, previous, out, starts[last], sizes[last], damping))
 
 
-@compiled(types.float64(READ, PLACES, types.int64[::1], READ, READ, READ, types.float64, WRITTEN, SPARE), nogil=True)
+@compiled(types.float64(READ, PLACES, types.int64[::1], READ, FLOW, types.float64, SPARE), nogil=True)
 def _factor_pass(
-    tables: Flat,
-    sizes: Places,
-    starts: Places,
-    said: Flat,
-    previous: Flat,
-    spreads: Float[np.ndarray, " n"],
-    damping: float,
-    out: Flat,
-    spare: Spare,
+    tables: Flat, sizes: Places, starts: Places, spreads: Flat, flow: Flow, damping: float, spare: Spare
 ) -> float:
     """Loop of :func:`renew_factors`; ``starts`` is overwritten."""
     n_axes, joint, largest = len(sizes), len(tables) // len(spreads), 0.0
     for i in range(len(spreads)):
-        change = renew_factor(tables, i * joint, sizes, starts, 0, n_axes, said, previous, out, damping, spare)
+        change = renew_factor(tables, i * joint, sizes, starts, 0, n_axes, flow, damping, spare)
         largest = max(largest, change / spreads[i])
         for axis in range(n_axes):
             starts[axis] += sizes[axis]
@@ -187,18 +178,12 @@ def new_spare(shapes: Iterable[tuple[int, ...]]) -> Spare:
 
 
 def renew_factors(
-    tables: Table,
-    starts: Int[np.ndarray, " a"],
-    incoming: Flat,
-    previous: Flat,
-    spreads: Float[np.ndarray, " n"],
-    damping: float,
-    out: Flat,
+    tables: Table, starts: Places, incoming: Flat, previous: Flat, spreads: Flat, damping: float, out: Flat
 ) -> float:
     """Write the messages of n factors of one shape, from ``starts`` on for each axis; largest change in ``spreads``."""
     shape, flat = tables.shape[1:], tables.reshape(-1)
-    arrays = incoming, previous, spreads, damping, out, new_spare([shape])
-    return _factor_pass(flat, np.array(shape), starts.copy(), *arrays)
+    flow = incoming, previous, out
+    return _factor_pass(flat, np.array(shape), starts.copy(), spreads, flow, damping, new_spare([shape]))
 
 
 def renew_variables(starts: Int[np.ndarray, "n degree"], size: int, incoming: Flat, out: Flat) -> Int[np.ndarray, " n"]:
@@ -206,12 +191,3 @@ def renew_variables(starts: Int[np.ndarray, "n degree"], size: int, incoming: Fl
     choices = np.empty(len(starts), dtype=np.int64)
     _variable_pass(starts.reshape(-1), starts.shape[1], size, incoming, out, choices, new_spare([(size,)]))
     return choices
-
-
-def normalised_messages(tables: Table, incoming: Sequence[Messages]) -> list[Messages]:
-    """Normalised messages (n, d_k) of n factors to each variable, given the variables' messages."""
-    starts = np.cumsum([0, *(message.size for message in incoming)])[:-1]
-    entries = np.concatenate([np.ravel(message) for message in incoming])
-    out, units = np.empty_like(entries), np.ones(len(tables))
-    renew_factors(tables, starts, entries, entries, units, 0.0, out)
-    return by_axis(out, starts, tables)

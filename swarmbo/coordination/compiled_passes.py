@@ -15,12 +15,20 @@ from swarmbo.graph import Edges
 
 _NONE = -1
 
+Graph = tuple[Places, Places, Places, Places, Places]  # fields of ``Edges``, as in ``_arrays``
+Found = tuple[Places, Places, Places]  # order of variables, order of factors, and the edge by which each was found
+# factors' tables end to end and the first entry of each; by edge the number of values and the first entry of a message
+Layout = tuple[Flat, Places, Places, Places]
+
+
+def _arrays(edges: Edges) -> Graph:
+    return edges.first, edges.variables, edges.first_of, edges.by_variable, edges.factors
+
 
 @compiled(nogil=True)
-def breadth_first(
-    first: Places, variables: Places, first_of: Places, by_variable: Places, factors: Places
-) -> tuple[Places, Places, Places]:
+def breadth_first(graph: Graph) -> Found:
     """Order variables and factors breadth-first, and note for each factor the edge by which it was found."""
+    first, variables, first_of, by_variable, factors = graph
     n_variables, n_factors = len(first_of) - 1, len(first) - 1
     order, factor_order = np.empty(n_variables, dtype=np.int64), np.empty(n_factors, dtype=np.int64)
     up, seen = np.full(n_factors, _NONE), np.zeros(n_variables, dtype=np.bool_)
@@ -51,9 +59,10 @@ def breadth_first(
 
 
 @compiled(nogil=True)
-def tree_rounds(factor_order: Places, up: Places, first: Places, variables: Places, n_variables: Whole) -> Whole:
+def tree_rounds(found: Found, graph: Graph) -> Whole:
     """Rounds until all messages of a forest are final: half its longest path, as in ``Part.levels``."""
-    behind = np.zeros(n_variables, dtype=np.int64)  # edges to the furthest node below a variable
+    (order, factor_order, up), (first, variables, _, _, _) = found, graph
+    behind = np.zeros(len(order), dtype=np.int64)  # edges to the furthest node below a variable
     longest = 1
     for back in range(len(factor_order)):
         f = factor_order[len(factor_order) - 1 - back]
@@ -70,26 +79,16 @@ def tree_rounds(factor_order: Places, up: Places, first: Places, variables: Plac
 
 @compiled(nogil=True)
 def _tree_pass(
-    order: Places,
-    factor_order: Places,
-    up: Places,
-    first: Places,
-    variables: Places,
-    first_of: Places,
-    by_variable: Places,
-    factors: Places,
-    tables: Flat,
-    begins: Places,
-    sizes: Places,
-    starts: Places,
-    of_variables: Places,
-    from_variables: Flat,
-    from_factors: Flat,
-    spare: Spare,
+    found: Found, graph: Graph, layout: Layout, of_variables: Places, said: Flat, heard: Flat, spare: Spare
 ) -> None:
-    """Compute every message of a forest: towards the first variable, then away from it."""
+    """Compute every message of a forest, of variables (``said``) and of factors: towards the first variable, then away
+    from it. ``of_variables`` has the first entries of messages, variable by variable.
+    """
     # The first pass renews all messages of a sender, also those that are not final yet; the second pass corrects these.
-    said, heard = from_variables, from_factors
+    order, factor_order, up = found
+    first, variables, first_of, by_variable, factors = graph
+    tables, begins, sizes, starts = layout
+    flow = said, heard, heard
     # towards the root: a factor has all messages from below when its variables below have been renewed
     for back in range(len(factor_order)):
         f = factor_order[len(factor_order) - 1 - back]
@@ -99,7 +98,7 @@ def _tree_pass(
                 degree = first_of[x + 1] - first_of[x]
                 renew_variable(of_variables, first_of[x], degree, sizes[edge], heard, said, spare)
         n_axes = first[f + 1] - first[f]
-        renew_factor(tables, begins[f], sizes, starts, first[f], n_axes, said, heard, heard, 0.0, spare)
+        renew_factor(tables, begins[f], sizes, starts, first[f], n_axes, flow, 0.0, spare)
     # away from the root: the factor above a variable has sent before the variable's turn
     for x in order:
         size, degree = sizes[by_variable[first_of[x]]], first_of[x + 1] - first_of[x]
@@ -108,24 +107,24 @@ def _tree_pass(
             f = factors[by_variable[j]]
             if up[f] == by_variable[j]:
                 n_axes = first[f + 1] - first[f]
-                renew_factor(tables, begins[f], sizes, starts, first[f], n_axes, said, heard, heard, 0.0, spare)
+                renew_factor(tables, begins[f], sizes, starts, first[f], n_axes, flow, 0.0, spare)
 
 
 @numba.njit(nogil=True)
 def _conditioned(
-    table: Flat,
     edge: Whole,
     begin: Whole,
     end: Whole,
-    variables: Places,
-    sizes: Places,
-    starts: Places,
+    graph: Graph,
+    layout: Layout,
     chosen: Places,
     said: Flat,
     index: Places,
     out: Flat,
 ) -> None:
     """Compiled form of ``decoding.conditioned_message``; ``chosen`` is -1 for undecided variables."""
+    (_, variables, _, _, factors), (tables, begins, sizes, starts) = graph, layout
+    table = tables[begins[factors[edge]] :]
     fixed, stride, own = 0, 1, 0
     for other in range(end - 1, begin - 1, -1):
         if other == edge:
@@ -186,22 +185,11 @@ def _best_value(heard: Flat, degree: Whole, size: Whole) -> int:
 
 @compiled(nogil=True)
 def _decoding_pass(
-    order: Places,
-    first: Places,
-    variables: Places,
-    first_of: Places,
-    by_variable: Places,
-    factors: Places,
-    tables: Flat,
-    begins: Places,
-    sizes: Places,
-    starts: Places,
-    from_variables: Flat,
-    from_factors: Flat,
-    heard: Flat,
-    index: Places,
+    order: Places, graph: Graph, layout: Layout, from_variables: Flat, from_factors: Flat, heard: Flat, index: Places
 ) -> Places:
     """Choose all variables as :func:`swarmbo.coordination.decoding.decode` does."""
+    first, variables, first_of, by_variable, factors = graph
+    _, _, sizes, starts = layout
     chosen = np.full(len(order), _NONE)
     for x in order:
         size = sizes[by_variable[first_of[x]]]
@@ -213,8 +201,7 @@ def _decoding_pass(
             for other in range(begin, end):
                 has_earlier = has_earlier or chosen[variables[other]] != _NONE
             if has_earlier:
-                table = tables[begins[f] :]
-                _conditioned(table, edge, begin, end, variables, sizes, starts, chosen, from_variables, index, out)
+                _conditioned(edge, begin, end, graph, layout, chosen, from_variables, index, out)
             else:
                 for i in range(size):
                     out[i] = from_factors[starts[edge] + i]
@@ -222,30 +209,21 @@ def _decoding_pass(
     return chosen
 
 
-def order_of(edges: Edges) -> tuple[Places, Places, Places]:
-    """Apply :func:`breadth_first` to a graph's edges."""
-    return breadth_first(edges.first, edges.variables, edges.first_of, edges.by_variable, edges.factors)
-
-
-def tree_messages(
-    edges: Edges, tables: Flat, begins: Places, sizes: Places, starts: Places, shapes: Iterable[tuple[int, ...]]
-) -> tuple[Flat, Flat, int]:
+def tree_messages(edges: Edges, layout: Layout, shapes: Iterable[tuple[int, ...]]) -> tuple[Flat, Flat, int]:
     """Final messages of a forest: of variables, of factors, and the number of rounds that agents would take."""
-    order, factor_order, up = order_of(edges)
+    graph, (_, _, sizes, starts) = _arrays(edges), layout
+    found = breadth_first(graph)
     from_variables, from_factors = np.zeros(sizes.sum()), np.zeros(sizes.sum())
-    found = order, factor_order, up, edges.first, edges.variables, edges.first_of, edges.by_variable, edges.factors
-    layout = tables, begins, sizes, starts, starts[edges.by_variable]
-    _tree_pass(*found, *layout, from_variables, from_factors, new_spare(shapes))
-    rounds = tree_rounds(factor_order, up, edges.first, edges.variables, len(order))
-    return from_variables, from_factors, int(rounds)
+    _tree_pass(found, graph, layout, starts[edges.by_variable], from_variables, from_factors, new_spare(shapes))
+    return from_variables, from_factors, int(tree_rounds(found, graph))
 
 
 def last_choices(
-    edges: Edges, tables: Flat, begins: Places, sizes: Places, starts: Places, from_variables: Flat, from_factors: Flat
+    edges: Edges, layout: Layout, from_variables: Flat, from_factors: Flat
 ) -> Int[np.ndarray, " n_variables"]:
     """Choices of :func:`swarmbo.coordination.decoding.decode` for a whole graph in one process."""
-    order, _, _ = order_of(edges)
+    graph, (_, _, sizes, _) = _arrays(edges), layout
+    order, _, _ = breadth_first(graph)
     heard = np.empty(int(np.bincount(edges.variables, weights=sizes).max()))
     index = np.empty(np.diff(edges.first).max(), dtype=np.int64)
-    found = order, edges.first, edges.variables, edges.first_of, edges.by_variable, edges.factors
-    return _decoding_pass(*found, tables, begins, sizes, starts, from_variables, from_factors, heard, index)
+    return _decoding_pass(order, graph, layout, from_variables, from_factors, heard, index)

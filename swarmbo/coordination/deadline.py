@@ -15,13 +15,15 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any
 
 from swarmbo.coordination import messages
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import LinkReport, by_name
 from swarmbo.transport import Envelope, FaultyTransport, InProcessTransport, Transport
+
+Timed = Any  # settings of ``MaxSum(…)`` or ``ADMM(…)``, which import this file
 
 # bundles before the newest one that an acknowledgement covers, one bit each
 _NOTED = 32
@@ -30,26 +32,9 @@ _FEWEST = 3  # bundles within the patience of the other, on links without loss
 _UNLIKELY = 1e-4
 
 
-@runtime_checkable
-class Timed(Protocol):
-    """Settings of an agreement that has a deadline in one of its modes; see ``MaxSum(…)`` and ``ADMM(…)``."""
-
-    @property
-    def mode(self) -> Literal["lockstep", "asynchronous"]: ...  # noqa: D102
-
-    @property
-    def deadline(self) -> int: ...  # noqa: D102
-
-    @property
-    def patience(self) -> int: ...  # noqa: D102
-
-    @property
-    def threshold(self) -> float: ...  # noqa: D102
-
-
 def has_deadline(settings: object) -> bool:
-    """True if settings are of a coordination method by a deadline."""
-    return isinstance(settings, Timed) and settings.mode == "asynchronous"
+    """True if settings are of a coordination method by a deadline; see ``MaxSum(…)`` and ``ADMM(…)``."""
+    return getattr(settings, "mode", None) == "asynchronous" and hasattr(settings, "deadline")
 
 
 def require_lockstep(settings: Timed) -> None:
@@ -64,7 +49,7 @@ class Correspondence:
     """
 
     def __init__(self, patience: int, retry: int = 1) -> None:
-        self.number, self.last_heard = 0, None
+        self.number = self.last_heard = 0
         self._patience, self._retry, self._needed = patience, retry, _FEWEST
         self._entries: dict[messages.Key, tuple[int, messages.News]] = {}  # by version; the newest holds
         self._known: dict[messages.Key, int] = {}  # the version of each entry that the other has acknowledged
@@ -73,8 +58,6 @@ class Correspondence:
         self._newest, self._before = -1, 0  # the other's newest bundle, and arrivals before it as bits
         self._owes_answer = False
         self._last_sent: int | None = None
-
-    last_heard: int | None
 
     def put(self, message: messages.News, version: int) -> None:
         """Announce a message, in place of an earlier one of its key."""
@@ -119,8 +102,7 @@ class Correspondence:
     def is_silent(self, now: int) -> bool:
         """True if nothing has arrived for so long that the other is taken to have failed."""
         needed = _needed(self._newest, self._before)
-        heard = 0 if self.last_heard is None else self.last_heard
-        return now - heard > max(self._patience, needed * self._pause(needed))
+        return now - self.last_heard > max(self._patience, needed * self._pause(needed))
 
     def _pause(self, needed: int) -> int:
         """Ticks between bundles without news, if so many are needed for one to arrive."""
@@ -157,7 +139,7 @@ class Correspondent(ABC):
         self, name: str, graph: FactorGraph, settings: Timed, decision: int, more: Iterable[str] = (), retry: int = 1
     ) -> None:
         require_number(decision)
-        self.name, self.decision, self.dropped, self.refused = name, decision, 0, Counter[str]()
+        self.name, self.decision, self.refused = name, decision, Counter[str]()
         self._graph, self._column, self._threshold = graph, graph.column_of, settings.threshold
         self._factors, self._variables = graph.factors_owned_by(name), graph.variables_owned_by(name)
         of_own = [f for x in self._variables for f in graph.factors_of(x)]
@@ -194,11 +176,9 @@ class Correspondent(ABC):
         try:
             label, bundle = messages.Codec.read(envelope.payload)
         except TransportError:
-            self.dropped += 1
-            return
+            return  # as if it were lost, like what is of another decision or from a stranger
         other = self._others.get(envelope.sender)
         if other is None or label.decision != self.decision or not isinstance(bundle, messages.Bundle):
-            self.dropped += 1
             return
         other.hear(bundle, self._now)
         for version, message in zip(bundle.versions, bundle.news, strict=False):
@@ -206,7 +186,6 @@ class Correspondent(ABC):
             if version <= self._versions.get(message.key, -1):
                 continue
             if not self.take(envelope.sender, message):
-                self.dropped += 1
                 self.refused[envelope.sender] += 1
                 continue
             self._versions[message.key] = version

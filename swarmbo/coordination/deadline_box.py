@@ -10,21 +10,19 @@ needed, and with the newest message of each (asynchronous ADMM: Zhang & Kwok 201
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import Protocol, runtime_checkable
+from functools import cached_property, partial, reduce
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.coordination import box_steps, messages
-from swarmbo.coordination.agreement import Agreement
+from swarmbo.coordination.agreement import Agreement, BoxOutcome, agreement_of
 from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
 from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
-from swarmbo.coordination.local_functions import LocalFunctions, by_factor, exchange, levels_of
 from swarmbo.coordination.messages import Message
-from swarmbo.coordination.tables import Conflicts, Vector, total, violated
-from swarmbo.graph import FactorGraph, FactorStack, stacks_of
-from swarmbo.records import SolveReport
+from swarmbo.coordination.tables import Conflicts, Vector
+from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack, stacks_of
+from swarmbo.graph.box_functions import by_factor, values_at
 from swarmbo.transport import Envelope, Transport
 
 _RUNS_END, _COMPARED, _DECIDED = 0.1, 0.65, 0.85  # shares of the time: end of runs, pause, and decision
@@ -34,27 +32,13 @@ _LATTICE = 9  # values all over the box
 _REACH = 0.1  # initial reach of a variable, in sides of the box
 
 
-@runtime_checkable
-class TimedClimbs(Timed, Protocol):
-    """Settings of an agreement by a deadline on a joint point, as in ``ADMM(…)``."""
-
-    @property
-    def starts(self) -> int: ...  # noqa: D102
-
-    @property
-    def inner_steps(self) -> int: ...  # noqa: D102
-
-    @property
-    def penalty(self) -> float: ...  # noqa: D102
-
-
 @dataclass(frozen=True, eq=False)
 class BoxTerms:
     """Terms of an agreement by a deadline on a joint point, known to all. Runs begin at ``starts``, given ones first.
     If ``shares``, owners of variables evaluate silent agents' factors.
     """
 
-    settings: TimedClimbs
+    settings: Timed
     graph: FactorGraph
     low: Float[np.ndarray, " n"]
     high: Float[np.ndarray, " n"]
@@ -66,14 +50,14 @@ class BoxTerms:
     levels: Mapping[str, Float[np.ndarray, " k"]] = field(default_factory=dict[str, np.ndarray])
 
     @classmethod
-    def of(cls, settings: TimedClimbs, functions: LocalFunctions, seed: int, *, shares: bool) -> "BoxTerms":
+    def of(cls, settings: Timed, functions: BoxFunctions, seed: int, *, shares: bool) -> "BoxTerms":
         """Make the terms from the settings, the box and the seed; no function is evaluated."""
         graph, n_given = functions.graph, min(len(functions.starts), settings.starts)
         n_random = max(settings.starts, box_steps.FEWEST)
         points = box_steps.drawn_starts(functions, graph.variables, seed, settings.starts, n_random)
         starts, drawn = points[: min(settings.starts, _RUNS)], points[n_given:]
         box = functions.low, functions.high
-        return cls(settings, graph, *box, starts, n_given, drawn, functions.n_exchanges, shares, levels_of(functions))
+        return cls(settings, graph, *box, starts, n_given, drawn, functions.n_exchanges, shares, functions.levels)
 
     @property
     def standing(self) -> Float[np.ndarray, " n"]:
@@ -97,9 +81,7 @@ class BoxTerms:
         first, compared, decided = (int(share * ticks) for share in (_RUNS_END, _COMPARED, _DECIDED))
         return Schedule(self.conflicts, 1 + len(self.starts), first, compared, decided, self.settings.threshold)
 
-    def looks(
-        self, variable: str, stand: Float[np.ndarray, " k"], reach: Float[np.ndarray, " k"]
-    ) -> Float[np.ndarray, "k v"]:
+    def looks(self, variable: str, stand: Vector, reach: Vector) -> Float[np.ndarray, "k v"]:
         """Values that a variable evaluates: its present one, values a step away, and a lattice over the box, which has
         all values of a variable with a grid.
         """
@@ -126,7 +108,7 @@ class _Climber:
 class OwnRuns:
     """The own factors and variables in m parallel runs; ``Z`` (m, n) has the values as last received."""
 
-    def __init__(self, name: str, terms: BoxTerms, functions: LocalFunctions) -> None:
+    def __init__(self, name: str, terms: BoxTerms, functions: BoxFunctions) -> None:
         graph = terms.graph
         self.Z = terms.starts.copy()
         self._name, self._terms, self._graph, self._functions = name, terms, graph, functions
@@ -163,9 +145,10 @@ class OwnRuns:
             # a variable of one factor has no other copy, so nothing pulls at it
             weight = np.where(is_shared, climber.eta / terms.sides[columns] ** 2, 0.0)
             got = tuple(phase[:, : len(self.Z)] for phase in received[f])
-            lagrangian = box_steps.augmented(partial(functions.value_and_gradient, stack), got, z - climber.U, weight)
+            function = partial(functions.value_and_gradient, stack, received=got)
             box = terms.low[columns][None, None], terms.high[columns][None, None]
-            climbed = box_steps.ascend(lagrangian, climber.X, *box, terms.settings.inner_steps, first_step=climber.step)
+            how = terms.settings.inner_steps, climber.step, box_steps.pulled_to(z - climber.U, weight)
+            climbed = box_steps.ascend(function, climber.X, *box, *how)
             climber.X, climber.step = climbed.X, climbed.step
             said = (climber.X + climber.U)[0]
             out += [messages.Pull(f, x, said[:, axis].copy(), climber.eta) for axis, x in enumerate(scope)]
@@ -199,8 +182,8 @@ class OwnRuns:
 
     def _climber(self, stack: FactorStack) -> _Climber:
         terms = self._terms
-        silence = tuple(np.zeros((1, len(terms.drawn))) for _ in range(terms.n_exchanges))
-        values = self._functions.value(stack, stack.take(terms.drawn), silence)[0]
+        drawn = stack.take(terms.drawn)
+        values = self._functions.value(stack, drawn, self._functions.unheard(drawn))[0]
         eta, X = terms.settings.penalty * box_steps.natural_penalty(values, 0), stack.take(self.Z)
         return _Climber(stack, X, np.zeros_like(X), eta, np.full(X.shape[:2], 1.0 / eta))
 
@@ -208,7 +191,7 @@ class OwnRuns:
 class DeadlineAgentInBox(Correspondent):
     """One agent of an agreement by a deadline on a joint point, from its own data, the common terms, and arrivals."""
 
-    def __init__(self, name: str, terms: BoxTerms, functions: LocalFunctions, decision: int = 0) -> None:
+    def __init__(self, name: str, terms: BoxTerms, functions: BoxFunctions, decision: int = 0) -> None:
         graph = terms.graph
         around = [graph.owner(g) for f in graph.factors_owned_by(name) for g in graph.neighbours(f)]
         super().__init__(name, graph, terms.settings, decision, around, RETRY)
@@ -284,13 +267,9 @@ class DeadlineAgentInBox(Correspondent):
 
     def _received(self, f: str, phases: int) -> tuple[Float[np.ndarray, "1 p"], ...]:
         """Sums of the neighbours' published numbers; numbers not received count as 0."""
-        out: list[np.ndarray] = []
-        for phase in range(phases):
-            summed = np.zeros(self._n_points)
-            for g in self._graph.neighbours(f):
-                summed += self._numbers.get((g, f, phase), 0.0)
-            out.append(summed[None])
-        return tuple(out)
+        near, none = self._graph.neighbours(f), np.zeros(self._n_points)
+        heard = ([self._numbers.get((g, f, phase), none) for g in near] for phase in range(phases))
+        return tuple(reduce(np.add, numbers, none)[None] for numbers in heard)
 
     def _publish(self, phase: int) -> None:
         for f, stack in self._stacks.items():
@@ -326,7 +305,7 @@ class DeadlineAgentInBox(Correspondent):
         stack = self._stacks.get(f) or stacks_of(self._graph, [f])[0]
         U = np.clip(U, self._terms.low, self._terms.high)
         if f not in self._stacks or not self._terms.n_exchanges:
-            at = tuple(np.zeros((1, len(U))) for _ in range(self._terms.n_exchanges))
+            at = self._functions.unheard(U[None])
             line = self._functions.value(stack, stack.take(U), at)[0]
         else:  # if neighbours matter, use the factor's model of its effect on their terms
             received = self._received(f, self._terms.n_exchanges)
@@ -341,8 +320,8 @@ def _relative_change(now: Vector, before: messages.Published) -> float:
 
 
 def maximise_by_deadline(
-    settings: TimedClimbs,
-    functions: LocalFunctions,
+    settings: Timed,
+    functions: BoxFunctions,
     transport: Transport,
     seed: int = 0,
     decision: int = 0,
@@ -361,12 +340,6 @@ def maximise_by_deadline(
         for x, value in agents[name].word().items():
             point[column[x]] = value
     links = links_of(agents, living, settings.deadline, transport)
-    stacks = stacks_of(graph)
-    points = [stack.take(point[None]) for stack in stacks]
-    rows = zip(stacks, points, exchange(functions, stacks, points), strict=True)
-    values = by_factor(stacks, [functions.value(*row) for row in rows])
-    by_name = {factor: float(values[factor][0]) for factor in graph.factors}
-    value, broken = total(np.array(list(by_name.values()))), violated(by_name)
-    status = "infeasible" if broken else "deadline"
-    report = SolveReport(status, settings.deadline, value, traffic=transport.traffic, violated=broken, links=links)
-    return Agreement(point, value, report)
+    values = {factor: float(row[0]) for factor, row in by_factor(*values_at(functions, point[None])).items()}
+    outcome = BoxOutcome(0, dict(zip(graph.variables, point.tolist(), strict=True)), values, settings.deadline)
+    return agreement_of(graph, [outcome], transport.traffic, links, "deadline")

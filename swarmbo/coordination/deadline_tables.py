@@ -11,10 +11,11 @@ Source: asynchronous max-sum: Farinelli et al. 2008. Decisions by colour and con
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
+from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
 from swarmbo.boundary.rng import stream
@@ -23,7 +24,17 @@ from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
 from swarmbo.coordination.flooding import Flooding, damped, largest_changes
 from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
 from swarmbo.coordination.messages import Choice, FromFactor, FromVariable, Message, Offer, Utility, Valued
-from swarmbo.coordination.tables import Conflicts, Table, Vector, checked_tables, sizes_of, spreads, total
+from swarmbo.coordination.tables import (
+    Conflicts,
+    Sizes,
+    Tables,
+    Vector,
+    checked_tables,
+    sizes_of,
+    spreads,
+    total,
+    violated,
+)
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport
 from swarmbo.transport import Envelope, Transport
@@ -37,20 +48,12 @@ _JOINT_STARTS, _NOTED = 12, 6
 _FIRST, _COMPARED, _DECIDED = 0.2, 0.6, 0.8  # shares of the time: turns begin, pause, and continue
 
 
-@runtime_checkable
-class TimedTables(Timed, Protocol):
-    """Settings of an agreement by a deadline on tables, as in ``MaxSum(…)``."""
-
-    @property
-    def damping(self) -> float: ...  # noqa: D102
-
-
 @dataclass(frozen=True, eq=False)
 class Terms:
     """Terms of an agreement by a deadline on tables, known to all; ``default`` has the values for doing nothing."""
 
-    settings: TimedTables
-    sizes: Mapping[str, int]
+    settings: Timed
+    sizes: Sizes
     conflicts: Conflicts
     default: Mapping[str, int]
     seed: int = 0
@@ -84,9 +87,7 @@ class Terms:
             self.conflicts, _JOINT_STARTS, max(1, first), compared, decided, self.settings.threshold, is_fixed=True
         )
 
-    def looks(
-        self, variable: str, stand: Float[np.ndarray, " k"], reach: Float[np.ndarray, " k"]
-    ) -> Float[np.ndarray, "k v"]:
+    def looks(self, variable: str, stand: Vector, reach: Vector) -> Float[np.ndarray, "k v"]:
         """All values of a variable, as numbers, whatever its present one."""
         return np.broadcast_to(np.arange(self.sizes[variable], dtype=float), (len(stand), self.sizes[variable]))
 
@@ -94,7 +95,7 @@ class Terms:
 class DeadlineAgent(Correspondent):
     """One agent of an agreement by a deadline on tables, from its own tables, the common terms, and arrivals."""
 
-    def __init__(self, name: str, terms: Terms, tables: Mapping[str, Table], decision: int = 0) -> None:
+    def __init__(self, name: str, terms: Terms, tables: Tables, decision: int = 0) -> None:
         # decisions are short, and late ones cost most
         super().__init__(name, terms.graph, terms.settings, decision, retry=1 if terms.is_final else RETRY)
         self._terms, self._tables = terms, {f: tables[f] for f in self._factors}
@@ -106,9 +107,8 @@ class DeadlineAgent(Correspondent):
         self._renewed: tuple[np.ndarray, np.ndarray] | None = None  # input of factors, and their messages for it
         self._words: dict[str, int | None] = {}  # decisions: own ones, and others' as received
         n = len(self._graph.variables)
-        self._joint_starts = JointStarts(
-            self, terms.schedule, np.zeros(n), np.ones(n), terms.looks, self._utility, terms.default
-        )
+        judged = terms.looks, self._utility, terms.default
+        self._joint_starts = JointStarts(self, terms.schedule, np.zeros(n), np.ones(n), *judged)
         self._noted: dict[str, list[int]] = {x: [] for x in self._variables}
         order = terms.conflicts.colour
         self._in_order = sorted(self._variables, key=lambda x: order[x])  # stable
@@ -117,17 +117,16 @@ class DeadlineAgent(Correspondent):
         """Process arrivals, renew messages, perhaps decide variables, and send changes to others; see the base."""
         self._hear_all(now, inbox)
         is_last = now >= self._terms.settings.deadline
-        if self._terms.is_final:
+        if self._terms.is_final or now < self._terms.schedule.first:
             self._renew()
-            self._speak(is_last=is_last)
-        elif now < self._terms.schedule.first:
-            self._renew()
-            self._note()
+            if self._terms.is_final:
+                self._speak(is_last=is_last)
+            else:
+                self._note()
+            self._put_all()
         else:
             self._begin()
             self._joint_starts.go_on(now, self._turn)
-        if self._terms.is_final or now < self._terms.schedule.first:
-            self._put_all()
         return [] if is_last else self._posted()
 
     def word(self) -> dict[str, int | None]:
@@ -321,7 +320,7 @@ class Settled(NamedTuple):
 
 
 def agree_by_deadline(
-    settings: TimedTables,
+    settings: Timed,
     graph: "FactorGraph | nx.Graph[Any]",
     tables: "Mapping[Any, ArrayLike] | None",
     transport: Transport,
@@ -370,8 +369,7 @@ def whole_factors(graph: FactorGraph, chosen: Collection[str]) -> list[str]:
 def settled(graph: FactorGraph, chosen: Mapping[str, int], values: Sequence[float], report: SolveReport) -> Solution:
     """Solution of a choice, given the values of factors whose variables all have one, in the graph's order."""
     whole = whole_factors(graph, chosen)
-    broken = tuple(f for f, value in zip(whole, values, strict=True) if value == -np.inf)
+    broken = violated(dict(zip(whole, values, strict=True)))
     value = total(np.array(values)) if len(whole) == len(graph.factors) else None
-    status = "infeasible" if broken else report.status
-    judged = SolveReport(status, report.rounds, value, traffic=report.traffic, violated=broken, links=report.links)
-    return Solution(dict(chosen), -np.inf if value is None else value, None, judged)
+    report = replace(report, status="infeasible" if broken else report.status, value=value, violated=broken)
+    return Solution(dict(chosen), -np.inf if value is None else value, None, report)

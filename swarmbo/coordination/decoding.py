@@ -19,17 +19,12 @@ import numpy as np
 from swarmbo.coordination.messages import Choice, Conditioned, Line
 from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.requests import Compare, Crossed, Mail, Steps
-from swarmbo.coordination.tables import Edge, Rank, Table, Vector
+from swarmbo.coordination.tables import ByEdge, Rank, Table, Tables, Vector
 from swarmbo.graph import FactorGraph
 
 
 def conditioned_message(
-    table: Table,
-    scope: Sequence[str],
-    variable: str,
-    chosen: Mapping[str, int],
-    from_variables: Mapping[Edge, Vector],
-    factor: str,
+    table: Table, scope: Sequence[str], variable: str, chosen: Mapping[str, int], from_variables: ByEdge, factor: str
 ) -> Vector:
     """A factor's message to a variable: maxima over undecided variables, given the indices of decided ones."""
     line = table[tuple(chosen[x] if x in chosen and x != variable else slice(None) for x in scope)]
@@ -44,12 +39,7 @@ def conditioned_message(
     return line.reshape(len(line), -1).max(axis=1)
 
 
-def decode(
-    view: LocalView,
-    tables: Mapping[str, Table],
-    from_variables: Mapping[Edge, Vector],
-    from_factors: Mapping[Edge, Vector],
-) -> Steps[dict[str, int]]:
+def decode(view: LocalView, tables: Tables, from_variables: ByEdge, from_factors: ByEdge) -> Steps[dict[str, int]]:
     """Choices of own variables and own factors' variables; of equal values the lowest index. On a forest with final
     messages this is the best assignment: given its parent, each sum is the exact maximum behind it.
     """
@@ -110,7 +100,7 @@ def weighed(lines: Sequence[Vector], weights: Sequence[float]) -> tuple[Vector, 
 
 
 def repaired(
-    view: LocalView, tables: Mapping[str, Table], chosen: Mapping[str, int], best_so_far: Rank | None, sweeps: int
+    view: LocalView, tables: Tables, chosen: Mapping[str, int], best_so_far: Rank | None, sweeps: int
 ) -> Steps[tuple[dict[str, int] | None, bool, Rank | None]]:
     """Sweep until nothing is forbidden and no variable alone improves; return a better choice, if any, and its rank."""
     # equal weights at first: the sum of weights is then the number of broken factors
@@ -130,7 +120,7 @@ def repaired(
 
 
 def sweep(
-    view: LocalView, tables: Mapping[str, Table], before: Mapping[str, int], weights: Mapping[str, float]
+    view: LocalView, tables: Tables, before: Mapping[str, int], weights: Mapping[str, float]
 ) -> Steps[dict[str, int]]:
     """Choose every variable again, in the order of decoding, given the weights of broken own factors."""
     if view.is_whole:
@@ -158,7 +148,7 @@ def sweep(
 
 
 def _sweep_at_once(
-    view: LocalView, tables: Mapping[str, Table], before: Mapping[str, int], weights: Mapping[str, float]
+    view: LocalView, tables: Tables, before: Mapping[str, int], weights: Mapping[str, float]
 ) -> Steps[dict[str, int]]:
     """Same for a whole part in one process, with the same count of messages."""
     graph, chosen = view.graph, dict(before)

@@ -8,8 +8,10 @@ from math import prod
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.coordination.tables import Edge, Flat, Table, Vector, sizes_of, spreads
+from swarmbo.coordination.tables import ByEdge, Edge, Flat, Sizes, Table, Tables, Vector, spreads
 from swarmbo.graph import FactorGraph
+
+Places = Int[np.ndarray, " n"]
 
 
 @dataclass(frozen=True)
@@ -34,20 +36,13 @@ class VariableGroup:
 
 class Flooding:
     """Arrays of own factors and variables for synchronous rounds. Messages of one direction are one array: those of own
-    factors, then others of own variables. By default, all variables are own.
+    factors, then others of own variables.
     """
 
-    def __init__(
-        self,
-        graph: FactorGraph,
-        tables: Mapping[str, Table],
-        variables: Sequence[str] | None = None,
-        sizes: Mapping[str, int] | None = None,
-    ) -> None:
+    def __init__(self, graph: FactorGraph, tables: Tables, variables: Sequence[str], sizes: Sizes) -> None:
         self.graph = graph
         self.factors = tuple(factor for factor in graph.factors if factor in tables)
-        self.variables = graph.variables if variables is None else tuple(variables)
-        self.sizes = sizes_of(graph, tables) if sizes is None else sizes
+        self.variables, self.sizes = tuple(variables), sizes
         self.place = graph.column_of
         edges = graph.edges
         own = np.array([graph.place_of[factor] for factor in self.factors], dtype=np.int64)
@@ -119,15 +114,18 @@ class Flooding:
         from swarmbo.coordination.compiled_passes import tree_messages  # late: numba is slow to load
 
         shapes = [group.tables.shape[1:] for group in self.factor_groups]
-        arrays = self.tables, self.table_starts, self.edge_sizes, self.edge_starts
-        return tree_messages(self.graph.edges, *arrays, shapes)
+        return tree_messages(self.graph.edges, self.layout, shapes)
 
     def last_choices(self, from_variables: Flat, from_factors: Flat) -> Int[np.ndarray, " n_variables"]:
         """Choices of ``decoding.decode`` for a whole graph in one process."""
         from swarmbo.coordination.compiled_passes import last_choices  # late: numba is slow to load
 
-        arrays = self.tables, self.table_starts, self.edge_sizes, self.edge_starts
-        return last_choices(self.graph.edges, *arrays, from_variables, from_factors)
+        return last_choices(self.graph.edges, self.layout, from_variables, from_factors)
+
+    @property
+    def layout(self) -> tuple[Flat, Places, Places, Places]:
+        """Tables end to end with their first entries, and by edge the length and first entry of each message."""
+        return self.tables, self.table_starts, self.edge_sizes, self._by_edge(self._starts)
 
     def values(self, chosen: Int[np.ndarray, " n_variables"]) -> Float[np.ndarray, " n_factors"]:
         """Entries of the own factors at a joint choice, in the graph's order of factors."""
@@ -163,11 +161,6 @@ class Flooding:
         return {(graph.factors[f], graph.variables[x]): start for f, x, start in begins}
 
     @property
-    def edge_starts(self) -> Int[np.ndarray, " e"]:
-        """First entry of each message, by edge of the graph; for a layout of all factors."""
-        return self._by_edge(self._starts)
-
-    @property
     def edge_sizes(self) -> Int[np.ndarray, " e"]:
         """Length of each message, by edge of the graph; for a layout of all factors."""
         return self._by_edge(self._lengths)
@@ -200,23 +193,19 @@ def largest_changes(previous: Float[np.ndarray, "*n d"], new: Float[np.ndarray, 
     return np.abs(changes).max(axis=-1)
 
 
-def messages_of_factor(
-    graph: FactorGraph, factor: str, table: Table, from_variables: Mapping[Edge, Vector]
-) -> dict[str, Vector]:
+def messages_of_factor(graph: FactorGraph, factor: str, table: Table, from_variables: ByEdge) -> dict[str, Vector]:
     """One factor's messages by variable, normalised; variables without a message count as zero."""
-    from swarmbo.coordination.compiled_messages import normalised_messages  # late: numba is slow to load
+    from swarmbo.coordination.compiled_messages import renew_factors  # late: numba is slow to load
 
-    incoming = [
-        from_variables[factor, variable][None] if (factor, variable) in from_variables else np.zeros((1, size))
-        for variable, size in zip(graph.scope(factor), table.shape, strict=True)
-    ]
-    outgoing = normalised_messages(table[None], incoming)
-    return {variable: message[0] for variable, message in zip(graph.scope(factor), outgoing, strict=True)}
+    scope, starts = graph.scope(factor), np.cumsum([0, *table.shape])[:-1]
+    silent = map(np.zeros, table.shape)
+    heard = np.concatenate([from_variables.get((factor, x), zeros) for x, zeros in zip(scope, silent, strict=True)])
+    said = np.empty_like(heard)
+    renew_factors(table[None], starts, heard, heard, np.ones(1), 0.0, said)
+    return dict(zip(scope, np.split(said, starts[1:]), strict=True))
 
 
-def messages_of_variable(
-    graph: FactorGraph, variable: str, size: int, from_factors: Mapping[Edge, Vector]
-) -> dict[str, Vector]:
+def messages_of_variable(graph: FactorGraph, variable: str, size: int, from_factors: ByEdge) -> dict[str, Vector]:
     """One variable's messages by factor: sums of the other factors' messages; those without one count as zero."""
     factors, silent = graph.factors_of(variable), np.zeros(size)
     heard = [from_factors.get((factor, variable), silent) for factor in factors]

@@ -17,7 +17,6 @@ from jaxtyping import Float, Int
 from swarmbo.coordination.deadline import Correspondent
 from swarmbo.coordination.messages import Message, Offer, Utility, Valued
 from swarmbo.coordination.tables import Conflicts, Vector
-from swarmbo.graph import FactorGraph
 
 # ticks until an unacknowledged entry is sent again: entries are long, and late ones count in a later turn
 RETRY = 2
@@ -40,11 +39,6 @@ class Schedule:
     decided: int
     threshold: float
     is_fixed: bool = False
-
-    @property
-    def graph(self) -> FactorGraph:
-        """Scopes and owners."""
-        return self.conflicts.graph
 
     def has_turn(self, variable: str, now: int) -> bool:
         """True if a variable may move at a tick; then no variable that shares a factor with it may."""
@@ -73,7 +67,7 @@ class JointStarts:
     ) -> None:
         self._host, self._schedule, self._looks, self._utility, self._shares = host, schedule, looks, utility, shares
         self._default, self._silent = default, frozenset[str]()
-        graph = self._graph = schedule.graph
+        graph = self._graph = schedule.conflicts.graph
         self.stand, self._sides = np.repeat(stand[None], schedule.n_joint_starts, axis=0), sides
         self._factors, self._variables = graph.factors_owned_by(host.name), graph.variables_owned_by(host.name)
         self._column = graph.column_of

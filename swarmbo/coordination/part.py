@@ -4,7 +4,7 @@ A method is written once, as a generator that works on a view and yields ``swarm
 for the factors and variables of its view, and gets all others' data by its requests.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -12,8 +12,8 @@ from typing import Self
 import numpy as np
 from jaxtyping import Bool, Float
 
-from swarmbo.coordination.local_functions import LocalFunctions, Received
-from swarmbo.graph import FactorGraph, FactorStack, stacks_of
+from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack, stacks_of
+from swarmbo.graph.box_functions import Received, Rows
 from swarmbo.transport import Routes
 
 
@@ -175,7 +175,6 @@ def _gathered(edges: list[tuple[str, str]]) -> tuple[tuple[str, tuple[str, ...]]
 
 
 Copies = Sequence[Float[np.ndarray, "_g m _a"]]  # for each stack its factors' columns of joint points
-Rows = Sequence[Float[np.ndarray, "_g m"]]  # for each stack a number for each of its factors and points
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,10 +213,10 @@ class LocalView:
 class BoxView(LocalView):
     """View of a part with continuous domains; only own factors' columns of joint points (m, n) are right."""
 
-    functions: LocalFunctions
+    functions: BoxFunctions
 
     @classmethod
-    def on(cls, view: LocalView, functions: LocalFunctions) -> Self:
+    def on(cls, view: LocalView, functions: BoxFunctions) -> Self:
         """Make a view with functions of at least the own factors."""
         return cls(view.part, view.factors, view.variables, functions)
 
@@ -226,10 +225,10 @@ class BoxView(LocalView):
         """Stacks of the own factors."""
         return stacks_of(self.functions.graph, self.factors) if self.factors else ()
 
-    @cached_property
-    def place(self) -> dict[str, int]:
+    @property
+    def place(self) -> Mapping[str, int]:
         """Columns of joint points, by variable."""
-        return {variable: i for i, variable in enumerate(self.functions.graph.variables)}
+        return self.functions.graph.column_of
 
     @cached_property
     def sides(self) -> Float[np.ndarray, " n"]:

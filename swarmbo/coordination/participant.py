@@ -1,6 +1,5 @@
 """Agents of one decision: each owns some factors and variables, and learns the rest by messages."""
 
-import dataclasses
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,28 +9,20 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
-from swarmbo.coordination.agreement import (
-    Agreement,
-    BoxOutcome,
-    Solution,
-    TableOutcome,
-    agreement_of,
-    solution_of,
-)
+from swarmbo.coordination.agreement import Agreement, Solution, agreement_of, solution_of
 from swarmbo.coordination.by_messages import Waiting
 from swarmbo.coordination.deadline import has_deadline, require_number
-from swarmbo.coordination.deadline_box import TimedClimbs, maximise_by_deadline
-from swarmbo.coordination.deadline_tables import TimedTables, agree_by_deadline
-from swarmbo.coordination.local_functions import LocalFunctions, total_value
+from swarmbo.coordination.deadline_box import maximise_by_deadline
+from swarmbo.coordination.deadline_tables import agree_by_deadline
 from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message, UnfitError
-from swarmbo.coordination.plan import Plan
+from swarmbo.coordination.plan import BoxMethod, Plan, TableMethod
 from swarmbo.coordination.schema import Wanted, said_of
-from swarmbo.coordination.stepping import run, step
-from swarmbo.coordination.tables import Table, checked_tables, sizes_of
+from swarmbo.coordination.tables import checked_tables, sizes_of
 from swarmbo.errors import TransportError
-from swarmbo.graph import FactorGraph
+from swarmbo.graph import BoxFunctions, FactorGraph
+from swarmbo.graph.box_functions import total_value
 from swarmbo.records import LinkReport, SolveReport, Traffic
-from swarmbo.transport import Envelope, FaultyTransport, Reliable, Routes, Transport
+from swarmbo.transport import Envelope, FaultyTransport, Reliable, Transport
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -51,7 +42,7 @@ class Participant(Generic[Result]):
         require_number(decision)
         self.name, self.decision, self.patience = name, decision, patience
         self.outcomes: list[Result] = []
-        self.ignored, self.refused = 0, Counter[str]() if refused is None else refused
+        self.refused = Counter[str]() if refused is None else refused
         self.since: float | None = None
         self._mailbox: dict[tuple[str, Key, int], list[Message]] = {}  # by sender, key and turn; normally one
         self._taken = Counter[Key]()
@@ -172,7 +163,6 @@ class Participant(Generic[Result]):
         place, is_late = (sender, message.key, label.turn), label.turn < self._taken[message.key]
         there = self._mailbox.get(place, [])
         if is_late or label.decision < self.decision or (there and Codec.encode(message) in map(Codec.encode, there)):
-            self.ignored += 1
             return False
         self._mailbox[place] = [*there, message]  # if several differ, the first that fits holds
         return True
@@ -199,28 +189,8 @@ def may_be_lost(envelope: Envelope) -> bool:
     return isinstance(read(envelope)[1], Bundle)
 
 
-@runtime_checkable
-class Coordination(Protocol):
-    """Settings of a method for tables that runs on agents, such as ``MaxSum(…)`` and ``Exact(…)``."""
-
-    def plan(
-        self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int
-    ) -> Plan[Mapping[str, Table], TableOutcome]:
-        """Make the plan from scopes, owners, numbers of values and routes, without any table."""
-        ...
-
-
-@runtime_checkable
-class ContinuousCoordination(Protocol):
-    """Settings of a method on continuous domains that runs on agents, such as ``ADMM(…)``."""
-
-    def plan(self, functions: LocalFunctions, routes: Routes, seed: int) -> Plan[LocalFunctions, BoxOutcome]:
-        """Make the plan, without evaluating the functions."""
-        ...
-
-
 def solve_with_agents(
-    settings: Coordination,
+    settings: TableMethod,
     graph: "FactorGraph | nx.Graph[Any]",
     tables: "Mapping[Any, ArrayLike] | None",
     transport: Transport,
@@ -236,7 +206,7 @@ def solve_with_agents(
     transport.
     """
     graph, tables = FactorGraph.with_tables(graph, tables)
-    if isinstance(settings, TimedTables) and has_deadline(settings):
+    if has_deadline(settings):
         return agree_by_deadline(settings, graph, tables, transport, decision, seed=seed).solution
     checked = checked_tables(graph, tables)
     plan = settings.plan(graph, sizes_of(graph, checked), transport.routes, seed)
@@ -255,13 +225,13 @@ def solve_with_agents(
 
 
 def maximise_with_agents(
-    settings: ContinuousCoordination, functions: LocalFunctions, transport: Transport, seed: int = 0, decision: int = 0
+    settings: BoxMethod, functions: BoxFunctions, transport: Transport, seed: int = 0, decision: int = 0
 ) -> Agreement:
     """Let one agent per owner agree on a joint point by real messages, bit-identical to ``settings.maximise``. Faults
     and deadlines as in ``solve_with_agents``; a ``blocked`` part stays at the best start, or mid-box.
     """
     graph = functions.graph
-    if isinstance(settings, TimedClimbs) and has_deadline(settings):
+    if has_deadline(settings):
         return maximise_by_deadline(settings, functions, transport, seed, decision)
     plan = settings.plan(functions, transport.routes, seed)
     agents = {
@@ -272,8 +242,7 @@ def maximise_with_agents(
         standing = functions.starts[0] if len(functions.starts) else (functions.low + functions.high) / 2
         value = float(total_value(functions, standing[None])[0])
         return Agreement(standing, value, SolveReport("blocked", 0, value, traffic=ended.traffic, links=ended.links))
-    agreement = agreement_of(graph, ended.outcomes, ended.traffic)
-    return dataclasses.replace(agreement, report=replace(agreement.report, links=ended.links))
+    return agreement_of(graph, ended.outcomes, ended.traffic, ended.links)
 
 
 class Ended(NamedTuple, Generic[Result]):
@@ -295,3 +264,84 @@ def run_to_the_end(agents: Mapping[str, Participant[Result]], transport: Transpo
     else:
         traffic, without, links = run(agents, transport), (), UNSET
     return Ended([outcome for agent in agents.values() for outcome in agent.outcomes], without, traffic, links)
+
+
+@runtime_checkable
+class Ticking(Protocol):
+    """An agent that ``run`` steps: a ``Participant``, a ``swarmbo.agent.Agent``, or one of your own.
+
+    An agent with a true attribute ``keeps_time`` is ticked at every step, once no agent waits for a message under way.
+    Its ``agreement`` is then the number of the present agreement, two for each decision.
+    """
+
+    @property
+    def is_finished(self) -> bool:
+        """True once it waits for no message."""
+        ...
+
+    def tick(self, now: float, inbox: Sequence[Envelope], /) -> list[Envelope]:
+        """Process arrivals, and return messages to send; the first inbox is empty. Steps are the clock."""
+        ...
+
+
+def run(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Transport | None = None) -> Traffic:
+    """Step agents until no message is under way.
+
+    Args:
+        agents: Agents by name; those of your own must fit :class:`Ticking`.
+        transport: Opened for at least these agents.
+        by_deadline: Transport of messages sent while agents keep time, which may be lost; None: the same transport. Its
+            steps are the ticks of their clock, which begins for all at once. A transport with faults, opened for the
+            round of their first decision, is renewed for each agreement, as a team opens it.
+
+    Returns:
+        Traffic of these messages.
+
+    Raises:
+        TransportError: If an agent waits for a message that is not under way.
+    """
+    traffic = step(agents, transport, by_deadline)
+    if unfinished := [name for name, agent in agents.items() if not agent.is_finished]:
+        refused = Counter[str]()
+        for agent in agents.values():
+            refused.update(getattr(agent, "refused", {}))
+        why = said_of(refused)
+        raise TransportError(f"agent {unfinished[0]!r} still waits for messages, but none is in transit{why}")
+    return traffic
+
+
+def step(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Transport | None = None) -> Traffic:
+    """Step agents as ``run`` does, but return also if some agents still wait."""
+    carriers = [transport] if by_deadline is None else [transport, by_deadline]
+    before, now, is_clock_on = _sent(carriers), 0, False
+    first: tuple[int, int] | None = None  # the first decision by a deadline, and its round
+    held = dict[str, list[Envelope]]()  # inboxes of agents that keep time until their clock begins: each tick counts
+    inboxes: Mapping[str, list[Envelope]] = {name: [] for name in agents}
+    while inboxes:
+        for name, inbox in inboxes.items():
+            kept = _keeps_time(agents[name])
+            for envelope in agents[name].tick(float(now), inbox):
+                carriers[-1 if kept and _keeps_time(agents[name]) else 0].send(envelope)
+        arrived, now = transport.deliver(), now + 1
+        for name, inbox in arrived.items():
+            held.setdefault(name, []).extend(inbox)
+        timed = {name for name, agent in agents.items() if _keeps_time(agent)}
+        bundles = by_deadline.deliver() if timed and is_clock_on and by_deadline is not None else {}
+        was_on, is_clock_on = is_clock_on, bool(timed) and (is_clock_on or timed.issuperset(arrived))
+        if isinstance(by_deadline, FaultyTransport) and is_clock_on and not was_on:
+            decision = max(getattr(agents[name], "agreement", 0) for name in timed) // 2
+            if first is None:
+                first = decision, by_deadline.round
+            else:
+                by_deadline.renew(first[1] + decision - first[0])
+        due = held.keys() | bundles.keys() | timed if is_clock_on else held.keys() - timed
+        inboxes = {name: [*held.pop(name, ()), *bundles.get(name, ())] for name in agents if name in due}
+    return _sent(carriers) - before
+
+
+def _sent(carriers: Iterable[Transport]) -> Traffic:
+    return sum((carrier.traffic for carrier in carriers), Traffic())
+
+
+def _keeps_time(agent: Ticking) -> bool:
+    return bool(getattr(agent, "keeps_time", False))

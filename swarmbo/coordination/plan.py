@@ -15,12 +15,11 @@ from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, Tabl
 from swarmbo.coordination.by_messages import ByMessages, Post, Waiting
 from swarmbo.coordination.central import Central, Watcher, side_by_side
 from swarmbo.coordination.certificates import BOUND_ROUNDS, Bound, upper_bound
-from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.coordination.part import BoxView, LocalView, Part
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.schema import Schema
-from swarmbo.coordination.tables import Rank, Table, checked_tables, factor_values, rank, sizes_of, total
-from swarmbo.graph import FactorGraph
+from swarmbo.coordination.tables import Rank, Sizes, Tables, checked_tables, factor_values, rank, sizes_of, total
+from swarmbo.graph import BoxFunctions, FactorGraph
 from swarmbo.records import Traffic
 from swarmbo.settings import Count, Settings
 from swarmbo.transport import Routes
@@ -41,7 +40,7 @@ class Plan(Generic[Own, Out]):
 
     parts: tuple[Part, ...]
     steps: Callable[[LocalView, Own], Steps[Out]]
-    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    sizes: Sizes = field(default_factory=dict[str, int])
     joined: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def programs(self, agent: str, own: Own, post: Post) -> Iterable[Waiting[Out]]:
@@ -77,8 +76,8 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
     bound: Bound | None = None
     bound_rounds: Count | None = None
 
-    def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int], /) -> Steps[TableOutcome]:
-        """Steps of an agent with some factors and variables of a connected part.
+    def steps(self, view: LocalView, tables: Tables, sizes: Sizes, /) -> Steps[TableOutcome]:
+        """Steps for some factors and variables of a connected part.
 
         Args:
             view: Factors and variables of the agent.
@@ -87,18 +86,16 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
         """
         raise NotImplementedError(f"{type(self).__name__} lacks a program for agents")
 
-    def certified(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
-        """Run :meth:`steps`, and then compute the part's bound if it is requested and unknown."""
+    def certified(self, view: LocalView, tables: Tables, sizes: Sizes) -> Steps[TableOutcome]:
+        """Run :meth:`steps`, and then the part's bound, if it is requested and not known already."""
         outcome = (yield from self.steps(view, tables, sizes))._replace(part=view.part.index)
         if self.bound is None or outcome.status == "exact":
             return outcome
         found = yield from upper_bound(view, tables, sizes, self.bound_rounds or BOUND_ROUNDS)
         return outcome._replace(bound=found)
 
-    def plan(
-        self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int = 0
-    ) -> Plan[Mapping[str, Table], TableOutcome]:
-        """Make the plan that every agent computes; ``seed`` seeds the draws that every agent can repeat."""
+    def plan(self, graph: FactorGraph, sizes: Sizes, routes: Routes, seed: int = 0) -> Plan[Tables, TableOutcome]:
+        """Make the plan that every agent computes; ``seed`` is that of draws which every agent can repeat."""
         parts = tuple(Part(part, i, routes, seed) for i, part in enumerate(graph.components))
         return Plan(parts, lambda view, tables: self.certified(view, tables, sizes), sizes)
 
@@ -146,12 +143,12 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
         """
         raise NotImplementedError(f"{type(self).__name__} lacks a program for agents")
 
-    def plan(self, functions: LocalFunctions, routes: Routes, seed: int = 0) -> Plan[LocalFunctions, BoxOutcome]:
+    def plan(self, functions: BoxFunctions, routes: Routes, seed: int = 0) -> Plan[BoxFunctions, BoxOutcome]:
         """Make the plan that every agent computes, from graph, box and starts; no function is evaluated."""
         parts = tuple(Part(part, i, routes) for i, part in enumerate(functions.graph.components))
         return Plan(parts, lambda view, own: self.steps(BoxView.on(view, own), seed))
 
-    def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
+    def maximise(self, functions: BoxFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
         """Agree in this process, and report the traffic that the agents would have had.
 
         Args:
@@ -187,27 +184,16 @@ class TraceRow(NamedTuple):
         return self.rank[1] if self.rank[0] == 0 else -np.inf
 
 
-class _Notes:
-    def __init__(self) -> None:
-        self.rows: list[tuple[Rank | None, float | None, Traffic]] = []
+State = tuple[Rank | None, float | None, Traffic]  # of a part: rank of its best joint choice, bound, and traffic so far
 
-    def note(self, best: Rank | None, bound: float | None, traffic: Traffic) -> None:
-        """Note the rank of the best joint choice so far, or, after the choice is made, the upper bound."""
-        chosen = self.rows[-1][0] if self.rows and bound is not None else best
-        self.rows.append((chosen, bound, traffic))
 
-    def close(self, best: Rank, bound: float | None, traffic: Traffic, rounds: int) -> None:
-        """Note the end. A part without notes has its result in its last round."""
-        if not self.rows:
-            self.rows = [(None, None, Traffic())] * (rounds - 1)
-        end = (best, bound, traffic)
-        if not self.rows or self.rows[-1] != end:
-            self.rows.append(end)
+def _noted_in(states: list[State]) -> Watcher:
+    """Note the rank of the best joint choice so far, or, after the choice is made, the upper bound."""
 
-    def after(self, rounds: int) -> tuple[Rank | None, float | None, Traffic]:
-        """State after so many rounds."""
-        # a part that has ended stays as it is
-        return self.rows[min(rounds, len(self.rows)) - 1]
+    def note(best: Rank | None, bound: float | None, traffic: Traffic) -> None:
+        states.append((states[-1][0] if states and bound is not None else best, bound, traffic))
+
+    return note
 
 
 def traced(
@@ -245,24 +231,24 @@ def traced(
     graph, tables = FactorGraph.with_tables(graph, tables)
     checked = checked_tables(graph, tables)
     plan = method.plan(graph, sizes_of(graph, checked), Routes(graph.agents, links), seed)
-    notes = [_Notes() for _ in plan.parts]
-    outcomes, traffics = plan.by_part(checked, [note.note for note in notes])
+    notes: list[list[State]] = [[] for _ in plan.parts]
+    outcomes, traffics = plan.by_part(checked, list(map(_noted_in, notes)))
     solution = solution_of(graph, checked, outcomes, sum(traffics, Traffic()))
-    for part, note, outcome, traffic in zip(plan.parts, notes, outcomes, traffics, strict=True):
+    for part, states, outcome, traffic in zip(plan.parts, notes, outcomes, traffics, strict=True):
         values = factor_values(part.graph, {f: checked[f] for f in part.graph.factors}, solution.assignment)
-        bound = total(values) if outcome.status == "exact" else outcome.bound
-        note.close(rank(values), bound, traffic, outcome.rounds)
-    n_rounds = max(len(note.rows) for note in notes)
-    rows = [row for k in range(1, n_rounds + 1) if (row := _row(notes, k)) is not None]
+        end = rank(values), total(values) if outcome.status == "exact" else outcome.bound, traffic
+        if not states:  # a part without notes has its result in its last round
+            states.extend([(None, None, Traffic())] * (outcome.rounds - 1))
+        if states[-1:] != [end]:
+            states.append(end)
+    rows: list[TraceRow] = []
+    for k in range(max(map(len, notes))):
+        # a part that has ended stays as it is
+        ranks, bounds, traffics = zip(*(states[min(k, len(states) - 1)] for states in notes), strict=True)
+        if None not in ranks:
+            broken, value = np.sum(ranks, axis=0).tolist()
+            bound = None if None in bounds else float(np.sum(bounds))
+            rows.append(TraceRow(k + 1, (int(broken), value), bound, sum(traffics, Traffic())))
     ranked = rank(factor_values(graph, checked, solution.assignment))  # added in another order there
     rows[-1] = rows[-1]._replace(rank=ranked, bound=solution.upper_bound)
     return solution, tuple(rows)
-
-
-def _row(notes: Sequence[_Notes], rounds: int) -> TraceRow | None:
-    ranks, bounds, traffics = zip(*(note.after(rounds) for note in notes), strict=True)
-    bound, traffic = None if None in bounds else float(np.sum(bounds)), sum(traffics, Traffic())
-    if None in ranks:
-        return None
-    broken, value = np.sum(ranks, axis=0).tolist()
-    return TraceRow(rounds, (int(broken), value), bound, traffic)

@@ -14,17 +14,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.box_steps import exchange
-from swarmbo.coordination.local_functions import LocalFunctions, Received
 from swarmbo.coordination.methods.max_sum import MaxSum
 from swarmbo.coordination.part import BoxView
 from swarmbo.coordination.requests import Look, Steps
-from swarmbo.coordination.tables import Table
+from swarmbo.coordination.tables import Sizes, Table
 from swarmbo.errors import BudgetError, ShapeError
-from swarmbo.graph import FactorGraph, FactorStack
+from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack
+from swarmbo.graph.box_functions import Received
+
+Point = Float[np.ndarray, " n"]
+Grid = Float[np.ndarray, "n points"]  # values of each variable
 
 # points per evaluation; fixed, as the last bit of a value may depend on the number of points
 CHUNK = 512
@@ -66,11 +69,6 @@ class Resolution:
         finer = min(refinement, max((window - 1) // 2, 2))
         return cls(starts, min(points, widest - starts), window, finer)
 
-    @property
-    def first(self) -> int:
-        """Number of values of each variable on the first level."""
-        return self.starts + self.coarse
-
 
 def _root(entries: int, arity: int) -> int:
     root = round(entries ** (1.0 / arity))
@@ -104,7 +102,7 @@ class Grids:
 
 
 def coarse_values(
-    low: Float[np.ndarray, " n"], high: Float[np.ndarray, " n"], starts: Float[np.ndarray, "s n"], points: int
+    low: Point, high: Point, starts: Float[np.ndarray, "s n"], points: int
 ) -> Float[np.ndarray, "n values"]:
     """Coordinates of the starts, the first start first, then a lattice over the box."""
     shares = np.linspace(0.0, 1.0, points)
@@ -113,13 +111,7 @@ def coarse_values(
     return np.concatenate([starts.T, lattice], axis=1)
 
 
-def window_values(
-    x: Float[np.ndarray, " n"],
-    low: Float[np.ndarray, " n"],
-    high: Float[np.ndarray, " n"],
-    spacing: Float[np.ndarray, " n"],
-    points: int,
-) -> Float[np.ndarray, "n points"]:
+def window_values(x: Point, low: Point, high: Point, spacing: Point, points: int) -> Float[np.ndarray, "n points"]:
     """Incumbent first, then its lattice neighbours from below to above, shifted and clipped to the box."""
     half, step = (points - 1) // 2, np.where(spacing > 0.0, spacing, 1.0)
     slack = 1e-9  # share of a step within which a bound counts as a lattice point
@@ -134,30 +126,41 @@ def window_values(
     )
 
 
-def is_at_edge(
-    values: Float[np.ndarray, "n points"],
-    chosen: Float[np.ndarray, " n"],
-    low: Float[np.ndarray, " n"],
-    high: Float[np.ndarray, " n"],
-) -> Bool[np.ndarray, " n"]:
+def is_at_edge(values: Float[np.ndarray, "n points"], chosen: Point, low: Point, high: Point) -> Bool[np.ndarray, " n"]:
     """True where a variable's choice is the first or last of its window, and not a bound of the box."""
     at_first, at_last = chosen <= values.min(axis=1), chosen >= values.max(axis=1)
     return (at_first & (chosen > low)) | (at_last & (chosen < high))
 
 
+def tabulated(
+    view: BoxView, values: Grid, received: Sequence[Received], counts: Sizes | None = None, *, rough: bool = False
+) -> Steps[dict[str, Table]]:
+    """Tables of the own factors over the first ``counts`` (None: all) values of each variable, axes in scope order; a
+    ShapeError if a value is NaN or +inf. ``received`` are sums at the incumbent, fixed over the table.
+    """
+    out, n_values = dict[str, Table](), values.shape[1]
+    for stack, got in zip(view.stacks, received, strict=True):
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for row, factor in enumerate(stack.factors):
+            sizes = (n_values if counts is None else counts[x] for x in view.graph.scope(factor))
+            alike.setdefault(tuple(sizes), []).append(row)
+        for shape, rows in alike.items():
+            group = FactorStack(tuple(stack.factors[row] for row in rows), stack.columns[rows])
+            own = yield from tables(view.functions, group, values, shape, [phase[rows] for phase in got], rough)
+            out.update(zip(group.factors, own, strict=True))
+    return out
+
+
 def tables(
-    functions: LocalFunctions,
+    functions: BoxFunctions,
     stack: FactorStack,
-    values: Float[np.ndarray, "n points"],
+    values: Grid,
+    shape: tuple[int, ...],
     received: Received,
-    *,
     rough: bool = False,
 ) -> Steps[Float[np.ndarray, "g ..."]]:
-    """Table of each factor over its variables' values, axes in scope order; a ShapeError if a value is NaN or +inf.
-    ``received`` are sums at the incumbent in each phase, fixed over the table.
-    """
-    n_points = values.shape[1]
-    places = place_of_entries(n_points, stack.size)
+    """Table of each factor over its variables' first values; see :func:`tabulated`."""
+    places = np.indices(shape).reshape(len(shape), -1).T  # the index along every axis for each entry, in C order
     out = np.empty((len(stack.factors), len(places)))
     for start in range(0, len(places), CHUNK):
         part = places[start : start + CHUNK]
@@ -171,23 +174,7 @@ def tables(
         raise ShapeError(
             f"factor {stack.factors[g]!r}: got the value {out[g, entry]} at {at}; wanted a number, or -inf"
         )
-    return out.reshape(len(stack.factors), *(n_points,) * stack.size)
-
-
-def place_of_entries(n_points: int, arity: int) -> Int[np.ndarray, "entries arity"]:
-    """Index along every axis for each entry of a table, in C order."""
-    return np.indices((n_points,) * arity).reshape(arity, -1).T
-
-
-def tabulated(
-    view: BoxView, values: Float[np.ndarray, "n points"], received: Sequence[Received], *, rough: bool = False
-) -> Steps[dict[str, Table]]:
-    """Tables of the own factors over the values of every variable; see :func:`tables`."""
-    out: dict[str, Table] = {}
-    for stack, got in zip(view.stacks, received, strict=True):
-        found = yield from tables(view.functions, stack, values, got, rough=rough)
-        out.update(zip(stack.factors, found, strict=True))
-    return out
+    return out.reshape(len(stack.factors), *shape)
 
 
 MOST = 17  # values of a variable on the first level; fewer were found to miss the maximum more often
@@ -218,15 +205,13 @@ def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray,
     return np.concatenate([np.array(out), given])
 
 
-def put_together(
-    view: BoxView, pool: Float[np.ndarray, "c n"], method: MaxSum, *, rough: bool = False
-) -> Steps[Float[np.ndarray, " n"]]:
+def put_together(view: BoxView, pool: Float[np.ndarray, "c n"], method: MaxSum, *, rough: bool = False) -> Steps[Point]:
     """Point assembled from the joint points' values; neighbours' numbers are those at the first point."""
     graph, out = view.graph, pool[0].copy()
     received = yield from exchange(view, view.take(pool[:1]))
     built = yield from tabulated(view, pool.T, received, rough=rough)
     sizes = dict.fromkeys(graph.variables, len(pool))
-    found = yield from method.flooded(view, built, sizes, 0.0 if graph.is_forest else method.damping)
+    best, _, _ = yield from method.flooded(view, built, sizes, 0.0 if graph.is_forest else method.damping)
     columns = [view.place[variable] for variable in graph.variables]
-    out[columns] = pool[found.best, columns]
+    out[columns] = pool[best, columns]
     return out

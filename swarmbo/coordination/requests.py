@@ -13,14 +13,13 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.coordination import messages
-from swarmbo.coordination.counting import Counts
 from swarmbo.coordination.flooding import Flooding
-from swarmbo.coordination.local_functions import LocalFunctions, Received, by_factor
 from swarmbo.coordination.messages import Key, Message
 from swarmbo.coordination.part import BoxView, Copies, Part, Rows
-from swarmbo.coordination.schema import Fits, FitsWord, any_sums, any_word
+from swarmbo.coordination.schema import Fits, FitsWord, anything
 from swarmbo.coordination.tables import Flat, Rank, rank
-from swarmbo.graph import FactorGraph, FactorStack
+from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack
+from swarmbo.graph.box_functions import Received, by_factor
 from swarmbo.records import Traffic
 
 Out = TypeVar("Out")
@@ -117,7 +116,7 @@ class AllReduce(NamedTuple):
     """Terms (own factors, k, m), in the order of the part; answered by their sums (k, m) over the whole part."""
 
     terms: Float[np.ndarray, "_f k m"]
-    fits: Fits = any_sums
+    fits: Fits = anything
 
     @classmethod
     def of(cls, view: BoxView, n_points: int, *rows: Rows) -> "AllReduce":
@@ -131,7 +130,7 @@ class Best(NamedTuple):
     """Rows of numbers (own factors, m), none of them NaN; answered by the lexicographically largest row of all."""
 
     rows: Float[np.ndarray, "_f m"]
-    fits: Fits = any_sums
+    fits: Fits = anything
 
     def over(self, heard: Iterable[Float[np.ndarray, " m"]] = ()) -> Float[np.ndarray, " m"]:
         """Largest of the own and the received rows; -inf if there are none."""
@@ -143,7 +142,7 @@ class ToAll(NamedTuple):
     """Data of agents to all others, up and down the tree; answered by the data of all, in the order of the part."""
 
     words: Mapping[str, bytes]
-    fits: FitsWord = any_word
+    fits: FitsWord = anything
 
     @staticmethod
     def letter(
@@ -161,7 +160,7 @@ class HandOn(NamedTuple):
 
     order: Sequence[str]
     say: Callable[[str, Mapping[str, bytes]], bytes]
-    fits: FitsWord = any_word
+    fits: FitsWord = anything
 
     def on(self, part: Part, agent: str, known: Mapping[str, bytes]) -> Letter:
         """Message of an agent that is not the last one to the next one."""
@@ -212,7 +211,7 @@ class Look(NamedTuple):
     functions that factors climb, not terms of the sum; ``rough``: some digits are enough.
     """
 
-    functions: LocalFunctions
+    functions: BoxFunctions
     stack: FactorStack
     points: Float[np.ndarray, "g m a"]
     received: Received
@@ -235,7 +234,7 @@ class Watch(NamedTuple):
 class Crossed(NamedTuple):
     """Traffic of messages that a driver of the whole part need not wait for; no answer."""
 
-    traffic: Callable[[Counts], Traffic]
+    traffic: Callable[[Any], Traffic]  # given the part's ``central.Counts``
 
 
 ByLetters = Send | ToFactors | ToVariables | Exchange | Reduce | AllReduce | Best | ToAll | HandOn | Compare
@@ -305,9 +304,7 @@ def looked(requests: Sequence[Look]) -> list[Float[np.ndarray, "_g m"]]:
             stack = FactorStack(factors, np.concatenate([one.stack.columns for one in group]))
             points = np.concatenate([one.points for one in group])
             received = [np.concatenate(phase) for phase in zip(*(one.received for one in group), strict=True)]
-        ask = functions.value_and_gradient if climbed else functions.value
-        if rough and not climbed:  # functions may have a quicker evaluation to some digits
-            ask = getattr(functions, "rough_value", ask)
+        ask = functions.value_and_gradient if climbed else functions.rough_value if rough else functions.value
         found: Any = ask(stack, points, tuple(received))
         ends = np.cumsum([len(one.points) for one in group])[:-1]
         answers.update(zip(places, np.split(found[0] if climbed else found, ends), strict=True))

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import msgspec
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 from swarmbo.errors import ShapeError
@@ -20,9 +20,11 @@ from swarmbo.graph import FactorGraph
 LARGEST = 1e200  # entries beyond it could overflow in a sum, and inf - inf is not a number
 
 Table = Float[np.ndarray, "..."]
+Tables = Mapping[str, Table]  # by factor
+Sizes = Mapping[str, int]  # number of values by variable
 Edge = tuple[str, str]  # (factor, variable), for messages in either direction
 Vector = Float[np.ndarray, " n_values"]
-Messages = Float[np.ndarray, "n d"]
+ByEdge = Mapping[Edge, Vector]  # messages of one direction
 Flat = Float[np.ndarray, " entries"]  # every message of one direction, end to end
 
 
@@ -59,7 +61,7 @@ def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[
     return checked
 
 
-def sizes_of(graph: FactorGraph, tables: Mapping[str, Table]) -> dict[str, int]:
+def sizes_of(graph: FactorGraph, tables: Tables) -> dict[str, int]:
     """Number of values of each variable, in the graph's order of variables."""
     sizes = {
         variable: size
@@ -69,9 +71,7 @@ def sizes_of(graph: FactorGraph, tables: Mapping[str, Table]) -> dict[str, int]:
     return {variable: sizes[variable] for variable in graph.variables}
 
 
-def factor_values(
-    graph: FactorGraph, tables: Mapping[str, Table], assignment: Mapping[str, int]
-) -> Float[np.ndarray, " n_factors"]:
+def factor_values(graph: FactorGraph, tables: Tables, assignment: Mapping[str, int]) -> Float[np.ndarray, " n_factors"]:
     """Entry of each factor at an assignment, in the graph's order of factors."""
     return np.array([tables[f][tuple(assignment[x] for x in graph.scope(f))] for f in graph.factors])
 
@@ -117,13 +117,6 @@ def _check_entries(factor: str, table: Table) -> None:
         raise ShapeError(f"table of {factor!r}: got an entry below {-LARGEST:g}; use -inf to forbid a combination")
 
 
-def by_axis(entries: Flat, starts: Int[np.ndarray, " a"], tables: Table) -> list[Messages]:
-    """Messages (n, d_k) by axis, of factors of one shape, whose messages lie end to end from ``starts`` on."""
-    n, *shape = tables.shape
-    ends = zip(starts.tolist(), shape, strict=True)
-    return [entries[start : start + n * size].reshape(n, size) for start, size in ends]
-
-
 Pairs = tuple[str, str, Bool[np.ndarray, "_a _b"]]  # two variables, and a mask of forbidden pairs of values
 Packed = tuple[str, str, tuple[int, int], bytes]  # two variables, the shape of the mask, its bits
 
@@ -149,12 +142,12 @@ class Conflicts:
     forbidden: Mapping[tuple[str, str], Bool[np.ndarray, "_a _b"]]
 
     @classmethod
-    def of(cls, graph: FactorGraph, tables: Mapping[str, Table]) -> "Conflicts":
+    def of(cls, graph: FactorGraph, tables: Tables) -> "Conflicts":
         """Pairs that tables forbid for all values of other variables; combinations of three or more are left out."""
         return cls._joined(graph, (pair for f in graph.factors for pair in forbidden_by(graph.scope(f), tables[f])))
 
     @staticmethod
-    def packed(graph: FactorGraph, tables: Mapping[str, Table], agent: str) -> bytes:
+    def packed(graph: FactorGraph, tables: Tables, agent: str) -> bytes:
         """Forbidden pairs of an agent's own factors, packed for sending."""
         own = {f: forbidden_by(graph.scope(f), tables[f]) for f in graph.factors if graph.owner(f) == agent}
         said = {f: [(x, y, p.shape, np.packbits(p).tobytes()) for x, y, p in forbidden] for f, forbidden in own.items()}

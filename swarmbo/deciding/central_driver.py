@@ -17,6 +17,7 @@ from swarmbo.coordination.central import Central
 from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.messages import Codec, Note
 from swarmbo.coordination.part import Part
+from swarmbo.coordination.plan import BoxMethod, TableMethod
 from swarmbo.coordination.requests import HandOn, Steps, ToAll, asked
 from swarmbo.coordination.tables import Conflicts
 from swarmbo.deciding import joint, places
@@ -199,8 +200,7 @@ class CentralDriver:
         functions, links, seed = request.functions, request.links, request.seed
         # agents number agreements alike, and a late message of the first one must not fit the second
         decision = 2 * self.round + int(request.again)  # up to two in a round
-        timed: object = self.coordination
-        if isinstance(timed, deadline_box.TimedClimbs) and has_deadline(timed):
+        if has_deadline(self.coordination):
             opened = self._opened(functions.graph.agents, links)
             return deadline_box.maximise_by_deadline(
                 self.coordination, functions, opened, seed, decision, shares=request.shares
@@ -208,23 +208,22 @@ class CentralDriver:
         if not self.transport.as_agents:
             agreement = self.coordination.maximise(functions, links, seed)
             return checked_as(Agreement, agreement, self.coordination, "maximise")
-        if not isinstance(self.coordination, participant.ContinuousCoordination):
+        if not isinstance(self.coordination, BoxMethod):
             raise self._knows_no_agents()
         opened = self._opened(functions.graph.agents, links)
         return participant.maximise_with_agents(self.coordination, functions, opened, seed, decision)
 
     def _chosen(self, request: places.Choose) -> Solution:
         problem, links, seed = request
-        timed: object = self.coordination
-        if isinstance(timed, deadline_tables.TimedTables) and has_deadline(timed):
-            return self._chosen_by_deadline(timed, request)
+        if has_deadline(self.coordination):
+            return self._chosen_by_deadline(self.coordination, request)
         if not self.transport.as_agents:
             # a user's own method need not draw
             drawing = {"seed": seed} if takes_named(self.coordination.solve, "seed") else {}
             solution = self.coordination.solve(problem.graph, problem.tables, links, **drawing)
             solution = places.checked_solution(solution, problem.shortlists, self.coordination)
         else:
-            if not isinstance(self.coordination, participant.Coordination):
+            if not isinstance(self.coordination, TableMethod):
                 raise self._knows_no_agents()
             opened = self._opened(problem.graph.agents, links)
             solution = participant.solve_with_agents(
@@ -235,7 +234,7 @@ class CentralDriver:
         self.words.summed("choices", 1, len(problem.graph.factors))
         return solution
 
-    def _chosen_by_deadline(self, timed: deadline_tables.TimedTables, request: places.Choose) -> Solution:
+    def _chosen_by_deadline(self, timed: Any, request: places.Choose) -> Solution:
         """Choice by a deadline; silent agents have no value."""
         problem, opened = request.problem, self._opened(request.problem.graph.agents, request.links)
         graph, tables, default = problem.graph, problem.tables, places.declining(problem)

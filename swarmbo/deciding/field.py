@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition import Decision, Situation
-from swarmbo.acquisition.by_view import EachSays, Participants, are_numbers
+from swarmbo.acquisition.by_view import EachSays, are_numbers
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.boundary.values import check_links, reported_number, short, table
 from swarmbo.deciding.beliefs import FieldBelief, belief_of, known_places, required_of, with_pending
@@ -175,9 +175,8 @@ class FieldLearner:
     def _most_knowing(self, sites: Float[np.ndarray, "k d"] | None) -> PlaceSteps[Recommendation | None]:
         """Recommendation of the first agent with the most measurements, as it reports it."""
         agents = self.setup.problem.agents
-        everybody = Participants(agents, None)
         n_known = self.believed.n_known
-        known = (yield EachSays("known", agents, n_known, everybody, lambda _, known: are_numbers([known], 1))).words
+        known = (yield EachSays("known", agents, n_known, lambda _, known: are_numbers([known], 1))).words
         best = max(known, key=lambda agent: known[agent])  # the first of equals
         if not known[best]:
             return None
@@ -186,7 +185,7 @@ class FieldLearner:
             return msgspec.to_builtins(self._recommended(sites))
 
         # only its own belief can name the location, so others receive it by message
-        told = (yield EachSays("recommended", (best,), said, everybody, self._can_be_recommended)).words[best]
+        told = (yield EachSays("recommended", (best,), said, self._can_be_recommended)).words[best]
         return msgspec.convert(told, Recommendation | None)
 
     def _can_be_recommended(self, agent: str, said: Any) -> bool:

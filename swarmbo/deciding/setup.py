@@ -24,10 +24,9 @@ from swarmbo.belief.model import JointSituation, Learned, Model
 from swarmbo.boundary.values import short, whole_number
 from swarmbo.coordination import Solution
 from swarmbo.coordination.agreement import Agreement
-from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.deciding.near import Near
 from swarmbo.errors import ConfigError
-from swarmbo.graph import FactorGraph
+from swarmbo.graph import BoxFunctions, FactorGraph
 from swarmbo.kernels import load_kernels, unloaded_kernels
 from swarmbo.problem import Problem
 from swarmbo.records import SolveReport
@@ -64,7 +63,7 @@ Given = Settings | str | Mapping[str, Any]  # of a part: its settings, the name 
 class Maximiser(Protocol):
     """Coordination method for a joint point: ``ADMM(…)``, or any object with this method."""
 
-    def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0, /) -> Agreement:
+    def maximise(self, functions: BoxFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0, /) -> Agreement:
         """Find a joint point with a large sum of the functions, and report the agreement.
 
         Args:

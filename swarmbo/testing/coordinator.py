@@ -1,20 +1,20 @@
 """Checks of coordination methods on small graphs, and on sums of smooth functions with one maximum."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import networkx as nx
 import numpy as np
-from jaxtyping import Float
 
 from swarmbo.acquisition import DBGPUCB, Auto, Situation
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.belief.model import JointSituation
 from swarmbo.coordination import participant
-from swarmbo.coordination.local_functions import Received, total_value
-from swarmbo.graph import FactorGraph, FactorStack
+from swarmbo.coordination.plan import BoxMethod, TableMethod
+from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack
+from swarmbo.graph.box_functions import Climbing, Points, Received, Values, total_value
 from swarmbo.problem.data import Dataset
 from swarmbo.records import SolveReport
 from swarmbo.spaces import Domain
@@ -35,51 +35,26 @@ def graphs() -> Iterator[tuple[str, FactorGraph, "nx.Graph[str]"]]:
         yield name, graph, nx.path_graph(list(graph.agents))
 
 
-@dataclass(frozen=True, eq=False)
-class Bowls:
+class Bowls(BoxFunctions):
     """Concave quadratics, one per factor, with a preferred location and near-equal variables."""
 
-    graph: FactorGraph
-    low: Float[np.ndarray, " n"]
-    high: Float[np.ndarray, " n"]
-    starts: Float[np.ndarray, "k n"]
-    allowed: frozenset[str] | None = None
-
-    @property
-    def levels(self) -> Mapping[str, Float[np.ndarray, " k"]]:
-        """None: all variables are real numbers."""
-        return {}
-
-    @property
-    def n_exchanges(self) -> int:
-        """Zero: factors need no exchange."""
-        return 0
-
-    def published(
-        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
-    ) -> Float[np.ndarray, "g m"]:
+    def published(self, stack: FactorStack, U: Points, received: Received) -> Values:
         """Refuse exchanges, as there are none."""
         refuse("numbers asked for in an exchange", f"those of {stack.factors}", "none, as n_exchanges is 0")
 
-    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
+    def value(self, stack: FactorStack, U: Points, received: Received) -> Values:
         """Minus the squared distance to the factor's location, and the spread of its variables."""
         return self.value_and_gradient(stack, U, received)[0]
 
-    def value_and_gradient(
-        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
-    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+    def value_and_gradient(self, stack: FactorStack, U: Points, received: Received) -> Climbing:
         """The same with its gradient."""
-        if self.allowed is not None:
-            wanted = f"only its own, {sorted(self.allowed)}"
-            claim(self.allowed.issuperset(stack.factors), "factors that an agent asked for", stack.factors, wanted)
+        if self.owned is not None:
+            wanted = f"only its own, {sorted(self.owned)}"
+            claim(self.owned.issuperset(stack.factors), "factors that an agent asked for", stack.factors, wanted)
         place = np.array([0.3 + 0.1 * (self.graph.factors.index(name) % 5) for name in stack.factors])
         away = U - place[:, None, None]
         spread = U - U.mean(axis=-1, keepdims=True)
         return -(away**2 + spread**2).sum(axis=-1), -2.0 * (away + spread)
-
-    def of(self, factors: Iterable[str]) -> "Bowls":
-        """Functions of some factors only."""
-        return replace(self, allowed=frozenset(factors))
 
 
 def check_joint_policy(make: Callable[[], Any]) -> None:
@@ -231,7 +206,7 @@ def _check_choice(
     claim_equal(again, chosen, f"{where}: the assignment when asked again", "the same")
     over = make().solve(graph, tables, links)
     claim_equal(over.assignment, chosen, f"{where}: the assignment over links that relay", "the same")
-    if isinstance(make(), participant.Coordination):
+    if isinstance(make(), TableMethod):
         by_agents = participant.solve_with_agents(make(), graph, tables, InProcess().open(graph.agents, links))
         told = by_agents.assignment, by_agents.value, by_agents.upper_bound
         solved = over.assignment, over.value, over.upper_bound
@@ -267,7 +242,7 @@ def _check_agreement(make: Callable[[], Any], functions: Bowls, links: "nx.Graph
     claim_equal(np.asarray(again.point), point, f"{where}: the point for the same seed", "the same")
     over = make().maximise(functions, links, 1)
     claim_close(over.point, point, f"{where}: the point over links that relay", "the same up to rounding")
-    if isinstance(make(), participant.ContinuousCoordination):
+    if isinstance(make(), BoxMethod):
         by_agents = participant.maximise_with_agents(make(), functions, InProcess().open(graph.agents, links), 1)
         told = by_agents.point, by_agents.value
         claim_equal(told, (over.point, over.value), f"{where}: what agents choose", "what maximise() does")

@@ -44,6 +44,8 @@ def test_an_additive_belief_of_given_hyperparameters():
         pytest.param(sb.DSA(variant="A", bound="mplp"), marks=pytest.mark.thorough),
         sb.MGM(),
         sb.ADMM(),
+        pytest.param(sb.MaxSum(mode="asynchronous"), id="max-sum by a deadline"),
+        pytest.param(sb.ADMM(mode="asynchronous"), id="admm by a deadline"),
         sb.RefinedMaxSum(),
         sb.RefinedDSA(levels=12),
         sb.RefinedMGM(levels=12),

@@ -10,8 +10,8 @@ import swarmbo as sb
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.fit import prior_hyperparameters
 from swarmbo.belief.gp.observations import Observations
-from swarmbo.coordination.local_functions import Neighbourhoods
 from swarmbo.graph import stacks_of
+from swarmbo.graph.box_functions import neighbour_sums, neighbours_in_turn
 
 
 def chain(n):
@@ -80,7 +80,8 @@ def test_sums_over_neighbours_are_those_of_the_graph():
     stacks = stacks_of(graph)
     numbers = {factor: np.random.default_rng(i).random(3) for i, factor in enumerate(graph.factors)}
     around = {factor: graph.neighbours(factor) for factor in graph.factors}
-    summed = Neighbourhoods.of(around, stacks).sums([np.array([numbers[f] for f in s.factors]) for s in stacks])
+    told = [np.array([numbers[f] for f in s.factors]) for s in stacks]
+    summed = neighbour_sums(neighbours_in_turn(around, stacks), told)
     for stack, rows in zip(stacks, summed, strict=True):
         for factor, row in zip(stack.factors, rows, strict=True):
             sharing = [f for f in graph.factors if f != factor and set(graph.scope(f)) & set(graph.scope(factor))]

@@ -10,8 +10,8 @@ Source: Boyd et al. 2011, sections 3.1.1, 3.3 and 7.2; Bardou et al. 2024 (DuMBO
 only; both are equal as long as the duals of a variable sum to zero.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -22,14 +22,14 @@ from swarmbo.coordination import box_steps, choices, refinement, requests
 from swarmbo.coordination.agreement import Agreement, BoxOutcome
 from swarmbo.coordination.deadline import require_lockstep
 from swarmbo.coordination.deadline_box import maximise_by_deadline
-from swarmbo.coordination.local_functions import LocalFunctions, Received, levels_of, silence
 from swarmbo.coordination.messages import Copy
 from swarmbo.coordination.methods.max_sum import MaxSum
-from swarmbo.coordination.part import BoxView, Copies, Part
+from swarmbo.coordination.part import BoxView, Part
 from swarmbo.coordination.plan import BoxMethod, Plan
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.schema import are_not_negative
-from swarmbo.graph import FactorGraph, FactorStack
+from swarmbo.graph import BoxFunctions, FactorGraph
+from swarmbo.graph.box_functions import Climbing
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.transport import InProcess, Routes
 
@@ -43,47 +43,6 @@ _MANY = 128
 _FEW = 8  # values of a variable; with fewer, starts of such a part are not assembled
 _LEAST = 0.01  # polishing such a part ends once four steps bring less than this share of its rise
 _STILL = 1e-3  # root-mean-square move of variables, in sides of the box, at which such a part is polished
-
-
-class Residuals(NamedTuple):
-    """Residuals at the end of the rounds."""
-
-    rounds: int
-    has_converged: bool
-    primal: float | None
-    dual: float | None
-
-
-_NO_ROUNDS = Residuals(0, True, None, None)  # as for factors without shared variables: there are no copies
-
-
-class Remembered:
-    """Functions of a stack with a memory: a round begins where the one before ended, and only the penalty has changed.
-    It saves one evaluation in five, bit-identically, and remembers nothing if factors exchange numbers.
-    """
-
-    def __init__(self, functions: LocalFunctions, stack: FactorStack) -> None:
-        self._functions, self._stack = functions, stack
-        self._asked = list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
-
-    def __call__(
-        self, X: Float[np.ndarray, "g m a"], received: Received
-    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """Value and gradient at points, given the received sums."""
-        if self._asked and np.array_equal(self._asked[-1][0], X) and not self._functions.n_exchanges:
-            return self._asked[-1][1:]
-        value, gradient = self._functions.value_and_gradient(self._stack, X, received)
-        self._asked.append((X, value, gradient))
-        return value, gradient
-
-    def keep(self, X: Float[np.ndarray, "g m a"]) -> None:
-        """Keep only the evaluations at these points, each of which was requested."""
-        _, value, gradient = self._asked[-1]
-        for other, other_value, other_gradient in self._asked[:-1]:
-            is_here = (other == X).all(axis=-1)
-            value = np.where(is_here, other_value, value)
-            gradient = np.where(is_here[..., None], other_gradient, gradient)
-        self._asked = [(X, value, gradient)]
 
 
 @kind("coordination", FUNCTION)
@@ -164,14 +123,14 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             count -= 1
         return count
 
-    def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
+    def maximise(self, functions: BoxFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
         """Agree in this process; see ``BoxMethod.maximise``."""
         if self.mode == "lockstep":
             return super().maximise(functions, links, seed)
         return maximise_by_deadline(self, functions, InProcess().open(functions.graph.agents, links), seed)
 
-    def plan(self, functions: LocalFunctions, routes: Routes, seed: int = 0) -> Plan[LocalFunctions, BoxOutcome]:
-        """Make the plan for lockstep, which every agent computes; factors that share no variable are one part.
+    def plan(self, functions: BoxFunctions, routes: Routes, seed: int = 0) -> Plan[BoxFunctions, BoxOutcome]:
+        """Make the plan in lockstep, as every agent computes it; factors that share no variable are one part.
 
         Raises:
             ConfigError: If the mode is asynchronous: an agreement by a deadline has no such plan.
@@ -194,47 +153,49 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         for stack in view.stacks:
 
             def climbed(X: np.ndarray, stack: Any = stack) -> Any:
-                return functions.value_and_gradient(stack, X, silence(functions, X))
+                return functions.value_and_gradient(stack, X, functions.unheard(X))
 
             X = stack.take(drawn)
-            values = functions.value(stack, X, silence(functions, X))
+            values = functions.value(stack, X, functions.unheard(X))
             values[:, :n_given] = np.inf  # given starts are always used
             best = np.argsort(-values, axis=1, kind="stable")[:, : self.starts]
             starts = np.take_along_axis(X, best[:, :, None], axis=1)
-            if levels_of(functions):
+            if functions.levels:
                 for row, factor in enumerate(stack.factors):
                     given = drawn[best[row, : self.polished]]
-                    point[stack.columns[row]] = choices.of_one(functions, factor, given, seed, self.alone_steps)
+                    own = yield from choices.of_one(view, factor, given, seed, self.alone_steps)
+                    point[stack.columns[row]] = own
                 continue
-            X, values, _ = box_steps.ascend(climbed, starts, *view.box(stack), self.alone_steps)
+            X, values, *_ = box_steps.ascend(climbed, starts, *view.box(stack), self.alone_steps)
             point[stack.columns] = X[np.arange(len(X)), values.argmax(axis=1)]
         return (yield from box_steps.settled(view, point, BoxOutcome(view.part.index, {}, {})))
 
     def _together(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
         """Agree within a part of several factors: rounds of consensus, recombination, polish."""
-        n_values, grids = self.values_of(view.graph), levels_of(view.functions)
+        n_values, grids = self.values_of(view.graph), view.functions.levels
+        outcome = BoxOutcome(view.part.index, {}, {})  # without rounds there are no copies, and no residuals
         if all(variable in grids for variable in view.graph.variables):  # nothing climbs
-            best, residuals = (yield from self._starts(view, seed))[0], _NO_ROUNDS
+            best, _ = yield from self._starts(view, seed)
         elif _is_large(view) and n_values >= _FEW:
-            pool, residuals = (yield from refinement.narrowed(view, seed, min(n_values, refinement.MOST))), _NO_ROUNDS
+            pool = yield from refinement.narrowed(view, seed, min(n_values, refinement.MOST))
             values = yield from box_steps.part_total(view, pool)
             best = pool[[int(values.argmax())]]
         else:
-            best, residuals = yield from self._by_rounds(view, seed, n_values)
+            best, outcome = yield from self._by_rounds(view, seed, n_values)
         if any(variable in grids for variable in view.graph.variables):
             x = yield from choices.in_turns(view, best[: self.polished], seed, self.polish_steps)
-            return (yield from box_steps.settled(view, x, BoxOutcome(view.part.index, {}, {}, *residuals)))
+            return (yield from box_steps.settled(view, x, outcome))
         still = {"tolerance": _STILL * len(view.graph.variables) ** 0.5, "least": _LEAST} if _is_large(view) else {}
         best, values, before = yield from box_steps.polish(view, best, self.polish_steps, **still)
         winner = int(values.argmax())
         is_polished = self.polish_steps > 0 and before.max() > -np.inf
         gain = float(values[winner] - before.max()) if is_polished else None
-        return (yield from box_steps.settled(view, best[winner], BoxOutcome(view.part.index, {}, {}, *residuals, gain)))
+        return (yield from box_steps.settled(view, best[winner], outcome._replace(gain=gain)))
 
-    def _by_rounds(self, view: BoxView, seed: int, n_values: int) -> Steps[tuple[Float[np.ndarray, "m n"], Residuals]]:
+    def _by_rounds(self, view: BoxView, seed: int, n_values: int) -> Steps[tuple[Float[np.ndarray, "m n"], BoxOutcome]]:
         """Rounds of consensus from several starts; the result has the best ends and their recombination."""
         Z, natural = yield from self._starts(view, seed)
-        agreed, residuals = yield from self._rounds(view, Z, natural)
+        agreed, outcome = yield from self._rounds(view, Z, natural)
         pool = np.concatenate([Z, agreed])
         values = yield from box_steps.part_total(view, pool)
         order = np.argsort(-values, kind="stable")
@@ -242,7 +203,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         if n_values > 1:
             joined = yield from _recombined(view, pool[order[:n_values]])
             best = np.concatenate([best, joined[None]])
-        return best, residuals
+        return best, outcome
 
     def _looked_at(self, view: BoxView, seed: int, fewest: int = 0) -> tuple[Float[np.ndarray, "m n"], int]:
         """Joint points evaluated as starts, and the number of given ones, which come first."""
@@ -261,7 +222,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
 
     def _rounds(
         self, view: BoxView, Z: Float[np.ndarray, "m n"], natural: float
-    ) -> Steps[tuple[Float[np.ndarray, "m n"], Residuals]]:
+    ) -> Steps[tuple[Float[np.ndarray, "m n"], BoxOutcome]]:
         """Run the rounds of consensus, from all starts at once."""
         functions, sides = view.functions, view.sides
         is_shared = view.degree > 1.0
@@ -269,30 +230,33 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         eta = np.full(len(Z), self.penalty * natural)  # per squared side
         X = view.take(Z)
         U = [np.zeros_like(x) for x in X]
-        known = [Remembered(functions, stack) for stack in view.stacks]
+        known: list[Climbing | None] = [None] * len(X)
         # the length that is right if the penalty dominates; longer ones follow
         steps = [np.broadcast_to(1.0 / eta, x.shape[:2]) for x in X]
         primal = dual = np.inf
+        n_steps = (self.inner_steps + 1) // 2 if _is_large(view) else self.inner_steps
         for turn in range(1, self.rounds + 1):
             received = yield from box_steps.exchange(view, X)
             # x <- argmax phi(x) - eta/2 |x - z + u|²; variables of one factor have no other copy to agree with
             weights = np.where(is_shared, eta[:, None] / sides**2, 0.0)
-            climbs = self._climbed(view, known, X, U, Z, view.take(weights), received, steps)
+            rows = zip(view.stacks, known, X, U, view.take(Z), view.take(weights), received, steps, strict=True)
+            climbs: list[box_steps.Climbed] = []
+            for stack, there, x, u, z, weight, got, step in rows:
+                function = partial(functions.value_and_gradient, stack, received=got)
+                how = step, box_steps.pulled_to(z - u, weight), there
+                climbs.append(box_steps.ascend(function, x, *view.box(stack), n_steps, *how))
             X, steps = [climb.X for climb in climbs], [climb.step for climb in climbs]
+            # a round begins where the one before ended, with another penalty; what is received changes what is climbed
+            known = [None if functions.n_exchanges else climb.known for climb in climbs]
             # z <- mean of x + u over the factors of each variable, clipped to the box, whose indicator is a term of z
             # alone (Boyd et al. 2011, 7.1.1)
             said = yield requests.Reduce(view, Copy, [x + u for x, u in zip(X, U, strict=True)], len(Z))
             agreed = np.clip(said / view.degree, functions.low, functions.high)
             own_sides = [sides[stack.columns][:, None, :] for stack in view.stacks]
             gaps = [x - z for x, z in zip(X, view.take(agreed), strict=True)]
-            moved = view.take((agreed - Z) / sides)
-            squares = requests.AllReduce.of(
-                view,
-                len(Z),
-                [((gap / side) ** 2).sum(axis=-1) for gap, side in zip(gaps, own_sides, strict=True)],
-                [(step**2).sum(axis=-1) for step in moved],
-            )
-            totals = yield squares._replace(fits=are_not_negative)
+            apart = [((gap / side) ** 2).sum(axis=-1) for gap, side in zip(gaps, own_sides, strict=True)]
+            moved = [(step**2).sum(axis=-1) for step in view.take((agreed - Z) / sides)]
+            totals = yield requests.AllReduce.of(view, len(Z), apart, moved)._replace(fits=are_not_negative)
             # u <- u + x - z
             U = [u + gap for u, gap in zip(U, gaps, strict=True)]
             Z, (primals, duals) = agreed, np.sqrt(totals / n_copies)
@@ -300,7 +264,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             duals = eta / natural * duals
             primal, dual = float(primals.max()), float(duals.max())
             if primal <= self.tolerance and dual <= self.tolerance:
-                return Z, Residuals(turn, True, primal, dual)
+                return Z, BoxOutcome(view.part.index, {}, {}, turn, True, primal, dual)
             if turn <= _BALANCED:
                 grow, shrink = primals > self.balance * duals, duals > self.balance * primals
                 goes_on = np.maximum(primals, duals) > self.tolerance
@@ -308,28 +272,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
                 eta = eta * factor
                 # u is the dual over eta (scaled form), so it shrinks as eta grows (3.4.1)
                 U = [u / factor[:, None] for u in U]
-        return Z, Residuals(self.rounds, False, primal, dual)
-
-    def _climbed(
-        self,
-        view: BoxView,
-        known: Sequence[Remembered],
-        X: Copies,
-        U: Copies,
-        Z: Float[np.ndarray, "m n"],
-        weights: Copies,
-        received: Any,
-        steps: Sequence[Float[np.ndarray, "_g m"]],
-    ) -> list[box_steps.Climbed]:
-        """Let every factor climb its augmented Lagrangian, with the step lengths of the round before."""
-        out: list[box_steps.Climbed] = []
-        n_steps = (self.inner_steps + 1) // 2 if _is_large(view) else self.inner_steps
-        rows = zip(view.stacks, known, X, U, view.take(Z), weights, received, steps, strict=True)
-        for stack, function, x, u, z, weight, got, step in rows:
-            lagrangian = box_steps.augmented(function, got, z - u, weight)
-            out.append(box_steps.ascend(lagrangian, x, *view.box(stack), n_steps, first_step=step))
-            function.keep(out[-1].X)
-        return out
+        return Z, BoxOutcome(view.part.index, {}, {}, self.rounds, False, primal, dual)
 
 
 def _is_large(view: BoxView) -> bool:
@@ -341,13 +284,5 @@ def _recombined(view: BoxView, pool: Float[np.ndarray, "c n"]) -> Steps[Float[np
     """Value of each variable from one of the joint points, chosen by max-sum; the first point is the incumbent."""
     if _is_large(view):
         return (yield from refinement.put_together(view, pool, _RECOMBINES))
-    points, graph, out = view.take(pool[:1]), view.graph, pool[0].copy()
-    received = yield from box_steps.exchange(view, points)
-    built = yield from refinement.tabulated(view, pool.T, received)
-    sizes = dict.fromkeys(graph.variables, len(pool))
-    yield requests.Choices(sizes)
-    outcome = yield from _RECOMBINES.steps(view, built, sizes)
-    chosen = yield from box_steps.tell_factors(view, outcome.assignment, len(pool))
-    for variable, row in chosen.items():
-        out[view.place[variable]] = pool[int(row), view.place[variable]]
-    return out
+    values = {variable: pool[:, view.place[variable]] for variable in view.graph.variables}
+    return (yield from choices.chosen(view, pool[0], values, _RECOMBINES))

@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike
 
 from swarmbo.coordination import messages, requests
 from swarmbo.coordination.agreement import Solution, TableOutcome
-from swarmbo.coordination.decoding import best_value
+from swarmbo.coordination.decoding import best_value, line_of
 from swarmbo.coordination.part import LocalView, Part
 from swarmbo.coordination.plan import Plan, TableMethod
 from swarmbo.coordination.requests import Steps
-from swarmbo.coordination.tables import Table
+from swarmbo.coordination.tables import Sizes, Table, Tables
 from swarmbo.errors import BudgetError
 from swarmbo.graph import FactorGraph
 from swarmbo.registry import FIELD, kind
@@ -56,10 +56,8 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
 
     table_budget: Count = 2**24
 
-    def plan(
-        self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int = 0
-    ) -> Plan[Mapping[str, Table], TableOutcome]:
-        """Make the plan, which every agent computes from the graph: the order, and the tables joined in each step.
+    def plan(self, graph: FactorGraph, sizes: Sizes, routes: Routes, seed: int = 0) -> Plan[Tables, TableOutcome]:
+        """Make the plan, as every agent computes it from the graph: the order, and the joins of each step.
 
         Raises:
             BudgetError: If a step's table would exceed the budget.
@@ -77,7 +75,7 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
             )
         rounds = rounds_of(graph, buckets)
 
-        def steps(view: LocalView, tables: Mapping[str, Table]) -> Steps[TableOutcome]:
+        def steps(view: LocalView, tables: Tables) -> Steps[TableOutcome]:
             return eliminated(view, tables, buckets, sizes, rounds)
 
         joined = {x: bucket.scope for x, bucket in buckets.items()}
@@ -120,7 +118,7 @@ class Bucket:
     parent: str | None
 
 
-def elimination_steps(graph: FactorGraph, sizes: Mapping[str, int]) -> dict[str, Bucket]:
+def elimination_steps(graph: FactorGraph, sizes: Sizes) -> dict[str, Bucket]:
     """Steps in the graph's own order of variables, or in min-fill order if its largest table is smaller. On a chain,
     the graph's order is one sweep, and the owner of a factor's first variable joins it.
     """
@@ -128,7 +126,7 @@ def elimination_steps(graph: FactorGraph, sizes: Mapping[str, int]) -> dict[str,
     return min(candidates, key=lambda buckets: largest_clique(buckets, sizes)[0])  # of equal ones the first
 
 
-def largest_clique(buckets: Mapping[str, Bucket], sizes: Mapping[str, int]) -> tuple[int, tuple[str, ...]]:
+def largest_clique(buckets: Mapping[str, Bucket], sizes: Sizes) -> tuple[int, tuple[str, ...]]:
     """Number of entries of the largest table that an elimination joins, and its variables."""
     cliques = [(bucket.variable, *bucket.scope) for bucket in buckets.values()]
     return max(((math.prod(sizes[x] for x in clique), clique) for clique in cliques), key=lambda pair: pair[0])
@@ -153,9 +151,7 @@ def buckets_of(graph: FactorGraph, order: Sequence[str]) -> dict[str, Bucket]:
     return buckets
 
 
-def eliminate(
-    bucket: Bucket, parts: Sequence[tuple[Sequence[str], Table]], sizes: Mapping[str, int]
-) -> Float[np.ndarray, "..."]:
+def eliminate(bucket: Bucket, parts: Sequence[tuple[Sequence[str], Table]], sizes: Sizes) -> Float[np.ndarray, "..."]:
     """Join tables of factors and children, and maximise a variable out of them; axes as in ``bucket.scope``. The order
     of additions is fixed, so every agent's result is bit-identical.
     """
@@ -178,12 +174,6 @@ def eliminate(
     return best
 
 
-def choose(bucket: Bucket, parts: Sequence[tuple[Sequence[str], Table]], chosen: Mapping[str, int]) -> int:
-    """Best value of a step's variable, given those of its scope; of equal ones the lowest index."""
-    lines = [table[tuple(slice(None) if x == bucket.variable else chosen[x] for x in scope)] for scope, table in parts]
-    return best_value(lines)
-
-
 def _aligned(table: Table, scope: Sequence[str], clique: Sequence[str]) -> Table:
     """View with one axis for each variable of the clique, of length 1 for variables that the table lacks."""
     present = [x for x in clique if x in scope]
@@ -191,7 +181,7 @@ def _aligned(table: Table, scope: Sequence[str], clique: Sequence[str]) -> Table
     return view[tuple(slice(None) if x in scope else None for x in clique)]
 
 
-def _min_fill_order(graph: FactorGraph, sizes: Mapping[str, int]) -> tuple[str, ...]:
+def _min_fill_order(graph: FactorGraph, sizes: Sizes) -> tuple[str, ...]:
     """Variables by fewest missing links between neighbours; of equal ones the smallest table, then the first."""
     neighbours: dict[str, set[str]] = {variable: set() for variable in graph.variables}
     for scope in graph.scopes:
@@ -231,7 +221,7 @@ def rounds_of(graph: FactorGraph, buckets: Mapping[str, Bucket]) -> int:
 
 
 def eliminated(
-    view: LocalView, tables: Mapping[str, Table], buckets: Mapping[str, Bucket], sizes: Mapping[str, int], rounds: int
+    view: LocalView, tables: Tables, buckets: Mapping[str, Bucket], sizes: Sizes, rounds: int
 ) -> Steps[TableOutcome]:
     """Steps for some factors and variables: the owner of a variable takes its step."""
     graph, mail = view.graph, requests.Mail()
@@ -262,7 +252,7 @@ def eliminated(
             key = ("decided", x)
             yield from mail.wait([key])
             around = dict(zip(bucket.scope, mail[key].indices, strict=True))
-        chosen[x] = around[x] = choose(bucket, parts_of[x], around)
+        chosen[x] = around[x] = best_value([line_of(table, scope, x, around) for scope, table in parts_of[x]])
         for child in bucket.children:
             indices = tuple(around[y] for y in buckets[child].scope)
             mail.say(actor_of[x], actor_of[child], messages.Decided(child, indices))

@@ -2,68 +2,56 @@
 Weights of broken factors do not grow (no breakout), so a search may end in a forbidden choice.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
 from swarmbo import settings
 from swarmbo.boundary.rng import stream
-from swarmbo.coordination import decoding, requests
+from swarmbo.coordination import decoding, messages, requests
 from swarmbo.coordination.agreement import TableOutcome
-from swarmbo.coordination.messages import Gain, Line
 from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.plan import TableMethod
 from swarmbo.coordination.requests import Steps
-from swarmbo.coordination.tables import Table, Vector
+from swarmbo.coordination.tables import Sizes, Tables, Vector
 from swarmbo.graph import FactorGraph
 from swarmbo.registry import FIELD, kind
 
 _NOTHING = (0, 0.0)  # no gain: neither fewer broken factors nor a larger sum
 
 
-@dataclass(frozen=True, eq=False)
-class Outlook:
-    """Values of a variable given all others: number of broken factors, and sum of unbroken ones, by value. It is
-    ``in_conflict`` if a factor is broken, or would be better at another value.
+class Outlook(NamedTuple):
+    """A variable given all others: its present value, the first of the best, the decrease of broken factors and then
+    the rise of the sum by it, other best values, and whether a factor is broken or would be better at another value.
     """
 
     present: int
-    broken: Vector
-    utility: Vector
+    best: int
+    gain: tuple[int, float]
+    alternatives: Int[np.ndarray, " k"]
     in_conflict: bool
 
-    @property
-    def best(self) -> Bool[np.ndarray, " d"]:
-        """Values that no other value exceeds."""
-        fewest = self.broken == self.broken.min()
-        return fewest & (self.utility == self.utility[fewest].max())
+    @classmethod
+    def of(cls, lines: Sequence[Vector], present: int) -> "Outlook":
+        """Outlook from each factor's entries by the value of the variable."""
+        broken, utility = decoding.weighed(lines, [1.0] * len(lines))
+        fewest = broken == broken.min()
+        best = np.flatnonzero(fewest & (utility == utility[fewest].max()))
+        first = int(best[0])
+        gain = int(broken[present] - broken[first]), float(utility[first] - utility[present])
+        in_conflict = any(line[present] < line.max() or line[present] == -np.inf for line in lines)
+        return cls(present, first, gain, best[best != present], in_conflict)
 
-    @property
-    def gain(self) -> tuple[int, float]:
-        """Decrease of broken factors by the best value, then rise of the sum; (0, 0.0) without a better value."""
-        best = int(self.best.argmax())
-        broken, utility = self.broken[self.present] - self.broken[best], self.utility[best] - self.utility[self.present]
-        return int(broken), float(utility)
 
-    @property
-    def alternatives(self) -> Int[np.ndarray, " k"]:
-        """Best values other than the present one."""
-        best = self.best
-        best[self.present] = False
-        return np.flatnonzero(best)
-
-    @property
-    def gains(self) -> bool:
-        """True if a best value is better than the present one."""
-        return self.gain > _NOTHING
+def _gains(outlook: Outlook) -> bool:
+    return outlook.gain > _NOTHING
 
 
 def looked_around(
-    view: LocalView, tables: Mapping[str, Table], chosen: Mapping[str, int]
+    view: LocalView, tables: Tables, chosen: Mapping[str, int]
 ) -> Steps[tuple[dict[str, Outlook], Vector]]:
     """Send the choices of own variables, and return their outlooks and the values of the own factors."""
     graph, mail, seen = view.graph, requests.Mail(), dict(chosen)
@@ -73,20 +61,18 @@ def looked_around(
     for f in view.factors:
         for x in graph.scope(f):
             entries = decoding.line_of(tables[f], graph.scope(f), x, seen)
-            mail.say(graph.owner(f), graph.variable_owner(x), Line(f, x, entries, 1.0))
+            mail.say(graph.owner(f), graph.variable_owner(x), messages.Line(f, x, entries, 1.0))
     yield from mail.wait([("line", f, x) for x in view.variables for f in graph.factors_of(x)])
     yield from mail.close()
     outlooks: dict[str, Outlook] = {}
     for x in view.variables:
-        lines, i = [mail["line", f, x].entries for f in graph.factors_of(x)], chosen[x]
-        in_conflict = any(line[i] < line.max() or line[i] == -np.inf for line in lines)
-        outlooks[x] = Outlook(i, *decoding.weighed(lines, [1.0] * len(lines)), in_conflict)
+        outlooks[x] = Outlook.of([mail["line", f, x].entries for f in graph.factors_of(x)], chosen[x])
     return outlooks, np.array([tables[f][tuple(seen[x] for x in graph.scope(f))] for f in view.factors])
 
 
 def searched(
     view: LocalView,
-    tables: Mapping[str, Table],
+    tables: Tables,
     present: dict[str, int],
     rounds: int,
     may_move: Callable[[Outlook], bool],
@@ -153,17 +139,13 @@ class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
     variant: Literal["A", "B", "C"] = "B"
     keep_best: bool = True
 
-    def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
-        """Steps of an agent with some factors and variables of a connected part."""
+    def steps(self, view: LocalView, tables: Tables, sizes: Sizes) -> Steps[TableOutcome]:
+        """Steps for some factors and variables of a connected part."""
         draws = {x: stream(view.part.seed, "dsa", variable=x) for x in view.variables}
         return self.steps_from(view, tables, {x: int(draws[x].integers(sizes[x])) for x in view.variables}, draws)
 
     def steps_from(
-        self,
-        view: LocalView,
-        tables: Mapping[str, Table],
-        present: dict[str, int],
-        draws: Mapping[str, np.random.Generator],
+        self, view: LocalView, tables: Tables, present: dict[str, int], draws: Mapping[str, np.random.Generator]
     ) -> Steps[TableOutcome]:
         """Steps as in ``steps``, from given values of the agent's variables, with a random stream for each variable."""
 
@@ -176,7 +158,7 @@ class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
 
     def _may_move(self, outlook: Outlook) -> bool:
         sideways = {"A": False, "B": outlook.in_conflict, "C": True}[self.variant]
-        return len(outlook.alternatives) > 0 and (sideways or outlook.gains)
+        return len(outlook.alternatives) > 0 and (sideways or _gains(outlook))
 
     def _next(self, outlook: Outlook, draws: np.random.Generator) -> int:
         if not self._may_move(outlook) or draws.random() >= self.probability:
@@ -212,17 +194,17 @@ class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
 
     rounds: settings.Count = 50
 
-    def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
-        """Steps of an agent with some factors and variables of a connected part."""
+    def steps(self, view: LocalView, tables: Tables, sizes: Sizes) -> Steps[TableOutcome]:
+        """Steps for some factors and variables of a connected part."""
         drawn = {x: int(stream(view.part.seed, "mgm", variable=x).integers(sizes[x])) for x in view.variables}
         return self.steps_from(view, tables, drawn)
 
-    def steps_from(self, view: LocalView, tables: Mapping[str, Table], present: dict[str, int]) -> Steps[TableOutcome]:
-        """Steps as in ``steps``, from given values of the agent's variables."""
+    def steps_from(self, view: LocalView, tables: Tables, present: dict[str, int]) -> Steps[TableOutcome]:
+        """The same steps, from given values of the agent's variables."""
         around = {x: _neighbours(view.graph, x) for x in view.variables}
         # no two neighbours move at once, so the sum never falls and the last choice is the best
         moved = partial(_moved, view, around)
-        return (yield from searched(view, tables, present, self.rounds, lambda outlook: outlook.gains, moved, "last"))
+        return (yield from searched(view, tables, present, self.rounds, _gains, moved, "last"))
 
 
 def _moved(
@@ -235,7 +217,7 @@ def _moved(
         actor = graph.variable_owner(x)
         for other in dict.fromkeys(graph.variable_owner(y) for y in around[x]):
             if other != actor:
-                mail.say(actor, other, Gain(x, *gain))
+                mail.say(actor, other, messages.Gain(x, *gain))
     missing = dict.fromkeys(y for x in around for y in around[x] if y not in gains)
     yield from mail.wait([("gain", y) for y in missing])
     yield from mail.close()
@@ -245,7 +227,7 @@ def _moved(
     def wins(x: str) -> bool:
         return gains[x] > _NOTHING and all((told[y], -place[y]) < (gains[x], -place[x]) for y in around[x])
 
-    return {x: int(look.best.argmax()) if wins(x) else look.present for x, look in outlooks.items()}
+    return {x: look.best if wins(x) else look.present for x, look in outlooks.items()}
 
 
 def _neighbours(graph: FactorGraph, variable: str) -> tuple[str, ...]:

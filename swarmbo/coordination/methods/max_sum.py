@@ -1,7 +1,7 @@
 """Max-sum: exact on forests, an anytime heuristic on graphs with loops."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from jaxtyping import Int
@@ -18,7 +18,7 @@ from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.plan import Plan, TableMethod
 from swarmbo.coordination.requests import Steps
-from swarmbo.coordination.tables import Table
+from swarmbo.coordination.tables import Sizes, Tables
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Status
 from swarmbo.registry import FIELD, kind
@@ -28,13 +28,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-class Flooded(NamedTuple):
-    """Result of rounds that renew every message; ``best`` is right for own variables and own factors' variables."""
-
-    flooding: Flooding
-    best: Int[np.ndarray, " n_variables"]
-    status: Status
-    rounds: int
+Flooded = tuple[Int[np.ndarray, " n_variables"], Status, int]  # best joint choice, and the number of rounds
 
 
 @kind("coordination", FIELD)
@@ -96,10 +90,8 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
             self, "bound", lambda _: is_free, "none in mode 'asynchronous': a bound needs a sum over all factors"
         )
 
-    def plan(
-        self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int = 0
-    ) -> Plan[Mapping[str, Table], TableOutcome]:
-        """Make the plan for lockstep; see ``TableMethod.plan``.
+    def plan(self, graph: FactorGraph, sizes: Sizes, routes: Routes, seed: int = 0) -> Plan[Tables, TableOutcome]:
+        """Make the plan in lockstep; see ``TableMethod.plan``.
 
         Raises:
             ConfigError: If the mode is asynchronous: an agreement by a deadline has no such plan.
@@ -124,25 +116,18 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         graph, tables = FactorGraph.with_tables(graph, tables)
         return agree_by_deadline(self, graph, tables, InProcess().open(graph.agents, links), seed=seed).solution
 
-    def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
-        """Steps of an agent with some factors and variables of a connected part."""
+    def steps(self, view: LocalView, tables: Tables, sizes: Sizes) -> Steps[TableOutcome]:
+        """Steps for some factors and variables of a connected part."""
         if view.graph.is_forest:
             chosen, n_rounds = yield from on_tree(view, tables, sizes)
             return TableOutcome({x: chosen[x] for x in view.variables}, "exact", n_rounds)
-        flooded = yield from self.flooded(view, tables, sizes, self.damping, reads_out=True)
-        best = flooded.flooding.by_variable(flooded.best)
-        return TableOutcome({x: best[x] for x in view.variables}, flooded.status, flooded.rounds)
+        best, status, n_rounds = yield from self.flooded(view, tables, sizes, self.damping, reads_out=True)
+        return TableOutcome({x: int(best[view.graph.column_of[x]]) for x in view.variables}, status, n_rounds)
 
     def flooded(
-        self,
-        view: LocalView,
-        tables: Mapping[str, Table],
-        sizes: Mapping[str, int],
-        damping: float,
-        *,
-        reads_out: bool = False,
-    ) -> "Steps[Flooded]":
-        """Run rounds of messages on any part, with the given damping.
+        self, view: LocalView, tables: Tables, sizes: Sizes, damping: float, *, reads_out: bool = False
+    ) -> Steps[Flooded]:
+        """Run the rounds on any part, with the given damping; the choice of own factors' variables is right.
 
         Work after a round depends only on that round and earlier ones, so more rounds never give a worse best choice.
         If ``reads_out``, choices are decoded and repaired, and those by the last messages are evaluated too.
@@ -182,7 +167,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
             is_still, n_rounds = bool(verdict.stop), n_rounds + 1
             if not reads_out and (is_still or n_rounds == self.rounds):
                 break
-        return Flooded(flooding, best, "converged" if is_still else "max_rounds", n_rounds)
+        return best, "converged" if is_still else "max_rounds", n_rounds
 
 
 def max_sum(

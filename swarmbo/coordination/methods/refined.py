@@ -11,7 +11,6 @@ from swarmbo.boundary.rng import stream
 from swarmbo.coordination import requests
 from swarmbo.coordination.agreement import BoxOutcome, TableOutcome
 from swarmbo.coordination.box_steps import exchange, tell_factors
-from swarmbo.coordination.local_functions import LocalFunctions, Received
 from swarmbo.coordination.methods.local_search import DSA, MGM
 from swarmbo.coordination.methods.max_sum import MaxSum
 from swarmbo.coordination.part import BoxView
@@ -19,7 +18,8 @@ from swarmbo.coordination.plan import BoxMethod, Plan
 from swarmbo.coordination.refinement import Grids, Resolution, is_at_edge, tabulated
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.tables import Table
-from swarmbo.graph import FactorGraph
+from swarmbo.graph import BoxFunctions, FactorGraph
+from swarmbo.graph.box_functions import Received
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.transport import Routes
 
@@ -41,24 +41,23 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
         """Steps that choose on a level, from the agent's tables, sizes of domains, and present values of variables."""
         raise NotImplementedError(f"{type(self).__name__} cannot choose from tables (implement solve)")
 
-    def plan(self, functions: LocalFunctions, routes: Routes, seed: int = 0) -> Plan[LocalFunctions, BoxOutcome]:
+    def plan(self, functions: BoxFunctions, routes: Routes, seed: int = 0) -> Plan[BoxFunctions, BoxOutcome]:
         """Make the plan; see :meth:`BoxMethod.plan`."""
         for part in functions.graph.components:
             self.grids(part, functions)  # refuses factors of too many variables
         return super().plan(functions, routes, seed)
 
-    def grids(self, part: FactorGraph, functions: LocalFunctions) -> Grids:
-        """Grids of a connected part, computed from the functions' box and starts.
+    def grids(self, part: FactorGraph, functions: BoxFunctions) -> Grids:
+        """Grids of a connected part, from the functions' box and starts.
 
         Raises:
             BudgetError: If a factor has too many variables for three points each.
         """
-        place = {variable: i for i, variable in enumerate(functions.graph.variables)}
-        columns = [place[variable] for variable in part.variables]
+        columns = [functions.graph.column_of[variable] for variable in part.variables]
         low, high = functions.low[columns], functions.high[columns]
         given = np.clip(functions.starts[: self.starts, columns], low, high)
         starts = given if len(given) else 0.5 * (low + high)[None]
-        wanted = max(self.points, getattr(functions, "lattice_points", 0))
+        wanted = max(self.points, functions.lattice_points)
         resolution = Resolution.of(part, wanted, self.refinement, len(starts), self.coarse_entries, self.window_entries)
         return Grids(resolution, low, high, starts[: resolution.starts])
 

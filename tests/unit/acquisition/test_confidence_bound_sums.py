@@ -10,9 +10,9 @@ from swarmbo.acquisition.confidence_bounds import DECHBO, AddGPUCB
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, SampledStructure
 from swarmbo.belief.model.model import learned_belief
 from swarmbo.boundary.rng import stream
-from swarmbo.coordination.local_functions import total_value
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
+from swarmbo.graph.box_functions import total_value
 from swarmbo.graph.groups import graph_of_groups, random_groups
 from swarmbo.problem.data import Dataset
 from swarmbo_envs.functions import get

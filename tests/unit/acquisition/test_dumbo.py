@@ -12,8 +12,8 @@ from swarmbo.acquisition.confidence_bounds import AddGPUCB
 from swarmbo.acquisition.dumbo import DuMBO
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.model import Model
-from swarmbo.coordination.local_functions import exchange, total_value
 from swarmbo.graph import stacks_of
+from swarmbo.graph.box_functions import exchange, total_value
 from swarmbo_envs.functions import get
 
 BELIEF = AdditiveGPSettings(max_iterations=20)

@@ -11,9 +11,9 @@ from swarmbo.acquisition.thompson import EGPEI, EGPTS
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.model import EnsembleModel, Learned, learn_ensemble
-from swarmbo.coordination.local_functions import total_value
 from swarmbo.errors import SwarmboError
 from swarmbo.graph import stacks_of
+from swarmbo.graph.box_functions import total_value
 
 SMALL = EnsembleSettings(kernels=("matern32", "rbf"), lengthscales=(0.3, 1.0), n_features=32, refit_every=6)
 BOTH = pytest.mark.parametrize("outcomes", ["total", "per-factor"])

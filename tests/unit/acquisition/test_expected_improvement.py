@@ -11,8 +11,8 @@ import swarmbo as sb
 from swarmbo.acquisition.expected_improvement import ExpectedImprovement
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.incumbents import incumbent, starting_points
-from swarmbo.coordination.local_functions import total_value
 from swarmbo.graph import stacks_of
+from swarmbo.graph.box_functions import total_value
 from swarmbo.problem.data import Dataset
 
 BELIEF = AdditiveGPSettings(max_iterations=20)

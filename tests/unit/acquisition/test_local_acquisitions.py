@@ -5,16 +5,15 @@ import numpy as np
 import pytest
 
 from swarmbo.acquisition.acquisition import Acquisition
-from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.confidence_bounds import DECHBO, AddGPUCB
 from swarmbo.acquisition.dumbo import DuMBO
 from swarmbo.acquisition.expected_improvement import ExpectedImprovement
 from swarmbo.acquisition.thompson import Thompson
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.model import Learned, Model
-from swarmbo.coordination.local_functions import LocalFunctions, exchange, total_value
 from swarmbo.errors import ConfigError, OwnershipError
-from swarmbo.graph import FactorStack, stacks_of
+from swarmbo.graph import BoxFunctions, FactorStack, stacks_of
+from swarmbo.graph.box_functions import exchange, total_value
 from swarmbo.settings import convert
 
 KINDS = [
@@ -93,7 +92,7 @@ def test_what_comes_out_for_a_factor_does_not_depend_on_the_others_in_the_stack(
 def test_it_is_what_agents_agree_on_with_the_teams_variables_in_order(kind, situation_of) -> None:
     situation = situation_of()
     functions = functions_of(kind, situation)
-    assert isinstance(functions, LocalFunctions)
+    assert isinstance(functions, BoxFunctions)
     assert functions.graph.variables == situation.graph.variables
     assert functions.graph.variable_owners == situation.graph.variable_owners
     assert (functions.low == 0.0).all()

@@ -8,9 +8,9 @@ import swarmbo as sb
 from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.acquisition.penalties import bounded, gone_back, is_met, parts_together, spreads
 from swarmbo.belief.model.success import Requirement, SuccessGP, least_margin, reference, requirements
-from swarmbo.coordination.local_functions import total_value
 from swarmbo.errors import OwnershipError
 from swarmbo.graph import stacks_of
+from swarmbo.graph.box_functions import total_value
 
 GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
 BOX = dict.fromkeys("xyz", (0.0, 2.0))

@@ -20,8 +20,9 @@ from swarmbo.acquisition import (
     chains,
     local_acquisition,
 )
+from swarmbo.acquisition.by_view import at_once
 from swarmbo.acquisition.chain import IN_SIGHT
-from swarmbo.acquisition.local_problem import _Posteriors
+from swarmbo.acquisition.local_problem import _Check
 from swarmbo.baselines import Greedy
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
 from swarmbo.coordination import Exact, MaxSum
@@ -183,7 +184,7 @@ def test_greedys_places_are_on_the_lists_of_those_who_would_choose_them_and_thei
         problem, greedy = acquisition.local_problem(now), Greedy().decide(now, acquisition).points
         if problem is None or len(greedy) < len(now.movers):
             continue
-        value = problem.value_of(greedy)
+        value = at_once(problem.value_steps(now, greedy))
         assert value is not None
         assert -np.inf < value <= Exact().solve(problem.graph, problem.tables).value + 1e-9
 
@@ -200,7 +201,7 @@ def test_a_report_says_how_far_below_the_best_agreement_a_batch_chosen_in_turn_i
         for name, batch in (("agreed", agreed), ("in turn", greedy)):
             if all((decision.points[agent] == batch[agent]).all() for agent in now.agents):
                 gone_back.add(name)
-                assert decision.report.value == pytest.approx(problem.value_of(batch))
+                assert decision.report.value == pytest.approx(at_once(problem.value_steps(now, batch)))
         assert decision.report.gap == pytest.approx(best.value - decision.report.value)
     assert gone_back == {"agreed", "in turn"}
 
@@ -222,7 +223,7 @@ def test_a_clash_that_max_sum_ends_in_is_settled_by_the_places_chosen_in_turn():
     decision = decide(now, DBGPUCB(), FirstOfAll(), InProcess())
     assert all((decision.points[agent] == greedy[agent]).all() for agent in now.agents)
     assert (decision.report.status, decision.report.violated) == ("sequential", ())
-    assert decision.report.value == pytest.approx(problem.value_of(greedy))
+    assert decision.report.value == pytest.approx(at_once(problem.value_steps(now, greedy)))
 
 
 def test_neighbours_measure_with_their_sensors_noise():
@@ -244,20 +245,22 @@ def test_agents_with_beliefs_of_their_own_look_again_at_places_in_sight_only_and
     now, asked = some_team(1, IN_SIGHT + 12, "own", packed=False, price=price, parted=False), list[int]()
     spots = {agent: DOMAIN.from_unit(np.random.default_rng(n).random((6, 2))) for n, agent in enumerate(now.agents)}
     now = dataclasses.replace(now, candidates=spots)
-    jointly, of_first = LocalUtility.jointly, _Posteriors.of_first
+    jointly, term = LocalUtility.jointly, _Check._term
 
     def counted(self, belief, places):
         asked.append(len(places))
         return jointly(self, belief, places)
 
-    def held(self, worth, belief, places, to_the_letter):
-        value = of_first(self, worth, belief, places, to_the_letter)
-        alone = jointly(worth, belief, np.array([place for _, place in places]))
-        assert value == pytest.approx(alone.of_first(range(len(places)), to_the_letter), rel=1e-9, abs=1e-9)
+    def held(self, agent, places, to_the_letter=False):
+        value, given = term(self, agent, places, to_the_letter), self.given
+        alone = jointly(given.utilities[agent], given.beliefs[agent], np.array(places))(
+            range(len(places)), to_the_letter
+        )
+        assert value == pytest.approx(alone - given.prices.get(agent, 0.0), rel=1e-9, abs=1e-9)
         return value
 
     monkeypatch.setattr(LocalUtility, "jointly", counted)
-    monkeypatch.setattr(_Posteriors, "of_first", held)
+    monkeypatch.setattr(_Check, "_term", held)
     decide(now, Information(candidates=4), Exact(), InProcess())
     assert len(asked) > 10
     assert max(asked) <= 2 * (IN_SIGHT + 1)

@@ -66,7 +66,7 @@ def test_what_a_set_takes_away_is_the_fall_of_scikit_learns_posterior_variances(
         variances.append(peer.predict(DOMAIN.to_unit(targets), return_std=True)[1] ** 2)
     wanted = weights @ (variances[0] - variances[1])
     value = worth.jointly(belief, batch)
-    told = sum(value.of_first(range(n, 4)) for n in range(4))  # each adds to those after it: in all, the whole
+    told = sum(value(range(n, 4), False) for n in range(4))  # each adds to those after it: in all, the whole
     assert told == pytest.approx(wanted, rel=1e-6)
     assert reduction(belief, worth, batch) == pytest.approx(wanted, rel=1e-6)
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from swarmbo.acquisition.thompson import Thompson
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.coordination.local_functions import total_value
 from swarmbo.graph import stacks_of
+from swarmbo.graph.box_functions import total_value
 
 BELIEF = AdditiveGPSettings(max_iterations=20)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import swarmbo as sb
-from swarmbo.coordination.stepping import step
+from swarmbo.coordination.participant import step
 from swarmbo.deciding.offers import packed
 from swarmbo.records import LinkReport
 from swarmbo.transport import InProcess

@@ -8,9 +8,9 @@ from swarmbo.acquisition import DuMBO, Thompson
 from swarmbo.baselines import Centralised
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.joint_situation import JointSituation
-from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.errors import ConfigError
-from swarmbo.graph import FactorGraph
+from swarmbo.graph import BoxFunctions, FactorGraph
+from swarmbo.graph.box_functions import total_value
 from swarmbo.problem.data import Dataset
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.spaces import Domain
@@ -18,7 +18,7 @@ from swarmbo.spaces import Domain
 SCOPES = {"f": ["a"], "g": ["a", "b"]}
 
 
-def functions_of(kind: Thompson | DuMBO, seed: int = 0) -> LocalFunctions:
+def functions_of(kind: Thompson | DuMBO, seed: int = 0) -> BoxFunctions:
     graph, rng = FactorGraph.from_scopes(SCOPES), np.random.default_rng(seed)
     X = rng.random((15, 2))
     y = np.sin(9.0 * X[:, 0]) + np.cos(7.0 * X.sum(axis=1))

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from swarmbo.coordination.flooding import damped, largest_changes
-from swarmbo.coordination.tables import Messages, by_axis
+
+Messages = np.ndarray  # (n, d)
 
 
 def factor_messages(tables: np.ndarray, incoming: Sequence[Messages]) -> list[Messages]:
@@ -97,3 +98,10 @@ def _outer_sum(messages: Sequence[Messages]) -> np.ndarray:
     for message in messages[1:]:
         summed = (summed[:, :, None] + message[:, None, :]).reshape(len(summed), -1)
     return summed
+
+
+def by_axis(entries: np.ndarray, starts: np.ndarray, tables: np.ndarray) -> list[Messages]:
+    """Messages by axis, of factors of one shape, whose messages lie end to end from ``starts`` on."""
+    n, *shape = tables.shape
+    ends = zip(starts.tolist(), shape, strict=True)
+    return [entries[start : start + n * size].reshape(n, size) for start, size in ends]

@@ -9,7 +9,6 @@ from scipy.optimize import minimize
 
 from swarmbo.coordination.box_steps import drawn_starts, natural_penalty, polish
 from swarmbo.coordination.central import Central
-from swarmbo.coordination.local_functions import total_value
 from swarmbo.coordination.methods import admm
 from swarmbo.coordination.methods.admm import ADMM
 from swarmbo.coordination.part import BoxView, LocalView, Part
@@ -17,6 +16,7 @@ from swarmbo.coordination.participant import maximise_with_agents
 from swarmbo.coordination.refinement import MOST
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.graph.box_functions import total_value
 from swarmbo.records import Traffic
 from swarmbo.transport import InProcess, Routes
 

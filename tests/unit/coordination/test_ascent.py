@@ -38,7 +38,7 @@ def test_a_row_comes_out_the_same_to_the_bit_alone_and_in_company(seed, size, n_
         own = slice(g, g + 1)
         first_own = None if first is None else first[own]
         alone = ascend(hills(rows[own], size)[0], X[own], low[own], high[own], steps, first_step=first_own)
-        for mine, theirs in zip(alone, together, strict=True):
+        for mine, theirs in zip((*alone[:-1], *alone.known), (*together[:-1], *together.known), strict=True):
             assert mine.tobytes() == theirs[own].tobytes()
 
 

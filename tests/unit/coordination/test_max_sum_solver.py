@@ -10,7 +10,7 @@ from swarmbo.coordination.central import Central
 from swarmbo.coordination.decoding import decode
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.part import LocalView, Part
-from swarmbo.coordination.tables import factor_values, total
+from swarmbo.coordination.tables import factor_values, sizes_of, total
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import Routes
 
@@ -91,7 +91,7 @@ def test_the_result_is_the_best_of_all_rounds_and_of_decoding_after_1_2_4_8(roun
     better_decoded = 0
     for seed in range(30):
         tables = ring_tables(seed)
-        flooding = Flooding(RING, tables)
+        flooding = Flooding(RING, tables, RING.variables, sizes_of(RING, tables))
         messages = np.zeros(flooding.n_entries)
         from_variables, choices = flooding.from_variables(messages)
         values, decoded_values = [total(flooding.values(choices))], list[float]()
@@ -113,7 +113,7 @@ def test_it_does_not_stop_while_choices_still_change() -> None:
     stopped_later = 0
     for seed in range(20):
         tables = ring_tables(seed)
-        flooding = Flooding(RING, tables)
+        flooding = Flooding(RING, tables, RING.variables, sizes_of(RING, tables))
         messages = np.zeros(flooding.n_entries)
         from_variables, chosen = flooding.from_variables(messages)
         choices = [chosen.tolist()]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from swarmbo.coordination.central import Central
-from swarmbo.coordination.local_functions import total_value
 from swarmbo.coordination.part import BoxView, LocalView, Part
 from swarmbo.coordination.refinement import MOST, narrowed
+from swarmbo.graph.box_functions import total_value
 from swarmbo.transport import Routes
 
 from .example_sums import CHAIN, ExampleSum

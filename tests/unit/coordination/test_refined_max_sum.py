@@ -9,11 +9,11 @@ from hypothesis import given, settings, strategies as st
 from scipy.optimize import minimize
 
 from swarmbo.coordination import exact
-from swarmbo.coordination.local_functions import total_value
 from swarmbo.coordination.methods.refined import RefinedMaxSum
 from swarmbo.coordination.participant import maximise_with_agents
 from swarmbo.errors import BudgetError, TransportError
 from swarmbo.graph import FactorGraph
+from swarmbo.graph.box_functions import total_value
 from swarmbo.records import Traffic
 from swarmbo.transport import InProcess
 

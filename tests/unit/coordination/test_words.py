@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from swarmbo.acquisition.by_view import EachSays, InTurn, Participants
+from swarmbo.acquisition.by_view import EachSays, InTurn
 from swarmbo.coordination.by_messages import ByMessages
 from swarmbo.coordination.central import Central
 from swarmbo.coordination.part import Part
-from swarmbo.coordination.participant import Participant
+from swarmbo.coordination.participant import Participant, run
 from swarmbo.coordination.requests import HandOn, ToAll, asked
-from swarmbo.coordination.stepping import run
 from swarmbo.deciding.central_driver import Exchanges, all_of
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import InProcess, Routes
@@ -79,14 +78,14 @@ def test_everybody_hears_what_some_say_in_turn_and_each_knew_those_before_it(see
 
 def test_what_is_said_may_be_any_plain_data_and_costs_what_it_takes_over_a_base_station():
     apart: nx.Graph[str] = nx.Graph([("a", "b")])
-    company = Participants(("a", "b", "c"), apart)
-    words = Exchanges(some_graph(company.agents), Routes(company.agents, apart, has_base=True))
-    said = words.answered(EachSays("all", ("a", "c"), lambda agent: [agent, None, 0.1], company))
+    company, anything = ("a", "b", "c"), lambda *_: True
+    words = Exchanges(some_graph(company), Routes(company, apart, has_base=True))
+    said = words.answered(EachSays("all", ("a", "c"), lambda agent: [agent, None, 0.1], anything))
     assert said.words == {"a": ["a", None, 0.1], "c": ["c", None, 0.1]}
     assert words.sent["all"].messages == 4
     assert words.sent["all"].transmissions == 2 * (1 + 2)  # b over its link, c up to the base and down
-    turns = words.answered(InTurn("turns", ("c", "a"), lambda agent, before: len(before), company))
+    turns = words.answered(InTurn("turns", ("c", "a"), lambda agent, before: len(before), anything))
     assert turns.words == {"c": 0, "a": 1}
     assert words.sent["turns"].transmissions == 2 + 2 + 1  # from c to a, then a tells both
     with pytest.raises(TypeError):
-        words.answered(EachSays("", ("a",), lambda agent: object(), company))
+        words.answered(EachSays("", ("a",), lambda agent: object(), anything))

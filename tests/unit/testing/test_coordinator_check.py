@@ -9,8 +9,8 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.acquisition.situation import Decision
-from swarmbo.coordination.local_functions import total_value
 from swarmbo.graph import stacks_of
+from swarmbo.graph.box_functions import total_value
 from swarmbo.records import Traffic
 from swarmbo.testing.coordinator import Bowls
 

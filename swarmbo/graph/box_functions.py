@@ -1,0 +1,155 @@
+"""Local functions on continuous domains, one per factor, whose sum agents maximise: their base, and their sums."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from swarmbo.errors import OwnershipError
+from swarmbo.graph.factor_graph import FactorGraph
+from swarmbo.graph.groups import FactorStack, stacks_of
+
+Joint = Float[np.ndarray, "k n"]  # points of all variables
+Points = Float[np.ndarray, "g m a"]  # m points for each factor of a stack
+Values = Float[np.ndarray, "g m"]
+Received = Sequence[Values]  # in each phase of exchange
+Climbing = tuple[Values, Points]  # values and gradients
+Rows = Sequence[Float[np.ndarray, "_g m"]]  # for each stack a number for each of its factors and points
+# (adder, added) in each pass; no adder occurs twice in one pass
+Passes = Sequence[tuple[Int[np.ndarray, " e"], Int[np.ndarray, " e"]]]
+
+
+@dataclass(frozen=True, eq=False)
+class BoxFunctions(ABC):
+    """Functions of factors on a box, to be maximised in sum; coordinates are those of the unit cube.
+
+    Methods take a stack of factors of equal size and m points for each: arrays (g, m, a). A factor's results are
+    bit-identical for any other factors in the stack.
+
+    A function may need a few numbers from its neighbours (factors that share a variable). In each of ``n_exchanges``
+    phases every factor publishes one number per point, and receives the sum over its neighbours. Phase p may use the
+    results of phases before p. While a factor moves its point, received sums stay fixed.
+    """
+
+    graph: FactorGraph  # scopes and owners; n variables
+    low: Float[np.ndarray, " n"]  # lower corner (n,) of the box, in the order of ``graph.variables``
+    high: Float[np.ndarray, " n"]  # upper corner (n,)
+    starts: Joint  # good starting points (k, n), best first; k may be 0
+    owned: frozenset[str] | None = None  # factors that may be evaluated; None: all
+    # places in the unit cube of the values of variables that have a grid, in order; functions are constant around each
+    levels: Mapping[str, Float[np.ndarray, " k"]] = field(default_factory=dict[str, np.ndarray])
+    lattice_points: int = 0  # least number of points along each variable for coordination methods with a lattice
+
+    @property
+    def n_exchanges(self) -> int:
+        """Number of phases in which neighbours exchange numbers; 0 if functions need nothing from each other."""
+        return 0
+
+    def published(self, stack: FactorStack, U: Points, received: Received) -> Values:
+        """Numbers that each factor sends its neighbours in phase ``len(received)``; none by default."""
+        raise NotImplementedError(f"{type(self).__name__} has no phases of exchange")
+
+    @abstractmethod
+    def value(self, stack: FactorStack, U: Points, received: Received) -> Values:
+        """Term of each factor in the sum, given the sums that it received."""
+
+    @abstractmethod
+    def value_and_gradient(self, stack: FactorStack, U: Points, received: Received) -> Climbing:
+        """Function that each factor climbs while received sums stay fixed, and its gradient.
+
+        Up to a constant in U this is the term of the sum. If the factor's point also enters the neighbours' terms, it
+        is a model of the whole sum's gain by moving that point.
+        """
+
+    def rough_value(self, stack: FactorStack, U: Points, received: Received) -> Values:
+        """``value`` to some digits, for tables that guide a search, if that is faster."""
+        return self.value(stack, U, received)
+
+    def unheard(self, U: Points) -> tuple[Values, ...]:
+        """Zeros for each phase of exchange, as factors without neighbours receive at points."""
+        return (np.zeros(U.shape[:2]),) * self.n_exchanges
+
+    def starting_from(self, best: Joint, columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]) -> Self:
+        """The same from received best points, for an agent that knows outcomes of some factors only.
+
+        They are in the unit cube, best first, and replace as many own starts in the variables ``columns``. ``beaten``
+        is ``swarmbo.belief.model.incumbents.to_beat`` with all outcomes known.
+        """
+        starts = self.starts.copy()
+        starts[:, columns] = np.clip(best, self.low, self.high)[:, columns]
+        return replace(self, starts=starts)
+
+    def of(self, factors: Iterable[str]) -> Self:
+        """The same functions for an owner of some factors."""
+        return replace(self, owned=frozenset(factors))
+
+    def check_owned(self, stack: FactorStack) -> None:
+        """Refuse factors of other owners."""
+        if self.owned is not None and (foreign := [factor for factor in stack.factors if factor not in self.owned]):
+            raise OwnershipError(
+                f"asked for factor {foreign[0]!r}; wanted one of {sorted(self.owned)}, which are the owner's"
+            )
+
+
+def by_factor(stacks: Sequence[FactorStack], rows: Rows) -> dict[str, Float[np.ndarray, " m"]]:
+    """Rows of stacks, one per factor, by the factors' names."""
+    return {
+        factor: numbers
+        for stack, known in zip(stacks, rows, strict=True)
+        for factor, numbers in zip(stack.factors, known, strict=True)
+    }
+
+
+def in_turn(pairs: Iterable[tuple[int, int]]) -> Passes:
+    """Arrange pairs (adder, added) in passes in which no adder occurs twice; each adder's order is kept."""
+    passes, seen = list[list[tuple[int, int]]](), dict[int, int]()
+    for adder, added in pairs:
+        turn = seen[adder] = seen.get(adder, -1) + 1
+        if turn == len(passes):
+            passes.append([])
+        passes[turn].append((adder, added))
+    return [(one[:, 0], one[:, 1]) for one in map(np.array, passes)]
+
+
+def neighbours_in_turn(neighbours: Mapping[str, Sequence[str]], stacks: Sequence[FactorStack]) -> Passes:
+    """Each factor with its neighbours in turn, of a graph or of a connected part of it, as rows of its stacks."""
+    row = {factor: i for i, factor in enumerate(factor for stack in stacks for factor in stack.factors)}
+    return in_turn((place, row[other]) for factor, place in row.items() for other in neighbours[factor])
+
+
+def neighbour_sums(passes: Passes, told: Rows) -> list[Float[np.ndarray, "_g m"]]:
+    """Sum of the neighbours' numbers for every factor, from 0 on and neighbour after neighbour, as an agent adds."""
+    rows = np.concatenate(told)
+    out = np.zeros(rows.shape)
+    for factors, others in passes:
+        out[factors] += rows[others]
+    return np.split(out, np.cumsum([len(own) for own in told])[:-1])
+
+
+def exchange(functions: BoxFunctions, stacks: Sequence[FactorStack], points: Sequence[np.ndarray]) -> list[Received]:
+    """Let all factors publish and receive in one process; the result has a (g, m) array per stack and phase."""
+    received: list[list[np.ndarray]] = [[] for _ in stacks]
+    if functions.n_exchanges:
+        graph = functions.graph
+        passes = neighbours_in_turn({factor: graph.neighbours(factor) for factor in graph.factors}, stacks)
+        for _ in range(functions.n_exchanges):
+            told = [functions.published(stack, U, got) for stack, U, got in zip(stacks, points, received, strict=True)]
+            for got, sums in zip(received, neighbour_sums(passes, told), strict=True):
+                got.append(sums)
+    return [tuple(phases) for phases in received]
+
+
+def values_at(functions: BoxFunctions, U: Float[np.ndarray, "m n"]) -> tuple[Sequence[FactorStack], Rows]:
+    """Stacks of all factors, and their values at joint points (m, n) of the unit cube."""
+    stacks = stacks_of(functions.graph)
+    points = [stack.take(U) for stack in stacks]
+    received = exchange(functions, stacks, points)
+    return stacks, [functions.value(*row) for row in zip(stacks, points, received, strict=True)]
+
+
+def total_value(functions: BoxFunctions, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
+    """Sum of all factors at joint points (m, n) of the unit cube."""
+    return np.concatenate(values_at(functions, U)[1]).sum(axis=0)
