@@ -122,8 +122,8 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         """Begin an episode.
 
         Args:
-            seed: Seed of the episode's randomness, >= 0. None begins the next episode of the last seed given; the very
-                first episode without a seed is random.
+            seed: Seed of the episode's randomness, >= 0. None begins the next episode of the last seed given, or a
+                random one if none was given.
             options: ``{"world": number}`` picks one of the drawn worlds; by default the seed does.
 
         Returns:
@@ -212,7 +212,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         return np.concatenate(list(self._observe(self._current()).values()))
 
     def render(self) -> Any:
-        """Picture (height, width, 3) of bytes, text, or (``human``) None: the text goes to the terminal."""
+        """Picture of bytes (height, width, 3) or text; with ``human`` None, and the text goes to the terminal."""
         self._current()
         if self.render_mode is None:
             raise ConfigError("got None; wanted 'rgb_array', 'ansi' or 'human' to render", at="$.render_mode")

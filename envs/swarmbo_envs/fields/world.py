@@ -56,11 +56,11 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
 
     @property
     def score(self) -> float:
-        """Score by which rewards of the task are paid, larger is better; it includes the measurements at reset.
+        """Score of the task, larger is better; it includes the measurements at reset.
 
         ``map``: minus the error of a map of all measurements so far. ``level``: the F1 score of this map. ``peak``:
-        minus the simple regret. A round's rewards of all agents plus their costs equal its increase. 0 with other
-        rewards.
+        minus the simple regret. In each round, the agents' rewards and costs sum to its increase. 0 unless ``reward``
+        is ``task``.
         """
         return self._current().score
 

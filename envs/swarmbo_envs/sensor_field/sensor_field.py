@@ -48,15 +48,15 @@ class SensorField(
     | ``location`` | array (2,) | location, m; the previous one if the sensor did not sample |
     | ``sampled`` | bool | True if the sensor sampled; False without enough energy left |
     | ``energy_j`` | float | used in this round, J |
-    | ``left_j`` | float | left in the battery, J; infinite without |
+    | ``left_j`` | float | left in the battery, J; infinite without ``battery_j`` |
     | ``cost`` | float | ``energy_price`` times the energy, unit of the field |
 
     The task is the aim of the team: ``peak`` the maximum, ``map`` the whole field, ``level`` the region above a level.
     It decides rewards and ``ground_truth`` only.
 
     The value of one sample for a map depends on the others. So for ``map`` and ``level`` the world keeps its own
-    belief, with a fixed kernel, of all samples so far (``Scorer``). The reward is the improvement of its map. It is
-    measured by root mean squared error, in the unit of the field, or by the F1 score of the region above the level.
+    belief, with a fixed kernel, from all samples so far (``Scorer``). The reward is the improvement of this belief's
+    map: of its root mean squared error, in the unit of the field, or of the F1 score of the region above the level.
     Rewards of all sensors and rounds add up to the final score minus that at reset, minus all costs. If the field
     changes, a round without samples makes the map worse, and rewards are then negative.
 
@@ -81,7 +81,7 @@ class SensorField(
         task: ``peak``, ``map`` or ``level``.
         level: Watched level, in the unit of the field; required by the task ``level``, and refused otherwise.
         reward: ``task``: an equal share of the increase of ``score``. ``team``: an equal share of the sum of all
-            measurements. ``own``: the own measurement, 0 if none succeeded. Less own costs.
+            measurements. ``own``: the agent's measurement, 0 if none succeeded. The agent's cost is subtracted.
         worlds: ``fixed``, or ``drawn``: each reset draws another ``gp`` or ``plume`` of the same settings, by its seed;
             ``reset(options={"world": number})`` picks one.
         places: One [x, y] in m per sensor, all different. Default: spread so that each has an equal share of the map.
