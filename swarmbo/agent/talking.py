@@ -150,7 +150,7 @@ class Talking:
 
     @property
     def log(self) -> Logbook:
-        """Log of its knowledge; it has no outcomes per factor of others, only that they are done."""
+        """Log of its knowledge; of other agents' outcomes per factor it only has that they are known."""
         return self._log
 
     def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:

@@ -104,7 +104,7 @@ def compare(
 ) -> Comparison:
     """Compare methods over problems.
 
-    A problem is an environment table with a number of rounds; a method is everything else but the seed.
+    A problem is an environment table and a number of rounds. A method is all other keys of a scenario but the seed.
 
     Args:
         paths: Folders of runs, searched recursively.

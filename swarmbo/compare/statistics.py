@@ -33,8 +33,8 @@ class PairedDifference(msgspec.Struct, frozen=True):
     def is_clear(self) -> bool:
         """True if the interval lies on one side of zero, with at least ``FEWEST_PAIRS`` pairs.
 
-        The interval never exceeds the range of the differences, so with two pairs every other interval would lie on one
-        side of zero by chance.
+        The interval lies within the range of the differences. So with two pairs of equal methods, half of all intervals
+        would lie on one side of zero by chance.
         """
         if self.low is None or self.high is None or self.n_pairs < FEWEST_PAIRS:
             return False

@@ -121,8 +121,7 @@ rounds left |
 
     | key | type | meaning |
     |---|---|---|
-    | ``measurement`` | float | the total, the same for all; or the sum of the agent's own factors; missing if it \
-failed |
+    | ``measurement`` | float | the total, or per factor the sum of the agent's factors; missing if it failed |
     | ``factors`` | dict | with ``outcomes = "per-factor"``: the outcome of each factor that the agent owns \
 and that did not fail |
     | ``location`` | array | applied values of the agent's variables |
