@@ -52,14 +52,14 @@ class Team(AskTell):
     in one field. ``Team.for_env`` makes the team that fits a PettingZoo environment, and drives it.
 
     Decisions are bit-identical for one seed and one number of linear-algebra threads (``swarmbo run`` sets it to one),
-    in any order of agents and outcomes. Queries may be told in any order and in parts. Pending ones count as evaluated
-    for the variance, so that further ones explore elsewhere.
+    in any order of agents and outcomes. Queries may be told in any order and in parts. Pending queries count as
+    evaluated for the variance, so that further ones explore elsewhere.
 
     With a function, the first ``initial`` points are a scrambled Sobol design, the same for all methods. No point is
-    queried twice: one within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2.
-    With a time axis, only pending points count. No point lies within 0.001 sides of a pending one, in its widest
-    coordinate; with outcomes per factor, that holds for the variables of each pending factor. This holds for every
-    acquisition, with noise too; to measure a point again, ``expect`` it.
+    queried twice, unless the belief has a time axis: within 1e-9 of an earlier point, in sides of the box, it is moved
+    by a random step of 1e-4 to 1e-2. Every point differs from each pending point by more than 0.001 sides in some
+    coordinate; with outcomes per factor, this holds within each pending factor. Both rules hold for every acquisition,
+    with noise too. To measure a point again, use ``expect``.
 
     Attached evaluations are data: the team learns from them, and one may be the incumbent, but they are no steps of a
     method. ``team.history`` marks them.
@@ -90,17 +90,17 @@ class Team(AskTell):
         constraints: Limits between variables of a function, added to those of the ``Problem``: ``Linear``,
             ``Separation`` and ``Constraint``, or tables of such. Every query and every recommendation keeps them.
         limits: (low, high) of quantities that are measured with each outcome, by name; None where a range has no end.
-            ``tell(…, constraints={quantity: value})`` gives their values. A model of each keeps queries to where the
-            limit is probably kept, and recommendations are of evaluations that kept it.
+            ``tell(…, constraints={quantity: value})`` gives their values. A model of each quantity confines queries to
+            where its limit probably holds; recommendations are evaluations where it held.
         start: Present setting of a function, which is asked first. It is ``"present"`` as the environment reports it,
             ``"largest"``, or a value of each variable: a table, a row of a frame or a list. The initial design then has
-            4 points with it. Simple settings (all at largest, all equal) are starts of every search.
+            4 points, this one included. Every search also starts from simple settings (all at largest, all equal).
         step_limit: Largest change of each variable from the best setting known (with ``start``): in its unit, in
             positions of ordered choices, or as a share of its range (``"10%"``). A table has these by variable; ``*``
             stands for any characters. Choices without an order change freely, or never with 0.
         safe: Requirement on each setting (with ``start``): its utility is at least a ``share`` of the present
-            setting's, with a ``probability`` by the model; 0.95 and 0.9 by default. If no other setting keeps it, the
-            best or the present one is asked again, and ``last_report.stayed`` says so.
+            setting's, with a ``probability`` by the model; 0.95 and 0.9 by default. If no other setting meets it, the
+            best or the present one is asked again, and ``last_report.stayed`` has it.
         **unknown: Refused, with a hint at the right argument.
 
     Raises:
@@ -245,8 +245,8 @@ class Team(AskTell):
         """Start an episode: pending queries are given up, learned data are kept.
 
         In a field, the infos of ``env.reset`` have each agent's location and measurement. ``act`` calls this before the
-        first round; call it yourself before a further episode. Rounds in a field are counted from 0 again: with a time
-        axis, data of an earlier episode count as of the same round of this one.
+        first round; call it yourself before a further episode. Rounds in a field start from 0 again: with a time axis,
+        data of a round of an earlier episode count as of the round of that number in this one.
         """
         self._acting, self._log = None, self._log.in_new_episode()
         self._learn(self._present_links)
@@ -257,7 +257,7 @@ class Team(AskTell):
 
     @whole_or_not_at_all
     def act(self, observations: Mapping[str, Any], infos: Infos | None = None) -> dict[str, Any]:
-        """Actions for every live agent: its own variables of the next joint point, or its next location.
+        """Actions for every live agent: values of its variables in the next joint point, or its next location.
 
         Args:
             observations: Observations of the environment; only their keys are used.
@@ -291,7 +291,7 @@ class Team(AskTell):
             infos: Infos of ``reset``; used in the first round only.
 
         Raises:
-            ConfigError: If an action is missing or none of its space.
+            ConfigError: If an action is missing or not in its space.
         """
         if self.round == 0 and not self._learner.positions and infos:
             self.begin(infos)
@@ -396,8 +396,8 @@ class Team(AskTell):
 
         Args:
             path: Path of the file.
-            env: As for ``from_state_dict``, like all that follow. To restore a team with a ``measurement``, make it by
-                ``for_env`` and call its ``load_state_dict(Team.load(path).state_dict())``.
+            env: As for ``from_state_dict``, like all further arguments. To restore a team with a ``measurement``, make
+                it by ``for_env`` and call its ``load_state_dict(Team.load(path).state_dict())``.
             trust: True to load your own classes that the file names.
             belief: Your own belief, if the team had one.
             acquisition: As ``belief``.

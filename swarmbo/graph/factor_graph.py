@@ -22,7 +22,7 @@ _MOST_SHOWN = 20  # rows of a table in a notebook
 class FactorGraph:
     """An immutable bipartite graph of factors and variables, with one owner for each of them.
 
-    The owner of a variable is the agent that acts it; the owner of a factor holds its table and computes its messages.
+    The owner of a variable is the agent that sets it; the owner of a factor holds its table and computes its messages.
     Build one with :meth:`from_scopes`.
 
     Args:
@@ -94,7 +94,8 @@ class FactorGraph:
             scopes: ``{factor: [variable, …]}``; a scope has at least one variable and none twice.
             owners: ``{factor: agent}`` for every factor. By default, a factor is owned by its first variable's owner.
             variable_owners: ``{variable: agent}`` for every variable. By default, a variable belongs to the owner of
-                the first factor that has it or, without ``owners`` too, to an agent that is named after the variable.
+                the first factor that has it or, if ``owners`` is missing too, to an agent that is named after the
+                variable.
 
         Returns:
             The graph.
@@ -145,10 +146,10 @@ class FactorGraph:
 
     @classmethod
     def from_networkx(cls, g: "nx.Graph[Any]", factors: "Factors | Iterable[Hashable] | None" = None) -> "FactorGraph":
-        """Build a graph from one of networkx: a node for each factor, or variables that interact along edges.
+        """Build a graph from one of networkx, in which factors are nodes, edges or cliques.
 
-        Nodes are named by their texts. A node's ``owner`` is its agent (on all nodes of a kind, or on none), and an
-        edge's that of its factor.
+        Names are the nodes' texts. The attribute ``owner`` of a node or an edge is the agent of its factor or variable;
+        all nodes of a kind have it, or none.
 
         Args:
             g: Undirected, without parallel edges and loops.
@@ -176,7 +177,7 @@ class FactorGraph:
     def of_any(cls, graph: "FactorGraph | nx.Graph[Any]", variables: Iterable[Hashable] | None = None) -> "FactorGraph":
         """Graph from a user's argument: a ``FactorGraph``, or one of networkx, as for :meth:`from_networkx`.
 
-        Factors are nodes with ``bipartite=1``, or other than known ``variables``; without such nodes they are edges.
+        Factors are nodes with ``bipartite=1``, or else nodes that are not in ``variables``; without such nodes, edges.
         """
         if isinstance(graph, FactorGraph):
             return graph
@@ -193,9 +194,9 @@ class FactorGraph:
         Args:
             graph: A ``FactorGraph``, or one of networkx. There a node with a table, and neighbours without any, is a
                 factor, and so is one with ``bipartite=1``; otherwise all nodes are variables.
-            tables: Tables per factor; if all nodes are variables, by edge ``(u, v)``, with axes in this order, or
-                clique ``(u, v, w)``, and by node. None: the attributes ``table`` of edges and nodes, those of edges
-                with axes as in ``graph.edges``.
+            tables: Tables by factor. If all nodes are variables: by edge ``(u, v)`` or clique ``(u, v, w)``, with axes
+                in this order, and by node. None: the attributes ``table`` of nodes and edges; an edge's axes are as in
+                ``graph.edges``.
 
         Raises:
             ConfigError: If it is no graph; and as for :meth:`from_networkx`.
@@ -245,7 +246,7 @@ class FactorGraph:
         return self.factor_owners[self.place_of[factor]]
 
     def variable_owner(self, variable: str) -> str:
-        """Agent that acts a variable."""
+        """Agent that sets a variable."""
         return self.variable_owners[self.column_of[variable]]
 
     def factors_owned_by(self, agent: str) -> tuple[str, ...]:
