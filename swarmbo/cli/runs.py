@@ -23,8 +23,7 @@ def run(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing run in the folder.")] = False,
     workers: options.WorkerCount = None,
     synchronous: Annotated[
-        bool,
-        typer.Option("--synchronous", help="With --workers: decide whole batches, not a point after each outcome."),
+        bool, typer.Option("--synchronous", help="With --workers: decide batches, not a point after each outcome.")
     ] = False,
     engine: options.Engine = None,
     address: options.Address = None,
@@ -248,9 +247,7 @@ def solve(
     ],
     coordination: Annotated[
         str | None,
-        typer.Option(
-            "--coordination", "--algo", help="Coordination method: max-sum (default), exact (dpop), dsa, mgm."
-        ),
+        typer.Option("--coordination", "--algo", help="Method: max-sum (default), exact (dpop), dsa, mgm."),
     ] = None,
     bound: Annotated[str | None, typer.Option(help="Also bound the optimum, by the method mplp.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Largest number of rounds; default: the method's.")] = None,

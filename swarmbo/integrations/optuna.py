@@ -23,21 +23,22 @@ Space = dict[str, Any]  # distributions by parameter
 class SwarmboSampler(optuna.samplers.BaseSampler):
     """Suggests the parameters of a study's trials by teams of agents.
 
-    Parameters that the same finished trials have, with the same ranges, are a group, for which a team decides. So a
-    conditional parameter is learned from the trials that have it. ``independent_sampler`` draws those of the first
-    trial, any that no trial had yet, and those of a group that has no untried values left, if trials have others too.
+    Parameters that occur in the same finished trials, with the same ranges, are a group, for which a team decides. So a
+    conditional parameter is learned from the trials that have it. ``independent_sampler`` draws all parameters of the
+    first trial, and parameters that no trial had yet. It also draws a group without untried values if trials have
+    others.
 
     Each parameter is a variable with its type: ``Real``, ``Integer`` or ``Categorical``, with the distribution's scale
-    and step. A team tries nothing twice while other values remain. With integers, steps or choices and without scopes
-    the default acquisition is ``expected-improvement``: a trust region has few values in reach.
+    and step. A team repeats no point while untried ones remain. With integers, steps or choices and without scopes, the
+    default acquisition is ``expected-improvement``, because a trust region would contain few values.
 
-    Running trials are pending, those of other processes too. Failed trials teach where trials fail. Constraints of
-    trials (``trial.set_constraint``) are limits, each with a model; ``constraints_func`` is deprecated in Optuna, and
-    not offered. A pruned trial counts with its last reported value, and as failed without any. Trials that this sampler
-    did not suggest are data, and no steps of the method. Threads may share it (``n_jobs``). A pickle of it continues; a
-    new sampler for a stored study takes all its trials as data.
+    Running trials are pending, also those of other processes. From failed trials, a team learns where trials fail.
+    Constraints of trials (``trial.set_constraint``) are limits, each with a model; ``constraints_func`` is deprecated
+    in Optuna, and not offered. A pruned trial counts with its last reported value, and as failed without any. Trials
+    that this sampler did not suggest are data, and no steps of the method. Threads may share it (``n_jobs``). A pickled
+    sampler continues; a new one for a stored study takes all its trials as data.
 
-    One objective only.
+    Studies must have one objective.
 
     Args:
         scopes: ``{factor: [parameter, …]}`` if the objective is a sum of factors, or a ``FactorGraph`` of parameters.

@@ -26,8 +26,8 @@ FORMATS = {".yaml": _YAML, ".yml": _YAML, ".uai": _UAI, ".wcsp": _WCSP}
 
 
 def read_problem(path: str | os.PathLike[str]) -> TableProblem:
-    """Problem of a file: ``.yaml`` or ``.yml`` in pyDCOP's format, ``.uai`` in that of UAI's competitions, ``.wcsp`` in
-    that of weighted constraint networks.
+    """Problem of a file: ``.yaml`` or ``.yml`` in pyDCOP's format, ``.uai`` of UAI's competitions, ``.wcsp`` of
+    weighted constraint networks.
 
     No code in a file is run. Sizes are checked before tables are made.
 
@@ -60,8 +60,8 @@ def write_problem(problem: TableProblem, path: str | os.PathLike[str]) -> Path:
     """Write a problem, completely or not at all, in the format of the name's ending.
 
     In pyDCOP's YAML all constraints are extensional, and distribution hints have the owners. The other formats have no
-    names: UAI's divides a factor by its largest entry, WCSP's may shift all costs, by what its
-    name says. No choice changes.
+    names. UAI's divides a factor by its largest entry. WCSP's may shift all costs, and the problem's name then has the
+    shift. Best choices stay the same.
 
     Raises:
         ConfigError: If the ending is unknown, or the format cannot hold the problem.

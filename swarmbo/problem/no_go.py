@@ -25,12 +25,12 @@ Shape = tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m s"]]
 class NoGo(Settings, frozen=True, tag_field="kind"):
     """Base of no-go regions, in which nothing may be evaluated; borders are allowed.
 
-    In a field, it is a region of locations for every agent. Of a function it is a region of some variables, whatever
-    the others are.
+    In a field, it is a region of locations for every agent. For a function, it is a region of some variables, at any
+    values of the others.
 
     Args:
-        variables: Of a function, the variables of the shape's numbers, in their order; None: all of them. In a field
-            None: the coordinates of a location.
+        variables: For a function, the variables that the shape's coordinates stand for, in order; None: all. None in a
+            field.
     """
 
     variables: tuple[str, ...] | None = None

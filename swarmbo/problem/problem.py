@@ -41,15 +41,15 @@ _SLACK = 1e-6  # sides of the box: rounding errors this far outside are cut off
 class Problem:
     """Variables with bounds and owners, and channels, which are sources of outcomes.
 
-    A channel is a sum of latents, each read at a projection of the joint point. A function has a latent for each
-    factor; a factor's channel reads it at the factor's scope, the total reads all. A field has one latent; an agent's
-    channel reads it at the agent's own variables, which are the coordinates of its measurement.
+    A channel is a sum of latent functions, each read at some coordinates of the joint point. A function has a latent
+    for each factor; a factor's channel reads it at the factor's scope, and the total reads all. A field has one latent;
+    an agent's channel reads it at the agent's own variables, which are the coordinates of its measurement.
 
     Args:
         graph: Scopes and owners, a factor for each channel but the total; one factor over all variables if the
             structure of a function is unknown.
         domain: Bounds, in the order of ``graph.variables``; a ``MixedDomain`` if variables have types. Joint points
-            have codes: numbers, and the positions of choices in their lists. Tables of variables have the values.
+            hold codes: numbers, or positions of choices in their lists. Tables of variables hold values.
         structure: ``known`` if the graph has the factors.
         is_field: True if all channels read one latent.
         outcomes: Observed outcomes: the ``total``, or those of each channel.
@@ -58,7 +58,7 @@ class Problem:
         ranges: Measured quantities of a function that have limits: (low, high) of each, None where it has no end.
         aim: Task of a field; the peak of a function.
         level: Level of interest in a field; None: no level.
-        priced: True if agents in a field may abstain from a measurement for its price, if that is known beforehand.
+        priced: True if agents in a field may abstain because of prices, and this is known beforehand.
         present: Value of each variable now, in a running system that reports it; None: unknown.
 
     Example:
@@ -90,7 +90,7 @@ class Problem:
         variable_owners: Mapping[str, str] | None = None,
         outcomes: OutcomeMode = "total",
     ) -> "Problem":
-        """Function of variables that agents set jointly.
+        """Problem of a function, whose variables agents set jointly.
 
         Args:
             graph: Scopes and owners; None if the structure is unknown. In a networkx graph, nodes without bounds are
@@ -131,7 +131,7 @@ class Problem:
         *,
         priced: bool = False,
     ) -> "Problem":
-        """Field in which every agent measures at its own location.
+        """Problem of a field, in which every agent measures at its own location.
 
         Args:
             agents: Names of the agents; a channel for each.
@@ -139,7 +139,7 @@ class Problem:
             aim: Task of the field: ``peak``, ``map`` or ``level``; by default the level if one is stated, else the
                 peak.
             level: Level of interest, in the unit of the field; required for ``level``.
-            priced: True if agents may abstain from a measurement for its price.
+            priced: True if agents may abstain from a measurement because of its price.
 
         Raises:
             ConfigError: If names are used twice, the aim is invalid, or the level is missing or no finite number.
@@ -180,8 +180,8 @@ class Problem:
             regions: Shapes of ``swarmbo.problem.no_go``, or tables of such.
 
         Raises:
-            ConfigError: If one is no region, is not of these variables, or they leave next to nothing: none of 4,096
-                points that are spread over the bounds.
+            ConfigError: If an object is no region or has other variables. Also if none of 4,096 points that are spread
+                over the bounds is allowed.
         """
         if isinstance(cast(object, regions), str | Mapping) or not isinstance(cast(object, regions), Iterable):
             raise ConfigError(f"got {short(regions)}; wanted a list of regions", at="$.no_go")
@@ -204,7 +204,7 @@ class Problem:
             constraints: Objects of ``swarmbo.problem.constraints``, or tables of such.
 
         Raises:
-            ConfigError: If one is none, or of other variables, or no point keeps all; it names those in conflict.
+            ConfigError: If one is invalid or has other variables, or no point keeps all; it names those in conflict.
         """
         if isinstance(cast(object, constraints), str | Mapping) or not isinstance(cast(object, constraints), Iterable):
             raise ConfigError(f"got {short(constraints)}; wanted a list of constraints", at="$.constraints")
@@ -231,7 +231,7 @@ class Problem:
             limits: (low, high) of each quantity by name, None where it has no end.
 
         Raises:
-            ConfigError: If a range is none, or it is a field.
+            ConfigError: If a range is invalid, or the problem is a field.
         """
         given = table(limits, "{quantity: (low, high)}", "$.limits")
         if given and self.is_field:
@@ -272,7 +272,7 @@ class Problem:
 
     @property
     def box(self) -> Domain:
-        """Bounds that users see: of locations in a field, of joint points in a function."""
+        """Box that users see: of locations in a field, of joint points for a function."""
         if not self.is_field:
             return self.domain
         return self.domain.part(range(len(self.graph.scopes[0])))
@@ -444,7 +444,7 @@ class Problem:
         """Joint point from a table of all variables; rounding errors at the bounds are cut off.
 
         Raises:
-            ConfigError: If it is no table of all variables, or a value is none of its variable.
+            ConfigError: If it is no table of all variables, or a value is invalid for its variable.
         """
         table(point, "{variable: value}", at := "$.point")
         if missing := [variable for variable in self.graph.variables if variable not in point]:
@@ -461,7 +461,7 @@ class Problem:
         """Codes of values, in the order of the variables.
 
         Raises:
-            ConfigError: If a value is none of its variable; it names the variable.
+            ConfigError: If a value is invalid for its variable; it names the variable.
         """
         out: list[float] = []
         for (name, variable), value in zip(self.variables.items(), values, strict=True):
@@ -476,7 +476,7 @@ class Problem:
 
         Raises:
             ShapeError: If a row has more or fewer values than there are variables.
-            ConfigError: If a value is none of its variable; it names row and variable.
+            ConfigError: If a value is invalid for its variable; it names row and variable.
         """
         rows = np.atleast_2d(np.array(points, dtype=object))
         if rows.ndim != 2 or rows.shape[1] != len(self.graph.variables):

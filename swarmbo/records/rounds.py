@@ -76,7 +76,7 @@ class GroundTruth:
         return self if self.at_round is None else self.at_round(round_number)
 
     def late(self, rounds: int) -> "GroundTruth":
-        """Truth of an environment some rounds behind those of the run; itself if nothing changes."""
+        """Truth of an environment that is some rounds behind the run; itself if nothing changes."""
         at_round = self.at_round
         if at_round is None or rounds == 0:
             return self
@@ -93,9 +93,9 @@ class Query(msgspec.Struct, frozen=True, eq=False):
         points: Values (m,) of each agent's own variables; in a field the location (d,) of its measurement.
         mean: Expected total of a function, in the unit of the outcome; None in the initial design, for methods without
             a belief, and in a field.
-        std: Standard deviation of that.
+        std: Standard deviation of the total.
         means: In a field, expected measurement of each agent.
-        stds: Standard deviations of these.
+        stds: In a field, standard deviation of each agent's measurement.
 
     Example:
         >>> import swarmbo as sb
@@ -209,9 +209,9 @@ class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
     """Best point by a team's belief, the noise-free posterior mean there, and its standard deviation.
 
     Args:
-        location: Location in physical units: in a field, or the values of a function's variables in the order of its
-            graph; of a choice, the position in its list.
-        mean: Mean in the unit of the outcome; of a function that of the total.
+        location: Location in physical units. For a function, the values of its variables in the order of its graph; a
+            choice has its position in its list.
+        mean: Posterior mean in the unit of the outcome; for a function, of the total.
         std: Standard deviation of the mean.
         point: Value of each variable of a function.
 

@@ -39,8 +39,8 @@ def run(
 ) -> Summary:
     """Run a scenario into a separate folder.
 
-    The scenario's seed goes to ``env.reset`` and to the team, whose random streams have other names than the world's.
-    So methods compared at one seed share field, starts and noise.
+    The scenario's seed goes to ``env.reset`` and to the team, which draw from separate random streams. So methods
+    compared at one seed share field, starts and noise.
 
     Args:
         scenario: Scenario to run. With ``step_timeout_s``, it has a separate process, in which the world must be known:
@@ -53,7 +53,7 @@ def run(
         trust: Permit user code that the scenario names.
 
     Returns:
-        The summary; that of the folder if it holds this very run, complete.
+        The summary; read from the folder if it holds this run, complete.
 
     Raises:
         ConfigError: If the world refuses its settings, or code is named without ``trust``; nothing is written then.

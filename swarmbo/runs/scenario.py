@@ -45,7 +45,7 @@ MAX_ROUNDS = 100_000
 
 
 class Scenario(Settings, frozen=True):
-    """Settings of a run. Every table is the settings of the object it names.
+    """Settings of a run. Every table has the settings of the object that it names.
 
     A table whose kind is ``"module:Class"`` stays a table: the class is loaded only for the run.
 
@@ -59,7 +59,7 @@ class Scenario(Settings, frozen=True):
         rounds: Rounds of measurements after the ones at reset, 1 to 100 000. The environment's ``max_cycles``.
         seed: Seed of all randomness: the world's reset, its noise, and the team. An integer >= 0.
         belief: The team's belief about the field, or the function.
-        acquisition: Utility of measurements.
+        acquisition: Rule for the utility of measurements.
         coordination: Coordination method of the agents.
         transport: Transport of messages.
         step_timeout_s: Wall-clock limit of ``reset`` and every ``step`` of the world, 0.001 to 1e6 s. A round whose
@@ -80,7 +80,7 @@ class Scenario(Settings, frozen=True):
         callbacks: Receivers of each round: ``"tensorboard"``, ``"mlflow"``, or ``"module:Class"`` of a user's own
             (``swarmbo.runs.Callback``); names, or tables with that ``kind``. No decision depends on them.
         workers: Workers that evaluate points of a function side by side; None: the run's own process does, one by one.
-            Then ``step_timeout_s`` limits an evaluation, and each evaluation is a round.
+            With workers, ``step_timeout_s`` limits an evaluation, and each evaluation is a round.
         policy: Policy that acts in place of the team: ``"module:Class"``, or a table with that ``kind`` and its
             settings (``swarmbo.runs.policies.Policy``). The team learns from its measurements, and is scored.
     """

@@ -177,7 +177,7 @@ class ServedFunction(_Served):
     """Function whose outcomes come from clients of ``swarmbo serve``. One agent sets each variable.
 
     Args:
-        bounds: (low, high) of each variable, or the table of its type, as in a ``Problem``.
+        bounds: (low, high) of each variable, or a table of its type, as in a ``Problem``.
         scopes: Variables of each factor, if the function is known to be a sum of factors.
         outcomes: ``total``, or ``per-factor`` if clients tell the outcome of each factor.
         name: Name of the function, for titles.
