@@ -56,10 +56,10 @@ class Team(AskTell):
     evaluated for the variance, so that further ones explore elsewhere.
 
     With a function, the first ``initial`` points are a scrambled Sobol design, the same for all methods. No point is
-    queried twice, unless the belief has a time axis: within 1e-9 of an earlier point, in sides of the box, it is moved
-    by a random step of 1e-4 to 1e-2. Every point differs from each pending point by more than 0.001 sides in some
-    coordinate; with outcomes per factor, this holds within each pending factor. Both rules hold for every acquisition,
-    with noise too. To measure a point again, use ``expect``.
+    queried twice, unless the belief has a time axis or no other point is left. A point within 1e-9 of an earlier one,
+    in sides of the box, is moved by a random step of 1e-4 to 1e-2. Every point differs from each pending point by more
+    than 0.001 sides in some coordinate; with outcomes per factor, this holds within each pending factor. Both rules
+    hold for every acquisition, with noise too. To measure a point again, use ``expect``.
 
     Attached evaluations are data: the team learns from them, and one may be the incumbent, but they are no steps of a
     method. ``team.history`` marks them.
@@ -246,7 +246,7 @@ class Team(AskTell):
 
         In a field, the infos of ``env.reset`` have each agent's location and measurement. ``act`` calls this before the
         first round; call it yourself before a further episode. Rounds in a field start from 0 again: with a time axis,
-        data of a round of an earlier episode count as of the round of that number in this one.
+        data of an earlier episode keep their round numbers.
         """
         self._acting, self._log = None, self._log.in_new_episode()
         self._learn(self._present_links)

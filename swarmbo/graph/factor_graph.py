@@ -94,8 +94,7 @@ class FactorGraph:
             scopes: ``{factor: [variable, …]}``; a scope has at least one variable and none twice.
             owners: ``{factor: agent}`` for every factor. By default, a factor is owned by its first variable's owner.
             variable_owners: ``{variable: agent}`` for every variable. By default, a variable belongs to the owner of
-                the first factor that has it or, if ``owners`` is missing too, to an agent that is named after the
-                variable.
+                the first factor that has it. Without ``owners`` too, it belongs to an agent of its name.
 
         Returns:
             The graph.
@@ -194,9 +193,9 @@ class FactorGraph:
         Args:
             graph: A ``FactorGraph``, or one of networkx. There a node with a table, and neighbours without any, is a
                 factor, and so is one with ``bipartite=1``; otherwise all nodes are variables.
-            tables: Tables by factor. If all nodes are variables: by edge ``(u, v)`` or clique ``(u, v, w)``, with axes
-                in this order, and by node. None: the attributes ``table`` of nodes and edges; an edge's axes are as in
-                ``graph.edges``.
+            tables: Table of each factor. If all nodes are variables: by edge ``(u, v)`` or clique ``(u, v, w)``, with
+                axes in this order, and by node. None: the attributes ``table`` of nodes and edges; an edge's axes are
+                as in ``graph.edges``.
 
         Raises:
             ConfigError: If it is no graph; and as for :meth:`from_networkx`.

@@ -56,9 +56,9 @@ class SensorField(
 
     The value of one sample for a map depends on the others. So for ``map`` and ``level`` the world keeps its own
     belief, with a fixed kernel, from all samples so far (``Scorer``). The reward is the improvement of this belief's
-    map: of its root mean squared error, in the unit of the field, or of the F1 score of the region above the level.
-    Rewards of all sensors and rounds add up to the final score minus that at reset, minus all costs. If the field
-    changes, a round without samples makes the map worse, and rewards are then negative.
+    map. It is measured by root mean squared error, in the unit of the field, or by the F1 score of the region above the
+    level. Rewards of all sensors and rounds add up to the final score minus that at reset, minus all costs. If the
+    field changes, a round without samples makes the map worse, and rewards are then negative.
 
     The key of the ``field`` table selects the kind of field; time counts in rounds:
 
