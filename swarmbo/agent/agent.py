@@ -30,32 +30,32 @@ class Agent(Returning):
     actual values of variables. They report totals, but not outcomes per factor.
 
     In a field, an agent gets its own measurements. Before a decision, agents report measurements and reachable
-    locations. From these, each agent computes the common belief, the sequential choices of all, and its own table only.
-    With ``belief="fused"`` it keeps its measurements and has a local belief. It sends its neighbours the messages of
-    the fusion method, and all agents its sequential choice and shortlist.
+    locations. From these reports, each agent computes the common belief, the sequential choices of all agents, and its
+    own table. With ``belief="fused"`` it keeps its measurements and has a local belief. It sends its neighbours the
+    messages of the fusion method, and all agents its sequential choice and shortlist.
 
-    With a deadline, agents still exchange messages before and after the agreement and wait for these; during the
-    agreement no agent waits. While ``keeps_time`` is True, call ``tick`` once for each tick of your clock. In a field
-    ``word`` has its location at the deadline, whatever other agents do.
+    With a deadline, no agent waits during the agreement. Agents still wait for the messages before and after it. While
+    ``keeps_time`` is True, call ``tick`` once for each tick of your clock. In a field, ``word`` has the agent's
+    location at the deadline, whatever other agents do.
 
-    With a deadline, a decision may also be made without some agents: set ``participants`` before it, to the same names
-    on all of them. ``give_up`` takes back a decision that an agent left midway. A returning agent takes over another's
-    ``snapshot`` with ``restore``.
+    A decision with a deadline may leave out some agents: set ``participants`` before it, to the same names on all.
+    ``give_up`` takes back a decision that an agent left midway. A returning agent takes over another's ``snapshot``
+    with ``restore``.
 
     Call ``tick`` with arrivals until ``is_finished``; ``run`` does so for agents that share a process, and ``serve``
     puts an agent into its own process.
 
     Args:
-        name: Name in the problem.
+        name: Name of the agent in the problem.
         problem: Common problem of all agents.
-        links: Radio graph of the agents; None: every agent reaches every other. It may be replaced before a decision,
-            alike for all agents.
+        links: Radio graph of the agents; None: every agent reaches every other. You may replace it before a decision,
+            on all agents alike.
         patience: Longest time without an arrival while it waits for messages, on the clock of ``tick``.
         level: In a field, the level of interest if the problem has none; the same for all agents.
         sites: In a field, all measurable locations (k, d), alike for all agents; None: the whole box. Recommendations
             are chosen from them, and a few acquisitions use them.
-        has_base: True if your transport forwards messages by a base station where links have no path, as in a ``Team``.
-            Otherwise links must connect all agents.
+        has_base: True if your transport forwards messages by a base station where links have no path, as ``Team``
+            assumes. Otherwise links must connect all agents.
         travel: In a field, travel times of the agent's paths in rounds, for ``coordination="routes"``: an object with
             the methods of ``Travel``, called with this agent's name only. Either all agents have such an object or
             none; without it, they choose one step ahead. A saved state does not hold it.
@@ -92,7 +92,7 @@ class Agent(Returning):
 
     @property
     def belief(self) -> ExactGP | FusedBelief:
-        """Belief about a field at its last decision: the team's, or its local belief if beliefs are fused."""
+        """Belief about the field at the last decision; the agent's local one if beliefs are fused."""
         if isinstance(self._learner, FieldLearner):
             return self._learner.believed.seen
         raise AttributeError("an agent fits its factors of a function when it decides, and keeps no belief")
@@ -140,7 +140,7 @@ class Agent(Returning):
             takes_part: In a field, False if it is absent. It then chooses nothing, but still reports its data.
 
         Returns:
-            The query's id.
+            Id of the query, or the list of ids.
 
         Raises:
             ConfigError: If the agent is deciding, or an argument of fields is given for a function. Also if the count
@@ -160,7 +160,7 @@ class Agent(Returning):
     def word(self, query: object = None) -> dict[str, Any] | None:
         """Decided values of the agent's variables; None before the decision.
 
-        In a field, these are the coordinates of its measurement; they are empty if it skips the round or abstains.
+        In a field, these are the coordinates of its measurement, empty if the agent skips the round or abstains.
 
         Args:
             query: Id of a query of the last ``ask``; by default the last of them.
@@ -179,7 +179,7 @@ class Agent(Returning):
         return self._words[name]
 
     def recommend(self) -> None:
-        """Begin to find the best point in expectation; ``recommended`` has it when that is finished.
+        """Begin to find the best point in expectation; ``recommended`` has it once ``is_finished``.
 
         Call it on all agents in step, as ``ask``. With a function, no later decision depends on it; in a field the
         belief is fitted if a fit is due.
@@ -245,14 +245,14 @@ class Agent(Returning):
     def observe(self, query: object, info: Mapping[str, Any], *, is_all: bool = True) -> None:
         """Learn from its own info of a round in a field, as ``Team.observe`` does for all agents.
 
-        The info has its measurement, at the decided location or another, and those en route. An info without a
-        measurement is no failure. Beliefs are also fused in a round without measurements.
+        The info has the agent's measurement, at the decided location or another, and measurements en route. An info
+        without a measurement is no failure. Beliefs are also fused in a round without measurements.
 
         Args:
             query: Id of the query; None for an unrequested measurement, such as at the start.
             info: Its own info from ``env.step``: ``location``, ``measurement``, ``noise_std``, ``sampled`` and
                 ``on_the_way``. Values that are not numbers, or far from the field, count as failed.
-            is_all: True if no agent will add to the query. All agents must give the same value.
+            is_all: True if no agent will add outcomes to the query. All agents must give the same value.
 
         Raises:
             UnknownQueryError: If no such query is pending, or it got its outcome before.
@@ -285,11 +285,11 @@ class Agent(Returning):
                 or (t, d + 1) with the round last; an agent reads its own rows only.
             outcomes: Outcomes of the agent's factors (t, k), in the order of ``factors``; or totals (t,), read by the
                 first agent; in a field measurements (t,). Entries that are not finite, or beyond 1e60, count as failed.
-            rounds: Round of each (t,), or one for all; by default the present one.
-            agents: In a field, the agent that measured all, or each (t,); by default the first. It reports to the
-                others.
-            noise_std: Standard deviation of the noise: one for all, one for each point (t,), or of the shape of
-                outcomes; NaN if unknown.
+            rounds: Round of each evaluation (t,), or one for all; by default the present round.
+            agents: In a field, the agent that measured: one for all, or for each (t,); by default the first. It reports
+                to the others.
+            noise_std: Standard deviation of the noise: one for all, one for each point (t,), or an array like
+                ``outcomes``; NaN if unknown.
 
         Raises:
             ShapeError: If shapes do not fit.

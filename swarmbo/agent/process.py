@@ -19,7 +19,7 @@ _ENDING = 5.0  # seconds that a process has to end
 
 
 def serve(connection: "Connection[Any, Any]") -> None:
-    """Run an agent for the other end of a connection, until that is closed.
+    """Run an agent that the other end of a connection controls, until the connection is closed.
 
     The first message is a tuple that makes the agent: ``("new", (name, problem), settings)``, or ``("again", (state,),
     {})``. Each further one has a method of ``Agent``, its arguments and its keywords. The answer has the result or

@@ -151,8 +151,8 @@ class Returning(Talking):
         self._stop()
 
     def snapshot(self) -> bytes:
-        """Common knowledge for a returning agent: the log and, if all learn alike, the learner's state; no private
-        outcomes.
+        """Common knowledge for a returning agent: the log and, if all agents learn alike, the learner's state. It has
+        no private outcomes.
         """
         if self._steps is not None:
             raise ConfigError(f"{self.name!r} is deciding; wanted the decision finished before `snapshot`")
@@ -174,7 +174,7 @@ class Returning(Talking):
 
         Args:
             lent: Snapshot of another agent.
-            own: Outcomes of own factors by query, if no other agent may know them.
+            own: Outcomes of the agent's factors by query, if no other agent may know them.
             last: Number of the last valid decision.
             since: Number of the last decision that this agent made and that stays valid.
 
@@ -209,12 +209,12 @@ class Returning(Talking):
 
     def note(self, query: str, row: OwnRow) -> None:
         """Learn the checked outcome of a query (or ``UNASKED``), for instance from a fleet's coordinator process; its
-        order is set here.
+        order of arrival is set here.
         """
         self._own = self._own.with_told(query, msgspec.structs.replace(row, order=self._own.count))
 
     def told_again(self, rows: OwnRows) -> None:
-        """Replace its data since the last valid decision, which it has yet to report."""
+        """Replace the agent's data since the last valid decision, which are not reported yet."""
         if self._steps is not None:
             raise ConfigError(f"{self.name!r} is deciding; wanted the decision finished before the next outcome")
         self._own = rows

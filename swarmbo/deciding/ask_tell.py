@@ -75,10 +75,10 @@ class AskTell(TeamState):
         unchanged.
 
         Args:
-            count: Number of queries, 1 to 10,000; None: one, returned without a list. In a field, this argument may be
-                the candidates.
-            candidates: In a field, for each agent the locations (k, d) that it could measure, k >= 0; a missing agent
-                has none. By default 512 random ones in the box for each.
+            count: Number of queries, 1 to 10,000; None: one query, returned without a list. In a field, this argument
+                may be the candidates.
+            candidates: In a field, for each agent the locations (k, d) that it could measure, k >= 0; an agent that is
+                missing has none. By default 512 random ones in the box for each.
             links: Radio graph of the agents; None: every agent reaches every other.
             agents: In a field, the participants; by default all.
             prices: In a field, the cost of agents' measurements, in the unit of the outcome. These agents may abstain:
@@ -181,7 +181,7 @@ class AskTell(TeamState):
         noise_std: Noise = None,
         constraints: "Mapping[str, SupportsFloat] | None" = None,
     ) -> None:
-        """Learn the outcome of a query; outcomes of its channels all at once, or in parts.
+        """Learn the outcome of a query: outcomes of all its channels at once, or in parts.
 
         Telling an outcome again changes nothing, so a message may be repeated; other arguments are not compared.
 
@@ -200,8 +200,8 @@ class AskTell(TeamState):
         Raises:
             UnknownQueryError: If there is no such query, or it was given up, or it does not have a channel.
             ConflictError: If another outcome was recorded before; it names both.
-            ConfigError: If a total is told to a team that observes factors, or a table is none. Also if a point lacks a
-                variable, or has a value that is invalid for it.
+            ConfigError: If a total is told to a team that observes factors, or an argument should be a table. Also if a
+                point lacks a variable, or has a value that is invalid for it.
             ShapeError: If an outcome is no number, a noise is no finite number >= 0, or a location is not a finite (d,)
                 array in or near the box.
         """
@@ -327,14 +327,14 @@ class AskTell(TeamState):
             outcomes: Totals (t,), or outcomes per factor (t, k) in the order of ``graph.factors``; in a field
                 measurements (t,). For a table: the column of the outcomes, or ``{factor: column}``, if not the default.
                 Entries that are missing, not finite, or beyond 1e60, count as failed.
-            rounds: Round of each (t,), or one for all, or the name of a column, if the belief has a time axis. The
+            rounds: If the belief has a time axis: round of each (t,), or one for all, or the name of a column. The
                 first query is of round 1; earlier rounds are 0 and below. By default, the round of the last query.
             agents: In a field, the agent that measured all of them, or each (t,); by default the first. If each agent
                 has a local belief, it gets its own measurements, and others receive these in the next fusion.
             columns: For a table: the columns of the coordinates, if not the default.
             noise_std: Standard deviation >= 0 of the noise, as in ``tell``: one number, one for each point (t,), or one
                 for each outcome of a factor (t, k). For a table: the column of the deviations, or ``{factor: column}``.
-                NaN, the default: unknown.
+                NaN (the default): unknown.
 
         Raises:
             ShapeError: If shapes do not fit, a location is not finite or far from the box, or a noise is negative.

@@ -39,7 +39,7 @@ class TeamState(OneAtATime):
         setup: Setup of the team.
         problem: Problem of the team.
         agents: Names of the agents.
-        graph: Scopes and owners; in a field, each agent has its location.
+        graph: Scopes and owners; in a field, the scope of an agent is its location.
         domain: Box of joint points; in a field, box of locations.
         outcomes: Kind of observed outcomes.
         belief_settings: Settings of the belief.
@@ -80,7 +80,7 @@ class TeamState(OneAtATime):
 
     @property
     def belief(self) -> ExactGP | FusedBelief:
-        """Belief of a team in a field; that of a function is ``model.belief``.
+        """Belief of a team in a field; for a function, use ``model.belief``.
 
         It learns a query when all its outcomes are told. A partly told query, and data told after it, are learned
         before the next decision or recommendation. Access to the belief fits attached data, and changes no decision.

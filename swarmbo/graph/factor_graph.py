@@ -31,7 +31,7 @@ class FactorGraph:
         factor_owners: Agent of each factor.
         variables: Names of the variables, in order of first appearance in the scopes.
         variable_owners: Agent of each variable.
-        joined: Sets of variables that a constraint couples: their parts count as connected.
+        joined: Sets of variables that a constraint couples; parts of the graph that have them count as connected.
 
     Raises:
         ConfigError: If there is no factor, a scope is empty or repeats a variable, or a variable is in no factor. Also
@@ -160,7 +160,7 @@ class FactorGraph:
 
         Raises:
             ConfigError: If the graph is directed or has parallel edges, loops or no nodes. Also if two nodes have the
-                same text, a node lacks ``bipartite``, an edge joins two of a kind, or a variable has no factor.
+                same text, a node lacks ``bipartite``, an edge joins two nodes of one kind, or a variable has no factor.
             OwnershipError: If only some nodes of a kind have an ``owner``.
 
         Example:
@@ -176,7 +176,7 @@ class FactorGraph:
     def of_any(cls, graph: "FactorGraph | nx.Graph[Any]", variables: Iterable[Hashable] | None = None) -> "FactorGraph":
         """Graph from a user's argument: a ``FactorGraph``, or one of networkx, as for :meth:`from_networkx`.
 
-        Factors are nodes with ``bipartite=1``, or else nodes that are not in ``variables``; without such nodes, edges.
+        Factors are nodes with ``bipartite=1``, or else nodes not in ``variables``; without such nodes, edges are.
         """
         if isinstance(graph, FactorGraph):
             return graph
@@ -191,8 +191,8 @@ class FactorGraph:
         """Graph and tables per factor from a user's arguments of any kind.
 
         Args:
-            graph: A ``FactorGraph``, or one of networkx. There a node with a table, and neighbours without any, is a
-                factor, and so is one with ``bipartite=1``; otherwise all nodes are variables.
+            graph: A ``FactorGraph``, or one of networkx. There a node is a factor if it has ``bipartite=1``, or a table
+                and only neighbours without one; else it is a variable.
             tables: Table of each factor. If all nodes are variables: by edge ``(u, v)`` or clique ``(u, v, w)``, with
                 axes in this order, and by node. None: the attributes ``table`` of nodes and edges; an edge's axes are
                 as in ``graph.edges``.

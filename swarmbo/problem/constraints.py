@@ -92,10 +92,10 @@ class Linear(Settings, frozen=True, tag_field="kind", tag="linear"):
 
 
 class Separation(Settings, frozen=True, tag_field="kind", tag="separation"):
-    """Two numbers that differ by at least a distance.
+    """Least distance between two numeric variables.
 
     Args:
-        variables: Names of both.
+        variables: Names of the two variables.
         at_least: Smallest difference >= 0, in their unit.
 
     Example:
@@ -112,7 +112,7 @@ class Separation(Settings, frozen=True, tag_field="kind", tag="separation"):
 
     @property
     def scope(self) -> tuple[str, ...]:
-        """Both variables."""
+        """The two variables."""
         return self.variables
 
     def fitting(self, variables: Mapping[str, Variable], at: str) -> "Separation":
@@ -136,8 +136,8 @@ class Constraint(Settings, frozen=True, tag_field="kind", tag="table"):
 
     Args:
         scope: Names of the variables.
-        allowed: Function of their values, in the order of the scope, that is true where they are allowed. Or a table of
-            at most 20,000 booleans: nested lists with an axis for each variable.
+        allowed: Function of the variables' values, in the order of the scope; it returns True where they are allowed.
+            Or a table of at most 20,000 booleans: nested lists with an axis for each variable.
 
     Example:
         >>> import swarmbo as sb

@@ -55,7 +55,7 @@ class Problem:
         outcomes: Observed outcomes: the ``total``, or those of each channel.
         no_go: No-go regions: of locations in a field, of variables of a function.
         constraints: Limits between variables of a function: ``Linear``, ``Separation``, ``Constraint``.
-        ranges: Measured quantities of a function that have limits: (low, high) of each, None where it has no end.
+        ranges: Limits on quantities measured with a function's outcomes: (low, high) by name, None for an open end.
         aim: Task of a field; the peak of a function.
         level: Level of interest in a field; None: no level.
         priced: True if agents in a field may abstain because of prices, and this is known beforehand.
@@ -167,7 +167,7 @@ class Problem:
         return html_table(title, rows, header=("variable", "values", "agent"))
 
     def watching(self, level: float | None) -> "Problem":
-        """Problem with a level of interest, unless it has another aim; itself without one."""
+        """Problem with a level of interest, which replaces a ``peak`` as the aim; itself without a level."""
         if level is None:
             return self
         aim: Goal = "level" if self.level is None and self.aim == "peak" else self.aim
@@ -228,7 +228,7 @@ class Problem:
         """Problem of a function with limits on quantities that are measured with each outcome.
 
         Args:
-            limits: (low, high) of each quantity by name, None where it has no end.
+            limits: (low, high) of each quantity by name, None for an open end.
 
         Raises:
             ConfigError: If a range is invalid, or the problem is a field.
@@ -308,12 +308,12 @@ class Problem:
         return point
 
     def places(self, point: Float[np.ndarray, " n"], channels: Iterable[str]) -> dict[str, Float[np.ndarray, " s"]]:
-        """Coordinates that channels read of a joint point, in the problem's order."""
+        """Coordinates of a joint point that each channel reads, in the problem's order."""
         wanted = set(channels)
         return {channel: point[self.columns(channel)] for channel in self.channels if channel in wanted}
 
     def by_agent(self, point: Float[np.ndarray, " n"]) -> dict[str, np.ndarray]:
-        """Values (m,) of each agent's own variables at a joint point; without agents that take no part."""
+        """Values (m,) of each agent's own variables at a joint point; agents that take no part are left out."""
         parts = {agent: point[columns] for agent, columns in self._owned.items()}
         there = {agent: own for agent, own in parts.items() if len(own) and not np.isnan(own).any()}
         if not self.is_mixed:
@@ -388,7 +388,7 @@ class Problem:
         return tuple(out)
 
     def is_allowed(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
-        """Mask of allowed points of the unit cube of ``box``: locations in a field, which may lie outside, else joint
+        """Mask of allowed points, in the unit cube of ``box``: in a field locations, which may lie outside, else joint
         points.
         """
         allowed = np.ones(len(U), dtype=bool)
@@ -407,8 +407,8 @@ class Problem:
         return int(self.is_allowed(self.domain.to_unit(codes)).sum())
 
     def kept_out(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        """The point of the unit cube of ``box`` itself if it is allowed, else an allowed one near it: just beyond a
-        border, if possible. It has the centres of cells on axes with a grid.
+        """A point of the unit cube of ``box`` if it is allowed, else an allowed point near it: just beyond a border, if
+        possible. On axes with a grid it lies in the centre of a cell.
         """
         u = self.box.snapped(u)
         if not self.regions or self.is_allowed(u[None])[0]:
@@ -472,7 +472,7 @@ class Problem:
         return out
 
     def coded_rows(self, points: object) -> Float[np.ndarray, "t n"]:
-        """Codes of joint points, one a row of values.
+        """Codes of joint points; each row has the values of one point.
 
         Raises:
             ShapeError: If a row has more or fewer values than there are variables.
@@ -488,20 +488,20 @@ class Problem:
         return self.domain.on_grid(np.clip(X, self.domain.low, self.domain.high))
 
     def has(self, place: Float[np.ndarray, " n"]) -> bool:
-        """True if a joint point is in bounds, and on grids, but for rounding errors."""
+        """True if a joint point is in bounds and on grids, up to rounding errors."""
         if isinstance(self.domain, MixedDomain):
             return all(v.has(code) for v, code in zip(self.domain.variables, place.tolist(), strict=True))
         return bool((np.abs(self.domain.to_unit(place) - 0.5) <= 0.5 + _SLACK).all())  # not if it is NaN
 
     def has_point(self, point: Mapping[str, Any]) -> bool:
-        """True if a table of all variables has values of these, but for rounding errors."""
+        """True if a table has a valid value of every variable, up to rounding errors."""
         if self.is_mixed:
             codes = {name: variable.code(point[name]) for name, variable in self.variables.items()}
             return all(code is not None and self.variables[name].has(code) for name, code in codes.items())
         return self.has(np.array([point[variable] for variable in self.graph.variables]))
 
     def named(self, point: Float[np.ndarray, " n"]) -> dict[str, Any]:
-        """Joint point as a table of its variables' values; without those of agents that take no part."""
+        """Joint point as a table of its variables' values; variables of agents that take no part are left out."""
         return self.valued(self.coded(point))
 
     def valued(self, coded: Mapping[str, float]) -> dict[str, Any]:
@@ -509,12 +509,12 @@ class Problem:
         return {v: self.variables[v].value(code) if self.is_mixed else code for v, code in coded.items()}
 
     def coded(self, point: Float[np.ndarray, " n"]) -> dict[str, float]:
-        """Joint point as a table of its variables' codes; without those of agents that take no part."""
+        """Joint point as a table of its variables' codes; variables of agents that take no part are left out."""
         pairs = zip(self.graph.variables, point.tolist(), strict=True)
         return {variable: value for variable, value in pairs if value == value}  # NaN is not
 
     def places_of(self, point: Mapping[str, float]) -> dict[str, Float[np.ndarray, " s"]]:
-        """Coordinates that channels read of a table of variables; without channels that lack one."""
+        """Coordinates that each channel reads from a table of variables; channels that lack one are left out."""
         joint = np.array([point.get(variable, np.nan) for variable in self.graph.variables])
         return self.places(joint, self.channels_in(joint))
 
@@ -522,7 +522,7 @@ class Problem:
         """Joint points in bounds; rounding errors are cut off.
 
         Raises:
-            ConfigError: If one is not; it names the row.
+            ConfigError: If a point is not in bounds; it names the row.
         """
         for row, place in enumerate(X):
             if not self.has(place):

@@ -45,17 +45,17 @@ class GroundTruth:
 
     Args:
         points: Evaluation points (m, d), in the unit of the action space.
-        values: Noise-free field there (m,), in the unit of the outcome.
-        maximum: Its maximum over all measurable locations; or a reference optimum, see ``maximum_is``.
+        values: Noise-free field (m,) at these points, in the unit of the outcome.
+        maximum: Maximum of the field over all measurable locations, or a reference optimum; see ``maximum_is``.
         argmax: One location (d,) of that maximum.
         unit: Unit of the outcome, for labels.
         axis_unit: Unit of the locations, for labels.
         name: Name of the field, for titles.
-        value: Noise-free field at any locations (k, d) -> (k,).
+        value: Function from any locations (k, d) to the noise-free field (k,).
         goal: Task of the field: its ``peak``, a ``map`` of all of it, or the set above a ``level``.
-        level: That level; None with other goals.
-        at_round: Truth of another round, for a field that changes; else None.
-        maximum_is: Name of ``maximum``: ``reference optimum`` if it is not proved.
+        level: Level of this goal; None with other goals.
+        at_round: Function from a round to its truth, if the field changes; else None.
+        maximum_is: Label of ``maximum``; ``reference optimum`` if it may not be the maximum.
     """
 
     points: Float[np.ndarray, "m d"]
@@ -72,11 +72,11 @@ class GroundTruth:
     maximum_is: str = TRUE_MAXIMUM
 
     def at(self, round_number: int) -> "GroundTruth":
-        """Truth of a round; itself if nothing changes."""
+        """Truth of a round; the same object if the field does not change."""
         return self if self.at_round is None else self.at_round(round_number)
 
     def late(self, rounds: int) -> "GroundTruth":
-        """Truth of an environment that is some rounds behind the run; itself if nothing changes."""
+        """Truth of an environment that is some rounds behind the run; the same object without a change."""
         at_round = self.at_round
         if at_round is None or rounds == 0:
             return self
@@ -212,7 +212,7 @@ class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
         location: Location in physical units. For a function, the values of its variables in the order of its graph; a
             choice has its position in its list.
         mean: Posterior mean in the unit of the outcome; for a function, of the total.
-        std: Standard deviation of the mean.
+        std: Standard deviation of the noise-free posterior.
         point: Value of each variable of a function.
 
     Example:

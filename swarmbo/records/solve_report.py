@@ -105,8 +105,8 @@ class SolveReport(msgspec.Struct, frozen=True):
     """Report of an agreement.
 
     Args:
-        status: ``exact``: proved optimal. ``converged``: messages stopped changing. ``max_rounds``: they did not.
-            ``infeasible``: the choice is forbidden, see ``violated``; with exact methods, all choices are.
+        status: ``exact``: proved optimal. ``converged``: messages stopped changing. ``max_rounds``: messages still
+            changed. ``infeasible``: the choice is forbidden, see ``violated``; with exact methods, all choices are.
             ``sequential``: agents chose given earlier choices. ``not_needed``: no message was needed. ``centralised``:
             one process with all factors chose; no messages are counted. ``deadline``: agents acted by the messages
             received in time. ``blocked``: agents waited for a failed one; those that had not finished have no choice.
@@ -123,9 +123,9 @@ class SolveReport(msgspec.Struct, frozen=True):
             sides of the box. The largest over parts of the graph and joint starts; None for methods without copies.
         dual_residual: Last move of the consensus, in sides of the box, times the penalty over the natural penalty.
         polish_gain: Rise of ``value`` by polishing; None without polishing.
-        violated: Factors that forbid the choice, being -inf there.
+        violated: Factors that forbid the choice: they are -inf there.
         links: Report of links; absent without faults and deadlines.
-        stayed: Setting asked again, as the model finds no other one safe (``safe`` of a team); otherwise absent.
+        stayed: Setting asked again, because the model finds no other safe one (``safe`` of a team); otherwise absent.
 
     Example:
         >>> import numpy as np
@@ -151,7 +151,7 @@ class SolveReport(msgspec.Struct, frozen=True):
 
     @property
     def upper_bound(self) -> float | None:
-        """Upper bound for the same tables, up to rounding; None if unknown, or if the choice is forbidden."""
+        """Upper bound on the tables' optimum, up to rounding; None if unknown, or if the choice is forbidden."""
         return None if self.gap is None or self.value is None else self.value + self.gap
 
     @property
