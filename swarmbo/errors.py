@@ -114,11 +114,11 @@ class AimWarning(SwarmboWarning):
 
 
 class CompilingWarning(SwarmboWarning):
-    """The first folder for compiled code is not writable, so the next process may have to compile again."""
+    """The preferred folder for compiled code is not writable, so the next process may have to compile again."""
 
 
 class DataWarning(SwarmboWarning):
-    """Data were changed, or not shown completely: for instance rows or a film are left out.
+    """Data were changed or are not shown completely: for instance, rows or an animation are left out.
 
     The message has the data and the reason.
 

@@ -71,12 +71,12 @@ class Team(AskTell):
     Args:
         graph: Scopes and owners; None if the structure is unknown; or a whole ``Problem``. In a networkx graph, nodes
             without bounds are factors; if all have bounds, each edge is a factor.
-        bounds: (low, high) of every variable, physical, or its type: ``Real``, ``Integer`` or ``Categorical``, or a
-            table of such. Part of a ``Problem``, like ``outcomes`` and ``variable_owners``.
-        belief: Belief: a kind's name, its settings, or a table, like the next three. Defaults depend on the problem:
-            ``additive``, ``auto`` and ``admm`` of a function, ``exact``, ``auto`` (by the field's task) and ``exact``
-            in a field.
-        acquisition: Acquisition; of a function also an instance of your own subclass of ``Acquisition``.
+        bounds: For every variable (low, high), physical, or its type: ``Real``, ``Integer``, ``Categorical`` or a
+            table. A ``Problem`` has them, like ``outcomes`` and ``variable_owners``.
+        belief: Name of a belief, its settings, or a table; so for the next three. Defaults of belief, acquisition and
+            coordination: ``additive``, ``auto`` and ``admm`` for a function, ``exact``, ``auto`` (by the task) and
+            ``exact`` in a field.
+        acquisition: Acquisition; for a function also an instance of your own subclass of ``Acquisition``.
         coordination: Coordination method; also an object of your own, see ``swarmbo.deciding.setup.Maximiser``.
         transport: Transport of messages.
         seed: Seed of everything random, >= 0.
@@ -209,17 +209,17 @@ class Team(AskTell):
             env: With a measurement, any environment with finite boxes or discrete actions. Otherwise, if it has
                 ``factor_graph()``, its agents set the variables of one function. Otherwise every agent measures at its
                 own location in one field.
-            measurement: Outcome of an agent's factor, from its (observation, reward, info) after a step. The team then
+            measurement: Function from an agent's (observation, reward, info) to its factor's outcome. The team then
                 tunes one action for each agent; ``swarmbo.worlds.OneShotWorld`` defines an evaluation.
             scopes: With a measurement: ``{agent: [agents whose actions its factor depends on]}``. Without scopes, the
                 team learns from the sum of all agents' measurements, without structure.
             hold: With a measurement: number of steps for which an action is held, >= 1.
             **settings: ``belief``, ``acquisition``, ``coordination``, ``transport``, ``seed``, ``rounds`` (by default
-                the environment's ``max_cycles``; None with a measurement) and ``no_go``; of a function also
+                the environment's ``max_cycles``; None with a measurement) and ``no_go``; for a function also
                 ``initial``, ``constraints`` and ``limits``.
 
         Raises:
-            ConfigError: If the environment is of neither form, a setting is refused, or the acquisition needs a level
+            ConfigError: If the environment fits neither case, a setting is refused, or the acquisition needs a level
                 and none is stated.
 
         Warns:

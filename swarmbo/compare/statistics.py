@@ -17,10 +17,10 @@ class PairedDifference(msgspec.Struct, frozen=True):
 
     Args:
         mean: Mean of method minus reference, in the unit of the values.
-        low: Lower end of the interval; None with fewer than two pairs.
-        high: Upper end.
+        low: Lower end of the bootstrap interval; None with fewer than two pairs.
+        high: Upper end of the bootstrap interval.
         n_pairs: Number of common seeds.
-        unpaired: Seeds of only one of the two, sorted.
+        unpaired: Seeds that only one of the methods has, sorted.
     """
 
     mean: float
@@ -50,13 +50,13 @@ def paired_difference(
 ) -> PairedDifference:
     """Mean of the differences by seed, with a bootstrap interval.
 
-    Methods with equal seeds share field, starts and noise; paired differences remove their effects.
+    Methods with equal seeds share field, starts and noise; paired differences remove the effects of these.
 
     Source: Efron (1987), Better bootstrap confidence intervals (BCa), as in ``scipy.stats.bootstrap``.
 
     Args:
-        method: Outcome by seed.
-        reference: Outcome by seed of the reference.
+        method: Outcome of the method by seed.
+        reference: Outcome of the reference by seed.
         level: Confidence level, between 0 and 1.
         resamples: Bootstrap resamples, at least 1.
         seed: Seed of the resampling.

@@ -21,12 +21,12 @@ Space = dict[str, Any]  # distributions by parameter
 
 
 class SwarmboSampler(optuna.samplers.BaseSampler):
-    """Suggests the parameters of a study's trials by teams of agents.
+    """Sampler of Optuna: teams of agents suggest the parameters of a study's trials.
 
     Parameters that occur in the same finished trials, with the same ranges, are a group, for which a team decides. So a
     conditional parameter is learned from the trials that have it. ``independent_sampler`` draws all parameters of the
-    first trial, and parameters that no trial had yet. It also draws a group without untried values if trials have
-    others.
+    first trial, and parameters that no trial had yet. It also draws a group whose values were all tried, if trials have
+    other parameters.
 
     Each parameter is a variable with its type: ``Real``, ``Integer`` or ``Categorical``, with the distribution's scale
     and step. A team repeats no point while untried ones remain. With integers, steps or choices and without scopes, the
@@ -45,14 +45,14 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
             Parameters in no scope are a factor each. None: the structure is unknown.
         seed: Seed of all randomness; None draws one.
         initial: Points of the initial design of each group, >= 1; existing trials count.
-        independent_sampler: By default ``TPESampler`` with the seed.
+        independent_sampler: Sampler of other parameters; by default ``TPESampler`` with the seed.
         **settings: ``belief``, ``acquisition``, ``coordination``, ``rounds`` and ``outcomes`` of a ``Team``. With
-            ``outcomes="per-factor"`` the objective reports each, ``trial.set_user_attr("factors", {factor: value})``,
-            and returns their sum.
+            ``outcomes="per-factor"``, the objective calls ``trial.set_user_attr("factors", {factor: value})``, and
+            returns the sum.
 
     Raises:
-        ConfigError: If scopes are no table of lists of names; when parameters are first suggested, if other settings
-            are refused.
+        ConfigError: If scopes are no table of lists of names. Other settings are checked when parameters are first
+            suggested.
 
     Example:
         >>> import optuna
@@ -119,12 +119,12 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
         return groups.get(tuple(each.number for each in finished), {})
 
     def sample_relative(self, study: Any, trial: Any, search_space: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters that a team's agents agree on."""
+        """Values of parameters, on which a team's agents agree."""
         self._raise_error_if_multi_objective(study)
         return self._suggested(study, trial, dict(search_space)) if search_space else {}
 
     def sample_independent(self, study: Any, trial: Any, param_name: str, param_distribution: Any) -> Any:
-        """A parameter that not all finished trials have: its group's team decides, if any trial had it."""
+        """Value of a parameter that not all finished trials have; its group's team decides if any trial had it."""
         self._raise_error_if_multi_objective(study)
         with self._lock:
             group = next((space for space in self._groups if space.get(param_name) == param_distribution), None)

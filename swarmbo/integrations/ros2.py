@@ -91,7 +91,7 @@ class Ros2Robots:
         frame: ``frame_id`` of goals. Poses in other frames are refused; the frames of fixes are not read.
 
     Raises:
-        ConfigError: If the team has no field of two or three dimensions, or three with coordinates.
+        ConfigError: If the team is in no field of two or three dimensions, or in one of three with ``coordinates``.
     """
 
     def __init__(self, team: Team, session: Any, coordinates: Coordinates | None = None, frame: str = "map") -> None:
@@ -121,7 +121,7 @@ class Ros2Robots:
         pending. A measurement without a goal is learned as data.
 
         Args:
-            outcomes: Measurements of goals to wait for, failed ones included, >= 1.
+            outcomes: Number of measurements at goals to wait for, failed ones included, >= 1.
             patience_s: Seconds after which a robot without a measurement counts as silent. Its goal is given up, and it
                 gets another one after its next position.
             timeout_s: Seconds after which the drive ends in any case.

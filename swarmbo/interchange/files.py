@@ -35,7 +35,7 @@ def read_problem(path: str | os.PathLike[str]) -> TableProblem:
         The problem, to be maximised: ``sb.MaxSum().solve(problem.graph, problem.tables)``.
 
     Raises:
-        ConfigError: If the file is not one of these, too large, or wrong; with the path within it.
+        ConfigError: If the file has another format, is too large, or is wrong; the message has the path within it.
         MissingPackageError: If a YAML file is read without the extra ``dcop``.
         OSError: If it cannot be read.
     """

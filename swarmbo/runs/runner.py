@@ -43,8 +43,8 @@ def run(
     compared at one seed share field, starts and noise.
 
     Args:
-        scenario: Scenario to run. With ``step_timeout_s``, it has a separate process, in which the world must be known:
-            as a plug-in, or by a class that can be imported.
+        scenario: Scenario to run. With ``step_timeout_s``, it runs in a separate process, which must be able to load
+            the world: a plug-in, or a class that can be imported.
         out: The folder; created if missing.
         force: Delete an existing run there first.
         on_round: Called after each round with its record, and True if it was logged before. An exception ends the run,

@@ -49,14 +49,14 @@ class Scenario(Settings, frozen=True):
 
     A table whose kind is ``"module:Class"`` stays a table: the class is loaded only for the run.
 
-    In code, missing tables are those of a team in a field; ``scenario_of`` and ``load`` use the kinds that suit the
-    world.
+    In code, missing tables have the defaults of a team in a field; ``scenario_of`` and ``load`` use the kinds that suit
+    the world.
 
     Args:
         name: Name of the run's folder; not empty.
         environment: ``id`` of a PettingZoo parallel environment, or ``"module:Class"`` of a user's own, and its keyword
             arguments; values of ``csv``, ``raster`` or ``geojson`` are paths.
-        rounds: Rounds of measurements after the ones at reset, 1 to 100 000. The environment's ``max_cycles``.
+        rounds: Rounds of measurements after the ones at reset, 1 to 100 000: the environment's ``max_cycles``.
         seed: Seed of all randomness: the world's reset, its noise, and the team. An integer >= 0.
         belief: The team's belief about the field, or the function.
         acquisition: Rule for the utility of measurements.

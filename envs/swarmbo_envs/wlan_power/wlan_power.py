@@ -190,7 +190,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
 
     @property
     def rules(self) -> World:
-        """Rules of the present world."""
+        """Settings and formulas of the present world."""
         return self._world
 
     def _settings_changed(self) -> None:
@@ -277,7 +277,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         return {"name": f"{name}: {what}" if what else name, "unit": self.utility.unit, "axis_unit": axis_unit}
 
     def references(self, budget: int, seed: int = 0) -> dict[str, float]:
-        """Noise-free results of heuristic baselines within a budget of joint settings; see ``references``.
+        """Noise-free results of heuristic baselines that try a budget of joint settings; see ``references.py``.
 
         Empty if users walk, leave or return. For throughput, the powers are tuned by the closed form and simulated once
         by ns-3; failed simulations are left out.
