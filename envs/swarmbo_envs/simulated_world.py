@@ -53,10 +53,10 @@ SettingsKind = TypeVar("SettingsKind", bound=WorldSettings)
 
 
 class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, EpisodeKind]):
-    """A ``ParallelEnv`` whose agents have boxes as action and observation spaces, or tables of spaces.
+    """A ``ParallelEnv`` whose agents have boxes as action and observation spaces, or dicts of spaces.
 
     A subclass names its settings (``arguments``) and itself (``name``), sets the attributes below and the spaces, and
-    implements how an episode begins, a round, observations and pictures.
+    implements the beginning of an episode, a round, observations and pictures.
     """
 
     __signature__: ClassVar[inspect.Signature | None]
@@ -150,11 +150,11 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         """Play one round.
 
         Args:
-            actions: One for each live agent, in its space.
+            actions: Action of each live agent, in its space.
 
         Returns:
-            Observations, rewards, terminations, truncations and infos. All empty once the episode is over; ``actions``
-            must be empty then too.
+            Observations, rewards, terminations, truncations and infos. All are empty once the episode is over;
+            ``actions`` must be empty then too.
 
         Raises:
             ConfigError: If a live agent's action is missing, not finite, of a wrong shape or outside its space.

@@ -176,7 +176,7 @@ class FactorGraph:
     def of_any(cls, graph: "FactorGraph | nx.Graph[Any]", variables: Iterable[Hashable] | None = None) -> "FactorGraph":
         """Graph from a user's argument: a ``FactorGraph``, or one of networkx, as for :meth:`from_networkx`.
 
-        Factors are nodes with ``bipartite=1``, or else nodes not in ``variables``; without such nodes, edges are.
+        Nodes with ``bipartite=1`` are factors, or else nodes not in ``variables``, or else all edges.
         """
         if isinstance(graph, FactorGraph):
             return graph

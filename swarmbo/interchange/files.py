@@ -59,7 +59,7 @@ def read_problem(path: str | os.PathLike[str]) -> TableProblem:
 def write_problem(problem: TableProblem, path: str | os.PathLike[str]) -> Path:
     """Write a problem, completely or not at all, in the format of the name's ending.
 
-    In pyDCOP's YAML all constraints are extensional, and distribution hints have the owners. The other formats have no
+    In pyDCOP's YAML all constraints are extensional, and distribution hints name the owners. The other formats have no
     names. UAI's divides a factor by its largest entry. WCSP's may shift all costs, and the problem's name then has the
     shift. Best choices stay the same.
 

@@ -46,7 +46,7 @@ class NoGo(Settings, frozen=True, tag_field="kind"):
 
     @abstractmethod
     def exits(self, u: Float[np.ndarray, " s"], box: Domain) -> Float[np.ndarray, "k s"]:
-        """Points just outside the region that are near to a point within: the nearest one beyond every side."""
+        """Points just outside the region, for a point within: the nearest one beyond every side."""
 
 
 class NoGoBox(NoGo, frozen=True, kw_only=True, tag="box"):

@@ -58,7 +58,7 @@ class Problem:
         ranges: Limits on quantities measured with a function's outcomes: (low, high) by name, None for an open end.
         aim: Task of a field; the peak of a function.
         level: Level of interest in a field; None: no level.
-        priced: True if agents in a field may abstain because of prices, and this is known beforehand.
+        priced: True if measurements in a field are known to have prices, for which agents may abstain.
         present: Value of each variable now, in a running system that reports it; None: unknown.
 
     Example:
@@ -559,7 +559,7 @@ class Problem:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "Problem":
-        """Restore the problem of ``to_plain``."""
+        """Restore the problem from the result of ``to_plain``."""
         scopes = tuple(tuple(scope) for scope in plain["scopes"])
         names = {key: tuple(plain[key]) for key in ("factors", "factor_owners", "variables", "variable_owners")}
         domain = Domain(np.array(plain["low"]), np.array(plain["high"]))

@@ -182,7 +182,7 @@ class ServedFunction(_Served):
         outcomes: ``total``, or ``per-factor`` if clients tell the outcome of each factor.
         name: Name of the function, for titles.
         unit: Unit of the outcome.
-        max_cycles: Number of queries; that of the scenario.
+        max_cycles: Number of queries, as in the scenario.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class ServedField(_Served):
         level: That level.
         name: Name of the field, for titles.
         unit: Unit of the outcome.
-        max_cycles: Number of queries; that of the scenario.
+        max_cycles: Number of queries, as in the scenario.
     """
 
     def __init__(

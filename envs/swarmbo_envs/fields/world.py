@@ -39,7 +39,7 @@ EpisodeKind = TypeVar("EpisodeKind", bound=FieldEpisode)
 
 
 class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSettingsKind, EpisodeKind, FieldKind]):
-    """A world over a field, of which all agents observe alike."""
+    """Base of worlds in which agents measure a field."""
 
     field: FieldKind
     _scorer: Scorer | None = None

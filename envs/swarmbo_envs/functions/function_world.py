@@ -134,7 +134,7 @@ and that did not fail |
         moved: Move the optimum to a random point.
         rescaled: Stretch the axes at random.
         function_seed: Seed of the function's randomness; not of the noise.
-        worlds: ``fixed``, or ``drawn``: each reset draws another function of the family, which has another
+        worlds: ``fixed``, or ``drawn``: each reset draws another function of the family, with another
             ``function_seed``; ``reset(options={"world": number})`` picks one.
         types: Types of some variables, ``{x0 = {kind = "integer", low = 1, high = 9}}`` or ``{kind = "categorical",
             values = [...]}``. Their values lie evenly on the variable's axis, those of a choice in random order. An

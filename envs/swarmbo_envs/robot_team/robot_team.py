@@ -45,10 +45,10 @@ class RobotTeam(FieldWorld[RobotTeamSettings, Episode, Field], arguments=RobotTe
     | Observation | Box (5,), float64: x (m), y (m), heading (rad from east, anticlockwise, -pi to pi), last good \
 measurement (unit of the field; the lower bound while there is none; clipped into the box), share of rounds left |
     | State | the observations of all robots, joined: Box (5 n,) |
-    | Reward | an equal share of the increase of the task's score, less the own cost; see ``reward`` |
+    | Reward | an equal share of the increase of the task's score, less the agent's cost; see ``reward`` |
     | End | all agents are truncated after ``max_cycles`` rounds |
 
-    ``infos[agent]``, from ``reset`` too (every robot measures its start at no cost):
+    ``infos[agent]`` after ``reset`` (every robot measures its start at no cost) and ``step``:
 
     | key | type | meaning |
     |---|---|---|
@@ -84,11 +84,11 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         field: Table as above; None for the default landscape.
         task: ``peak``, ``map`` or ``level``: the aim of the team. It decides rewards, and the scores of runs.
         level: Watched level, in the unit of the field; required by the task ``level``, and refused otherwise.
-        reward: ``task``: an equal share of the increase of ``score``. That is the best true value measured (``peak``)
-            or minus the map error (``map``), both in the unit of the field, or the F1 score (``level``). ``team``: an
-            equal share of the sum of all measurements. ``own``: the agent's measurement, 0 if it failed. The agent's
-            cost is subtracted.
-        worlds: ``fixed``, or ``drawn``: each reset draws another ``gp`` field of the same settings, by its seed;
+        reward: ``task``: an equal share of the increase of ``score``. The score is the best true value measured
+            (``peak``) or minus the map error (``map``), both in the unit of the field, or the F1 score (``level``).
+            ``team``: an equal share of the sum of all measurements. ``own``: the agent's measurement, 0 if it failed.
+            The agent's cost is subtracted.
+        worlds: ``fixed``, or ``drawn``: each reset draws another ``gp`` field of the same settings, with another seed;
             ``reset(options={"world": number})`` picks one.
         starts: One [x, y] in m per robot, all different. Default: drawn at ``reset``, separated from each other. With
             ``sites = "only"`` a robot starts at the free site nearest to its start.
@@ -350,8 +350,8 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
         battery_s: Time that a robot can turn and drive on one charge, 1e-6 to 1e12 s. Default: unlimited.
         bases: Charging sites: one [x, y] in m for all, or one per robot. Default: the start of each. Without ``starts``
             robots start at their bases, or at the free sites nearest to a shared base.
-        separation_m: Least distance of two robots at any moment, >= 0. They keep a little more, as paths are compared
-            at 513 moments of a round.
+        separation_m: Least distance of two robots at any moment, >= 0. Robots keep a little more, because paths are
+            compared at 513 moments of a round.
         wind: The current (east, north) in m/s, below 95 % of the slowest robot's speed.
         samples_per_leg: Measurements en route in a round, evenly over the driven path, before the one at its end, 0 to
             64.

@@ -33,14 +33,14 @@ class SensorField(
     |---|---|
     | Agents | ``sensor_0`` ... ``sensor_{n-1}``, fixed for the episode |
     | Action | Box (3,), float64, one per sensor: x to the east and y to the north of the location in m, within \
-    reach, and a number from 0 to 1: the sensor samples from 0.5 on |
+    reach, and a number from 0 to 1: the sensor samples at 0.5 or more |
     | Observation | Box (5,), float64: x and y of the location (m), last good measurement (unit of the field; the \
     lower bound while there is none; clipped into the box), share of the battery left, share of rounds left |
     | State | the observations of all sensors, joined: Box (5 n,) |
-    | Reward | an equal share of the increase of the task's score, less the own cost; see ``reward`` |
+    | Reward | an equal share of the increase of the task's score, less the agent's cost; see ``reward`` |
     | End | all agents are truncated after ``max_cycles`` rounds |
 
-    ``infos[agent]``, from ``reset`` too (every sensor samples its own position at no cost):
+    ``infos[agent]`` after ``reset`` (every sensor samples its own position at no cost) and ``step``:
 
     | key | type | meaning |
     |---|---|---|
@@ -72,8 +72,8 @@ class SensorField(
     * ``{survey = "oxford-ph", sites}``: measurements shipped with swarmbo, used as a CSV.
     * ``{elevation = "jacksboro" | "topobathy", window}``: a real landscape.
 
-    The field is the same in every episode, unless ``worlds`` are drawn. Noise and failures come from
-    streams named by seed, sensor and round.
+    The field is the same in every episode, unless ``worlds`` are drawn. Noise and failures come from random streams,
+    one for each seed, sensor and round.
 
     Args:
         sensors: Number of sensors, 1 to 1024.
@@ -82,8 +82,8 @@ class SensorField(
         level: Watched level, in the unit of the field; required by the task ``level``, and refused otherwise.
         reward: ``task``: an equal share of the increase of ``score``. ``team``: an equal share of the sum of all
             measurements. ``own``: the agent's measurement, 0 if none succeeded. The agent's cost is subtracted.
-        worlds: ``fixed``, or ``drawn``: each reset draws another ``gp`` or ``plume`` of the same settings, by its seed;
-            ``reset(options={"world": number})`` picks one.
+        worlds: ``fixed``, or ``drawn``: each reset draws another ``gp`` or ``plume`` of the same settings, with another
+            seed; ``reset(options={"world": number})`` picks one.
         places: One [x, y] in m per sensor, all different. Default: spread so that each has an equal share of the map.
         place_seed: Seed of the default positions, >= 0.
         reach_m: Half the side of a sensor's box, > 0. Default: the smallest with which the boxes cover the map. A
