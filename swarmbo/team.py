@@ -61,8 +61,8 @@ class Team(AskTell):
     than 0.001 sides in some coordinate; with outcomes per factor, this holds within each pending factor. Both rules
     hold for every acquisition, with noise too. To measure a point again, use ``expect``.
 
-    Attached evaluations are data: the team learns from them, and one may be the incumbent, but they are no steps of a
-    method. ``team.history`` marks them.
+    Attached evaluations are data: the team learns from them, and one may be the incumbent, but they do not count as
+    steps of a method. ``team.history`` marks them.
 
     Several threads may call a team; one call runs at a time. A call that ends in an exception, even
     ``KeyboardInterrupt``, changes nothing. Only an interrupt during the fusion of local beliefs may leave some of them

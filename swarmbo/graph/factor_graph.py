@@ -198,7 +198,7 @@ class FactorGraph:
                 as in ``graph.edges``.
 
         Raises:
-            ConfigError: If it is no graph; and as for :meth:`from_networkx`.
+            ConfigError: If it is no graph, or :meth:`from_networkx` refuses it.
             ShapeError: If tables do not fit the graph.
         """
         if isinstance(graph, FactorGraph):

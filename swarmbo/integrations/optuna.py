@@ -35,8 +35,8 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
     Running trials are pending, also those of other processes. From failed trials, a team learns where trials fail.
     Constraints of trials (``trial.set_constraint``) are limits, each with a model; ``constraints_func`` is deprecated
     in Optuna, and not offered. A pruned trial counts with its last reported value, and as failed without any. Trials
-    that this sampler did not suggest are data, and no steps of the method. Threads may share it (``n_jobs``). A pickled
-    sampler continues; a new one for a stored study takes all its trials as data.
+    that this sampler did not suggest are data, but do not count as steps of the method. Threads may share it
+    (``n_jobs``). A pickled sampler continues; a new one for a stored study takes all its trials as data.
 
     Studies must have one objective.
 
@@ -51,8 +51,7 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
             returns the sum.
 
     Raises:
-        ConfigError: If scopes are no table of lists of names. Other settings are checked when parameters are first
-            suggested.
+        ConfigError: If scopes are no table of lists of names. Other settings are checked at the first suggestion.
 
     Example:
         >>> import optuna

@@ -125,8 +125,8 @@ class Ros2Robots:
             patience_s: Seconds after which a robot without a measurement counts as silent. Its goal is given up, and it
                 gets another one after its next position.
             timeout_s: Seconds after which the drive ends in any case.
-            reach: Function of a robot's name and location (d,) that returns reachable locations (k, d); default: random
-                ones.
+            reach: Function of a robot's name and location (d,) that returns reachable locations (k, d); default:
+                random.
 
         Returns:
             Counts by robot. Goals of robots under way stay pending, and the next drive waits for them.

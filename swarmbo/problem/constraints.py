@@ -23,8 +23,7 @@ class Linear(Settings, frozen=True, tag_field="kind", tag="linear"):
     """Limit on a weighted sum: a budget, a cardinality, an order of two variables.
 
     Args:
-        weights: Weight of each variable of the sum: a number, or for a categorical variable a list of one number per
-            value.
+        weights: Weight of each variable: a number, or a list of one number per value of a categorical variable.
         at_most: Largest sum; None: no upper limit.
         at_least: Smallest sum; None: no lower limit.
 

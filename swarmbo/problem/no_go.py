@@ -29,8 +29,7 @@ class NoGo(Settings, frozen=True, tag_field="kind"):
     values of the others.
 
     Args:
-        variables: For a function, the variables that the shape's coordinates stand for, in order; None: all. None in a
-            field.
+        variables: For a function, the variables of the shape's coordinates, in order; None: all. None in a field.
     """
 
     variables: tuple[str, ...] | None = None

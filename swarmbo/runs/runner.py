@@ -58,7 +58,7 @@ def run(
     Raises:
         ConfigError: If the world refuses its settings, or code is named without ``trust``; nothing is written then.
         OwnCodeError: If user code raises.
-        RunFolderError: If the folder holds something else, or another process writes to it.
+        RunFolderError: If the folder holds anything but this run, or another process writes to it.
     """
     require_trust(scenario, trust)
     path = Path(out)

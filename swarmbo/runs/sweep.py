@@ -87,7 +87,7 @@ def sweep(
     failed trial or killed process does not stop the others.
 
     Args:
-        trials: Trials, as ``plan`` makes them.
+        trials: Trials that ``plan`` returned.
         workers: Number of processes, at least 1; or ``Workers`` of another engine, whose code is trusted.
         on_run: Called at the end of each trial.
     """

@@ -134,8 +134,8 @@ and that did not fail |
         moved: Move the optimum to a random point.
         rescaled: Stretch the axes at random.
         function_seed: Seed of the function's randomness; not of the noise.
-        worlds: ``fixed``, or ``drawn``: each reset draws another function of the family, with another
-            ``function_seed``; ``reset(options={"world": number})`` picks one.
+        worlds: ``fixed``: one for all episodes. ``drawn``: each reset draws another function of the family, with
+            another ``function_seed``; ``reset(options={"world": number})`` picks one.
         types: Types of some variables, ``{x0 = {kind = "integer", low = 1, high = 9}}`` or ``{kind = "categorical",
             values = [...]}``. Their values lie evenly on the variable's axis, those of a choice in random order. An
             action holds the value of an integer, but the position of a choice in ``values``.

@@ -88,8 +88,8 @@ measurement (unit of the field; the lower bound while there is none; clipped int
             (``peak``) or minus the map error (``map``), both in the unit of the field, or the F1 score (``level``).
             ``team``: an equal share of the sum of all measurements. ``own``: the agent's measurement, 0 if it failed.
             The agent's cost is subtracted.
-        worlds: ``fixed``, or ``drawn``: each reset draws another ``gp`` field of the same settings, with another seed;
-            ``reset(options={"world": number})`` picks one.
+        worlds: ``fixed``: one for all episodes. ``drawn``: each reset draws another ``gp`` field of the same settings,
+            with another seed; ``reset(options={"world": number})`` picks one.
         starts: One [x, y] in m per robot, all different. Default: drawn at ``reset``, separated from each other. With
             ``sites = "only"`` a robot starts at the free site nearest to its start.
         speed_m_s: Largest speed, 1e-6 to 1e12 m/s.
@@ -323,7 +323,7 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
     **Current.** Robots hold their course against it; travel times then depend on the direction.
 
     **En route** robots measure ``samples_per_leg`` times or every ``sample_every_m`` metres, in addition to their stop.
-    The reward is that of the measurement at the stop.
+    The rewards ``own`` and ``team`` count the stop only.
 
     **Physics.** With ``physics = "mujoco"`` robots are rovers in MuJoCo: a body with two driven wheels and two casters.
     The field is their terrain, and the map has walls at its edge. They plan as above, with four fifths of their speed,

@@ -82,8 +82,8 @@ class SensorField(
         level: Watched level, in the unit of the field; required by the task ``level``, and refused otherwise.
         reward: ``task``: an equal share of the increase of ``score``. ``team``: an equal share of the sum of all
             measurements. ``own``: the agent's measurement, 0 if none succeeded. The agent's cost is subtracted.
-        worlds: ``fixed``, or ``drawn``: each reset draws another ``gp`` or ``plume`` of the same settings, with another
-            seed; ``reset(options={"world": number})`` picks one.
+        worlds: ``fixed``: one for all episodes. ``drawn``: each reset draws another ``gp`` or ``plume`` of the same
+            settings, with another seed; ``reset(options={"world": number})`` picks one.
         places: One [x, y] in m per sensor, all different. Default: spread so that each has an equal share of the map.
         place_seed: Seed of the default positions, >= 0.
         reach_m: Half the side of a sensor's box, > 0. Default: the smallest with which the boxes cover the map. A

@@ -99,8 +99,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             paths to own users, from each neighbour (access point in range) to own users, and to users of each
             neighbour. All agents' observations then have equal length; missing entries are the least power and 300 dB.
             In drawn worlds lengths are always equal.
-        worlds: ``fixed``, or ``drawn``: each reset draws another topology, with another ``topology_seed``;
-            ``reset(options={"world": number})`` picks one.
+        worlds: ``fixed``: one for all episodes. ``drawn``: each reset draws another topology, with another
+            ``topology_seed``; ``reset(options={"world": number})`` picks one.
         noise_std: Standard deviation of the noise of a total, in the unit of the utility. With k access points, each
             has this divided by sqrt(k), so that their sum is as noisy as a total. An access point without users
             measures 0 exactly.
