@@ -160,7 +160,7 @@ class Agent(Returning):
     def word(self, query: object = None) -> dict[str, Any] | None:
         """Decided values of the agent's variables; None before the decision.
 
-        In a field, these are the coordinates of its measurement, empty if the agent skips the round or abstains.
+        In a field: coordinates of the agent's measurement, or nothing if it skips the round or abstains.
 
         Args:
             query: Id of a query of the last ``ask``; by default the last of them.

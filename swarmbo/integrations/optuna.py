@@ -24,8 +24,8 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
     """Sampler of Optuna: teams of agents suggest the parameters of a study's trials.
 
     Parameters that occur in the same finished trials, with the same ranges, are a group, for which a team decides. So a
-    conditional parameter is learned from the trials that have it. ``independent_sampler`` draws all parameters of the
-    first trial, and parameters that no trial had yet. It also draws a group whose values were all tried, if trials have
+    conditional parameter is learned from the trials that have it. ``independent_sampler`` draws parameters that no team
+    decides: all of the first trial, those that no trial had yet, and groups whose values were all tried, if trials have
     other parameters.
 
     Each parameter is a variable with its type: ``Real``, ``Integer`` or ``Categorical``, with the distribution's scale
@@ -45,7 +45,7 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
             Parameters in no scope are a factor each. None: the structure is unknown.
         seed: Seed of all randomness; None draws one.
         initial: Points of the initial design of each group, >= 1; existing trials count.
-        independent_sampler: Sampler of other parameters; by default ``TPESampler`` with the seed.
+        independent_sampler: Sampler of parameters that no team decides; by default ``TPESampler`` with the seed.
         **settings: ``belief``, ``acquisition``, ``coordination``, ``rounds`` and ``outcomes`` of a ``Team``. With
             ``outcomes="per-factor"``, the objective calls ``trial.set_user_attr("factors", {factor: value})``, and
             returns the sum.

@@ -388,8 +388,8 @@ class Problem:
         return tuple(out)
 
     def is_allowed(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
-        """Mask of allowed points, in the unit cube of ``box``: in a field locations, which may lie outside, else joint
-        points.
+        """Mask of allowed points in the unit cube of ``box``. In a field, points are locations, and may lie outside of
+        it.
         """
         allowed = np.ones(len(U), dtype=bool)
         for limit in self.regions:

@@ -53,7 +53,7 @@ class GroundTruth:
         name: Name of the field, for titles.
         value: Function from any locations (k, d) to the noise-free field (k,).
         goal: Task of the field: its ``peak``, a ``map`` of all of it, or the set above a ``level``.
-        level: Level of this goal; None with other goals.
+        level: Level of the goal ``level``; None for other goals.
         at_round: Function from a round to its truth, if the field changes; else None.
         maximum_is: Label of ``maximum``; ``reference optimum`` if it may not be the maximum.
     """

@@ -104,7 +104,7 @@ class Run:
         return self.records[-1].recommendation if self.records else None
 
     def table(self) -> Columns:
-        """Measurements as a dict of columns, with a row for each; see ``swarmbo.runs.table.measurements``.
+        """Measurements as a dict of columns, with one row per measurement; see ``swarmbo.runs.table.measurements``.
 
         A team's ``attach`` takes it unchanged.
 

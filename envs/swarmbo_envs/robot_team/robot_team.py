@@ -86,8 +86,8 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         level: Watched level, in the unit of the field; required by the task ``level``, and refused otherwise.
         reward: ``task``: an equal share of the increase of ``score``. The score is the best true value measured
             (``peak``) or minus the map error (``map``), both in the unit of the field, or the F1 score (``level``).
-            ``team``: an equal share of the sum of all measurements. ``own``: the agent's measurement, 0 if it failed.
-            The agent's cost is subtracted.
+            ``team``: an equal share of the sum of all measurements. ``own``: the agent's measurement, or 0 if it
+            failed. The agent's cost is subtracted.
         worlds: ``fixed``: one for all episodes. ``drawn``: each reset draws another ``gp`` field of the same settings,
             with another seed; ``reset(options={"world": number})`` picks one.
         starts: One [x, y] in m per robot, all different. Default: drawn at ``reset``, separated from each other. With

@@ -37,7 +37,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     | Action | own transmit power: Box(1), dBm, float64; with channels a Dict of ``power`` and ``channel`` (Discrete), \
     and ``width`` (Discrete) if there are several: positions in the lists |
     | Observation | Box, float64: own power, last good measurement (the lower bound while there is none), share of \
-    rounds left, powers of the access points in range; ``observes`` adds losses; with channels \
+    rounds left, powers of the access points in range; ``observes`` adds losses. With channels \
     a Dict: ``power``, ``channel`` and ``width``, own first, then those in range, ``last`` and ``left`` |
     | State | all powers, all channels and widths (positions), all last good measurements, share of rounds left |
     | Reward | an equal share of the network's utility; see ``reward`` |
