@@ -73,9 +73,9 @@ class Team(AskTell):
             without bounds are factors; if all have bounds, each edge is a factor.
         bounds: For every variable (low, high), physical, or its type: ``Real``, ``Integer``, ``Categorical`` or a
             table. A ``Problem`` has them, like ``outcomes`` and ``variable_owners``.
-        belief: Name of a belief, its settings, or a table; so for the next three. Defaults of belief, acquisition and
-            coordination: ``additive``, ``auto`` and ``admm`` for a function, ``exact``, ``auto`` (by the task) and
-            ``exact`` in a field.
+        belief: Name of a belief, its settings, or a table; the next three arguments take the same. Defaults of belief,
+            acquisition and coordination: ``additive``, ``auto`` and ``admm`` for a function, ``exact``, ``auto`` (by
+            the task) and ``exact`` in a field.
         acquisition: Acquisition; for a function also an instance of your own subclass of ``Acquisition``.
         coordination: Coordination method; also an object of your own, see ``swarmbo.deciding.setup.Maximiser``.
         transport: Transport of messages.

@@ -54,8 +54,8 @@ class Agent(Returning):
         level: In a field, the level of interest if the problem has none; the same for all agents.
         sites: In a field, all measurable locations (k, d), alike for all agents; None: the whole box. Recommendations
             are chosen from them, and a few acquisitions use them.
-        has_base: True if your transport forwards messages by a base station where links have no path, as ``Team``
-            assumes. Otherwise links must connect all agents.
+        has_base: True if your transport relays messages by a base station where no path of links exists, as for a
+            ``Team``. Otherwise links must connect all agents.
         travel: In a field, travel times of the agent's paths in rounds, for ``coordination="routes"``: an object with
             the methods of ``Travel``, called with this agent's name only. Either all agents have such an object or
             none; without it, they choose one step ahead. A saved state does not hold it.

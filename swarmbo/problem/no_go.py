@@ -45,7 +45,7 @@ class NoGo(Settings, frozen=True, tag_field="kind"):
 
     @abstractmethod
     def exits(self, u: Float[np.ndarray, " s"], box: Domain) -> Float[np.ndarray, "k s"]:
-        """Points just outside the region, for a point within: the nearest one beyond every side."""
+        """The nearest points just beyond each side of the region, for a point within it."""
 
 
 class NoGoBox(NoGo, frozen=True, kw_only=True, tag="box"):

@@ -123,7 +123,7 @@ class SolveReport(msgspec.Struct, frozen=True):
             sides of the box. The largest over parts of the graph and joint starts; None for methods without copies.
         dual_residual: Last move of the consensus, in sides of the box, times the penalty over the natural penalty.
         polish_gain: Rise of ``value`` by polishing; None without polishing.
-        violated: Factors that forbid the choice: they are -inf there.
+        violated: Factors that forbid the choice: their value is -inf.
         links: Report of links; absent without faults and deadlines.
         stayed: Setting asked again, because the model finds no other safe one (``safe`` of a team); otherwise absent.
 

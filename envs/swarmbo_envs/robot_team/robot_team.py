@@ -193,7 +193,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
     def travel_rounds(
         self, agent: str, origins: Float[np.ndarray, "n 2"], places: Float[np.ndarray, "m 2"]
     ) -> Int[np.ndarray, "n m"]:
-        """Least number of rounds for an agent's path from each origin to each place (m), without turns at origins.
+        """Least number of rounds from each origin to each place (m), for an agent that need not turn at the origin.
 
         Returns:
             0 if the agent is already there; ``np.iinfo(int).max // 4`` if there is no path.

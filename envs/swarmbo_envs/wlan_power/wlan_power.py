@@ -38,7 +38,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     and ``width`` (Discrete) if there are several: positions in the lists |
     | Observation | Box, float64: own power, last good measurement (the lower bound while there is none), share of \
     rounds left, powers of the access points in range; ``observes`` adds losses. With channels \
-    a Dict: ``power``, ``channel`` and ``width``, own first, then those in range, ``last`` and ``left`` |
+    a Dict: ``power``, ``channel`` and ``width`` (own first, then those in range), ``last`` and ``left`` |
     | State | all powers, all channels and widths (positions), all last good measurements, share of rounds left |
     | Reward | an equal share of the network's utility; see ``reward`` |
     | End | all agents are truncated after ``max_cycles`` rounds |
@@ -54,8 +54,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     | ``channel``, ``width`` | int, float | applied channel; width, MHz |
     | ``cost`` | float | 0 |
     | ``users`` | int | own users that are present |
-    | ``source`` | dict | ``objective`` and ``radio``; of ns-3 also its version, ``run``, ``runs`` and the reason of a \
-    ``failure``; the utility's name unless it is the sum |
+    | ``source`` | dict | ``objective``, ``radio``; with ns-3 also its version, ``run``, ``runs`` and the reason of a \
+    ``failure``; also the name of a ``utility`` other than ``sum`` |
     | ``error`` | str | reason of a failed measurement |
 
     In the factor graph the outcome of access point i depends on its own settings and on those of the access points in
