@@ -200,8 +200,8 @@ class AskTell(TeamState):
         Raises:
             UnknownQueryError: If there is no such query, or it was given up, or it does not have a channel.
             ConflictError: If another outcome was recorded before; it names both.
-            ConfigError: If a total is told to a team that observes factors, or an argument should be a table. Also if a
-                point lacks a variable, or has a value that is invalid for it.
+            ConfigError: If a total is told to a team that observes factors, or outcomes, points or locations are no
+                tables. Also if a point lacks a variable, or has a value that is invalid for it.
             ShapeError: If an outcome is no number, a noise is no finite number >= 0, or a location is not a finite (d,)
                 array in or near the box.
         """

@@ -147,8 +147,8 @@ class FactorGraph:
     def from_networkx(cls, g: "nx.Graph[Any]", factors: "Factors | Iterable[Hashable] | None" = None) -> "FactorGraph":
         """Build a graph from one of networkx, in which factors are nodes, edges or cliques.
 
-        Names are the nodes' texts. The attribute ``owner`` of a node or an edge is the agent of its factor or variable;
-        all nodes of a kind have it, or none.
+        Factors and variables have the nodes' texts as names. The attribute ``owner`` of a node or an edge is the agent
+        of its factor or variable; all nodes of a kind have it, or none.
 
         Args:
             g: Undirected, without parallel edges and loops.

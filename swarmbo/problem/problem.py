@@ -100,8 +100,8 @@ class Problem:
             outcomes: Observed outcomes.
 
         Raises:
-            ConfigError: If bounds do not fit the graph, or are not finite with low < high, or outcomes of unknown
-                factors are to be observed.
+            ConfigError: If bounds do not fit the graph, or are not finite with low < high, or outcomes are
+                ``per-factor`` without a graph.
         """
         if outcomes not in get_args(OutcomeMode):
             raise ConfigError(f"got {outcomes!r}; wanted 'total' or 'per-factor'", at="$.outcomes")

@@ -59,8 +59,8 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         """Score of the task, larger is better; it includes the measurements at reset.
 
         ``map``: minus the error of a map of all measurements so far. ``level``: the F1 score of this map. ``peak``:
-        minus the simple regret. In each round, the agents' rewards and costs sum to its increase. The score is 0 unless
-        ``reward`` is ``task``.
+        minus the simple regret. In each round, the agents' rewards and costs sum to the increase of the score. The
+        score is 0 unless ``reward`` is ``task``.
         """
         return self._current().score
 
