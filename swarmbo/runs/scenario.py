@@ -82,7 +82,8 @@ class Scenario(Settings, frozen=True):
         workers: Workers that evaluate points of a function side by side; None: the run's own process does, one by one.
             With workers, ``step_timeout_s`` limits an evaluation, and each evaluation is a round.
         policy: Policy that acts in place of the team: ``"module:Class"``, or a table with that ``kind`` and its
-            settings (``swarmbo.runs.policies.Policy``). The team learns from the policy's measurements, and recommends.
+            settings (``swarmbo.runs.policies.Policy``). The team learns from its measurements, and makes the
+            recommendations.
     """
 
     name: str
