@@ -88,7 +88,7 @@ class StateVersionError(SwarmboError, ValueError):
 
 
 class LostStateError(SwarmboError, ValueError):
-    """An agent returned without its state; its new measurements cannot be told from old ones that other agents have."""
+    """An agent returned without its state; others have its old measurements, so new ones cannot be distinguished."""
 
 
 class OwnCodeError(SwarmboError, RuntimeError):

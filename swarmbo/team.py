@@ -97,7 +97,7 @@ class Team(AskTell):
             4 points, this one included. Every search also starts from simple settings (all at largest, all equal).
         step_limit: Largest change of each variable from the best setting known (with ``start``): in its unit, in
             positions of ordered choices, or as a share of its range (``"10%"``). A table has these by variable; ``*``
-            stands for any characters. Choices without an order change freely, or never with 0.
+            stands for any characters. Choices without an order change freely; with 0 they never change.
         safe: Requirement on each setting (with ``start``): its utility is at least a ``share`` of the present
             setting's, with a ``probability`` by the model; 0.95 and 0.9 by default. If no other setting meets it, the
             best or the present one is asked again, and ``last_report.stayed`` has it.

@@ -212,7 +212,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         return np.concatenate(list(self._observe(self._current()).values()))
 
     def render(self) -> Any:
-        """Picture of bytes (height, width, 3) or text; with ``human`` None, and the text goes to the terminal."""
+        """Picture of bytes (height, width, 3) or text; None with ``human``, which writes the text to the terminal."""
         self._current()
         if self.render_mode is None:
             raise ConfigError("got None; wanted 'rgb_array', 'ansi' or 'human' to render", at="$.render_mode")

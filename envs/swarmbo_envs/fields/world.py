@@ -124,7 +124,7 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
 
     @property
     def coordinates(self) -> Coordinates | None:
-        """Coordinates of the field's input, if they are not metres of the map."""
+        """Coordinates of the field's input, such as degrees; None if they are metres of the map."""
         return self.field.coordinates
 
     def _set_alike(self, actions: Mapping[str, Ends], seen: tuple[Array, Array]) -> None:

@@ -63,7 +63,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
     The key of the ``field`` table selects the kind of field:
 
     * ``{elevation = "jacksboro" | "topobathy", window = [row, column, rows, columns]}``: a real landscape, in metres
-      from the window's south-west corner, bilinear between its cells. The default is a window of ``jacksboro``.
+      from the window's south-west corner; values between cells are bilinear. The default is a window of ``jacksboro``.
     * ``{csv = PATH, x = COLUMN, y = COLUMN, value = COLUMN, unit = "m", sites = "only" | "interpolated"}``: measured
       points; coordinates are taken as metres. With ``only`` (the default) a robot samples the unmeasured site nearest
       to the requested location among those within reach in the round. Robots choose in the order of their numbers, and
