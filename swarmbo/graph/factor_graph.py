@@ -176,7 +176,8 @@ class FactorGraph:
     def of_any(cls, graph: "FactorGraph | nx.Graph[Any]", variables: Iterable[Hashable] | None = None) -> "FactorGraph":
         """Graph from a user's argument: a ``FactorGraph``, or one of networkx, as for :meth:`from_networkx`.
 
-        Nodes with ``bipartite=1`` are factors, or else nodes not in ``variables``, or else all edges.
+        Nodes with ``bipartite=1`` are factors, else nodes not in ``variables``; if all are variables, edges are
+        factors.
         """
         if isinstance(graph, FactorGraph):
             return graph

@@ -112,7 +112,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         departures: [round, user] of users that leave at the beginning of that round.
         reward: ``task``: an equal share of the network's true utility, in its unit; 0 if a simulation failed. ``team``:
             an equal share of the sum of all measurements. ``own``: the agent's measurement, or with totals an equal
-            share of it; 0 if it failed. This leads to full power.
+            share of it; 0 if it failed. This reward leads to full power.
         max_cycles: Rounds of an episode, >= 1.
         render_mode: ``rgb_array`` (picture), ``ansi`` (text), ``human`` (text to the terminal after every round), None.
 
