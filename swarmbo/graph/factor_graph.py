@@ -176,8 +176,7 @@ class FactorGraph:
     def of_any(cls, graph: "FactorGraph | nx.Graph[Any]", variables: Iterable[Hashable] | None = None) -> "FactorGraph":
         """Graph from a user's argument: a ``FactorGraph``, or one of networkx, as for :meth:`from_networkx`.
 
-        Nodes with ``bipartite=1`` are factors, else nodes not in ``variables``; if all are variables, edges are
-        factors.
+        Nodes with ``bipartite=1`` are factors, else nodes not in ``variables``, else (if all are variables) edges.
         """
         if isinstance(graph, FactorGraph):
             return graph
@@ -192,8 +191,8 @@ class FactorGraph:
         """Graph and tables per factor from a user's arguments of any kind.
 
         Args:
-            graph: A ``FactorGraph``, or one of networkx. There a node is a factor if it has ``bipartite=1``, or a table
-                and only neighbours without one; else it is a variable.
+            graph: A ``FactorGraph``, or one of networkx. There, factors are nodes with ``bipartite=1``, or with a table
+                and no neighbour with one. Else all nodes are variables.
             tables: Table of each factor. If all nodes are variables: by edge ``(u, v)`` or clique ``(u, v, w)``, with
                 axes in this order, and by node. None: the attributes ``table`` of nodes and edges; an edge's axes are
                 as in ``graph.edges``.
