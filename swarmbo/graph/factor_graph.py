@@ -101,7 +101,7 @@ class FactorGraph:
 
         Raises:
             ConfigError: If there is no factor, a scope is empty or repeats a variable, or a name is used twice.
-            OwnershipError: If a factor or variable lacks its owner, or an unknown one is given an owner.
+            OwnershipError: If a factor or variable has no owner, or an unknown one is given an owner.
         """
         if not table(scopes, "{factor: [variable, …]}", "$.scopes"):
             raise ConfigError("got no factors; wanted at least one scope, for example {'f': ['x']}", at="$.scopes")
