@@ -98,9 +98,9 @@ class Team(AskTell):
         step_limit: Largest change of each variable from the best setting known (with ``start``): in its unit, in
             positions of ordered choices, or as a share of its range (``"10%"``). A table has these by variable; ``*``
             stands for any characters. Choices without an order change freely; with 0 they never change.
-        safe: Requirement on each setting (with ``start``): its utility is at least a ``share`` of the present
-            setting's, with a ``probability`` by the model; 0.95 and 0.9 by default. If no other setting meets it, the
-            best or the present one is asked again, and ``last_report.stayed`` has it.
+        safe: Requirement on each setting (with ``start``): with a ``probability`` by the model (default: 0.9), its
+            utility is at least a ``share`` (0.95) of the present setting's. If no other setting meets it, the best or
+            the present one is asked again, and ``last_report.stayed`` has it.
         **unknown: Refused, with a hint at the right argument.
 
     Raises:

@@ -56,7 +56,7 @@ class Agent(Returning):
             are chosen from them, and a few acquisitions use them.
         has_base: True if your transport relays messages by a base station where no path of links exists, as for a
             ``Team``. Otherwise links must connect all agents.
-        travel: In a field, travel times of the agent's paths in rounds, for ``coordination="routes"``: an object with
+        travel: In a field with ``coordination="routes"``, travel times of the agent's paths in rounds: an object with
             the methods of ``Travel``, called with this agent's name only. Either all agents have such an object or
             none; without it, they choose one step ahead. A saved state does not hold it.
         **settings: ``belief``, ``acquisition``, ``coordination``, ``seed``, ``rounds`` and ``initial``, as for a
@@ -283,8 +283,8 @@ class Agent(Returning):
         Args:
             points: Joint points (t, n), physical; an agent reads its own variables only. In a field, locations (t, d),
                 or (t, d + 1) with the round last; an agent reads its own rows only.
-            outcomes: Outcomes of the agent's factors (t, k), in the order of ``factors``; or totals (t,), read by the
-                first agent; in a field measurements (t,). Entries that are not finite, or beyond 1e60, count as failed.
+            outcomes: Outcomes of the agent's factors (t, k), in the order of ``factors``, or totals (t,) for the first
+                agent. In a field, measurements (t,). Entries that are not finite, or beyond 1e60, count as failed.
             rounds: Round of each evaluation (t,), or one for all; by default the present round.
             agents: In a field, the agent that measured: one for all, or for each (t,); by default the first. It reports
                 to the others.

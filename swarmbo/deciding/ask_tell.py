@@ -322,9 +322,9 @@ class AskTell(TeamState):
         and ``to_dataframe`` write such tables.
 
         Args:
-            points: A table, or values of joint points (t, n) in the order of ``graph.variables``; in a field locations
+            points: A table, or values of joint points (t, n) in the order of ``graph.variables``. In a field, locations
                 (t, d), or (t, d + 1) with the round as a last coordinate if the belief has a time axis.
-            outcomes: Totals (t,), or outcomes per factor (t, k) in the order of ``graph.factors``; in a field
+            outcomes: Totals (t,), or outcomes per factor (t, k) in the order of ``graph.factors``. In a field,
                 measurements (t,). For a table: the column of the outcomes, or ``{factor: column}``, if not the default.
                 Entries that are missing, not finite, or beyond 1e60, count as failed.
             rounds: If the belief has a time axis: round of each (t,), or one for all, or the name of a column. The

@@ -25,8 +25,8 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
 
     Parameters that occur in the same finished trials, with the same ranges, are a group, for which a team decides. So a
     conditional parameter is learned from the trials that have it. ``independent_sampler`` draws parameters that no team
-    decides: all of the first trial, those that no trial had yet, and groups whose values were all tried, if trials have
-    other parameters.
+    decides. These are all of the first trial, those that no trial had yet, and groups whose values were all tried, if
+    trials have other parameters.
 
     Each parameter is a variable with its type: ``Real``, ``Integer`` or ``Categorical``, with the distribution's scale
     and step. A team repeats no point while untried ones remain. With integers, steps or choices and without scopes, the

@@ -78,8 +78,8 @@ class Driven:
 class Ros2Robots:
     """Sends goals to robots, and receives their positions and measurements.
 
-    A robot ``ann`` sends its position to ``/ann/pose`` (``geometry_msgs/PoseStamped``, metres in the frame of the map)
-    and each measurement, made at its present position, to ``/ann/measurement`` (``std_msgs/Float64``; NaN is a
+    A robot ``ann`` sends its position to ``/ann/pose`` (``geometry_msgs/PoseStamped``, metres in the frame of the map).
+    It sends each measurement, made at its present position, to ``/ann/measurement`` (``std_msgs/Float64``; NaN is a
     failure). It receives goals at ``/ann/goal_pose`` (``geometry_msgs/PoseStamped``), which Nav2 follows. With
     ``coordinates``, it sends ``sensor_msgs/NavSatFix`` to ``/ann/fix``, and receives ``geographic_msgs/GeoPoseStamped``
     at ``/ann/goal_geopose``, with an unspecified altitude (NaN).

@@ -91,8 +91,8 @@ class Query(msgspec.Struct, frozen=True, eq=False):
         point: Value of each variable, in physical units or of the variable's own type; in a field ``agent[0]``,
             ``agent[1]``, … are the coordinates of the agent's location.
         points: Values (m,) of each agent's own variables; in a field the location (d,) of its measurement.
-        mean: Expected total of a function, in the unit of the outcome; None in the initial design, for methods without
-            a belief, and in a field.
+        mean: Expected total of a function, in the unit of the outcome. None in the initial design, in a field, and for
+            methods without a belief.
         std: Standard deviation of the total.
         means: In a field, expected measurement of each agent.
         stds: In a field, standard deviation of each agent's measurement.
