@@ -38,7 +38,7 @@ class Agent(Returning):
     ``keeps_time`` is True, call ``tick`` once for each tick of your clock. In a field, ``word`` has the agent's
     location at the deadline, whatever other agents do.
 
-    A decision with a deadline may leave out some agents: set ``participants`` before it, to the same names on all.
+    A decision with a deadline may leave out some agents: set ``participants`` before it, alike on all participants.
     ``give_up`` takes back a decision that an agent left midway. A returning agent takes over another's ``snapshot``
     with ``restore``.
 

@@ -198,7 +198,7 @@ class AskTell(TeamState):
             constraints: Measured quantities that have ``limits``, by name; they may be told for failed outcomes too.
 
         Raises:
-            UnknownQueryError: If there is no such query, or it was given up, or it does not have a channel.
+            UnknownQueryError: If there is no such query, or it was given up, or it lacks a named channel.
             ConflictError: If another outcome was recorded before; it names both.
             ConfigError: If a total is told to a team that observes factors, or outcomes, points or locations are no
                 tables. Also if a point lacks a variable, or has a value that is invalid for it.

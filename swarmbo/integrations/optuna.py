@@ -90,7 +90,7 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
         self._independent.reseed_rng()
 
     def infer_relative_search_space(self, study: Any, trial: Any) -> Space:
-        """Parameters that all finished trials have, without those of one value."""
+        """Parameters that all finished trials have, and that can have more than one value."""
         self._raise_error_if_multi_objective(study)
         states = optuna.trial.TrialState
         finished = study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED))
