@@ -38,7 +38,7 @@ class ConfigError(SwarmboError, ValueError):
 
 
 class MissingPackageError(ConfigError, ImportError):
-    """A package that only an extra brings is not installed."""
+    """A package of an optional extra is not installed."""
 
 
 class ShapeError(SwarmboError, ValueError):
@@ -46,7 +46,7 @@ class ShapeError(SwarmboError, ValueError):
 
 
 class OwnershipError(SwarmboError, ValueError):
-    """A factor or a variable lacks its one owner, or an agent acts on what it does not own."""
+    """A factor or a variable has no single owner, or an agent acts on one that it does not own."""
 
 
 class BudgetError(SwarmboError, ValueError):
@@ -54,20 +54,20 @@ class BudgetError(SwarmboError, ValueError):
 
 
 class TransportError(SwarmboError, OSError):
-    """A message cannot be carried: unknown agent, or no path of links to the recipient."""
+    """A message cannot be carried: an agent is unknown, or no path of links leads to the recipient."""
 
 
 class UnknownQueryError(SwarmboError, KeyError):
-    """An outcome was told for a query that was never made or was given up, or for a channel that it did not ask."""
+    """An outcome was told for a query that was never made or was given up, or for a channel that the query lacks."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
 
 class ConflictError(SwarmboError, ValueError):
-    """An outcome was told for a query that has another one already; the message has both.
+    """An outcome was told for a query that has a different one already; the message has both.
 
-    Telling the same again, also that it failed, is no error and changes nothing.
+    Telling the same outcome or failure again is no error and changes nothing.
 
     Example:
         >>> import swarmbo as sb
@@ -88,7 +88,7 @@ class StateVersionError(SwarmboError, ValueError):
 
 
 class LostStateError(SwarmboError, ValueError):
-    """An agent returned without its state, and others have its old measurements: new ones cannot be distinguished."""
+    """An agent returned without its state; others have its old measurements, so new ones cannot be distinguished."""
 
 
 class OwnCodeError(SwarmboError, RuntimeError):
@@ -96,7 +96,7 @@ class OwnCodeError(SwarmboError, RuntimeError):
 
 
 class RunFolderError(SwarmboError, OSError):
-    """A run folder is missing, incomplete or holds something else than a run."""
+    """A run folder is missing or incomplete, or holds no run."""
 
 
 class SwarmboWarning(UserWarning):
@@ -114,11 +114,11 @@ class AimWarning(SwarmboWarning):
 
 
 class CompilingWarning(SwarmboWarning):
-    """The first folder for compiled code is not writable, so the next process may have to compile again."""
+    """The preferred folder for compiled code is not writable, so the next process may have to compile again."""
 
 
 class DataWarning(SwarmboWarning):
-    """Data were changed, or not shown completely: for instance rows or a film are left out.
+    """Data were changed or are not shown completely: for instance, rows or an animation are left out.
 
     The message has the data and the reason.
 

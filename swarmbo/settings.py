@@ -20,10 +20,10 @@ from swarmbo.errors import ConfigError
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Base of all settings. Unknown keys are refused, and numbers outside the declared range of their field.
+    """Base of all settings. Unknown keys, and numbers outside the range of their field, are refused.
 
     A range is declared once, as ``msgspec.Meta`` in the annotation (see ``within``), and holds for tables of a scenario
-    and for settings made in Python. A float that is not finite is in no range. A kind's own ``__post_init__``, for
+    and for settings made in Python. A float that is not finite is in no range. A subclass's ``__post_init__``, for
     conditions on several fields (``require``), calls this one first.
 
     Example:

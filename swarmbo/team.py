@@ -52,17 +52,17 @@ class Team(AskTell):
     in one field. ``Team.for_env`` makes the team that fits a PettingZoo environment, and drives it.
 
     Decisions are bit-identical for one seed and one number of linear-algebra threads (``swarmbo run`` sets it to one),
-    in any order of agents and outcomes. Queries may be told in any order and in parts. Pending ones count as evaluated
-    for the variance, so that further ones explore elsewhere.
+    in any order of agents and outcomes. Queries may be told in any order and in parts. Pending queries count as
+    evaluated for the variance, so that further ones explore elsewhere.
 
     With a function, the first ``initial`` points are a scrambled Sobol design, the same for all methods. No point is
-    queried twice: one within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2.
-    With a time axis, only pending points count. No point lies within 0.001 sides of a pending one, in its widest
-    coordinate; with outcomes per factor, that holds for the variables of each pending factor. This holds for every
-    acquisition, with noise too; to measure a point again, ``expect`` it.
+    queried twice, unless the belief has a time axis or no other point is left. A point within 1e-9 of an earlier one,
+    in sides of the box, is moved by a random step of 1e-4 to 1e-2. Every point differs from each pending point by more
+    than 0.001 sides in some coordinate. With outcomes per factor, this holds for the variables of each pending factor.
+    Both rules hold for every acquisition, with noise too. To measure a point again, use ``expect``.
 
-    Attached evaluations are data: the team learns from them, and one may be the incumbent, but they are no steps of a
-    method. ``team.history`` marks them.
+    Attached evaluations are data: the team learns from them, and one may be the incumbent, but they do not count as
+    steps of a method. ``team.history`` marks them.
 
     Several threads may call a team; one call runs at a time. A call that ends in an exception, even
     ``KeyboardInterrupt``, changes nothing. Only an interrupt during the fusion of local beliefs may leave some of them
@@ -71,12 +71,12 @@ class Team(AskTell):
     Args:
         graph: Scopes and owners; None if the structure is unknown; or a whole ``Problem``. In a networkx graph, nodes
             without bounds are factors; if all have bounds, each edge is a factor.
-        bounds: (low, high) of every variable, physical, or its type: ``Real``, ``Integer`` or ``Categorical``, or a
-            table of such. Part of a ``Problem``, like ``outcomes`` and ``variable_owners``.
-        belief: Belief: a kind's name, its settings, or a table, like the next three. Defaults depend on the problem:
-            ``additive``, ``auto`` and ``admm`` of a function, ``exact``, ``auto`` (by the field's task) and ``exact``
-            in a field.
-        acquisition: Acquisition; of a function also an instance of your own subclass of ``Acquisition``.
+        bounds: For every variable (low, high), physical, or its type: ``Real``, ``Integer``, ``Categorical`` or a
+            table. A ``Problem`` has them, like ``outcomes`` and ``variable_owners``.
+        belief: Name of a belief, its settings, or a table; the next three arguments take the same. Defaults of belief,
+            acquisition and coordination: ``additive``, ``auto`` and ``admm`` for a function, ``exact``, ``auto`` (by
+            the task) and ``exact`` in a field.
+        acquisition: Acquisition; for a function also an instance of your own subclass of ``Acquisition``.
         coordination: Coordination method; also an object of your own, see ``swarmbo.deciding.setup.Maximiser``.
         transport: Transport of messages.
         seed: Seed of everything random, >= 0.
@@ -90,17 +90,17 @@ class Team(AskTell):
         constraints: Limits between variables of a function, added to those of the ``Problem``: ``Linear``,
             ``Separation`` and ``Constraint``, or tables of such. Every query and every recommendation keeps them.
         limits: (low, high) of quantities that are measured with each outcome, by name; None where a range has no end.
-            ``tell(…, constraints={quantity: value})`` gives their values. A model of each keeps queries to where the
-            limit is probably kept, and recommendations are of evaluations that kept it.
+            ``tell(…, constraints={quantity: value})`` gives their values. A model of each quantity confines queries to
+            where its limit probably holds; recommendations are evaluations where it held.
         start: Present setting of a function, which is asked first. It is ``"present"`` as the environment reports it,
             ``"largest"``, or a value of each variable: a table, a row of a frame or a list. The initial design then has
-            4 points with it. Simple settings (all at largest, all equal) are starts of every search.
+            4 points, this one included. Every search also starts from simple settings (all at largest, all equal).
         step_limit: Largest change of each variable from the best setting known (with ``start``): in its unit, in
             positions of ordered choices, or as a share of its range (``"10%"``). A table has these by variable; ``*``
-            stands for any characters. Choices without an order change freely, or never with 0.
-        safe: Requirement on each setting (with ``start``): its utility is at least a ``share`` of the present
-            setting's, with a ``probability`` by the model; 0.95 and 0.9 by default. If no other setting keeps it, the
-            best or the present one is asked again, and ``last_report.stayed`` says so.
+            stands for any characters. Choices without an order change freely; with 0 they never change.
+        safe: Requirement on each setting (with ``start``): with a ``probability`` by the model (default: 0.9), its
+            utility is at least a ``share`` (0.95) of the present setting's. If no other setting meets it, the best or
+            the present one is asked again, and ``last_report.stayed`` has it.
         **unknown: Refused, with a hint at the right argument.
 
     Raises:
@@ -209,17 +209,17 @@ class Team(AskTell):
             env: With a measurement, any environment with finite boxes or discrete actions. Otherwise, if it has
                 ``factor_graph()``, its agents set the variables of one function. Otherwise every agent measures at its
                 own location in one field.
-            measurement: Outcome of an agent's factor, from its (observation, reward, info) after a step. The team then
+            measurement: Function from an agent's (observation, reward, info) to its factor's outcome. The team then
                 tunes one action for each agent; ``swarmbo.worlds.OneShotWorld`` defines an evaluation.
             scopes: With a measurement: ``{agent: [agents whose actions its factor depends on]}``. Without scopes, the
                 team learns from the sum of all agents' measurements, without structure.
             hold: With a measurement: number of steps for which an action is held, >= 1.
             **settings: ``belief``, ``acquisition``, ``coordination``, ``transport``, ``seed``, ``rounds`` (by default
-                the environment's ``max_cycles``; None with a measurement) and ``no_go``; of a function also
+                the environment's ``max_cycles``; None with a measurement) and ``no_go``; for a function also
                 ``initial``, ``constraints`` and ``limits``.
 
         Raises:
-            ConfigError: If the environment is of neither form, a setting is refused, or the acquisition needs a level
+            ConfigError: If the environment fits neither case, a setting is refused, or the acquisition needs a level
                 and none is stated.
 
         Warns:
@@ -245,8 +245,8 @@ class Team(AskTell):
         """Start an episode: pending queries are given up, learned data are kept.
 
         In a field, the infos of ``env.reset`` have each agent's location and measurement. ``act`` calls this before the
-        first round; call it yourself before a further episode. Rounds in a field are counted from 0 again: with a time
-        axis, data of an earlier episode count as of the same round of this one.
+        first round; call it yourself before a further episode. Rounds in a field start from 0 again: with a time axis,
+        data of an earlier episode keep their round numbers.
         """
         self._acting, self._log = None, self._log.in_new_episode()
         self._learn(self._present_links)
@@ -257,7 +257,7 @@ class Team(AskTell):
 
     @whole_or_not_at_all
     def act(self, observations: Mapping[str, Any], infos: Infos | None = None) -> dict[str, Any]:
-        """Actions for every live agent: its own variables of the next joint point, or its next location.
+        """Actions for every live agent: values of its variables in the next joint point, or its next location.
 
         Args:
             observations: Observations of the environment; only their keys are used.
@@ -291,7 +291,7 @@ class Team(AskTell):
             infos: Infos of ``reset``; used in the first round only.
 
         Raises:
-            ConfigError: If an action is missing or none of its space.
+            ConfigError: If an action is missing or not in its space.
         """
         if self.round == 0 and not self._learner.positions and infos:
             self.begin(infos)
@@ -396,8 +396,8 @@ class Team(AskTell):
 
         Args:
             path: Path of the file.
-            env: As for ``from_state_dict``, like all that follow. To restore a team with a ``measurement``, make it by
-                ``for_env`` and call its ``load_state_dict(Team.load(path).state_dict())``.
+            env: As for ``from_state_dict``, like all further arguments. To restore a team with a ``measurement``, make
+                it by ``for_env`` and call its ``load_state_dict(Team.load(path).state_dict())``.
             trust: True to load your own classes that the file names.
             belief: Your own belief, if the team had one.
             acquisition: As ``belief``.

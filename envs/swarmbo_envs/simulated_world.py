@@ -53,10 +53,10 @@ SettingsKind = TypeVar("SettingsKind", bound=WorldSettings)
 
 
 class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, EpisodeKind]):
-    """A ``ParallelEnv`` whose agents have boxes as action and observation spaces, or tables of spaces.
+    """A ``ParallelEnv`` whose agents have boxes as action and observation spaces, or dicts of spaces.
 
     A subclass names its settings (``arguments``) and itself (``name``), sets the attributes below and the spaces, and
-    implements how an episode begins, a round, observations and pictures.
+    implements the beginning of an episode, a round, observations and pictures.
     """
 
     __signature__: ClassVar[inspect.Signature | None]
@@ -122,8 +122,8 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         """Begin an episode.
 
         Args:
-            seed: Seed of the episode's randomness, >= 0. None begins the next episode of the last seed given; the very
-                first episode without a seed is random.
+            seed: Seed of the episode's randomness, >= 0. None begins the next episode of the last seed given, or a
+                random one if none was given.
             options: ``{"world": number}`` picks one of the drawn worlds; by default the seed does.
 
         Returns:
@@ -150,11 +150,11 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         """Play one round.
 
         Args:
-            actions: One for each live agent, in its space.
+            actions: Action of each live agent, in its space.
 
         Returns:
-            Observations, rewards, terminations, truncations and infos. All empty once the episode is over; ``actions``
-            must be empty then too.
+            Observations, rewards, terminations, truncations and infos. All are empty once the episode is over;
+            ``actions`` must be empty then too.
 
         Raises:
             ConfigError: If a live agent's action is missing, not finite, of a wrong shape or outside its space.
@@ -212,7 +212,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         return np.concatenate(list(self._observe(self._current()).values()))
 
     def render(self) -> Any:
-        """Picture (height, width, 3) of bytes, text, or (``human``) None: the text goes to the terminal."""
+        """Picture of bytes (height, width, 3) or text; None with ``human``, which writes the text to the terminal."""
         self._current()
         if self.render_mode is None:
             raise ConfigError("got None; wanted 'rgb_array', 'ansi' or 'human' to render", at="$.render_mode")

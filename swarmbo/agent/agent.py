@@ -19,45 +19,45 @@ from swarmbo.records import Recommendation
 
 
 class Agent(Returning):
-    """One agent: of a function it owns some factors and variables, in a field its measurement location.
+    """One agent: it owns some factors and variables of a function, or its measurement location in a field.
 
     It uses its own data, common knowledge (the problem, the settings, the seed, the links), and received messages. All
     agents of a problem decide in step, and their decisions are bit-identical to those of a ``Team`` with the same
     settings.
 
     With a function and outcomes per factor, an agent gets the outcomes of its factors, keeps them, and fits its
-    factors. With totals, the first agent gets each total. Before a decision, agents report which evaluations are done
-    and where variables were set; totals are reported then, outcomes per factor are not.
+    factors. With totals, the first agent gets each total. Before a decision, agents report finished evaluations and the
+    actual values of variables. They report totals, but not outcomes per factor.
 
     In a field, an agent gets its own measurements. Before a decision, agents report measurements and reachable
-    locations. From these, each agent computes the common belief, the sequential choices of all, and its own table only.
-    With ``belief="fused"`` it keeps its measurements and has a local belief. It sends its neighbours the messages of
-    the fusion method, and all agents its sequential choice and shortlist.
+    locations. From these reports, each agent computes the common belief, the sequential choices of all agents, and its
+    own table. With ``belief="fused"`` it keeps its measurements and has a local belief. It sends its neighbours the
+    messages of the fusion method, and all agents its sequential choice and shortlist.
 
-    With a deadline, agents still exchange messages before and after the agreement and wait for these; during the
-    agreement no agent waits. While an agent ``keeps_time``, tick it once for each tick of your clock. In a field
-    ``word`` has its location at the deadline, whatever other agents do.
+    With a deadline, no agent waits during the agreement. Agents still wait for the messages before and after it. While
+    ``keeps_time`` is True, call ``tick`` once for each tick of your clock. In a field, ``word`` has the agent's
+    location at the deadline, whatever other agents do.
 
-    With a deadline, a decision may also be made without some agents: set ``participants`` before it, alike for all
-    participants. ``give_up`` takes back a decision that an agent left midway. A returning agent takes over another's
-    ``snapshot`` with ``restore``.
+    A decision with a deadline may leave out some agents: set ``participants`` before it, alike on all participants.
+    ``give_up`` takes back a decision that an agent left midway. A returning agent takes over another's ``snapshot``
+    with ``restore``.
 
-    ``tick`` it with arrivals until ``is_finished``; ``run`` does so for agents that share a process, and ``serve`` puts
-    an agent into its own process.
+    Call ``tick`` with arrivals until ``is_finished``; ``run`` does so for agents that share a process, and ``serve``
+    puts an agent into its own process.
 
     Args:
-        name: Name in the problem.
+        name: Name of the agent in the problem.
         problem: Common problem of all agents.
-        links: Radio graph of the agents; None: every agent reaches every other. It may be replaced before a decision,
-            alike for all agents.
-        patience: Time on the clock of ``tick`` that it waits for messages without any arrival.
+        links: Radio graph of the agents; None: every agent reaches every other. You may replace it before a decision,
+            on all agents alike.
+        patience: Longest time without an arrival while it waits for messages, on the clock of ``tick``.
         level: In a field, the level of interest if the problem has none; the same for all agents.
         sites: In a field, all measurable locations (k, d), alike for all agents; None: the whole box. Recommendations
-            are some of them, and a few acquisitions use them.
-        has_base: True if a base station forwards messages to all agents if links have no path, as for a team; your
-            transport has to do so. Otherwise links must join all agents.
-        travel: In a field, travel times of the agent's paths in rounds, for ``coordination="routes"``: an object with
-            the methods of ``Travel``, called with its own name only. Either all agents have such an object or
+            are chosen from them, and a few acquisitions use them.
+        has_base: True if your transport relays messages by a base station where no path of links exists, as for a
+            ``Team``. Otherwise links must connect all agents.
+        travel: In a field with ``coordination="routes"``, travel times of the agent's paths in rounds: an object with
+            the methods of ``Travel``, called with this agent's name only. Either all agents have such an object or
             none; without it, they choose one step ahead. A saved state does not hold it.
         **settings: ``belief``, ``acquisition``, ``coordination``, ``seed``, ``rounds`` and ``initial``, as for a
             ``Team``, the same for all agents.
@@ -92,7 +92,7 @@ class Agent(Returning):
 
     @property
     def belief(self) -> ExactGP | FusedBelief:
-        """Belief about a field at its last decision: the team's, or its local belief if beliefs are fused."""
+        """Belief about the field at the last decision; the agent's local one if beliefs are fused."""
         if isinstance(self._learner, FieldLearner):
             return self._learner.believed.seen
         raise AttributeError("an agent fits its factors of a function when it decides, and keeps no belief")
@@ -131,20 +131,20 @@ class Agent(Returning):
         """Begin to decide the next evaluation, or a batch of points sequentially.
 
         Args:
-            count: Number of points, 1 to 10,000; None: one, returned without a list.
-            candidates: In a field, the locations (k, d) that it could measure, k >= 0; with none it skips the round. By
-                default 512 random ones in the box.
-            price: In a field, the cost of its measurement, in the unit of the outcome, >= 0. It abstains from a
-                measurement of less utility; at a price of 0 it always measures.
+            count: Number of points, 1 to 10,000; None: one, whose id is returned without a list.
+            candidates: In a field, the locations (k, d) that it could measure, k >= 0; without any it skips the round.
+                By default 512 random ones in the box.
+            price: In a field, the cost of its measurement, in the unit of the outcome, >= 0. It abstains if the utility
+                is less; at a price of 0 it always measures.
             position: In a field, its present position (d,), if not that of its last measurement.
             takes_part: In a field, False if it is absent. It then chooses nothing, but still reports its data.
 
         Returns:
-            The query's id.
+            Id of the query, or the list of ids.
 
         Raises:
-            ConfigError: If it is deciding, or an argument of fields is given for a function. Also if the count is not
-                from 1 to 10,000, or the price is no finite number >= 0.
+            ConfigError: If the agent is deciding, or an argument of fields is given for a function. Also if the count
+                is not from 1 to 10,000, or the price is no finite number >= 0.
             ShapeError: If locations are not finite numbers of the box's dimensions.
         """
         self._require_idle("asked again")
@@ -160,7 +160,7 @@ class Agent(Returning):
     def word(self, query: object = None) -> dict[str, Any] | None:
         """Decided values of the agent's variables; None before the decision.
 
-        In a field, these are the coordinates of its measurement; they are empty if it skips the round or abstains.
+        In a field: coordinates of the agent's measurement, or nothing if it skips the round or abstains.
 
         Args:
             query: Id of a query of the last ``ask``; by default the last of them.
@@ -172,17 +172,17 @@ class Agent(Returning):
         return None if coded is None else self.problem.valued(coded)
 
     def coded_word(self, query: object = None) -> dict[str, float] | None:
-        """The same in the problem's codes, as messages have them."""
+        """``word`` in the problem's codes, as in messages."""
         name = query_name(query) if query is not None else next(reversed(self._words), "")
         if name not in self._words:
             raise UnknownQueryError(f"query {name!r} is not of what was asked last: {list(self._words)}")
         return self._words[name]
 
     def recommend(self) -> None:
-        """Begin to find the best point in expectation; ``recommended`` has it when that is finished.
+        """Begin to find the best point in expectation; ``recommended`` has it once ``is_finished``.
 
-        All agents are asked for it in step, as for decisions. With a function, no later decision depends on it; in a
-        field the belief is fitted if a fit is due.
+        Call it on all agents in step, as ``ask``. With a function, no later decision depends on it; in a field the
+        belief is fitted if a fit is due.
 
         Raises:
             ConfigError: If it is deciding.
@@ -224,7 +224,7 @@ class Agent(Returning):
         Raises:
             UnknownQueryError: If there is no such query, or it was given up.
             ConflictError: If another outcome was recorded before; the same one again changes nothing.
-            ConfigError: If a factor or a variable is not its own, a total is given to another than the first agent, or
+            ConfigError: If a factor or a variable is not its own, a total is given to an agent other than the first, or
                 a value is not in bounds.
             ShapeError: If an outcome is no number, or a location is not in or near the box.
         """
@@ -245,14 +245,14 @@ class Agent(Returning):
     def observe(self, query: object, info: Mapping[str, Any], *, is_all: bool = True) -> None:
         """Learn from its own info of a round in a field, as ``Team.observe`` does for all agents.
 
-        The info has its measurement, at the decided location or another, and those en route. An info without a
-        measurement is no failure. Beliefs are also fused in a round without measurements.
+        The info has the agent's measurement, at the decided location or another, and measurements en route. An info
+        without a measurement is no failure. Beliefs are also fused in a round without measurements.
 
         Args:
             query: Id of the query; None for an unrequested measurement, such as at the start.
             info: Its own info from ``env.step``: ``location``, ``measurement``, ``noise_std``, ``sampled`` and
                 ``on_the_way``. Values that are not numbers, or far from the field, count as failed.
-            is_all: True if no agent will add to the query. All agents must give the same value.
+            is_all: True if no agent will add outcomes to the query. All agents must give the same value.
 
         Raises:
             UnknownQueryError: If no such query is pending, or it got its outcome before.
@@ -278,18 +278,18 @@ class Agent(Returning):
         agents: str | Sequence[str] | None = None,
         noise_std: ArrayLike | float | None = None,
     ) -> None:
-        """Learn evaluations that were not requested. All agents get the same ones, each with its own part.
+        """Learn evaluations that were not requested. Call it on all agents with the same ones; each reads its own part.
 
         Args:
             points: Joint points (t, n), physical; an agent reads its own variables only. In a field, locations (t, d),
                 or (t, d + 1) with the round last; an agent reads its own rows only.
-            outcomes: Outcomes of the agent's factors (t, k), in the order of ``factors``; or totals (t,), read by the
-                first agent; in a field measurements (t,). Entries that are not finite, or beyond 1e60, count as failed.
-            rounds: Round of each (t,), or one for all; by default the present one.
-            agents: In a field, the author of all or of each (t,); by default the first agent. Authors report to the
-                others.
-            noise_std: Standard deviation of the noise: one for all, one for each point (t,), or of the shape of
-                outcomes; NaN if unknown.
+            outcomes: Outcomes of the agent's factors (t, k), in the order of ``factors``, or totals (t,) for the first
+                agent. In a field, measurements (t,). Entries that are not finite, or beyond 1e60, count as failed.
+            rounds: Round of each evaluation (t,), or one for all; by default the present round.
+            agents: In a field, the agent that measured: one for all, or for each (t,); by default the first. It reports
+                to the others.
+            noise_std: Standard deviation of the noise: one for all, one for each point (t,), or an array like
+                ``outcomes``; NaN if unknown.
 
         Raises:
             ShapeError: If shapes do not fit.

@@ -19,12 +19,12 @@ _ENDING = 5.0  # seconds that a process has to end
 
 
 def serve(connection: "Connection[Any, Any]") -> None:
-    """Run an agent for the other end of a connection, until that is closed.
+    """Run an agent that the other end of a connection controls, until the connection is closed.
 
     The first message is a tuple that makes the agent: ``("new", (name, problem), settings)``, or ``("again", (state,),
-    {})``. Others are a method of ``Agent``, its arguments and its keywords. Each is answered by the result or
-    exception, whether the agent is finished, whether it keeps time, and the traffic of its messages. Received data are
-    unpickled: keep the other end trusted.
+    {})``. Each further one has a method of ``Agent``, its arguments and its keywords. The answer has the result or
+    exception, ``is_finished``, ``keeps_time``, and the traffic of the agent's messages. Received data are unpickled:
+    keep the other end trusted.
     """
     agent: Agent | None = None
     with threadpool_limits(1, user_api="blas"):  # the number of threads changes last digits
@@ -61,7 +61,7 @@ class RemoteAgent:
     """An agent in its own process; its arguments and methods are those of ``Agent``.
 
     The process starts fresh (``spawn``), so it has only the data that it is given; ``travel`` is pickled. As with any
-    use of ``multiprocessing``, a script makes one under ``if __name__ == "__main__":``.
+    use of ``multiprocessing``, a script must make one under ``if __name__ == "__main__":``.
 
     Example:
         >>> import swarmbo as sb

@@ -80,14 +80,14 @@ class Returning(Talking):
 
         Args:
             state: Saved state.
-            belief: Your own belief, if the agent had one: a state names it, and does not load its code.
+            belief: Your own belief, if the agent had one: a state has only its name.
             acquisition: As ``belief``.
             coordination: As ``belief``.
             travel: Travel times, if the agent had any.
 
         Raises:
             StateVersionError: If another version of swarmbo wrote it.
-            ConfigError: If a part of your own making, or travel times, are missing.
+            ConfigError: If your own part, or travel times, are missing.
         """
         plain = state["json"]
         if plain.get("version") != STATE_VERSION:
@@ -138,10 +138,10 @@ class Returning(Talking):
         return made
 
     def give_up(self, last: int) -> None:
-        """Take back what was begun or decided after decision number ``last``, as if it had not been requested.
+        """Take back all decisions after number ``last``, also unfinished ones, as if they had not been requested.
 
-        No outcome of it may have been given. Its number is not used again, so late messages of it are recognised;
-        messages of future decisions are kept.
+        None of their outcomes may have been given. Their numbers are not used again, so their late messages are
+        recognised; messages of future decisions are kept.
         """
         if self._participant.decision <= last or self._before is None:
             return
@@ -151,8 +151,8 @@ class Returning(Talking):
         self._stop()
 
     def snapshot(self) -> bytes:
-        """Common knowledge for a returning agent: the log and, if all learn alike, the learner's state; no private
-        outcomes.
+        """Common knowledge for a returning agent: the log and, if all agents learn alike, the learner's state. It has
+        no private outcomes.
         """
         if self._steps is not None:
             raise ConfigError(f"{self.name!r} is deciding; wanted the decision finished before `snapshot`")
@@ -169,14 +169,14 @@ class Returning(Talking):
     def restore(self, lent: bytes, own: Mapping[str, OwnRow], last: int, since: int = 0) -> None:
         """Take over another agent's snapshot; its own decisions after number ``since`` are given up.
 
-        A local belief continues from the agent's last decision, and learns its own measurements since then; others'
+        A local belief continues from the agent's last decision, and learns the agent's later measurements; others'
         measurements arrive with the next fusion.
 
         Args:
             lent: Snapshot of another agent.
-            own: Outcomes of own factors by query, if no other agent may know them.
+            own: Outcomes of the agent's factors by query, if no other agent may know them.
             last: Number of the last valid decision.
-            since: Number of its last decision among these.
+            since: Number of the last decision that this agent made and that stays valid.
 
         Raises:
             ConfigError: If the data are not a snapshot of the same problem.
@@ -209,12 +209,12 @@ class Returning(Talking):
 
     def note(self, query: str, row: OwnRow) -> None:
         """Learn the checked outcome of a query (or ``UNASKED``), for instance from a fleet's coordinator process; its
-        order is set here.
+        order of arrival is set here.
         """
         self._own = self._own.with_told(query, msgspec.structs.replace(row, order=self._own.count))
 
     def told_again(self, rows: OwnRows) -> None:
-        """Replace its data since the last valid decision, which it has yet to report."""
+        """Replace the agent's data since the last valid decision, which are not reported yet."""
         if self._steps is not None:
             raise ConfigError(f"{self.name!r} is deciding; wanted the decision finished before the next outcome")
         self._own = rows

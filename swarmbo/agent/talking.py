@@ -136,7 +136,7 @@ class Talking:
 
     @property
     def keeps_time(self) -> bool:
-        """True during an agreement by a deadline: then tick it once for each tick of your clock, whatever has arrived.
+        """True during an agreement by a deadline: then call ``tick`` at each tick of your clock, also without arrivals.
 
         Messages for which ``swarmbo.agent.may_be_lost`` is True may be lost or late. All other messages have to arrive,
         also those that an agent sends at the deadline.
@@ -145,16 +145,16 @@ class Talking:
 
     @property
     def agreement(self) -> int:
-        """Number of the agreement for which it keeps time, two for each decision; -1 for none."""
+        """Number of the agreement for which the agent keeps time (a decision has two); -1: none."""
         return -1 if self._clocked is None else self._clocked.number
 
     @property
     def log(self) -> Logbook:
-        """Log of its knowledge; it has no outcomes per factor of others, only that they are done."""
+        """Log of the agent's knowledge; for other agents' outcomes per factor, it only states that they are known."""
         return self._log
 
     def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """Process arrivals, in any order and repeated, and continue until further messages are needed.
+        """Process arrived messages, in any order and also repeated ones, and continue until others are needed.
 
         Messages of a decision that was not requested yet are kept.
 
@@ -166,9 +166,9 @@ class Talking:
             Messages to other agents.
 
         Raises:
-            TransportError: If a message was changed in transit; then none of the inbox was taken. Also if no message
-                that it waits for has arrived for longer than its patience. Unchanged messages with inadmissible content
-                are dropped as if lost, and counted in ``refused``.
+            TransportError: If a message was changed in transit; then no message of the inbox was processed. Also if no
+                message that it waits for has arrived for longer than its patience. Unchanged messages with inadmissible
+                content are dropped as if lost, and counted in ``refused``.
         """
         fresh = self._put_aside(inbox)
         if self._begun is not None:

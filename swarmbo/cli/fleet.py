@@ -42,10 +42,10 @@ def run_fleet(
     overrides: options.Overrides = None,
     coordination: Annotated[
         str | None,
-        typer.Option("--coordination", "--algo", help="How agents choose. Default: the scenario's kind, or max-sum."),
+        typer.Option("--coordination", "--algo", help="Coordination method. Default: the scenario's, or max-sum."),
     ] = None,
     protocol: Annotated[
-        str | None, typer.Option(metavar="tcp|tls|quic", help="Default: tls with --keys or --host, else tcp, here.")
+        str | None, typer.Option(metavar="tcp|tls|quic", help="Default: tls with --keys or --host, else tcp.")
     ] = None,
     keys: Keys = None,
     port: Annotated[
@@ -62,17 +62,17 @@ def run_fleet(
             "--measures", metavar="NAME", help="An agent on another machine that measures there; may be repeated."
         ),
     ] = None,
-    patience: Annotated[float, typer.Option(help="Seconds for which members wait for one another.")] = 60.0,
+    patience: Annotated[float, typer.Option(help="Seconds for which members wait for each other.")] = 60.0,
     tick: Annotated[float, typer.Option(help="Seconds of a tick, for agents that agree by a deadline.")] = 0.05,
     no_figures: options.NoFigures = False,
     formats: options.FormatNames = None,
     dpi: options.Dpi = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Run a scenario with a process for each agent; the decisions are those of `swarmbo run`.
+    """Run a scenario with a process for each agent; decisions equal those of `swarmbo run`.
 
-    Of a problem in tables, as `swarmbo solve` takes it, they are those of `solve`, and --set has the method's settings.
-    By a deadline they come as messages do, and go on without agents that are gone.
+    For a problem in tables, they equal those of `swarmbo solve`, and --set takes the method's settings.
+    With a deadline, they depend on the times of arrival of messages, and continue without agents that are gone.
     """
     with options.one_line_errors():
         from swarmbo.cli.tables import is_in_tables, table_problem
@@ -164,11 +164,11 @@ def agent(
         str | None,
         typer.Option(
             metavar="MODULE:FUNCTION",
-            help="Function that measures at a location, the agent's own environment; needs --trust.",
+            help="Function that measures at a location, in place of the environment; needs --trust.",
         ),
     ] = None,
     trust: Annotated[bool, typer.Option("--trust", help="Run the code that --measure names.")] = False,
-    attached: Annotated[bool, typer.Option("--attached", hidden=True, help="End when standard input does.")] = False,
+    attached: Annotated[bool, typer.Option("--attached", hidden=True, help="End when standard input ends.")] = False,
 ) -> None:
     """Run one agent of a fleet, here or on another machine, until the run ends."""
     with options.one_line_errors():

@@ -68,7 +68,7 @@ def _setting_paths(source: str | None, key: str) -> list[str]:
 
 app = typer.Typer(
     cls=_Commands,
-    help="Agents in simulated worlds agree by message passing on where to measure next.",
+    help="Agents agree by message passing on the next measurements.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -101,7 +101,7 @@ Overrides = Annotated[
     typer.Option(
         "--set",
         metavar="TABLE.KEY=VALUE",
-        help="Override a setting; may be repeated. A new `kind` starts its table afresh.",
+        help="Override a setting; may be repeated. A new `kind` resets its table.",
         autocompletion=setting_paths_of,
     ),
 ]
@@ -114,7 +114,7 @@ Trust = Annotated[
     ),
 ]
 WorkerCount = Annotated[
-    int | None, typer.Option(help="Evaluate so many points of a function at a time; default: one by one.")
+    int | None, typer.Option(help="Number of points of a function evaluated at a time; default: one by one.")
 ]
 Engine = Annotated[
     str | None,
@@ -127,7 +127,7 @@ FormatNames = Annotated[
     typer.Option(
         "--format",
         metavar="png|pdf|svg|gif|mp4",
-        help="Format of figures (default: png); repeat it for the animation (default: gif).",
+        help="Format of figures (default: png), or of the animation (default: gif); may be repeated.",
     ),
 ]
 Dpi = Annotated[int | None, typer.Option(help="Dots per inch of figures (default: 150).")]

@@ -11,7 +11,7 @@ from swarmbo.cli import options
 @options.app.command()
 def reproduce(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME|FILE]", help="A reproduction, or a TOML file; without it: a list.")
+        str | None, typer.Argument(metavar="[NAME|FILE]", help="A reproduction, or a TOML file; default: list all.")
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; default: as defined.")] = None,
     problems: Annotated[
@@ -26,9 +26,9 @@ def reproduce(
     dpi: options.Dpi = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Run what is missing of a paper's table or figure, and show the printed numbers next to the measured ones.
+    """Run the missing trials of a paper's table or figure, and show printed numbers next to measured ones.
 
-    The same command goes on where it stopped, and adds seeds to those that are there.
+    The same command continues after a stop, and adds seeds to existing ones.
     """
     with options.one_line_errors():
         from swarmbo.runs.scenario_files import reproductions, summary_line

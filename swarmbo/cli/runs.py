@@ -20,17 +20,17 @@ def run(
     formats: options.FormatNames = None,
     dpi: options.Dpi = None,
     quiet: options.Quiet = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the run that lies in the folder.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing run in the folder.")] = False,
     workers: options.WorkerCount = None,
     synchronous: Annotated[
-        bool, typer.Option("--synchronous", help="With workers: batches, instead of a decision for each outcome.")
+        bool, typer.Option("--synchronous", help="With --workers: decide batches, not a point after each outcome.")
     ] = False,
     engine: options.Engine = None,
     address: options.Address = None,
     log: Annotated[
         list[str] | None,
         typer.Option(
-            "--log", metavar="tensorboard|mlflow|MODULE:CLASS", help="Callback to tell of each round. May be repeated."
+            "--log", metavar="tensorboard|mlflow|MODULE:CLASS", help="Callback that gets every round; may be repeated."
         ),
     ] = None,
     trust: options.Trust = False,
@@ -62,7 +62,7 @@ def resume(
     quiet: options.Quiet = False,
     trust: options.Trust = False,
 ) -> None:
-    """Go on with an interrupted run, as if it had never been interrupted."""
+    """Continue an interrupted run, as if it had never been interrupted."""
     with options.one_line_errors():
         from swarmbo.runs import RunFolder, resume as resume_run
         from swarmbo.runs.reading import read_summary
@@ -115,7 +115,7 @@ def check(
     workers: options.WorkerCount = None,
     trust: options.Trust = False,
 ) -> None:
-    """Build the world and the team of a scenario, and try a round; refuse whatever a run would refuse."""
+    """Build the world and the team of a scenario, and try one round; report errors that would stop a run."""
     with options.one_line_errors():
         from swarmbo.runs import check as check_scenario, load
 
@@ -135,13 +135,13 @@ def check(
 @options.app.command()
 def sweep(
     source: options.Source,
-    seeds: Annotated[int, typer.Option(help="Number of seeds, from the scenario's on.")] = 10,
+    seeds: Annotated[int, typer.Option(help="Number of seeds; the first is the scenario's.")] = 10,
     overrides: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="TABLE.KEY=A,B",
-            help="Alternatives; every combination is run. May be repeated.",
+            help="Values of a setting; every combination is run. May be repeated.",
             autocompletion=options.setting_paths_of,
         ),
     ] = None,
@@ -150,14 +150,14 @@ def sweep(
     engine: options.Engine = None,
     address: options.Address = None,
     figures: Annotated[
-        bool, typer.Option("--figures", help="Draw every run when all are done; --format and --dpi do so too.")
+        bool, typer.Option("--figures", help="Draw figures of all runs at the end; --format and --dpi imply it.")
     ] = False,
     formats: options.FormatNames = None,
     dpi: options.Dpi = None,
     quiet: options.Quiet = False,
     trust: options.Trust = False,
 ) -> None:
-    """Run every combination of settings over several seeds; skip what is done, resume what is half done."""
+    """Run every combination of settings over several seeds; skip complete runs, and resume partial ones."""
     with options.one_line_errors():
         from swarmbo.evaluations import Workers
         from swarmbo.runs.sweep import plan, sweep as run_trials
@@ -202,7 +202,7 @@ def compare(
     formats: options.FormatNames = None,
     dpi: options.Dpi = None,
 ) -> None:
-    """Compare methods on each problem, seed by seed, by the score of its goal: regret, map error or F1 of a level."""
+    """Compare methods on each problem, seed by seed, by the score of the goal: regret, map error or F1 of a level."""
     with options.one_line_errors():
         from swarmbo.compare import compare as compare_runs
         from swarmbo.compare.output import comparison_tables, table_writer
@@ -242,15 +242,15 @@ def solve(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="A problem in tables: pyDCOP's YAML, UAI's, WCSP's; or the example channels."
+            metavar="FILE", help="A problem in tables (pyDCOP's YAML, UAI, WCSP), or the example `channels`."
         ),
     ],
     coordination: Annotated[
         str | None,
-        typer.Option("--coordination", "--algo", help="How agents choose: max-sum (default), exact (dpop), dsa, mgm."),
+        typer.Option("--coordination", "--algo", help="Method: max-sum (default), exact (dpop), dsa, mgm."),
     ] = None,
-    bound: Annotated[str | None, typer.Option(help="Also compute a bound on every choice: mplp.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Most rounds; default: the method's.")] = None,
+    bound: Annotated[str | None, typer.Option(help="Also bound the optimum, by the method mplp.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Largest number of rounds; default: the method's.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random draws of agents.")] = 0,
     overrides: Annotated[
         list[str] | None,
@@ -270,7 +270,7 @@ def solve(
     dpi: options.Dpi = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Solve a problem in tables (DCOP, MAP): choose a value for every variable, with a bound if you ask for one."""
+    """Solve a problem in tables (DCOP, MAP): choose a value for every variable; --bound bounds the optimum."""
     with options.one_line_errors():
         from swarmbo.cli.tables import table_problem
         from swarmbo.interchange.solving import solve_problem

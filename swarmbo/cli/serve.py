@@ -22,9 +22,9 @@ def serve(
     tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate (PEM), for TLS.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Key of the certificate (PEM).")] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Permit another host than loopback without TLS, as behind a proxy.")
+        bool, typer.Option("--insecure", help="Permit a host other than loopback without TLS, such as behind a proxy.")
     ] = False,
-    pending: Annotated[int, typer.Option(help="Most pending queries.")] = 256,
+    pending: Annotated[int, typer.Option(help="Largest number of pending queries.")] = 256,
     trust: Trust = False,
 ) -> None:
     """Serve a scenario over HTTP: clients ask for points and tell outcomes; the same command continues after a stop."""

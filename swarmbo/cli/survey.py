@@ -19,8 +19,8 @@ def next_places(
     agents: Annotated[int, typer.Option(help="Number of agents; one next location for each.")] = 1,
     aim: Annotated[Literal["map", "peak", "level"], typer.Option(help="Task of the survey.")] = "map",
     level: Annotated[float | None, typer.Option(help="Level of interest, with --aim level.")] = None,
-    avoid: Annotated[Path | None, typer.Option(metavar="GEOJSON", help="Polygons without next locations.")] = None,
-    area: Annotated[Path | None, typer.Option(metavar="GEOJSON", help="Polygons of interest.")] = None,
+    avoid: Annotated[Path | None, typer.Option(metavar="GEOJSON", help="No-go polygons for next locations.")] = None,
+    area: Annotated[Path | None, typer.Option(metavar="GEOJSON", help="Polygons that bound the map.")] = None,
     positions: Annotated[
         Path | None, typer.Option("--from", metavar="CSV", help="Present positions of the agents, one row each.")
     ] = None,

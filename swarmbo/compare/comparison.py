@@ -71,7 +71,7 @@ class TimeRow(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table of comparisons; ``notes`` name runs and seeds that are not in it, and the reason."""
+    """A table of comparisons; ``notes`` name the runs and seeds that it leaves out, and the reasons."""
 
     rows: list[ComparisonRow]
     traces: list[ScoreTrace]
@@ -104,13 +104,13 @@ def compare(
 ) -> Comparison:
     """Compare methods over problems.
 
-    A problem is an environment table with a number of rounds; a method is everything else but the seed.
+    A problem is an environment table and a number of rounds. A method is all other keys of a scenario but the seed.
 
     Args:
         paths: Folders of runs, searched recursively.
         reference: The method that others are compared to; by default that of the first run found.
-        against: The other methods; by default all.
-        level: Level of the bootstrap intervals.
+        against: Methods that are compared to ``reference``; by default all others.
+        level: Confidence level of the bootstrap intervals.
 
     Raises:
         RunFolderError: If there are no complete runs.

@@ -17,10 +17,10 @@ class PairedDifference(msgspec.Struct, frozen=True):
 
     Args:
         mean: Mean of method minus reference, in the unit of the values.
-        low: Lower end of the interval; None with fewer than two pairs.
-        high: Upper end.
+        low: Lower end of the bootstrap interval; None with fewer than two pairs.
+        high: Upper end of the bootstrap interval.
         n_pairs: Number of common seeds.
-        unpaired: Seeds of only one of the two, sorted.
+        unpaired: Seeds that only one of the methods has, sorted.
     """
 
     mean: float
@@ -33,8 +33,8 @@ class PairedDifference(msgspec.Struct, frozen=True):
     def is_clear(self) -> bool:
         """True if the interval lies on one side of zero, with at least ``FEWEST_PAIRS`` pairs.
 
-        The interval never exceeds the range of the differences, so with two pairs every other interval would lie on one
-        side of zero by chance.
+        The interval lies within the range of the differences. So with two pairs of equal methods, half of all intervals
+        would lie on one side of zero by chance.
         """
         if self.low is None or self.high is None or self.n_pairs < FEWEST_PAIRS:
             return False
@@ -50,13 +50,13 @@ def paired_difference(
 ) -> PairedDifference:
     """Mean of the differences by seed, with a bootstrap interval.
 
-    Methods with equal seeds share field, starts and noise; paired differences remove their effects.
+    Methods with equal seeds share field, starts and noise; paired differences remove the effects of these.
 
     Source: Efron (1987), Better bootstrap confidence intervals (BCa), as in ``scipy.stats.bootstrap``.
 
     Args:
-        method: Outcome by seed.
-        reference: Outcome by seed of the reference.
+        method: Outcome of the method by seed.
+        reference: Outcome of the reference by seed.
         level: Confidence level, between 0 and 1.
         resamples: Bootstrap resamples, at least 1.
         seed: Seed of the resampling.

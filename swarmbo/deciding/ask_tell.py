@@ -71,14 +71,14 @@ class AskTell(TeamState):
     ) -> Query | list[Query]:
         """Next query, or a batch of queries chosen sequentially.
 
-        Each is chosen given those before it and all other pending ones: the variance takes them as evaluated, the mean
-        is unchanged.
+        Each is chosen given earlier ones and all pending queries: the variance counts these as evaluated, the mean is
+        unchanged.
 
         Args:
-            count: Number of queries, 1 to 10,000; None: one, returned without a list. In a field, this argument may be
-                the candidates.
-            candidates: In a field, for each agent the locations (k, d) that it could measure, k >= 0; a missing agent
-                has none. By default 512 random ones in the box for each.
+            count: Number of queries, 1 to 10,000; None: one query, returned without a list. In a field, this argument
+                may be the candidates.
+            candidates: In a field, for each agent the locations (k, d) that it could measure, k >= 0; an agent that is
+                missing has none. By default 512 random ones in the box for each.
             links: Radio graph of the agents; None: every agent reaches every other.
             agents: In a field, the participants; by default all.
             prices: In a field, the cost of agents' measurements, in the unit of the outcome. These agents may abstain:
@@ -181,9 +181,9 @@ class AskTell(TeamState):
         noise_std: Noise = None,
         constraints: "Mapping[str, SupportsFloat] | None" = None,
     ) -> None:
-        """Learn the outcome of a query; outcomes of its channels all at once, or in parts.
+        """Learn the outcome of a query: outcomes of all its channels at once, or in parts.
 
-        Telling an outcome again changes nothing, so a message may be repeated; only the outcome is compared.
+        Telling an outcome again changes nothing, so a message may be repeated; other arguments are not compared.
 
         Args:
             query: Query, or its id. Queries may be told in any order.
@@ -198,10 +198,10 @@ class AskTell(TeamState):
             constraints: Measured quantities that have ``limits``, by name; they may be told for failed outcomes too.
 
         Raises:
-            UnknownQueryError: If there is no such query, or it was given up, or it did not ask a channel.
+            UnknownQueryError: If there is no such query, or it was given up, or it lacks a named channel.
             ConflictError: If another outcome was recorded before; it names both.
-            ConfigError: If a total is told to a team that observes channels, or something is no table. Also if a point
-                lacks a variable, or has a value that is none of its variable.
+            ConfigError: If a total is told to a team that observes factors, or outcomes, points or locations are no
+                tables. Also if a point lacks a variable, or has a value that is invalid for it.
             ShapeError: If an outcome is no number, a noise is no finite number >= 0, or a location is not a finite (d,)
                 array in or near the box.
         """
@@ -224,8 +224,7 @@ class AskTell(TeamState):
             Id of the new query.
 
         Raises:
-            ConfigError: If the point lacks a variable, has a value that is none of its variable, or the team is one in
-                a field.
+            ConfigError: If the point lacks a variable or has an invalid value, or the team is in a field.
 
         Example:
             >>> import swarmbo as sb
@@ -242,7 +241,7 @@ class AskTell(TeamState):
 
     @whole_or_not_at_all
     def give_up(self, query: Query | str) -> None:
-        """Stop waiting for a query. Its told outcomes stay, and others do not count as failed.
+        """Stop waiting for a query. Its told outcomes stay; the missing ones do not count as failed.
 
         Raises:
             UnknownQueryError: If no such query is pending.
@@ -323,24 +322,24 @@ class AskTell(TeamState):
         and ``to_dataframe`` write such tables.
 
         Args:
-            points: A table, or values of joint points (t, n) in the order of ``graph.variables``; in a field locations
+            points: A table, or values of joint points (t, n) in the order of ``graph.variables``. In a field, locations
                 (t, d), or (t, d + 1) with the round as a last coordinate if the belief has a time axis.
-            outcomes: Totals (t,), or outcomes per factor (t, k) in the order of ``graph.factors``; in a field
+            outcomes: Totals (t,), or outcomes per factor (t, k) in the order of ``graph.factors``. In a field,
                 measurements (t,). For a table: the column of the outcomes, or ``{factor: column}``, if not the default.
                 Entries that are missing, not finite, or beyond 1e60, count as failed.
-            rounds: Round of each (t,), or one for all, or the name of a column, if the belief has a time axis. The
+            rounds: If the belief has a time axis: round of each (t,), or one for all, or the name of a column. The
                 first query is of round 1; earlier rounds are 0 and below. By default, the round of the last query.
-            agents: In a field, the author of all of them, or of each (t,); by default the first agent. If each agent
+            agents: In a field, the agent that measured all of them, or each (t,); by default the first. If each agent
                 has a local belief, it gets its own measurements, and others receive these in the next fusion.
             columns: For a table: the columns of the coordinates, if not the default.
             noise_std: Standard deviation >= 0 of the noise, as in ``tell``: one number, one for each point (t,), or one
                 for each outcome of a factor (t, k). For a table: the column of the deviations, or ``{factor: column}``.
-                NaN, the default: unknown.
+                NaN (the default): unknown.
 
         Raises:
             ShapeError: If shapes do not fit, a location is not finite or far from the box, or a noise is negative.
-            ConfigError: If a value is none of its variable, or a column or a cell of a table is wrong; it names row and
-                column.
+            ConfigError: If a value is invalid for its variable, or a column or a cell of a table is wrong; it names row
+                and column.
             OSError: If a file cannot be read.
 
         Example:
@@ -388,9 +387,9 @@ class AskTell(TeamState):
 
         In a field, it fits the belief if a fit is due, as ``refit`` does. With a function, no decision depends on it.
 
-        With a function, it is an evaluated point; if factors are observed individually it combines the best points of
-        each part of the graph. In a field, it is a location: one of the environment's ``sites()`` if it has any.
-        Otherwise it is one of 2,048 quasi-random points of the box or of the measured locations in it.
+        With a function, it is an evaluated point; with outcomes per factor it combines the best points of each part of
+        the graph. In a field, it is a location: one of the environment's ``sites()`` if it has any. Otherwise it is one
+        of 2,048 quasi-random points of the box or of the measured locations in it.
         """
         self._learn(self._present_links, comes=True)
         words = Exchanges(self.graph, Routes(self.agents, None, has_base=True))  # this traffic is not reported

@@ -39,8 +39,8 @@ class TeamState(OneAtATime):
         setup: Setup of the team.
         problem: Problem of the team.
         agents: Names of the agents.
-        graph: Scopes and owners; in a field of each agent's own location.
-        domain: Box of joint points, in a field that of locations.
+        graph: Scopes and owners; in a field, the scope of an agent is its location.
+        domain: Box of joint points; in a field, box of locations.
         outcomes: Kind of observed outcomes.
         belief_settings: Settings of the belief.
         acquisition: Acquisition settings.
@@ -52,7 +52,7 @@ class TeamState(OneAtATime):
         last_query: Last query.
         last_report: Report of the last agreement.
         sent: Traffic of the last decision by purpose, as if each agent decided by messages.
-        last_sharing: Part of that traffic for reports of news and reachable locations; none while an action is held.
+        last_sharing: Part of ``sent`` for reports of data and reachable locations; empty while an action is held.
         sharing_links: Report of faulty links in the last fusion of local beliefs; else None.
     """
 
@@ -80,11 +80,11 @@ class TeamState(OneAtATime):
 
     @property
     def belief(self) -> ExactGP | FusedBelief:
-        """Belief of a team in a field; that of a function is ``model.belief``.
+        """Belief of a team in a field; for a function, use ``model.belief``.
 
-        It learns a query once all outcomes are told; a partly told query is learned before the next decision or
-        recommendation, as by agents. Data told while another query is partly told wait with it. No decision
-        depends on access to the belief: attached data are fitted for it, and local beliefs are fused when agents learn.
+        It learns a query when all its outcomes are told. A partly told query, and data told after it, are learned
+        before the next decision or recommendation. Access to the belief fits attached data, and changes no decision.
+        Local beliefs are fused when agents learn.
         """
         learner = self._learner
         if not isinstance(learner, FieldLearner):
@@ -110,7 +110,7 @@ class TeamState(OneAtATime):
 
     @property
     def round(self) -> int:
-        """Number of queries, in a field of this episode."""
+        """Number of queries; in a field, of this episode."""
         return self._log.round - 1
 
     @property

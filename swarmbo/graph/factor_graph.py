@@ -22,7 +22,7 @@ _MOST_SHOWN = 20  # rows of a table in a notebook
 class FactorGraph:
     """An immutable bipartite graph of factors and variables, with one owner for each of them.
 
-    The owner of a variable is the agent that acts it; the owner of a factor holds its table and computes its messages.
+    The owner of a variable is the agent that sets it; the owner of a factor holds its table and computes its messages.
     Build one with :meth:`from_scopes`.
 
     Args:
@@ -31,7 +31,7 @@ class FactorGraph:
         factor_owners: Agent of each factor.
         variables: Names of the variables, in order of first appearance in the scopes.
         variable_owners: Agent of each variable.
-        joined: Sets of variables that a constraint couples: their parts count as connected.
+        joined: Sets of variables that a constraint couples; parts of the graph that have them count as connected.
 
     Raises:
         ConfigError: If there is no factor, a scope is empty or repeats a variable, or a variable is in no factor. Also
@@ -94,14 +94,14 @@ class FactorGraph:
             scopes: ``{factor: [variable, …]}``; a scope has at least one variable and none twice.
             owners: ``{factor: agent}`` for every factor. By default, a factor is owned by its first variable's owner.
             variable_owners: ``{variable: agent}`` for every variable. By default, a variable belongs to the owner of
-                the first factor that has it or, without ``owners`` too, to an agent that is named after the variable.
+                the first factor that has it. Without ``owners`` too, it belongs to an agent of its name.
 
         Returns:
             The graph.
 
         Raises:
             ConfigError: If there is no factor, a scope is empty or repeats a variable, or a name is used twice.
-            OwnershipError: If a factor or variable lacks its owner, or an unknown one is given an owner.
+            OwnershipError: If a factor or variable has no owner, or an unknown one is given an owner.
         """
         if not table(scopes, "{factor: [variable, …]}", "$.scopes"):
             raise ConfigError("got no factors; wanted at least one scope, for example {'f': ['x']}", at="$.scopes")
@@ -145,10 +145,10 @@ class FactorGraph:
 
     @classmethod
     def from_networkx(cls, g: "nx.Graph[Any]", factors: "Factors | Iterable[Hashable] | None" = None) -> "FactorGraph":
-        """Build a graph from one of networkx: a node for each factor, or variables that interact along edges.
+        """Build a graph from one of networkx, in which factors are nodes, edges or cliques.
 
-        Nodes are named by their texts. A node's ``owner`` is its agent (on all nodes of a kind, or on none), and an
-        edge's that of its factor.
+        Factors and variables have the nodes' texts as names. The attribute ``owner`` of a node or an edge is the agent
+        of its factor or variable; all nodes of a kind have it, or none.
 
         Args:
             g: Undirected, without parallel edges and loops.
@@ -160,7 +160,7 @@ class FactorGraph:
 
         Raises:
             ConfigError: If the graph is directed or has parallel edges, loops or no nodes. Also if two nodes have the
-                same text, a node lacks ``bipartite``, an edge joins two of a kind, or a variable has no factor.
+                same text, a node lacks ``bipartite``, an edge joins two nodes of one kind, or a variable has no factor.
             OwnershipError: If only some nodes of a kind have an ``owner``.
 
         Example:
@@ -176,7 +176,7 @@ class FactorGraph:
     def of_any(cls, graph: "FactorGraph | nx.Graph[Any]", variables: Iterable[Hashable] | None = None) -> "FactorGraph":
         """Graph from a user's argument: a ``FactorGraph``, or one of networkx, as for :meth:`from_networkx`.
 
-        Factors are nodes with ``bipartite=1``, or other than known ``variables``; without such nodes they are edges.
+        Nodes with ``bipartite=1`` are factors, else nodes not in ``variables``, else (if all are variables) edges.
         """
         if isinstance(graph, FactorGraph):
             return graph
@@ -191,14 +191,14 @@ class FactorGraph:
         """Graph and tables per factor from a user's arguments of any kind.
 
         Args:
-            graph: A ``FactorGraph``, or one of networkx. There a node with a table, and neighbours without any, is a
-                factor, and so is one with ``bipartite=1``; otherwise all nodes are variables.
-            tables: Tables per factor; if all nodes are variables, by edge ``(u, v)``, with axes in this order, or
-                clique ``(u, v, w)``, and by node. None: the attributes ``table`` of edges and nodes, those of edges
-                with axes as in ``graph.edges``.
+            graph: A ``FactorGraph``, or one of networkx. There, factors are nodes with ``bipartite=1``, or with a table
+                and no neighbour with one. Else all nodes are variables.
+            tables: Table of each factor. If all nodes are variables: by edge ``(u, v)`` or clique ``(u, v, w)``, with
+                axes in this order, and by node. None: the attributes ``table`` of nodes and edges; an edge's axes are
+                as in ``graph.edges``.
 
         Raises:
-            ConfigError: If it is no graph; and as for :meth:`from_networkx`.
+            ConfigError: If it is no graph, or :meth:`from_networkx` refuses it.
             ShapeError: If tables do not fit the graph.
         """
         if isinstance(graph, FactorGraph):
@@ -245,7 +245,7 @@ class FactorGraph:
         return self.factor_owners[self.place_of[factor]]
 
     def variable_owner(self, variable: str) -> str:
-        """Agent that acts a variable."""
+        """Agent that sets a variable."""
         return self.variable_owners[self.column_of[variable]]
 
     def factors_owned_by(self, agent: str) -> tuple[str, ...]:

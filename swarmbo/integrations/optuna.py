@@ -21,37 +21,37 @@ Space = dict[str, Any]  # distributions by parameter
 
 
 class SwarmboSampler(optuna.samplers.BaseSampler):
-    """Suggests the parameters of a study's trials by teams of agents.
+    """Sampler of Optuna: teams of agents suggest the parameters of a study's trials.
 
-    Parameters that the same finished trials have, with the same ranges, are a group, for which a team decides. So a
-    conditional parameter is learned from the trials that have it. ``independent_sampler`` draws those of the first
-    trial, any that no trial had yet, and those of a group that has no untried values left, if trials have others too.
+    Parameters that occur in the same finished trials, with the same ranges, are a group, for which a team decides. So a
+    conditional parameter is learned from the trials that have it. ``independent_sampler`` draws parameters that no team
+    decides. These are all of the first trial, those that no trial had yet, and groups whose values were all tried, if
+    trials have other parameters.
 
     Each parameter is a variable with its type: ``Real``, ``Integer`` or ``Categorical``, with the distribution's scale
-    and step. A team tries nothing twice while other values remain. With integers, steps or choices and without scopes
-    the default acquisition is ``expected-improvement``: a trust region has few values in reach.
+    and step. A team repeats no point while untried ones remain. With integers, steps or choices and without scopes, the
+    default acquisition is ``expected-improvement``, because a trust region would contain few values.
 
-    Running trials are pending, those of other processes too. Failed trials teach where trials fail. Constraints of
-    trials (``trial.set_constraint``) are limits, each with a model; ``constraints_func`` is deprecated in Optuna, and
-    not offered. A pruned trial counts with its last reported value, and as failed without any. Trials that this sampler
-    did not suggest are data, and no steps of the method. Threads may share it (``n_jobs``). A pickle of it continues; a
-    new sampler for a stored study takes all its trials as data.
+    Running trials are pending, also those of other processes. From failed trials, a team learns where trials fail.
+    Constraints of trials (``trial.set_constraint``) are limits, each with a model; ``constraints_func`` is deprecated
+    in Optuna, and not offered. A pruned trial counts with its last reported value, and as failed without any. Trials
+    that this sampler did not suggest are data, but do not count as steps of the method. Threads may share it
+    (``n_jobs``). A pickled sampler continues; a new one for a stored study takes all its trials as data.
 
-    One objective only.
+    Studies must have one objective.
 
     Args:
         scopes: ``{factor: [parameter, …]}`` if the objective is a sum of factors, or a ``FactorGraph`` of parameters.
             Parameters in no scope are a factor each. None: the structure is unknown.
         seed: Seed of all randomness; None draws one.
         initial: Points of the initial design of each group, >= 1; existing trials count.
-        independent_sampler: By default ``TPESampler`` with the seed.
+        independent_sampler: Sampler of parameters that no team decides; by default ``TPESampler`` with the seed.
         **settings: ``belief``, ``acquisition``, ``coordination``, ``rounds`` and ``outcomes`` of a ``Team``. With
-            ``outcomes="per-factor"`` the objective reports each, ``trial.set_user_attr("factors", {factor: value})``,
-            and returns their sum.
+            ``outcomes="per-factor"``, the objective calls ``trial.set_user_attr("factors", {factor: value})``, and
+            returns the sum.
 
     Raises:
-        ConfigError: If scopes are no table of lists of names; when parameters are first suggested, if other settings
-            are refused.
+        ConfigError: If scopes are no table of lists of names. Other settings are checked at the first suggestion.
 
     Example:
         >>> import optuna
@@ -90,7 +90,7 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
         self._independent.reseed_rng()
 
     def infer_relative_search_space(self, study: Any, trial: Any) -> Space:
-        """Parameters that all finished trials have, without those of one value."""
+        """Parameters that all finished trials have, and that can have more than one value."""
         self._raise_error_if_multi_objective(study)
         states = optuna.trial.TrialState
         finished = study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED))
@@ -118,12 +118,12 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
         return groups.get(tuple(each.number for each in finished), {})
 
     def sample_relative(self, study: Any, trial: Any, search_space: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters that a team's agents agree on."""
+        """Values of parameters, on which a team's agents agree."""
         self._raise_error_if_multi_objective(study)
         return self._suggested(study, trial, dict(search_space)) if search_space else {}
 
     def sample_independent(self, study: Any, trial: Any, param_name: str, param_distribution: Any) -> Any:
-        """A parameter that not all finished trials have: its group's team decides, if any trial had it."""
+        """Value of a parameter that not all finished trials have; its group's team decides if any trial had it."""
         self._raise_error_if_multi_objective(study)
         with self._lock:
             group = next((space for space in self._groups if space.get(param_name) == param_distribution), None)

@@ -63,8 +63,8 @@ NavSatFix = _message(  # sensor_msgs
 class Driven:
     """Counts of a drive, by robot.
 
-    ``measured`` are outcomes of goals, ``failed`` those among them that are NaN or infinite, ``unasked`` measurements
-    without a goal, ``silent`` goals that were given up. ``refused`` has ``(robot, reason)`` of each message that could
+    ``measured``: outcomes of goals. ``failed``: those of them that are NaN or infinite. ``unasked``: measurements
+    without a goal. ``silent``: goals that were given up. ``refused``: ``(robot, reason)`` of each message that could
     not be used.
     """
 
@@ -76,22 +76,22 @@ class Driven:
 
 
 class Ros2Robots:
-    """Goals to robots, and positions and measurements from them.
+    """Sends goals to robots, and receives their positions and measurements.
 
-    A robot ``ann`` sends its position to ``/ann/pose`` (``geometry_msgs/PoseStamped``, metres in the frame of the map)
-    and each measurement, taken where it then is, to ``/ann/measurement`` (``std_msgs/Float64``; NaN is a failure). It
-    receives goals at ``/ann/goal_pose`` (``geometry_msgs/PoseStamped``), which Nav2 follows.
-    With ``coordinates``, it sends ``sensor_msgs/NavSatFix`` to ``/ann/fix``, and receives
-    ``geographic_msgs/GeoPoseStamped`` at ``/ann/goal_geopose``, with an unspecified altitude (NaN).
+    A robot ``ann`` sends its position to ``/ann/pose`` (``geometry_msgs/PoseStamped``, metres in the frame of the map).
+    It sends each measurement, made at its present position, to ``/ann/measurement`` (``std_msgs/Float64``; NaN is a
+    failure). It receives goals at ``/ann/goal_pose`` (``geometry_msgs/PoseStamped``), which Nav2 follows. With
+    ``coordinates``, it sends ``sensor_msgs/NavSatFix`` to ``/ann/fix``, and receives ``geographic_msgs/GeoPoseStamped``
+    at ``/ann/goal_geopose``, with an unspecified altitude (NaN).
 
     Args:
         team: Team in a field of two or three dimensions in metres, with the robots' names as agents.
         session: Open Zenoh session, ``zenoh.open(config)``.
         coordinates: Conversion of longitudes and latitudes to the metres of the team; None: robots send metres.
-        frame: ``frame_id`` of goals. Poses in other frames are refused; those of fixes are not read.
+        frame: ``frame_id`` of goals. Poses in other frames are refused; the frames of fixes are not read.
 
     Raises:
-        ConfigError: If the team has no field of two or three dimensions, or three with coordinates.
+        ConfigError: If the team is in no field of two or three dimensions, or in one of three with ``coordinates``.
     """
 
     def __init__(self, team: Team, session: Any, coordinates: Coordinates | None = None, frame: str = "map") -> None:
@@ -121,11 +121,12 @@ class Ros2Robots:
         pending. A measurement without a goal is learned as data.
 
         Args:
-            outcomes: Measurements of goals to wait for, failed ones included, >= 1.
+            outcomes: Number of measurements at goals to wait for, failed ones included, >= 1.
             patience_s: Seconds after which a robot without a measurement counts as silent. Its goal is given up, and it
                 gets another one after its next position.
             timeout_s: Seconds after which the drive ends in any case.
-            reach: Places (k, d) that a robot can reach from its place (d,) by name; by default random ones anywhere.
+            reach: Function of a robot's name and location (d,) that returns reachable locations (k, d); default:
+                random.
 
         Returns:
             Counts by robot. Goals of robots under way stay pending, and the next drive waits for them.

@@ -26,8 +26,8 @@ FORMATS = {".yaml": _YAML, ".yml": _YAML, ".uai": _UAI, ".wcsp": _WCSP}
 
 
 def read_problem(path: str | os.PathLike[str]) -> TableProblem:
-    """Problem of a file: ``.yaml`` or ``.yml`` in pyDCOP's format, ``.uai`` in that of UAI's competitions, ``.wcsp`` in
-    that of weighted constraint networks.
+    """Problem of a file: ``.yaml`` or ``.yml`` in pyDCOP's format, ``.uai`` of UAI's competitions, ``.wcsp`` of
+    weighted constraint networks.
 
     No code in a file is run. Sizes are checked before tables are made.
 
@@ -35,7 +35,7 @@ def read_problem(path: str | os.PathLike[str]) -> TableProblem:
         The problem, to be maximised: ``sb.MaxSum().solve(problem.graph, problem.tables)``.
 
     Raises:
-        ConfigError: If the file is not one of these, too large, or wrong; with the path within it.
+        ConfigError: If the file has another format, is too large, or is wrong; the message has the path within it.
         MissingPackageError: If a YAML file is read without the extra ``dcop``.
         OSError: If it cannot be read.
     """
@@ -59,9 +59,9 @@ def read_problem(path: str | os.PathLike[str]) -> TableProblem:
 def write_problem(problem: TableProblem, path: str | os.PathLike[str]) -> Path:
     """Write a problem, completely or not at all, in the format of the name's ending.
 
-    In pyDCOP's YAML all constraints are extensional, and distribution hints have the owners. The other formats have no
-    names: UAI's divides a factor by its largest entry, WCSP's may shift all costs, by what its
-    name says. No choice changes.
+    In pyDCOP's YAML all constraints are extensional, and distribution hints name the owners. The other formats have no
+    names. UAI's divides a factor by its largest entry. WCSP's may shift all costs, and the problem's name then has the
+    shift. Best choices stay the same.
 
     Raises:
         ConfigError: If the ending is unknown, or the format cannot hold the problem.

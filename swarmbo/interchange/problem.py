@@ -28,14 +28,14 @@ class TableProblem:
     Args:
         name: Name of the problem.
         graph: Scopes and owners.
-        tables: One array per factor, axes in scope order, to be maximised in sum; -inf forbids a combination. Costs
+        tables: One array per factor, axes in scope order; their sum is maximised. -inf forbids a combination. Costs
             have the opposite sign.
         domains: The values of each variable, in the order of its axis.
         objective: ``"min"`` if the file has costs, ``"max"`` if it has utilities.
-        constant: Constant that the file adds to every choice, in its own sign.
+        constant: Constant that the file adds to every choice, in the sign of the file.
         notes: Statements of the file that are not in the tables, in words.
         idle: Agents of the file that own nothing.
-        upper: Cost from which on a choice is no solution.
+        upper: A choice of this cost or more is no solution.
 
     Raises:
         ShapeError: If tables do not fit the graph or the domains, or hold values that are no numbers.
@@ -86,16 +86,16 @@ class TableProblem:
 
     @property
     def constraints(self) -> tuple[Constraint, ...]:
-        """Combinations that tables allow, of factors that forbid some."""
+        """Allowed combinations, for each factor that forbids some."""
         allowed = ((self.graph.scope(factor), np.isfinite(table)) for factor, table in self.tables.items())
         return tuple(Constraint(scope=scope, allowed=own.tolist()) for scope, own in allowed if not own.all())
 
     def told(self, value: float) -> float:
-        """A sum of the tables, or a bound on it, in the file's own sense: a cost if it has costs."""
+        """A sum of the tables, or a bound on it, in the sign of the file: a cost if the file has costs."""
         return (value if self.objective == "max" else -value) + self.constant
 
     def chosen(self, assignment: Mapping[str, int]) -> dict[str, Value]:
-        """Values of an assignment of indices."""
+        """Values of the variables for an assignment of indices."""
         return {variable: self.domains[variable][index] for variable, index in assignment.items()}
 
 

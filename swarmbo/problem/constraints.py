@@ -23,8 +23,7 @@ class Linear(Settings, frozen=True, tag_field="kind", tag="linear"):
     """Limit on a weighted sum: a budget, a cardinality, an order of two variables.
 
     Args:
-        weights: For each variable of the sum its weight: a number, or, of a categorical variable, a number for each of
-            its values, in their order.
+        weights: Weight of each variable: a number, or a list of one number per value of a categorical variable.
         at_most: Largest sum; None: no upper limit.
         at_least: Smallest sum; None: no lower limit.
 
@@ -63,7 +62,7 @@ class Linear(Settings, frozen=True, tag_field="kind", tag="linear"):
         return tuple(self.weights)
 
     def fitting(self, variables: Mapping[str, Variable], at: str) -> "Linear":
-        """The same, if its weights fit the variables."""
+        """This limit, if its weights fit the variables."""
         for name, weight in self.weights.items():
             variable = variables[name]
             values = len(variable.values) if isinstance(variable, Categorical) else 0
@@ -92,10 +91,10 @@ class Linear(Settings, frozen=True, tag_field="kind", tag="linear"):
 
 
 class Separation(Settings, frozen=True, tag_field="kind", tag="separation"):
-    """Two numbers that differ by at least a distance.
+    """Least distance between two numeric variables.
 
     Args:
-        variables: Both.
+        variables: Names of the two variables.
         at_least: Smallest difference >= 0, in their unit.
 
     Example:
@@ -112,11 +111,11 @@ class Separation(Settings, frozen=True, tag_field="kind", tag="separation"):
 
     @property
     def scope(self) -> tuple[str, ...]:
-        """Both variables."""
+        """The two variables."""
         return self.variables
 
     def fitting(self, variables: Mapping[str, Variable], at: str) -> "Separation":
-        """The same, if both are numbers."""
+        """This limit, if both are numbers."""
         for name in self.variables:
             if isinstance(variables[name], Categorical):
                 raise ConfigError(f"got the choice {name!r}; wanted two numbers, or a Constraint", at=f"{at}.variables")
@@ -136,8 +135,8 @@ class Constraint(Settings, frozen=True, tag_field="kind", tag="table"):
 
     Args:
         scope: Names of the variables.
-        allowed: Function of their values, in the order of the scope, that is true where they are allowed. Or a table of
-            at most 20,000 booleans: nested lists with an axis for each variable.
+        allowed: Function of the variables' values, in the order of the scope; it returns True where they are allowed.
+            Or a table of at most 20,000 booleans: nested lists with an axis for each variable.
 
     Example:
         >>> import swarmbo as sb
@@ -152,7 +151,7 @@ class Constraint(Settings, frozen=True, tag_field="kind", tag="table"):
     allowed: Any
 
     def fitting(self, variables: Mapping[str, Variable], at: str) -> "Constraint":
-        """The same with a table instead of a function."""
+        """This constraint with a table instead of a function."""
         own = [variables[name] for name in self.scope]
         axes = [variable.axis for variable in own]
         if loose := [name for name, axis in zip(self.scope, axes, strict=True) if not axis.step]:
@@ -182,7 +181,7 @@ class Constraint(Settings, frozen=True, tag_field="kind", tag="table"):
         return np.array(self.allowed, dtype=bool)
 
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
-        """1 where forbidden, -1 where allowed; without a slope."""
+        """1 where forbidden, -1 where allowed; its gradient is zero."""
         assert isinstance(box, MixedDomain)
         cells = box.cells(U).astype(int)
         return np.where(self.table[tuple(cells.T)], -1.0, 1.0), np.zeros(U.shape)

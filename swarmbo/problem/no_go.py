@@ -25,12 +25,11 @@ Shape = tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m s"]]
 class NoGo(Settings, frozen=True, tag_field="kind"):
     """Base of no-go regions, in which nothing may be evaluated; borders are allowed.
 
-    In a field, it is a region of locations for every agent. Of a function it is a region of some variables, whatever
-    the others are.
+    In a field, it is a region of locations for every agent. For a function, it is a region of some variables, at any
+    values of the others.
 
     Args:
-        variables: Of a function, the variables of the shape's numbers, in their order; None: all of them. In a field
-            None: the coordinates of a location.
+        variables: For a function, the variables of the shape's coordinates, in order; None: all. None in a field.
     """
 
     variables: tuple[str, ...] | None = None
@@ -46,15 +45,15 @@ class NoGo(Settings, frozen=True, tag_field="kind"):
 
     @abstractmethod
     def exits(self, u: Float[np.ndarray, " s"], box: Domain) -> Float[np.ndarray, "k s"]:
-        """Points just outside that are near to one within: the nearest by every side of the region."""
+        """The nearest points just beyond each side of the region, for a point within it."""
 
 
 class NoGoBox(NoGo, frozen=True, kw_only=True, tag="box"):
     """No-go box.
 
     Args:
-        low: Its lower corner, physical.
-        high: Its upper corner, each coordinate above the lower one.
+        low: Lower corner, physical.
+        high: Upper corner, each coordinate above the lower corner's.
 
     Example:
         >>> import swarmbo as sb
@@ -85,7 +84,7 @@ class NoGoBox(NoGo, frozen=True, kw_only=True, tag="box"):
         return len(self.low)
 
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
-        """Depth by the nearest face."""
+        """Depth below the nearest face."""
         low, high = box.to_unit(np.array(self.low)), box.to_unit(np.array(self.high))
         faces = np.concatenate([U - low, high - U], axis=1)  # how far within each
         nearest, rows = faces.argmin(axis=1), np.arange(len(U))
@@ -94,7 +93,7 @@ class NoGoBox(NoGo, frozen=True, kw_only=True, tag="box"):
         return faces[rows, nearest], slope
 
     def exits(self, u: Float[np.ndarray, " s"], box: Domain) -> Float[np.ndarray, "k s"]:
-        """One point by each face."""
+        """One point beyond each face."""
         low, high = box.to_unit(np.array(self.low)) - _CLEAR, box.to_unit(np.array(self.high)) + _CLEAR
         out, every = np.tile(u, (2 * self.n_dims, 1)), np.arange(self.n_dims)
         out[every, every], out[self.n_dims + every, every] = low, high
@@ -130,14 +129,14 @@ class NoGoBall(NoGo, frozen=True, kw_only=True, tag="ball"):
         return len(self.centre)
 
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
-        """Depth by the distance to the sphere, in the longest of the sides."""
+        """Distance to the sphere, in the longest of the sides."""
         sides, gaps = box.high - box.low, box.from_unit(U) - np.array(self.centre)
         far = np.sqrt((gaps**2).sum(axis=1))
         inward = -gaps / np.maximum(far, np.finfo(float).tiny)[:, None]
         return (self.radius - far) / sides.max(), inward * sides / sides.max()
 
     def exits(self, u: Float[np.ndarray, " s"], box: Domain) -> Float[np.ndarray, "k s"]:
-        """Points straight away from the centre, and along each axis."""
+        """Points beyond the sphere, straight away from the centre and along each axis."""
         gap = box.from_unit(u) - np.array(self.centre)
         far = float(np.sqrt((gap**2).sum()))
         axes = np.concatenate([np.eye(self.n_dims), -np.eye(self.n_dims)])
@@ -174,7 +173,7 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
         return 2
 
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
-        """Depth by the nearest point of the border."""
+        """Distance to the nearest point of the border."""
         feet = self._feet(U, box)
         gaps = U[:, None] - feet
         far = np.sqrt((gaps**2).sum(axis=2))
@@ -184,7 +183,7 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
         return sign * distance, sign[:, None] * away / np.maximum(distance, np.finfo(float).tiny)[:, None]
 
     def exits(self, u: Float[np.ndarray, " s"], box: Domain) -> Float[np.ndarray, "k s"]:
-        """Points by the nearest point of each edge, and by each corner."""
+        """Points beyond the nearest point of each edge, and beyond each corner."""
         start = box.to_unit(np.array(self.corners))
         edge = np.roll(start, -1, axis=0) - start
         normal = np.column_stack([edge[:, 1], -edge[:, 0]])

@@ -41,24 +41,24 @@ _SLACK = 1e-6  # sides of the box: rounding errors this far outside are cut off
 class Problem:
     """Variables with bounds and owners, and channels, which are sources of outcomes.
 
-    A channel is a sum of latents, each read at a projection of the joint point. A function has a latent for each
-    factor; a factor's channel reads it at the factor's scope, the total reads all. A field has one latent; an agent's
-    channel reads it at the agent's own variables, which are the coordinates of its measurement.
+    A channel is a sum of latent functions, each read at some coordinates of the joint point. A function has a latent
+    for each factor; a factor's channel reads it at the factor's scope, and the total reads all. A field has one latent;
+    an agent's channel reads it at the agent's own variables, which are the coordinates of its measurement.
 
     Args:
         graph: Scopes and owners, a factor for each channel but the total; one factor over all variables if the
             structure of a function is unknown.
         domain: Bounds, in the order of ``graph.variables``; a ``MixedDomain`` if variables have types. Joint points
-            have codes: numbers, and the positions of choices in their lists. Tables of variables have the values.
+            hold codes: numbers, or positions of choices in their lists. Tables of variables hold values.
         structure: ``known`` if the graph has the factors.
         is_field: True if all channels read one latent.
         outcomes: Observed outcomes: the ``total``, or those of each channel.
         no_go: No-go regions: of locations in a field, of variables of a function.
         constraints: Limits between variables of a function: ``Linear``, ``Separation``, ``Constraint``.
-        ranges: Measured quantities of a function that have limits: (low, high) of each, None where it has no end.
+        ranges: Limits on quantities measured with a function's outcomes: (low, high) by name, None for an open end.
         aim: Task of a field; the peak of a function.
         level: Level of interest in a field; None: no level.
-        priced: True if agents in a field may abstain from a measurement for its price, if that is known beforehand.
+        priced: True if measurements in a field are known to have prices, for which agents may abstain.
         present: Value of each variable now, in a running system that reports it; None: unknown.
 
     Example:
@@ -90,7 +90,7 @@ class Problem:
         variable_owners: Mapping[str, str] | None = None,
         outcomes: OutcomeMode = "total",
     ) -> "Problem":
-        """Function of variables that agents set jointly.
+        """Problem of a function, whose variables agents set jointly.
 
         Args:
             graph: Scopes and owners; None if the structure is unknown. In a networkx graph, nodes without bounds are
@@ -100,8 +100,8 @@ class Problem:
             outcomes: Observed outcomes.
 
         Raises:
-            ConfigError: If bounds do not fit the graph, or are not finite with low < high, or outcomes of unknown
-                factors are to be observed.
+            ConfigError: If bounds do not fit the graph, or are not finite with low < high, or outcomes are
+                ``per-factor`` without a graph.
         """
         if outcomes not in get_args(OutcomeMode):
             raise ConfigError(f"got {outcomes!r}; wanted 'total' or 'per-factor'", at="$.outcomes")
@@ -131,7 +131,7 @@ class Problem:
         *,
         priced: bool = False,
     ) -> "Problem":
-        """Field in which every agent measures at its own location.
+        """Problem of a field, in which every agent measures at its own location.
 
         Args:
             agents: Names of the agents; a channel for each.
@@ -139,7 +139,7 @@ class Problem:
             aim: Task of the field: ``peak``, ``map`` or ``level``; by default the level if one is stated, else the
                 peak.
             level: Level of interest, in the unit of the field; required for ``level``.
-            priced: True if agents may abstain from a measurement for its price.
+            priced: True if agents may abstain from a measurement because of its price.
 
         Raises:
             ConfigError: If names are used twice, the aim is invalid, or the level is missing or no finite number.
@@ -167,7 +167,7 @@ class Problem:
         return html_table(title, rows, header=("variable", "values", "agent"))
 
     def watching(self, level: float | None) -> "Problem":
-        """Problem with a level of interest, unless it has another aim; itself without one."""
+        """Problem with a level of interest, which replaces a ``peak`` as the aim; itself without a level."""
         if level is None:
             return self
         aim: Goal = "level" if self.level is None and self.aim == "peak" else self.aim
@@ -180,8 +180,8 @@ class Problem:
             regions: Shapes of ``swarmbo.problem.no_go``, or tables of such.
 
         Raises:
-            ConfigError: If one is no region, is not of these variables, or they leave next to nothing: none of 4,096
-                points that are spread over the bounds.
+            ConfigError: If an object is no region or has other variables. Also if none of 4,096 points that are spread
+                over the bounds is allowed.
         """
         if isinstance(cast(object, regions), str | Mapping) or not isinstance(cast(object, regions), Iterable):
             raise ConfigError(f"got {short(regions)}; wanted a list of regions", at="$.no_go")
@@ -204,7 +204,7 @@ class Problem:
             constraints: Objects of ``swarmbo.problem.constraints``, or tables of such.
 
         Raises:
-            ConfigError: If one is none, or of other variables, or no point keeps all; it names those in conflict.
+            ConfigError: If one is invalid or has other variables, or no point keeps all; it names those in conflict.
         """
         if isinstance(cast(object, constraints), str | Mapping) or not isinstance(cast(object, constraints), Iterable):
             raise ConfigError(f"got {short(constraints)}; wanted a list of constraints", at="$.constraints")
@@ -228,10 +228,10 @@ class Problem:
         """Problem of a function with limits on quantities that are measured with each outcome.
 
         Args:
-            limits: (low, high) of each quantity by name, None where it has no end.
+            limits: (low, high) of each quantity by name, None for an open end.
 
         Raises:
-            ConfigError: If a range is none, or it is a field.
+            ConfigError: If a range is invalid, or the problem is a field.
         """
         given = table(limits, "{quantity: (low, high)}", "$.limits")
         if given and self.is_field:
@@ -272,7 +272,7 @@ class Problem:
 
     @property
     def box(self) -> Domain:
-        """Bounds that users see: of locations in a field, of joint points in a function."""
+        """Box that users see: of locations in a field, of joint points for a function."""
         if not self.is_field:
             return self.domain
         return self.domain.part(range(len(self.graph.scopes[0])))
@@ -308,12 +308,12 @@ class Problem:
         return point
 
     def places(self, point: Float[np.ndarray, " n"], channels: Iterable[str]) -> dict[str, Float[np.ndarray, " s"]]:
-        """Coordinates that channels read of a joint point, in the problem's order."""
+        """Coordinates of a joint point that each channel reads, in the problem's order."""
         wanted = set(channels)
         return {channel: point[self.columns(channel)] for channel in self.channels if channel in wanted}
 
     def by_agent(self, point: Float[np.ndarray, " n"]) -> dict[str, np.ndarray]:
-        """Values (m,) of each agent's own variables at a joint point; without agents that take no part."""
+        """Values (m,) of each agent's own variables at a joint point; agents that take no part are left out."""
         parts = {agent: point[columns] for agent, columns in self._owned.items()}
         there = {agent: own for agent, own in parts.items() if len(own) and not np.isnan(own).any()}
         if not self.is_mixed:
@@ -388,8 +388,8 @@ class Problem:
         return tuple(out)
 
     def is_allowed(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
-        """Mask of allowed points of the unit cube of ``box``: locations in a field, which may lie outside, else joint
-        points.
+        """Mask of allowed points in the unit cube of ``box``. In a field, points are locations, and may lie outside of
+        it.
         """
         allowed = np.ones(len(U), dtype=bool)
         for limit in self.regions:
@@ -407,8 +407,8 @@ class Problem:
         return int(self.is_allowed(self.domain.to_unit(codes)).sum())
 
     def kept_out(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        """The point of the unit cube of ``box`` itself if it is allowed, else an allowed one near it: just beyond a
-        border, if possible. It has the centres of cells on axes with a grid.
+        """A point of the unit cube of ``box`` if it is allowed, else an allowed point near it: just beyond a border, if
+        possible. On axes with a grid it lies in the centre of a cell.
         """
         u = self.box.snapped(u)
         if not self.regions or self.is_allowed(u[None])[0]:
@@ -444,7 +444,7 @@ class Problem:
         """Joint point from a table of all variables; rounding errors at the bounds are cut off.
 
         Raises:
-            ConfigError: If it is no table of all variables, or a value is none of its variable.
+            ConfigError: If it is no table of all variables, or a value is invalid for its variable.
         """
         table(point, "{variable: value}", at := "$.point")
         if missing := [variable for variable in self.graph.variables if variable not in point]:
@@ -461,7 +461,7 @@ class Problem:
         """Codes of values, in the order of the variables.
 
         Raises:
-            ConfigError: If a value is none of its variable; it names the variable.
+            ConfigError: If a value is invalid for its variable; it names the variable.
         """
         out: list[float] = []
         for (name, variable), value in zip(self.variables.items(), values, strict=True):
@@ -472,11 +472,11 @@ class Problem:
         return out
 
     def coded_rows(self, points: object) -> Float[np.ndarray, "t n"]:
-        """Codes of joint points, one a row of values.
+        """Codes of joint points; each row has the values of one point.
 
         Raises:
             ShapeError: If a row has more or fewer values than there are variables.
-            ConfigError: If a value is none of its variable; it names row and variable.
+            ConfigError: If a value is invalid for its variable; it names row and variable.
         """
         rows = np.atleast_2d(np.array(points, dtype=object))
         if rows.ndim != 2 or rows.shape[1] != len(self.graph.variables):
@@ -488,20 +488,20 @@ class Problem:
         return self.domain.on_grid(np.clip(X, self.domain.low, self.domain.high))
 
     def has(self, place: Float[np.ndarray, " n"]) -> bool:
-        """True if a joint point is in bounds, and on grids, but for rounding errors."""
+        """True if a joint point is in bounds and on grids, up to rounding errors."""
         if isinstance(self.domain, MixedDomain):
             return all(v.has(code) for v, code in zip(self.domain.variables, place.tolist(), strict=True))
         return bool((np.abs(self.domain.to_unit(place) - 0.5) <= 0.5 + _SLACK).all())  # not if it is NaN
 
     def has_point(self, point: Mapping[str, Any]) -> bool:
-        """True if a table of all variables has values of these, but for rounding errors."""
+        """True if a table has a valid value of every variable, up to rounding errors."""
         if self.is_mixed:
             codes = {name: variable.code(point[name]) for name, variable in self.variables.items()}
             return all(code is not None and self.variables[name].has(code) for name, code in codes.items())
         return self.has(np.array([point[variable] for variable in self.graph.variables]))
 
     def named(self, point: Float[np.ndarray, " n"]) -> dict[str, Any]:
-        """Joint point as a table of its variables' values; without those of agents that take no part."""
+        """Joint point as a table of its variables' values; variables of agents that take no part are left out."""
         return self.valued(self.coded(point))
 
     def valued(self, coded: Mapping[str, float]) -> dict[str, Any]:
@@ -509,12 +509,12 @@ class Problem:
         return {v: self.variables[v].value(code) if self.is_mixed else code for v, code in coded.items()}
 
     def coded(self, point: Float[np.ndarray, " n"]) -> dict[str, float]:
-        """Joint point as a table of its variables' codes; without those of agents that take no part."""
+        """Joint point as a table of its variables' codes; variables of agents that take no part are left out."""
         pairs = zip(self.graph.variables, point.tolist(), strict=True)
         return {variable: value for variable, value in pairs if value == value}  # NaN is not
 
     def places_of(self, point: Mapping[str, float]) -> dict[str, Float[np.ndarray, " s"]]:
-        """Coordinates that channels read of a table of variables; without channels that lack one."""
+        """Coordinates that each channel reads from a table of variables; channels that lack one are left out."""
         joint = np.array([point.get(variable, np.nan) for variable in self.graph.variables])
         return self.places(joint, self.channels_in(joint))
 
@@ -522,7 +522,7 @@ class Problem:
         """Joint points in bounds; rounding errors are cut off.
 
         Raises:
-            ConfigError: If one is not; it names the row.
+            ConfigError: If a point is not in bounds; it names the row.
         """
         for row, place in enumerate(X):
             if not self.has(place):
@@ -559,7 +559,7 @@ class Problem:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "Problem":
-        """Restore the problem of ``to_plain``."""
+        """Restore the problem from the result of ``to_plain``."""
         scopes = tuple(tuple(scope) for scope in plain["scopes"])
         names = {key: tuple(plain[key]) for key in ("factors", "factor_owners", "variables", "variable_owners")}
         domain = Domain(np.array(plain["low"]), np.array(plain["high"]))

@@ -45,17 +45,17 @@ class GroundTruth:
 
     Args:
         points: Evaluation points (m, d), in the unit of the action space.
-        values: Noise-free field there (m,), in the unit of the outcome.
-        maximum: Its maximum over all measurable locations; or a reference optimum, see ``maximum_is``.
+        values: Noise-free field (m,) at these points, in the unit of the outcome.
+        maximum: Maximum of the field over all measurable locations, or a reference optimum; see ``maximum_is``.
         argmax: One location (d,) of that maximum.
         unit: Unit of the outcome, for labels.
         axis_unit: Unit of the locations, for labels.
         name: Name of the field, for titles.
-        value: Noise-free field at any locations (k, d) -> (k,).
+        value: Function from any locations (k, d) to the noise-free field (k,).
         goal: Task of the field: its ``peak``, a ``map`` of all of it, or the set above a ``level``.
-        level: That level; None with other goals.
-        at_round: Truth of another round, for a field that changes; else None.
-        maximum_is: Name of ``maximum``: ``reference optimum`` if it is not proved.
+        level: Level of the goal ``level``; None for other goals.
+        at_round: Function from a round to its truth, if the field changes; else None.
+        maximum_is: Label of ``maximum``; ``reference optimum`` if it may not be the maximum.
     """
 
     points: Float[np.ndarray, "m d"]
@@ -72,11 +72,11 @@ class GroundTruth:
     maximum_is: str = TRUE_MAXIMUM
 
     def at(self, round_number: int) -> "GroundTruth":
-        """Truth of a round; itself if nothing changes."""
+        """Truth of a round; the same object if the field does not change."""
         return self if self.at_round is None else self.at_round(round_number)
 
     def late(self, rounds: int) -> "GroundTruth":
-        """Truth of an environment some rounds behind those of the run; itself if nothing changes."""
+        """Truth of an environment that is some rounds behind the run; the same object without a change."""
         at_round = self.at_round
         if at_round is None or rounds == 0:
             return self
@@ -91,11 +91,11 @@ class Query(msgspec.Struct, frozen=True, eq=False):
         point: Value of each variable, in physical units or of the variable's own type; in a field ``agent[0]``,
             ``agent[1]``, … are the coordinates of the agent's location.
         points: Values (m,) of each agent's own variables; in a field the location (d,) of its measurement.
-        mean: Expected total of a function, in the unit of the outcome; None in the initial design, for methods without
-            a belief, and in a field.
-        std: Standard deviation of that.
+        mean: Expected total of a function, in the unit of the outcome. None in the initial design, in a field, and for
+            methods without a belief.
+        std: Standard deviation of the total.
         means: In a field, expected measurement of each agent.
-        stds: Standard deviations of these.
+        stds: In a field, standard deviation of each agent's measurement.
 
     Example:
         >>> import swarmbo as sb
@@ -209,10 +209,10 @@ class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
     """Best point by a team's belief, the noise-free posterior mean there, and its standard deviation.
 
     Args:
-        location: Location in physical units: in a field, or the values of a function's variables in the order of its
-            graph; of a choice, the position in its list.
-        mean: Mean in the unit of the outcome; of a function that of the total.
-        std: Standard deviation of the mean.
+        location: Location in physical units. For a function, the values of its variables in the order of its graph; a
+            choice has its position in its list.
+        mean: Posterior mean in the unit of the outcome; for a function, of the total.
+        std: Standard deviation of the noise-free posterior.
         point: Value of each variable of a function.
 
     Example:

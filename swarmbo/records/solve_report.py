@@ -105,27 +105,27 @@ class SolveReport(msgspec.Struct, frozen=True):
     """Report of an agreement.
 
     Args:
-        status: ``exact``: proved optimal. ``converged``: messages stopped changing. ``max_rounds``: they did not.
-            ``infeasible``: the choice is forbidden, see ``violated``; exact methods prove it for all choices.
-            ``sequential``: agents chose given earlier choices. ``not_needed``: no messages. ``centralised``: one
-            process with all factors chose; no messages are counted. ``deadline``: agents acted by the messages received
-            in time. ``blocked``: agents waited for a failed one; those that had not finished have no choice.
-        rounds: Dependent steps of the method's own messages; parts of a graph run in parallel, and the longest counts.
-            Max-sum: renewals of the variables' and then the factors' messages. Exact: tables passed up between agents,
-            then choices passed down. Sequential: choices waited for. Messages before and after are counted in
-            ``traffic`` only, by which methods compare.
+        status: ``exact``: proved optimal. ``converged``: messages stopped changing. ``max_rounds``: messages still
+            changed. ``infeasible``: the choice is forbidden, see ``violated``; with exact methods, all choices are.
+            ``sequential``: agents chose given earlier choices. ``not_needed``: no message was needed. ``centralised``:
+            one process with all factors chose; no messages are counted. ``deadline``: agents acted by the messages
+            received in time. ``blocked``: agents waited for a failed one; those that had not finished have no choice.
+        rounds: Successive steps of the method's own messages; parts of a graph run in parallel, and the longest counts.
+            Max-sum: updates of the variables' and then the factors' messages. Exact: tables passed up between agents,
+            then choices passed down. Sequential: choices that agents waited for. Messages before and after the method
+            count in ``traffic`` only. Compare methods by ``traffic``.
         value: Sum of the factors at the choice; None without factors.
         gap: Upper bound on optimum minus ``value``, in the unit of the factors; None if unknown. It is 0 for ``exact``,
-            or more if agents in a field returned to their sequential choices. For candidates, it is a gap to the best
+            or more if agents in a field returned to their sequential choices. With candidates, the optimum is the best
             of them.
         traffic: Traffic over the links.
         primal_residual: Final root-mean-square distance of the factors' copies of variables from their consensus, in
-            sides of the box. It is that of the worst part and run; None for methods without copies.
-        dual_residual: Last move of the consensus times the penalty's share of the natural one, in the same unit.
+            sides of the box. The largest over parts of the graph and joint starts; None for methods without copies.
+        dual_residual: Last move of the consensus, in sides of the box, times the penalty over the natural penalty.
         polish_gain: Rise of ``value`` by polishing; None without polishing.
-        violated: Factors that forbid the choice, being -inf there.
-        links: Report of links; left out without faults and deadlines.
-        stayed: Setting asked again, as the model finds no other one safe (``safe`` of a team); otherwise absent.
+        violated: Factors that forbid the choice: their value is -inf.
+        links: Report of links; absent without faults and deadlines.
+        stayed: Setting asked again, because the model finds no other safe one (``safe`` of a team); otherwise absent.
 
     Example:
         >>> import numpy as np
@@ -151,7 +151,7 @@ class SolveReport(msgspec.Struct, frozen=True):
 
     @property
     def upper_bound(self) -> float | None:
-        """Upper bound for the same tables, up to rounding; None if unknown, or if the choice is forbidden."""
+        """Upper bound on the tables' optimum, up to rounding; None if unknown, or if the choice is forbidden."""
         return None if self.gap is None or self.value is None else self.value + self.gap
 
     @property
@@ -161,7 +161,7 @@ class SolveReport(msgspec.Struct, frozen=True):
 
     @property
     def bytes(self) -> int:
-        """Encoded size of those messages."""
+        """Encoded size of the messages between different agents."""
         return self.traffic.bytes
 
     def _repr_html_(self) -> str:

@@ -37,7 +37,7 @@ class Pictures(tuple[Path, ...]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Run:
-    """A run in its folder. Properties are read once: load it again for newer rounds.
+    """A run in its folder. Properties are read once: load the run again for newer rounds.
 
     Example:
         >>> import tempfile
@@ -95,7 +95,7 @@ class Run:
 
     @property
     def best(self) -> Recommendation | None:
-        """Largest measurement so far and its location; None without one."""
+        """Largest measurement so far and its location; None without a measurement."""
         return self.records[-1].best if self.records else None
 
     @property
@@ -104,7 +104,7 @@ class Run:
         return self.records[-1].recommendation if self.records else None
 
     def table(self) -> Columns:
-        """Measurements as cells by column, one row each; see ``swarmbo.runs.table.measurements``.
+        """Measurements as a dict of columns, with one row per measurement; see ``swarmbo.runs.table.measurements``.
 
         A team's ``attach`` takes it unchanged.
 

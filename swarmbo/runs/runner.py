@@ -39,12 +39,12 @@ def run(
 ) -> Summary:
     """Run a scenario into a separate folder.
 
-    The scenario's seed goes to ``env.reset`` and to the team, whose random streams have other names than the world's.
-    So methods compared at one seed share field, starts and noise.
+    The scenario's seed goes to ``env.reset`` and to the team, which draw from separate random streams. So methods
+    compared at one seed share field, starts and noise.
 
     Args:
-        scenario: Scenario to run. With ``step_timeout_s``, it has a separate process, in which the world must be known:
-            as a plug-in, or by a class that can be imported.
+        scenario: Scenario to run. With ``step_timeout_s``, it runs in a separate process, which must be able to load
+            the world: a plug-in, or a class that can be imported.
         out: The folder; created if missing.
         force: Delete an existing run there first.
         on_round: Called after each round with its record, and True if it was logged before. An exception ends the run,
@@ -53,12 +53,12 @@ def run(
         trust: Permit user code that the scenario names.
 
     Returns:
-        The summary; that of the folder if it holds this very run, complete.
+        The summary; read from the folder if it holds this run, complete.
 
     Raises:
         ConfigError: If the world refuses its settings, or code is named without ``trust``; nothing is written then.
         OwnCodeError: If user code raises.
-        RunFolderError: If the folder holds something else, or another process writes to it.
+        RunFolderError: If the folder holds anything but this run, or another process writes to it.
     """
     require_trust(scenario, trust)
     path = Path(out)

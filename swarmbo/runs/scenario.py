@@ -45,44 +45,45 @@ MAX_ROUNDS = 100_000
 
 
 class Scenario(Settings, frozen=True):
-    """Settings of a run. Every table is the settings of the object it names.
+    """Settings of a run. Every table has the settings of the object that it names.
 
     A table whose kind is ``"module:Class"`` stays a table: the class is loaded only for the run.
 
-    In code, missing tables are those of a team in a field; ``scenario_of`` and ``load`` use the kinds that suit the
-    world.
+    In code, missing tables have the defaults of a team in a field; ``scenario_of`` and ``load`` use the kinds that suit
+    the world.
 
     Args:
         name: Name of the run's folder; not empty.
         environment: ``id`` of a PettingZoo parallel environment, or ``"module:Class"`` of a user's own, and its keyword
-            arguments; values of ``csv``, ``raster`` or ``geojson`` are paths.
-        rounds: Rounds of measurements after the ones at reset, 1 to 100 000. The environment's ``max_cycles``.
+            arguments. Values of ``csv``, ``raster`` or ``geojson`` are paths.
+        rounds: Rounds of measurements after the ones at reset, 1 to 100 000: the environment's ``max_cycles``.
         seed: Seed of all randomness: the world's reset, its noise, and the team. An integer >= 0.
         belief: The team's belief about the field, or the function.
-        acquisition: Utility of measurements.
+        acquisition: Rule for the utility of measurements.
         coordination: Coordination method of the agents.
         transport: Transport of messages.
         step_timeout_s: Wall-clock limit of ``reset`` and every ``step`` of the world, 0.001 to 1e6 s. A round whose
             step takes longer is recorded as failed, and the run continues. The run then has a separate process, as a
             step can only be ended with its process. None (the default) sets no limit.
-        when_step_fails: Handling of a round whose step raises: ``record`` it as failed and continue, with the world as
-            before; or ``stop`` the run, to be resumed.
+        when_step_fails: Handling of a round whose step raises. ``record``: it counts as failed, and the run continues
+            with the world as before. ``stop``: the run stops, and can be resumed.
         modules: Absolute folders of the modules that the scenario names; set by ``load``.
         no_go: Regions that the team must avoid, tables of ``kind`` box, ball or polygon (``swarmbo.problem.no_go``).
         constraints: Limits between variables of a function, tables of ``kind`` linear, separation or table
             (``swarmbo.problem.constraints``).
         initial: Points of the initial design of a function, >= 1; None: the team's default. Fields have no such design.
         start: First setting of a function: ``"present"`` as the environment reports it, ``"largest"``, or values.
-        step_limit: Largest change of each variable from the best setting: in its unit, or a share such as ``"10%"``; or
-            a table of these by variable.
-        safe: ``{share = 0.95, probability = 0.9}``: least utility of every setting as a share of the present one's, and
-            the probability of that by the model.
+        step_limit: Largest change of each variable from the best setting: in its unit, or a share such as ``"10%"``. A
+            table has these by variable.
+        safe: ``{share = 0.95, probability = 0.9}``: with this probability by the model, every setting has at least this
+            share of the present one's utility.
         callbacks: Receivers of each round: ``"tensorboard"``, ``"mlflow"``, or ``"module:Class"`` of a user's own
-            (``swarmbo.runs.Callback``); names, or tables with that ``kind``. No decision depends on them.
+            (``swarmbo.runs.Callback``); each a name, or a table with that ``kind``. No decision depends on them.
         workers: Workers that evaluate points of a function side by side; None: the run's own process does, one by one.
-            Then ``step_timeout_s`` limits an evaluation, and each evaluation is a round.
+            With workers, ``step_timeout_s`` limits an evaluation, and each evaluation is a round.
         policy: Policy that acts in place of the team: ``"module:Class"``, or a table with that ``kind`` and its
-            settings (``swarmbo.runs.policies.Policy``). The team learns from its measurements, and is scored.
+            settings (``swarmbo.runs.policies.Policy``). The team learns from its measurements, and makes the
+            recommendations.
     """
 
     name: str

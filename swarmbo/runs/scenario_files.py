@@ -30,7 +30,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), trust: b
     Args:
         source: A name as in ``swarmbo list``, or a path.
         overrides: ``table.key=value``, applied in order; see ``apply_overrides``. Their ``csv`` paths are relative to
-            the working directory, those of the file to the file.
+            the working directory; paths in the file are relative to the file.
         trust: Permit user code that the scenario names. Its modules are searched next to the file, in the working
             directory, and on Python's path.
 

@@ -87,8 +87,8 @@ def sweep(
     failed trial or killed process does not stop the others.
 
     Args:
-        trials: From ``plan``.
-        workers: Processes at a time, at least 1; or ``Workers`` of another engine, trusted.
+        trials: Trials that ``plan`` returned.
+        workers: Number of processes, at least 1; or ``Workers`` of another engine, whose code is trusted.
         on_run: Called at the end of each trial.
     """
     workers = Workers.of(count=workers) if isinstance(workers, int) else workers

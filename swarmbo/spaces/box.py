@@ -66,7 +66,7 @@ class Domain:
         return X
 
     def snapped(self, U: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
-        """Points of the unit cube, likewise."""
+        """Points of the unit cube, moved to the nearest values of axes with a grid."""
         return U
 
     @cached_property

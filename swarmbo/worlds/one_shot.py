@@ -177,12 +177,12 @@ class ServedFunction(_Served):
     """Function whose outcomes come from clients of ``swarmbo serve``. One agent sets each variable.
 
     Args:
-        bounds: (low, high) of each variable, or the table of its type, as in a ``Problem``.
+        bounds: (low, high) of each variable, or a table of its type, as in a ``Problem``.
         scopes: Variables of each factor, if the function is known to be a sum of factors.
         outcomes: ``total``, or ``per-factor`` if clients tell the outcome of each factor.
         name: Name of the function, for titles.
         unit: Unit of the outcome.
-        max_cycles: Number of queries; that of the scenario.
+        max_cycles: Number of queries, as in the scenario.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class ServedField(_Served):
         level: That level.
         name: Name of the field, for titles.
         unit: Unit of the outcome.
-        max_cycles: Number of queries; that of the scenario.
+        max_cycles: Number of queries, as in the scenario.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ class MeasuredSettings(Settings, frozen=True):
         csv: Path of the file; relative to the current directory.
         x: Column of the coordinate to the east, m (or a longitude in degrees), above -1e12 and below 1e12. Default: the
             only one with such a name: ``lon``, ``x_m``, ``easting`` and the like.
-        y: Column of the coordinate to the north, in the same unit (or a latitude). Default: as of ``x``.
+        y: Column of the coordinate to the north, in the same unit (or a latitude). Default: by its name, like ``x``.
         value: Column of the measured value, in its own unit.
         unit: Its unit, for labels.
         sites: ``only``: robots sample the measured sites themselves, each site once. ``interpolated``: they sample a
@@ -133,7 +133,7 @@ class SurveySettings(Settings, frozen=True):
 
     Args:
         survey: ``oxford-ph``: acidity of the topsoil at 126 sites, 100 m apart.
-        sites: As of a CSV file.
+        sites: As for a CSV file.
     """
 
     survey: Literal["oxford-ph"]
@@ -144,8 +144,8 @@ class ChangeSettings(Settings, frozen=True):
     """Change of a draw with time: the kernel over rounds that multiplies the kernel over locations.
 
     Args:
-        lengthscale_rounds: Its lengthscale, 1e-3 to 1e9 rounds.
-        kernel: Its covariance function.
+        lengthscale_rounds: Lengthscale over rounds, 1e-3 to 1e9.
+        kernel: Name of the covariance function.
     """
 
     lengthscale_rounds: Annotated[float, within(1e-3, 1e9, "a time", "rounds")] = 10.0
@@ -166,13 +166,13 @@ class DrawSettings(Settings, frozen=True):
     """A draw from a Gaussian process prior.
 
     Args:
-        kernel: Its covariance function.
-        lengthscale_m: Its lengthscale, 1e-6 to 1e12 m, and within a million times the longer side and its reciprocal.
+        kernel: Name of the covariance function.
+        lengthscale_m: Lengthscale, 1e-6 to 1e12 m, from a millionth of the longer side to a million times it.
         std: Prior standard deviation, 1e-12 to 1e12.
         mean: Prior mean, -1e12 to 1e12.
         seed: Number of the draw; the field is the same after every reset.
         size_m: Width and height of the region, each 1e-6 to 1e12 m, neither a million times the other.
-        time: Its change in time; None for a static field.
+        time: Change of the draw with time; None for a static field.
     """
 
     kernel: KernelName = "matern52"

@@ -39,7 +39,7 @@ EpisodeKind = TypeVar("EpisodeKind", bound=FieldEpisode)
 
 
 class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSettingsKind, EpisodeKind, FieldKind]):
-    """A world over a field, of which all agents observe alike."""
+    """Base of worlds in which agents measure a field."""
 
     field: FieldKind
     _scorer: Scorer | None = None
@@ -56,11 +56,11 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
 
     @property
     def score(self) -> float:
-        """Score by which rewards of the task are paid, larger is better; it includes the measurements at reset.
+        """Score of the task, larger is better; it includes the measurements at reset.
 
         ``map``: minus the error of a map of all measurements so far. ``level``: the F1 score of this map. ``peak``:
-        minus the simple regret. A round's rewards of all agents plus their costs equal its increase. 0 with other
-        rewards.
+        minus the simple regret. In each round, the agents' rewards and costs sum to the increase of the score. The
+        score is 0 unless ``reward`` is ``task``.
         """
         return self._current().score
 
@@ -124,7 +124,7 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
 
     @property
     def coordinates(self) -> Coordinates | None:
-        """Coordinates of the field's input, if they are not metres of the map."""
+        """Coordinates of the field's input, such as degrees; None if they are metres of the map."""
         return self.field.coordinates
 
     def _set_alike(self, actions: Mapping[str, Ends], seen: tuple[Array, Array]) -> None:

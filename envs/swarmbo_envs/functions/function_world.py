@@ -121,8 +121,7 @@ rounds left |
 
     | key | type | meaning |
     |---|---|---|
-    | ``measurement`` | float | the total, the same for all; or the sum of the agent's own factors; missing if it \
-failed |
+    | ``measurement`` | float | the total, or per factor the sum of the agent's factors; missing if it failed |
     | ``factors`` | dict | with ``outcomes = "per-factor"``: the outcome of each factor that the agent owns \
 and that did not fail |
     | ``location`` | array | applied values of the agent's variables |
@@ -135,20 +134,21 @@ and that did not fail |
         moved: Move the optimum to a random point.
         rescaled: Stretch the axes at random.
         function_seed: Seed of the function's randomness; not of the noise.
-        worlds: ``fixed``, or ``drawn``: each reset draws another function of the family, which has another
-            ``function_seed``; ``reset(options={"world": number})`` picks one.
+        worlds: ``fixed``: one for all episodes. ``drawn``: each reset draws another function of the family, with
+            another ``function_seed``; ``reset(options={"world": number})`` picks one.
         types: Types of some variables, ``{x0 = {kind = "integer", low = 1, high = 9}}`` or ``{kind = "categorical",
-            values = [...]}``. Their values lie evenly over the variable's axis, choices in a drawn order. An action has
-            an integer itself, and of a choice the position in its list.
+            values = [...]}``. Their values lie evenly on the variable's axis, those of a choice in random order. An
+            action holds the value of an integer, but the position of a choice in ``values``.
         outcomes: ``total`` or ``per-factor``.
-        structure: ``known``: ``factor_graph`` has the factors; ``hidden``: the variables only.
-        agents: Number of agents that share the factors; None for as many as own a variable.
-        noise_std: Standard deviation of the noise of a total, unit of the function, 0 to 1e12. The noise of one of k
-            factors has this divided by sqrt(k), so that their sum is as noisy as a total.
-        relative_noise: Extra ``noise_std`` as a share of the function's ``spread()``.
+        structure: ``known``: ``factor_graph`` has the factors; ``hidden``: it has the variables only.
+        agents: Number of agents that share the factors; None: one per factor that adds variables.
+        noise_std: Standard deviation of the noise of a total, unit of the function, 0 to 1e12. With k factors, each has
+            this divided by sqrt(k), so that their sum is as noisy as a total.
+        relative_noise: Added to ``noise_std``: this share of the function's ``spread()``.
         failure_rate: Probability that an evaluation fails.
         reward: ``task``: an equal share of the true total; 0 if the function failed. ``team``: an equal share of the
-            sum of all measurements. ``own``: the own measurement, or with totals a share of the total; 0 if it failed.
+            sum of all measurements. ``own``: the agent's measurement, or with totals an equal share of it; 0 if it
+            failed.
         max_cycles: Rounds of an episode, >= 1.
         render_mode: ``rgb_array`` (picture), ``ansi`` (text), ``human`` (text to the terminal after every round), None.
 
@@ -243,9 +243,9 @@ and that did not fail |
         return replace(truth, maximum_is="reference optimum") if f.types else truth  # that of types is searched
 
     def at_query(self, number: int) -> None:
-        """Name the noise and the failure of the next step by a query's number, from 1.
+        """Seed the noise and the failure of the next step by a query's number, >= 1.
 
-        Outcomes depend on it and on the joint point alone, so copies of this world can evaluate points in any order.
+        Outcomes then depend on this number and the joint point only, so copies of this world can evaluate in any order.
         """
         self._set_query(number)
 

@@ -23,23 +23,23 @@ _STARTS, _GOALS = np.array([[0.0, 2.0], [0.0, -2.0]]), np.array([[4.0, 3.5], [-4
 
 
 def push(n_variables: int = 3, seed: int = 0) -> AdditiveFunction:
-    """Distance of pushed objects to their goals, with the sign changed, by Box2D; one factor, maximum unknown.
+    """Negated distance of pushed objects to their goals, simulated by Box2D; one factor, maximum unknown.
 
-    3 variables: position (x, y) of a hand, and the duration of a push towards the object at the origin, with 5 m/s. 4:
-    also the angle of the hand; with 10 m/s. The value is 5 less the distance to a goal that is drawn from a seed, so 5
-    is a bound. 14: x, y, vx, vy, duration, angle and spin of each of two robots; the value is the sum of how much two
-    objects approach fixed goals.
+    The first 3 variables are the position (x, y) of a hand and the duration of its push, at 5 m/s, towards the object
+    at the origin. The fourth is the hand's angle; the speed is then 10 m/s. The value is 5 minus the object's distance
+    to a goal drawn from a seed, at most 5. With 14, two robots have x, y, vx, vy, duration, angle and spin each. The
+    value is the sum of the distances by which two objects come closer to fixed goals.
 
     Source: Wang & Jegelka 2017 (max-value entropy search), 3 and 4 variables; Wang et al. 2018 (ensemble Bayesian
-    optimisation), 14, whose program orders the variables differently. Without the noise of the hand's velocity.
+    optimisation), 14, whose program orders the variables differently. The noise of the hand's velocity is left out.
 
     Args:
         n_variables: 3, 4 or 14.
         seed: Seed of the goal, for 3 and 4.
 
     Raises:
-        ConfigError: With another number of variables.
-        MissingPackageError: Without Box2D.
+        ConfigError: If the number of variables is another one.
+        MissingPackageError: If Box2D is not installed.
     """
     if n_variables not in _LOW:
         raise ConfigError(f"got {n_variables}; wanted 3, 4 or 14", at="$.environment.n_variables")

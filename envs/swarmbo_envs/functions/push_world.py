@@ -15,17 +15,17 @@ class RobotPushSettings(FunctionSettings, frozen=True):
 class RobotPush(FunctionWorld, arguments=RobotPushSettings, name="robot_push_v0"):
     """Robots push round objects towards goals: a ``FunctionWorld`` of ``swarmbo_envs.functions.push``.
 
-    One agent has 3 or 4 variables. With 14 there are two agents with seven commands each; the structure is hidden. The
-    world's other arguments, its spaces and infos are those of ``FunctionWorld``. Needs the extra box2d.
+    With 3 or 4 variables there is one agent. With 14, two agents have seven each, and the structure is hidden. Other
+    arguments, spaces and infos are those of ``FunctionWorld``. Needs the extra box2d.
 
     Args:
         variables: 3, 4 or 14.
         function_seed: Seed of the goal, for 3 and 4.
-        **settings: As of ``FunctionWorld``.
+        **settings: As for ``FunctionWorld``.
 
     Raises:
         ConfigError: If an argument is wrong.
-        MissingPackageError: Without Box2D.
+        MissingPackageError: If Box2D is not installed.
 
     Version history:
         * v0: first version (0.1.0).

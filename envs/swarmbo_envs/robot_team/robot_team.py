@@ -45,10 +45,10 @@ class RobotTeam(FieldWorld[RobotTeamSettings, Episode, Field], arguments=RobotTe
     | Observation | Box (5,), float64: x (m), y (m), heading (rad from east, anticlockwise, -pi to pi), last good \
 measurement (unit of the field; the lower bound while there is none; clipped into the box), share of rounds left |
     | State | the observations of all robots, joined: Box (5 n,) |
-    | Reward | an equal share of the increase of the task's score, less the own cost; see ``reward`` |
+    | Reward | an equal share of the increase of the task's score, less the agent's cost; see ``reward`` |
     | End | all agents are truncated after ``max_cycles`` rounds |
 
-    ``infos[agent]``, from ``reset`` too (every robot measures its start at no cost):
+    ``infos[agent]`` after ``reset`` (every robot measures its start at no cost) and ``step``:
 
     | key | type | meaning |
     |---|---|---|
@@ -63,32 +63,33 @@ measurement (unit of the field; the lower bound while there is none; clipped int
     The key of the ``field`` table selects the kind of field:
 
     * ``{elevation = "jacksboro" | "topobathy", window = [row, column, rows, columns]}``: a real landscape, in metres
-      from the window's south-west corner, bilinear between its cells. The default is a window of ``jacksboro``.
+      from the window's south-west corner; values between cells are bilinear. The default is a window of ``jacksboro``.
     * ``{csv = PATH, x = COLUMN, y = COLUMN, value = COLUMN, unit = "m", sites = "only" | "interpolated"}``: measured
       points; coordinates are taken as metres. With ``only`` (the default) a robot samples the unmeasured site nearest
       to the requested location among those within reach in the round. Robots choose in the order of their numbers, and
       no site is measured twice. A robot without a site within reach drives towards the nearest and measures nothing. A
       site stays open if its measurement failed. With ``interpolated``, the field between the sites is kriged; no two
-      sites may then be nearer than a thousandth of the median distance between neighbours.
+      sites may then be nearer to each other than a thousandth of the median distance between neighbours.
     * ``{raster = PATH, band = 1, value = "elevation", unit = "m"}``: a GeoTIFF (extra ``geo``), or a ``.npy`` array
       with the size of its cells, ``cell_m``; see ``RasterFieldSettings``. Cells without a value are no-go: robots drive
       round them, as round the no-go regions of version 1.
     * ``{gp = {kernel, lengthscale_m, std, mean, seed, size_m}}``: a draw from a Gaussian process prior.
     * ``{survey = "oxford-ph", sites = "only" | "interpolated"}``: measurements shipped with swarmbo, used as a CSV.
 
-    Starts, noise and failures come from separate random streams, named by seed, robot and round: methods compared with
-    the same seed meet equal randomness at any locations.
+    Starts, noise and failures come from separate random streams, one for each seed, robot and round. So methods that
+    are compared at one seed have equal randomness, wherever they measure.
 
     Args:
         robots: Number of robots, 1 to 1024.
         field: Table as above; None for the default landscape.
         task: ``peak``, ``map`` or ``level``: the aim of the team. It decides rewards, and the scores of runs.
         level: Watched level, in the unit of the field; required by the task ``level``, and refused otherwise.
-        reward: ``task``: an equal share of the increase of ``score``. That is the best true value measured (``peak``)
-            or minus the map error (``map``), both in the unit of the field, or the F1 score (``level``). ``team``: an
-            equal share of the sum of all measurements. ``own``: the own measurement, 0 if it failed. Less own costs.
-        worlds: ``fixed``, or ``drawn``: each reset draws another ``gp`` field of the same settings, by its seed;
-            ``reset(options={"world": number})`` picks one.
+        reward: ``task``: an equal share of the increase of ``score``. The score is the best true value measured
+            (``peak``) or minus the map error (``map``), both in the unit of the field, or the F1 score (``level``).
+            ``team``: an equal share of the sum of all measurements. ``own``: the agent's measurement, or 0 if it
+            failed. The agent's cost is subtracted.
+        worlds: ``fixed``: one for all episodes. ``drawn``: each reset draws another ``gp`` field of the same settings,
+            with another seed; ``reset(options={"world": number})`` picks one.
         starts: One [x, y] in m per robot, all different. Default: drawn at ``reset``, separated from each other. With
             ``sites = "only"`` a robot starts at the free site nearest to its start.
         speed_m_s: Largest speed, 1e-6 to 1e12 m/s.
@@ -103,8 +104,8 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         travel_cost: Cost per metre driven, unit of the field, 0 to 1e12.
         max_cycles: Rounds of an episode, >= 1.
         max_sites: Largest number of candidate sites on a map that can be measured everywhere, 4 to 1000000. Candidates
-            are a lattice. On an interpolated map they are the measured sites, thinned evenly, if the lattice covers at
-            most half as many of them.
+            are a lattice. On an interpolated map, they are the measured sites, thinned evenly, if a lattice in their
+            hull has at most ``max_sites / 2`` points.
         render_mode: ``rgb_array`` (picture), ``ansi`` (text), ``human`` (text to the terminal after every round), None.
 
     Raises:
@@ -192,7 +193,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
     def travel_rounds(
         self, agent: str, origins: Float[np.ndarray, "n 2"], places: Float[np.ndarray, "m 2"]
     ) -> Int[np.ndarray, "n m"]:
-        """Least number of rounds in which an agent gets from each origin to each place (m), without turns at origins.
+        """Least number of rounds from each origin to each place (m), for an agent that need not turn at the origin.
 
         Returns:
             0 if the agent is already there; ``np.iinfo(int).max // 4`` if there is no path.
@@ -208,12 +209,12 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         return self._world.homes.rounds_left(self._current(), self._number_of(agent))
 
     def base(self, agent: str) -> Place | None:
-        """Base where an agent charges its battery; None without one."""
+        """Base where an agent charges its battery; None without a battery."""
         robot, episode = self._number_of(agent), self._current()
         return None if self._world.rules.batteries is None else episode.bases[robot].copy()
 
     def no_go(self) -> list[list[Places]]:
-        """Regions that no robot enters, for figures: each a list of rings, a hole being a ring within another."""
+        """Regions that no robot enters, for figures. Each is a list of rings; a ring within another is a hole."""
         return [[ring.copy() for ring in region.rings] for region in self.ground.regions]
 
     def sites(self) -> Places:
@@ -302,19 +303,19 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
     Without the arguments below, results are bit-identical to those of ``RobotTeam``.
 
     **No-go regions.** No robot is ever in one, at its stop or en route. The map is divided into cells; cells that a
-    region touches are blocked, and robots drive round them. They turn in place and drive straight courses between
-    bends, by the shortest paths on the visibility graph of the bends. In the open, they drive arcs, like robots of
-    ``RobotTeam``. An action in a region, or without a path, is replaced by the nearest site. The ground truth covers
-    what can be measured.
+    region touches are blocked, and robots drive round them. Round a region they drive the shortest path on a visibility
+    graph: straight lines, with turns in place at the bends. In the open, they drive arcs, like robots of ``RobotTeam``.
+    An action in a region, or without a path, is replaced by the nearest site. The ground truth covers the locations
+    that can be measured.
 
     **Heterogeneous robots.** ``speed_m_s``, ``turn_rate_rad_s``, ``radio_range_m``, ``noise_std`` and ``battery_s``
     take one number, or a list of one per robot. If sensors differ, infos have the noise of each measurement. Two robots
     can exchange messages within the smaller of their ranges.
 
     **Batteries.** ``candidates`` has only locations from which the robot can return to its base. A robot sent beyond
-    its range returns to base. So does a robot whose battery does not last for another round and the return; it has one
-    candidate, its stop en route. At its base it is charged fully. Turning and driving take battery, standing does not.
-    If only sites can be measured, a returning robot does not measure; ``sampled`` is then False.
+    its range returns to base. A robot also returns if its battery does not last for another round and the return; its
+    only candidate is then its stop en route. A base charges it fully. Turning and driving discharge it, standing does
+    not. If only sites can be measured, a returning robot does not measure; ``sampled`` is then False.
 
     **Separation.** Robots drive in the order of their numbers. A robot stops and measures before it comes too near to a
     robot earlier in the order, or to the position of a later one.
@@ -322,17 +323,17 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
     **Current.** Robots hold their course against it; travel times then depend on the direction.
 
     **En route** robots measure ``samples_per_leg`` times or every ``sample_every_m`` metres, in addition to their stop.
-    The reward is that of the measurement at the stop.
+    The rewards ``own`` and ``team`` count the stop only.
 
     **Physics.** With ``physics = "mujoco"`` robots are rovers in MuJoCo: a body with two driven wheels and two casters.
     The field is their terrain, and the map has walls at its edge. They plan as above, with four fifths of their speed,
     follow their paths as well as the ground permits, and measure at their true position. A location or base counts as
     reached within a rover's length. A rover fails in a round if it tips over, cannot move on, or slides off its path by
     more than three quarters of its length. It is then put upright on its path at the point it had reached. A rover with
-    an empty battery is carried to its base. Rovers also keep their length from no-go regions, and stop only where no
-    other rover is at any time of the round. Each drives in a separate simulation. With a ``separation_m`` below one and
-    a half of their lengths, as by default, they may pass through each other, and a warning is given. With ``sites =
-    "only"`` they measure the site at which they stand.
+    an empty battery is carried to its base. Rovers also stay a rover's length away from no-go regions, and stop only
+    where no other rover is during the round. Each drives in a separate simulation. If ``separation_m`` is below 1.5
+    rover lengths, as by default, they may pass through each other, and a warning is given. With ``sites = "only"`` they
+    measure the site at which they stand.
 
     | ``infos[agent]`` also has | type | meaning |
     |---|---|---|
@@ -349,8 +350,8 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
         battery_s: Time that a robot can turn and drive on one charge, 1e-6 to 1e12 s. Default: unlimited.
         bases: Charging sites: one [x, y] in m for all, or one per robot. Default: the start of each. Without ``starts``
             robots start at their bases, or at the free sites nearest to a shared base.
-        separation_m: Least distance of two robots at any moment, >= 0. They keep a little more, as paths are compared
-            at 513 moments of a round.
+        separation_m: Least distance of two robots at any moment, >= 0. Robots keep a little more, because paths are
+            compared at 513 moments of a round.
         wind: The current (east, north) in m/s, below 95 % of the slowest robot's speed.
         samples_per_leg: Measurements en route in a round, evenly over the driven path, before the one at its end, 0 to
             64.
@@ -367,8 +368,7 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
 
     Raises:
         ConfigError: If an argument is wrong; the message has its path, as in ``$.no_go[0].geojson``.
-        MissingPackageError: If a GeoTIFF is named and the extra ``geo`` is not installed, or an engine without its
-            extra.
+        MissingPackageError: If a GeoTIFF or an engine is named, and its extra is not installed.
 
     Warns:
         DataWarning: If cells close a passage to sites, or rovers may pass through each other.

@@ -33,14 +33,14 @@ class SensorField(
     |---|---|
     | Agents | ``sensor_0`` ... ``sensor_{n-1}``, fixed for the episode |
     | Action | Box (3,), float64, one per sensor: x to the east and y to the north of the location in m, within \
-    reach, and a number from 0 to 1: the sensor samples from 0.5 on |
+    reach, and a number from 0 to 1: the sensor samples at 0.5 or more |
     | Observation | Box (5,), float64: x and y of the location (m), last good measurement (unit of the field; the \
     lower bound while there is none; clipped into the box), share of the battery left, share of rounds left |
     | State | the observations of all sensors, joined: Box (5 n,) |
-    | Reward | an equal share of the increase of the task's score, less the own cost; see ``reward`` |
+    | Reward | an equal share of the increase of the task's score, less the agent's cost; see ``reward`` |
     | End | all agents are truncated after ``max_cycles`` rounds |
 
-    ``infos[agent]``, from ``reset`` too (every sensor samples its own position at no cost):
+    ``infos[agent]`` after ``reset`` (every sensor samples its own position at no cost) and ``step``:
 
     | key | type | meaning |
     |---|---|---|
@@ -48,17 +48,17 @@ class SensorField(
     | ``location`` | array (2,) | location, m; the previous one if the sensor did not sample |
     | ``sampled`` | bool | True if the sensor sampled; False without enough energy left |
     | ``energy_j`` | float | used in this round, J |
-    | ``left_j`` | float | left in the battery, J; infinite without |
+    | ``left_j`` | float | left in the battery, J; infinite without ``battery_j`` |
     | ``cost`` | float | ``energy_price`` times the energy, unit of the field |
 
     The task is the aim of the team: ``peak`` the maximum, ``map`` the whole field, ``level`` the region above a level.
     It decides rewards and ``ground_truth`` only.
 
     The value of one sample for a map depends on the others. So for ``map`` and ``level`` the world keeps its own
-    belief, with a fixed kernel, of all samples so far (``Scorer``). The reward is the improvement of its map. It is
-    measured by root mean squared error, in the unit of the field, or by the F1 score of the region above the level.
-    Rewards of all sensors and rounds add up to the final score minus that at reset, minus all costs. If the field
-    changes, a round without samples makes the map worse, and rewards are then negative.
+    belief, with a fixed kernel, from all samples so far (``Scorer``). The reward is the improvement of this belief's
+    map. It is measured by root mean squared error, in the unit of the field, or by the F1 score of the region above the
+    level. Rewards of all sensors and rounds add up to the final score minus that at reset, minus all costs. If the
+    field changes, a round without samples makes the map worse, and rewards are then negative.
 
     The key of the ``field`` table selects the kind of field; time counts in rounds:
 
@@ -72,8 +72,8 @@ class SensorField(
     * ``{survey = "oxford-ph", sites}``: measurements shipped with swarmbo, used as a CSV.
     * ``{elevation = "jacksboro" | "topobathy", window}``: a real landscape.
 
-    The field is the same in every episode, unless ``worlds`` are drawn. Noise and failures come from
-    streams named by seed, sensor and round.
+    The field is the same in every episode, unless ``worlds`` are drawn. Noise and failures come from random streams,
+    one for each seed, sensor and round.
 
     Args:
         sensors: Number of sensors, 1 to 1024.
@@ -81,9 +81,9 @@ class SensorField(
         task: ``peak``, ``map`` or ``level``.
         level: Watched level, in the unit of the field; required by the task ``level``, and refused otherwise.
         reward: ``task``: an equal share of the increase of ``score``. ``team``: an equal share of the sum of all
-            measurements. ``own``: the own measurement, 0 if none succeeded. Less own costs.
-        worlds: ``fixed``, or ``drawn``: each reset draws another ``gp`` or ``plume`` of the same settings, by its seed;
-            ``reset(options={"world": number})`` picks one.
+            measurements. ``own``: the agent's measurement, or 0 without one. The agent's cost is subtracted.
+        worlds: ``fixed``: one for all episodes. ``drawn``: each reset draws another ``gp`` or ``plume`` of the same
+            settings, with another seed; ``reset(options={"world": number})`` picks one.
         places: One [x, y] in m per sensor, all different. Default: spread so that each has an equal share of the map.
         place_seed: Seed of the default positions, >= 0.
         reach_m: Half the side of a sensor's box, > 0. Default: the smallest with which the boxes cover the map. A

@@ -20,8 +20,8 @@ class GeneratedSettings(Settings, frozen=True):
         users: Number of users, 0 to 16,384.
         area_m: Width and height, each 1 to 1e6 m.
         separation_m: Least distance between two access points, 0 to 1e6 m.
-        user_radius_m: Radius of the discs around the access points in which users are placed in turn, 1 to 1e6 m.
-        most_heard: Most others in range of an access point, >= 2: factors have at most one variable more.
+        user_radius_m: Radius of the discs round access points, in which users are placed alternately, 1 to 1e6 m.
+        most_heard: Largest number of others in range of an access point, >= 2: factors have at most one variable more.
     """
 
     access_points: Annotated[int, within(3, 4096)] = 12
@@ -97,7 +97,7 @@ class SimulationSettings(Settings, frozen=True):
         run: Number of ns-3's random streams, 1 to 1e9. One run gives one outcome for one input.
         runs: Outcomes are means over this many runs from ``run`` on, 1 to 1000.
         processes: Concurrent simulators, at most as many as ``runs``, 1 to 256.
-        timeout_s: Wall-clock limit of a simulation, which else is a failed outcome. 0.1 to 1e6 s.
+        timeout_s: Wall-clock limit of a simulation, 0.1 to 1e6 s; a longer one is a failed outcome.
         user_power_dbm: Transmit power of users, for acknowledgements, -100 to 100 dBm.
     """
 

@@ -29,7 +29,7 @@ _ONLY_TIME = ("processes", "timeout_s")
 class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerSettings, name="wlan_power_v0"):
     """Power control in a WLAN: access points set transmit powers jointly for the largest utility of their users.
 
-    With ``channels``, they choose their channels, too, and with ``widths_mhz`` the widths of these.
+    With ``channels`` they also choose their channels, and with ``widths_mhz`` their channels' widths.
 
     | | |
     |---|---|
@@ -37,9 +37,9 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     | Action | own transmit power: Box(1), dBm, float64; with channels a Dict of ``power`` and ``channel`` (Discrete), \
     and ``width`` (Discrete) if there are several: positions in the lists |
     | Observation | Box, float64: own power, last good measurement (the lower bound while there is none), share of \
-    rounds left, powers of the access points in range; ``observes`` adds losses; with channels \
-    a Dict: ``power``, ``channel`` and ``width``, own first, then those in range, ``last`` and ``left`` |
-    | State | all powers, all positions of channels, of widths, all last good measurements, share of rounds left |
+    rounds left, powers of the access points in range; ``observes`` adds losses. With channels \
+    a Dict: ``power``, ``channel`` and ``width`` (own first, then those in range), ``last`` and ``left`` |
+    | State | all powers, all channels and widths (positions), all last good measurements, share of rounds left |
     | Reward | an equal share of the network's utility; see ``reward`` |
     | End | all agents are truncated after ``max_cycles`` rounds |
 
@@ -54,8 +54,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     | ``channel``, ``width`` | int, float | applied channel; width, MHz |
     | ``cost`` | float | 0 |
     | ``users`` | int | own users that are present |
-    | ``source`` | dict | ``objective`` and ``radio``; of ns-3 also its version, ``run``, ``runs`` and the reason of a \
-    ``failure``; the utility's name unless it is the sum |
+    | ``source`` | dict | ``objective``, ``radio``; with ns-3 also its version, ``run``, ``runs`` and the reason of a \
+    ``failure``; also the name of a ``utility`` other than ``sum`` |
     | ``error`` | str | reason of a failed measurement |
 
     In the factor graph the outcome of access point i depends on its own settings and on those of the access points in
@@ -68,9 +68,9 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         topology_seed: Seed of a generated topology and of shadowing; not of the noise.
         power_dbm: Least and largest transmit power.
         radio: Source of outcomes: ``closed-form``, or ``ns3``: the simulator, in child processes (extra ``ns3``).
-        objective: ``capacity``: Shannon's, of SINR by locations and powers; ``throughput``: throughput of a saturated
-            802.11n downlink, simulated by ns-3 only. Then every access point disturbs every other, whatever
-            ``interference`` is. The two objectives rank powers differently.
+        objective: ``capacity``: Shannon capacity at the SINR of locations and powers. ``throughput``: of a saturated
+            802.11n downlink, simulated by ns-3 only; every access point then disturbs every other, whatever
+            ``interference`` is. The two rank powers differently.
         utility: Function of the users' rates. ``sum``: their sum. ``proportional-fair``: the sum of their logarithms.
             ``cell-minimum``: the sum of the least rate of each access point. ``users-above``: the number of users with
             at least ``rate_mbps``. ``minimum-rate``: the least rate of all users, which is no sum over access points
@@ -83,26 +83,26 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             Mbit/s in 20 MHz (MCS 7 of 802.11n with one stream), or no limit with full airtime.
         snr_gap_db: SNR that links need beyond Shannon's bound. The default is 10 dB, or 0 dB with full airtime.
         simulation: Settings of ns-3; see ``SimulationSettings`` in ``settings.py``.
-        bandwidth_mhz: Bandwidth of the channel that all access points share; with ``channels``, of each.
+        bandwidth_mhz: Bandwidth of the channel that all access points share; with ``channels``, of each channel.
         channels: Channels of 20 MHz among which each access point chooses: of 1 to 13 (2.4 GHz), or of 36, 40, ... to
             177 (5 GHz). Only power inside a user's channel disturbs it; ``spectrum.py`` has the formula. Path
             loss does not depend on the channel. Empty: all share one channel.
-        widths_mhz: Widths among which each chooses, MHz: 20, 40, and at 5 GHz 80 and 160. Rates and noise grow with the
-            width; the power does not. Empty: ``bandwidth_mhz``.
+        widths_mhz: Widths among which each access point chooses, MHz: 20, 40, and at 5 GHz also 80 and 160. Rates and
+            noise grow with the width; the power does not. Empty: ``bandwidth_mhz``.
         noise_figure_db: Noise figure of the receivers.
         shadowing_db: Standard deviation of the shadowing added to the path loss of each link; 0 for none.
         interference: ``audible``: only access points in range of the serving one disturb a user; ``all``: every other
             access point does.
         audible_dbm: Least received power, at largest transmit power, at which an access point is in range of another.
         outcomes: ``per-factor``: every agent receives the outcome of its users; ``total``: all receive the sum.
-        observes: ``powers``, or ``losses``. The latter adds the number of own users, and mean losses in dB. These
-            are to own users, from each access point in range to own users, and to users of that access point. All
-            agents then have as many powers and losses: missing ones are the least power and 300 dB. In drawn worlds
-            they always have as many powers.
-        worlds: ``fixed``, or ``drawn``: each reset draws another topology, with another ``topology_seed``;
-            ``reset(options={"world": number})`` picks one.
-        noise_std: Standard deviation of the noise of a total, in the unit of the utility. The noise of one of k access
-            points has this divided by sqrt(k), so that their sum is as noisy as a total. An access point without users
+        observes: ``powers``, or ``losses``. The latter adds the number of own users, and mean losses in dB. Losses are
+            to own users, from each other access point in range to these, and to that one's users. All agents'
+            observations then have equal length; missing entries are the least power and 300 dB. In drawn worlds lengths
+            are always equal.
+        worlds: ``fixed``: one for all episodes. ``drawn``: each reset draws another topology, with another
+            ``topology_seed``; ``reset(options={"world": number})`` picks one.
+        noise_std: Standard deviation of the noise of a total, in the unit of the utility. With k access points, each
+            has this divided by sqrt(k), so that their sum is as noisy as a total. An access point without users
             measures 0 exactly.
         failure_rate: Probability that a measurement fails: of each agent independently, or of the total.
         mobility_m: Standard deviation of a user's step between two rounds along each axis, m.
@@ -111,8 +111,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             walked to.
         departures: [round, user] of users that leave at the beginning of that round.
         reward: ``task``: an equal share of the network's true utility, in its unit; 0 if a simulation failed. ``team``:
-            an equal share of the sum of all measurements. ``own``: the own measurement, or with totals a share of the
-            total; 0 if it failed. It leads access points to full power.
+            an equal share of the sum of all measurements. ``own``: the agent's measurement, or with totals an equal
+            share of it; 0 if it failed. This reward leads to full power.
         max_cycles: Rounds of an episode, >= 1.
         render_mode: ``rgb_array`` (picture), ``ansi`` (text), ``human`` (text to the terminal after every round), None.
 
@@ -190,7 +190,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
 
     @property
     def rules(self) -> World:
-        """Rules of the present world."""
+        """Settings and formulas of the present world."""
         return self._world
 
     def _settings_changed(self) -> None:
@@ -206,8 +206,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     def factor_graph(self) -> dict[str, Any]:
         """Prior knowledge of the network as plain data: one factor per access point, over the settings in its range.
 
-        Has ``bounds`` (of choices, tables) and ``variable_owners`` per variable, ``scopes`` and ``owners`` per factor,
-        ``outcomes``, and ``present``: the settings at the beginning of an episode.
+        It has ``bounds`` (tables for choices) and ``variable_owners`` per variable, ``scopes`` and ``owners`` per
+        factor, ``outcomes``, and ``present``: the settings at the beginning of an episode.
         """
         agents, choices = self.possible_agents, self._world.choices
         parts = ("power", *choices)
@@ -277,7 +277,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         return {"name": f"{name}: {what}" if what else name, "unit": self.utility.unit, "axis_unit": axis_unit}
 
     def references(self, budget: int, seed: int = 0) -> dict[str, float]:
-        """Noise-free results of heuristic baselines within a budget of joint settings; see ``references``.
+        """Noise-free results of heuristic baselines that try a budget of joint settings; see ``references.py``.
 
         Empty if users walk, leave or return. For throughput, the powers are tuned by the closed form and simulated once
         by ns-3; failed simulations are left out.
@@ -327,9 +327,9 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         }
 
     def at_query(self, number: int) -> None:
-        """Name the noise and the failures of the next step by a query's number, from 1.
+        """Seed the noise and the failures of the next step by a query's number, >= 1.
 
-        Outcomes depend on it and on the settings alone, so copies of this world can measure in any order.
+        Outcomes then depend on this number and the settings only, so copies of this world can measure in any order.
 
         Raises:
             ConfigError: If users walk, leave or return, so that outcomes depend on the round, too.
