@@ -101,7 +101,8 @@ def table(lines: list[Line]) -> list[str]:
                 cells.append(f"{np.median(regret):.2g} [{min(regret):.2g}, {max(regret):.2g}]")
             yield [told, f"`{method}`", *cells]
 
-    head = ["outcomes", "acquisition", "failure: count", "failure: regret", "number: count", "number: regret"]
+    head = ["outcomes", "acquisition", "failures reported: count", "failures reported: regret"]
+    head += ["bad numbers told: count", "bad numbers told: regret"]
     return markdown(head, rows())
 
 

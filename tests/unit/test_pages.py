@@ -1,5 +1,6 @@
 """What holds for every page: README, the changelog and docs."""
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -62,3 +63,8 @@ def test_a_page_has_one_title_and_no_gap_between_levels_of_headings(page):
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_blank_line_cuts_a_table(page):
+    assert not re.findall(r"^\|.*\n\n(?!\|.*\n\|[ :|-]+\n)\|.*$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
