@@ -45,10 +45,9 @@ _DIGITS = 18  # of a query's number, which is of 64 bits
 
 @dataclass(frozen=True, eq=False)
 class OpenQuery:
-    """A pending joint point, and the channels for which it waits.
-
-    Once a part of its outcome is known, it has a ``row`` in the history. ``chosen`` is False in the initial design;
-    ``basis`` is the number of evaluations known at its request.
+    """A pending joint point, and the channels for which it waits. Once a part of its outcome is known, it has a ``row``
+    in the history. ``chosen`` is False in the initial design; ``basis`` is the number of evaluations known at its
+    request.
     """
 
     point: Float[np.ndarray, " n"]
@@ -74,14 +73,6 @@ class Logbook:
         asked: Number of queries so far.
         begun: In a field, number of queries before this episode.
         failures: Number of failed outcomes.
-
-    Example:
-        >>> from swarmbo.spaces import Domain
-        >>> field = Problem.of_field(["a", "b"], Domain(np.zeros(1), np.ones(1)))
-        >>> log, query_id = Logbook.empty(field).with_query(np.array([0.2, 0.9]))
-        >>> log = log.with_factors(query_id, {"b": 1.5})
-        >>> log.open[query_id].waits, log.history.factors.tolist()
-        (('a',), [[nan, 1.5]])
     """
 
     problem: Problem
@@ -94,17 +85,13 @@ class Logbook:
     @classmethod
     def empty(cls, problem: Problem) -> "Logbook":
         """Empty logbook."""
-        return cls(problem, Dataset.empty(problem.domain.n_dims, len(problem.channels), len(problem.ranges)), {})
+        X, none, nothing = np.zeros((0, problem.domain.n_dims)), np.zeros(0), np.zeros((0, len(problem.channels)))
+        return cls(problem, _rows(problem, 0, X, none, nothing, none, attached=False, chosen=False), {})
 
     @property
     def round(self) -> int:
         """Number of the coming round, from 1; every query is a round, in a field of this episode."""
         return self.asked - self.begun + 1
-
-    @property
-    def n_evaluations(self) -> int:
-        """Number of evaluated and pending points."""
-        return len(self.history) + len(self.pending)
 
     @property
     def pending(self) -> Float[np.ndarray, "p n"]:
@@ -141,9 +128,8 @@ class Logbook:
         """Request a point; return the new logbook, and the query's id. Without participants it waits for nothing."""
         query_id, waits = self.next_ids()[0], self.problem.channels_in(point)
         query = OpenQuery(point.copy(), waits, round=self.round, chosen=chosen, basis=len(self.history))
-        return replace(
-            self, open={**self.open, query_id: query} if waits else self.open, asked=self.asked + 1
-        ), query_id
+        still_open = {**self.open, query_id: query} if waits else self.open
+        return replace(self, open=still_open, asked=self.asked + 1), query_id
 
     def without(self, query_ids: Iterable[str]) -> "Logbook":
         """Give up queries; known outcomes stay, and others do not count as failed."""
@@ -245,14 +231,14 @@ class Logbook:
         *,
         attached: bool = True,
     ) -> "Logbook":
-        """Add evaluations without a query, which no method chose; NaN for unknown outcomes and for agents without a
-        part.
+        """Add evaluations without a query; NaN for unknown outcomes and for agents without a part.
 
         The default round is that of the last query. Of a user's data (``attached``) a row without any outcome is one
         failure; of an environment's, each agent with a part and no outcome failed.
         """
         rounds = np.broadcast_to(np.asarray(self.round - 1 if rounds is None else rounds, dtype=float), len(X))
-        added = self._rows(X, totals, factors, rounds, noise_std, attached=attached, chosen=False)
+        data, own = (X, totals, factors, rounds, noise_std), (self.problem, len(self.history))
+        added = _rows(*own, *data, attached=attached, chosen=False)
         unknown = (np.isnan(totals) & np.isnan(factors).all(axis=1)) if attached else added.failed
         failures = self.failures + int(unknown.sum())
         return replace(self, history=self._summed(self.history.then(added)), failures=failures)
@@ -277,27 +263,26 @@ class Logbook:
             log = log.with_factors(query_id, own, point=point, noise_std=news.noise) if own or not is_all else log
             log = log.without([query_id]) if is_all else log
         if unasked := {channel: y for channel, y in news.factors.items() if channel not in own}:
-            row = problem.joint({channel: places[channel] for channel in unasked})
-            factors = np.array([[unasked.get(channel, np.nan) for channel in problem.channels]])
-            noise = np.array([[np.nan, *(news.noise.get(channel, np.nan) for channel in problem.channels)]])
-            log = log.with_evaluations(row[None], np.array([np.nan]), factors, None, noise, attached=False)
+            point = problem.joint({channel: places[channel] for channel in unasked})
+            log = log._measured(point, unasked, news.noise, attached=False)
         for measurement in news.on_the_way:  # unrequested: rows of their own
-            row = problem.joint({measurement.agent: measurement.place})[None]
-            is_its = np.array([[channel == measurement.agent for channel in problem.channels]])
-            noise = np.column_stack([[np.nan], np.where(is_its, measurement.noise_std, np.nan)])
-            log = log.with_evaluations(
-                row, np.array([np.nan]), np.where(is_its, measurement.outcome, np.nan), None, noise
-            )
+            agent = measurement.agent
+            point = problem.joint({agent: measurement.place})
+            log = log._measured(point, {agent: measurement.outcome}, {agent: measurement.noise_std}, attached=True)
         return log
+
+    def _measured(
+        self, point: Float[np.ndarray, " n"], told: Mapping[str, float], noise: Mapping[str, float], *, attached: bool
+    ) -> "Logbook":
+        """Add measurements in a field without a query, as a row of their own."""
+        factors, noises = ([of.get(channel, np.nan) for channel in self.problem.channels] for of in (told, noise))
+        nothing, noise_std = np.array([np.nan]), np.array([[np.nan, *noises]])
+        return self.with_evaluations(point[None], nothing, np.array([factors]), None, noise_std, attached=attached)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """State as plain data and arrays."""
-        plain = {
-            "asked": self.asked,
-            "begun": self.begun,
-            "failures": self.failures,
-            "open": {key: [list(q.waits), q.row, q.round, q.chosen, q.basis] for key, q in self.open.items()},
-        }
+        waiting = {key: [list(q.waits), q.row, q.round, q.chosen, q.basis] for key, q in self.open.items()}
+        plain = {"asked": self.asked, "begun": self.begun, "failures": self.failures, "open": waiting}
         rows = {name: getattr(self.history, name).copy() for name in (*_NUMBERS, *_FLAGS, *_COUNTS)}
         measured = {} if self.history.measured is None else {"measured": self.history.measured.copy()}
         return plain, {**rows, **measured, "open": self.out}
@@ -350,8 +335,9 @@ class Logbook:
         if query.row is None:
             unknown = np.full((1, len(self.problem.channels)), np.nan)
             asked = np.array([float(query.round)])
-            added = self._rows(place[None], unknown[:, 0], unknown, asked, attached=False, chosen=query.chosen)
-            added = replace(added, basis=np.array([query.basis]), query=np.array([_number(query_id)]))
+            data = place[None], unknown[:, 0], unknown, asked
+            added = _rows(self.problem, query.basis, *data, attached=False, chosen=query.chosen)
+            added = replace(added, query=np.array([_number(query_id)]))
             return len(self.history), self.history.then(added)
         # a later part may come from another point, which moves only what is still unknown
         if point is None:
@@ -362,31 +348,35 @@ class Logbook:
         X[query.row, free] = place[free]
         return query.row, replace(self.history, X=X)
 
-    def _rows(
-        self,
-        X: Float[np.ndarray, "t n"],
-        totals: Float[np.ndarray, " t"],
-        factors: Float[np.ndarray, "t k"],
-        rounds: Float[np.ndarray, " t"],
-        noise_std: Float[np.ndarray, "t c"] | None = None,
-        *,
-        attached: bool,
-        chosen: bool,
-    ) -> Dataset:
-        return Dataset(
-            X=X,
-            totals=totals,
-            factors=factors,
-            rounds=rounds,
-            attached=np.full(len(X), attached),
-            chosen=np.full(len(X), chosen),
-            awaited=np.zeros(factors.shape, dtype=bool),
-            taken=self.problem.taken(X),
-            noise_std=np.full((len(X), 1 + factors.shape[1]), np.nan) if noise_std is None else noise_std,
-            basis=len(self.history) + np.arange(len(X)),
-            query=np.zeros(len(X), dtype=np.int64),
-            measured=np.full((len(X), len(self.problem.ranges)), np.nan) if self.problem.ranges else None,
-        )
+
+def _rows(
+    problem: Problem,
+    basis: int,
+    X: Float[np.ndarray, "t n"],
+    totals: Float[np.ndarray, " t"],
+    factors: Float[np.ndarray, "t k"],
+    rounds: Float[np.ndarray, " t"],
+    noise_std: Float[np.ndarray, "t c"] | None = None,
+    *,
+    attached: bool,
+    chosen: bool,
+) -> Dataset:
+    """Rows with all columns, of evaluations that are not pending; before the first, ``basis`` ones were known."""
+    t, (_, k) = len(X), factors.shape
+    return Dataset(
+        X=X,
+        totals=totals,
+        factors=factors,
+        rounds=rounds,
+        attached=np.full(t, attached),
+        chosen=np.full(t, chosen),
+        awaited=np.zeros((t, k), dtype=bool),
+        taken=problem.taken(X),
+        noise_std=np.full((t, 1 + k), np.nan) if noise_std is None else noise_std,
+        basis=basis + np.arange(t),
+        query=np.zeros(t, dtype=np.int64),
+        measured=np.full((t, len(problem.ranges)), np.nan) if problem.ranges else None,
+    )
 
 
 def _name(number: int) -> str:

@@ -37,12 +37,7 @@ class Rows(NamedTuple):
 
 
 def is_table(points: object) -> bool:
-    """True if evaluations are given by name: a path, dicts, a table of columns, or a frame of any library.
-
-    Example:
-        >>> is_table([{"x": 0.1, "total": 2.0}]), is_table("survey.csv"), is_table([[0.1], [0.2]])
-        (True, True, False)
-    """
+    """True if evaluations are given by name: a path, dicts, a table of columns, or a frame of any library."""
     if isinstance(points, str | os.PathLike | Mapping) or hasattr(points, "columns"):
         return True
     return isinstance(points, Sequence) and any(isinstance(row, Mapping) for row in cast(Sequence[object], points))
@@ -56,23 +51,15 @@ def read_rows(
     rounds: object = None,
     noise_std: object = None,
 ) -> Rows:
-    """Read the evaluations of a table; see ``AskTell.attach``.
-
-    Raises:
-        ConfigError: If a column is missing, or a cell is no number or not in bounds; it names row and column.
-        OSError: If a file cannot be read.
-
-    Warns:
-        DataWarning: If -9999 or a similar number marks missing outcomes.
-    """
+    """Read the evaluations of a table; see ``AskTell.attach``."""
     table = _Table.of(points)
     axes = coordinate_names(problem)
     names = axes if columns is None else _texts(columns, len(axes))
     X = _places(table, problem, names)
     when = None if rounds is None else table.numbers(_text(rounds, "$.rounds"))
-    noise = None if noise_std is None else _noise(table, problem, noise_std)
+    noise = None if noise_std is None else _columns(table.numbers, problem, noise_std, "$.noise_std")
     if problem.is_field:
-        told = table.outcomes(VALUE if outcomes is None else _text(outcomes, "$.outcomes"))
+        told = _columns(table.outcomes, problem, VALUE if outcomes is None else outcomes, "$.outcomes")
         return Rows(X, told, table.texts(AGENT, problem.agents) if AGENT in table.columns else None, when, noise)
     if outcomes is None and {FACTOR, VALUE} <= set(table.columns) - set(names):
         return _long(table, problem, X, when, noise)
@@ -97,13 +84,7 @@ def _places(table: "_Table", problem: Problem, names: Sequence[str]) -> Float[np
 
 
 def coordinate_names(problem: Problem) -> tuple[str, ...]:
-    """Columns of a point: the variables; in a field x, y and z, or numbered ones.
-
-    Example:
-        >>> from swarmbo.spaces import Domain
-        >>> coordinate_names(Problem.of_field(["a"], Domain(np.zeros(2), np.ones(2))))
-        ('x', 'y')
-    """
+    """Columns of a point: the variables; in a field x, y and z, or numbered ones."""
     return place_names(problem.box.n_dims) if problem.is_field else problem.graph.variables
 
 
@@ -112,28 +93,22 @@ def place_names(n_dims: int) -> tuple[str, ...]:
     return ("x", "y", "z")[:n_dims] if n_dims <= 3 else tuple(f"x{axis}" for axis in range(n_dims))
 
 
-def _by_factor(named: Mapping[str, object], problem: Problem, at: str) -> list[str]:
-    """Column of each factor."""
+def _columns(
+    read: Callable[[str], Float[np.ndarray, " t"]], problem: Problem, given: object, at: str
+) -> Float[np.ndarray, "t *k"]:
+    """The column of a name, or a function's columns of a table ``{factor: name}``."""
+    if not isinstance(given, Mapping) or problem.is_field:
+        return read(_text(given, at))
+    named = cast(Mapping[str, object], given)
     if set(named) != set(problem.channels):
         raise ConfigError(f"got columns of {list(named)}; wanted one of {list(problem.channels)}", at=at)
-    return [_text(named[factor], at) for factor in problem.channels]
-
-
-def _noise(table: "_Table", problem: Problem, noise_std: object) -> Float[np.ndarray, "t *k"]:
-    """Noise from one column, or one for each factor."""
-    if isinstance(noise_std, Mapping) and not problem.is_field:
-        names = _by_factor(cast(Mapping[str, object], noise_std), problem, "$.noise_std")
-        return np.column_stack([table.numbers(name) for name in names])
-    return table.numbers(_text(noise_std, "$.noise_std"))
+    return np.column_stack([read(_text(named[factor], at)) for factor in problem.channels])
 
 
 def _outcomes(table: "_Table", problem: Problem, outcomes: object, places: Sequence[str]) -> Float[np.ndarray, "t *k"]:
     """Totals, or a column for each factor, by given names or their own."""
-    if isinstance(outcomes, Mapping):
-        names = _by_factor(cast(Mapping[str, object], outcomes), problem, "$.outcomes")
-        return np.column_stack([table.outcomes(name) for name in names])
     if outcomes is not None:
-        return table.outcomes(_text(outcomes, "$.outcomes"))
+        return _columns(table.outcomes, problem, outcomes, "$.outcomes")
     if all(factor in table.columns for factor in problem.channels):
         return np.column_stack([table.outcomes(factor) for factor in problem.channels])
     found = next((name for name in (TOTAL, VALUE) if name in table.columns and name not in places), None)
@@ -178,20 +153,8 @@ def attached(
     *,
     are_codes: bool = False,
 ) -> Dataset:
-    """Dataset of evaluations that a user attaches, NaN for failed or missing ones; see ``AskTell.attach``.
-
+    """Dataset of evaluations that a user attaches (see ``AskTell.attach``), NaN for failed or missing ones.
     ``are_codes`` is True for points with codes of variables in place of values.
-
-    Raises:
-        ShapeError: If shapes do not fit, a location is not finite or far from the box, or a noise is negative.
-        ConfigError: If a value is none of its variable, or an agent is unknown.
-
-    Example:
-        >>> from swarmbo.graph import FactorGraph
-        >>> problem = Problem.of(FactorGraph.from_scopes({"f": ["x"], "g": ["y"]}), dict.fromkeys("xy", (0.0, 1.0)))
-        >>> data = attached([[0.1, 0.2]], [1.5], problem)
-        >>> data.X.tolist(), data.totals.tolist(), data.factors.tolist()
-        ([[0.1, 0.2]], [1.5], [[nan, nan]])
     """
     X = problem.coded_rows(points) if problem.is_mixed and not are_codes else real_array(points)
     y = real_array(outcomes)
@@ -202,8 +165,7 @@ def attached(
     X, y = np.atleast_2d(X), np.where(np.abs(y) < LARGEST_OUTCOME, y, np.nan)
     rounds = None if rounds is None else checked_rounds(rounds, len(X))
     t, n, k = len(X), problem.domain.n_dims, len(problem.channels)
-    unknown, nothing = np.full(t, np.nan), np.full((t, k), np.nan)
-    noise = np.full((t, 1 + k), np.nan)
+    unknown, nothing, noise = (np.full(shape, np.nan) for shape in (t, (t, k), (t, 1 + k)))
     if problem.is_field:
         y, d = y.reshape(-1), problem.box.n_dims
         if X.shape not in ((len(y), d), (len(y), d + 1)):
@@ -254,7 +216,7 @@ def _measurers(problem: Problem, agents: str | Sequence[str] | None, count: int)
         raise ShapeError(f"got {len(names)} agents for {count} measurements; wanted one, or one for each")
     if strangers := [name for name in names if name not in problem.agents]:
         raise ConfigError(f"got {short(strangers[0])}; wanted one of {list(problem.agents)}", at="$.agents")
-    return [problem.channels.index(name) for name in names]
+    return [problem.graph.place_of[name] for name in names]
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,18 +276,15 @@ class _Table:
     def numbers(self, name: str) -> Float[np.ndarray, " t"]:
         """Column of numbers; NaN for empty cells."""
         cells = self.column(name)
-        numbers = np.empty(len(cells))
-        for row, cell in enumerate(cells):
-            number = _number(cell)
-            if number is None:
-                raise self.refused(row, name, "a number in the digits 0 to 9, or nothing where there is none")
-            numbers[row] = number
-        return numbers
+        numbers = [_number(cell) for cell in cells]
+        if None in numbers:
+            wanted = "a number in the digits 0 to 9, or nothing where there is none"
+            raise self.refused(numbers.index(None), name, wanted)
+        return np.array(numbers, dtype=float)
 
     def codes(self, name: str, variable: Variable) -> Float[np.ndarray, " t"]:
         """Column of codes of a variable's values."""
-        cells = self.column(name)
-        found = [_code(cell, variable) for cell in cells]
+        found = [_code(cell, variable) for cell in self.column(name)]
         for row, code in enumerate(found):
             if code is None or not variable.has(code):
                 raise self.refused(row, name, variable.wanted)
@@ -366,9 +325,7 @@ def _cells(column: Any) -> Sequence[object]:
 
 def _number(cell: Any) -> float | None:
     """Number of a cell, NaN if empty; None if it is something else."""
-    if _is_nothing(cell):
-        return np.nan
-    if isinstance(cell, str) and is_missing(cell):
+    if _is_nothing(cell) or (isinstance(cell, str) and is_missing(cell)):
         return np.nan
     if isinstance(cell, bool | complex) or (isinstance(cell, str) and not is_plain(cell)):
         return None
