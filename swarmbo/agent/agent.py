@@ -9,12 +9,10 @@ from swarmbo.agent.state import Returning
 from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, query_name, whole_number
-from swarmbo.deciding import own_rows
+from swarmbo.deciding import own_rows, tables, told
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.logbook import MOST_QUERIES
 from swarmbo.deciding.offers import Offer
-from swarmbo.deciding.tables import attached
-from swarmbo.deciding.told import Noise
 from swarmbo.errors import ConfigError, UnknownQueryError
 from swarmbo.records import Recommendation
 
@@ -208,7 +206,7 @@ class Agent(Returning):
         failed: bool = False,
         point: Mapping[str, Any] | None = None,
         location: ArrayLike | None = None,
-        noise_std: Noise = None,
+        noise_std: told.Noise = None,
     ) -> None:
         """Learn the outcomes of a query for its own factors, all at once or in parts.
 
@@ -229,19 +227,20 @@ class Agent(Returning):
                 a value is not in bounds.
             ShapeError: If an outcome is no number, or a location is not in or near the box.
         """
-        own, more = self._own, dict[str, Any](failed=failed, order=self._own.count)
+        own, order = self._own, self._own.count
+        where = None if location is None else {self.name: location}
+        news = told.Told(outcome, point, where, noise_std, failed)
         query_id = own_rows.UNASKED if query is None and self.problem.is_field else query_name(query)
         # data that are not in the log yet: unreported, or in the report under way
         since = own if self._begun is None else self._begun.deciding.said.then(own)
         before = since.told.get(query_id, own_rows.OwnRow(0))
         if query_id == own_rows.UNASKED and point is None:
-            row = self._owned.unrequested(before, outcome, location, noise_std, **more)
+            row = self._owned.unrequested(before, news, order)
         else:
             if not self.problem.is_field and query_id in own.told:
-                more["order"] = own.told[query_id].order
-            if self.participants is not None:
-                more["teller"] = self.participants.members[0]
-            row = self._owned.told(self._log, query_id, before, outcome, point, location, noise_std, **more)
+                order = own.told[query_id].order
+            teller = None if self.participants is None else self.participants.members[0]
+            row = self._owned.told(self._log, query_id, before, news, order, teller)
         if row is not None:
             self._own = own.with_told(query_id, row)
 
@@ -300,13 +299,13 @@ class Agent(Returning):
         """
         self._require_idle("told of what nobody asked for")
         present, order = self._log.round - 1, self._own.count
+        given = tables.Rows(points, outcomes, agents, rounds, noise_std)
         if isinstance(self._learner, FieldLearner):
             fades = self._learner.believed.seen.has_time
-            data = attached(points, outcomes, self.problem, rounds, agents, noise_std)
+            data = tables.attached(given, self.problem)
             self._own = self._own.surveyed(self.problem, self.name, data, present, fades=fades)
             return
-        rows = self._owned.attached(points, outcomes, rounds, agents, noise_std, present=present, order=order)
-        self._own = self._own.with_attached(rows)
+        self._own = self._own.with_attached(self._owned.attached(given, present, order))
 
     def _require_idle(self, what: str) -> None:
         if self._steps is not None:

@@ -137,14 +137,13 @@ def of_kind(kind: Any, fits: Callable[[str, Any], bool]) -> FitsWord:
 
 
 def reports(
-    problem: Problem,
     log: Logbook,
     attached: Sequence[own_rows.OwnRow],
     sites: Float[np.ndarray, "s d"] | None = None,
     known: Mapping[str, PackedOffer] | None = None,
 ) -> FitsWord:
     """Test of agents' reports in a field; offers are checked against ``sites`` and the ``known`` last offers."""
-    of_whom: set[str | int] = {own_rows.UNASKED, *log.open}
+    problem, of_whom = log.problem, {own_rows.UNASKED, *log.open}
 
     def is_measurement(measurement: Any) -> bool:
         of, stop, has_round = measurement.of, measurement.stop, measurement.round is not None

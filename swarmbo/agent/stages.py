@@ -47,7 +47,7 @@ class Stages(Answering):
         sites = None if self.sites is None else PlaceTable(self.sites)
         packed = PackedOffer.of(offer, offer.places(problem.box.n_dims), sites)
         reports = Reports(self.name, own, packed, self._heard_over, keeps, known)
-        fits = schema.reports(problem, log, own.attached, self.sites, known)
+        fits = schema.reports(log, own.attached, self.sites, known)
         heard = yield from self._exchanged("reports", asked(ToAll({self.name: reports.said()}, fits)))
         gone = PackedOffer.of(Offer(takes_part=False), None, None)
         # all participants have the same rows of absent agents, and report for them without a message

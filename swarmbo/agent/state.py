@@ -112,7 +112,7 @@ class Returning(Talking):
         made._log = made._log.from_state(plain["log"], state["arrays"])
         made._learner = made._learner.from_state(plain, state["arrays"])
         made._recommended = msgspec.convert(plain["recommended"], Recommendation | None)
-        made.participants = msgspec.convert(plain.get("company"), Participants | None)
+        made.participants = msgspec.convert(plain["company"], Participants | None)
         later, begun = msgspec.convert(plain["own"], OwnRows), msgspec.convert(plain["begun"], Deciding | None)
         made._offered = msgspec.convert(plain["offered"], dict[str, PackedOffer])
         if begun is not None:

@@ -19,9 +19,9 @@ from swarmbo.deciding.logbook import MOST_QUERIES, Choice
 from swarmbo.deciding.offers import PackedOffer, offer_of, own_places
 from swarmbo.deciding.own_rows import Layout, shares_outcomes
 from swarmbo.deciding.reports import Reports, data_of_group, news_of_group
-from swarmbo.deciding.tables import attached, is_table, read_rows
+from swarmbo.deciding.tables import Rows, attached, is_table, read_rows
 from swarmbo.deciding.team_state import TeamState
-from swarmbo.deciding.told import Noise, Outcome, measured_of, news_of
+from swarmbo.deciding.told import Noise, Outcome, Told, measured_of, news_of
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.errors import ConfigError
 from swarmbo.problem.data import News
@@ -204,7 +204,7 @@ class AskTell(TeamState):
         """
         query_id = query_name(query)
         quantities = {} if constraints is None else measured_of(constraints, self.problem)
-        news = news_of(self._log, query_id, outcome, point, locations, noise_std, failed=failed)
+        news = news_of(self._log, query_id, Told(outcome, point, locations, noise_std, failed))
         if news is not None:
             self._take(query_id, news)
         if quantities:
@@ -346,25 +346,17 @@ class AskTell(TeamState):
             >>> team.n_data, team.failures
             (1, 1)
         """
-        if has_codes := is_table(points):
-            named = {"rounds": rounds, "noise_std": noise_std}
-            named = {key: given for key, given in named.items() if isinstance(given, str | Mapping)}
-            rows = read_rows(points, self.problem, outcomes, columns, **named)
-            points, outcomes = rows.points, rows.outcomes
-            agents = rows.agents if agents is None else agents
-            rounds = rows.rounds if "rounds" in named else rounds
-            noise_std = rows.noise_std if "noise_std" in named else noise_std
-        elif (
-            columns is not None
-            or outcomes is None
-            or any(isinstance(given, str | Mapping) for given in (outcomes, rounds, noise_std))
-        ):
+        rows = Rows(points, outcomes, agents, rounds, noise_std)
+        has_names = any(isinstance(given, str | Mapping) for given in (outcomes, rounds, noise_std))
+        if is_table(points):
+            rows = read_rows(rows, self.problem, columns)
+        elif columns is not None or outcomes is None or has_names:
             wanted = "arrays of both, or a table: a list of dicts, a CSV file's path, or a frame"
             got = "got an array of points with names of columns, or no outcomes"
             raise ConfigError(f"{got}. Wanted {wanted}", at="$.points")
-        data = attached(points, outcomes, self.problem, rounds, agents, noise_std, are_codes=has_codes)
+        data = attached(rows, self.problem)
         learner, since, present = self._learner, self._since, self._log.round - 1
-        self._log = self._log.with_evaluations(data.X, data.totals, data.factors, data.rounds, data.noise_std)
+        self._log = self._log.with_evaluations(data)
         if isinstance(learner, FieldLearner):
             self._since = since.with_survey(self.problem, data, present, fades=learner.believed.seen.has_time)
             self._learn(lambda: None)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import networkx as nx
 import numpy as np
@@ -27,6 +27,7 @@ _OFFERED = [
 ]
 
 Rows = Float[np.ndarray, "n c"]  # locations, physical; with a time axis the round last
+Links: TypeAlias = "nx.Graph[str] | None"
 Column = Float[np.ndarray, " n"]
 Measured = tuple[float, Sequence[float], float, float | None]  # round, location, outcome (NaN: failed), noise
 
@@ -50,9 +51,7 @@ class SharedBelief:
         """Itself."""
         return self
 
-    def learn(
-        self, measurements: Sequence[Measurement], links: "nx.Graph[str] | None", *, asked: int, now: int
-    ) -> "SharedBelief":
+    def learn(self, measurements: Sequence[Measurement], links: Links, *, asked: int, now: int) -> "SharedBelief":
         """Belief with measurements of round ``asked``; failed ones are ignored."""
         if not (good := [one for one in measurements if np.isfinite(one.outcome)]):
             return self
@@ -106,9 +105,7 @@ class OwnBeliefs:
         """Copy that learns independently."""
         return OwnBeliefs(self.seen.copied())
 
-    def learn(
-        self, measurements: Sequence[Measurement], links: "nx.Graph[str] | None", *, asked: int, now: int
-    ) -> "OwnBeliefs":
+    def learn(self, measurements: Sequence[Measurement], links: Links, *, asked: int, now: int) -> "OwnBeliefs":
         """Give each local agent its own measurements, also failed ones."""
         own, dead, known = dict[str, Any](), dict[str, Any](), dict[str, Any]()
         for agent in dict.fromkeys(one.agent for one in measurements if one.agent in self.seen.agents):

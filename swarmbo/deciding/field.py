@@ -35,6 +35,7 @@ from swarmbo.transport import Faults
 from swarmbo.worlds import Offers
 
 _MANY = 2**11  # measurements times locations from which one joint prediction, which reads the data once, is faster
+Sites = Float[np.ndarray, "k d"] | None
 Places = Mapping[str, Float[np.ndarray, " d"]]
 
 
@@ -147,9 +148,7 @@ class FieldLearner:
         after = replace(self, believed=self.fitted(log).believed.at(log.round))
         return after, with_pending(after.believed, log, log.round)
 
-    def recommend(
-        self, log: Logbook, sites: Float[np.ndarray, "k d"] | None
-    ) -> PlaceSteps[tuple["FieldLearner", Recommendation | None]]:
+    def recommend(self, log: Logbook, sites: Sites) -> PlaceSteps[tuple["FieldLearner", Recommendation | None]]:
         """Location with the largest mean over the allowed sites, or those of ``places_to_recommend``; None if there is
         none.
         """
@@ -160,9 +159,7 @@ class FieldLearner:
         fitted = self.fitted(log)
         return fitted, fitted._recommended(sites)
 
-    def _most_knowing(
-        self, n_known: Callable[[str], float], sites: Float[np.ndarray, "k d"] | None
-    ) -> PlaceSteps[Recommendation | None]:
+    def _most_knowing(self, n_known: Callable[[str], float], sites: Sites) -> PlaceSteps[Recommendation | None]:
         """Recommendation of the first agent with the most measurements, as it reports it."""
         agents = self.setup.problem.agents
         everybody = Participants(agents, None)
@@ -190,7 +187,7 @@ class FieldLearner:
         is_place = len(found.location) == box.n_dims and box.is_near(np.array(found.location))
         return bool(is_place and math.isfinite(found.mean) and found.std >= 0.0)
 
-    def _recommended(self, sites: Float[np.ndarray, "k d"] | None) -> Recommendation | None:
+    def _recommended(self, sites: Sites) -> Recommendation | None:
         problem, belief = self.setup.problem, self.believed.seen
         places = sites
         if places is None:

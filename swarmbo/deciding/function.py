@@ -37,6 +37,8 @@ _GROWTH = 1.01  # ... that much longer with each try, for crowded regions
 _ENOUGH = 500  # tries to keep apart from pending values on grids
 _RARELY = 20
 _MOST_STEPS = 10_000  # tries near no-go regions; after these the same point is used again
+Point = Float[np.ndarray, " n"]  # of all variables, or of some
+Sites = Float[np.ndarray, "k d"] | None
 # coordinates, places (q, a) of them, a distance that a point keeps from these, and the steps that it takes otherwise
 _Apart = tuple[Int[np.ndarray, " a"], Float[np.ndarray, "q a"], float, tuple[float, float]]
 
@@ -86,9 +88,7 @@ class FunctionLearner:
             model = checked_as(Model, made, setup.belief, "learn")
         return replace(self, made=(log, model)), model
 
-    def decided_elsewhere(
-        self, log: Logbook, point: Float[np.ndarray, " n"], report: SolveReport
-    ) -> tuple["FunctionLearner", Choice]:
+    def decided_elsewhere(self, log: Logbook, point: Point, report: SolveReport) -> tuple["FunctionLearner", Choice]:
         """Learner (as after a decision) and choice for a point that was decided elsewhere by the same log."""
         choice = Choice(point, report, chosen=self._designed(log) is None)
         if not choice.chosen:
@@ -114,7 +114,7 @@ class FunctionLearner:
         setup, near = self.setup, self.setup.near
         made, model = self.modelled(log)
         situation = self.situation(log, offers.links)
-        U, report, room = yield from joint_steps(situation, model, setup.acquisition, setup.coordination, near)
+        U, report, room = yield from joint_steps(situation, model, setup)
         made = replace(made, learned=model.learned)
         if near is None or room is None:
             return made, Choice(self._place(log, U), report)
@@ -128,7 +128,7 @@ class FunctionLearner:
         report = report if stayed is None else msgspec.structs.replace(report, stayed=stayed)
         return made, Choice(setup.problem.in_box(U), report)
 
-    def _designed(self, log: Logbook) -> Float[np.ndarray, " n"] | None:
+    def _designed(self, log: Logbook) -> Point | None:
         """Next point of the initial design: the present setting, or a Sobol point near it; None after the design."""
         setup, near, index = self.setup, self.setup.near, len(log.points)
         if near is not None and not near.at_start(log.points).any():
@@ -141,9 +141,7 @@ class FunctionLearner:
         room = near.room(setup.problem.domain.to_unit(near.start))
         return self._place(log, room.low + U * (room.high - room.low), room)
 
-    def recommend(
-        self, log: Logbook, sites: Float[np.ndarray, "k d"] | None
-    ) -> "Steps[tuple[FunctionLearner, Recommendation | None]]":
+    def recommend(self, log: Logbook, sites: Sites) -> "Steps[tuple[FunctionLearner, Recommendation | None]]":
         """Best evaluated point in expectation, combined from those of each part of the graph with outcomes per factor;
         or an allowed point near it. No later decision depends on this call.
         """
@@ -182,16 +180,14 @@ class FunctionLearner:
             coding=problem.coding,
         )
 
-    def _place(self, log: Logbook, U: Float[np.ndarray, " n"], room: Room | None = None) -> Float[np.ndarray, " n"]:
+    def _place(self, log: Logbook, U: Point, room: Room | None = None) -> Point:
         problem = self.setup.problem
         U = problem.kept_out(np.clip(U, 0.0, 1.0))
         if room is not None and not room.has(U):
             U = room.centre
         return problem.in_box(self._deduplicated(log, U, room))
 
-    def _deduplicated(
-        self, log: Logbook, U: Float[np.ndarray, " n"], room: Room | None = None
-    ) -> Float[np.ndarray, " n"]:
+    def _deduplicated(self, log: Logbook, U: Point, room: Room | None = None) -> Point:
         """The point, or one near it if it was evaluated (unless outcomes fade) or is too near a pending one. With
         outcomes per factor, that holds for the variables of each pending factor. Every method ends with this step,
         which follows from the log and the seed.
@@ -239,9 +235,7 @@ class FunctionLearner:
         return U
 
 
-def _moved(
-    u: Float[np.ndarray, " a"], steps: tuple[float, float], tries: int, rng: np.random.Generator
-) -> Float[np.ndarray, " a"]:
+def _moved(u: Point, steps: tuple[float, float], tries: int, rng: np.random.Generator) -> Point:
     """Point a random step away, in the unit cube."""
     # log-uniform: short steps keep the decision, a few long ones leave crowded regions
     length = np.exp(rng.uniform(*np.log(steps))) * _GROWTH**tries
@@ -260,9 +254,7 @@ def _are_all(
     return len(np.unique(domain.cells(points, columns), axis=0)) >= n_values
 
 
-def _another_value(
-    u: Float[np.ndarray, " n"], columns: Int[np.ndarray, " a"], domain: MixedDomain, rng: np.random.Generator
-) -> Float[np.ndarray, " n"]:
+def _another_value(u: Point, columns: Int[np.ndarray, " a"], domain: MixedDomain, rng: np.random.Generator) -> Point:
     """Point with another value of one of some variables, if all of these have grids: steps leave no cell."""
     if all(int(column) in domain.levels for column in columns):
         column = int(rng.choice(columns))
@@ -272,7 +264,7 @@ def _another_value(
     return u
 
 
-def _broken(rules: Sequence[_Apart], which: Iterable[int], U: Float[np.ndarray, " n"]) -> set[int]:
+def _broken(rules: Sequence[_Apart], which: Iterable[int], U: Point) -> set[int]:
     """Numbers of the rules, of some, that a point breaks: it is within their reach of one of their places."""
 
     def is_broken(columns: Int[np.ndarray, " a"], places: Float[np.ndarray, "q a"], reach: float) -> bool:

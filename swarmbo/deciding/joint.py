@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.acquisition import Acquisition, BoxFunctions
+from swarmbo.acquisition import BoxFunctions
 from swarmbo.acquisition.box_functions import MixedFunctions
 from swarmbo.acquisition.penalties import bounded, gone_back, is_met, kept_out, parts_together, spreads
 from swarmbo.belief.gp.additive import AdditiveGP
@@ -21,8 +21,8 @@ from swarmbo.belief.model.success import Requirement, reference, requirements
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.deadline import has_deadline
-from swarmbo.deciding.near import Near, Room
-from swarmbo.deciding.setup import JointPolicy, Maximiser
+from swarmbo.deciding.near import Room
+from swarmbo.deciding.setup import Maximiser, Setup
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
@@ -101,16 +101,13 @@ def ranked_parts(graph: FactorGraph, coordination: object) -> list[tuple[int, Fa
 
 
 def joint_steps(
-    situation: JointSituation,
-    model: Model,
-    acquisition: Acquisition,
-    coordination: Maximiser | JointPolicy,
-    near: Near | None = None,
+    situation: JointSituation, model: Model, setup: Setup
 ) -> Steps[tuple[Float[np.ndarray, " n"], SolveReport, Room | None]]:
     """Decide the next joint point (n,) of the unit cube: by an agreement on local functions, or by a baseline. With a
     present setting also return the box around the best setting in which the point lies.
     """
-    coding, seen = situation.coding, situation.inside
+    coding, seen, near = situation.coding, situation.inside, setup.near
+    acquisition, coordination = setup.acquisition, setup.coordination
 
     def outside(point: Float[np.ndarray, " N"]) -> Float[np.ndarray, " n"]:
         return point if coding is None else coding.outside(point)

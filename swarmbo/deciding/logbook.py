@@ -37,9 +37,11 @@ class Choice:
         return Query(query_id, point, points, self.mean, self.std, dict(self.means), dict(self.stds))
 
 
-_NUMBERS = ("X", "totals", "factors", "rounds", "noise_std")
-_FLAGS = ("attached", "chosen", "taken")
-_COUNTS = ("basis", "query")
+_COLUMNS: Mapping[str, Any] = {  # of a saved history, and their types
+    **dict.fromkeys(("X", "totals", "factors", "rounds", "noise_std", "measured"), float),
+    **dict.fromkeys(("attached", "chosen", "taken"), bool),
+    **dict.fromkeys(("basis", "query"), np.int64),
+}
 _DIGITS = 18  # of a query's number, which is of 64 bits
 
 
@@ -86,7 +88,8 @@ class Logbook:
     def empty(cls, problem: Problem) -> "Logbook":
         """Empty logbook."""
         X, none, nothing = np.zeros((0, problem.domain.n_dims)), np.zeros(0), np.zeros((0, len(problem.channels)))
-        return cls(problem, _rows(problem, 0, X, none, nothing, none, attached=False, chosen=False), {})
+        data = Dataset(X, none, nothing, none)
+        return cls(problem, _complete(data, problem, 0, attached=False, chosen=False), {})
 
     @property
     def round(self) -> int:
@@ -221,25 +224,16 @@ class Logbook:
             measured[row, column] = value
         return replace(self, history=replace(self.history, measured=measured))
 
-    def with_evaluations(
-        self,
-        X: Float[np.ndarray, "t n"],
-        totals: Float[np.ndarray, " t"],
-        factors: Float[np.ndarray, "t k"],
-        rounds: Float[np.ndarray, " t"] | float | None = None,
-        noise_std: Float[np.ndarray, "t c"] | None = None,
-        *,
-        attached: bool = True,
-    ) -> "Logbook":
+    def with_evaluations(self, data: Dataset, *, attached: bool = True) -> "Logbook":
         """Add evaluations without a query; NaN for unknown outcomes and for agents without a part.
 
         The default round is that of the last query. Of a user's data (``attached``) a row without any outcome is one
         failure; of an environment's, each agent with a part and no outcome failed.
         """
-        rounds = np.broadcast_to(np.asarray(self.round - 1 if rounds is None else rounds, dtype=float), len(X))
-        data, own = (X, totals, factors, rounds, noise_std), (self.problem, len(self.history))
-        added = _rows(*own, *data, attached=attached, chosen=False)
-        unknown = (np.isnan(totals) & np.isnan(factors).all(axis=1)) if attached else added.failed
+        rounds = np.full(len(data), float(self.round - 1)) if data.rounds is None else data.rounds
+        data = replace(data, rounds=rounds)
+        added = _complete(data, self.problem, len(self.history), attached=attached, chosen=False)
+        unknown = (np.isnan(data.totals) & np.isnan(data.factors).all(axis=1)) if attached else added.failed
         failures = self.failures + int(unknown.sum())
         return replace(self, history=self._summed(self.history.then(added)), failures=failures)
 
@@ -276,33 +270,24 @@ class Logbook:
     ) -> "Logbook":
         """Add measurements in a field without a query, as a row of their own."""
         factors, noises = ([of.get(channel, np.nan) for channel in self.problem.channels] for of in (told, noise))
-        nothing, noise_std = np.array([np.nan]), np.array([[np.nan, *noises]])
-        return self.with_evaluations(point[None], nothing, np.array([factors]), None, noise_std, attached=attached)
+        noise_std = np.array([[np.nan, *noises]])
+        data = Dataset(point[None], np.array([np.nan]), np.array([factors]), noise_std=noise_std)
+        return self.with_evaluations(data, attached=attached)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """State as plain data and arrays."""
         waiting = {key: [list(q.waits), q.row, q.round, q.chosen, q.basis] for key, q in self.open.items()}
         plain = {"asked": self.asked, "begun": self.begun, "failures": self.failures, "open": waiting}
-        rows = {name: getattr(self.history, name).copy() for name in (*_NUMBERS, *_FLAGS, *_COUNTS)}
-        measured = {} if self.history.measured is None else {"measured": self.history.measured.copy()}
-        return plain, {**rows, **measured, "open": self.out}
+        rows = {name: column.copy() for name in _COLUMNS if (column := getattr(self.history, name)) is not None}
+        return plain, {**rows, "open": self.out}
 
     def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Logbook":
         """Restore the state of ``to_state``, with the same problem."""
-        n = len(arrays["totals"])  # a state without a basis had all evaluations come one by one
-        arrays = {"basis": np.arange(n), **arrays}
-        history = Dataset(
-            **{name: np.array(arrays[name], dtype=np.int64) for name in _COUNTS},
-            **{name: np.array(arrays[name], dtype=float) for name in _NUMBERS},
-            **{name: np.array(arrays[name], dtype=bool) for name in _FLAGS},
-            measured=np.array(arrays["measured"], dtype=float) if "measured" in arrays else None,
-        )
+        there = _COLUMNS.keys() - ({"measured"} - arrays.keys())  # measured quantities only if there are limits
+        history = Dataset(**{name: np.array(arrays[name], dtype=_COLUMNS[name]) for name in there})
         counts = {name: plain[name] for name in ("asked", "begun", "failures")}
-        points = np.array(arrays["open"], dtype=float)
-        queries = {
-            key: OpenQuery(point, tuple(waits), row, asked, chosen, *(basis or [n]))
-            for point, (key, (waits, row, asked, chosen, *basis)) in zip(points, plain["open"].items(), strict=True)
-        }
+        asked = zip(np.array(arrays["open"], dtype=float), plain["open"].items(), strict=True)
+        queries = {key: OpenQuery(point, tuple(waits), *rest) for point, (key, (waits, *rest)) in asked}
         return replace(self, history=history, **counts)._with_open(queries)
 
     def _closed(self, query_ids: Iterable[str]) -> "Logbook":
@@ -335,8 +320,8 @@ class Logbook:
         if query.row is None:
             unknown = np.full((1, len(self.problem.channels)), np.nan)
             asked = np.array([float(query.round)])
-            data = place[None], unknown[:, 0], unknown, asked
-            added = _rows(self.problem, query.basis, *data, attached=False, chosen=query.chosen)
+            data = Dataset(place[None], unknown[:, 0], unknown, asked)
+            added = _complete(data, self.problem, query.basis, attached=False, chosen=query.chosen)
             added = replace(added, query=np.array([_number(query_id)]))
             return len(self.history), self.history.then(added)
         # a later part may come from another point, which moves only what is still unknown
@@ -349,30 +334,16 @@ class Logbook:
         return query.row, replace(self.history, X=X)
 
 
-def _rows(
-    problem: Problem,
-    basis: int,
-    X: Float[np.ndarray, "t n"],
-    totals: Float[np.ndarray, " t"],
-    factors: Float[np.ndarray, "t k"],
-    rounds: Float[np.ndarray, " t"],
-    noise_std: Float[np.ndarray, "t c"] | None = None,
-    *,
-    attached: bool,
-    chosen: bool,
-) -> Dataset:
+def _complete(data: Dataset, problem: Problem, basis: int, *, attached: bool, chosen: bool) -> Dataset:
     """Rows with all columns, of evaluations that are not pending; before the first, ``basis`` ones were known."""
-    t, (_, k) = len(X), factors.shape
-    return Dataset(
-        X=X,
-        totals=totals,
-        factors=factors,
-        rounds=rounds,
+    t = len(data)
+    return replace(
+        data,
         attached=np.full(t, attached),
         chosen=np.full(t, chosen),
-        awaited=np.zeros((t, k), dtype=bool),
-        taken=problem.taken(X),
-        noise_std=np.full((t, 1 + k), np.nan) if noise_std is None else noise_std,
+        awaited=np.zeros(data.factors.shape, dtype=bool),
+        taken=problem.taken(data.X),
+        noise_std=data.known_noise,
         basis=basis + np.arange(t),
         query=np.zeros(t, dtype=np.int64),
         measured=np.full((t, len(problem.ranges)), np.nan) if problem.ranges else None,

@@ -281,7 +281,9 @@ class Exchange:
                 assert row is not None
                 known, noise = np.array([told.get(channel, (np.nan, np.nan)) for channel in channels]).T
                 noise_std = np.array([[total_noise, *noise]])
-                log = log.with_evaluations(place[None], np.array([total]), known[None], row.round, noise_std)
+                rounds = None if row.round is None else np.array([row.round])
+                data = Dataset(place[None], np.array([total]), known[None], rounds, noise_std=noise_std)
+                log = log.with_evaluations(data)
                 continue
             if told:
                 outcomes, noises = ({channel: pair[n] for channel, pair in told.items()} for n in (0, 1))

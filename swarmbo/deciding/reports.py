@@ -153,7 +153,7 @@ class Reports:
             else:
                 data = data_of_group(log.problem, group)
                 learner = learner.attach(data)
-                log = log.with_evaluations(data.X, data.totals, data.factors, data.rounds, data.noise_std)
+                log = log.with_evaluations(data)
         offers = {name: report.offer for name, report in reports.items()}
         # a check means the last offer
         return log, learner, {name: self.known[name] if isinstance(o, int) else o for name, o in offers.items()}

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
 from swarmbo.belief.gp.spatial import checked_rounds
 from swarmbo.boundary.csv_measurements import is_missing, marked
@@ -20,20 +19,22 @@ from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset
 from swarmbo.spaces.variables import Variable
 
+Column = Float[np.ndarray, " t"]
 TOTAL, VALUE, AGENT, FACTOR = "total", "value", "agent", "factor"
 
 
 class Rows(NamedTuple):
-    """Evaluations as arrays for ``attached``, NaN without an outcome; None for columns that the table lacks.
+    """Evaluations that a user attaches: arrays, or a table and names of its columns; see ``AskTell.attach``.
 
-    ``points`` have the codes of a function's variables.
+    ``are_codes`` is True for points with codes of variables in place of values.
     """
 
-    points: Float[np.ndarray, "t n"]
-    outcomes: Float[np.ndarray, "t *k"]
-    agents: Sequence[str] | None
-    rounds: Float[np.ndarray, " t"] | None
-    noise_std: Float[np.ndarray, "t *k"] | None = None
+    points: Any
+    outcomes: Any = None
+    agents: str | Sequence[str] | None = None
+    rounds: Any = None
+    noise_std: Any = None
+    are_codes: bool = False
 
 
 def is_table(points: object) -> bool:
@@ -43,27 +44,22 @@ def is_table(points: object) -> bool:
     return isinstance(points, Sequence) and any(isinstance(row, Mapping) for row in cast(Sequence[object], points))
 
 
-def read_rows(
-    points: object,
-    problem: Problem,
-    outcomes: object = None,
-    columns: object = None,
-    rounds: object = None,
-    noise_std: object = None,
-) -> Rows:
-    """Read the evaluations of a table; see ``AskTell.attach``."""
-    table = _Table.of(points)
-    axes = coordinate_names(problem)
+def read_rows(given: Rows, problem: Problem, columns: object = None) -> Rows:
+    """Evaluations of a table as arrays, NaN without an outcome; ``columns`` are those of the coordinates."""
+    table, axes = _Table.of(given.points), coordinate_names(problem)
     names = axes if columns is None else _texts(columns, len(axes))
     X = _places(table, problem, names)
-    when = None if rounds is None else table.numbers(_text(rounds, "$.rounds"))
-    noise = None if noise_std is None else _columns(table.numbers, problem, noise_std, "$.noise_std")
+    agents, outcomes, rounds, noise = given.agents, given.outcomes, given.rounds, given.noise_std
+    when = table.numbers(_text(rounds, "$.rounds")) if isinstance(rounds, str | Mapping) else None
+    known = _columns(table.numbers, problem, noise, "$.noise_std") if isinstance(noise, str | Mapping) else None
     if problem.is_field:
         told = _columns(table.outcomes, problem, VALUE if outcomes is None else outcomes, "$.outcomes")
-        return Rows(X, told, table.texts(AGENT, problem.agents) if AGENT in table.columns else None, when, noise)
-    if outcomes is None and {FACTOR, VALUE} <= set(table.columns) - set(names):
-        return _long(table, problem, X, when, noise)
-    return Rows(X, _outcomes(table, problem, outcomes, names), None, when, noise)
+        agents = table.texts(AGENT, problem.agents) if agents is None and AGENT in table.columns else agents
+    elif outcomes is None and {FACTOR, VALUE} <= set(table.columns) - set(names):
+        X, told, when, known = _long(table, problem, X, when, known)
+    else:
+        told = _outcomes(table, problem, outcomes, names)
+    return Rows(X, told, agents, rounds if when is None else when, noise if known is None else known, are_codes=True)
 
 
 def _places(table: "_Table", problem: Problem, names: Sequence[str]) -> Float[np.ndarray, "t n"]:
@@ -93,9 +89,7 @@ def place_names(n_dims: int) -> tuple[str, ...]:
     return ("x", "y", "z")[:n_dims] if n_dims <= 3 else tuple(f"x{axis}" for axis in range(n_dims))
 
 
-def _columns(
-    read: Callable[[str], Float[np.ndarray, " t"]], problem: Problem, given: object, at: str
-) -> Float[np.ndarray, "t *k"]:
+def _columns(read: Callable[[str], Column], problem: Problem, given: object, at: str) -> Float[np.ndarray, "t *k"]:
     """The column of a name, or a function's columns of a table ``{factor: name}``."""
     if not isinstance(given, Mapping) or problem.is_field:
         return read(_text(given, at))
@@ -118,11 +112,11 @@ def _outcomes(table: "_Table", problem: Problem, outcomes: object, places: Seque
     return table.outcomes(found)
 
 
-def _long(table: "_Table", problem: Problem, X: Float[np.ndarray, "t n"], when: Any, noise: Any) -> Rows:
+def _long(table: "_Table", problem: Problem, X: Float[np.ndarray, "t n"], when: Any, noise: Any) -> tuple[Any, ...]:
     """Outcomes of one evaluation in several rows, one per factor, as ``swarmbo export`` writes them."""
     values, factors = table.outcomes(VALUE), table.texts(FACTOR, (*problem.channels, ""))
     if not any(factors):
-        return Rows(X, values, None, when, noise)
+        return X, values, when, noise
     if noise is not None and noise.ndim > 1:
         raise ConfigError("got a table of columns; wanted one: each row is of a factor", at="$.noise_std")
     if not all(factors):
@@ -140,22 +134,12 @@ def _long(table: "_Table", problem: Problem, X: Float[np.ndarray, "t n"], when: 
         return np.array([[column[one[f]] if f in one else np.nan for f in problem.channels] for one in told])
 
     noise = None if noise is None else by_factor(noise)
-    return Rows(X[firsts], by_factor(values), None, None if when is None else when[firsts], noise)
+    return X[firsts], by_factor(values), None if when is None else when[firsts], noise
 
 
-def attached(
-    points: object,
-    outcomes: object,
-    problem: Problem,
-    rounds: ArrayLike | float | None = None,
-    agents: str | Sequence[str] | None = None,
-    noise_std: object = None,
-    *,
-    are_codes: bool = False,
-) -> Dataset:
-    """Dataset of evaluations that a user attaches (see ``AskTell.attach``), NaN for failed or missing ones.
-    ``are_codes`` is True for points with codes of variables in place of values.
-    """
+def attached(given: Rows, problem: Problem) -> Dataset:
+    """Dataset of evaluations that a user attaches as arrays, NaN for failed or missing ones."""
+    points, outcomes, agents, rounds, noise_std, are_codes = given
     X = problem.coded_rows(points) if problem.is_mixed and not are_codes else real_array(points)
     y = real_array(outcomes)
     if X is None or y is None:
@@ -273,7 +257,7 @@ class _Table:
             raise ConfigError(f"{self.source}: no column {name!r}; columns: {self.names}{hint}")
         return self.columns[name]
 
-    def numbers(self, name: str) -> Float[np.ndarray, " t"]:
+    def numbers(self, name: str) -> Column:
         """Column of numbers; NaN for empty cells."""
         cells = self.column(name)
         numbers = [_number(cell) for cell in cells]
@@ -282,7 +266,7 @@ class _Table:
             raise self.refused(numbers.index(None), name, wanted)
         return np.array(numbers, dtype=float)
 
-    def codes(self, name: str, variable: Variable) -> Float[np.ndarray, " t"]:
+    def codes(self, name: str, variable: Variable) -> Column:
         """Column of codes of a variable's values."""
         found = [_code(cell, variable) for cell in self.column(name)]
         for row, code in enumerate(found):
@@ -290,7 +274,7 @@ class _Table:
                 raise self.refused(row, name, variable.wanted)
         return np.array(found, dtype=float)
 
-    def outcomes(self, name: str) -> Float[np.ndarray, " t"]:
+    def outcomes(self, name: str) -> Column:
         """Column of outcomes; NaN also for numbers that mark missing ones, with a warning."""
         numbers = self.numbers(name)
         marks = marked(numbers, None, is_coordinate=False).rows

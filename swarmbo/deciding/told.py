@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, SupportsFloat
+from typing import Any, NamedTuple, SupportsFloat
 
 import msgspec
 import numpy as np
@@ -11,10 +11,9 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from swarmbo.boundary import values
-from swarmbo.deciding import own_rows
+from swarmbo.deciding import own_rows, tables
 from swarmbo.deciding.logbook import Logbook, OpenQuery
 from swarmbo.deciding.offers import Offer, checked_candidates
-from swarmbo.deciding.tables import attached
 from swarmbo.errors import ConfigError, ConflictError, ShapeError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Measurement, News
@@ -24,20 +23,21 @@ Outcome = SupportsFloat | None | Mapping[str, SupportsFloat | None]
 Noise = SupportsFloat | None | Mapping[str, SupportsFloat | None]
 
 
-def news_of(
-    log: Logbook,
-    query_id: str,
-    outcome: Outcome,
-    point: Mapping[str, Any] | None,
-    locations: Mapping[str, ArrayLike] | None,
-    noise_std: Noise = None,
-    *,
-    failed: bool,
-    own: tuple[str, ...] | None = None,
-) -> News | None:
+class Told(NamedTuple):
+    """What a user tells of an evaluation; ``failed`` is True if all outcomes that are not given failed."""
+
+    outcome: Outcome
+    point: Mapping[str, Any] | None
+    locations: Mapping[str, ArrayLike] | None
+    noise_std: Noise
+    failed: bool
+
+
+def news_of(log: Logbook, query_id: str, told: Told, own: tuple[str, ...] | None = None) -> News | None:
     """News of a user's outcomes of a query, of an agent's ``own`` channels only, without known ones; None if all are.
     See ``AskTell.tell``.
     """
+    outcome, point, locations, noise_std, failed = told
     problem, query = log.problem, log.asked_of(query_id)
     waits = [channel for channel in query.waits if own is None or channel in own]
     if problem.is_field:
@@ -185,27 +185,22 @@ class Owned:
         log: Logbook,
         query_id: str,
         before: own_rows.OwnRow,
-        outcome: Outcome,
-        point: Mapping[str, Any] | None,
-        location: ArrayLike | None,
-        noise_std: Noise,
-        *,
-        failed: bool,
+        told: Told,
         order: int,
-        teller: str | None = None,
+        teller: str | None,
     ) -> own_rows.OwnRow | None:
         """Check outcomes of a query, and leave out known ones; None if all are; see ``Agent.tell``.
 
         ``before`` has outcomes that it got and that its log does not have yet. The ``teller`` gets totals, and reports
         them; by default it is the first agent.
         """
-        first = teller or self.problem.agents[0]
+        first, outcome, point = teller or self.problem.agents[0], told.outcome, told.point
         if self.problem.is_field:
             if point is not None:
                 raise ConfigError("got a point; wanted location = …, as this is a field", at="$.point")
             if before.has_ended:
                 raise UnknownQueryError(f"query {query_id!r} is not pending, as {self.name!r} has observed its end")
-            outcome = outcome if isinstance(outcome, Mapping) else {self.name: None if failed else outcome}
+            outcome = outcome if isinstance(outcome, Mapping) else {self.name: None if told.failed else outcome}
         elif own_rows.shares_outcomes(self.problem) and not isinstance(outcome, Mapping) and self.name != first:
             wanted = f"it given to {first!r}, which reports it to the others"
             raise ConfigError(f"got a total; wanted {wanted}", at="$.outcome")
@@ -219,8 +214,7 @@ class Owned:
             raise ConfigError(f"got {foreign}; wanted its own of {list(self.variables)}", at="$.point")
         if own:
             point = {**self.problem.named(log.asked_of(query_id).point), **own}
-        where = None if location is None else {self.name: location}
-        news = news_of(log, query_id, outcome, point, where, noise_std, failed=failed, own=self.factors)
+        news = news_of(log, query_id, told._replace(outcome=outcome, point=point), self.factors)
         if news is None:
             return None
         if self.problem.is_field:
@@ -228,41 +222,23 @@ class Owned:
         stood = self.problem.coded(news.point)
         return own_rows.OwnRow.of_news(order, news, self.factors, {variable: stood[variable] for variable in own})
 
-    def unrequested(
-        self,
-        before: own_rows.OwnRow,
-        outcome: Outcome,
-        location: ArrayLike | None,
-        noise_std: Noise,
-        *,
-        failed: bool,
-        order: int,
-    ) -> own_rows.OwnRow:
+    def unrequested(self, before: own_rows.OwnRow, told: Told, order: int) -> own_rows.OwnRow:
         """Check a measurement in a field without a query, such as at the start; see ``Agent.tell``."""
         if before.has_come:
             raise UnknownQueryError(f"got {self.name!r} again without a query; its measurement is already known")
-        told = outcome if isinstance(outcome, Mapping) else {self.name: outcome}
-        y = np.nan if failed else _numbers(told, "{agent: outcome}", "$.outcome", self.factors).get(self.name, np.nan)
-        if location is None:
+        given = told.outcome if isinstance(told.outcome, Mapping) else {self.name: told.outcome}
+        outcomes = {} if told.failed else _numbers(given, "{agent: outcome}", "$.outcome", self.factors)
+        y = outcomes.get(self.name, np.nan)
+        if told.locations is None:
             raise ConfigError("got none; wanted the location, as no query asked for this measurement", at="$.location")
-        place = measured_place(self.problem, self.name, location)
-        _, noise = noise_of(noise_std, None, {self.name: y})
+        place = measured_place(self.problem, self.name, told.locations[self.name])
+        _, noise = noise_of(told.noise_std, None, {self.name: y})
         measurement = Measurement(self.name, place, y, noise.get(self.name, np.nan))
         return own_rows.OwnRow.measured(order, self.problem, measurement)
 
-    def attached(
-        self,
-        points: object,
-        outcomes: ArrayLike,
-        rounds: ArrayLike | float | None,
-        agents: str | Sequence[str] | None,
-        noise_std: ArrayLike | float | None,
-        *,
-        present: int,
-        order: int,
-    ) -> list[own_rows.OwnRow]:
+    def attached(self, given: tables.Rows, present: int, order: int) -> list[own_rows.OwnRow]:
         """Check unrequested evaluations of a function; see ``Agent.attach``. ``present`` is the default round."""
-        y, channels = values.real_array(outcomes), self.problem.channels
+        y, channels = values.real_array(given.outcomes), self.problem.channels
         is_by_factor = not own_rows.shares_outcomes(self.problem) or (y is not None and y.ndim == 2)
         if y is not None and y.ndim == 2:
             if y.shape[1] != len(self.factors):
@@ -271,12 +247,12 @@ class Owned:
             own = [self.problem.graph.place_of[factor] for factor in self.factors]
             of_all, noise_of_all = np.full((2, len(y), len(channels)), np.nan)
             of_all[:, own] = y
-            given = values.real_array(np.nan if noise_std is None else noise_std)
-            if given is not None and given.shape == y.shape:
-                noise_of_all[:, own] = given
-                noise_std = noise_of_all
-            y = of_all
-        data = attached(points, outcomes if y is None else y, self.problem, rounds, agents, noise_std)
+            noise = values.real_array(np.nan if given.noise_std is None else given.noise_std)
+            if noise is not None and noise.shape == y.shape:
+                noise_of_all[:, own] = noise
+                given = given._replace(noise_std=noise_of_all)
+            given = given._replace(outcomes=of_all)
+        data = tables.attached(given, self.problem)
         rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds
         has_total, rows = not is_by_factor and self.name == self.problem.agents[0], list[own_rows.OwnRow]()
         for x, total, known, of_round, noise in zip(

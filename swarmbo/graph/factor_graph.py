@@ -327,11 +327,8 @@ class FactorGraph:
 
     @cached_property
     def _factors_by_variable(self) -> "_ByName[tuple[str, ...]]":
-        found: dict[str, list[str]] = {variable: [] for variable in self.variables}
-        for factor, scope in zip(self.factors, self.scopes, strict=True):
-            for variable in scope:
-                found[variable].append(factor)
-        return _ByName("variable", ((variable, tuple(factors)) for variable, factors in found.items()))
+        factors = [factor for factor, scope in zip(self.factors, self.scopes, strict=True) for _ in scope]
+        return _ByName("variable", _grouped(factors, [x for scope in self.scopes for x in scope]).items())
 
 
 class _ByName(dict[str, Value]):

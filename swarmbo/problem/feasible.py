@@ -16,6 +16,7 @@ from swarmbo.spaces.variables import Axis, Categorical, Variable
 _INSIDE = 1e-6  # share of a sum's range that real numbers stay away from its limits, as solvers round
 _SECONDS = 20.0
 
+Point = Float[np.ndarray, " n"]  # codes
 Terms = list[tuple[int, float]]  # columns and coefficients
 
 
@@ -62,7 +63,7 @@ class Feasible:
     def _place(self) -> dict[str, int]:
         return {name: place for place, name in enumerate(self.names)}
 
-    def nearest(self, codes: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"] | None:
+    def nearest(self, codes: Point) -> Point | None:
         """Codes of the nearest point, by the sum of distances in sides; a choice counts 1. None if there is none."""
         return self._solved(self.constraints, codes)
 
@@ -77,9 +78,7 @@ class Feasible:
                 kept = rest
         return kept
 
-    def _solved(
-        self, constraints: Sequence[Known], codes: Float[np.ndarray, " n"] | None
-    ) -> Float[np.ndarray, " n"] | None:
+    def _solved(self, constraints: Sequence[Known], codes: Point | None) -> Point | None:
         program, listed = _Program(), self._listed(constraints)
         parts = [_Part.of(program, v, place in listed) for place, v in enumerate(self.variables)]
         for constraint in constraints:

@@ -34,6 +34,7 @@ _PROJECTED = 64  # of them are moved to the nearest points that keep the constra
 _BEND, _STEEP = 3e-3, 100.0  # a point that breaks a constraint is moved, which others may not bear
 _SPREAD = 4096  # points spread over the bounds, to find allowed ones
 _NAMES = ("factors", "factor_owners", "variables", "variable_owners")
+_KIND = ("structure", "is_field", "outcomes")
 _TOLD = ("aim", "level", "priced")  # of a field, where it is not as by default
 _SLACK = 1e-6  # sides of the box: rounding errors this far outside are cut off
 
@@ -515,21 +516,14 @@ class Problem:
     def to_plain(self) -> dict[str, Any]:
         """Problem as plain data for ``from_plain``."""
         graph, types = self.graph, self.domain.variables if isinstance(self.domain, MixedDomain) else ()
-        limits = {
-            key: msgspec.json.decode(msgspec.json.encode(told))
-            for key, told in (("no_go", self.no_go), ("constraints", self.constraints), ("types", types))
-            if told
-        }
+        limits = {"no_go": self.no_go, "constraints": self.constraints, "types": types, "ranges": self.ranges}
         return {
-            "structure": self.structure,
-            "is_field": self.is_field,
-            "outcomes": self.outcomes,
+            **{key: getattr(self, key) for key in _KIND},
             **{name: list(getattr(graph, name)) for name in _NAMES},
             "scopes": [list(scope) for scope in graph.scopes],
             "low": self.domain.low.tolist(),
             "high": self.domain.high.tolist(),
-            **limits,
-            **({"ranges": {name: list(ends) for name, ends in self.ranges.items()}} if self.ranges else {}),
+            **{key: msgspec.json.decode(msgspec.json.encode(told)) for key, told in limits.items() if told},
             **{key: told for key in _TOLD if (told := getattr(self, key)) != getattr(Problem, key)},
         }
 
@@ -541,7 +535,7 @@ class Problem:
         domain = Domain(np.array(plain["low"]), np.array(plain["high"]))
         if "types" in plain:
             domain = MixedDomain.of([variable_of(given, "$.types") for given in plain["types"]])
-        kind = {key: plain[key] for key in ("structure", "is_field", "outcomes")}
+        kind = {key: plain[key] for key in _KIND}
         kind |= {key: plain[key] for key in _TOLD if key in plain}
         return cls(FactorGraph(scopes=scopes, **names), domain, **kind).limited_as(plain)
 
