@@ -74,6 +74,7 @@ class Clocked:
 
 
 Out = TypeVar("Out")
+Numbers = Float[np.ndarray, "k m"]
 _NEAR = 1.0  # distance outside the cube that a point may have, in sides
 
 
@@ -116,9 +117,7 @@ class Answering:
         (said,) = yield Stage(purpose, lambda post: [ByMessages(self._everybody, self.name, post).program(steps)])
         return said
 
-    def _sum(
-        self, purpose: str, numbers: Float[np.ndarray, "k m"], fits: fitting.Fits
-    ) -> Staged[Float[np.ndarray, "k m"]]:
+    def _sum(self, purpose: str, numbers: Numbers, fits: fitting.Fits) -> Staged[Numbers]:
         """Sum over all agents, up a tree of them and down again."""
         return (yield from self._exchanged(purpose, asked(AllReduce(numbers[None], fits))))
 

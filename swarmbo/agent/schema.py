@@ -20,6 +20,7 @@ from swarmbo.coordination.tables import Packed
 from swarmbo.deciding import own_rows
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import PackedOffer, unpacked
+from swarmbo.deciding.own_rows import OwnRow, OwnRows, Stop
 from swarmbo.deciding.places import plans_by_steps, weighs_nothing
 from swarmbo.deciding.reports import Report
 from swarmbo.deciding.setup import Maximiser, Setup, Solver
@@ -35,7 +36,7 @@ class Participants(msgspec.Struct, frozen=True):
 
     number: int
     members: tuple[str, ...]
-    said: dict[str, own_rows.OwnRows] = {}
+    said: dict[str, OwnRows] = {}
     over: tuple[str, ...] = ()
 
     def checked(self, name: str, problem: Problem) -> "Participants":
@@ -57,9 +58,9 @@ class Participants(msgspec.Struct, frozen=True):
                     raise ConfigError(f"{got}; wanted its parts", at)
         return self
 
-    def absent(self, agents: Collection[str]) -> dict[str, own_rows.OwnRows]:
+    def absent(self, agents: Collection[str]) -> dict[str, OwnRows]:
         """Data of those of some agents that do not take part."""
-        return {agent: self.said.get(agent, own_rows.OwnRows()) for agent in agents if agent not in self.members}
+        return {agent: self.said.get(agent, OwnRows()) for agent in agents if agent not in self.members}
 
 
 def learns_alike(setup: Setup) -> bool:
@@ -69,12 +70,12 @@ def learns_alike(setup: Setup) -> bool:
     return own_rows.shares_outcomes(setup.problem)
 
 
-def public(rows: own_rows.OwnRows, setup: Setup) -> own_rows.OwnRows:
+def public(rows: OwnRows, setup: Setup) -> OwnRows:
     """The part of an agent's rows that others may know: private outcomes are masked."""
     if learns_alike(setup):
         return rows
-    masked = partial(own_rows.OwnRow.masked, shows_failures=not setup.problem.is_field)
-    return own_rows.OwnRows({name: masked(row) for name, row in rows.told.items()}, tuple(map(masked, rows.attached)))
+    masked = partial(OwnRow.masked, shows_failures=not setup.problem.is_field)
+    return OwnRows({name: masked(row) for name, row in rows.told.items()}, tuple(map(masked, rows.attached)))
 
 
 def require_own(setup: Setup) -> None:
@@ -124,6 +125,7 @@ def _unfit(own: object, what: str, wanted: str, at: str = "$.coordination") -> C
 
 
 _MOST = 2**31  # largest number of evaluations of an agent
+Sites = Float[np.ndarray, "s d"] | None
 
 
 def of_kind(kind: Any, fits: Callable[[str, Any], bool]) -> FitsWord:
@@ -136,12 +138,7 @@ def of_kind(kind: Any, fits: Callable[[str, Any], bool]) -> FitsWord:
     return is_one
 
 
-def reports(
-    log: Logbook,
-    attached: Sequence[own_rows.OwnRow],
-    sites: Float[np.ndarray, "s d"] | None = None,
-    known: Mapping[str, PackedOffer] | None = None,
-) -> FitsWord:
+def reports(log: Logbook, attached: Sequence[OwnRow], sites: Sites, known: Mapping[str, PackedOffer]) -> FitsWord:
     """Test of agents' reports in a field; offers are checked against ``sites`` and the ``known`` last offers."""
     problem, of_whom = log.problem, {own_rows.UNASKED, *log.open}
 
@@ -161,13 +158,13 @@ def reports(
         if len(set(of)) != len(of) or not all(map(is_measurement, report.measurements)):
             return False
         if isinstance(offer, int):
-            return known is not None and agent in known and offer == known[agent].check
+            return agent in known and offer == known[agent].check
         return _is_offer(offer, problem, sites)
 
     return of_kind(Report, fits)
 
 
-def _is_offer(offer: PackedOffer, problem: Problem, sites: Float[np.ndarray, "s d"] | None) -> bool:
+def _is_offer(offer: PackedOffer, problem: Problem, sites: Sites) -> bool:
     try:
         places = None if offer.candidates is None else unpacked(offer.candidates, problem.box.n_dims, sites)
     except TransportError:
@@ -183,7 +180,7 @@ def is_place(place: Sequence[float], problem: Problem) -> bool:
     return len(place) == problem.box.n_dims and bool(problem.box.is_near(np.array(place, dtype=float)))
 
 
-def is_stop(stop: own_rows.Stop, problem: Problem) -> bool:
+def is_stop(stop: Stop, problem: Problem) -> bool:
     """True if a measurement in a field is admissible."""
     is_outcome = stop.outcome is None or abs(stop.outcome) <= LARGEST_OUTCOME
     return is_outcome and (stop.noise is None or 0.0 <= stop.noise < np.inf) and is_place(stop.place, problem)

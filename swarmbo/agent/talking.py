@@ -228,8 +228,8 @@ class Talking:
         # participants are named for decisions; a recommendation is by all agents
         participants = self.participants if count else None
         known = self._offered if participants is None else {}  # absent or new agents have not received it
-        given, turn = (count, self._own, offer), self._participant.decision
-        deciding = Deciding(*given, turn, heard, participants=participants, known=known)
+        turn = self._participant.decision
+        deciding = Deciding(count, self._own, offer, turn, heard, participants=participants, known=known)
         self._begun = self._before = Begun(deciding, self._log, self._learner, self._offered)
         self._own, self.sent, self.report = self._own.said(self._log), {}, None
         self._steps = self._decided(deciding)

@@ -275,8 +275,8 @@ class Exchange:
             query_id = queries[i] if i < len(queries) else None
             row = self.own.told.get(query_id) if query_id is not None else self.own.attached[i - len(queries)]
             came, place = line[layout.status] != AWAITED, line[layout.place].copy()
-            told = {channel: self._known(line, n, row) for n, channel in enumerate(channels) if came[n]}
-            total, total_noise = self._known(line, len(channels), None) if came[-1] else (np.nan, np.nan)
+            told = {channel: self._heard(line, n, row) for n, channel in enumerate(channels) if came[n]}
+            total, total_noise = self._heard(line, len(channels), None) if came[-1] else (np.nan, np.nan)
             if query_id is None:
                 assert row is not None
                 known, noise = np.array([told.get(channel, (np.nan, np.nan)) for channel in channels]).T
@@ -292,7 +292,7 @@ class Exchange:
                 log = log.with_total(query_id, total, place, total_noise)
         return log
 
-    def _known(self, line: Float[np.ndarray, " w"], column: int, own: OwnRow | None) -> tuple[float, float]:
+    def _heard(self, line: Float[np.ndarray, " w"], column: int, own: OwnRow | None) -> tuple[float, float]:
         """Outcome and its noise as far as this agent knows them; NaN for a failed outcome, or unknown noise."""
         layout = Layout.of(self.log.problem)
         if line[layout.status][column] == FAILED:

@@ -154,9 +154,10 @@ class Reports:
                 data = data_of_group(log.problem, group)
                 learner = learner.attach(data)
                 log = log.with_evaluations(data)
-        offers = {name: report.offer for name, report in reports.items()}
+        said_offers = ((name, report.offer) for name, report in reports.items())
         # a check means the last offer
-        return log, learner, {name: self.known[name] if isinstance(o, int) else o for name, o in offers.items()}
+        offers = {name: self.known[name] if isinstance(offer, int) else offer for name, offer in said_offers}
+        return log, learner, offers
 
 
 class Unreported(msgspec.Struct, frozen=True):

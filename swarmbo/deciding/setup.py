@@ -47,9 +47,10 @@ _INITIAL = 10  # points of an initial design
 _INITIAL_NEAR = 4  # of a team that begins at a present setting, which is the first of them
 _MOST_ROUNDS = 10**9
 
+_NUMBERS, _NEAR = ("seed", "rounds", "initial"), ("start", "step_limit", "safe")
 _ARGUMENTS = (
     *("bounds", "belief", "acquisition", "coordination", "transport", "seed", "rounds", "outcomes", "initial"),
-    *("variable_owners", "no_go", "constraints", "limits", "start", "step_limit", "safe"),
+    *("variable_owners", "no_go", "constraints", "limits", *_NEAR),
 )
 _MAXIMISES = "none: what is asked for maximises; for a minimum tell the negative of each outcome"
 _REGIONS = "constraints=[…] and no_go=[…] for what must not be asked, and None told as the outcome of what failed"
@@ -160,9 +161,9 @@ class Role:
             there = {method: taken for method, taken in there.items() if taken is not getattr(base, method, None)}
         if not issubclass(own, self.base) or len(there) < self.enough:
             raise ConfigError(f"got {name}; wanted {self.in_words}", at=at)
-        for method, wanted in self.methods.items():
-            taken = there.get(method)
-            if taken is not None and not takes(taken, "self", *wanted):
+        for method, taken in there.items():
+            wanted = self.methods[method]
+            if not takes(taken, "self", *wanted):
                 got = f"{name}.{method}{inspect.signature(taken)}"
                 raise ConfigError(f"got {got}; wanted {method}(self, {', '.join(wanted)})", at=at)
 
@@ -293,36 +294,20 @@ class Setup:
         return self.acquisition.in_field(self.problem.aim, priced=priced or self.problem.priced)
 
     @classmethod
-    def of(
-        cls,
-        problem: Problem,
-        *,
-        belief: object = UNSET,
-        acquisition: object = UNSET,
-        coordination: object = UNSET,
-        transport: object = UNSET,
-        seed: object = 0,
-        rounds: object = None,
-        initial: object = None,
-        start: object = None,
-        step_limit: object = None,
-        safe: object = None,
-        **unknown: object,
-    ) -> "Setup":
-        """Make a setup from a user's arguments; missing parts are those that suit the problem."""
-        refuse_unknown(unknown)
+    def of(cls, problem: Problem, **given: object) -> "Setup":
+        """Make a setup from a user's arguments (see ``Team``); missing parts are those that suit the problem."""
+        refuse_unknown({name: own for name, own in given.items() if name not in (*SLOTS, *_NUMBERS, *_NEAR)})
+        rounds, initial, near = given.get("rounds"), given.get("initial"), Near.of(problem, *map(given.get, _NEAR))
         horizon = None if rounds is None else whole_number(rounds, 1, "$.rounds", _MOST_ROUNDS)
         if problem.is_field and initial is not None:
             raise ConfigError("a team in a field has no initial design; leave it out", at="$.initial")
-        near = Near.of(problem, start, step_limit, safe)
         usual: object = _INITIAL if near is None else 1 if near.safe is not None else _INITIAL_NEAR
         usual = usual if initial is None else initial
         first = 0 if problem.is_field else whole_number(usual, 1, "$.initial", _MOST_ROUNDS)
         if near is not None and near.safe is not None and first > 1:
             raise ConfigError(f"got {first} with safe; wanted 1, as no design is safe", at="$.initial")
-        number, team = whole_number(seed, 0, "$.seed"), FIELD if problem.is_field else FUNCTION
-        given = {"belief": belief, "acquisition": acquisition, "coordination": coordination, "transport": transport}
-        stated: dict[Slot, object] = {slot: given[slot] for slot in SLOTS if given[slot] is not UNSET}
+        number, team = whole_number(given.get("seed", 0), 0, "$.seed"), FIELD if problem.is_field else FUNCTION
+        stated: dict[Slot, object] = {slot: given[slot] for slot in SLOTS if given.get(slot, UNSET) is not UNSET}
         parts: dict[str, Any] = {slot: part(slot, own, team) for slot, own in (DEFAULT_KINDS[team] | stated).items()}
         check_of_account(parts["acquisition"], team)
         faults, agents = parts["transport"], problem.agents

@@ -20,6 +20,7 @@ from swarmbo.problem.data import Measurement, News
 from swarmbo.worlds.fields import measurements_of
 
 Outcome = SupportsFloat | None | Mapping[str, SupportsFloat | None]
+Own = tuple[str, ...] | None  # channels of an agent
 Noise = SupportsFloat | None | Mapping[str, SupportsFloat | None]
 
 
@@ -33,7 +34,7 @@ class Told(NamedTuple):
     failed: bool
 
 
-def news_of(log: Logbook, query_id: str, told: Told, own: tuple[str, ...] | None = None) -> News | None:
+def news_of(log: Logbook, query_id: str, told: Told, own: Own = None) -> News | None:
     """News of a user's outcomes of a query, of an agent's ``own`` channels only, without known ones; None if all are.
     See ``AskTell.tell``.
     """
@@ -137,9 +138,7 @@ def noise_of(noise_std: Noise, total: float | None, factors: Mapping[str, float]
     return np.nan, _numbers_in({channel: values.told_noise(noise, repr(channel)) for channel, noise in given.items()})
 
 
-def _outcome_of(
-    outcome: Outcome, problem: Problem, own: tuple[str, ...] | None
-) -> tuple[float | None, dict[str, float]]:
+def _outcome_of(outcome: Outcome, problem: Problem, own: Own) -> tuple[float | None, dict[str, float]]:
     """Total of a function, or outcomes of factors: none of them if the evaluation failed as a whole."""
     if isinstance(outcome, Mapping):
         return None, _numbers(outcome, "{factor: outcome}", "$.outcome", own)
@@ -155,7 +154,7 @@ def _outcome_of(
     return None, {channels[0]: number}
 
 
-def _numbers(outcome: object, form: str, at: str, own: tuple[str, ...] | None) -> dict[str, float]:
+def _numbers(outcome: object, form: str, at: str, own: Own) -> dict[str, float]:
     """Outcomes by channel, NaN for failed ones."""
     told = {} if outcome is None else values.table(outcome, form, at)
     if own is not None and (foreign := [channel for channel in told if channel not in own]):

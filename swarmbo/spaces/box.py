@@ -106,14 +106,7 @@ def place_keys(X: Float[np.ndarray, "m d"]) -> UInt64[np.ndarray, " m"]:
 
 
 class PlaceTable:
-    """Distinct locations (m, d), found by their hashes.
-
-    Example:
-        >>> PlaceTable(np.array([[2.0, 0.0], [1.0, 5.0]])).rows_of(np.array([[1.0, 5.0], [2.0, -0.0]])).tolist()
-        [1, 0]
-        >>> PlaceTable(np.array([[2.0, 0.0]])).rows_of(np.array([[2.0, 0.0], [3.0, 0.0]])) is None
-        True
-    """
+    """Distinct locations (m, d), found by their hashes; -0 is 0."""
 
     def __init__(self, places: Float[np.ndarray, "m d"]) -> None:
         self.places, self._columns, keys = places, np.ascontiguousarray(places.T), place_keys(places)

@@ -239,13 +239,6 @@ class MixedDomain(Domain):
         low: Lower bounds (d,), codes.
         high: Upper bounds (d,).
         variables: Types of the coordinates.
-
-    Example:
-        >>> domain = MixedDomain.of([Real(1.0, 100.0, log=True), Categorical(["a", "b", "c"])])
-        >>> domain.to_unit(np.array([10.0, 2.0])).round(3).tolist()
-        [0.5, 0.833]
-        >>> domain.from_unit(np.array([0.5, 0.4])).round(9).tolist()
-        [10.0, 1.0]
     """
 
     variables: tuple[Variable, ...] = ()
