@@ -138,6 +138,5 @@ def needed(module: str, extra: str, what: str, at: str = "$") -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         missing = (error.name or module).split(".")[0]
-        raise MissingPackageError(
-            f"{what} needs the package {missing!r}, which is not installed; pip install swarmbo[{extra}]", at=at
-        ) from None
+        got = f"{what} needs the package {missing!r}, which is not installed"
+        raise MissingPackageError(f"{got}; pip install swarmbo[{extra}]", at=at) from None

@@ -155,9 +155,8 @@ class _Number:
         if value is None:
             return self.is_optional
         if isinstance(value, list) and self.may_be_each:
-            return all(
-                one is not None and not isinstance(one, list) and self.holds(one) for one in cast(list[Any], value)
-            )
+            parts = cast(list[Any], value)
+            return all(part is not None and not isinstance(part, list) and self.holds(part) for part in parts)
         if type(value) is not (int if self.is_whole else float):  # a quick answer for the usual types
             wanted = numbers.Integral if self.is_whole else numbers.Real
             if isinstance(value, bool) or not isinstance(value, wanted):
@@ -195,7 +194,7 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
     text, path = str(error), "$"
     if (match := re.search(r" - at `(?:key in )?(\$[^`]*)`$", text)) is not None:
         text, path = text[: match.start()], match.group(1)
-    got = _value_at(data, path)
+    found, got = _at(kind, data, path)
     if isinstance(cause := error.__cause__, _FieldError):
         return ConfigError(f"got {short(cause.got)}; wanted {cause.wanted}", at=at + path[1:] + "." + cause.field)
     if (match := re.fullmatch(r"Object contains unknown field `(.*)`", text, flags=re.DOTALL)) is not None:
@@ -207,7 +206,7 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
             hint = f"; it is one of kind = {' or '.join(map(repr, elsewhere))}"
         return ConfigError(f"unknown key {short(match.group(1))}{hint}", at=at + path[1:])
     if re.match(r"Expected `(int|float)[^`]*` (>|<|that's)", text) and not path.endswith("]"):
-        wanted = _Number(_type_at(kind, data, path)[0]).wanted
+        wanted = _Number(found).wanted
         return ConfigError(f"got {short(got)}; wanted {wanted}", at=at + path[1:])
     if text.startswith("Object missing required field") or path == "$...":
         return ConfigError(_plain(text), at=at + path[1:])
@@ -230,31 +229,18 @@ def _plain(text: str) -> str:
     return " ".join((text[0].lower() + text[1:]).split()) if text else "not accepted"
 
 
-def _value_at(data: object, path: str) -> object:
-    value: Any = data
-    for step in re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", path):
-        key, index = step
-        if key and isinstance(value, Mapping):
-            value = value.get(key)
-        elif index and isinstance(value, list | tuple) and int(index) < len(value):
-            value = value[int(index)]
-    return value
-
-
-def _type_at(kind: Any, data: object, path: str) -> tuple[Any, object]:
-    """Type and value at a path: walks the schema along it, choosing union members by tag."""
+def _at(kind: Any, data: Any, path: str) -> tuple[Any, Any]:
+    """Type (None if unknown) and value at a path: walks the schema along it, choosing union members by tag."""
     for step, index in re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", path):
         if index:
             lists = [part for part in (kind, *get_args(kind)) if get_origin(part) in (list, tuple)]
-            if not (lists and isinstance(data, list | tuple) and int(index) < len(data)):
-                return None, None
-            kind, data = get_args(lists[0])[0], data[int(index)]
-            continue
-        table = _table_type(kind, data)
-        fields = {} if table is None else {field.encode_name: field.type for field in msgspec.structs.fields(table)}
-        if step not in fields or not isinstance(data, Mapping):
-            return None, None
-        kind, data = fields[step], data.get(step)
+            kind = get_args(lists[0])[0] if lists else None
+            data = data[int(index)] if isinstance(data, list | tuple) and int(index) < len(data) else data
+        else:
+            table = _table_type(kind, data)
+            fields = () if table is None else msgspec.structs.fields(table)
+            kind = next((field.type for field in fields if field.encode_name == step), None)
+            data = data.get(step) if isinstance(data, Mapping) else data
     return kind, data
 
 
@@ -272,7 +258,7 @@ def _table_type(kind: Any, data: object) -> type[msgspec.Struct] | None:
 
 def _known_fields(kind: Any, data: object, path: str) -> list[str]:
     """Keys that the table at a path accepts."""
-    table = _table_type(*_type_at(kind, data, path))
+    table = _table_type(*_at(kind, data, path))
     if table is None:
         return []
     tag = table.__struct_config__.tag_field
@@ -281,29 +267,23 @@ def _known_fields(kind: Any, data: object, path: str) -> list[str]:
 
 def _tables_with(key: str, kind: Any, data: object, path: str) -> list[str]:
     """Tags of other tables that could be at a path, and have a key."""
-    members = _struct_members(_type_at(kind, data, path)[0])
+    members = _struct_members(_at(kind, data, path)[0])
     return [str(part.__struct_config__.tag) for part in members if key in part.__struct_fields__]
 
 
 def _choices(kind: Any, data: object, path: str) -> list[str]:
     """Words accepted at a path, if it takes one of a few: a tag, or a literal."""
     parent, _, key = path.rpartition(".")
-    members = _struct_members(_type_at(kind, data, parent)[0]) if key else []
+    members = _struct_members(_at(kind, data, parent)[0]) if key else []
     if tags := [part.__struct_config__.tag for part in members if part.__struct_config__.tag_field == key]:
         return [tag for tag in tags if isinstance(tag, str)]
-    found = _type_at(kind, data, path)[0]
+    found = _at(kind, data, path)[0]
     parts = [found, *getattr(found, "__args__", ())]
     return [word for part in parts if get_origin(part) is Literal for word in get_args(part) if isinstance(word, str)]
 
 
 def resolve(given: object, kinds: type[T] | Any, at: str) -> T:
-    """Settings from a user's argument: the settings object, the name of a kind, or a table with ``kind``.
-
-    Example:
-        >>> from swarmbo.coordination import MaxSum
-        >>> resolve("max-sum", MaxSum, at="$.coordination").rounds
-        50
-    """
+    """Settings from a user's argument: the settings object, the name of a kind, or a table with ``kind``."""
     if isinstance(given, str):
         given = {"kind": given}
     if isinstance(given, Settings):

@@ -6,24 +6,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 from pettingzoo import ParallelEnv
 
 from swarmbo.boundary.values import error_text
 from swarmbo.deciding.ask_tell import AskTell
 from swarmbo.deciding.near import Safe
-from swarmbo.deciding.setup import (
-    Given,
-    JointPolicy,
-    Maximiser,
-    OwnFieldBelief,
-    OwnJointBelief,
-    Planner,
-    Setup,
-    Solver,
-    refuse_unknown,
-    settings_again,
-)
+from swarmbo.deciding.setup import Given, GivenBelief, GivenCoordination, Setup, refuse_unknown, settings_again
 from swarmbo.deciding.team_state import read_state, require_same, require_version, warn_of_aim
 from swarmbo.deciding.told import quantities_in
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
@@ -128,10 +117,10 @@ class Team(AskTell):
         graph: "FactorGraph | nx.Graph[Any] | Problem | None",
         bounds: "Mapping[Any, Sequence[float] | Variable | Mapping[str, Any]] | None" = None,
         *,
-        belief: "Given | OwnFieldBelief | OwnJointBelief | UnsetType" = UNSET,
-        acquisition: "Given | UnsetType" = UNSET,
-        coordination: "Given | Maximiser | JointPolicy | Solver | Planner | UnsetType" = UNSET,
-        transport: "Given | UnsetType" = UNSET,
+        belief: GivenBelief = UNSET,
+        acquisition: Given = UNSET,
+        coordination: GivenCoordination = UNSET,
+        transport: Given = UNSET,
         seed: int = 0,
         rounds: int | None = None,
         outcomes: OutcomeMode | None = None,
@@ -424,9 +413,8 @@ class Team(AskTell):
         except SwarmboError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ConfigError(
-                f"{path}: is damaged or incomplete ({error_text(error)}); wanted a file that team.save wrote"
-            ) from error
+            got = f"{path}: is damaged or incomplete ({error_text(error)})"
+            raise ConfigError(f"{got}; wanted a file that team.save wrote") from error
 
     @property
     def _in_world(self) -> World:

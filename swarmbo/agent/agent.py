@@ -9,11 +9,10 @@ from swarmbo.agent.state import Returning
 from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, query_name, whole_number
+from swarmbo.deciding import own_rows, tables, told
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.logbook import MOST_QUERIES
 from swarmbo.deciding.offers import Offer
-from swarmbo.deciding.own_rows import UNASKED, OwnRow
-from swarmbo.deciding.told import Noise
 from swarmbo.errors import ConfigError, UnknownQueryError
 from swarmbo.records import Recommendation
 
@@ -207,7 +206,7 @@ class Agent(Returning):
         failed: bool = False,
         point: Mapping[str, Any] | None = None,
         location: ArrayLike | None = None,
-        noise_std: Noise = None,
+        noise_std: told.Noise = None,
     ) -> None:
         """Learn the outcomes of a query for its own factors, all at once or in parts.
 
@@ -228,17 +227,20 @@ class Agent(Returning):
                 a value is not in bounds.
             ShapeError: If an outcome is no number, or a location is not in or near the box.
         """
-        own, more = self._own, dict[str, Any](failed=failed, order=self._own.count)
-        query_id = UNASKED if query is None and self.problem.is_field else query_name(query)
+        own, order = self._own, self._own.count
+        where = None if location is None else {self.name: location}
+        news = told.Told(outcome, point, where, noise_std, failed)
+        query_id = own_rows.UNASKED if query is None and self.problem.is_field else query_name(query)
         # data that are not in the log yet: unreported, or in the report under way
         since = own if self._begun is None else self._begun.deciding.said.then(own)
-        before = since.told.get(query_id, OwnRow(0))
-        if query_id == UNASKED and point is None:
-            row = self._owned.unrequested(before, outcome, location, noise_std, **more)
+        before = since.told.get(query_id, own_rows.OwnRow(0))
+        if query_id == own_rows.UNASKED and point is None:
+            row = self._owned.unrequested(before, news, order)
         else:
             if not self.problem.is_field and query_id in own.told:
-                more["order"] = own.told[query_id].order
-            row = self._teller.told(self._log, query_id, before, outcome, point, location, noise_std, **more)
+                order = own.told[query_id].order
+            teller = None if self.participants is None else self.participants.members[0]
+            row = self._owned.told(self._log, query_id, before, news, order, teller)
         if row is not None:
             self._own = own.with_told(query_id, row)
 
@@ -260,12 +262,12 @@ class Agent(Returning):
         """
         if not self.problem.is_field:
             raise ConfigError("got an info; wanted the outcome of a query, as this is a function", at="$.info")
-        query_id = UNASKED if query is None else query_name(query)
+        query_id = own_rows.UNASKED if query is None else query_name(query)
         if self.is_finished and query_id not in self._log.open and self._words.get(query_id) is not None:
-            query_id = UNASKED  # a query without participants is not pending
+            query_id = own_rows.UNASKED  # a query without participants is not pending
         if (before := self._own.told.get(query_id)) is not None and before.has_come:
             raise UnknownQueryError(f"query {query_id!r}: got {self.name!r} again; its outcome is already known")
-        has_ended = is_all and (query_id != UNASKED or self._log.asked > 0)  # the start is no round
+        has_ended = is_all and (query_id != own_rows.UNASKED or self._log.asked > 0)  # the start is no round
         row = self._owned.observed(self._log, query_id, info, order=self._own.count, is_all=has_ended)
         self._own = self._own.with_told(query_id, row)
 
@@ -297,15 +299,13 @@ class Agent(Returning):
         """
         self._require_idle("told of what nobody asked for")
         present, order = self._log.round - 1, self._own.count
+        given = tables.Rows(points, outcomes, agents, rounds, noise_std)
         if isinstance(self._learner, FieldLearner):
             fades = self._learner.believed.seen.has_time
-            told = self._owned.surveyed(points, outcomes, rounds, agents, noise_std, present, self._own, fades=fades)
-            self._own = told
+            data = tables.attached(given, self.problem)
+            self._own = self._own.surveyed(self.problem, self.name, data, present, fades=fades)
             return
-        if agents is not None:
-            raise ConfigError("got agents; wanted none: in a function all agents set one joint point", at="$.agents")
-        rows = self._owned.attached(points, outcomes, rounds, noise_std, present=present, order=order)
-        self._own = self._own.with_attached(rows)
+        self._own = self._own.with_attached(self._owned.attached(given, present, order))
 
     def _require_idle(self, what: str) -> None:
         if self._steps is not None:

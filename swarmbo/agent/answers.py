@@ -74,6 +74,7 @@ class Clocked:
 
 
 Out = TypeVar("Out")
+Numbers = Float[np.ndarray, "k m"]
 _NEAR = 1.0  # distance outside the cube that a point may have, in sides
 
 
@@ -88,8 +89,8 @@ Staged = Generator[Stage | Timed | Known, Any, Out]
 
 
 @dataclass(frozen=True, eq=False)
-class Messaging:
-    """Base of an agent's stages: messages to all others, and sums over all."""
+class Answering:
+    """Base of an agent's stages: messages to all others, sums over all, and answers to the requests of a decision."""
 
     name: str
     setup: Setup
@@ -100,6 +101,10 @@ class Messaging:
     refused: Counter[str] = field(default_factory=Counter[str])
 
     @property
+    def _knows_all(self) -> bool:
+        return shares_outcomes(self.setup.problem)
+
+    @property
     def _members(self) -> tuple[str, ...]:
         return self.setup.problem.agents if self.participants is None else self.participants.members
 
@@ -108,27 +113,19 @@ class Messaging:
         """One part of all participants."""
         return all_of(self.setup.problem.graph, self.routes, self._members)
 
-    def _exchanged(self, purpose: str, steps: Steps[dict[str, bytes]]) -> Staged[dict[str, bytes]]:
+    def _exchanged(self, purpose: str, steps: Steps[Out]) -> Staged[Out]:
         (said,) = yield Stage(purpose, lambda post: [ByMessages(self._everybody, self.name, post).program(steps)])
         return said
 
-    def _sum(
-        self, purpose: str, numbers: Float[np.ndarray, "k m"], fits: fitting.Fits
-    ) -> Staged[Float[np.ndarray, "k m"]]:
+    def _sum(self, purpose: str, numbers: Numbers, fits: fitting.Fits) -> Staged[Numbers]:
         """Sum over all agents, up a tree of them and down again."""
-        (sums,) = yield Stage(purpose, lambda post: [self._reduced(self._everybody, numbers[None], post, fits)])
-        return sums
-
-    def _reduced(
-        self, part: Part, terms: Float[np.ndarray, "f k m"], post: Post, fits: fitting.Fits
-    ) -> Waiting[Float[np.ndarray, "k m"]]:
-        return ByMessages(part, self.name, post).program(asked(AllReduce(terms, fits)))
+        return (yield from self._exchanged(purpose, asked(AllReduce(numbers[None], fits))))
 
     def _composed(
         self, purpose: str, point: Float[np.ndarray, " n"], owners: Sequence[str] = (), who: Sequence[str] = ()
     ) -> Staged[Float[np.ndarray, " n"]]:
-        """Joint point to which each agent contributes the variables that it owns here; the first participant, or the
-        first of ``who``, those of absent agents.
+        """Joint point of each present owner's variables; those of absent ones are of the first present agent of
+        ``who``.
         """
         members, owners = self._members, owners or self.setup.problem.graph.variable_owners
         first = next((agent for agent in members if agent in who), members[0])
@@ -137,18 +134,17 @@ class Messaging:
         told = np.where(np.array(says) == self.name, point, 0.0)[None]
         return (yield from self._sum(purpose, told, fitting.each_own(says, -_NEAR, 1.0 + _NEAR)))[0]
 
-
-class Answering(Messaging):
-    """Base of an agent's stages: answers to the requests of a decision."""
-
-    def _answer(self, request: joint.Request | places.Request) -> Staged[Any]:
+    def answer(self, request: joint.Request | places.Request) -> Staged[Any]:
+        """Steps by which this agent answers a request."""
         match request:
             case joint.Rank():
                 return (yield from self._ranked(request))
             case joint.Gather():
                 return (yield from self._gathered(request))
             case joint.Whole():
-                return (yield from self._best(request))
+                graph = request.graph  # a variable's value is that of its first factor's owner
+                owners = [graph.owner(graph.factors_of(variable)[0]) for variable in graph.variables]
+                return (yield from self._composed("best", request.point, owners))
             case joint.Expect():
                 return (yield from self._expected(request))
             case joint.Agree():
@@ -160,10 +156,6 @@ class Answering(Messaging):
                 return by_view.Heard(received(request, said))
             case places.Visit():
                 return (yield from self._visited(request))
-
-    @property
-    def _knows_all(self) -> bool:
-        return shares_outcomes(self.setup.problem)
 
     def _ranked(self, request: joint.Rank) -> Staged[joint.Ranking | None]:
         """Best of the evaluated points, by sums over the parts of which it owns something."""
@@ -178,11 +170,11 @@ class Answering(Messaging):
             own = part.factors_owned_by(self.name)
             terms = np.zeros((0, len(U) + len(belief.pending)))
             if own:
-                terms = np.hstack(
-                    [incumbents.means_of(belief, own, means), incumbents.means_of(belief, own, pending=True)]
-                )
+                ahead = incumbents.means_of(belief, own, pending=True)
+                terms = np.hstack([incumbents.means_of(belief, own, means), ahead])
             everybody = Part(part, i, self.routes, present=self._members)
-            sums = yield from self._reduced(everybody, terms[:, None, :], post, fitting.is_finite)
+            summed = asked(AllReduce(terms[:, None, :], fitting.is_finite))
+            sums = yield from ByMessages(everybody, self.name, post).program(summed)
             told, ahead = sums[0, : len(U)], sums[0, len(U) :]
             return i, incumbents.as_seen(belief, part, told), incumbents.pending_means(belief, part, ahead)
 
@@ -206,12 +198,6 @@ class Answering(Messaging):
             sums = np.where(known, sums, sums[known].mean() if known.any() else 1.0)
         return dict(zip(graph.factors, sums.tolist(), strict=True))
 
-    def _best(self, request: joint.Whole) -> Staged[Float[np.ndarray, " n"]]:
-        """Joint point composed of values from the owner of each variable's first factor."""
-        graph = request.graph
-        owners = [graph.owner(graph.factors_of(variable)[0]) for variable in graph.variables]
-        return (yield from self._composed("best", request.point, owners))
-
     def _expected(self, request: joint.Expect) -> Staged[tuple[float, float]]:
         """Expected sum and its standard deviation, from the owners of factors."""
         (model, point), graph = request, self.setup.problem.graph
@@ -224,9 +210,8 @@ class Answering(Messaging):
                 is_sum = len(graph.factors) == 1
                 found = model.posterior(point[None]) if is_sum else model.factor_posterior(factor, point[None])
                 numbers[:, place] = [float(array[0]) for array in found]
-        means, stds = yield from self._sum(
-            "expected", numbers, fitting.each_own(graph.factor_owners, fitting.LOWEST, fitting.HIGHEST)
-        )
+        fits = fitting.each_own(graph.factor_owners, fitting.LOWEST, fitting.HIGHEST)
+        means, stds = yield from self._sum("expected", numbers, fits)
         return float(means.sum()), float(np.sqrt((stds**2).sum()))
 
     def _agreed(self, request: joint.Agree) -> Staged[Agreement]:
@@ -239,10 +224,8 @@ class Answering(Messaging):
         outcomes: list[BoxOutcome] = yield Stage("agreement", lambda post: plan.programs(self.name, own, post))
         u = {variable: value for outcome in outcomes for variable, value in outcome.x.items()}
         point = np.array([u.get(variable, 0.0) for variable in self.setup.problem.graph.variables])
-        report = SolveReport(
-            status="converged" if all(outcome.has_converged for outcome in outcomes) else "max_rounds",
-            rounds=max((outcome.rounds for outcome in outcomes), default=0),
-        )
+        status = "converged" if all(outcome.has_converged for outcome in outcomes) else "max_rounds"
+        report = SolveReport(status, max((outcome.rounds for outcome in outcomes), default=0))
         return Agreement((yield from self._composed("point", point)), 0.0, report)
 
     def _agreed_in_time(self, timed: Any, request: joint.Agree) -> Staged[Agreement]:
@@ -261,29 +244,39 @@ class Answering(Messaging):
 
     def _chosen(self, request: places.Choose) -> Staged[Solution]:
         """Agree with others by the agent's own tables only; then exchange the choices and their values."""
-        problem, graph, agents = request.problem, request.problem.graph, self.setup.problem.agents
-        timed = self.setup.coordination
-        if has_deadline(timed):
+        problem, graph = request.problem, request.problem.graph
+        timed: object = self.setup.coordination
+        if isinstance(timed, deadline_tables.TimedTables) and has_deadline(timed):
             return (yield from self._chosen_in_time(timed, request))
         sizes = {agent: len(problem.shortlists[agent]) for agent in graph.variables}
         plan = self.setup.coordination.plan(graph, sizes, Routes(graph.agents, request.links), request.seed)
-        own = {factor: problem.tables[factor] for factor in graph.factors if graph.owner(factor) == self.name}
+        own = {factor: problem.tables[factor] for factor in graph.factors_owned_by(self.name)}
         outcomes: list[TableOutcome] = yield Stage("agreement", lambda post: plan.programs(self.name, own, post))
         mine = {variable: index for outcome in outcomes for variable, index in outcome.assignment.items()}
-        told = np.array([[float(mine.get(agent, 0)) for agent in agents]])
-        indices = yield from self._sum("choices", told, schema.indices(agents, sizes, 0))
-        assignment = {agent: int(index) for agent, index in zip(agents, indices[0], strict=True) if agent in sizes}
-        utility = np.zeros(len(graph.factors))
-        for place, factor in enumerate(graph.factors):
-            if factor in own:
-                utility[place] = own[factor][tuple(assignment[x] for x in graph.scope(factor))]
-        values = yield from self._sum("choices", utility[None], fitting.each_own(graph.factor_owners))
-        return solution_with(graph, assignment, values[0], outcomes, Traffic())
+        assignment = yield from self._indices(mine.get(self.name, 0), sizes, 0)
+        values = yield from self._values(graph, own, assignment, graph.factors)
+        return solution_with(graph, assignment, values, outcomes, Traffic())
+
+    def _indices(self, mine: int, sizes: Mapping[str, int], least: int) -> Staged[dict[str, int]]:
+        """Choices of those agents that have one, each by its index."""
+        agents = self.setup.problem.agents
+        told = np.array([[float(mine) if agent == self.name else 0.0 for agent in agents]])
+        indices = yield from self._sum("choices", told, schema.indices(agents, sizes, least))
+        pairs = zip(agents, indices[0].tolist(), strict=True)
+        return {agent: int(index) for agent, index in pairs if agent in sizes and index >= 0.0}
+
+    def _values(
+        self, graph: FactorGraph, own: Mapping[str, np.ndarray], chosen: Mapping[str, int], factors: Sequence[str]
+    ) -> Staged[Float[np.ndarray, " f"]]:
+        """Values of factors at a choice, each from its owner."""
+        utility = [float(own[f][tuple(chosen[x] for x in graph.scope(f))]) if f in own else 0.0 for f in factors]
+        whose = fitting.each_own([graph.owner(factor) for factor in factors])
+        return (yield from self._sum("choices", np.array([utility]), whose))[0]
 
     def _chosen_in_time(self, timed: Any, request: places.Choose) -> Staged[Solution]:
         """Agree by a deadline: forbidden pairs go before, choices after; its own location is known in time."""
-        problem, graph, agents = request.problem, request.problem.graph, self.setup.problem.agents
-        own = {f: problem.tables[f] for f in graph.factors if graph.owner(f) == self.name}
+        problem, graph = request.problem, request.problem.graph
+        own = {factor: problem.tables[factor] for factor in graph.factors_owned_by(self.name)}
         packed = Conflicts.packed(graph, problem.tables, self.name)
         sizes = {agent: len(problem.shortlists[agent]) for agent in graph.variables}
         said = yield from self._exchanged("claims", asked(ToAll({self.name: packed}, schema.forbidding(graph, sizes))))
@@ -298,15 +291,9 @@ class Answering(Messaging):
             place = None if index is None else problem.shortlists[self.name][index]
             # the robot may start while the choices of others are still under way
             yield Known(None if place is None or np.isnan(place).any() else place)
-        mine = -1.0 if index is None else float(index)
-        told = np.array([[mine if agent == self.name else 0.0 for agent in agents]])
-        indices = yield from self._sum("choices", told, schema.indices(agents, sizes, -1))
-        all_said = {agent: int(index) for agent, index in zip(agents, indices[0], strict=True)}
-        chosen = {agent: all_said[agent] for agent in graph.variables if all_said[agent] >= 0}
+        chosen = yield from self._indices(-1 if index is None else index, sizes, -1)
         whole = deadline_tables.whole_factors(graph, chosen)
-        utility = [own[f][tuple(chosen[x] for x in graph.scope(f))] if f in own else 0.0 for f in whole]
-        whose = fitting.each_own([graph.owner(f) for f in whole])
-        values = (yield from self._sum("choices", np.array([utility]), whose))[0] if whole else ()
+        values = (yield from self._values(graph, own, chosen, whole)).tolist() if whole else ()
         return deadline_tables.settled(graph, chosen, values, SolveReport("deadline", timed.deadline))
 
     def _visited(self, request: places.Visit) -> Staged[Decision]:

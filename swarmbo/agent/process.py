@@ -122,9 +122,8 @@ class RemoteAgent:
             self._connection.send((name, arguments, keywords))
             answer, self.is_finished, self.keeps_time, self.sent = self._connection.recv()
         except (EOFError, OSError) as gone:
-            raise TransportError(
-                f"the process of agent {self.name!r} has ended; wanted it to answer {name!r}"
-            ) from gone
+            got = f"the process of agent {self.name!r} has ended"
+            raise TransportError(f"{got}; wanted it to answer {name!r}") from gone
         if isinstance(answer, Exception):
             raise answer
         return answer

@@ -1,6 +1,7 @@
 """Checks of an agent: settings, participants of a decision by a deadline, and content of messages."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from swarmbo.coordination.tables import Packed
 from swarmbo.deciding import own_rows
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import PackedOffer, unpacked
+from swarmbo.deciding.own_rows import OwnRow, OwnRows, Stop
 from swarmbo.deciding.places import plans_by_steps, weighs_nothing
 from swarmbo.deciding.reports import Report
 from swarmbo.deciding.setup import Maximiser, Setup, Solver
@@ -34,7 +36,7 @@ class Participants(msgspec.Struct, frozen=True):
 
     number: int
     members: tuple[str, ...]
-    said: dict[str, own_rows.OwnRows] = {}
+    said: dict[str, OwnRows] = {}
     over: tuple[str, ...] = ()
 
     def checked(self, name: str, problem: Problem) -> "Participants":
@@ -52,14 +54,13 @@ class Participants(msgspec.Struct, frozen=True):
             own = {*problem.graph.factors_owned_by(agent)}, {*problem.graph.variables_owned_by(agent)}
             for row in (*rows.told.values(), *rows.attached):
                 if not own[0].issuperset(row.factors) or not own[1].issuperset(row.place):
-                    raise ConfigError(
-                        f"got {list(row.factors)} and {list(row.place)} of {agent!r}; wanted its parts", at
-                    )
+                    got = f"got {list(row.factors)} and {list(row.place)} of {agent!r}"
+                    raise ConfigError(f"{got}; wanted its parts", at)
         return self
 
-    def absent(self, agents: Collection[str]) -> dict[str, own_rows.OwnRows]:
+    def absent(self, agents: Collection[str]) -> dict[str, OwnRows]:
         """Data of those of some agents that do not take part."""
-        return {agent: self.said.get(agent, own_rows.OwnRows()) for agent in agents if agent not in self.members}
+        return {agent: self.said.get(agent, OwnRows()) for agent in agents if agent not in self.members}
 
 
 def learns_alike(setup: Setup) -> bool:
@@ -69,91 +70,62 @@ def learns_alike(setup: Setup) -> bool:
     return own_rows.shares_outcomes(setup.problem)
 
 
-def public(rows: own_rows.OwnRows, setup: Setup) -> own_rows.OwnRows:
+def public(rows: OwnRows, setup: Setup) -> OwnRows:
     """The part of an agent's rows that others may know: private outcomes are masked."""
     if learns_alike(setup):
         return rows
-    masked = _without_place_outcomes if setup.problem.is_field else _masked
-    return own_rows.OwnRows({name: masked(row) for name, row in rows.told.items()}, tuple(map(masked, rows.attached)))
-
-
-def _masked(row: own_rows.OwnRow) -> own_rows.OwnRow:
-    came = {factor: None if y is None else own_rows.UNHEARD for factor, y in row.factors.items()}
-    return msgspec.structs.replace(row, factors=came, noise={})
-
-
-def _without_place_outcomes(row: own_rows.OwnRow) -> own_rows.OwnRow:
-    """Mask a measurement in a field: others learn its location, and not that it failed."""
-    stops = tuple(stop.without_outcome() for stop in row.on_the_way)
-    return msgspec.structs.replace(
-        row, factors=dict.fromkeys(row.factors, own_rows.UNHEARD), noise={}, on_the_way=stops
-    )
+    masked = partial(OwnRow.masked, shows_failures=not setup.problem.is_field)
+    return OwnRows({name: masked(row) for name, row in rows.told.items()}, tuple(map(masked, rows.attached)))
 
 
 def require_own(setup: Setup) -> None:
     """Refuse settings that need more than one agent's knowledge."""
+    coordination, belief = setup.coordination, setup.belief
     if setup.problem.is_field:
-        _require_field(setup)
+        if isinstance(belief, FusedSettings):
+            _require_shares(setup)
+        if isinstance(coordination, Solver) and not isinstance(coordination, Coordination):
+            raise _unfit(coordination, "knows no agents", "'max-sum'")
+        setup.rule().check_world(setup.problem.level)
         return
     if setup.problem.ranges:
-        raise ConfigError(
-            "got limits on measured quantities, which an agent does not learn; wanted a Team", at="$.limits"
-        )
-    coordination, belief = setup.coordination, setup.belief
+        got = "got limits on measured quantities, which an agent does not learn"
+        raise ConfigError(f"{got}; wanted a Team", at="$.limits")
     everything = own_rows.shares_outcomes(setup.problem)
     if setup.near is not None and setup.near.safe is not None and not everything:
-        raise ConfigError(
-            "got it with outcomes per factor, of which an agent has its own only; wanted outcomes = 'total', or a Team",
-            at="$.safe",
-        )
+        got = "got it with outcomes per factor, of which an agent has its own only"
+        raise ConfigError(f"{got}; wanted outcomes = 'total', or a Team", at="$.safe")
     if not isinstance(coordination, Maximiser):
         if not everything and not isinstance(coordination, Sobol | Random):
-            raise ConfigError(
-                f"got {type(coordination).__name__}, which needs all outcomes; wanted a coordination method "
-                "such as 'admm', or outcomes = 'total'",
-                at="$.coordination",
-            )
-    elif not isinstance(coordination, BoxMethod):
-        raise _knows_no_agents(coordination, "'admm'")
+            wanted = "a coordination method such as 'admm', or outcomes = 'total'"
+            raise _unfit(coordination, "needs all outcomes", wanted)
+    elif not isinstance(coordination, ContinuousCoordination):
+        raise _unfit(coordination, "knows no agents", "'admm'")
     if not everything and not isinstance(belief, AdditiveGPSettings | EnsembleSettings):
-        raise ConfigError(
-            f"got {type(belief).__name__}, which needs all outcomes; wanted 'additive', 'ensemble' or outcomes = "
-            "'total'",
-            at="$.belief",
-        )
-
-
-def _require_field(setup: Setup) -> None:
-    if isinstance(setup.belief, FusedSettings):
-        _require_shares(setup)
-    if isinstance(setup.coordination, Solver) and not isinstance(setup.coordination, TableMethod):
-        raise _knows_no_agents(setup.coordination, "'max-sum'")
-    setup.rule().check_world(setup.problem.level)
+        wanted = "'additive', 'ensemble' or outcomes = 'total'"
+        raise _unfit(belief, "needs all outcomes", wanted, "$.belief")
 
 
 def _require_shares(setup: Setup) -> None:
     """Refuse settings that need all agents' beliefs, if each has a local belief."""
     acquisition, coordination = setup.rule(), setup.coordination
     if isinstance(coordination, Solver) and not acquisition.splits:
-        raise ConfigError(
-            f"got {type(acquisition).__name__} with belief 'fused': its local_problem(situation) looks at what all "
-            "agents believe; wanted a ChainAcquisition with utility(situation, n_agents), or a shared belief",
-            at="$.acquisition",
-        )
+        why = "its local_problem(situation) looks at what all agents believe"
+        wanted = "a ChainAcquisition with utility(situation, n_agents), or a shared belief"
+        got = f"got {type(acquisition).__name__} with belief 'fused': {why}"
+        raise ConfigError(f"{got}; wanted {wanted}", at="$.acquisition")
     if not (isinstance(coordination, Solver) or weighs_nothing(coordination) or plans_by_steps(coordination)):
-        raise ConfigError(
-            f"got {type(coordination).__name__} with belief 'fused': it needs the beliefs of all agents; wanted a "
-            "coordination method such as 'max-sum', or a belief that agents share",
-            at="$.coordination",
-        )
+        got = f"got {type(coordination).__name__} with belief 'fused': it needs the beliefs of all agents"
+        wanted = "a coordination method such as 'max-sum', or a belief that agents share"
+        raise ConfigError(f"{got}; wanted {wanted}", at="$.coordination")
 
 
-def _knows_no_agents(coordination: object, wanted: str) -> ConfigError:
-    got = type(coordination).__name__
-    return ConfigError(f"got {got}, which knows no agents; wanted {wanted}", at="$.coordination")
+def _unfit(own: object, what: str, wanted: str, at: str = "$.coordination") -> ConfigError:
+    return ConfigError(f"got {type(own).__name__}, which {what}; wanted {wanted}", at=at)
 
 
 _MOST = 2**31  # largest number of evaluations of an agent
+Sites = Float[np.ndarray, "s d"] | None
 
 
 def of_kind(kind: Any, fits: Callable[[str, Any], bool]) -> FitsWord:
@@ -166,41 +138,33 @@ def of_kind(kind: Any, fits: Callable[[str, Any], bool]) -> FitsWord:
     return is_one
 
 
-def reports(
-    problem: Problem,
-    log: Logbook,
-    attached: Sequence[own_rows.OwnRow],
-    sites: Float[np.ndarray, "s d"] | None = None,
-    known: Mapping[str, PackedOffer] | None = None,
-) -> FitsWord:
+def reports(log: Logbook, attached: Sequence[OwnRow], sites: Sites, known: Mapping[str, PackedOffer]) -> FitsWord:
     """Test of agents' reports in a field; offers are checked against ``sites`` and the ``known`` last offers."""
-    of_whom: set[str | int] = {own_rows.UNASKED, *log.open}
+    problem, of_whom = log.problem, {own_rows.UNASKED, *log.open}
 
     def is_measurement(measurement: Any) -> bool:
-        of, stop = measurement.of, measurement.stop
+        of, stop, has_round = measurement.of, measurement.stop, measurement.round is not None
         if isinstance(of, int):
-            is_expected = 0 <= of < len(attached) and stop is not None
-            is_expected = is_expected and (measurement.round is None) == (attached[of].round is None)
+            is_expected = 0 <= of < len(attached) and stop is not None and has_round == (attached[of].round is not None)
         else:
-            is_expected = of in of_whom and measurement.round is None
-        stops = [*measurement.on_the_way, *([] if stop is None else [stop])]
-        is_finite = measurement.round is None or bool(np.isfinite(measurement.round))
-        return (
-            is_expected and is_finite and 0 <= measurement.order < _MOST and all(is_stop(one, problem) for one in stops)
-        )
+            is_expected = of in of_whom and not has_round
+        is_finite = not has_round or np.isfinite(measurement.round)
+        if not (is_expected and is_finite and 0 <= measurement.order < _MOST):
+            return False
+        return all(is_stop(one, problem) for one in (*measurement.on_the_way, stop) if one is not None)
 
     def fits(agent: str, report: Report) -> bool:
         of, offer = [measurement.of for measurement in report.measurements], report.offer
         if len(set(of)) != len(of) or not all(map(is_measurement, report.measurements)):
             return False
         if isinstance(offer, int):
-            return known is not None and agent in known and offer == known[agent].check
+            return agent in known and offer == known[agent].check
         return _is_offer(offer, problem, sites)
 
     return of_kind(Report, fits)
 
 
-def _is_offer(offer: PackedOffer, problem: Problem, sites: Float[np.ndarray, "s d"] | None) -> bool:
+def _is_offer(offer: PackedOffer, problem: Problem, sites: Sites) -> bool:
     try:
         places = None if offer.candidates is None else unpacked(offer.candidates, problem.box.n_dims, sites)
     except TransportError:
@@ -216,7 +180,7 @@ def is_place(place: Sequence[float], problem: Problem) -> bool:
     return len(place) == problem.box.n_dims and bool(problem.box.is_near(np.array(place, dtype=float)))
 
 
-def is_stop(stop: own_rows.Stop, problem: Problem) -> bool:
+def is_stop(stop: Stop, problem: Problem) -> bool:
     """True if a measurement in a field is admissible."""
     is_outcome = stop.outcome is None or abs(stop.outcome) <= LARGEST_OUTCOME
     return is_outcome and (stop.noise is None or 0.0 <= stop.noise < np.inf) and is_place(stop.place, problem)

@@ -6,7 +6,6 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-from jaxtyping import Float
 
 from swarmbo.agent import schema
 from swarmbo.agent.answers import Answering, Stage, Staged
@@ -17,17 +16,12 @@ from swarmbo.coordination.by_messages import Post, Waiting
 from swarmbo.coordination.messages import Key, Note
 from swarmbo.coordination.requests import ToAll, answered, asked
 from swarmbo.deciding.field import FieldLearner
-from swarmbo.deciding.function import FunctionLearner
-from swarmbo.deciding.logbook import Choice, Logbook
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import Offer, PackedOffer
 from swarmbo.deciding.own_rows import Exchange, OwnRows
 from swarmbo.deciding.reports import Reports
-from swarmbo.records import Recommendation
 from swarmbo.spaces import PlaceTable
 from swarmbo.transport import Envelope
-from swarmbo.worlds import Offers
-
-Learner = FieldLearner | FunctionLearner
 
 
 class Stages(Answering):
@@ -52,12 +46,12 @@ class Stages(Answering):
         keeps, problem = not learner.believed.is_shared, self.setup.problem
         sites = None if self.sites is None else PlaceTable(self.sites)
         packed = PackedOffer.of(offer, offer.places(problem.box.n_dims), sites)
-        reports = Reports(problem, self.name, own, packed, self._heard_over, keeps, known)
-        fits = schema.reports(problem, log, own.attached, self.sites, known)
+        reports = Reports(self.name, own, packed, self._heard_over, keeps, known)
+        fits = schema.reports(log, own.attached, self.sites, known)
         heard = yield from self._exchanged("reports", asked(ToAll({self.name: reports.said()}, fits)))
         gone = PackedOffer.of(Offer(takes_part=False), None, None)
         # all participants have the same rows of absent agents, and report for them without a message
-        heard |= {name: Reports(problem, name, rows, gone, keeps=keeps).said() for name, rows in self._absent.items()}
+        heard |= {name: Reports(name, rows, gone, keeps=keeps).said() for name, rows in self._absent.items()}
         return (yield from answered(reports.merged(log, learner, heard), self._talked))
 
     def _talked(self, due: Sequence[Talk]) -> Staged[None]:
@@ -87,26 +81,14 @@ class Stages(Answering):
 
     def news(self, log: Logbook, own: OwnRows) -> Staged[Logbook]:
         """Log of a function with the data of all agents since the last decision."""
-        exchange = Exchange(self.setup.problem, self.name, log, own)
+        problem, participants = self.setup.problem, self.participants
+        exchange = Exchange(self.name, log, own)
         # by common knowledge only: an agent that skipped the exchange for its own data would leave others waiting
-        if not exchange.is_due:
+        if not (log.open or own.attached):
             return log
-        problem = self.setup.problem
-        tellers = (
-            problem.agents[:1] if self.participants is None else problem.agents
-        )  # another agent may have got the total
+        tellers = problem.agents[:1] if participants is None else problem.agents  # another may have got the total
         fits = schema.news(problem, log, len(own.attached), tellers)
         sums = yield from self._sum("news", exchange.numbers(), fits)
         for name, rows in self._absent.items():  # 0 for all others, as for any agent's numbers: the sum stays exact
-            sums = sums + Exchange(self.setup.problem, name, log, rows).numbers()
-        return exchange.merged(sums).without(() if self.participants is None else self.participants.over)
-
-    def decided(self, log: Logbook, learner: Learner, offers: Offers) -> Staged[tuple[Learner, Choice]]:
-        """Decide the next joint point by the common code; others' data are requested by message."""
-        return answered(learner.steps(log, offers), self._answer)
-
-    def recommended(
-        self, log: Logbook, learner: Learner, sites: Float[np.ndarray, "k d"] | None
-    ) -> Staged[tuple[Learner, Recommendation | None]]:
-        """Find the best point in expectation."""
-        return answered(learner.recommend(log, sites), self._answer)
+            sums = sums + Exchange(name, log, rows).numbers()
+        return exchange.merged(sums).without(() if participants is None else participants.over)

@@ -18,9 +18,8 @@ from swarmbo.coordination.participant import Participant
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import PackedOffer, inflated
-from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, stops_by_round
+from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, round_of, stops_by_round
 from swarmbo.deciding.setup import settings_again
-from swarmbo.deciding.told import Owned
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.problem import Problem
 from swarmbo.records import Recommendation
@@ -98,8 +97,7 @@ class Returning(Talking):
         own = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
         links = None
         if plain["links"] is not None:
-            links = nx.Graph()
-            links.add_nodes_from(plain["links"]["agents"])
+            links = nx.empty_graph(plain["links"]["agents"])
             links.add_edges_from(plain["links"]["edges"])
         made = cls(  # an ``Agent``, which makes its own setup
             plain["name"],
@@ -114,7 +112,7 @@ class Returning(Talking):
         made._log = made._log.from_state(plain["log"], state["arrays"])
         made._learner = made._learner.from_state(plain, state["arrays"])
         made._recommended = msgspec.convert(plain["recommended"], Recommendation | None)
-        made.participants = msgspec.convert(plain.get("company"), Participants | None)
+        made.participants = msgspec.convert(plain["company"], Participants | None)
         later, begun = msgspec.convert(plain["own"], OwnRows), msgspec.convert(plain["begun"], Deciding | None)
         made._offered = msgspec.convert(plain["offered"], dict[str, PackedOffer])
         if begun is not None:
@@ -151,9 +149,7 @@ class Returning(Talking):
         self._stop()
 
     def snapshot(self) -> bytes:
-        """Common knowledge for a returning agent: the log and, if all agents learn alike, the learner's state. It has
-        no private outcomes.
-        """
+        """Common knowledge for a returning agent, without private outcomes: the log and a learner that all share."""
         if self._steps is not None:
             raise ConfigError(f"{self.name!r} is deciding; wanted the decision finished before `snapshot`")
         plain, arrays = self._lent_log().to_state()
@@ -169,23 +165,15 @@ class Returning(Talking):
     def restore(self, lent: bytes, own: Mapping[str, OwnRow], last: int, since: int = 0) -> None:
         """Take over another agent's snapshot; its own decisions after number ``since`` are given up.
 
-        A local belief continues from the agent's last decision, and learns the agent's later measurements; others'
-        measurements arrive with the next fusion.
-
-        Args:
-            lent: Snapshot of another agent.
-            own: Outcomes of the agent's factors by query, if no other agent may know them.
-            last: Number of the last valid decision.
-            since: Number of the last decision that this agent made and that stays valid.
-
-        Raises:
-            ConfigError: If the data are not a snapshot of the same problem.
+        A local belief continues from the agent's last decision, and learns its own measurements since then; others'
+        arrive with the next fusion. ``own`` has outcomes of own factors by query, if no other agent may know them;
+        ``last`` is the number of the last valid decision. A ConfigError, if the data are not a snapshot of the same
+        problem.
         """
         self.give_up(since)
         try:
-            known, packed = msgspec.msgpack.decode(
-                inflated(lent, _MOST), type=tuple[dict[str, Any], dict[str, _Packed]]
-            )
+            kind = tuple[dict[str, Any], dict[str, _Packed]]
+            known, packed = msgspec.msgpack.decode(inflated(lent, _MOST), type=kind)
             arrays = {name: _array(*array) for name, array in packed.items()}
             # everything is tried before anything is replaced: a bad snapshot leaves the agent as it was
             log = self._log.from_state(known["log"], arrays)
@@ -199,18 +187,15 @@ class Returning(Talking):
                 learner = learner.returned(known, own)
             log = self._filled(log, own)
         except (msgspec.MsgspecError, zlib.error, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ConfigError(
-                f"{type(error).__name__}: {error}; wanted a `snapshot` of an agent of this team"
-            ) from error
+            got = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{got}; wanted a `snapshot` of an agent of this team") from error
         self._log, self._learner = log, learner
         self._own, self._words, self._recommended, self._offered = OwnRows(), {}, None, {}
         self._participant = Participant[Any](self.name, max(last, self._participant.decision))
         self._stop()
 
     def note(self, query: str, row: OwnRow) -> None:
-        """Learn the checked outcome of a query (or ``UNASKED``), for instance from a fleet's coordinator process; its
-        order of arrival is set here.
-        """
+        """Learn the checked outcome of a query (or ``UNASKED``) from a fleet's coordinator; its order is set here."""
         self._own = self._own.with_told(query, msgspec.structs.replace(row, order=self._own.count))
 
     def told_again(self, rows: OwnRows) -> None:
@@ -222,11 +207,6 @@ class Returning(Talking):
     @property
     def _learns_alike(self) -> bool:
         return learns_alike(self._setup)
-
-    @property
-    def _teller(self) -> Owned:
-        """Its own data rules, with the participant that gets totals."""
-        return self._owned if self.participants is None else replace(self._owned, teller=self.participants.members[0])
 
     def _stop(self) -> None:
         self._steps = self._begun = self._before = self._clocked = None
@@ -242,10 +222,8 @@ class Returning(Talking):
         if count != 1:
             raise ConfigError(f"got {count}; wanted one decision at a time, with its participants", at="$.count")
         if not has_deadline(self._setup.coordination):
-            raise ConfigError(
-                "got participants; wanted mode = 'asynchronous', as other modes wait for all agents",
-                at="$.participants",
-            )
+            wanted = "mode = 'asynchronous', as other modes wait for all agents"
+            raise ConfigError(f"got participants; wanted {wanted}", at="$.participants")
         if participants.number <= self._participant.decision:
             raise ConfigError(f"got decision {participants.number}; wanted later than {self._participant.decision}")
 
@@ -253,7 +231,7 @@ class Returning(Talking):
         """The log without private outcomes of this agent."""
         if self._learns_alike:
             return self._log
-        history, own = self._log.history, [self.problem.channels.index(factor) for factor in self.factors]
+        history, own = self._log.history, [self.problem.graph.place_of[factor] for factor in self.factors]
         factors, noise = history.factors.copy(), history.known_noise
         came = ~np.isnan(factors[:, own])
         if self.problem.is_field:  # others know of a measurement, not of its failure
@@ -271,8 +249,8 @@ class Returning(Talking):
         history = log.history
         factors, noise, taken = history.factors.copy(), history.known_noise, history.taken
         if isinstance(self._learner, FieldLearner):
-            rows = np.flatnonzero(~np.isnan(factors[:, column := self.problem.channels.index(self.name)]))
-            came = [stop for _, stops in stops_by_round(own, self.name, self.variables) for stop in stops]
+            rows = np.flatnonzero(~np.isnan(factors[:, column := self.problem.graph.place_of[self.name]]))
+            came = [stop for _, stops in stops_by_round(own) for stop in stops]
             for i, stop in zip(rows, came, strict=True):
                 measurement = stop.measurement(self.name)
                 factors[i, column], noise[i, 1 + column] = measurement.outcome, measurement.noise_std
@@ -284,7 +262,7 @@ class Returning(Talking):
         for i, asked in enumerate(history.rounds.tolist()):
             row = by_round.get(int(asked))
             for factor in self.factors:
-                column = self.problem.channels.index(factor)
+                column = self.problem.graph.place_of[factor]
                 if np.isnan(factors[i, column]):
                     continue
                 y = None if row is None else row.factors.get(factor)
@@ -292,11 +270,6 @@ class Returning(Talking):
                 taken[i, column] &= y is not None
                 noise[i, 1 + column] = np.nan if row is None else row.noise.get(factor, np.nan)
         return replace(log, history=replace(history, factors=factors, noise_std=noise, taken=taken).with_sums())
-
-
-def round_of(query_id: str) -> int:
-    """Round of a function's query: queries are numbered from 1."""
-    return int(query_id[1:])
 
 
 def _array(dtype: str, shape: tuple[int, ...], content: bytes) -> np.ndarray:

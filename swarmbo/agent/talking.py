@@ -19,6 +19,7 @@ from swarmbo.boundary.values import check_links, exact
 from swarmbo.coordination.by_messages import Post
 from swarmbo.coordination.messages import Bundle, Codec, Message, UnfitError
 from swarmbo.coordination.participant import Participant, read
+from swarmbo.coordination.requests import answered
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import Logbook
@@ -69,12 +70,6 @@ class Begun:
     learner: FieldLearner | FunctionLearner
     offered: dict[str, PackedOffer]
 
-    def hearing(self, letters: Sequence[Envelope], *, is_tick: bool = False) -> "Begun":
-        """Copy with new arrivals, perhaps none; ``is_tick`` marks a tick of an agreement by a deadline."""
-        new = ((letter.sender, letter.payload) for letter in letters)
-        heard = (*self.deciding.heard, *((TICK,) if is_tick else ()), *new)
-        return replace(self, deciding=msgspec.structs.replace(self.deciding, heard=heard, is_under_way=True))
-
 
 _AHEAD = 1000  # decisions; no agent is so far ahead of another, as they wait for one another
 
@@ -108,8 +103,9 @@ class Talking:
         self.has_base = has_base
         self.travel = travel
         self.participants: Participants | None = None
-        self._setup, self._owned = setup, Owned(name, problem)
-        self.factors, self.variables = self._owned.factors, self._owned.variables
+        self.factors = problem.graph.factors_owned_by(name)
+        self.variables = problem.graph.variables_owned_by(name)
+        self._setup, self._owned = setup, Owned(name, problem, self.factors, self.variables)
         self.sent: dict[str, Traffic] = {}
         self.report: SolveReport | None = None
         self._log, self._own = Logbook.empty(problem), OwnRows()
@@ -172,7 +168,10 @@ class Talking:
         """
         fresh = self._put_aside(inbox)
         if self._begun is not None:
-            self._begun = self._begun.hearing(fresh, is_tick=self.keeps_time)
+            new = [*([TICK] if self.keeps_time else []), *((letter.sender, letter.payload) for letter in fresh)]
+            deciding = self._begun.deciding
+            deciding = msgspec.structs.replace(deciding, heard=(*deciding.heard, *new), is_under_way=True)
+            self._begun = replace(self._begun, deciding=deciding)
         said: list[Envelope] = []
         if self._clocked is not None:
             said += self._clocked_tick(self._clocked)
@@ -185,11 +184,8 @@ class Talking:
         return said
 
     def _put_aside(self, inbox: Sequence[Envelope]) -> list[Envelope]:
-        """Sort arrivals into awaited messages and those by a deadline, and drop late ones. By a deadline changed ones
-        are dropped, too, so that nothing stops the clock.
-        """
-        last, fresh, bundles, early = self._participant.decision, list[Envelope](), list[Envelope](), list[Envelope]()
-        is_deciding = self._steps is not None
+        """Sort arrivals, and drop late ones; by a deadline changed ones, too, so that nothing stops the clock."""
+        last, is_deciding, kept = self._participant.decision, self._steps is not None, list[tuple[Envelope, bool]]()
         for envelope in inbox:
             try:
                 label, message = read(envelope)
@@ -200,20 +196,19 @@ class Talking:
                     raise
                 continue
             # bundles are numbered by agreement, of which a decision may have two
-            number = label.decision // 2 if isinstance(message, Bundle) else label.decision
+            is_bundle = isinstance(message, Bundle)
+            number = label.decision // 2 if is_bundle else label.decision
             if envelope.sender not in self._others or number > last + _AHEAD:
                 self.refused[envelope.sender] += 1
                 continue
-            if isinstance(message, Bundle):
+            is_due = is_deciding or label.decision > last
+            if is_bundle:
                 is_due = label.decision >= max(self._n_agreed, 2 * last + 2 * (not is_deciding))
-                bundles += [envelope] if is_due else []
-            else:
-                is_due = label.decision > last or is_deciding
-                early += [envelope] if is_due else []
-            fresh += [envelope] if is_due else []
-        self._early += early
-        self._bundles += bundles
-        return fresh
+            if is_due:
+                kept.append((envelope, is_bundle))
+        self._early += [envelope for envelope, is_bundle in kept if not is_bundle]
+        self._bundles += [envelope for envelope, is_bundle in kept if is_bundle]
+        return [envelope for envelope, _ in kept]
 
     def _clocked_tick(self, clocked: Clocked) -> list[Envelope]:
         """Tick an agreement by a deadline; when the time is up, the decision continues."""
@@ -233,27 +228,24 @@ class Talking:
         # participants are named for decisions; a recommendation is by all agents
         participants = self.participants if count else None
         known = self._offered if participants is None else {}  # absent or new agents have not received it
-        deciding = Deciding(
-            count, self._own, offer, self._participant.decision, heard, participants=participants, known=known
-        )
+        turn = self._participant.decision
+        deciding = Deciding(count, self._own, offer, turn, heard, participants=participants, known=known)
         self._begun = self._before = Begun(deciding, self._log, self._learner, self._offered)
         self._own, self.sent, self.report = self._own.said(self._log), {}, None
         self._steps = self._decided(deciding)
-        if participants is not None:
-            self._participant = Participant[Any](self.name, participants.number - 1)
-        self._participant = self._next_participant()
+        self._take_part(turn + 1 if participants is None else participants.number)
         self._advance(None)
 
-    def _next_participant(self) -> Participant[Any]:
-        """Participant of the next decision; all agents number decisions alike."""
-        return Participant[Any](self.name, self._participant.decision + 1, patience=self.patience, refused=self.refused)
+    def _take_part(self, number: int) -> None:
+        """Begin to exchange messages of a decision; all agents number decisions alike."""
+        self._participant = Participant[Any](self.name, number, patience=self.patience, refused=self.refused)
 
     def _due(self) -> list[Envelope]:
         """Early messages of decisions that have begun."""
         now = self._participant.decision
-        due = [envelope for envelope in self._early if read(envelope)[0].decision <= now]
-        self._early = [envelope for envelope in self._early if read(envelope)[0].decision > now]
-        return due
+        numbers = [(read(envelope)[0].decision, envelope) for envelope in self._early]
+        self._early = [envelope for number, envelope in numbers if number > now]
+        return [envelope for number, envelope in numbers if number <= now]
 
     def _advance(self, outcomes: list[Any] | dict[str, Any] | None) -> None:
         assert self._steps is not None
@@ -305,14 +297,15 @@ class Talking:
         else:
             self._log = yield from stages.news(self._log, deciding.said)
         if not deciding.count:
-            self._learner, self._recommended = yield from stages.recommended(self._log, self._learner, self.sites)
+            steps = self._learner.recommend(self._log, self.sites)
+            self._learner, self._recommended = yield from answered(steps, stages.answer)
         for i in range(deciding.count):
             if i:
-                self._participant = self._next_participant()
+                self._take_part(self._participant.decision + 1)
             offers = Offers(links=self.links, level=self.level, sites=self.sites, travel=self.travel)
             if given is not None:
                 offers = offers_of(offers, given, problem, self._setup.seed, self._log.round)
-            self._learner, choice = yield from stages.decided(self._log, self._learner, offers)
+            self._learner, choice = yield from answered(self._learner.steps(self._log, offers), stages.answer)
             self._log, query_id = self._log.with_query(choice.point, chosen=choice.chosen)
             point = problem.coded(choice.point)
             word = {variable: point[variable] for variable in self.variables if variable in point}

@@ -17,11 +17,11 @@ from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import MOST_QUERIES, Choice
 from swarmbo.deciding.offers import PackedOffer, offer_of, own_places
-from swarmbo.deciding.own_rows import news_shape, shares_outcomes
+from swarmbo.deciding.own_rows import Layout, shares_outcomes
 from swarmbo.deciding.reports import Reports, data_of_group, news_of_group
-from swarmbo.deciding.tables import attached, is_table, read_rows
+from swarmbo.deciding.tables import Rows, attached, is_table, read_rows
 from swarmbo.deciding.team_state import TeamState
-from swarmbo.deciding.told import Noise, Outcome, measured_of, news_of
+from swarmbo.deciding.told import Noise, Outcome, Told, measured_of, news_of
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.errors import ConfigError
 from swarmbo.problem.data import News
@@ -103,8 +103,13 @@ class AskTell(TeamState):
         """Next query; ``goes_on`` is True within a batch, so that there are no news."""
         self._learner, choice, sent = self._decided(offers, goes_on=goes_on)
         before = self.sent if goes_on else {}
+        query = self._asked(choice, sent)
         self.sent = {p: before.get(p, Traffic()) + sent.get(p, Traffic()) for p in {**before, **sent}}
-        agreement, self.last_sharing = parted(sent)
+        return query
+
+    def _asked(self, choice: Choice, sent: Mapping[str, Traffic]) -> Query:
+        """Query of a decision, and its traffic."""
+        self.sent, (agreement, self.last_sharing) = {**sent}, parted(sent)
         self._log, query_id = self._log.with_query(choice.point, chosen=choice.chosen)
         # what was reported before this decision is known to all; only open queries can bring more
         self._since = self._since.after(self._log)
@@ -115,18 +120,16 @@ class AskTell(TeamState):
     def _note(self, place: np.ndarray) -> Query:
         """Query at a joint point that was chosen elsewhere, without messages."""
         self._learn(self._present_links, comes=True)
-        choice = Choice(place, SolveReport(status="not_needed"))
-        self._log, query_id = self._log.with_query(place)
-        self._since, self.sent, self.last_sharing = self._since.after(self._log), {}, Traffic()
-        self.last_query, self.last_report = choice.query(query_id, self.problem), choice.report
-        return self.last_query
+        return self._asked(Choice(place, SolveReport(status="not_needed")), {})
 
     def _decided(
         self, offers: Offers, *, goes_on: bool
     ) -> tuple[FieldLearner | FunctionLearner, Choice, Mapping[str, Traffic]]:
         """Next decision and its traffic; a subclass may have it decided elsewhere."""
         check_links(offers.links)
-        links, present = offers.links, self._present_at(self._log.round)
+        links, present = offers.links, None
+        if isinstance(self.transport, Faults):
+            present = self.transport.present(self.agents, self._log.round) or None
         words = Exchanges(self.graph, Routes(self.agents, links, has_base=True), present)
         # within a batch nobody reports: all queries of it follow from the same data
         if not goes_on:
@@ -136,16 +139,10 @@ class AskTell(TeamState):
             choice = learner.expected(self._log, choice)
         # a user's own planner sends no messages that could be counted; its report says what it took
         if "agreement" not in words.sent:
-            words.note("agreement", choice.report.traffic)  # for a user's own planner
+            words.note("agreement", choice.report.traffic)
         if not goes_on:
             self._say_news(words, offers)
         return learner, choice, words.sent
-
-    def _present_at(self, round_number: int) -> tuple[str, ...] | None:
-        """Agents present in a round; None: all."""
-        if not isinstance(self.transport, Faults):
-            return None
-        return tuple(self.transport.present(self.agents, round_number)) or None
 
     def _say_news(self, words: Exchanges, offers: Offers) -> None:
         """Count the reports before a decision: news, and in a field each agent's reachable locations."""
@@ -153,7 +150,7 @@ class AskTell(TeamState):
         words.note("sharing", since.gossip)
         if not isinstance(learner, FieldLearner):
             if since.lines:
-                words.summed("news", *news_shape(problem, since.lines))
+                words.summed("news", since.lines, Layout.of(problem).width)
             return
         # an agent with its own belief keeps its outcomes; others get them by fusion only
         keeps, said = not learner.believed.is_shared, dict[str, bytes]()
@@ -164,7 +161,7 @@ class AskTell(TeamState):
         for agent in self.agents:
             places = own_places(agent, offers, problem, self.seed, self._log.round)
             now_offered[agent] = offer = PackedOffer.of(offer_of(agent, offers), places, sites)
-            said[agent] = Reports(problem, agent, since.of(agent), offer, offers.links, keeps, known).said()
+            said[agent] = Reports(agent, since.of(agent), offer, offers.links, keeps, known).said()
         words.exchanged("reports", asked(ToAll(said)))
         edges = None if offers.links is None else tuple(offers.links.edges)
         self._since = msgspec.structs.replace(since, offered=now_offered if is_whole else {}, edges=edges)
@@ -207,7 +204,7 @@ class AskTell(TeamState):
         """
         query_id = query_name(query)
         quantities = {} if constraints is None else measured_of(constraints, self.problem)
-        news = news_of(self._log, query_id, outcome, point, locations, noise_std, failed=failed)
+        news = news_of(self._log, query_id, Told(outcome, point, locations, noise_std, failed))
         if news is not None:
             self._take(query_id, news)
         if quantities:
@@ -269,8 +266,7 @@ class AskTell(TeamState):
             return self._world.links()
         if self._since.edges is None:
             return None
-        links: nx.Graph[str] = nx.Graph()
-        links.add_nodes_from(self.agents)
+        links: nx.Graph[str] = nx.empty_graph(self.agents)
         links.add_edges_from(self._since.edges)
         return links
 
@@ -349,27 +345,17 @@ class AskTell(TeamState):
             >>> team.n_data, team.failures
             (1, 1)
         """
-        if has_codes := is_table(points):
-            named = {"rounds": rounds, "noise_std": noise_std}
-            named = {key: given for key, given in named.items() if isinstance(given, str | Mapping)}
-            rows = read_rows(points, self.problem, outcomes, columns, **named)
-            points, outcomes = rows.points, rows.outcomes
-            agents = rows.agents if agents is None else agents
-            rounds = rows.rounds if "rounds" in named else rounds
-            noise_std = rows.noise_std if "noise_std" in named else noise_std
-        elif (
-            columns is not None
-            or outcomes is None
-            or any(isinstance(given, str | Mapping) for given in (outcomes, rounds, noise_std))
-        ):
-            raise ConfigError(
-                "got an array of points with names of columns, or no outcomes. Wanted arrays of both, or a table: a "
-                "list of dicts, a CSV file's path, or a frame",
-                at="$.points",
-            )
-        data = attached(points, outcomes, self.problem, rounds, agents, noise_std, are_codes=has_codes)
+        rows = Rows(points, outcomes, agents, rounds, noise_std)
+        has_names = any(isinstance(given, str | Mapping) for given in (outcomes, rounds, noise_std))
+        if is_table(points):
+            rows = read_rows(rows, self.problem, columns)
+        elif columns is not None or outcomes is None or has_names:
+            wanted = "arrays of both, or a table: a list of dicts, a CSV file's path, or a frame"
+            got = "got an array of points with names of columns, or no outcomes"
+            raise ConfigError(f"{got}. Wanted {wanted}", at="$.points")
+        data = attached(rows, self.problem)
         learner, since, present = self._learner, self._since, self._log.round - 1
-        self._log = self._log.with_evaluations(data.X, data.totals, data.factors, data.rounds, data.noise_std)
+        self._log = self._log.with_evaluations(data)
         if isinstance(learner, FieldLearner):
             self._since = since.with_survey(self.problem, data, present, fades=learner.believed.seen.has_time)
             self._learn(lambda: None)

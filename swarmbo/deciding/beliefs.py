@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import networkx as nx
 import numpy as np
@@ -27,6 +27,7 @@ _OFFERED = [
 ]
 
 Rows = Float[np.ndarray, "n c"]  # locations, physical; with a time axis the round last
+Links: TypeAlias = "nx.Graph[str] | None"
 Column = Float[np.ndarray, " n"]
 Measured = tuple[float, Sequence[float], float, float | None]  # round, location, outcome (NaN: failed), noise
 
@@ -50,17 +51,12 @@ class SharedBelief:
         """Itself."""
         return self
 
-    def learn(
-        self, measurements: Sequence[Measurement], links: "nx.Graph[str] | None", *, asked: int, now: int
-    ) -> "SharedBelief":
+    def learn(self, measurements: Sequence[Measurement], links: Links, *, asked: int, now: int) -> "SharedBelief":
         """Belief with measurements of round ``asked``; failed ones are ignored."""
-        if not (good := [measurement for measurement in measurements if np.isfinite(measurement.outcome)]):
+        if not (good := [one for one in measurements if np.isfinite(one.outcome)]):
             return self
-        X, y = (
-            np.array([measurement.place for measurement in good]),
-            np.array([measurement.outcome for measurement in good]),
-        )
-        return self.at(asked)._updated(X, y, np.array([measurement.noise_std for measurement in good])).at(now)
+        X, y, noise = (np.array([getattr(one, name) for one in good]) for name in ("place", "outcome", "noise_std"))
+        return self.at(asked)._updated(X, y, noise).at(now)
 
     def attach(self, agent: str, X: Rows, y: Column, dead: Rows, noise_std: Column) -> "SharedBelief":
         """Belief with unrequested measurements; ``dead`` are locations of failures, and a noise of NaN is unknown."""
@@ -83,18 +79,10 @@ class SharedBelief:
         """Same belief at another round."""
         return SharedBelief(self.seen.at(now))
 
-    def given_again(self, agent: str, rows: Sequence[Measured]) -> "SharedBelief":
-        """Itself: all agents know every agent's measurements."""
-        return self
-
     @property
     def asked(self) -> PlaceBelief:
         """Belief for acquisitions."""
         return self.seen
-
-    def n_known(self, agent: str) -> float:
-        """Number of measurements that an agent knows."""
-        return self.seen.n_data
 
     @property
     def places(self) -> Rows:
@@ -117,23 +105,16 @@ class OwnBeliefs:
         """Copy that learns independently."""
         return OwnBeliefs(self.seen.copied())
 
-    def learn(
-        self, measurements: Sequence[Measurement], links: "nx.Graph[str] | None", *, asked: int, now: int
-    ) -> "OwnBeliefs":
+    def learn(self, measurements: Sequence[Measurement], links: Links, *, asked: int, now: int) -> "OwnBeliefs":
         """Give each local agent its own measurements, also failed ones."""
         own, dead, known = dict[str, Any](), dict[str, Any](), dict[str, Any]()
-        for agent in dict.fromkeys(
-            measurement.agent for measurement in measurements if measurement.agent in self.seen.agents
-        ):
-            made = [measurement for measurement in measurements if measurement.agent == agent]
-            taken = [measurement for measurement in made if np.isfinite(measurement.outcome)]
-            lost = [measurement.place for measurement in made if np.isnan(measurement.outcome)]
+        for agent in dict.fromkeys(one.agent for one in measurements if one.agent in self.seen.agents):
+            made = [one for one in measurements if one.agent == agent]
+            taken = [one for one in made if np.isfinite(one.outcome)]
+            lost = [one.place for one in made if np.isnan(one.outcome)]
             if taken:
-                own[agent] = (
-                    np.array([measurement.place for measurement in taken]),
-                    [measurement.outcome for measurement in taken],
-                )
-                known[agent] = np.array([measurement.noise_std**2 for measurement in taken])
+                own[agent] = np.array([one.place for one in taken]), [one.outcome for one in taken]
+                known[agent] = np.array([one.noise_std**2 for one in taken])
             if lost:
                 dead[agent] = np.array(lost)
         # the kernel of time sees the round of the request, not the present one
@@ -190,10 +171,7 @@ FieldBelief = SharedBelief | OwnBeliefs
 
 
 def belief_of(setup: Setup, own: str | None = None, state: Mapping[str, Any] | None = None) -> FieldBelief:
-    """Belief of a team, or of agent ``own`` with its local belief, before any data or from a saved state.
-
-    An agent's messages cross real links, with real faults.
-    """
+    """Belief of a team, or of agent ``own`` (whose messages cross real links), before any data or from a state."""
     settings, domain, agents = setup.belief, setup.problem.box, setup.problem.agents
     if isinstance(settings, FusedSettings):
         hears = (None, setup.transport) if own is None else ([own], InProcess())
@@ -201,10 +179,8 @@ def belief_of(setup: Setup, own: str | None = None, state: Mapping[str, Any] | N
             return OwnBeliefs(FusedBelief(settings, domain, agents, setup.seed, *hears))
         return OwnBeliefs(FusedBelief.from_state_dict(settings, domain, agents, setup.seed, state, *hears))
     if isinstance(settings, ExactGPSettings):
-        is_new = state is None
-        return SharedBelief(
-            ExactGP.create(settings, domain) if is_new else ExactGP.from_state_dict(settings, domain, state)
-        )
+        gp = ExactGP.create(settings, domain) if state is None else ExactGP.from_state_dict(settings, domain, state)
+        return SharedBelief(gp)
     if state is None:
         return SharedBelief(_checked(settings.prior(domain), settings, "prior"))
     return SharedBelief(_checked(settings.restored(domain, state), settings, "restored"))
@@ -239,13 +215,9 @@ def required_of(belief: FieldBelief, log: Logbook, agents: Iterable[str], round_
         key = good.tobytes(), bad.tobytes()
         if key not in made:
             rows = np.concatenate([good, bad])
-            made[key] = SuccessGP.learned(
-                domain.to_unit(rows[:, :d]),
-                np.arange(len(rows)) < len(good),
-                rounds=rows[:, d] if belief.seen.has_time else None,
-                now=round_number,
-                memory=memory,
-            )
+            told, rounds = np.arange(len(rows)) < len(good), rows[:, d] if belief.seen.has_time else None
+            U = domain.to_unit(rows[:, :d])
+            made[key] = SuccessGP.learned(U, told, rounds=rounds, now=round_number, memory=memory)
         out[agent] = Requirement.after(excess_of(log.record(agent).tolist()), made[key], np.arange(d))
     return out
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -10,7 +11,8 @@ import numpy as np
 
 from swarmbo.acquisition import by_view
 from swarmbo.belief.fusion.fused import Talk
-from swarmbo.belief.fusion.fused_view import Unfinished, carried, talk
+from swarmbo.belief.fusion.fused_view import Spoken, Unfinished, carried, talk
+from swarmbo.belief.model.incumbents import evaluated
 from swarmbo.coordination import Solution, deadline_box, deadline_tables, participant
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.central import Central
@@ -86,7 +88,7 @@ class Exchanges:
         # one counter serves all purposes, so the traffic of this exchange is a difference
         before = self._everybody.traffic
         found = self._everybody.run(steps)
-        self.note(purpose, _less(self._everybody.traffic, before))
+        self.note(purpose, self._everybody.traffic - before)
         return found
 
     def answered(self, request: by_view.EachSays | by_view.InTurn) -> by_view.Heard:
@@ -98,31 +100,22 @@ class Exchanges:
         """Count a sum over all agents of numbers of a shape."""
         self.note(purpose, self._everybody.over_tree(np.empty(shape)))
 
-    def ranked(self, parts: Sequence[tuple[int, FactorGraph]], n_points: int) -> None:
-        """Count sums of the values of points by agents of some parts."""
-        for number, graph in parts:
-            part = Part(graph, number, self.routes, present=self.present)
-            self.note("ranking", Central(part).over_tree(np.empty((1, n_points))))
-
     def fused(self, due: Sequence[Talk]) -> None:
         """Run exchanges of beliefs: a note to each neighbour in each step, and a test for further steps."""
-        for agents, medium, steps in due:
-            talking, answer = talk(agents, steps), None
-            while True:
-                try:
-                    request = talking.send(answer)
-                except StopIteration:
-                    break
-                if isinstance(request, Unfinished):
-                    self.summed("sharing", 1, 1)
-                    answer = request.own
-                    continue
-                answer = carried(request.letters, medium)
-                arrived = {(one.sender, name): one.payload for name, inbox in answer.items() for one in inbox}
-                for name, agent in agents.items():
-                    for other in agent.neighbours:
-                        note = Note(name, arrived.get((name, other), b""))
-                        self.note("sharing", Traffic(1, Codec.size(note), self.routes.hops(name, other)))
+        for one in due:
+            ran(talk(one.agents, one.steps), partial(self._in_step, one))
+
+    def _in_step(self, talking: Talk, request: Unfinished | Spoken) -> Any:
+        if isinstance(request, Unfinished):
+            self.summed("sharing", 1, 1)
+            return request.own
+        inboxes = carried(request.letters, talking.medium)
+        arrived = {(one.sender, name): one.payload for name, inbox in inboxes.items() for one in inbox}
+        for name, agent in talking.agents.items():
+            for other in agent.neighbours:
+                note = Note(name, arrived.get((name, other), b""))
+                self.note("sharing", Traffic(1, Codec.size(note), self.routes.hops(name, other)))
+        return inboxes
 
 
 def parted(sent: Mapping[str, Traffic]) -> tuple[Traffic, Traffic]:
@@ -131,20 +124,21 @@ def parted(sent: Mapping[str, Traffic]) -> tuple[Traffic, Traffic]:
     return sum((took for purpose, took in sent.items() if purpose not in SHARING), Traffic()), shared
 
 
-def _less(after: Traffic, before: Traffic) -> Traffic:
-    return Traffic(
-        after.messages - before.messages, after.bytes - before.bytes, after.transmissions - before.transmissions
-    )
-
-
-Out = TypeVar("Out")
+def ran(steps: Generator[Any, Any, Out], answered: Callable[[Any], Any]) -> Out:
+    """Run steps, answering each request at once."""
+    answer: Any = None
+    while True:
+        try:
+            request = steps.send(answer)
+        except StopIteration as finished:
+            return finished.value
+        answer = answered(request)
 
 
 @dataclass(frozen=True)
 class CentralDriver:
-    """Driver that answers the requests of a decision with the knowledge of all agents.
-
-    Messages that agents would send are counted in ``words``. If ``knows_all``, all agents know all outcomes.
+    """Driver that answers the requests of a decision with the knowledge of all agents, and counts the messages that
+    agents would send in ``words``. If ``knows_all``, all agents know all outcomes.
     """
 
     coordination: Any
@@ -156,45 +150,44 @@ class CentralDriver:
 
     def run(self, steps: Generator[Any, Any, Out]) -> Out:
         """Run the steps, answering their requests."""
+        return ran(steps, self._answer)
+
+    def _answer(self, request: joint.Request | places.Request) -> Any:
         answer: Any = None
-        while True:
-            try:
-                request: joint.Request | places.Request = steps.send(answer)
-            except StopIteration as finished:
-                return finished.value
-            match request:
-                # every owner's values are here, so the model ranks by itself; agents add up theirs
-                case joint.Rank():
-                    answer = None
-                    if request.n_points and not self.knows_all:
-                        parts = joint.ranked_parts(request.belief.graph, self.coordination)
-                        self.words.ranked(parts, request.n_points)
-                case joint.Gather():
-                    answer = request.numbers
-                    if not self.knows_all:
-                        self.words.summed("spread", 1, len(request.graph.factors))
-                case joint.Whole():
-                    answer = request.point
-                    self.words.summed("best", 1, len(request.point))
-                case joint.Agree():
-                    answer = self._agreed(request)
-                    self.words.note("agreement", answer.report.traffic)
-                    self.words.summed("point", 1, len(answer.point))
-                case joint.Expect():
-                    answer = tuple(float(array[0]) for array in request.model.posterior(request.point[None]))
-                case places.Choose():
-                    answer = self._chosen(request)
-                    self.words.note("agreement", answer.report.traffic)
-                case places.Visit():
-                    planned, links = request
-                    opened = self._opened(planned.pilots, links) if self.transport.as_agents else None
-                    answer = planned.central_driver() if opened is None else planned.with_agents(opened, self.round)
-                    self.words.note("agreement", answer.report.traffic)
-                    ends = {agent: place.tolist() for agent, place in answer.points.items()}
-                    words = {agent: msgspec.msgpack.encode(ends.get(agent)) for agent in self.words.graph.agents}
-                    self.words.exchanged("choices", asked(ToAll(words)))
-                case by_view.EachSays() | by_view.InTurn():
-                    answer = self.words.answered(request)
+        match request:
+            # every owner's values are here, so the model ranks by itself; agents add up theirs
+            case joint.Rank():
+                if (n_points := len(evaluated(request.belief))) and not self.knows_all:
+                    for number, graph in joint.ranked_parts(request.belief.graph, self.coordination):
+                        part = Part(graph, number, self.words.routes, present=self.words.present)
+                        self.words.note("ranking", Central(part).over_tree(np.empty((1, n_points))))
+            case joint.Gather():
+                answer = request.numbers
+                if not self.knows_all:
+                    self.words.summed("spread", 1, len(request.graph.factors))
+            case joint.Whole():
+                answer = request.point
+                self.words.summed("best", 1, len(request.point))
+            case joint.Agree():
+                answer = self._agreed(request)
+                self.words.note("agreement", answer.report.traffic)
+                self.words.summed("point", 1, len(answer.point))
+            case joint.Expect():
+                answer = tuple(float(array[0]) for array in request.model.posterior(request.point[None]))
+            case places.Choose():
+                answer = self._chosen(request)
+                self.words.note("agreement", answer.report.traffic)
+            case places.Visit():
+                planned, links = request
+                opened = self._opened(planned.pilots, links) if self.transport.as_agents else None
+                answer = planned.central_driver() if opened is None else planned.with_agents(opened, self.round)
+                self.words.note("agreement", answer.report.traffic)
+                ends = {agent: place.tolist() for agent, place in answer.points.items()}
+                words = {agent: msgspec.msgpack.encode(ends.get(agent)) for agent in self.words.graph.agents}
+                self.words.exchanged("choices", asked(ToAll(words)))
+            case by_view.EachSays() | by_view.InTurn():
+                answer = self.words.answered(request)
+        return answer
 
     def _agreed(self, request: joint.Agree) -> Agreement:
         functions, links, seed = request.functions, request.links, request.seed
@@ -202,9 +195,7 @@ class CentralDriver:
         decision = 2 * self.round + int(request.again)  # up to two in a round
         if has_deadline(self.coordination):
             opened = self._opened(functions.graph.agents, links)
-            return deadline_box.maximise_by_deadline(
-                self.coordination, functions, opened, seed, decision, shares=request.shares
-            )
+            return deadline_box.maximise_by_deadline(timed, functions, opened, seed, decision, shares=request.shares)
         if not self.transport.as_agents:
             agreement = self.coordination.maximise(functions, links, seed)
             return checked_as(Agreement, agreement, self.coordination, "maximise")
@@ -225,10 +216,8 @@ class CentralDriver:
         else:
             if not isinstance(self.coordination, TableMethod):
                 raise self._knows_no_agents()
-            opened = self._opened(problem.graph.agents, links)
-            solution = participant.solve_with_agents(
-                self.coordination, problem.graph, problem.tables, opened, self.round, seed
-            )
+            opened = self._opened(problem.graph.agents, links), self.round, seed
+            solution = participant.solve_with_agents(self.coordination, problem.graph, problem.tables, *opened)
         # all agents then exchange their choices and values
         self.words.summed("choices", 1, len(self.words.graph.agents))
         self.words.summed("choices", 1, len(problem.graph.factors))
@@ -236,11 +225,10 @@ class CentralDriver:
 
     def _chosen_by_deadline(self, timed: Any, request: places.Choose) -> Solution:
         """Choice by a deadline; silent agents have no value."""
-        problem, opened = request.problem, self._opened(request.problem.graph.agents, request.links)
+        problem, links, seed = request
         graph, tables, default = problem.graph, problem.tables, places.declining(problem)
-        found = deadline_tables.agree_by_deadline(
-            timed, graph, tables, opened, self.round, default=default, seed=request.seed
-        ).said
+        opened = self._opened(graph.agents, links), self.round
+        found = deadline_tables.agree_by_deadline(timed, graph, tables, *opened, default=default, seed=seed).said
         own = {agent: Conflicts.packed(graph, tables, agent) for agent in self.words.graph.agents}
         self.words.exchanged("claims", asked(ToAll(own)))
         self.words.summed("choices", 1, len(self.words.graph.agents))

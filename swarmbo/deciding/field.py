@@ -1,7 +1,7 @@
 """Learning and decisions of a team in a field."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,11 +10,11 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition import Decision, Situation
-from swarmbo.acquisition.by_view import EachSays, are_numbers
+from swarmbo.acquisition import Situation
+from swarmbo.acquisition.by_view import EachSays, Participants, are_numbers
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.boundary.values import check_links, reported_number, short, table
-from swarmbo.deciding.beliefs import FieldBelief, belief_of, known_places, required_of, with_pending
+from swarmbo.deciding.beliefs import FieldBelief, OwnBeliefs, belief_of, known_places, required_of, with_pending
 from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.offers import (
     allowed_places,
@@ -26,24 +26,23 @@ from swarmbo.deciding.offers import (
 from swarmbo.deciding.own_rows import OwnRow, stops_by_round
 from swarmbo.deciding.places import PlaceSteps, place_steps
 from swarmbo.deciding.setup import Setup
-from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
-from swarmbo.problem.data import Dataset, Measurement, News
+from swarmbo.problem.data import Dataset, News
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry.slots import not_wanted
 from swarmbo.transport import Faults
 from swarmbo.worlds import Offers
 
 _MANY = 2**11  # measurements times locations from which one joint prediction, which reads the data once, is faster
+Sites = Float[np.ndarray, "k d"] | None
 Places = Mapping[str, Float[np.ndarray, " d"]]
 
 
 @dataclass(frozen=True, eq=False)
 class FieldLearner:
-    """Belief of a team in a field, and positions of its agents.
-
-    ``starts`` has each agent's first measured location in the episode. A single agent is named by ``own``, and holds
-    its own local belief only.
+    """Belief of a team in a field, positions of its agents, and each one's first measured location in the episode
+    (``starts``). A single agent is named by ``own``, and holds its own local belief only.
     """
 
     setup: Setup
@@ -72,28 +71,21 @@ class FieldLearner:
     def learn(self, news: News, asked: int, now: int, links: "nx.Graph[str] | None") -> "FieldLearner":
         """Learn the measurements of a round, in the team's order, and note positions."""
         problem = self.setup.problem
-        asked_for = problem.places(news.point, news.factors).items()
-        measurements = [Measurement(a, x, news.factors[a], news.noise.get(a, math.nan)) for a, x in asked_for]
+        measurements = [news.measurement(agent, problem) for agent in problem.channels if agent in news.factors]
         believed = self.believed.learn([*measurements, *news.on_the_way], links, asked=asked, now=now)
         places = problem.places(news.point, problem.channels_in(news.point))
-        return replace(
-            self, believed=believed, positions={**self.positions, **places}, starts={**places, **self.starts}
-        )
+        positions, starts = {**self.positions, **places}, {**places, **self.starts}
+        return replace(self, believed=believed, positions=positions, starts=starts)
 
     def attach(self, data: Dataset) -> "FieldLearner":
         """Learn unrequested measurements; with local beliefs each agent gets its own."""
         problem, believed = self.setup.problem, self.believed
-        if data.rounds is not None and not believed.seen.has_time:
-            raise ShapeError(
-                f"got rounds, or locations with {problem.box.n_dims + 1} coordinates, for a belief without a time "
-                f"axis; wanted ({len(data)}, {problem.box.n_dims})"
-            )
-        for agent, made in zip(problem.channels, problem.taken(data.X).T, strict=True):
+        for column, (agent, made) in enumerate(zip(problem.channels, problem.taken(data.X).T, strict=True)):
             if not made.any():
                 continue
-            X, y = data.X[np.ix_(made, problem.columns(agent))], data.factors[made, problem.channels.index(agent)]
+            X, y = data.X[np.ix_(made, problem.columns(agent))], data.factors[made, column]
             X = X if data.rounds is None else np.column_stack([X, data.rounds[made]])
-            good, noise = np.isfinite(y), data.known_noise[made, 1 + problem.channels.index(agent)]
+            good, noise = np.isfinite(y), data.known_noise[made, 1 + column]
             believed = believed.attach(agent, X[good], y[good], X[~good], noise[good])
         return replace(self, believed=believed)
 
@@ -133,7 +125,9 @@ class FieldLearner:
             required=required_of(after.believed, log, agents, now),
         )
         decision = yield from place_steps(situation, setup.rule(priced=bool(prices)), setup.coordination)
-        _require_allowed(decision, problem, setup.coordination)
+        for agent, place in decision.points.items():  # a planner may be a user's own
+            if not len(allowed_places(place[None], problem)):
+                raise not_wanted({agent: place}, "places outside the regions of no_go", setup.coordination, "decide")
         points = {agent: decision.points[agent] for agent in agents if agent in decision.points}
         report = decision.report
         offered = agents if offers.candidates is None else [a for a in agents if len(offers.candidates.get(a, ()))]
@@ -145,38 +139,31 @@ class FieldLearner:
     def decided_elsewhere(
         self, log: Logbook, point: Float[np.ndarray, " n"], report: SolveReport
     ) -> tuple["FieldLearner", Choice]:
-        """Learner and choice for a point that was decided elsewhere by the same log; the learner changes as in a
-        decision.
-        """
+        """Learner (as after a decision) and choice for a point that was decided elsewhere by the same log."""
         (after, belief), problem = self._believing(log), self.setup.problem
         return after, _expected(belief, problem, problem.places(point, problem.channels_in(point)), report)
 
     def _believing(self, log: Logbook) -> tuple["FieldLearner", PlaceBelief]:
         """Learner before a decision, and its belief with pending queries."""
-        fitted, now = self.fitted(log), log.round
-        after = replace(fitted, believed=fitted.believed.at(now))
-        return after, with_pending(after.believed, log, now)
+        after = replace(self, believed=self.fitted(log).believed.at(log.round))
+        return after, with_pending(after.believed, log, log.round)
 
-    def recommend(
-        self, log: Logbook, sites: Float[np.ndarray, "k d"] | None
-    ) -> PlaceSteps[tuple["FieldLearner", Recommendation | None]]:
-        """Location with the largest mean, over the allowed sites.
-
-        The locations are the environment's sites if it has any, else 2,048 quasi-random points of the box and the
-        measured locations in it. None if none of them is allowed.
+    def recommend(self, log: Logbook, sites: Sites) -> PlaceSteps[tuple["FieldLearner", Recommendation | None]]:
+        """Location with the largest mean over the allowed sites, or those of ``places_to_recommend``; None if there is
+        none.
         """
-        if not self.believed.is_shared:
-            return self, (yield from self._most_knowing(sites))
+        if isinstance(self.believed, OwnBeliefs):
+            return self, (yield from self._most_knowing(self.believed.n_known, sites))
         if self.believed.seen.n_data == 0:
             return self, None
         fitted = self.fitted(log)
         return fitted, fitted._recommended(sites)
 
-    def _most_knowing(self, sites: Float[np.ndarray, "k d"] | None) -> PlaceSteps[Recommendation | None]:
+    def _most_knowing(self, n_known: Callable[[str], float], sites: Sites) -> PlaceSteps[Recommendation | None]:
         """Recommendation of the first agent with the most measurements, as it reports it."""
         agents = self.setup.problem.agents
-        n_known = self.believed.n_known
-        known = (yield EachSays("known", agents, n_known, lambda _, known: are_numbers([known], 1))).words
+        everybody = Participants(agents, None)
+        known = (yield EachSays("known", agents, n_known, everybody, lambda _, known: are_numbers([known], 1))).words
         best = max(known, key=lambda agent: known[agent])  # the first of equals
         if not known[best]:
             return None
@@ -200,7 +187,7 @@ class FieldLearner:
         is_place = len(found.location) == box.n_dims and box.is_near(np.array(found.location))
         return bool(is_place and math.isfinite(found.mean) and found.std >= 0.0)
 
-    def _recommended(self, sites: Float[np.ndarray, "k d"] | None) -> Recommendation | None:
+    def _recommended(self, sites: Sites) -> Recommendation | None:
         problem, belief = self.setup.problem, self.believed.seen
         places = sites
         if places is None:
@@ -215,26 +202,19 @@ class FieldLearner:
 
     def whereabouts(self) -> dict[str, Any]:
         """Plain data that all agents know with any belief: positions and starts."""
-        return {
-            "positions": {agent: position.tolist() for agent, position in self.positions.items()},
-            "starts": {agent: start.tolist() for agent, start in self.starts.items()},
-        }
+        known = {"positions": self.positions, "starts": self.starts}
+        return {kind: {agent: place.tolist() for agent, place in of.items()} for kind, of in known.items()}
 
     def returned(self, plain: Mapping[str, Any], rows: Mapping[str, OwnRow]) -> "FieldLearner":
-        """Learner of a returning agent with its own local belief, all its measurements, and another agent's
-        ``whereabouts``.
-        """
+        """Learner of a returning agent with its own belief, all its measurements, and another's ``whereabouts``."""
+        assert isinstance(self.believed, OwnBeliefs)
         assert self.own is not None
-        variables = self.setup.problem.graph.variables_owned_by(self.own)
-        believed = self.believed.given_again(
-            self.own,
-            [
-                (asked, stop.place, math.nan if stop.outcome is None else stop.outcome, stop.noise)
-                for asked, stops in stops_by_round(rows, self.own, variables)
-                for stop in stops
-            ],
-        )
-        return replace(self, believed=believed, **_places(plain))
+        told = [
+            (asked, stop.place, math.nan if stop.outcome is None else stop.outcome, stop.noise)
+            for asked, stops in stops_by_round(rows)
+            for stop in stops
+        ]
+        return replace(self, believed=self.believed.given_again(self.own, told), **_places(plain))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """State as plain data and arrays."""
@@ -246,11 +226,7 @@ class FieldLearner:
         """Restore the state of ``to_state``, with the same setup."""
         own = {name.removeprefix("belief/"): array for name, array in arrays.items() if name.startswith("belief/")}
         state = {"json": plain["belief"], "arrays": own}
-        return replace(
-            self,
-            believed=belief_of(self.setup, self.own, state),
-            **_places(plain),
-        )
+        return replace(self, believed=belief_of(self.setup, self.own, state), **_places(plain))
 
 
 def _places(plain: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
@@ -265,12 +241,8 @@ def _expected(belief: PlaceBelief, problem: Problem, points: Places, report: Sol
     for agents in [known] if at_once else [[agent] for agent in known]:
         means, variances = view_of(belief, agents[0]).posterior(np.array([points[agent] for agent in agents]))
         found |= zip(agents, zip(means.tolist(), np.sqrt(variances).tolist(), strict=True), strict=True)
-    return Choice(
-        point=problem.joint(points),
-        report=report,
-        means={agent: mean for agent, (mean, _) in found.items()},
-        stds={agent: std for agent, (_, std) in found.items()},
-    )
+    means, stds = ({agent: pair[n] for agent, pair in found.items()} for n in (0, 1))
+    return Choice(problem.joint(points), report, means=means, stds=stds)
 
 
 def _checked(
@@ -284,21 +256,15 @@ def _checked(
         candidates = random_candidates(boxes, seed, round_number, problem)
     else:
         _known(problem, list(table(offers.candidates, "{agent: places}", "$.candidates")))
-        given = checked_candidates(offers.candidates, agents, problem.box)
-        candidates = {agent: allowed_places(places, problem) for agent, places in given.items()}
+        given = {agent: offers.candidates.get(agent, ()) for agent in agents}  # a missing one has none
+        checked = {agent: checked_candidates(agent, places, problem.box) for agent, places in given.items()}
+        candidates = {agent: allowed_places(places, problem) for agent, places in checked.items()}
     prices = table(offers.prices, "{agent: price}", "$.prices")
     _known(problem, list(prices))
     for agent, price in prices.items():
         if not reported_number(price) >= 0.0:
             raise ConfigError(f"got {short(price)}; wanted a finite number >= 0", at=f"$.prices.{agent}")
     return agents, candidates, {agent: float(price) for agent, price in prices.items() if price > 0.0}
-
-
-def _require_allowed(decision: Decision, problem: Problem, coordination: object) -> None:
-    """Refuse locations in no-go regions: a planner may be a user's own."""
-    for agent, place in decision.points.items():
-        if not len(allowed_places(place[None], problem)):
-            raise not_wanted({agent: place}, "places outside the regions of no_go", coordination, "decide")
 
 
 def _known(problem: Problem, agents: Sequence[str]) -> tuple[str, ...]:

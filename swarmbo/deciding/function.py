@@ -10,7 +10,6 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.acquisition import Acquisition
 from swarmbo.baselines.one_outcome import sobol_point
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
@@ -22,10 +21,9 @@ from swarmbo.boundary.values import check_links
 from swarmbo.deciding.joint import Steps, joint_steps, recommended_steps
 from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.near import Room
-from swarmbo.deciding.setup import JointBelief, Setup
+from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
-from swarmbo.problem.data import Dataset
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry.slots import checked_as
 from swarmbo.spaces.variables import MixedDomain
@@ -39,16 +37,16 @@ _GROWTH = 1.01  # ... that much longer with each try, for crowded regions
 _ENOUGH = 500  # tries to keep apart from pending values on grids
 _RARELY = 20
 _MOST_STEPS = 10_000  # tries near no-go regions; after these the same point is used again
+Point = Float[np.ndarray, " n"]  # of all variables, or of some
+Sites = Float[np.ndarray, "k d"] | None
 # coordinates, places (q, a) of them, a distance that a point keeps from these, and the steps that it takes otherwise
 _Apart = tuple[Int[np.ndarray, " a"], Float[np.ndarray, "q a"], float, tuple[float, float]]
 
 
 @dataclass(frozen=True, eq=False)
 class FunctionLearner:
-    """Learner of a function's outcomes; all of it follows from the log, the seed and ``learned``.
-
-    ``learned`` is the part of the last decision's model that is not computed again. ``made`` caches the last model with
-    its log.
+    """Learner of a function's outcomes; all of it follows from the log, the seed and ``learned``, the part of the last
+    decision's model that is not computed again. ``made`` caches the last model with its log.
     """
 
     setup: Setup
@@ -68,10 +66,6 @@ class FunctionLearner:
         """Itself: learned data are kept."""
         return self
 
-    def attach(self, data: Dataset) -> "FunctionLearner":
-        """Itself: the log has the data."""
-        return self
-
     def fitted(self, log: Logbook) -> "FunctionLearner":
         """Learner with a model of the log."""
         return self.modelled(log)[0] if self.n_data(log) else self
@@ -84,15 +78,18 @@ class FunctionLearner:
         setup, situation = self.setup, self.situation(log, None).inside
         if last is not None:
             situation = replace(situation, earlier=last.belief)
-        model = learned_model(situation, setup.belief, setup.acquisition, self.learned, last)
+        # continuing from the last model saves time, and changes nothing
+        if isinstance(setup.belief, EnsembleSettings):
+            model = learn_ensemble(situation, setup.belief, self.learned, last)
+        elif isinstance(setup.belief, AdditiveGPSettings):
+            model = learn_model(setup.acquisition.learn, situation, setup.belief, self.learned)
+        else:
+            made = setup.belief.learn(situation, setup.acquisition, self.learned)
+            model = checked_as(Model, made, setup.belief, "learn")
         return replace(self, made=(log, model)), model
 
-    def decided_elsewhere(
-        self, log: Logbook, point: Float[np.ndarray, " n"], report: SolveReport
-    ) -> tuple["FunctionLearner", Choice]:
-        """Learner and choice for a point that was decided elsewhere by the same log; the learner changes as in a
-        decision.
-        """
+    def decided_elsewhere(self, log: Logbook, point: Point, report: SolveReport) -> tuple["FunctionLearner", Choice]:
+        """Learner (as after a decision) and choice for a point that was decided elsewhere by the same log."""
         choice = Choice(point, report, chosen=self._designed(log) is None)
         if not choice.chosen:
             return self, choice
@@ -117,7 +114,7 @@ class FunctionLearner:
         setup, near = self.setup, self.setup.near
         made, model = self.modelled(log)
         situation = self.situation(log, offers.links)
-        U, report, room = yield from joint_steps(situation, model, setup.acquisition, setup.coordination, near)
+        U, report, room = yield from joint_steps(situation, model, setup)
         made = replace(made, learned=model.learned)
         if near is None or room is None:
             return made, Choice(self._place(log, U), report)
@@ -131,10 +128,10 @@ class FunctionLearner:
         report = report if stayed is None else msgspec.structs.replace(report, stayed=stayed)
         return made, Choice(setup.problem.in_box(U), report)
 
-    def _designed(self, log: Logbook) -> Float[np.ndarray, " n"] | None:
+    def _designed(self, log: Logbook) -> Point | None:
         """Next point of the initial design: the present setting, or a Sobol point near it; None after the design."""
-        setup, near, index = self.setup, self.setup.near, log.n_evaluations
-        if near is not None and not near.is_asked(log.points):
+        setup, near, index = self.setup, self.setup.near, len(log.points)
+        if near is not None and not near.at_start(log.points).any():
             return near.start
         if index >= setup.initial:
             return None
@@ -144,13 +141,9 @@ class FunctionLearner:
         room = near.room(setup.problem.domain.to_unit(near.start))
         return self._place(log, room.low + U * (room.high - room.low), room)
 
-    def recommend(
-        self, log: Logbook, sites: Float[np.ndarray, "k d"] | None
-    ) -> "Steps[tuple[FunctionLearner, Recommendation | None]]":
-        """Best evaluated point in expectation.
-
-        If factors are observed individually, it combines the best points of each part of the graph. If that is not
-        allowed, it is an allowed point near it. No later decision depends on this call.
+    def recommend(self, log: Logbook, sites: Sites) -> "Steps[tuple[FunctionLearner, Recommendation | None]]":
+        """Best evaluated point in expectation, combined from those of each part of the graph with outcomes per factor;
+        or an allowed point near it. No later decision depends on this call.
         """
         if not self.n_data(log):
             return self, None
@@ -187,20 +180,17 @@ class FunctionLearner:
             coding=problem.coding,
         )
 
-    def _place(self, log: Logbook, U: Float[np.ndarray, " n"], room: Room | None = None) -> Float[np.ndarray, " n"]:
+    def _place(self, log: Logbook, U: Point, room: Room | None = None) -> Point:
         problem = self.setup.problem
         U = problem.kept_out(np.clip(U, 0.0, 1.0))
         if room is not None and not room.has(U):
             U = room.centre
         return problem.in_box(self._deduplicated(log, U, room))
 
-    def _deduplicated(
-        self, log: Logbook, U: Float[np.ndarray, " n"], room: Room | None = None
-    ) -> Float[np.ndarray, " n"]:
-        """The point, or one near it if it was evaluated (unless outcomes fade) or is too near a pending one.
-
-        With outcomes per factor, the distance to pending points holds for the variables of each pending factor. This is
-        the last step of every method, and follows from the log and the seed.
+    def _deduplicated(self, log: Logbook, U: Point, room: Room | None = None) -> Point:
+        """The point, or one near it if it was evaluated (unless outcomes fade) or is too near a pending one. With
+        outcomes per factor, that holds for the variables of each pending factor. Every method ends with this step,
+        which follows from the log and the seed.
         """
         settings, problem = self.setup.belief, self.setup.problem
         coding, fades = problem.coding, isinstance(settings, AdditiveGPSettings) and settings.time is not None
@@ -217,9 +207,7 @@ class FunctionLearner:
         places = problem.domain.to_unit(log.out)
         ahead = [(at, places[np.ix_(waiting, at.tolist())], FLOOR, _LONGER_STEPS) for at, waiting in out if waiting]
         if isinstance(domain := problem.domain, MixedDomain):
-            told, ahead = (
-                [rule for rule in rules if not _are_all(problem, domain, *rule[:2])] for rules in (told, ahead)
-            )
+            told, ahead = ([rule for rule in of if not _are_all(problem, domain, *rule[:2])] for of in (told, ahead))
         # by the number of queries: a team restored in mid-run draws the same steps
         rng = stream(self.setup.seed, "apart", asked=log.asked)
         rules, reading = [*told, *ahead], dict[int, list[int]]()
@@ -247,24 +235,7 @@ class FunctionLearner:
         return U
 
 
-def learned_model(
-    situation: JointSituation,
-    belief: JointBelief,
-    acquisition: Acquisition,
-    previous: Learned | None,
-    last: Model | None,
-) -> Model:
-    """Model of a history; continuing from the ``last`` model saves time, and changes nothing."""
-    if isinstance(belief, EnsembleSettings):
-        return learn_ensemble(situation, belief, previous, last)
-    if isinstance(belief, AdditiveGPSettings):
-        return learn_model(acquisition.learn, situation, belief, previous)
-    return checked_as(Model, belief.learn(situation, acquisition, previous), belief, "learn")
-
-
-def _moved(
-    u: Float[np.ndarray, " a"], steps: tuple[float, float], tries: int, rng: np.random.Generator
-) -> Float[np.ndarray, " a"]:
+def _moved(u: Point, steps: tuple[float, float], tries: int, rng: np.random.Generator) -> Point:
     """Point a random step away, in the unit cube."""
     # log-uniform: short steps keep the decision, a few long ones leave crowded regions
     length = np.exp(rng.uniform(*np.log(steps))) * _GROWTH**tries
@@ -283,9 +254,7 @@ def _are_all(
     return len(np.unique(domain.cells(points, columns), axis=0)) >= n_values
 
 
-def _another_value(
-    u: Float[np.ndarray, " n"], columns: Int[np.ndarray, " a"], domain: MixedDomain, rng: np.random.Generator
-) -> Float[np.ndarray, " n"]:
+def _another_value(u: Point, columns: Int[np.ndarray, " a"], domain: MixedDomain, rng: np.random.Generator) -> Point:
     """Point with another value of one of some variables, if all of these have grids: steps leave no cell."""
     if all(int(column) in domain.levels for column in columns):
         column = int(rng.choice(columns))
@@ -295,10 +264,10 @@ def _another_value(
     return u
 
 
-def _broken(rules: Sequence[_Apart], which: Iterable[int], U: Float[np.ndarray, " n"]) -> set[int]:
+def _broken(rules: Sequence[_Apart], which: Iterable[int], U: Point) -> set[int]:
     """Numbers of the rules, of some, that a point breaks: it is within their reach of one of their places."""
-    return {
-        n
-        for n in which
-        if n < len(rules) and len(rules[n][1]) and np.abs(rules[n][1] - U[rules[n][0]]).max(axis=1).min() <= rules[n][2]
-    }
+
+    def is_broken(columns: Int[np.ndarray, " a"], places: Float[np.ndarray, "q a"], reach: float) -> bool:
+        return len(places) > 0 and bool(np.abs(places - U[columns]).max(axis=1).min() <= reach)
+
+    return {n for n in which if n < len(rules) and is_broken(*rules[n][:3])}

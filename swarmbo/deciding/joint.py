@@ -9,21 +9,20 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.acquisition import Acquisition, BoxFunctions
+from swarmbo.acquisition import BoxFunctions
 from swarmbo.acquisition.box_functions import MixedFunctions
 from swarmbo.acquisition.penalties import bounded, gone_back, is_met, kept_out, parts_together, spreads
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.model import JointSituation, Model
-from swarmbo.belief.model.incumbents import evaluated
 from swarmbo.belief.model.limits import probably_broken
 from swarmbo.belief.model.model import in_structure
 from swarmbo.belief.model.success import Requirement, reference, requirements
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.deadline import has_deadline
-from swarmbo.deciding.near import Near, Room
-from swarmbo.deciding.setup import JointPolicy, Maximiser
+from swarmbo.deciding.near import Room
+from swarmbo.deciding.setup import Maximiser, Setup
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
@@ -53,11 +52,6 @@ class Rank(NamedTuple):
 
     belief: AdditiveGP
     factor_means: Float[np.ndarray, "k t"] | None = None
-
-    @property
-    def n_points(self) -> int:
-        """Number of evaluated points."""
-        return len(evaluated(self.belief))
 
 
 class Gather(NamedTuple):
@@ -99,26 +93,21 @@ Steps = Generator[Request, Any, Out]
 
 
 def ranked_parts(graph: FactorGraph, coordination: object) -> list[tuple[int, FactorGraph]]:
-    """Numbered parts of a graph whose agents add up the values of evaluated points.
-
-    By a deadline, owners of a single factor's variables need its best point too; otherwise its owner sends it.
+    """Numbered parts of a graph whose agents add up the values of evaluated points. By a deadline, owners of a single
+    factor's variables need its best point too; otherwise its owner sends it.
     """
     parts, is_timed = enumerate(graph.components), has_deadline(coordination)
     return [(i, p) for i, p in parts if len(p.factors) > 1 or (is_timed and len(p.agents) > 1)]
 
 
 def joint_steps(
-    situation: JointSituation,
-    model: Model,
-    acquisition: Acquisition,
-    coordination: Maximiser | JointPolicy,
-    near: Near | None = None,
+    situation: JointSituation, model: Model, setup: Setup
 ) -> Steps[tuple[Float[np.ndarray, " n"], SolveReport, Room | None]]:
-    """Decide the next joint point (n,) of the unit cube: by an agreement on local functions, or by a baseline.
-
-    With a present setting also return the box around the best setting in which the point lies.
+    """Decide the next joint point (n,) of the unit cube: by an agreement on local functions, or by a baseline. With a
+    present setting also return the box around the best setting in which the point lies.
     """
-    coding, seen = situation.coding, situation.inside
+    coding, seen, near = situation.coding, situation.inside, setup.near
+    acquisition, coordination = setup.acquisition, setup.coordination
 
     def outside(point: Float[np.ndarray, " N"]) -> Float[np.ndarray, " n"]:
         return point if coding is None else coding.outside(point)
@@ -211,10 +200,7 @@ def _best(model: Model, ranking: Ranking | None, graph: FactorGraph) -> Steps[Fl
 def _agreed_within(
     needed: Sequence[Requirement], situation: JointSituation, incumbent: Float[np.ndarray, " n"], agree: Agree
 ) -> Steps[Agreement]:
-    """Joint point that probably succeeds: bounded factor by factor, checked jointly, and else moved back.
-
-    If the check fails, agents agree once more, each within an equal share of the slack.
-    """
+    """Joint point that probably succeeds: bounded by factor, checked jointly, else agreed upon again and moved back."""
     functions = agree.functions
     graph, origin = situation.graph, reference(situation, needed, incumbent)
     spread = yield Gather(functions.graph, spreads(functions, agree.seed))
@@ -236,12 +222,9 @@ def _agreed_within(
 
 
 def _links(situation: JointSituation, graph: FactorGraph) -> "nx.Graph[str] | None":
-    """Radio graph during the agreement; None: every agent reaches every other.
-
-    Learned scopes may join agents without contact. Such scopes come from totals, which reach all agents, if need be
-    over a base station; so do messages then.
-    """
+    """Radio graph during the agreement; None: every agent reaches every other."""
     links = situation.links
+    # learned scopes may join agents without contact: they come from totals, which a base station relays if need be
     is_own = graph.scopes == situation.graph.scopes or situation.outcomes != "total"
     return links if links is None or is_own or nx.is_connected(links) else None
 

@@ -37,18 +37,19 @@ class Choice:
         return Query(query_id, point, points, self.mean, self.std, dict(self.means), dict(self.stds))
 
 
-_NUMBERS = ("X", "totals", "factors", "rounds", "noise_std")
-_FLAGS = ("attached", "chosen", "taken")
-_COUNTS = ("basis", "query")
+_COLUMNS: Mapping[str, Any] = {  # of a saved history, and their types
+    **dict.fromkeys(("X", "totals", "factors", "rounds", "noise_std", "measured"), float),
+    **dict.fromkeys(("attached", "chosen", "taken"), bool),
+    **dict.fromkeys(("basis", "query"), np.int64),
+}
 _DIGITS = 18  # of a query's number, which is of 64 bits
 
 
 @dataclass(frozen=True, eq=False)
 class OpenQuery:
-    """A pending joint point, and the channels for which it waits.
-
-    Once a part of its outcome is known, it has a ``row`` in the history. ``chosen`` is False in the initial design;
-    ``basis`` is the number of evaluations known at its request.
+    """A pending joint point, and the channels for which it waits. Once a part of its outcome is known, it has a ``row``
+    in the history. ``chosen`` is False in the initial design; ``basis`` is the number of evaluations known at its
+    request.
     """
 
     point: Float[np.ndarray, " n"]
@@ -74,14 +75,6 @@ class Logbook:
         asked: Number of queries so far.
         begun: In a field, number of queries before this episode.
         failures: Number of failed outcomes.
-
-    Example:
-        >>> from swarmbo.spaces import Domain
-        >>> field = Problem.of_field(["a", "b"], Domain(np.zeros(1), np.ones(1)))
-        >>> log, query_id = Logbook.empty(field).with_query(np.array([0.2, 0.9]))
-        >>> log = log.with_factors(query_id, {"b": 1.5})
-        >>> log.open[query_id].waits, log.history.factors.tolist()
-        (('a',), [[nan, 1.5]])
     """
 
     problem: Problem
@@ -94,17 +87,14 @@ class Logbook:
     @classmethod
     def empty(cls, problem: Problem) -> "Logbook":
         """Empty logbook."""
-        return cls(problem, Dataset.empty(problem.domain.n_dims, len(problem.channels), len(problem.ranges)), {})
+        X, none, nothing = np.zeros((0, problem.domain.n_dims)), np.zeros(0), np.zeros((0, len(problem.channels)))
+        data = Dataset(X, none, nothing, none)
+        return cls(problem, _complete(data, problem, 0, attached=False, chosen=False), {})
 
     @property
     def round(self) -> int:
         """Number of the coming round, from 1; every query is a round, in a field of this episode."""
         return self.asked - self.begun + 1
-
-    @property
-    def n_evaluations(self) -> int:
-        """Number of evaluated and pending points."""
-        return len(self.history) + len(self.pending)
 
     @property
     def pending(self) -> Float[np.ndarray, "p n"]:
@@ -141,9 +131,8 @@ class Logbook:
         """Request a point; return the new logbook, and the query's id. Without participants it waits for nothing."""
         query_id, waits = self.next_ids()[0], self.problem.channels_in(point)
         query = OpenQuery(point.copy(), waits, round=self.round, chosen=chosen, basis=len(self.history))
-        return replace(
-            self, open={**self.open, query_id: query} if waits else self.open, asked=self.asked + 1
-        ), query_id
+        still_open = {**self.open, query_id: query} if waits else self.open
+        return replace(self, open=still_open, asked=self.asked + 1), query_id
 
     def without(self, query_ids: Iterable[str]) -> "Logbook":
         """Give up queries; known outcomes stay, and others do not count as failed."""
@@ -235,25 +224,16 @@ class Logbook:
             measured[row, column] = value
         return replace(self, history=replace(self.history, measured=measured))
 
-    def with_evaluations(
-        self,
-        X: Float[np.ndarray, "t n"],
-        totals: Float[np.ndarray, " t"],
-        factors: Float[np.ndarray, "t k"],
-        rounds: Float[np.ndarray, " t"] | float | None = None,
-        noise_std: Float[np.ndarray, "t c"] | None = None,
-        *,
-        attached: bool = True,
-    ) -> "Logbook":
-        """Add evaluations without a query, which no method chose; NaN for unknown outcomes and for agents without a
-        part.
+    def with_evaluations(self, data: Dataset, *, attached: bool = True) -> "Logbook":
+        """Add evaluations without a query; NaN for unknown outcomes and for agents without a part.
 
         The default round is that of the last query. Of a user's data (``attached``) a row without any outcome is one
         failure; of an environment's, each agent with a part and no outcome failed.
         """
-        rounds = np.broadcast_to(np.asarray(self.round - 1 if rounds is None else rounds, dtype=float), len(X))
-        added = self._rows(X, totals, factors, rounds, noise_std, attached=attached, chosen=False)
-        unknown = (np.isnan(totals) & np.isnan(factors).all(axis=1)) if attached else added.failed
+        rounds = np.full(len(data), float(self.round - 1)) if data.rounds is None else data.rounds
+        data = replace(data, rounds=rounds)
+        added = _complete(data, self.problem, len(self.history), attached=attached, chosen=False)
+        unknown = (np.isnan(data.totals) & np.isnan(data.factors).all(axis=1)) if attached else added.failed
         failures = self.failures + int(unknown.sum())
         return replace(self, history=self._summed(self.history.then(added)), failures=failures)
 
@@ -277,47 +257,37 @@ class Logbook:
             log = log.with_factors(query_id, own, point=point, noise_std=news.noise) if own or not is_all else log
             log = log.without([query_id]) if is_all else log
         if unasked := {channel: y for channel, y in news.factors.items() if channel not in own}:
-            row = problem.joint({channel: places[channel] for channel in unasked})
-            factors = np.array([[unasked.get(channel, np.nan) for channel in problem.channels]])
-            noise = np.array([[np.nan, *(news.noise.get(channel, np.nan) for channel in problem.channels)]])
-            log = log.with_evaluations(row[None], np.array([np.nan]), factors, None, noise, attached=False)
+            point = problem.joint({channel: places[channel] for channel in unasked})
+            log = log._measured(point, unasked, news.noise, attached=False)
         for measurement in news.on_the_way:  # unrequested: rows of their own
-            row = problem.joint({measurement.agent: measurement.place})[None]
-            is_its = np.array([[channel == measurement.agent for channel in problem.channels]])
-            noise = np.column_stack([[np.nan], np.where(is_its, measurement.noise_std, np.nan)])
-            log = log.with_evaluations(
-                row, np.array([np.nan]), np.where(is_its, measurement.outcome, np.nan), None, noise
-            )
+            agent = measurement.agent
+            point = problem.joint({agent: measurement.place})
+            log = log._measured(point, {agent: measurement.outcome}, {agent: measurement.noise_std}, attached=True)
         return log
+
+    def _measured(
+        self, point: Float[np.ndarray, " n"], told: Mapping[str, float], noise: Mapping[str, float], *, attached: bool
+    ) -> "Logbook":
+        """Add measurements in a field without a query, as a row of their own."""
+        factors, noises = ([of.get(channel, np.nan) for channel in self.problem.channels] for of in (told, noise))
+        noise_std = np.array([[np.nan, *noises]])
+        data = Dataset(point[None], np.array([np.nan]), np.array([factors]), noise_std=noise_std)
+        return self.with_evaluations(data, attached=attached)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """State as plain data and arrays."""
-        plain = {
-            "asked": self.asked,
-            "begun": self.begun,
-            "failures": self.failures,
-            "open": {key: [list(q.waits), q.row, q.round, q.chosen, q.basis] for key, q in self.open.items()},
-        }
-        rows = {name: getattr(self.history, name).copy() for name in (*_NUMBERS, *_FLAGS, *_COUNTS)}
-        measured = {} if self.history.measured is None else {"measured": self.history.measured.copy()}
-        return plain, {**rows, **measured, "open": self.out}
+        waiting = {key: [list(q.waits), q.row, q.round, q.chosen, q.basis] for key, q in self.open.items()}
+        plain = {"asked": self.asked, "begun": self.begun, "failures": self.failures, "open": waiting}
+        rows = {name: column.copy() for name in _COLUMNS if (column := getattr(self.history, name)) is not None}
+        return plain, {**rows, "open": self.out}
 
     def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Logbook":
         """Restore the state of ``to_state``, with the same problem."""
-        n = len(arrays["totals"])  # a state without a basis had all evaluations come one by one
-        arrays = {"basis": np.arange(n), **arrays}
-        history = Dataset(
-            **{name: np.array(arrays[name], dtype=np.int64) for name in _COUNTS},
-            **{name: np.array(arrays[name], dtype=float) for name in _NUMBERS},
-            **{name: np.array(arrays[name], dtype=bool) for name in _FLAGS},
-            measured=np.array(arrays["measured"], dtype=float) if "measured" in arrays else None,
-        )
+        there = _COLUMNS.keys() - ({"measured"} - arrays.keys())  # measured quantities only if there are limits
+        history = Dataset(**{name: np.array(arrays[name], dtype=_COLUMNS[name]) for name in there})
         counts = {name: plain[name] for name in ("asked", "begun", "failures")}
-        points = np.array(arrays["open"], dtype=float)
-        queries = {
-            key: OpenQuery(point, tuple(waits), row, asked, chosen, *(basis or [n]))
-            for point, (key, (waits, row, asked, chosen, *basis)) in zip(points, plain["open"].items(), strict=True)
-        }
+        asked = zip(np.array(arrays["open"], dtype=float), plain["open"].items(), strict=True)
+        queries = {key: OpenQuery(point, tuple(waits), *rest) for point, (key, (waits, *rest)) in asked}
         return replace(self, history=history, **counts)._with_open(queries)
 
     def _closed(self, query_ids: Iterable[str]) -> "Logbook":
@@ -350,8 +320,9 @@ class Logbook:
         if query.row is None:
             unknown = np.full((1, len(self.problem.channels)), np.nan)
             asked = np.array([float(query.round)])
-            added = self._rows(place[None], unknown[:, 0], unknown, asked, attached=False, chosen=query.chosen)
-            added = replace(added, basis=np.array([query.basis]), query=np.array([_number(query_id)]))
+            data = Dataset(place[None], unknown[:, 0], unknown, asked)
+            added = _complete(data, self.problem, query.basis, attached=False, chosen=query.chosen)
+            added = replace(added, query=np.array([_number(query_id)]))
             return len(self.history), self.history.then(added)
         # a later part may come from another point, which moves only what is still unknown
         if point is None:
@@ -362,31 +333,21 @@ class Logbook:
         X[query.row, free] = place[free]
         return query.row, replace(self.history, X=X)
 
-    def _rows(
-        self,
-        X: Float[np.ndarray, "t n"],
-        totals: Float[np.ndarray, " t"],
-        factors: Float[np.ndarray, "t k"],
-        rounds: Float[np.ndarray, " t"],
-        noise_std: Float[np.ndarray, "t c"] | None = None,
-        *,
-        attached: bool,
-        chosen: bool,
-    ) -> Dataset:
-        return Dataset(
-            X=X,
-            totals=totals,
-            factors=factors,
-            rounds=rounds,
-            attached=np.full(len(X), attached),
-            chosen=np.full(len(X), chosen),
-            awaited=np.zeros(factors.shape, dtype=bool),
-            taken=self.problem.taken(X),
-            noise_std=np.full((len(X), 1 + factors.shape[1]), np.nan) if noise_std is None else noise_std,
-            basis=len(self.history) + np.arange(len(X)),
-            query=np.zeros(len(X), dtype=np.int64),
-            measured=np.full((len(X), len(self.problem.ranges)), np.nan) if self.problem.ranges else None,
-        )
+
+def _complete(data: Dataset, problem: Problem, basis: int, *, attached: bool, chosen: bool) -> Dataset:
+    """Rows with all columns, of evaluations that are not pending; before the first, ``basis`` ones were known."""
+    t = len(data)
+    return replace(
+        data,
+        attached=np.full(t, attached),
+        chosen=np.full(t, chosen),
+        awaited=np.zeros(data.factors.shape, dtype=bool),
+        taken=problem.taken(data.X),
+        noise_std=data.known_noise,
+        basis=basis + np.arange(t),
+        query=np.zeros(t, dtype=np.int64),
+        measured=np.full((t, len(problem.ranges)), np.nan) if problem.ranges else None,
+    )
 
 
 def _name(number: int) -> str:

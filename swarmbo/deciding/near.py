@@ -76,11 +76,7 @@ class Near:
 
     @classmethod
     def of(cls, problem: Problem, start: object, step_limit: object, safe: object) -> "Near | None":
-        """Make the rules from a user's arguments; None without any.
-
-        Raises:
-            ConfigError: If one is refused; it names the argument and the fix.
-        """
+        """Make the rules from a user's arguments; None without any."""
         given = {"start": start, "step_limit": step_limit, "safe": safe}
         first = next((name for name, value in given.items() if value is not None), None)
         if first is None:
@@ -107,33 +103,24 @@ class Near:
         # shares are of the axis, on which a logarithmic variable is even
         return Room(np.maximum(low, centre - self.shares), np.minimum(high, centre + self.shares), centre)
 
-    def is_asked(self, points: Float[np.ndarray, "k n"]) -> bool:
-        """True if the present setting is among evaluated or pending points."""
-        return bool(self._at_start(points).any())
-
-    def _at_start(self, points: Float[np.ndarray, "k n"]) -> Bool[np.ndarray, " k"]:
+    def at_start(self, points: Float[np.ndarray, "k n"]) -> Bool[np.ndarray, " k"]:
+        """Mask of points at the present setting."""
         to_unit = self.problem.domain.to_unit
         return np.abs(to_unit(points) - to_unit(self.start)).max(axis=1, initial=0.0) <= _SLACK
 
     def kept_safe(
         self, U: Float[np.ndarray, " n"], room: Room, model: Model, history: Dataset, rng: np.random.Generator
     ) -> tuple[Float[np.ndarray, " n"], Literal["best", "present"] | None]:
-        """The first point on the line back to the best setting that is probably good enough, and None.
+        """The first point on the line from ``U`` back to the best setting that is probably good enough, and None.
 
         If there is none, the most uncertain of such points on lines from random points of the room. If there is none
-        either, the best setting itself, or the present one if that is not good enough, and which it is.
-
-        Args:
-            U: Wanted point of the room.
-            room: Box around the best setting.
-            model: Model without pending points.
-            history: Evaluations.
-            rng: Random generator of the lines.
+        either, the best setting itself, or the present one if that is not good enough, and which it is. The model is
+        without pending points.
         """
         assert self.safe is not None
         safe, start, sums = self.safe, self.problem.domain.to_unit(self.start), history.sums
         known = np.isfinite(sums)
-        if not known[self._at_start(history.X)].any():
+        if not known[self.at_start(history.X)].any():
             return start, "present"
         ends = np.vstack([U, room.low + rng.random((_LINES, len(U))) * (room.high - room.low)])
         ways = room.centre + _STEPS_BACK[:, None] * (ends - room.centre)[:, None]

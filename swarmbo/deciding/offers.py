@@ -1,12 +1,13 @@
 """Offers of agents in a field: reachable locations in a round, their price, and candidate locations."""
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from swarmbo.boundary.rng import sobol, stream
@@ -26,12 +27,11 @@ def random_candidates(
 ) -> dict[str, Float[np.ndarray, "k d"]]:
     """Draw 512 allowed locations for each agent, uniform in its box; fewer if hardly anything is allowed."""
     # a stream for each agent: its draw does not depend on which others are present
-    streams = {agent: stream(seed, "candidates", agent=agent, round=round_number) for agent in boxes}
-    return {agent: _drawn(boxes[agent], rng, problem) for agent, rng in streams.items()}
+    return {agent: _drawn(box, problem, seed, agent=agent, round=round_number) for agent, box in boxes.items()}
 
 
-def _drawn(box: Domain, rng: np.random.Generator, problem: Problem | None) -> Float[np.ndarray, "k d"]:
-    found = np.zeros((0, box.n_dims))
+def _drawn(box: Domain, problem: Problem | None, seed: int, **names: Any) -> Float[np.ndarray, "k d"]:
+    found, rng = np.zeros((0, box.n_dims)), stream(seed, "candidates", **names)
     for _ in range(_TRIES):
         drawn = box.from_unit(rng.random((_N_CANDIDATES, box.n_dims)))
         found = np.concatenate([found, allowed_places(drawn, problem)])
@@ -42,9 +42,7 @@ def _drawn(box: Domain, rng: np.random.Generator, problem: Problem | None) -> Fl
 
 def allowed_places(places: Float[np.ndarray, "k d"], problem: Problem | None) -> Float[np.ndarray, "j d"]:
     """Keep the allowed ones of physical locations; without a problem all are."""
-    if problem is None or not problem.no_go:
-        return places
-    return places[problem.is_allowed(problem.box.to_unit(places))]
+    return places[problem.is_allowed(problem.box.to_unit(places))] if problem and problem.no_go else places
 
 
 def allowed_sites(sites: ArrayLike | None, problem: Problem) -> Float[np.ndarray, "k d"] | None:
@@ -54,27 +52,21 @@ def allowed_sites(sites: ArrayLike | None, problem: Problem) -> Float[np.ndarray
             return None
         unit = sobol(_N_RECOMMENDED, problem.box.n_dims, stream(0, "planning places"))  # the same for all teams
         return allowed_places(problem.box.from_unit(unit), problem)
-    (checked,) = checked_candidates({"sites()": sites}, ["sites()"], problem.box).values()
-    return allowed_places(checked, problem)
+    return allowed_places(checked_candidates("sites()", sites, problem.box), problem)
 
 
-def checked_candidates(
-    candidates: Mapping[str, ArrayLike], agents: Sequence[str], domain: Domain
-) -> dict[str, Float[np.ndarray, "k d"]]:
-    """Check a user's locations for each agent, none for a missing one; they may lie moderately outside the box."""
-    checked: dict[str, Float[np.ndarray, "k d"]] = {}
-    for agent in agents:
-        given, d = candidates.get(agent, ()), domain.n_dims
-        if (places := real_array(given)) is None:
-            raise ShapeError(f"candidates of {agent!r}: got {short(given)}; wanted numbers (k, {d})")
-        places = places.reshape(0, d) if places.size == 0 else places
-        if places.ndim != 2 or places.shape[1] != d:
-            raise ShapeError(f"candidates of {agent!r}: got shape {places.shape}; wanted (k, {d})")
-        if not (near := domain.is_near(places)).all():
-            place = places[int(np.argmin(near))].tolist()
-            raise ShapeError(f"candidates of {agent!r}: got {place}; wanted finite numbers, in or near the box")
-        checked[agent] = places
-    return checked
+def checked_candidates(agent: str, given: ArrayLike, domain: Domain) -> Float[np.ndarray, "k d"]:
+    """Check a user's locations for an agent; they may lie moderately outside the box."""
+    places, d = real_array(given), domain.n_dims
+    if places is None:
+        raise ShapeError(f"candidates of {agent!r}: got {short(given)}; wanted numbers (k, {d})")
+    places = places.reshape(0, d) if places.size == 0 else places
+    if places.ndim != 2 or places.shape[1] != d:
+        raise ShapeError(f"candidates of {agent!r}: got shape {places.shape}; wanted (k, {d})")
+    if not (near := domain.is_near(places)).all():
+        place = places[int(np.argmin(near))].tolist()
+        raise ShapeError(f"candidates of {agent!r}: got {place}; wanted finite numbers, in or near the box")
+    return places
 
 
 def places_to_recommend(domain: Domain, measured: Float[np.ndarray, "n d"], seed: int) -> Float[np.ndarray, "m d"]:
@@ -93,20 +85,14 @@ def packed(places: Float[np.ndarray, "k d"], sites: PlaceTable | None = None) ->
 
     Locations that are all sites become differences of indices, as most sites within an agent's reach are consecutive.
     Others are stored column by column, as numbers of a lattice repeat. Either is compressed if that is shorter.
-
-    Example:
-        >>> lattice = np.stack(np.meshgrid(np.arange(50.0), np.arange(50.0)), axis=-1).reshape(-1, 2)
-        >>> near = lattice[np.hypot(*(lattice - 25.0).T) < 20.0]
-        >>> content = packed(near, PlaceTable(lattice))
-        >>> near.nbytes > 50 * len(content), bool((unpacked(content, 2, lattice) == near).all())
-        (True, True)
     """
     columns = np.ascontiguousarray(np.asarray(places, dtype="<f8").T).tobytes()
     contents = {_NUMBERS: columns}
-    indices = None if sites is None else _indices(places, sites)
-    if indices is not None:
+    rows = None if sites is None else sites.rows_of(places)
+    # compared bit by bit: a site that differs in its last bit is another location, and decisions would differ
+    if sites is not None and rows is not None and sites.places[rows].tobytes() == places.tobytes():
         # most sites in reach are consecutive, so differences are small numbers of one byte
-        contents[_INDICES] = msgspec.msgpack.encode(np.diff(indices, prepend=0).tolist())
+        contents[_INDICES] = msgspec.msgpack.encode(np.diff(rows, prepend=0).tolist())
     contents |= {kind | _IS_PRESSED: zlib.compress(content, 9) for kind, content in contents.items()}
     # a receiver refuses to inflate more than this, so long lists go as they are
     if len(columns) > _MOST:
@@ -147,17 +133,9 @@ def inflated(content: bytes, most: int) -> bytes:
     return found
 
 
-def _indices(places: Float[np.ndarray, "k d"], sites: PlaceTable) -> Int[np.ndarray, " k"] | None:
-    """Indices of locations among the sites, compared bit by bit; None if one of them is no site."""
-    # a site that differs in its last bit is another location, and decisions would differ
-    rows = sites.rows_of(places)
-    return rows if rows is not None and sites.places[rows].tobytes() == places.tobytes() else None
-
-
 class Offer(msgspec.Struct, frozen=True):
-    """Offer of one agent: reachable locations in a round (None: the whole box), and their price.
-
-    At a price of 0 an agent never abstains. The default position is that of its last measurement.
+    """Offer of one agent: reachable locations in a round (None: the whole box), and their price, at 0 of which it never
+    abstains. The default position is that of its last measurement.
     """
 
     candidates: tuple[tuple[float, ...], ...] | None = None

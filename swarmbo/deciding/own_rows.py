@@ -35,19 +35,10 @@ class Stop(msgspec.Struct, frozen=True, array_like=True):
     outcome: float | None
     noise: float | None = None
 
-    def without_outcome(self) -> "Stop":
-        """Measurement with its location, and without its outcome."""
-        return Stop(self.place, UNHEARD)
-
     @classmethod
     def of(cls, measurement: Measurement) -> "Stop":
         """Convert a measurement."""
-        outcome, noise = measurement.outcome, measurement.noise_std
-        return cls(
-            tuple(measurement.place.tolist()),
-            None if math.isnan(outcome) else float(outcome),
-            None if math.isnan(noise) else float(noise),
-        )
+        return cls(tuple(measurement.place.tolist()), _known(measurement.outcome), _known(measurement.noise_std))
 
     def measurement(self, agent: str) -> Measurement:
         """Convert to a measurement of an agent."""
@@ -96,16 +87,32 @@ class OwnRow(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(row, factors={agent: stop.outcome}, place=stood, noise=noise)
 
     @classmethod
-    def of_news(cls, order: int, news: News, factors: Sequence[str], place: Mapping[str, float]) -> "OwnRow":
+    def of_news(
+        cls, order: int, news: News, factors: Sequence[str], place: Mapping[str, float], of_round: float | None = None
+    ) -> "OwnRow":
         """Row of an agent's own factors of a function; with the total, if the news have one."""
         return cls(
             order,
             {factor: _known(news.factors[factor]) for factor in factors if factor in news.factors},
             UNSET if news.total is None else _known(news.total),
             dict(place),
+            of_round,
             noise={factor: news.noise[factor] for factor in factors if factor in news.noise},
             total_noise=None if news.total is None else _known(news.total_noise),
         )
+
+    @property
+    def stop(self) -> Stop | None:
+        """Its own measurement in a field; None without one."""
+        for agent, outcome in self.factors.items():
+            return Stop(tuple(self.place.values()), outcome, self.noise.get(agent))
+        return None
+
+    def masked(self, *, shows_failures: bool = False) -> "OwnRow":
+        """Row without outcomes: others learn that these came, and where; of a function also that they failed."""
+        came = {factor: None if y is None and shows_failures else UNHEARD for factor, y in self.factors.items()}
+        stops = tuple(Stop(stop.place, UNHEARD) for stop in self.on_the_way)
+        return msgspec.structs.replace(self, factors=came, noise={}, on_the_way=stops)
 
     @property
     def has_come(self) -> bool:
@@ -146,20 +153,20 @@ class OwnRows(msgspec.Struct, frozen=True):
 
     def then(self, later: "OwnRows") -> "OwnRows":
         """Add later data."""
+
+        def moved(row: OwnRow) -> OwnRow:
+            return msgspec.structs.replace(row, order=self.count + row.order)
+
         both = self
         for query_id, row in later.told.items():
-            both = both.with_told(query_id, msgspec.structs.replace(row, order=self.count + row.order))
-        return both.with_attached(
-            [msgspec.structs.replace(row, order=self.count + row.order) for row in later.attached]
-        )
+            both = both.with_told(query_id, moved(row))
+        return both.with_attached([*map(moved, later.attached)])
 
     def row(self, problem: Problem, agent: str, news: News, *, has_ended: bool) -> OwnRow:
         """Row of an agent in a field from a round's news."""
-        measurement = None
-        if agent in news.factors:
-            place = problem.places(news.point, [agent])[agent]
-            measurement = Measurement(agent, place, news.factors[agent], news.noise.get(agent, math.nan))
-        return OwnRow.measured(self.count, problem, measurement, news.along(agent), has_ended=has_ended)
+        measurement = news.measurement(agent, problem) if agent in news.factors else None
+        en_route = tuple(reading for reading in news.on_the_way if reading.agent == agent)
+        return OwnRow.measured(self.count, problem, measurement, en_route, has_ended=has_ended)
 
     def surveyed(self, problem: Problem, agent: str, data: Dataset, present: int, *, fades: bool) -> "OwnRows":
         """Add those of unrequested measurements in a field that are its own; ``present`` is the default round."""
@@ -171,15 +178,11 @@ class OwnRows(msgspec.Struct, frozen=True):
         rounds = (np.full(len(data), float(present)) if data.rounds is None else data.rounds).tolist()
         others = {asked: OwnRow(order, round=asked if fades else None) for asked in set(rounds)}
         rows, variables = [others[asked] for asked in rounds], problem.graph.variables_owned_by(agent)
-        stds = data.known_noise[:, 1 + column] if len(made) else ()
+        outcomes, stds = data.factors[:, column].tolist(), data.known_noise[:, 1 + column].tolist()
         for n in made.tolist():
-            y, std = float(data.factors[n, column]), float(stds[n])
-            told = {agent: None if math.isnan(y) else y}
-            stood, noise = (
-                dict(zip(variables, data.X[n, own].tolist(), strict=True)),
-                {agent: std} if std == std else {},
-            )
-            rows[n] = OwnRow(order, told, place=stood, round=rows[n].round, noise=noise)
+            stood, std = dict(zip(variables, data.X[n, own].tolist(), strict=True)), stds[n]
+            noise = {agent: std} if std == std else {}
+            rows[n] = OwnRow(order, {agent: _known(outcomes[n])}, place=stood, round=rows[n].round, noise=noise)
         return self.with_attached(rows)
 
     def said(self, log: Logbook) -> "OwnRows":
@@ -192,16 +195,14 @@ def _known(number: float) -> float | None:
     return float(number) if math.isfinite(number) else None
 
 
-def stops_by_round(rows: Mapping[str, OwnRow], agent: str, variables: Sequence[str]) -> list[tuple[int, list[Stop]]]:
+def stops_by_round(rows: Mapping[str, OwnRow]) -> list[tuple[int, list[Stop]]]:
     """One agent's measurements in a field, in the order of arrival, with their rounds."""
-    found: list[tuple[int, list[Stop]]] = []
-    for query_id, row in rows.items():
-        stops = [*row.on_the_way]
-        if agent in row.factors:
-            place = tuple(row.place[variable] for variable in variables)
-            stops = [Stop(place, row.factors[agent], row.noise.get(agent)), *stops]
-        found.append((int(query_id[1:]), stops))
-    return found
+    return [(round_of(name), [*filter(None, [row.stop]), *row.on_the_way]) for name, row in rows.items()]
+
+
+def round_of(query_id: str) -> int:
+    """Number of a query: they are counted from 1."""
+    return int(query_id[1:])
 
 
 class Layout(NamedTuple):
@@ -225,11 +226,6 @@ class Layout(NamedTuple):
         return cls(slice(0, k), values, noise, place, place.stop, place.stop + 1, place.stop + 2)
 
 
-def news_shape(problem: Problem, lines: int) -> tuple[int, int]:
-    """Shape of the numbers that agents of a function add up before a decision, for so many evaluations."""
-    return lines, Layout.of(problem).width
-
-
 def shares_outcomes(problem: Problem) -> bool:
     """True if agents report outcomes: totals tie all factors together, so every agent needs all of them."""
     return problem.outcomes == "total"
@@ -239,93 +235,71 @@ def shares_outcomes(problem: Problem) -> bool:
 class Exchange:
     """One agent's side of an exchange of data: its log before, and its own data since."""
 
-    problem: Problem
     agent: str
     log: Logbook
     own: OwnRows
 
-    @property
-    def is_due(self) -> bool:
-        """True if there may be news; all agents know pending and attached evaluations."""
-        return bool(self.log.open) or bool(self.own.attached)
-
     def numbers(self) -> Float[np.ndarray, "rows w"]:
         """Numbers of this agent: a row for each pending query, then one for each attached evaluation."""
-        problem, layout = self.problem, Layout.of(self.problem)
+        problem, layout = self.log.problem, Layout.of(self.log.problem)
         variables = problem.graph.variables
         mine = set(problem.graph.variables_owned_by(self.agent))
         rows = [(query.point, self.own.told.get(name)) for name, query in self.log.open.items()]
         rows += [(np.zeros(problem.domain.n_dims), row) for row in self.own.attached]
         out = np.zeros((len(rows), layout.width))
         for line, (asked, row) in zip(out, rows, strict=True):
-            told = {} if row is None else {self._column(channel): y for channel, y in row.factors.items()}
-            noise = {} if row is None else {self._column(channel): std for channel, std in row.noise.items()}
-            if row is not None and row.total is not UNSET:
-                told[len(problem.channels)] = row.total
-                noise |= {} if row.total_noise is None else {len(problem.channels): row.total_noise}
-            for i, outcome in told.items():
+            row = OwnRow(0) if row is None else row
+            told = {problem.graph.place_of[c]: (y, row.noise.get(c)) for c, y in row.factors.items()}
+            if row.total is not UNSET:
+                told[len(problem.channels)] = row.total, row.total_noise
+            for i, (outcome, noise) in told.items():
                 line[layout.status][i] = FAILED if outcome is None else CAME
                 if shares_outcomes(problem) and outcome is not None:
-                    line[layout.values][i] = outcome
-                    line[layout.noise][i] = noise.get(i, NOT_KNOWN)
+                    line[layout.values][i], line[layout.noise][i] = outcome, NOT_KNOWN if noise is None else noise
             # the owner of a variable states its value for all queries, so the sum has each value once
-            place = {} if row is None else row.place
-            line[layout.place] = [
-                place.get(x, value) if x in mine else 0.0 for x, value in zip(variables, asked.tolist(), strict=True)
-            ]
+            stood = zip(variables, asked.tolist(), strict=True)
+            line[layout.place] = [row.place.get(x, value) if x in mine else 0.0 for x, value in stood]
             # agents without an outcome have no say in the order
-            if row is not None and (told or row.round is not None):
+            if told or row.round is not None:
                 line[layout.order], line[layout.tellers] = row.order, 1.0
         return out
 
     def merged(self, sums: Float[np.ndarray, "rows w"]) -> Logbook:
         """Log with all agents' data from the sums, in the order in which evaluations were told."""
-        layout, queries, log = Layout.of(self.problem), list(self.log.open), self.log
-        channels = self.problem.channels
+        layout, queries, log = Layout.of(self.log.problem), list(self.log.open), self.log
+        channels = self.log.problem.channels
         # each agent counts its own evaluations, so only the mean is one order for all; ties keep that of queries
         order = sums[:, layout.order] / np.maximum(sums[:, layout.tellers], 1.0)
         for i in np.argsort(order, kind="stable"):
             line = sums[i]
             query_id = queries[i] if i < len(queries) else None
             row = self.own.told.get(query_id) if query_id is not None else self.own.attached[i - len(queries)]
-            factors = {
-                channel: self._outcome(line, i, None if row is None else row.factors.get(channel))
-                for i, channel in enumerate(channels)
-                if line[layout.status][i] != AWAITED
-            }
-            noises = {channel: self._noise(line, self._column(channel), row) for channel in factors}
-            has_total, place = line[layout.status][-1] != AWAITED, line[layout.place].copy()
-            total = self._outcome(line, len(channels), None) if has_total else np.nan
-            total_noise = self._noise(line, len(channels), None) if has_total else np.nan
+            came, place = line[layout.status] != AWAITED, line[layout.place].copy()
+            told = {channel: self._heard(line, n, row) for n, channel in enumerate(channels) if came[n]}
+            total, total_noise = self._heard(line, len(channels), None) if came[-1] else (np.nan, np.nan)
             if query_id is None:
                 assert row is not None
-                known, noise = ([told.get(channel, np.nan) for channel in channels] for told in (factors, noises))
+                known, noise = np.array([told.get(channel, (np.nan, np.nan)) for channel in channels]).T
                 noise_std = np.array([[total_noise, *noise]])
-                log = log.with_evaluations(place[None], np.array([total]), np.array([known]), row.round, noise_std)
+                rounds = None if row.round is None else np.array([row.round])
+                data = Dataset(place[None], np.array([total]), known[None], rounds, noise_std=noise_std)
+                log = log.with_evaluations(data)
                 continue
-            if factors:
-                log = log.with_factors(query_id, factors, point=place, noise_std=noises)
-            if has_total and query_id in log.open:
+            if told:
+                outcomes, noises = ({channel: pair[n] for channel, pair in told.items()} for n in (0, 1))
+                log = log.with_factors(query_id, outcomes, point=place, noise_std=noises)
+            if came[-1] and query_id in log.open:
                 log = log.with_total(query_id, total, place, total_noise)
         return log
 
-    def _column(self, channel: str) -> int:
-        return self.problem.channels.index(channel)
-
-    def _noise(self, line: Float[np.ndarray, " w"], column: int, own: OwnRow | None) -> float:
-        """Standard deviation of the noise of an outcome; NaN if this agent does not know it."""
-        layout = Layout.of(self.problem)
+    def _heard(self, line: Float[np.ndarray, " w"], column: int, own: OwnRow | None) -> tuple[float, float]:
+        """Outcome and its noise as far as this agent knows them; NaN for a failed outcome, or unknown noise."""
+        layout = Layout.of(self.log.problem)
         if line[layout.status][column] == FAILED:
-            return np.nan
-        if shares_outcomes(self.problem):
-            said = float(line[layout.noise][column])
-            return np.nan if said == NOT_KNOWN else said
-        return np.nan if own is None else own.noise.get(self.problem.channels[column], np.nan)
-
-    def _outcome(self, line: Float[np.ndarray, " w"], column: int, own: float | None) -> float:
-        layout = Layout.of(self.problem)
-        if line[layout.status][column] == FAILED:
-            return np.nan
-        if shares_outcomes(self.problem):
-            return float(line[layout.values][column])
-        return UNHEARD if own is None else own
+            return np.nan, np.nan
+        if shares_outcomes(self.log.problem):
+            noise = float(line[layout.noise][column])
+            return float(line[layout.values][column]), np.nan if noise == NOT_KNOWN else noise
+        own, channel = own or OwnRow(0), self.log.problem.channels[column]
+        y = own.factors.get(channel)
+        return UNHEARD if y is None else y, own.noise.get(channel, np.nan)

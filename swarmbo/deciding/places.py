@@ -45,10 +45,9 @@ PlaceSteps = Generator[Request, Any, Out]
 def place_steps(
     situation: Situation, acquisition: ChainAcquisition, coordination: Solver | Planner
 ) -> PlaceSteps[Decision]:
-    """Decide the next locations: by an agreement over the local acquisitions, or by a baseline.
-
-    Agents without a choice from the agreement stay. An agreement by a deadline, or of some agents only, is final: a
-    comparison with the sequential choices of all would need all agents.
+    """Decide the next locations: by an agreement over the local acquisitions, or by a baseline. Agents without a choice
+    from the agreement stay. An agreement by a deadline, or of some agents only, is final: a comparison with the
+    sequential choices of all would need all agents.
     """
     # places that would probably fail are left out before anything is planned
     if not weighs_nothing(coordination):

@@ -19,7 +19,7 @@ from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import PackedOffer
 from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, Stop
 from swarmbo.problem import Problem
-from swarmbo.problem.data import Dataset, News
+from swarmbo.problem.data import Dataset, Measurement, News
 from swarmbo.records import Traffic
 from swarmbo.worlds.fields import news_of_measurements
 
@@ -28,9 +28,8 @@ Learning = Generator[tuple[Talk, ...], None, Out]  # yields due exchanges of bel
 
 
 class _Measurement(msgspec.Struct, frozen=True, array_like=True):
-    """Result of a query, or of the attached evaluation of an index; ``stop`` is None without a measurement.
-
-    ``order`` is the number of the agent's evaluations before this. After ``has_ended`` the query gets no more outcomes.
+    """Result of a query, or of the attached evaluation of an index; ``stop`` is None without a measurement. ``order``
+    is the number of the agent's evaluations before this. After ``has_ended`` the query gets no more outcomes.
     """
 
     of: str | int
@@ -39,12 +38,6 @@ class _Measurement(msgspec.Struct, frozen=True, array_like=True):
     round: float | None = None
     on_the_way: tuple[Stop, ...] = ()
     has_ended: bool = False
-
-    def without_outcome(self) -> "_Measurement":
-        """Measurement with its location, and without its outcome."""
-        stop = None if self.stop is None else self.stop.without_outcome()
-        stops = tuple(stop.without_outcome() for stop in self.on_the_way)
-        return msgspec.structs.replace(self, stop=stop, on_the_way=stops)
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True):
@@ -61,18 +54,14 @@ class Reported(NamedTuple):
     measurement: _Measurement
 
 
-def measurements_of(problem: Problem, agent: str, own: OwnRows) -> list[Reported]:
+def measurements_of(agent: str, own: OwnRows) -> list[Reported]:
     """Measurements among an agent's own data."""
     rows: list[tuple[str | int, OwnRow]] = [*own.told.items(), *enumerate(own.attached)]
-    return [Reported(agent, _measurement(problem, agent, of, row)) for of, row in rows if row.has_come]
-
-
-def _measurement(problem: Problem, agent: str, of: str | int, row: OwnRow) -> _Measurement:
-    stop = None
-    if agent in row.factors:
-        place = tuple(row.place[variable] for variable in problem.graph.variables_owned_by(agent))
-        stop = Stop(place, row.factors[agent], row.noise.get(agent))
-    return _Measurement(of, row.order, stop, row.round, row.on_the_way, row.has_ended)
+    return [
+        Reported(agent, _Measurement(of, row.order, row.stop, row.round, row.on_the_way, row.has_ended))
+        for of, row in rows
+        if row.has_come
+    ]
 
 
 def in_order(told: Iterable[Reported], attached: Sequence[OwnRow]) -> list[tuple[str | int, list[Reported]]]:
@@ -97,13 +86,10 @@ def in_order(told: Iterable[Reported], attached: Sequence[OwnRow]) -> list[tuple
 
 def news_of_group(problem: Problem, group: Iterable[Reported]) -> News:
     """News of the measurements of one round."""
-    found = {
-        agent: (
-            None if measurement.stop is None else measurement.stop.measurement(agent),
-            tuple(stop.measurement(agent) for stop in measurement.on_the_way),
-        )
-        for agent, measurement in group
-    }
+    found = dict[str, tuple[Measurement | None, tuple[Measurement, ...]]]()
+    for agent, own in group:
+        en_route = tuple(stop.measurement(agent) for stop in own.on_the_way)
+        found[agent] = None if own.stop is None else own.stop.measurement(agent), en_route
     return news_of_measurements(problem, found)
 
 
@@ -112,11 +98,9 @@ def data_of_group(problem: Problem, group: Iterable[Reported]) -> Dataset:
     rows = sorted(group, key=lambda one: one.measurement.of)
     n, k = len(rows), len(problem.channels)
     factors, noise = np.full((n, k), np.nan), np.full((n, 1 + k), np.nan)
-    measurements = [
-        measurement.stop.measurement(agent) for agent, measurement in rows if measurement.stop is not None
-    ]  # all have one
+    measurements = [own.stop.measurement(agent) for agent, own in rows if own.stop is not None]  # all have one
     for row, measurement in enumerate(measurements):
-        column = problem.channels.index(measurement.agent)
+        column = problem.graph.place_of[measurement.agent]
         factors[row, column], noise[row, 1 + column] = measurement.outcome, measurement.noise_std
     X = np.array([problem.joint({measurement.agent: measurement.place}) for measurement in measurements])
     rounds = np.array([measurement.round for _, measurement in rows], dtype=float)
@@ -130,7 +114,6 @@ class Reports:
     If ``keeps``, outcomes stay with their author. ``known`` has last offers, if all agents know that all received them.
     """
 
-    problem: Problem
     agent: str
     own: OwnRows
     offer: PackedOffer
@@ -140,60 +123,41 @@ class Reports:
 
     def said(self) -> bytes:
         """Report of this agent."""
-        measurements = [one.measurement for one in self._measurements()]
+        own = self.own
         if self.keeps:
-            measurements = [
-                measurement.without_outcome() for measurement in measurements if isinstance(measurement.of, str)
-            ]
+            own = OwnRows({query_id: row.masked() for query_id, row in own.told.items()})
+        measurements = [one.measurement for one in measurements_of(self.agent, own)]
         # common knowledge decides if a check suffices; an agent that missed the last offer could not use it
         before = self.known.get(self.agent)
-        return msgspec.msgpack.encode(
-            Report(tuple(measurements), before.check if before and self.offer == before else self.offer)
-        )
-
-    def _measurements(self) -> list[Reported]:
-        """Measurements of this agent."""
-        return measurements_of(self.problem, self.agent, self.own)
+        offer = before.check if before and self.offer == before else self.offer
+        return msgspec.msgpack.encode(Report(tuple(measurements), offer))
 
     def merged(
         self, log: Logbook, learner: FieldLearner, heard: Mapping[str, bytes]
     ) -> Learning[tuple[Logbook, FieldLearner, dict[str, PackedOffer]]]:
         """Merge all reports into log and learner, in the order of telling; messages of local beliefs are yielded."""
         reports = {name: msgspec.msgpack.decode(said, type=Report) for name, said in heard.items()}
-        said = {
-            name: [Reported(name, measurement) for measurement in report.measurements]
-            for name, report in reports.items()
-        }
+        said = {name: [Reported(name, one) for one in report.measurements] for name, report in reports.items()}
         # its own report may lack outcomes; its own data do not
-        said |= {self.agent: self._measurements()}
-        told = [one for name in self.problem.agents for one in said[name]]
-        log, learner = yield from self._learned(log, learner, told)
-        return log, learner, offered(reports, self.known)
-
-    def _learned(
-        self, log: Logbook, learner: FieldLearner, told: list[Reported]
-    ) -> Learning[tuple[Logbook, FieldLearner]]:
-        """Log and learner with all evaluations, one after the other."""
+        said |= {self.agent: measurements_of(self.agent, self.own)}
+        told = [one for name in log.problem.agents for one in said[name]]
         for of, group in in_order(told, self.own.attached):
             if isinstance(of, str):
                 has_ended = any(one.measurement.has_ended for one in group)
-                news, asked = news_of_group(self.problem, group), log.round_of(of or None, is_all=has_ended)
+                news, asked = news_of_group(log.problem, group), log.round_of(of or None, is_all=has_ended)
                 log = log.with_news(of or None, news, is_all=has_ended)
                 learner = learner.learn(news, asked, log.round - 1, self.links)
                 # each group is fused before the next is learned, as a team does: losses are drawn by exchange
                 if due := learner.believed.to_say().due:
                     yield due
             else:
-                data = data_of_group(self.problem, group)
+                data = data_of_group(log.problem, group)
                 learner = learner.attach(data)
-                log = log.with_evaluations(data.X, data.totals, data.factors, data.rounds, data.noise_std)
-        return log, learner
-
-
-def offered(reports: Mapping[str, Report], known: Mapping[str, PackedOffer]) -> dict[str, PackedOffer]:
-    """Offer of each agent; a check means its last offer."""
-    offers = {name: report.offer for name, report in reports.items()}
-    return {name: known[name] if isinstance(offer, int) else offer for name, offer in offers.items()}
+                log = log.with_evaluations(data)
+        said_offers = ((name, report.offer) for name, report in reports.items())
+        # a check means the last offer
+        offers = {name: self.known[name] if isinstance(offer, int) else offer for name, offer in said_offers}
+        return log, learner, offers
 
 
 class Unreported(msgspec.Struct, frozen=True):
@@ -241,19 +205,10 @@ class Unreported(msgspec.Struct, frozen=True):
 
     def new(self, problem: Problem) -> list[tuple[str | int, list[Reported]]]:
         """Data that are not learned yet, in the order in which all agents learn them."""
-        told = [one for agent in problem.agents for one in measurements_of(problem, agent, self.of(agent))]
+        told = [one for agent in problem.agents for one in measurements_of(agent, self.of(agent))]
         groups = in_order(told, self.of(problem.agents[0]).attached)
         return [(of, group) for of, group in groups if of not in self.learned]
 
     def after(self, log: Logbook) -> "Unreported":
         """State after a report and a decision: only pending queries may have news."""
         return Unreported(lines=len(log.open), offered=self.offered, edges=self.edges)
-
-    def to_array(self) -> np.ndarray:
-        """Encode as bytes."""
-        return np.frombuffer(msgspec.msgpack.encode(self), dtype=np.uint8).copy()
-
-    @classmethod
-    def from_array(cls, content: np.ndarray) -> "Unreported":
-        """Decode the bytes of ``to_array``."""
-        return msgspec.msgpack.decode(content.tobytes(), type=Unreported)

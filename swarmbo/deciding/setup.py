@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -10,7 +11,7 @@ import msgspec
 import networkx as nx
 import numpy as np
 from jaxtyping import Float
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import EGPEI, EGPTS, Acquisition, ChainAcquisition, Decision
@@ -36,7 +37,7 @@ from swarmbo.settings import Settings
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults, InProcess
 
-DEFAULT_KINDS: Mapping[Team, Mapping[str, str]] = {
+DEFAULT_KINDS: Mapping[Team, dict[Slot, str]] = {
     FIELD: {"belief": "exact", "acquisition": "auto", "coordination": "exact", "transport": "in-process"},
     FUNCTION: {"belief": "additive", "acquisition": "auto", "coordination": "admm", "transport": "in-process"},
 }
@@ -45,9 +46,10 @@ _INITIAL = 10  # points of an initial design
 _INITIAL_NEAR = 4  # of a team that begins at a present setting, which is the first of them
 _MOST_ROUNDS = 10**9
 
+_NUMBERS, _NEAR = ("seed", "rounds", "initial"), ("start", "step_limit", "safe")
 _ARGUMENTS = (
     *("bounds", "belief", "acquisition", "coordination", "transport", "seed", "rounds", "outcomes", "initial"),
-    *("variable_owners", "no_go", "constraints", "limits", "start", "step_limit", "safe"),
+    *("variable_owners", "no_go", "constraints", "limits", *_NEAR),
 )
 _MAXIMISES = "none: what is asked for maximises; for a minimum tell the negative of each outcome"
 _REGIONS = "constraints=[…] and no_go=[…] for what must not be asked, and None told as the outcome of what failed"
@@ -56,7 +58,7 @@ _INSTEAD = {
     **dict.fromkeys(("constraint", "constraints_func"), _REGIONS),
 }
 
-Given = Settings | str | Mapping[str, Any]  # of a part: its settings, the name of its kind, or a table
+Given = Settings | str | Mapping[str, Any] | UnsetType  # a part's settings, the name of its kind, or a table
 
 
 @runtime_checkable
@@ -116,6 +118,7 @@ class OwnJointBelief(Protocol):
 
 Carrying = InProcess | Faults  # transports of agents' messages
 FieldBelief = ExactGPSettings | FusedSettings | OwnFieldBelief
+GivenBelief = Given | OwnFieldBelief | OwnJointBelief
 JointBelief = AdditiveGPSettings | EnsembleSettings | OwnJointBelief
 
 
@@ -130,19 +133,25 @@ class Solver(Protocol):
         ...
 
 
+GivenCoordination = Given | Maximiser | JointPolicy | Solver | Planner
+
+
 @dataclass(frozen=True)
 class Role:
     """Requirements of a user's own class in the place of a kind.
 
-    It must derive from ``base`` and define ``enough`` of the ``methods``, with these arguments; those of the base and
-    of ``abstract`` classes do not count.
+    It must derive from ``base`` and define ``enough`` of the ``methods`` anew, with these arguments.
     """
 
-    methods: Mapping[str, tuple[str, ...]]
     in_words: str
     base: type = object
     enough: int = 1
     abstract: tuple[type, ...] = ()
+
+    @property
+    def methods(self) -> dict[str, list[str]]:
+        """Names of the methods in the words, and of their arguments."""
+        return {name: arguments.split(", ") for name, arguments in re.findall(r"(\w+)\((.*?)\)", self.in_words)}
 
     def require(self, own: type, name: str, at: str) -> None:
         """Refuse a class that does not meet the requirements."""
@@ -160,51 +169,26 @@ class Role:
 
 ROLES: Mapping[tuple[Slot, Team], Role] = {
     ("acquisition", FIELD): Role(
-        {"utility": ("situation", "n_agents"), "local_problem": ("situation",)},
         "your subclass of swarmbo.ChainAcquisition with utility(situation, n_agents), or of swarmbo.Acquisition with "
         "local_problem(situation)",
         base=Acquisition,
         abstract=(ChainAcquisition,),
     ),
     ("acquisition", FUNCTION): Role(
-        {"local_functions": ("situation", "model")},
-        "your subclass of swarmbo.Acquisition, with local_functions(situation, model)",
-        base=Acquisition,
+        "your subclass of swarmbo.Acquisition, with local_functions(situation, model)", base=Acquisition
     ),
-    ("coordination", FIELD): Role(
-        {"solve": ("graph", "tables", "links"), "decide": ("situation", "acquisition")},
-        "an object with solve(graph, tables, links) or decide(situation, acquisition)",
-    ),
+    ("coordination", FIELD): Role("an object with solve(graph, tables, links) or decide(situation, acquisition)"),
     ("coordination", FUNCTION): Role(
-        {"maximise": ("functions", "links", "seed"), "decide_joint": ("situation", "acquisition")},
-        "an object with maximise(functions, links, seed) or decide_joint(situation, acquisition)",
+        "an object with maximise(functions, links, seed) or decide_joint(situation, acquisition)"
     ),
-    ("belief", FIELD): Role(
-        {"prior": ("domain",), "restored": ("domain", "state")},
-        "an object with prior(domain) and restored(domain, state)",
-        enough=2,
-    ),
-    ("belief", FUNCTION): Role(
-        {"learn": ("situation", "acquisition", "previous")}, "an object with learn(situation, acquisition, previous)"
-    ),
+    ("belief", FIELD): Role("an object with prior(domain) and restored(domain, state)", enough=2),
+    ("belief", FUNCTION): Role("an object with learn(situation, acquisition, previous)"),
 }
 
 
 def part(slot: Slot, given: object, team: Team) -> Any:
-    """Make a part of a team from a user's argument.
-
-    Args:
-        slot: Name of the part.
-        given: A Settings instance, a kind's name, or a table. For a user's own class, an object of it, or
-            ``"module:Class"`` as name or kind, which is loaded and made from the rest of the table.
-        team: Kind of team that it must suit.
-
-    Raises:
-        ConfigError: If there is no such kind, it does not suit the team, or a setting of it is refused.
-
-    Example:
-        >>> part("coordination", "max-sum", FIELD).rounds
-        50
+    """Make a part of a team from a user's argument: a Settings instance, a kind's name, a table, or an object of the
+    user's own class. That is loaded and made from the rest of a table if the name or kind is ``"module:Class"``.
     """
     at, role = f"$.{slot}", ROLES.get((slot, team))
     table: Mapping[str, Any] = given if isinstance(given, Mapping) else {"kind": given}
@@ -228,11 +212,9 @@ def check_belief_fits(belief: JointBelief, acquisition: Acquisition) -> None:
     """Refuse an acquisition that cannot read the belief."""
     if isinstance(belief, EnsembleSettings):
         if type(acquisition).learn is not Acquisition.learn:
-            raise ConfigError(
-                f"got {name_of(acquisition)!r}, which fits its own models, with belief = 'ensemble'; wanted one "
-                "that reads the belief: 'egp-ts', 'egp-ei', 'thompson', 'expected-improvement', 'dec-hbo' or 'dumbo'",
-                at="$.acquisition.kind",
-            )
+            readers = "'egp-ts', 'egp-ei', 'thompson', 'expected-improvement', 'dec-hbo' or 'dumbo'"
+            got = f"got {name_of(acquisition)!r}, which fits its own models, with belief = 'ensemble'"
+            raise ConfigError(f"{got}; wanted one that reads the belief: {readers}", at="$.acquisition.kind")
     elif isinstance(belief, AdditiveGPSettings) and isinstance(acquisition, EGPTS | EGPEI):
         got = f"got {name_of(belief)!r} with acquisition {name_of(acquisition)!r}"
         raise ConfigError(f"{got}; wanted 'ensemble'", at="$.belief.kind")
@@ -243,9 +225,8 @@ def check_of_account(acquisition: Acquisition, team: Team) -> None:
     ignored, usual = acquisition.for_fields if team == FUNCTION else acquisition.for_functions, type(acquisition)()
     for field in ignored:
         if (got := getattr(acquisition, field)) != getattr(usual, field):
-            raise ConfigError(
-                f"got {short(got)}, which has no effect for {TEAMS[team]}; leave it out", at=f"$.acquisition.{field}"
-            )
+            why = f"which has no effect for {TEAMS[team]}; leave it out"
+            raise ConfigError(f"got {short(got)}, {why}", at=f"$.acquisition.{field}")
 
 
 def refuse_unknown(arguments: Mapping[str, object]) -> None:
@@ -256,54 +237,33 @@ def refuse_unknown(arguments: Mapping[str, object]) -> None:
         raise ConfigError(f"unknown argument, got {short(given)}; wanted {_INSTEAD.get(name, wanted)}", at=f"$.{name}")
 
 
-def check_named(transport: Carrying, problem: Problem) -> None:
-    """Refuse a schedule of faults with unknown agents."""
-    if isinstance(transport, Faults) and (strangers := sorted(transport.named - set(problem.agents))):
-        wanted = f"some of {short(list(problem.agents))}"
-        raise ConfigError(f"got faults of {short(strangers)}; wanted {wanted}", at="$.transport")
-
-
 def to_plain(part: object) -> Any:
-    """A part's settings as plain data; the kind of a user's own object is its class.
-
-    Example:
-        >>> from swarmbo.coordination.methods.admm import ADMM
-        >>> to_plain(ADMM(penalty=2.0))["penalty"]
-        2.0
-    """
+    """A part's settings as plain data; the kind of a user's own object is its class."""
     plain: dict[str, Any] = msgspec.to_builtins(part) if isinstance(part, msgspec.Struct) else {}
     return plain if is_kind(part) else {**plain, "kind": full_name(part)}
 
 
 def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], trust: bool = False) -> dict[str, Any]:
-    """Settings of a saved state, with a user's own parts as given again.
-
-    A state may come from anywhere, so code that it names is loaded only with ``trust``, and if its settings are known.
+    """Settings of a saved state, with a user's own parts as given again. A state may come from anywhere, so code that
+    it names is loaded only with ``trust``, and if its settings are known.
     """
     again = {**settings, **{slot: own for slot, own in given.items() if own is not None}}
     if not trust and given.get("belief") is None and (unloaded := unloaded_kernels(settings.get("belief"))):
-        raise ConfigError(
-            f"got the kernel {unloaded[0]!r}, your own code; pass the belief again, belief=…, or trust=True to load it",
-            at="$.belief",
-        )
+        got = f"got the kernel {unloaded[0]!r}, your own code"
+        raise ConfigError(f"{got}; pass the belief again, belief=…, or trust=True to load it", at="$.belief")
     for slot in SLOTS:
         table = settings.get(slot)
         name = table.get("kind") if isinstance(table, Mapping) else table
         if given.get(slot) is not None or not is_own(name):
             continue
         if not trust:
-            raise ConfigError(
-                f"got {name!r}, your own code; pass it again, {slot}=…, or trust=True to load it, if the "
-                "state has its settings",
-                at=f"$.{slot}",
-            )
+            fix = f"pass it again, {slot}=…, or trust=True to load it, if the state has its settings"
+            raise ConfigError(f"got {name!r}, your own code; {fix}", at=f"$.{slot}")
         own = load_class(name, f"$.{slot}.kind")
         if not issubclass(own, msgspec.Struct) and takes_anything(own):
-            raise ConfigError(  # its defaults might differ from the saved one
-                f"got {name!r}, whose settings the state does not have, as it is no swarmbo.settings.Settings; pass "
-                f"it again: {slot}=…",
-                at=f"$.{slot}",
-            )
+            why = "whose settings the state does not have, as it is no swarmbo.settings.Settings"
+            # its defaults might differ from the saved one
+            raise ConfigError(f"got {name!r}, {why}; pass it again: {slot}=…", at=f"$.{slot}")
     return again
 
 
@@ -333,45 +293,26 @@ class Setup:
         return self.acquisition.in_field(self.problem.aim, priced=priced or self.problem.priced)
 
     @classmethod
-    def of(
-        cls,
-        problem: Problem,
-        *,
-        belief: object = UNSET,
-        acquisition: object = UNSET,
-        coordination: object = UNSET,
-        transport: object = UNSET,
-        seed: object = 0,
-        rounds: object = None,
-        initial: object = None,
-        start: object = None,
-        step_limit: object = None,
-        safe: object = None,
-        **unknown: object,
-    ) -> "Setup":
-        """Make a setup from a user's arguments; missing parts are those that suit the problem.
-
-        Raises:
-            ConfigError: If a number is out of range, or a kind is unknown, does not suit the problem or is refused.
-        """
-        refuse_unknown(unknown)
+    def of(cls, problem: Problem, **given: object) -> "Setup":
+        """Make a setup from a user's arguments (see ``Team``); missing parts are those that suit the problem."""
+        refuse_unknown({name: own for name, own in given.items() if name not in (*SLOTS, *_NUMBERS, *_NEAR)})
+        rounds, initial, near = given.get("rounds"), given.get("initial"), Near.of(problem, *map(given.get, _NEAR))
         horizon = None if rounds is None else whole_number(rounds, 1, "$.rounds", _MOST_ROUNDS)
         if problem.is_field and initial is not None:
             raise ConfigError("a team in a field has no initial design; leave it out", at="$.initial")
-        near = Near.of(problem, start, step_limit, safe)
-        usual = _INITIAL if near is None else 1 if near.safe is not None else _INITIAL_NEAR
-        first = (
-            0 if problem.is_field else whole_number(usual if initial is None else initial, 1, "$.initial", _MOST_ROUNDS)
-        )
+        usual: object = _INITIAL if near is None else 1 if near.safe is not None else _INITIAL_NEAR
+        usual = usual if initial is None else initial
+        first = 0 if problem.is_field else whole_number(usual, 1, "$.initial", _MOST_ROUNDS)
         if near is not None and near.safe is not None and first > 1:
             raise ConfigError(f"got {first} with safe; wanted 1, as no design is safe", at="$.initial")
-        number, team = whole_number(seed, 0, "$.seed"), FIELD if problem.is_field else FUNCTION
-        given = {"belief": belief, "acquisition": acquisition, "coordination": coordination, "transport": transport}
-        parts: dict[str, Any] = {
-            slot: part(slot, DEFAULT_KINDS[team][slot] if given[slot] is UNSET else given[slot], team) for slot in SLOTS
-        }
+        number, team = whole_number(given.get("seed", 0), 0, "$.seed"), FIELD if problem.is_field else FUNCTION
+        stated: dict[Slot, object] = {slot: given[slot] for slot in SLOTS if given.get(slot, UNSET) is not UNSET}
+        parts: dict[str, Any] = {slot: part(slot, own, team) for slot, own in (DEFAULT_KINDS[team] | stated).items()}
         check_of_account(parts["acquisition"], team)
-        check_named(parts["transport"], problem)
+        faults, agents = parts["transport"], problem.agents
+        if isinstance(faults, Faults) and (strangers := sorted(faults.named - set(agents))):
+            wanted = f"some of {short(list(agents))}"
+            raise ConfigError(f"got faults of {short(strangers)}; wanted {wanted}", at="$.transport")
         if not problem.is_field:
             check_belief_fits(parts["belief"], parts["acquisition"])
             if isinstance(parts["belief"], AdditiveGPSettings):

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
 from swarmbo.belief.gp.spatial import checked_rounds
 from swarmbo.boundary.csv_measurements import is_missing, marked
@@ -20,63 +19,47 @@ from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset
 from swarmbo.spaces.variables import Variable
 
+Column = Float[np.ndarray, " t"]
 TOTAL, VALUE, AGENT, FACTOR = "total", "value", "agent", "factor"
 
 
 class Rows(NamedTuple):
-    """Evaluations as arrays for ``attached``, NaN without an outcome; None for columns that the table lacks.
+    """Evaluations that a user attaches: arrays, or a table and names of its columns; see ``AskTell.attach``.
 
-    ``points`` have the codes of a function's variables.
+    ``are_codes`` is True for points with codes of variables in place of values.
     """
 
-    points: Float[np.ndarray, "t n"]
-    outcomes: Float[np.ndarray, "t *k"]
-    agents: Sequence[str] | None
-    rounds: Float[np.ndarray, " t"] | None
-    noise_std: Float[np.ndarray, "t *k"] | None = None
+    points: Any
+    outcomes: Any = None
+    agents: str | Sequence[str] | None = None
+    rounds: Any = None
+    noise_std: Any = None
+    are_codes: bool = False
 
 
 def is_table(points: object) -> bool:
-    """True if evaluations are given by name: a path, dicts, a table of columns, or a frame of any library.
-
-    Example:
-        >>> is_table([{"x": 0.1, "total": 2.0}]), is_table("survey.csv"), is_table([[0.1], [0.2]])
-        (True, True, False)
-    """
+    """True if evaluations are given by name: a path, dicts, a table of columns, or a frame of any library."""
     if isinstance(points, str | os.PathLike | Mapping) or hasattr(points, "columns"):
         return True
     return isinstance(points, Sequence) and any(isinstance(row, Mapping) for row in cast(Sequence[object], points))
 
 
-def read_rows(
-    points: object,
-    problem: Problem,
-    outcomes: object = None,
-    columns: object = None,
-    rounds: object = None,
-    noise_std: object = None,
-) -> Rows:
-    """Read the evaluations of a table; see ``AskTell.attach``.
-
-    Raises:
-        ConfigError: If a column is missing, or a cell is no number or not in bounds; it names row and column.
-        OSError: If a file cannot be read.
-
-    Warns:
-        DataWarning: If -9999 or a similar number marks missing outcomes.
-    """
-    table = _Table.of(points)
-    axes = coordinate_names(problem)
+def read_rows(given: Rows, problem: Problem, columns: object = None) -> Rows:
+    """Evaluations of a table as arrays, NaN without an outcome; ``columns`` are those of the coordinates."""
+    table, axes = _Table.of(given.points), coordinate_names(problem)
     names = axes if columns is None else _texts(columns, len(axes))
     X = _places(table, problem, names)
-    when = None if rounds is None else table.numbers(_text(rounds, "$.rounds"))
-    noise = None if noise_std is None else _noise(table, problem, noise_std)
+    agents, outcomes, rounds, noise = given.agents, given.outcomes, given.rounds, given.noise_std
+    when = table.numbers(_text(rounds, "$.rounds")) if isinstance(rounds, str | Mapping) else None
+    known = _columns(table.numbers, problem, noise, "$.noise_std") if isinstance(noise, str | Mapping) else None
     if problem.is_field:
-        told = table.outcomes(VALUE if outcomes is None else _text(outcomes, "$.outcomes"))
-        return Rows(X, told, table.texts(AGENT, problem.agents) if AGENT in table.columns else None, when, noise)
-    if outcomes is None and {FACTOR, VALUE} <= set(table.columns) - set(names):
-        return _long(table, problem, X, when, noise)
-    return Rows(X, _outcomes(table, problem, outcomes, names), None, when, noise)
+        told = _columns(table.outcomes, problem, VALUE if outcomes is None else outcomes, "$.outcomes")
+        agents = table.texts(AGENT, problem.agents) if agents is None and AGENT in table.columns else agents
+    elif outcomes is None and {FACTOR, VALUE} <= set(table.columns) - set(names):
+        X, told, when, known = _long(table, problem, X, when, known)
+    else:
+        told = _outcomes(table, problem, outcomes, names)
+    return Rows(X, told, agents, rounds if when is None else when, noise if known is None else known, are_codes=True)
 
 
 def _places(table: "_Table", problem: Problem, names: Sequence[str]) -> Float[np.ndarray, "t n"]:
@@ -97,13 +80,7 @@ def _places(table: "_Table", problem: Problem, names: Sequence[str]) -> Float[np
 
 
 def coordinate_names(problem: Problem) -> tuple[str, ...]:
-    """Columns of a point: the variables; in a field x, y and z, or numbered ones.
-
-    Example:
-        >>> from swarmbo.spaces import Domain
-        >>> coordinate_names(Problem.of_field(["a"], Domain(np.zeros(2), np.ones(2))))
-        ('x', 'y')
-    """
+    """Columns of a point: the variables; in a field x, y and z, or numbered ones."""
     return place_names(problem.box.n_dims) if problem.is_field else problem.graph.variables
 
 
@@ -112,28 +89,20 @@ def place_names(n_dims: int) -> tuple[str, ...]:
     return ("x", "y", "z")[:n_dims] if n_dims <= 3 else tuple(f"x{axis}" for axis in range(n_dims))
 
 
-def _by_factor(named: Mapping[str, object], problem: Problem, at: str) -> list[str]:
-    """Column of each factor."""
+def _columns(read: Callable[[str], Column], problem: Problem, given: object, at: str) -> Float[np.ndarray, "t *k"]:
+    """The column of a name, or a function's columns of a table ``{factor: name}``."""
+    if not isinstance(given, Mapping) or problem.is_field:
+        return read(_text(given, at))
+    named = cast(Mapping[str, object], given)
     if set(named) != set(problem.channels):
         raise ConfigError(f"got columns of {list(named)}; wanted one of {list(problem.channels)}", at=at)
-    return [_text(named[factor], at) for factor in problem.channels]
-
-
-def _noise(table: "_Table", problem: Problem, noise_std: object) -> Float[np.ndarray, "t *k"]:
-    """Noise from one column, or one for each factor."""
-    if isinstance(noise_std, Mapping) and not problem.is_field:
-        names = _by_factor(cast(Mapping[str, object], noise_std), problem, "$.noise_std")
-        return np.column_stack([table.numbers(name) for name in names])
-    return table.numbers(_text(noise_std, "$.noise_std"))
+    return np.column_stack([read(_text(named[factor], at)) for factor in problem.channels])
 
 
 def _outcomes(table: "_Table", problem: Problem, outcomes: object, places: Sequence[str]) -> Float[np.ndarray, "t *k"]:
     """Totals, or a column for each factor, by given names or their own."""
-    if isinstance(outcomes, Mapping):
-        names = _by_factor(cast(Mapping[str, object], outcomes), problem, "$.outcomes")
-        return np.column_stack([table.outcomes(name) for name in names])
     if outcomes is not None:
-        return table.outcomes(_text(outcomes, "$.outcomes"))
+        return _columns(table.outcomes, problem, outcomes, "$.outcomes")
     if all(factor in table.columns for factor in problem.channels):
         return np.column_stack([table.outcomes(factor) for factor in problem.channels])
     found = next((name for name in (TOTAL, VALUE) if name in table.columns and name not in places), None)
@@ -143,11 +112,11 @@ def _outcomes(table: "_Table", problem: Problem, outcomes: object, places: Seque
     return table.outcomes(found)
 
 
-def _long(table: "_Table", problem: Problem, X: Float[np.ndarray, "t n"], when: Any, noise: Any) -> Rows:
+def _long(table: "_Table", problem: Problem, X: Float[np.ndarray, "t n"], when: Any, noise: Any) -> tuple[Any, ...]:
     """Outcomes of one evaluation in several rows, one per factor, as ``swarmbo export`` writes them."""
     values, factors = table.outcomes(VALUE), table.texts(FACTOR, (*problem.channels, ""))
     if not any(factors):
-        return Rows(X, values, None, when, noise)
+        return X, values, when, noise
     if noise is not None and noise.ndim > 1:
         raise ConfigError("got a table of columns; wanted one: each row is of a factor", at="$.noise_std")
     if not all(factors):
@@ -165,34 +134,12 @@ def _long(table: "_Table", problem: Problem, X: Float[np.ndarray, "t n"], when: 
         return np.array([[column[one[f]] if f in one else np.nan for f in problem.channels] for one in told])
 
     noise = None if noise is None else by_factor(noise)
-    return Rows(X[firsts], by_factor(values), None, None if when is None else when[firsts], noise)
+    return X[firsts], by_factor(values), None if when is None else when[firsts], noise
 
 
-def attached(
-    points: object,
-    outcomes: object,
-    problem: Problem,
-    rounds: ArrayLike | float | None = None,
-    agents: str | Sequence[str] | None = None,
-    noise_std: object = None,
-    *,
-    are_codes: bool = False,
-) -> Dataset:
-    """Dataset of evaluations that a user attaches, NaN for failed or missing ones; see ``AskTell.attach``.
-
-    ``are_codes`` is True for points with codes of variables in place of values.
-
-    Raises:
-        ShapeError: If shapes do not fit, a location is not finite or far from the box, or a noise is negative.
-        ConfigError: If a value is none of its variable, or an agent is unknown.
-
-    Example:
-        >>> from swarmbo.graph import FactorGraph
-        >>> problem = Problem.of(FactorGraph.from_scopes({"f": ["x"], "g": ["y"]}), dict.fromkeys("xy", (0.0, 1.0)))
-        >>> data = attached([[0.1, 0.2]], [1.5], problem)
-        >>> data.X.tolist(), data.totals.tolist(), data.factors.tolist()
-        ([[0.1, 0.2]], [1.5], [[nan, nan]])
-    """
+def attached(given: Rows, problem: Problem) -> Dataset:
+    """Dataset of evaluations that a user attaches as arrays, NaN for failed or missing ones."""
+    points, outcomes, agents, rounds, noise_std, are_codes = given
     X = problem.coded_rows(points) if problem.is_mixed and not are_codes else real_array(points)
     y = real_array(outcomes)
     if X is None or y is None:
@@ -202,8 +149,7 @@ def attached(
     X, y = np.atleast_2d(X), np.where(np.abs(y) < LARGEST_OUTCOME, y, np.nan)
     rounds = None if rounds is None else checked_rounds(rounds, len(X))
     t, n, k = len(X), problem.domain.n_dims, len(problem.channels)
-    unknown, nothing = np.full(t, np.nan), np.full((t, k), np.nan)
-    noise = np.full((t, 1 + k), np.nan)
+    unknown, nothing, noise = (np.full(shape, np.nan) for shape in (t, (t, k), (t, 1 + k)))
     if problem.is_field:
         y, d = y.reshape(-1), problem.box.n_dims
         if X.shape not in ((len(y), d), (len(y), d + 1)):
@@ -254,7 +200,7 @@ def _measurers(problem: Problem, agents: str | Sequence[str] | None, count: int)
         raise ShapeError(f"got {len(names)} agents for {count} measurements; wanted one, or one for each")
     if strangers := [name for name in names if name not in problem.agents]:
         raise ConfigError(f"got {short(strangers[0])}; wanted one of {list(problem.agents)}", at="$.agents")
-    return [problem.channels.index(name) for name in names]
+    return [problem.graph.place_of[name] for name in names]
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,27 +257,24 @@ class _Table:
             raise ConfigError(f"{self.source}: no column {name!r}; columns: {self.names}{hint}")
         return self.columns[name]
 
-    def numbers(self, name: str) -> Float[np.ndarray, " t"]:
+    def numbers(self, name: str) -> Column:
         """Column of numbers; NaN for empty cells."""
         cells = self.column(name)
-        numbers = np.empty(len(cells))
-        for row, cell in enumerate(cells):
-            number = _number(cell)
-            if number is None:
-                raise self.refused(row, name, "a number in the digits 0 to 9, or nothing where there is none")
-            numbers[row] = number
-        return numbers
+        numbers = [_number(cell) for cell in cells]
+        if None in numbers:
+            wanted = "a number in the digits 0 to 9, or nothing where there is none"
+            raise self.refused(numbers.index(None), name, wanted)
+        return np.array(numbers, dtype=float)
 
-    def codes(self, name: str, variable: Variable) -> Float[np.ndarray, " t"]:
+    def codes(self, name: str, variable: Variable) -> Column:
         """Column of codes of a variable's values."""
-        cells = self.column(name)
-        found = [_code(cell, variable) for cell in cells]
+        found = [_code(cell, variable) for cell in self.column(name)]
         for row, code in enumerate(found):
             if code is None or not variable.has(code):
                 raise self.refused(row, name, variable.wanted)
         return np.array(found, dtype=float)
 
-    def outcomes(self, name: str) -> Float[np.ndarray, " t"]:
+    def outcomes(self, name: str) -> Column:
         """Column of outcomes; NaN also for numbers that mark missing ones, with a warning."""
         numbers = self.numbers(name)
         marks = marked(numbers, None, is_coordinate=False).rows
@@ -366,9 +309,7 @@ def _cells(column: Any) -> Sequence[object]:
 
 def _number(cell: Any) -> float | None:
     """Number of a cell, NaN if empty; None if it is something else."""
-    if _is_nothing(cell):
-        return np.nan
-    if isinstance(cell, str) and is_missing(cell):
+    if _is_nothing(cell) or (isinstance(cell, str) and is_missing(cell)):
         return np.nan
     if isinstance(cell, bool | complex) or (isinstance(cell, str) and not is_plain(cell)):
         return None

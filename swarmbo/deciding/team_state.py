@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
 import numpy as np
 
 from swarmbo.acquisition import Auto
@@ -143,6 +144,7 @@ class TeamState(OneAtATime):
         """State of the team as ``{"json": plain data, "arrays": {name: array}}``, without pickle."""
         log, rows = self._log.to_state()
         learned, arrays = self._learner.to_state()
+        since = bytearray(msgspec.msgpack.encode(self._since))
         plain = {
             "version": STATE_VERSION,
             "problem": self.problem.to_plain(),
@@ -151,7 +153,7 @@ class TeamState(OneAtATime):
             "acting": self._acting,
             **learned,
         }
-        return {"json": plain, "arrays": rows | arrays | {"since": self._since.to_array()}}
+        return {"json": plain, "arrays": rows | arrays | {"since": np.frombuffer(since, dtype=np.uint8)}}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the team to one file, completely or not at all; ``Team.load`` continues bit-identically.
@@ -183,7 +185,7 @@ class TeamState(OneAtATime):
         require_same({"belief": plain["settings"]["belief"]}, {"belief": own["belief"]})
         self._log, self._acting = self._log.from_state(plain["log"], arrays), plain["acting"]
         self._learner = self._learner.from_state(plain, arrays)
-        self._since = Unreported.from_array(arrays["since"])
+        self._since = msgspec.msgpack.decode(arrays["since"].tobytes(), type=Unreported)
         if self._world is not None:
             self._world.begin({})
         return self
@@ -209,12 +211,12 @@ def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         arrays = read_arrays(Path(path))
         plain = json.loads(arrays.pop(_PLAIN).tobytes())
+        if not isinstance(plain, dict):
+            raise KeyError(_PLAIN)
     except KeyError:
         raise ConfigError(f"{path}: holds no team; wanted a file that team.save wrote") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: cannot be read ({error}); wanted a file that team.save wrote") from error
-    if not isinstance(plain, dict):
-        raise ConfigError(f"{path}: holds no team; wanted a file that team.save wrote")
     return {"json": plain, "arrays": arrays}
 
 
@@ -280,14 +282,7 @@ _IN_WORDS: dict[Goal, str] = {"peak": "the peak", "map": "a map", "level": "a le
 
 
 def acquisition_in_words(setup: Setup) -> str:
-    """Kind of a team's acquisition; if that chooses another kind, also the choice and its reason.
-
-    Example:
-        >>> import swarmbo as sb
-        >>> team = sb.Team.for_field(["a", "b"], low=[0.0, 0.0], high=[1.0, 1.0], aim="map")
-        >>> acquisition_in_words(team.setup)
-        'targeted-variance (auto: for a map)'
-    """
+    """Kind of a team's acquisition, with another kind that it chooses: ``targeted-variance (auto: for a map)``."""
     stated, problem = str(to_plain(setup.acquisition)["kind"]), setup.problem
     if not setup.chooses:
         return stated

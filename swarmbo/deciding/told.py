@@ -3,8 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, SupportsFloat
+from typing import Any, NamedTuple, SupportsFloat
 
 import msgspec
 import numpy as np
@@ -12,34 +11,34 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from swarmbo.boundary import values
-from swarmbo.deciding import own_rows
+from swarmbo.deciding import own_rows, tables
 from swarmbo.deciding.logbook import Logbook, OpenQuery
 from swarmbo.deciding.offers import Offer, checked_candidates
-from swarmbo.deciding.tables import attached
 from swarmbo.errors import ConfigError, ConflictError, ShapeError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Measurement, News
 from swarmbo.worlds.fields import measurements_of
 
 Outcome = SupportsFloat | None | Mapping[str, SupportsFloat | None]
+Own = tuple[str, ...] | None  # channels of an agent
 Noise = SupportsFloat | None | Mapping[str, SupportsFloat | None]
 
 
-def news_of(
-    log: Logbook,
-    query_id: str,
-    outcome: Outcome,
-    point: Mapping[str, Any] | None,
-    locations: Mapping[str, ArrayLike] | None,
-    noise_std: Noise = None,
-    *,
-    failed: bool,
-    own: tuple[str, ...] | None = None,
-) -> News | None:
-    """News from a user's outcome of a query, without known outcomes; None if all are known. See ``AskTell.tell``.
+class Told(NamedTuple):
+    """What a user tells of an evaluation; ``failed`` is True if all outcomes that are not given failed."""
 
-    An agent may tell outcomes of its ``own`` channels only.
+    outcome: Outcome
+    point: Mapping[str, Any] | None
+    locations: Mapping[str, ArrayLike] | None
+    noise_std: Noise
+    failed: bool
+
+
+def news_of(log: Logbook, query_id: str, told: Told, own: Own = None) -> News | None:
+    """News of a user's outcomes of a query, of an agent's ``own`` channels only, without known ones; None if all are.
+    See ``AskTell.tell``.
     """
+    outcome, point, locations, noise_std, failed = told
     problem, query = log.problem, log.asked_of(query_id)
     waits = [channel for channel in query.waits if own is None or channel in own]
     if problem.is_field:
@@ -62,14 +61,13 @@ def news_of(
         rest_failed = failed or not isinstance(outcome, Mapping)
         log.asked_of(query_id, factors)
     total_noise, noise = noise_of(noise_std, total, factors)
-    may_come = query.awaited if own is None else query.awaited.intersection(own)
+    may_come, may_tell = frozenset(waits), problem.channels if own is None else own
     new = {channel: y for channel, y in factors.items() if channel in may_come}
     for channel in factors.keys() - new.keys():
         _require_same(query_id, repr(channel), factors[channel], _known(log, query_id, query, channel))
     if total is not None and not query.waits:
         _require_same(query_id, "the total", total, float(log.history.totals[query.row]))
         return None
-    may_tell = problem.channels if own is None else own
     if total is None and rest_failed and may_tell:
         if not waits and not factors:
             _require_failure(log, query_id, query, may_tell)
@@ -82,7 +80,7 @@ def news_of(
 
 def _known(log: Logbook, query_id: str, query: OpenQuery, channel: str) -> float:
     """Outcome of a channel for which a query does not wait any more; NaN if it failed."""
-    data, column = log.history, log.problem.channels.index(channel)
+    data, column = log.history, log.problem.graph.place_of[channel]
     assert query.row is not None
     if data.taken is not None and not data.taken[query.row, column]:
         raise UnknownQueryError(f"query {query_id!r}: {channel!r} is not pending, as it was given up")
@@ -101,34 +99,30 @@ def _require_same(query_id: str, what: str, outcome: float, known: float) -> Non
 
 def _require_failure(log: Logbook, query_id: str, query: OpenQuery, channels: Sequence[str]) -> None:
     """Refuse the failure of a told query, unless one of the channels failed."""
-    data, columns = log.history, [log.problem.channels.index(channel) for channel in channels]
+    data, columns = log.history, [log.problem.graph.place_of[channel] for channel in channels]
     if not data.failed[query.row, columns].any():
         told = dict(zip(channels, data.factors[query.row, columns].tolist(), strict=True))
         raise ConflictError(f"query {query_id!r}: got a failure; recorded before: {values.short(told)}")
 
 
 def measured_of(constraints: object, problem: Problem) -> dict[str, float]:
-    """Measured quantities that have limits; without those that are unknown.
-
-    Raises:
-        ConfigError: If one has no limit in the problem.
-        ShapeError: If one is no number.
-    """
+    """Measured quantities that have limits, as a user tells them; without those that are unknown."""
     given = values.table(constraints, "{quantity: number}", "$.constraints")
     if strangers := [name for name in given if name not in problem.ranges]:
         raise ConfigError(f"got {strangers}; wanted some of the limits {list(problem.ranges)}", at="$.constraints")
-    numbers = {name: values.told_number(value, repr(name)) for name, value in given.items()}
-    return {name: number for name, number in numbers.items() if not np.isnan(number)}
+    return _numbers_in({name: values.told_number(value, repr(name)) for name, value in given.items()})
 
 
 def quantities_in(infos: Mapping[str, Mapping[str, Any]], problem: Problem) -> dict[str, float]:
-    """Measured quantities that have limits, as an environment's infos report them; those that are no numbers are
-    unknown.
-    """
+    """The same of an environment's infos; those that are no numbers are unknown."""
     told = [info.get("constraints") for info in infos.values()]
     found = {name: value for table in told if isinstance(table, Mapping) for name, value in table.items()}
-    numbers = {name: values.reported_number(found.get(name)) for name in problem.ranges}
-    return {name: number for name, number in numbers.items() if not np.isnan(number)}
+    return _numbers_in({name: values.reported_number(found.get(name)) for name in problem.ranges})
+
+
+def _numbers_in(told: Mapping[str, float]) -> dict[str, float]:
+    """Entries of a table that are not NaN, for unknown."""
+    return {name: number for name, number in told.items() if not math.isnan(number)}
 
 
 def noise_of(noise_std: Noise, total: float | None, factors: Mapping[str, float]) -> tuple[float, dict[str, float]]:
@@ -141,13 +135,10 @@ def noise_of(noise_std: Noise, total: float | None, factors: Mapping[str, float]
         raise ConfigError(f"got {values.short(given)} of a total; wanted a number", at="$.noise_std")
     if strangers := [channel for channel in given if channel not in factors]:
         raise UnknownQueryError(f"got noise_std of {strangers} without outcomes; wanted some of {list(factors)}")
-    noises = {channel: values.told_noise(noise, repr(channel)) for channel, noise in given.items()}
-    return np.nan, {channel: noise for channel, noise in noises.items() if not np.isnan(noise)}
+    return np.nan, _numbers_in({channel: values.told_noise(noise, repr(channel)) for channel, noise in given.items()})
 
 
-def _outcome_of(
-    outcome: Outcome, problem: Problem, own: tuple[str, ...] | None
-) -> tuple[float | None, dict[str, float]]:
+def _outcome_of(outcome: Outcome, problem: Problem, own: Own) -> tuple[float | None, dict[str, float]]:
     """Total of a function, or outcomes of factors: none of them if the evaluation failed as a whole."""
     if isinstance(outcome, Mapping):
         return None, _numbers(outcome, "{factor: outcome}", "$.outcome", own)
@@ -158,13 +149,12 @@ def _outcome_of(
         return None, {}
     if len(channels) != 1:
         hint = ". With outcomes = 'total' a team learns from both" if own is None else f" of its factors {list(own)}"
-        raise ConfigError(
-            f"got {number}, one number of several factors; wanted a table {{factor: outcome}}{hint}", at="$.outcome"
-        )
+        got = f"got {number}, one number of several factors"
+        raise ConfigError(f"{got}; wanted a table {{factor: outcome}}{hint}", at="$.outcome")
     return None, {channels[0]: number}
 
 
-def _numbers(outcome: object, form: str, at: str, own: tuple[str, ...] | None) -> dict[str, float]:
+def _numbers(outcome: object, form: str, at: str, own: Own) -> dict[str, float]:
     """Outcomes by channel, NaN for failed ones."""
     told = {} if outcome is None else values.table(outcome, form, at)
     if own is not None and (foreign := [channel for channel in told if channel not in own]):
@@ -182,126 +172,86 @@ def measured_place(problem: Problem, agent: str, location: object) -> Float[np.n
 
 @dataclass(frozen=True)
 class Owned:
-    """Factors and variables of an agent, and checks of its inputs.
-
-    ``teller`` is the agent that gets totals, and reports them; None: the first agent.
-    """
+    """Factors and variables of an agent, and checks of its inputs."""
 
     name: str
     problem: Problem
-    teller: str | None = None
-
-    @cached_property
-    def factors(self) -> tuple[str, ...]:
-        """Its factors."""
-        return self.problem.graph.factors_owned_by(self.name)
-
-    @cached_property
-    def variables(self) -> tuple[str, ...]:
-        """Its variables."""
-        return self.problem.graph.variables_owned_by(self.name)
+    factors: tuple[str, ...]
+    variables: tuple[str, ...]
 
     def told(
         self,
         log: Logbook,
         query_id: str,
         before: own_rows.OwnRow,
-        outcome: Outcome,
-        point: Mapping[str, Any] | None,
-        location: ArrayLike | None,
-        noise_std: Noise,
-        *,
-        failed: bool,
+        told: Told,
         order: int,
+        teller: str | None,
     ) -> own_rows.OwnRow | None:
         """Check outcomes of a query, and leave out known ones; None if all are; see ``Agent.tell``.
 
-        ``before`` has outcomes that it got and that its log does not have yet.
+        ``before`` has outcomes that it got and that its log does not have yet. The ``teller`` gets totals, and reports
+        them; by default it is the first agent.
         """
-        first = self.teller or self.problem.agents[0]
+        first, outcome, point = teller or self.problem.agents[0], told.outcome, told.point
         if self.problem.is_field:
             if point is not None:
                 raise ConfigError("got a point; wanted location = …, as this is a field", at="$.point")
             if before.has_ended:
                 raise UnknownQueryError(f"query {query_id!r} is not pending, as {self.name!r} has observed its end")
-            outcome = outcome if isinstance(outcome, Mapping) else {self.name: None if failed else outcome}
+            outcome = outcome if isinstance(outcome, Mapping) else {self.name: None if told.failed else outcome}
         elif own_rows.shares_outcomes(self.problem) and not isinstance(outcome, Mapping) and self.name != first:
             wanted = f"it given to {first!r}, which reports it to the others"
             raise ConfigError(f"got a total; wanted {wanted}", at="$.outcome")
-        log = self._with_unreported(log, query_id, before)
+        # outcomes of its own that its log does not have yet
+        if query_id in log.open and before.factors:
+            log = log.with_factors(query_id, {f: np.nan if y is None else y for f, y in before.factors.items()})
+        if query_id in log.open and before.total is not msgspec.UNSET:
+            log = log.with_total(query_id, np.nan if before.total is None else before.total)
         own = {} if point is None else values.table(point, "{variable: value}", "$.point")
         if foreign := [variable for variable in own if variable not in self.variables]:
             raise ConfigError(f"got {foreign}; wanted its own of {list(self.variables)}", at="$.point")
         if own:
             point = {**self.problem.named(log.asked_of(query_id).point), **own}
-        where = None if location is None else {self.name: location}
-        news = news_of(log, query_id, outcome, point, where, noise_std, failed=failed, own=self.factors)
+        news = news_of(log, query_id, told._replace(outcome=outcome, point=point), self.factors)
         if news is None:
             return None
         if self.problem.is_field:
-            place, y = self.problem.places(news.point, [self.name])[self.name], news.factors[self.name]
-            measurement = Measurement(self.name, place, y, news.noise.get(self.name, np.nan))
-            return own_rows.OwnRow.measured(order, self.problem, measurement)
+            return own_rows.OwnRow.measured(order, self.problem, news.measurement(self.name, self.problem))
         stood = self.problem.coded(news.point)
         return own_rows.OwnRow.of_news(order, news, self.factors, {variable: stood[variable] for variable in own})
 
-    def _with_unreported(self, log: Logbook, query_id: str, before: own_rows.OwnRow) -> Logbook:
-        """Log with own outcomes that it does not have yet."""
-        if query_id in log.open and before.factors:
-            log = log.with_factors(query_id, {f: np.nan if y is None else y for f, y in before.factors.items()})
-        if query_id in log.open and before.total is not msgspec.UNSET:
-            log = log.with_total(query_id, np.nan if before.total is None else before.total)
-        return log
-
-    def unrequested(
-        self,
-        before: own_rows.OwnRow,
-        outcome: Outcome,
-        location: ArrayLike | None,
-        noise_std: Noise,
-        *,
-        failed: bool,
-        order: int,
-    ) -> own_rows.OwnRow:
+    def unrequested(self, before: own_rows.OwnRow, told: Told, order: int) -> own_rows.OwnRow:
         """Check a measurement in a field without a query, such as at the start; see ``Agent.tell``."""
         if before.has_come:
             raise UnknownQueryError(f"got {self.name!r} again without a query; its measurement is already known")
-        told = outcome if isinstance(outcome, Mapping) else {self.name: outcome}
-        y = np.nan if failed else _numbers(told, "{agent: outcome}", "$.outcome", self.factors).get(self.name, np.nan)
-        if location is None:
+        given = told.outcome if isinstance(told.outcome, Mapping) else {self.name: told.outcome}
+        outcomes = {} if told.failed else _numbers(given, "{agent: outcome}", "$.outcome", self.factors)
+        y = outcomes.get(self.name, np.nan)
+        if told.locations is None:
             raise ConfigError("got none; wanted the location, as no query asked for this measurement", at="$.location")
-        place = measured_place(self.problem, self.name, location)
-        _, noise = noise_of(noise_std, None, {self.name: y})
-        return own_rows.OwnRow.measured(
-            order, self.problem, Measurement(self.name, place, y, noise.get(self.name, np.nan))
-        )
+        place = measured_place(self.problem, self.name, told.locations[self.name])
+        _, noise = noise_of(told.noise_std, None, {self.name: y})
+        measurement = Measurement(self.name, place, y, noise.get(self.name, np.nan))
+        return own_rows.OwnRow.measured(order, self.problem, measurement)
 
-    def attached(
-        self,
-        points: object,
-        outcomes: ArrayLike,
-        rounds: ArrayLike | float | None,
-        noise_std: ArrayLike | float | None,
-        *,
-        present: int,
-        order: int,
-    ) -> list[own_rows.OwnRow]:
+    def attached(self, given: tables.Rows, present: int, order: int) -> list[own_rows.OwnRow]:
         """Check unrequested evaluations of a function; see ``Agent.attach``. ``present`` is the default round."""
-        y, channels = values.real_array(outcomes), self.problem.channels
+        y, channels = values.real_array(given.outcomes), self.problem.channels
         is_by_factor = not own_rows.shares_outcomes(self.problem) or (y is not None and y.ndim == 2)
         if y is not None and y.ndim == 2:
             if y.shape[1] != len(self.factors):
                 wanted = f"(t, {len(self.factors)}), of the agent's factors {list(self.factors)}"
                 raise ShapeError(f"got outcomes {y.shape}; wanted {wanted}")
-            own = [channels.index(factor) for factor in self.factors]
-            given = values.real_array(np.nan if noise_std is None else noise_std)
-            if given is not None and given.shape == y.shape:
-                noise_std = np.full((len(y), len(channels)), np.nan)
-                noise_std[:, own] = given
-            everybody = np.full((len(y), len(channels)), np.nan)
-            everybody[:, own] = y
-            y = everybody
-        data = attached(points, outcomes if y is None else y, self.problem, rounds, noise_std=noise_std)
+            own = [self.problem.graph.place_of[factor] for factor in self.factors]
+            of_all, noise_of_all = np.full((2, len(y), len(channels)), np.nan)
+            of_all[:, own] = y
+            noise = values.real_array(np.nan if given.noise_std is None else given.noise_std)
+            if noise is not None and noise.shape == y.shape:
+                noise_of_all[:, own] = noise
+                given = given._replace(noise_std=noise_of_all)
+            given = given._replace(outcomes=of_all)
+        data = tables.attached(given, self.problem)
         rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds
         has_total, rows = not is_by_factor and self.name == self.problem.agents[0], list[own_rows.OwnRow]()
         for x, total, known, of_round, noise in zip(
@@ -311,8 +261,8 @@ class Owned:
             stds = {channel: std for channel, std in zip(channels, noise[1:].tolist(), strict=True) if std == std}
             news = News(x, float(total) if has_total else None, by_factor, float(noise[0]), stds)
             stood = self.problem.coded(x)
-            row = own_rows.OwnRow.of_news(order + len(rows), news, self.factors, {v: stood[v] for v in self.variables})
-            rows.append(msgspec.structs.replace(row, round=float(of_round)))
+            place = {v: stood[v] for v in self.variables}
+            rows.append(own_rows.OwnRow.of_news(order + len(rows), news, self.factors, place, float(of_round)))
         return rows
 
     def observed(
@@ -326,22 +276,6 @@ class Owned:
         measurement, stops = measurements_of(self.name, info, sent.get(self.name), self.problem.box)
         return own_rows.OwnRow.measured(order, self.problem, measurement, stops, has_ended=is_all)
 
-    def surveyed(
-        self,
-        points: object,
-        outcomes: ArrayLike,
-        rounds: ArrayLike | float | None,
-        agents: str | Sequence[str] | None,
-        noise_std: ArrayLike | float | None,
-        present: int,
-        before: own_rows.OwnRows,
-        *,
-        fades: bool,
-    ) -> own_rows.OwnRows:
-        """Check unrequested measurements in a field, and add them to its data; see ``Agent.attach``."""
-        data = attached(points, outcomes, self.problem, rounds, agents, noise_std=noise_std)
-        return before.surveyed(self.problem, self.name, data, present, fades=fades)
-
     def offer(
         self, candidates: ArrayLike | None, price: float, position: ArrayLike | None, *, takes_part: bool
     ) -> Offer:
@@ -354,14 +288,13 @@ class Owned:
             return Offer()
         places = None
         if candidates is not None:
-            checked = checked_candidates({self.name: candidates}, [self.name], self.problem.box)[self.name]
-            places = tuple(map(tuple, checked.tolist()))
+            places = tuple(map(tuple, checked_candidates(self.name, candidates, self.problem.box).tolist()))
         stands = None if position is None else tuple(measured_place(self.problem, self.name, position).tolist())
         return Offer(places, float(price), stands, takes_part)
 
 
 def checked_sites(sites: ArrayLike, problem: Problem) -> Float[np.ndarray, "k d"]:
     """Check all measurable locations (k, d), k >= 1, of a field."""
-    if not problem.is_field or not len(checked := checked_candidates({"": sites}, [""], problem.box)[""]):
+    if not problem.is_field or not len(checked := checked_candidates("", sites, problem.box)):
         raise ConfigError("got none, or those of a function; wanted locations in a field", at="$.sites")
     return checked

@@ -16,21 +16,6 @@ class OneAtATime:
 
     A copy, by ``copy.deepcopy`` or a pickle, has its own lock, and is made between two calls, since a reading method
     may compute and cache something.
-
-    Example:
-        >>> class Counter(OneAtATime):
-        ...     count = 0
-        ...     @whole_or_not_at_all
-        ...     def add(self, number):
-        ...         self.count += 1
-        ...         self.count += number - 1
-        >>> counter = Counter()
-        >>> try:
-        ...     counter.add("two")
-        ... except TypeError:
-        ...     counter.add(2)
-        >>> counter.count
-        2
     """
 
     shared: ClassVar[tuple[str, ...]] = ()

@@ -208,13 +208,13 @@ class Hub:
 
     def _note_came(self, agent: str, rows: OwnRows) -> None:
         """Keep an agent's outcomes by query; in a field with unrequested measurements after these."""
-        came, variables = self._came_of[agent], self.problem.graph.variables_owned_by(agent)
+        came = self._came_of[agent]
         for name, row in rows.told.items():
             if name != UNASKED:  # a part may have come before a decision, and the rest after it
                 told = OwnRows({name: came[name]} if name in came else {})
                 came[name] = told.with_told(name, row).told[name]
                 continue
-            stops = [stop for _, stops in stops_by_round({"q00000": row}, agent, variables) for stop in stops]
+            stops = [stop for _, stops in stops_by_round({"q00000": row}) for stop in stops]
             last = next(reversed(came), "q00000")
             before = came.get(last, OwnRow(0))
             came[last] = msgspec.structs.replace(before, on_the_way=(*before.on_the_way, *stops))

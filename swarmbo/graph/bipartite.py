@@ -62,13 +62,6 @@ class Read(NamedTuple):
     tables: dict[str, Any] | None = None
 
 
-def is_networkx(graph: object) -> bool:
-    """True if it is a graph of networkx."""
-    import networkx as nx
-
-    return isinstance(graph, nx.Graph)
-
-
 def read(g: "nx.Graph[Any]", factors: "Factors | Iterable[Hashable] | None" = None) -> Read:
     """Read a graph without tables; see ``FactorGraph.from_networkx``."""
     names = _names(g)
@@ -79,10 +72,9 @@ def read(g: "nx.Graph[Any]", factors: "Factors | Iterable[Hashable] | None" = No
     if factors is None:
         side = _of_nodes(g, "bipartite")
         if wrong := [node for node, kind in side.items() if kind not in (0, 1)]:
-            raise ConfigError(
-                f"node {wrong[0]!r} has bipartite={side[wrong[0]]!r}; wanted 0 (variable) or 1 (factor) on every node, "
-                "or `factors`: the factors' nodes, 'edges' or 'cliques'"
-            )
+            fix = "or `factors`: the factors' nodes, 'edges' or 'cliques'"
+            got = f"node {wrong[0]!r} has bipartite={side[wrong[0]]!r}"
+            raise ConfigError(f"{got}; wanted 0 (variable) or 1 (factor) on every node, {fix}")
         return _bipartite(g, names, {node for node, kind in side.items() if kind == 1})
     wanted = {str(node) for node in factors}
     if strange := sorted(wanted - set(names.values())):
@@ -131,10 +123,8 @@ def read_with_tables(g: "nx.Graph[Any]", tables: Mapping[Any, Any] | None) -> Re
             return said._replace(tables={names[node]: entries for node, entries in by_node.items()})
     covered = {frozenset(pair) for group in by_group for pair in combinations(group, 2)}
     if missing := [edge for edge in g.edges if frozenset(edge) not in covered]:
-        raise ShapeError(
-            f"edge {missing[0]!r} has no table; give one for each edge, {{(u, v): table}}, with axes in this order, or "
-            "for each node that is a factor"
-        )
+        fix = "give one for each edge, {(u, v): table}, with axes in this order, or for each node that is a factor"
+        raise ShapeError(f"edge {missing[0]!r} has no table; {fix}")
     if lonely := [node for node in g.nodes if not g.adj[node] and node not in by_node]:
         raise ShapeError(f"node {lonely[0]!r} has no edge and no table; give it one, or leave it out")
     said = _interactions(g, names, [*by_group, *((node,) for node in by_node)])
@@ -154,19 +144,21 @@ def _of_nodes(g: "nx.Graph[Any]", attribute: str) -> dict[Any, Any]:
 
 
 def _names(g: "nx.Graph[Any]") -> dict[Any, str]:
+    import networkx as nx  # late: takes a tenth of a second to import
+
+    if not isinstance(cast(object, g), nx.Graph):
+        raise ConfigError(f"got {short(g)}; wanted a FactorGraph, or a graph of networkx", at="$.graph")
     if g.is_directed() or g.is_multigraph():
-        raise ConfigError(
-            f"got a {type(g).__name__}; wanted an undirected graph with one edge between two nodes: nx.Graph(g), if "
-            "directions have no meaning and no edges are parallel"
-        )
+        fix = "nx.Graph(g), if directions have no meaning and no edges are parallel"
+        wanted = f"an undirected graph with one edge between two nodes: {fix}"
+        raise ConfigError(f"got a {type(g).__name__}; wanted {wanted}")
     if not len(g):
         raise ConfigError("got a graph without nodes; wanted at least one variable")
     node_of: dict[str, Any] = {}
     for node in g.nodes:
         if (other := node_of.setdefault(str(node), node)) is not node:
-            raise ConfigError(
-                f"nodes {other!r} and {node!r} would both be named {str(node)!r}; give all nodes different texts"
-            )
+            got = f"nodes {other!r} and {node!r} would both be named {str(node)!r}"
+            raise ConfigError(f"{got}; give all nodes different texts")
     if loops := [u for u, v in g.edges if u == v]:
         raise ConfigError(f"node {loops[0]!r} has an edge to itself; wanted a table of the node, or a factor, instead")
     return {node: name for name, node in node_of.items()}
@@ -186,9 +178,8 @@ def _groups(g: "nx.Graph[Any]", factors: str) -> list[tuple[Any, ...]]:
 
 def _interactions(g: "nx.Graph[Any]", names: Mapping[Any, str], groups: Iterable[tuple[Any, ...]]) -> Read:
     scopes, owners = dict[str, list[str]](), dict[str, str]()
-    variable_owners: dict[str, str] = {
-        names[node]: owner for node, owner in _of_nodes(g, "owner").items() if owner is not None
-    }
+    owner_of = _of_nodes(g, "owner").items()
+    variable_owners: dict[str, str] = {names[node]: owner for node, owner in owner_of if owner is not None}
     for group in groups:
         scope = [names[node] for node in group]
         factor = f"f({','.join(scope)})"

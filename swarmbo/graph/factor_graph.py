@@ -5,9 +5,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
 from swarmbo.boundary.values import distinct_names, exact, html_table, short, table
 from swarmbo.errors import ConfigError, OwnershipError, ShapeError
-from swarmbo.graph.bipartite import Edges, Factors, Read, is_networkx, read, read_with_tables, read_with_variables
+from swarmbo.graph.bipartite import Edges, Factors, Read, read, read_with_tables, read_with_variables
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
 
 
 Value = TypeVar("Value")
+Key = TypeVar("Key", bound=Hashable)
 _MOST_SHOWN = 20  # rows of a table in a notebook
 
 
@@ -65,16 +70,11 @@ class FactorGraph:
         if strangers := sorted(covered - set(self.variables)):
             raise ConfigError(f"got scopes with {strangers}; wanted them in the variables too", at="$.variables")
         if idle := [variable for variable in self.variables if variable not in covered]:
-            raise ConfigError(
-                f"got {idle[0]!r}, which is in no scope; wanted each variable in a factor, or left out",
-                at="$.variables",
-            )
+            fix = "wanted each variable in a factor, or left out"
+            raise ConfigError(f"got {idle[0]!r}, which is in no scope; {fix}", at="$.variables")
         if clash := sorted(covered & set(self.factors)):
-            raise ConfigError(
-                f"{clash[0]!r} names both a factor and a variable; rename one, for example the factor to "
-                f"'f_{clash[0]}'",
-                at="$.scopes",
-            )
+            fix = f"rename one, for example the factor to 'f_{clash[0]}'"
+            raise ConfigError(f"{clash[0]!r} names both a factor and a variable; {fix}", at="$.scopes")
         for field in ("factor_owners", "variable_owners"):
             if strange := [owner for owner in getattr(self, field) if not isinstance(owner, str)]:
                 raise ConfigError(f"got the owner {short(strange[0])}; wanted the name of an agent", at=f"$.{field}")
@@ -107,34 +107,27 @@ class FactorGraph:
             raise ConfigError("got no factors; wanted at least one scope, for example {'f': ['x']}", at="$.scopes")
         for factor, scope in scopes.items():
             at = f"$.scopes.{factor}"
-            if isinstance(scope, str):
-                raise ConfigError(f"got the string {scope!r}; wanted a list of variables", at=at)
-            if not isinstance(cast(object, scope), Sequence):
-                raise ConfigError(f"got {short(scope)}; wanted a list of variables", at=at)
+            if isinstance(scope, str) or not isinstance(cast(object, scope), Sequence):
+                got = f"the string {scope!r}" if isinstance(scope, str) else short(scope)
+                raise ConfigError(f"got {got}; wanted a list of variables", at=at)
             if strange := [name for name in scope if not isinstance(cast(object, name), str)]:
-                raise ConfigError(
-                    f"got the name {short(strange[0])}; wanted a string, for example {str(strange[0])!r}", at=at
-                )
+                wanted = f"a string, for example {str(strange[0])!r}"
+                raise ConfigError(f"got the name {short(strange[0])}; wanted {wanted}", at=at)
             if not scope or len(set(scope)) != len(scope):
                 raise ConfigError(f"got {list(scope)}; wanted one or more variables, each once", at=at)
         for given, at in ((owners, "$.owners"), (variable_owners, "$.variable_owners")):
             if given is not None:
                 table(given, "{name: agent}", at)
         variables = tuple(dict.fromkeys(variable for scope in scopes.values() for variable in scope))
-        if variable_owners is None and owners is None:
-            variable_owners = {variable: variable for variable in variables}
-        elif variable_owners is None and owners is not None:
+        if owners is not None:
             _check_owners("factor", owners, tuple(scopes))
-            first: dict[str, str] = {}
-            for factor, scope in scopes.items():
-                for variable in scope:
-                    first.setdefault(variable, owners[factor])
-            variable_owners = first
-        assert variable_owners is not None
+        if variable_owners is None:
+            variable_owners = dict(zip(variables, variables, strict=True))
+            if owners is not None:  # that of the first factor
+                for factor in reversed([*scopes]):
+                    variable_owners |= dict.fromkeys(scopes[factor], owners[factor])
         _check_owners("variable", variable_owners, variables)
-        if owners is None:
-            owners = {factor: variable_owners[scope[0]] for factor, scope in scopes.items()}
-        _check_owners("factor", owners, tuple(scopes))
+        owners = owners or {factor: variable_owners[scope[0]] for factor, scope in scopes.items()}
         return cls(
             factors=tuple(scopes),
             scopes=tuple(tuple(scope) for scope in scopes.values()),
@@ -180,8 +173,6 @@ class FactorGraph:
         """
         if isinstance(graph, FactorGraph):
             return graph
-        if not is_networkx(graph):
-            raise ConfigError(f"got {short(graph)}; wanted a FactorGraph, or a graph of networkx", at="$.graph")
         return cls._of(read_with_variables(graph, variables))
 
     @classmethod
@@ -205,8 +196,6 @@ class FactorGraph:
             if tables is None:
                 raise ShapeError("got no tables; wanted {factor: array}, one for each factor")
             return graph, tables
-        if not is_networkx(graph):
-            raise ConfigError(f"got {short(graph)}; wanted a FactorGraph, or a graph of networkx", at="$.graph")
         said = read_with_tables(graph, tables)
         return cls._of(said), said.tables or {}
 
@@ -275,28 +264,16 @@ class FactorGraph:
     @cached_property
     def components(self) -> tuple["FactorGraph", ...]:
         """Connected parts, in the order of their first factors, each with the graph's order and owners."""
-        scopes, factors_of = dict(zip(self.factors, self.scopes, strict=True)), self._factors_by_variable
-        members: list[list[str]] = []
-        factors_seen: set[str] = set()
-        variables_seen: set[str] = set()
-        for start in self.factors:
-            if start in factors_seen:
-                continue
-            factors_seen.add(start)
-            found = [start]
-            for factor in found:  # grows during the loop
-                for variable in scopes[factor]:
-                    if variable not in variables_seen:
-                        variables_seen.add(variable)
-                        coupled = (x for scope in self.joined if variable in scope for x in scope)
-                        read = [other for x in (variable, *coupled) for other in factors_of[x]]
-                        new = [other for other in dict.fromkeys(read) if other not in factors_seen]
-                        factors_seen.update(new)
-                        found += new
-            members.append(found)
+        n_variables, scopes = len(self.variables), (*self.scopes, *self.joined)
+        n = n_variables + len(scopes)
+        ends = [(n_variables + place, self.column_of[x]) for place, scope in enumerate(scopes) for x in scope]
+        rows, columns = np.array(ends).T
+        pairs = coo_array((np.ones(len(ends)), (rows, columns)), shape=(n, n))
+        _, labels = connected_components(pairs, directed=False)
+        members = _grouped(self.factors, labels[n_variables : n_variables + len(self.factors)].tolist())
         if len(members) == 1:
             return (self,)
-        parts = tuple(self.of(factors) for factors in members)
+        parts = tuple(self.of(factors) for factors in members.values())
         for part in parts:
             part.__dict__["components"] = (part,)  # cached, so that a connected part is not searched again
         return parts
@@ -315,9 +292,7 @@ class FactorGraph:
         )
 
     def _repr_html_(self) -> str:
-        rows = [
-            (f, ", ".join(scope), o) for f, scope, o in zip(self.factors, self.scopes, self.factor_owners, strict=True)
-        ]
+        rows = [*zip(self.factors, map(", ".join, self.scopes), self.factor_owners, strict=True)]
         if len(rows) > _MOST_SHOWN:
             rows = [*rows[: _MOST_SHOWN - 1], ("…", f"{len(rows) - _MOST_SHOWN + 1} more factors", "")]
         return html_table(repr(self), rows, header=("factor", "variables", "agent"))
@@ -352,11 +327,8 @@ class FactorGraph:
 
     @cached_property
     def _factors_by_variable(self) -> "_ByName[tuple[str, ...]]":
-        found: dict[str, list[str]] = {variable: [] for variable in self.variables}
-        for factor, scope in zip(self.factors, self.scopes, strict=True):
-            for variable in scope:
-                found[variable].append(factor)
-        return _ByName("variable", ((variable, tuple(factors)) for variable, factors in found.items()))
+        factors = [factor for factor, scope in zip(self.factors, self.scopes, strict=True) for _ in scope]
+        return _ByName("variable", _grouped(factors, [x for scope in self.scopes for x in scope]).items())
 
 
 class _ByName(dict[str, Value]):
@@ -368,24 +340,21 @@ class _ByName(dict[str, Value]):
         raise KeyError(f"no {self._kind} {name!r} in this graph; it has {', '.join(list(self)[:8])}")
 
 
-def _grouped(names: tuple[str, ...], owners: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    groups: dict[str, list[str]] = {}
-    for name, owner in zip(names, owners, strict=True):
-        groups.setdefault(owner, []).append(name)
-    return {owner: tuple(group) for owner, group in groups.items()}
+def _grouped(names: Sequence[str], keys: Sequence[Key]) -> dict[Key, tuple[str, ...]]:
+    groups: dict[Key, list[str]] = {}
+    for name, key in zip(names, keys, strict=True):
+        groups.setdefault(key, []).append(name)
+    return {key: tuple(group) for key, group in groups.items()}
 
 
 def _check_owners(kind: str, owners: Mapping[str, object], names: tuple[str, ...]) -> None:
     option = "owners" if kind == "factor" else "variable_owners"
     if missing := [name for name in names if name not in owners]:
-        raise OwnershipError(
-            f"{kind} {missing[0]!r} has no owner; each {kind} needs exactly one. Give it to one agent in `{option}`."
-        )
+        fix = f"each {kind} needs exactly one. Give it to one agent in `{option}`."
+        raise OwnershipError(f"{kind} {missing[0]!r} has no owner; {fix}")
     known = set(names)
     if unknown := [name for name in owners if name not in known]:
         raise OwnershipError(f"`{option}` gives away {unknown[0]!r}, which is no {kind} of any scope; leave it out.")
     if bad := [name for name in names if not isinstance(owners[name], str)]:
-        raise OwnershipError(
-            f"{kind} {bad[0]!r} is owned by {owners[bad[0]]!r}; each {kind} needs exactly one owner. "
-            f"Name one agent in `{option}`, or split the {kind}."
-        )
+        fix = f"each {kind} needs exactly one owner. Name one agent in `{option}`, or split the {kind}."
+        raise OwnershipError(f"{kind} {bad[0]!r} is owned by {owners[bad[0]]!r}; {fix}")

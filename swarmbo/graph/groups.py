@@ -1,7 +1,7 @@
 """Factors of equal size stacked along a leading axis, and graphs made of a graph: of groups of variables, or split."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -45,11 +45,10 @@ def check_disjoint(graph: FactorGraph) -> None:
     """Refuse a graph in which a variable has two factors."""
     for variable in graph.variables:
         if len(factors := graph.factors_of(variable)) > 1:
-            raise ConfigError(
-                f"variable {variable!r} is in the factors {', '.join(map(repr, factors))}; Add-GP-UCB wanted groups "
-                "that share no variable: take groups = 'learned', or kind = 'dec-hbo', where factors may overlap",
-                at="$.acquisition.groups",
-            )
+            fix = "take groups = 'learned', or kind = 'dec-hbo', where factors may overlap"
+            got = f"variable {variable!r} is in the factors {', '.join(map(repr, factors))}"
+            wanted = f"Add-GP-UCB wanted groups that share no variable: {fix}"
+            raise ConfigError(f"{got}; {wanted}", at="$.acquisition.groups")
 
 
 def random_groups(graph: FactorGraph, size: int, rng: np.random.Generator) -> tuple[tuple[str, ...], ...]:
@@ -63,17 +62,13 @@ def graph_of_groups(graph: FactorGraph, groups: Sequence[Sequence[str]]) -> Fact
     prefix = "group_"
     while any(variable.startswith(prefix) for variable in graph.variables):
         prefix = "_" + prefix
-    return FactorGraph(
-        factors=tuple(f"{prefix}{i}" for i in range(len(groups))),
-        scopes=tuple(tuple(group) for group in groups),
-        factor_owners=tuple(graph.variable_owner(group[0]) for group in groups),
-        variables=graph.variables,
-        variable_owners=graph.variable_owners,
-    )
+    names = tuple(f"{prefix}{i}" for i in range(len(groups)))
+    owners = tuple(graph.variable_owner(group[0]) for group in groups)
+    return replace(graph, factors=names, scopes=tuple(map(tuple, groups)), factor_owners=owners, joined=())
 
 
-def part_names(graph: FactorGraph, factor: str) -> tuple[str, ...]:
-    """Names of the one-variable parts of a factor, different from all factors of the graph."""
+def part_names(graph: FactorGraph) -> dict[str, tuple[str, ...]]:
+    """Names of the one-variable parts of each factor, different from all factors of the graph."""
     taken, names = set(graph.factors), dict[str, tuple[str, ...]]()
     for other, scope in zip(graph.factors, graph.scopes, strict=True):
         own = list[str]()
@@ -84,7 +79,7 @@ def part_names(graph: FactorGraph, factor: str) -> tuple[str, ...]:
             taken.add(name)
             own.append(name)
         names[other] = tuple(own)
-    return names[factor]
+    return names
 
 
 def split_graph(graph: FactorGraph, split: Collection[str], *, shared_outcomes: bool) -> FactorGraph:
@@ -93,34 +88,23 @@ def split_graph(graph: FactorGraph, split: Collection[str], *, shared_outcomes: 
     With ``shared_outcomes``, a part belongs to the owner of its variable, else to the factor's owner, who alone can
     learn it.
     """
-    factors, scopes, owners = list[str](), list[tuple[str, ...]](), list[str]()
+    factors, scopes, owners, parts = list[str](), list[tuple[str, ...]](), list[str](), part_names(graph)
     for factor, scope, owner in zip(graph.factors, graph.scopes, graph.factor_owners, strict=True):
         if factor not in split:
             factors.append(factor)
             scopes.append(scope)
             owners.append(owner)
             continue
-        for part, variable in zip(part_names(graph, factor), scope, strict=True):
+        for part, variable in zip(parts[factor], scope, strict=True):
             factors.append(part)
             scopes.append((variable,))
             owners.append(graph.variable_owner(variable) if shared_outcomes else owner)
-    return FactorGraph(
-        factors=tuple(factors),
-        scopes=tuple(scopes),
-        factor_owners=tuple(owners),
-        variables=graph.variables,
-        variable_owners=graph.variable_owners,
-    )
+    return replace(graph, factors=tuple(factors), scopes=tuple(scopes), factor_owners=tuple(owners), joined=())
 
 
 def parts_of(graph: FactorGraph, factor: str, domain: Domain) -> tuple[FactorGraph, Domain]:
     """One factor's variables, a separate factor for each, and their box."""
     scope, columns, owner = graph.scope(factor), list(graph.columns[graph.place_of[factor]]), graph.owner(factor)
-    parts = FactorGraph(
-        factors=part_names(graph, factor),
-        scopes=tuple((variable,) for variable in scope),
-        factor_owners=(owner,) * len(scope),
-        variables=scope,
-        variable_owners=tuple(graph.variable_owner(variable) for variable in scope),
-    )
+    scopes, owners = tuple((variable,) for variable in scope), tuple(map(graph.variable_owner, scope))
+    parts = FactorGraph(part_names(graph)[factor], scopes, (owner,) * len(scope), scope, owners)
     return parts, Domain(domain.low[columns], domain.high[columns])

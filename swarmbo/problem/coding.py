@@ -23,19 +23,7 @@ _ON = 0.5**0.5  # coordinate of the chosen value
 
 @dataclass(frozen=True, eq=False)
 class Coding:
-    """Coordinates of the models of a problem with types.
-
-    Args:
-        graph: The problem's scopes and owners, n variables.
-        domain: Their types.
-
-    Example:
-        >>> from swarmbo.spaces.variables import Integer
-        >>> graph = FactorGraph.from_scopes({"f": ["c", "n"]})
-        >>> coding = Coding(graph, MixedDomain.of([Categorical(["a", "b", "c"]), Integer(1, 4)]))
-        >>> coding.inner.variables, coding.inside(np.array([[0.5, 0.3]])).round(3).tolist()
-        (("c='a'", "c='b'", "c='c'", 'n'), [[0.0, 0.707, 0.0, 0.375]])
-    """
+    """Coordinates of the models of a problem with types, by its scopes, owners and the domain of its n variables."""
 
     graph: FactorGraph
     domain: MixedDomain
@@ -66,15 +54,19 @@ class Coding:
         return out
 
     @cached_property
+    def _counts(self) -> list[int]:
+        """Number of coordinates of each variable."""
+        return [len(names) for names in self._named.values()]
+
+    @cached_property
     def _sources(self) -> Int[np.ndarray, " N"]:
         """Variable of each coordinate."""
-        return np.repeat(np.arange(len(self._named)), [len(names) for names in self._named.values()])
+        return np.repeat(np.arange(len(self._counts)), self._counts)
 
     @cached_property
     def _options(self) -> Int[np.ndarray, " N"]:
         """Position of the value of a choice that each coordinate stands for; -1 for numbers."""
-        counts = [len(names) for names in self._named.values()]
-        return np.concatenate([np.arange(count) if count > 1 else np.array([-1]) for count in counts])
+        return np.concatenate([np.arange(count) if count > 1 else np.array([-1]) for count in self._counts])
 
     def inside(self, U: Float[np.ndarray, "*t n"]) -> Float[np.ndarray, "*t N"]:
         """Coordinates of joint points of the unit cube; NaN for variables that are NaN."""
@@ -82,16 +74,15 @@ class Coding:
 
     def outside(self, Z: Float[np.ndarray, "*t N"]) -> Float[np.ndarray, "*t n"]:
         """Joint points of the unit cube at coordinates; of a choice, the value with the largest one."""
-        out = np.empty((*Z.shape[:-1], len(self._named)))
-        for column, (first, count) in enumerate(self._spans):
+        out = np.empty((*Z.shape[:-1], len(self._counts)))
+        for column, (first, count) in enumerate(zip(self._firsts, self._counts, strict=True)):
             own = Z[..., first : first + count]
             out[..., column] = own[..., 0] if count == 1 else (own.argmax(axis=-1) + 0.5) / count
         return self.domain.snapped(np.clip(out, 0.0, 1.0))
 
     @cached_property
-    def _spans(self) -> list[tuple[int, int]]:
-        counts = [len(names) for names in self._named.values()]
-        return list(zip((np.cumsum(counts) - counts).tolist(), counts, strict=True))
+    def _firsts(self) -> list[int]:
+        return (np.cumsum(self._counts) - self._counts).tolist()
 
     @cached_property
     def is_choice(self) -> Bool[np.ndarray, " n"]:
@@ -100,7 +91,7 @@ class Coding:
 
     def bounds(self, end: Float[np.ndarray, " N"]) -> Float[np.ndarray, " n"]:
         """End of a box of coordinates, for the variables that have one coordinate."""
-        return end[[first for first, _ in self._spans]]
+        return end[self._firsts]
 
     def over(self, inner: FactorGraph) -> FactorGraph:
         """Scopes over the problem's variables that a graph over coordinates reads, such as a learned one."""

@@ -45,16 +45,11 @@ class Linear(Settings, frozen=True, tag_field="kind", tag="linear"):
     def __post_init__(self) -> None:
         super().__post_init__()
         numbers = [number for weight in self.weights.values() for number in np.atleast_1d(np.array(weight, float))]
-        require(
-            self, "weights", lambda _: bool(numbers) and bool(np.isfinite(numbers).all()), "a finite weight or more"
-        )
+        are_weights = bool(numbers) and bool(np.isfinite(numbers).all())
+        require(self, "weights", lambda _: are_weights, "a finite weight or more")
         ends = [end for end in (self.at_most, self.at_least) if end is not None]
-        require(
-            self,
-            "at_most",
-            lambda _: bool(ends) and bool(np.isfinite(ends).all()),
-            "at_most, at_least, or both, finite",
-        )
+        are_ends = bool(ends) and bool(np.isfinite(ends).all())
+        require(self, "at_most", lambda _: are_ends, "at_most, at_least, or both, finite")
 
     @property
     def scope(self) -> tuple[str, ...]:
@@ -155,10 +150,8 @@ class Constraint(Settings, frozen=True, tag_field="kind", tag="table"):
         own = [variables[name] for name in self.scope]
         axes = [variable.axis for variable in own]
         if loose := [name for name, axis in zip(self.scope, axes, strict=True) if not axis.step]:
-            raise ConfigError(
-                f"got the real number {loose[0]!r}; wanted variables with a step, or a Linear constraint",
-                at=f"{at}.scope",
-            )
+            wanted = "variables with a step, or a Linear constraint"
+            raise ConfigError(f"got the real number {loose[0]!r}; wanted {wanted}", at=f"{at}.scope")
         shape = tuple(axis.count for axis in axes)
         if math.prod(shape) > _MOST:
             raise ConfigError(f"got {math.prod(shape):,} joint values; wanted at most {_MOST:,}", at=f"{at}.scope")
@@ -202,11 +195,7 @@ def _stretch(box: Domain, codes: Float[np.ndarray, "m s"], column: int) -> Float
 
 
 def constraint_of(given: object, variables: Mapping[str, Variable], at: str) -> Known:
-    """Constraint from a user: an object, or its table.
-
-    Raises:
-        ConfigError: If it is none, or does not fit the variables.
-    """
+    """Constraint from a user that fits the variables: an object, or its table."""
     made = given if isinstance(given, Known) else convert(given, Known, at)
     if strange := [name for name in made.scope if name not in variables]:
         raise ConfigError(f"got {strange[0]!r}; wanted some of {list(variables)}", at=f"{at}.scope")

@@ -2,9 +2,13 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+
+if TYPE_CHECKING:
+    from swarmbo.problem.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +41,10 @@ class News:
     noise: Mapping[str, float] = field(default_factory=dict[str, float])
     on_the_way: tuple[Measurement, ...] = ()
 
-    def along(self, agent: str) -> tuple[Measurement, ...]:
-        """Measurements of one agent en route."""
-        return tuple(reading for reading in self.on_the_way if reading.agent == agent)
+    def measurement(self, agent: str, problem: "Problem") -> Measurement:
+        """Measurement of an agent in a field, which is among the outcomes."""
+        place = self.point[problem.columns(agent)]
+        return Measurement(agent, place, self.factors[agent], self.noise.get(agent, np.nan))
 
     def of(self, channels: Collection[str]) -> "News":
         """News without outcomes and en-route measurements of other channels; the point stays."""
@@ -95,25 +100,6 @@ class Dataset:
     query: Int[np.ndarray, " t"] | None = None
     measured: Float[np.ndarray, "t c"] | None = None
 
-    @classmethod
-    def empty(cls, n_variables: int, n_channels: int, n_limits: int = 0) -> "Dataset":
-        """Table without rows, to which complete rows can be added."""
-        none, nothing = np.zeros(0, dtype=bool), np.zeros((0, n_channels))
-        return cls(
-            X=np.zeros((0, n_variables)),
-            totals=np.zeros(0),
-            factors=nothing,
-            rounds=np.zeros(0),
-            attached=none,
-            chosen=none,
-            awaited=nothing.astype(bool),
-            taken=nothing.astype(bool),
-            noise_std=np.zeros((0, 1 + n_channels)),
-            basis=np.zeros(0, dtype=np.int64),
-            query=np.zeros(0, dtype=np.int64),
-            measured=np.zeros((0, n_limits)) if n_limits else None,
-        )
-
     def __len__(self) -> int:
         return len(self.totals)
 
@@ -143,12 +129,8 @@ class Dataset:
     def begins_with(self, other: "Dataset") -> bool:
         """True if the first rows equal another dataset."""
         mine = self.take(slice(len(other)))
-        pairs = (
-            (mine.X, other.X),
-            (mine.totals, other.totals),
-            (mine.factors, other.factors),
-            (mine.known_noise, other.known_noise),
-        )
+        names = ("X", "totals", "factors", "known_noise")
+        pairs = ((getattr(mine, name), getattr(other, name)) for name in names)
         return len(mine) == len(other) and all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
 
     def then(self, other: "Dataset") -> "Dataset":

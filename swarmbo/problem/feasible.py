@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Float
@@ -16,6 +16,7 @@ from swarmbo.spaces.variables import Axis, Categorical, Variable
 _INSIDE = 1e-6  # share of a sum's range that real numbers stay away from its limits, as solvers round
 _SECONDS = 20.0
 
+Point = Float[np.ndarray, " n"]  # codes
 Terms = list[tuple[int, float]]  # columns and coefficients
 
 
@@ -24,7 +25,7 @@ class _Program:
 
     def __init__(self) -> None:
         self.low, self.high, self.cost, self.whole = list[float](), list[float](), list[float](), list[int]()
-        self._rows, self._floors, self._ceilings = list[Terms](), list[float](), list[float]()
+        self._rows = list[tuple[Terms, float, float]]()
 
     def column(self, low: float, high: float, *, whole: bool = False, cost: float = 0.0) -> int:
         """Add a column."""
@@ -36,39 +37,23 @@ class _Program:
 
     def row(self, terms: Terms, floor: float, ceiling: float) -> None:
         """Add a row."""
-        self._rows.append(terms)
-        self._floors.append(floor)
-        self._ceilings.append(ceiling)
+        self._rows.append((terms, floor, ceiling))
 
     def solved(self) -> Float[np.ndarray, " c"] | None:
         """Columns of the optimum; None if there is none."""
-        at = [(row, column, number) for row, terms in enumerate(self._rows) for column, number in terms]
+        every, floors, ceilings = zip(*self._rows, strict=True)
+        at = [(row, column, number) for row, terms in enumerate(every) for column, number in terms]
         rows, columns, numbers = zip(*at, strict=True)
-        matrix = coo_array((numbers, (rows, columns)), shape=(len(self._rows), len(self.low)))
-        limits = LinearConstraint(matrix.tocsr(), self._floors, self._ceilings)
-        solve: Any = milp
-        options = {"time_limit": _SECONDS, "mip_rel_gap": 0.0}
-        bounds = Bounds(self.low, self.high)
+        matrix = coo_array((numbers, (rows, columns)), shape=(len(every), len(self.low)))
+        limits, bounds = LinearConstraint(matrix.tocsr(), floors, ceilings), Bounds(self.low, self.high)
+        solve, options = cast(Any, milp), {"time_limit": _SECONDS, "mip_rel_gap": 0.0}
         found = solve(self.cost, integrality=self.whole, bounds=bounds, constraints=limits, options=options)
         return None if found.x is None else np.asarray(found.x)
 
 
 @dataclass(frozen=True, eq=False)
 class Feasible:
-    """Joint points that keep constraints.
-
-    Args:
-        variables: Types of the n variables.
-        names: Their names.
-        constraints: Constraints on some of them.
-
-    Example:
-        >>> from swarmbo.spaces.variables import Real
-        >>> sum_of_two = Linear(weights={"a": 1.0, "b": 1.0}, at_most=1.0)
-        >>> room = Feasible((Real(0.0, 1.0), Real(0.0, 1.0)), ("a", "b"), (sum_of_two,))
-        >>> round(float(room.nearest(np.array([0.9, 0.9])).sum()), 5), room.conflict()
-        (1.0, [])
-    """
+    """Joint points of n variables, of types and names, that keep constraints on some of them."""
 
     variables: tuple[Variable, ...]
     names: tuple[str, ...]
@@ -78,7 +63,7 @@ class Feasible:
     def _place(self) -> dict[str, int]:
         return {name: place for place, name in enumerate(self.names)}
 
-    def nearest(self, codes: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"] | None:
+    def nearest(self, codes: Point) -> Point | None:
         """Codes of the nearest point, by the sum of distances in sides; a choice counts 1. None if there is none."""
         return self._solved(self.constraints, codes)
 
@@ -93,9 +78,7 @@ class Feasible:
                 kept = rest
         return kept
 
-    def _solved(
-        self, constraints: Sequence[Known], codes: Float[np.ndarray, " n"] | None
-    ) -> Float[np.ndarray, " n"] | None:
+    def _solved(self, constraints: Sequence[Known], codes: Point | None) -> Point | None:
         program, listed = _Program(), self._listed(constraints)
         parts = [_Part.of(program, v, place in listed) for place, v in enumerate(self.variables)]
         for constraint in constraints:

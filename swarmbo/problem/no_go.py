@@ -186,12 +186,9 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
         """Points beyond the nearest point of each edge, and beyond each corner."""
         start = box.to_unit(np.array(self.corners))
         edge = np.roll(start, -1, axis=0) - start
-        normal = np.column_stack([edge[:, 1], -edge[:, 0]])
-        normal /= np.maximum(np.sqrt((normal**2).sum(axis=1)), np.finfo(float).tiny)[:, None]
-        feet, middle = self._feet(u[None], box)[0], start.mean(axis=0)
-        out = start - middle
-        out /= np.maximum(np.sqrt((out**2).sum(axis=1)), np.finfo(float).tiny)[:, None]
-        step = 2.0 * _CLEAR
+        normal = _of_length_one(np.column_stack([edge[:, 1], -edge[:, 0]]))
+        out = _of_length_one(start - start.mean(axis=0))
+        feet, step = self._feet(u[None], box)[0], 2.0 * _CLEAR
         return np.concatenate([feet + step * normal, feet - step * normal, start + step * out])
 
     def _feet(self, U: Float[np.ndarray, "m 2"], box: Domain) -> Float[np.ndarray, "m k 2"]:
@@ -211,6 +208,10 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
         rise = np.where(end[:, 1] == start[:, 1], 1.0, end[:, 1] - start[:, 1])
         crossing = start[:, 0] + (y - start[:, 1]) / rise * (end[:, 0] - start[:, 0])
         return np.asarray((spans & (x < crossing)).sum(axis=1) % 2 == 1)
+
+
+def _of_length_one(ways: Float[np.ndarray, "k s"]) -> Float[np.ndarray, "k s"]:
+    return ways / np.maximum(np.sqrt((ways**2).sum(axis=1)), np.finfo(float).tiny)[:, None]
 
 
 def _span_a_plane(corners: tuple[tuple[float, float], ...]) -> bool:
@@ -261,15 +262,7 @@ NoGoRegion = NoGoBox | NoGoBall | NoGoPolygon
 
 
 def region_of(given: object, at: str) -> NoGoRegion:
-    """Region from a user's argument: an object of one of the shapes, or a table.
-
-    Raises:
-        ConfigError: If it is none, or a number of it is refused.
-
-    Example:
-        >>> region_of({"kind": "ball", "centre": [0.0, 0.0], "radius": 2.0}, "$.no_go[0]").radius
-        2.0
-    """
+    """Region from a user's argument: an object of one of the shapes, or a table."""
     if isinstance(given, NoGoRegion):
         return given
     if not isinstance(given, dict):

@@ -33,6 +33,8 @@ _MOST_SHOWN = 20  # variables in a notebook
 _PROJECTED = 64  # of them are moved to the nearest points that keep the constraints
 _BEND, _STEEP = 3e-3, 100.0  # a point that breaks a constraint is moved, which others may not bear
 _SPREAD = 4096  # points spread over the bounds, to find allowed ones
+_NAMES = ("factors", "factor_owners", "variables", "variable_owners")
+_KIND = ("structure", "is_field", "outcomes")
 _TOLD = ("aim", "level", "priced")  # of a field, where it is not as by default
 _SLACK = 1e-6  # sides of the box: rounding errors this far outside are cut off
 
@@ -106,9 +108,8 @@ class Problem:
         if outcomes not in get_args(OutcomeMode):
             raise ConfigError(f"got {outcomes!r}; wanted 'total' or 'per-factor'", at="$.outcomes")
         if graph is None and outcomes == "per-factor":
-            raise ConfigError(
-                "got 'per-factor' without a graph; wanted the graph that has the factors", at="$.outcomes"
-            )
+            fix = "wanted the graph that has the factors"
+            raise ConfigError(f"got 'per-factor' without a graph; {fix}", at="$.outcomes")
         if graph is not None and not isinstance(graph, FactorGraph) and isinstance(cast(object, bounds), Mapping):
             bounds = {str(variable): pair for variable, pair in bounds.items()}  # as nodes are named
         table(bounds, "{variable: (low, high)}", "$.bounds")
@@ -183,9 +184,7 @@ class Problem:
             ConfigError: If an object is no region or has other variables. Also if none of 4,096 points that are spread
                 over the bounds is allowed.
         """
-        if isinstance(cast(object, regions), str | Mapping) or not isinstance(cast(object, regions), Iterable):
-            raise ConfigError(f"got {short(regions)}; wanted a list of regions", at="$.no_go")
-        first, given = len(self.no_go), list(regions)
+        first, given = len(self.no_go), _listed(regions, "regions", "$.no_go")
         if first + len(given) > _MOST_REGIONS:
             raise ConfigError(f"got {first + len(given)} regions; wanted at most {_MOST_REGIONS}", at="$.no_go")
         added = [region_of(region, f"$.no_go[{n}]") for n, region in enumerate(given, start=first)]
@@ -206,21 +205,18 @@ class Problem:
         Raises:
             ConfigError: If one is invalid or has other variables, or no point keeps all; it names those in conflict.
         """
-        if isinstance(cast(object, constraints), str | Mapping) or not isinstance(cast(object, constraints), Iterable):
-            raise ConfigError(f"got {short(constraints)}; wanted a list of constraints", at="$.constraints")
-        given = list(constraints)
-        if given and self.is_field:
+        if not (given := _listed(constraints, "constraints", "$.constraints")):
+            return self
+        if self.is_field:
             raise ConfigError("got constraints in a field; wanted no_go, regions of locations", at="$.constraints")
         first, known = len(self.constraints), self.variables
         added = [constraint_of(one, known, f"$.constraints[{n}]") for n, one in enumerate(given, start=first)]
-        graph = (
-            self.graph if not added else replace(self.graph, joined=(*self.graph.joined, *(one.scope for one in added)))
-        )
+        graph = replace(self.graph, joined=(*self.graph.joined, *(one.scope for one in added)))
         limited = replace(self, graph=graph, constraints=(*self.constraints, *added))
-        if added and (conflict := limited._feasible.conflict()):
+        if conflict := limited._feasible.conflict():
             got = f"got {names_of(limited.constraints, conflict)}"
             raise ConfigError(f"{got}, which no point keeps; wanted constraints that leave some", at="$.constraints")
-        if added and limited.no_go and not len(limited._allowed_sample):
+        if limited.no_go and not len(limited._allowed_sample):
             raise ConfigError("got constraints that leave no point outside no_go", at="$.constraints")
         return limited
 
@@ -242,9 +238,8 @@ class Problem:
             ends = [] if numbers is None else [None if np.isnan(end) else float(end) for end in numbers]
             known = [end for end in ends if end is not None]
             if not known or not np.isfinite(known).all() or known != sorted(known):
-                raise ConfigError(
-                    f"got {short(pair)}; wanted (low, high), numbers, or None for one of them", at=f"$.limits.{name}"
-                )
+                wanted = "(low, high), numbers, or None for one of them"
+                raise ConfigError(f"got {short(pair)}; wanted {wanted}", at=f"$.limits.{name}")
             ranges[name] = (ends[0], ends[1])
         return replace(self, ranges={**self.ranges, **ranges})
 
@@ -256,9 +251,8 @@ class Problem:
         names = region.variables
         if self.is_field:
             if names is not None:
-                raise ConfigError(
-                    f"got {list(names)}; wanted none in a field, whose regions are of locations", at=f"{at}.variables"
-                )
+                fix = "wanted none in a field, whose regions are of locations"
+                raise ConfigError(f"got {list(names)}; {fix}", at=f"{at}.variables")
             n, what = self.box.n_dims, "a place"
         else:
             known = self.graph.variables
@@ -293,8 +287,8 @@ class Problem:
 
     def taken(self, X: Float[np.ndarray, "*t n"]) -> Bool[np.ndarray, "*t k"]:
         """Mask of channels that take part in evaluations of joint points: none of their variables is NaN."""
-        columns, starts = self._flat_columns
-        return ~np.logical_or.reduceat(np.isnan(X)[..., columns], starts, axis=-1)
+        edges = self.graph.edges
+        return ~np.logical_or.reduceat(np.isnan(X)[..., edges.variables], edges.first[:-1], axis=-1)
 
     def channels_in(self, point: Float[np.ndarray, " n"]) -> tuple[str, ...]:
         """Channels that take part in an evaluation of a joint point."""
@@ -327,16 +321,8 @@ class Problem:
         return {agent: np.flatnonzero(owners == agent) for agent in self.agents}
 
     @cached_property
-    def _flat_columns(self) -> tuple[Int[np.ndarray, " e"], Int[np.ndarray, " k"]]:
-        """Coordinates that channels read, channel after channel, and the start of each."""
-        own = [self.columns(channel) for channel in self.channels]
-        return np.concatenate(own), np.cumsum([0, *map(len, own[:-1])])
-
-    @cached_property
     def _columns(self) -> dict[str, Int[np.ndarray, " s"]]:
-        place = {variable: column for column, variable in enumerate(self.graph.variables)}
-        scopes = zip(self.graph.factors, self.graph.scopes, strict=True)
-        return {channel: np.array([place[variable] for variable in scope]) for channel, scope in scopes}
+        return {channel: np.array(own) for channel, own in zip(self.channels, self.graph.columns, strict=True)}
 
     @property
     def bounds(self) -> dict[str, tuple[float, float]]:
@@ -373,19 +359,13 @@ class Problem:
     @cached_property
     def regions(self) -> tuple[Limit, ...]:
         """No-go regions and constraints, within the coordinates of ``box``."""
-        place = {} if self.is_field else {variable: column for column, variable in enumerate(self.graph.variables)}
-        out: list[Limit] = []
-        for region in self.no_go:
-            columns = (
-                np.arange(self.box.n_dims)
-                if region.variables is None
-                else np.array([place[v] for v in region.variables])
-            )
-            out.append(Limit(region, columns, self.box.part(columns.tolist())))
-        for constraint in self.constraints:
-            columns = np.array([place[v] for v in constraint.scope])
-            out.append(Limit(constraint, columns, self.box.part(columns.tolist()), margin=_BEND, steepness=_STEEP))
-        return tuple(out)
+
+        def limit(of: NoGoRegion | Known, names: Iterable[str] | None, **bend: float) -> Limit:
+            columns = [*range(self.box.n_dims)] if names is None else [self.graph.column_of[name] for name in names]
+            return Limit(of, np.array(columns), self.box.part(columns), **bend)
+
+        regions = [limit(region, region.variables) for region in self.no_go]
+        return (*regions, *(limit(one, one.scope, margin=_BEND, steepness=_STEEP) for one in self.constraints))
 
     def is_allowed(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
         """Mask of allowed points in the unit cube of ``box``. In a field, points are locations, and may lie outside of
@@ -536,24 +516,14 @@ class Problem:
     def to_plain(self) -> dict[str, Any]:
         """Problem as plain data for ``from_plain``."""
         graph, types = self.graph, self.domain.variables if isinstance(self.domain, MixedDomain) else ()
-        limits = {
-            key: msgspec.json.decode(msgspec.json.encode(told))
-            for key, told in (("no_go", self.no_go), ("constraints", self.constraints), ("types", types))
-            if told
-        }
+        limits = {"no_go": self.no_go, "constraints": self.constraints, "types": types, "ranges": self.ranges}
         return {
-            "structure": self.structure,
-            "is_field": self.is_field,
-            "outcomes": self.outcomes,
-            "factors": list(graph.factors),
+            **{key: getattr(self, key) for key in _KIND},
+            **{name: list(getattr(graph, name)) for name in _NAMES},
             "scopes": [list(scope) for scope in graph.scopes],
-            "factor_owners": list(graph.factor_owners),
-            "variables": list(graph.variables),
-            "variable_owners": list(graph.variable_owners),
             "low": self.domain.low.tolist(),
             "high": self.domain.high.tolist(),
-            **limits,
-            **({"ranges": {name: list(ends) for name, ends in self.ranges.items()}} if self.ranges else {}),
+            **{key: msgspec.json.decode(msgspec.json.encode(told)) for key, told in limits.items() if told},
             **{key: told for key in _TOLD if (told := getattr(self, key)) != getattr(Problem, key)},
         }
 
@@ -561,11 +531,11 @@ class Problem:
     def from_plain(cls, plain: Mapping[str, Any]) -> "Problem":
         """Restore the problem from the result of ``to_plain``."""
         scopes = tuple(tuple(scope) for scope in plain["scopes"])
-        names = {key: tuple(plain[key]) for key in ("factors", "factor_owners", "variables", "variable_owners")}
+        names = {key: tuple(plain[key]) for key in _NAMES}
         domain = Domain(np.array(plain["low"]), np.array(plain["high"]))
         if "types" in plain:
             domain = MixedDomain.of([variable_of(given, "$.types") for given in plain["types"]])
-        kind = {key: plain[key] for key in ("structure", "is_field", "outcomes")}
+        kind = {key: plain[key] for key in _KIND}
         kind |= {key: plain[key] for key in _TOLD if key in plain}
         return cls(FactorGraph(scopes=scopes, **names), domain, **kind).limited_as(plain)
 
@@ -573,6 +543,13 @@ class Problem:
         """Problem with the regions, constraints and limits of ``to_plain``."""
         made = self.with_no_go(plain.get("no_go", ())).with_constraints(plain.get("constraints", ()))
         return made.with_limits(plain.get("ranges", {}))
+
+
+def _listed(given: object, what: str, at: str) -> list[object]:
+    """Check a list from a user."""
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        raise ConfigError(f"got {short(given)}; wanted a list of {what}", at=at)
+    return list(cast(Iterable[object], given))
 
 
 def _level(given: object) -> float:

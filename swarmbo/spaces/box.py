@@ -42,9 +42,8 @@ class Domain:
         if low.ndim != 1 or low.shape != high.shape or low.size == 0:
             raise ShapeError(f"bounds: got shapes {low.shape} and {high.shape}; wanted two equal vectors")
         if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
-            raise ConfigError(
-                f"got low {low.tolist()} and high {high.tolist()}; wanted finite low < high", at="$.bounds"
-            )
+            got = f"got low {low.tolist()} and high {high.tolist()}"
+            raise ConfigError(f"{got}; wanted finite low < high", at="$.bounds")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
 
@@ -89,11 +88,8 @@ class Domain:
         Raises:
             ConfigError: If it is not a finite one-dimensional ``gymnasium.spaces.Box`` of floats.
         """
-        if (
-            not isinstance(space, gymnasium.spaces.Box)
-            or len(space.shape) != 1
-            or not np.issubdtype(space.dtype, np.floating)
-        ):
+        is_box = isinstance(space, gymnasium.spaces.Box)
+        if not (is_box and len(space.shape) == 1 and np.issubdtype(space.dtype, np.floating)):
             raise ConfigError(f"got action space {space}; wanted a finite float Box with one axis", at="$.environment")
         return cls(space.low.astype(float), space.high.astype(float))
 
@@ -110,14 +106,7 @@ def place_keys(X: Float[np.ndarray, "m d"]) -> UInt64[np.ndarray, " m"]:
 
 
 class PlaceTable:
-    """Distinct locations (m, d), found by their hashes.
-
-    Example:
-        >>> PlaceTable(np.array([[2.0, 0.0], [1.0, 5.0]])).rows_of(np.array([[1.0, 5.0], [2.0, -0.0]])).tolist()
-        [1, 0]
-        >>> PlaceTable(np.array([[2.0, 0.0]])).rows_of(np.array([[2.0, 0.0], [3.0, 0.0]])) is None
-        True
-    """
+    """Distinct locations (m, d), found by their hashes; -0 is 0."""
 
     def __init__(self, places: Float[np.ndarray, "m d"]) -> None:
         self.places, self._columns, keys = places, np.ascontiguousarray(places.T), place_keys(places)

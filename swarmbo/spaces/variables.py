@@ -40,7 +40,8 @@ class _Number(Settings, frozen=True, tag_field="kind"):
     @property
     def axis(self) -> "Axis":
         """Range of the variable's codes, which are its values."""
-        raise NotImplementedError
+        own: Any = self
+        return Axis(self.low, self.high, own.step or 0.0, own.log)
 
     @property
     def wanted(self) -> str:
@@ -90,11 +91,6 @@ class Real(_Number, frozen=True, tag_field="kind", kw_only=False, tag="real"):
     log: bool = False
     step: Positive | None = None
 
-    @property
-    def axis(self) -> "Axis":
-        """Range of the variable's codes, which are its values."""
-        return Axis(self.low, self.high, self.step or 0.0, self.log)
-
     def value(self, code: float) -> float:
         """Value of a code; on a grid without rounding errors: 0.6, not 0.6000000000000001."""
         rounded = float(f"{code:.12g}")
@@ -125,11 +121,6 @@ class Integer(_Number, frozen=True, tag_field="kind", kw_only=False, tag="intege
     high: int
     step: Count = 1
     log: bool = False
-
-    @property
-    def axis(self) -> "Axis":
-        """Range of the variable's codes, which are its values."""
-        return Axis(self.low, self.high, self.step, self.log)
 
     def value(self, code: float) -> int:
         """Value of a code."""
@@ -177,9 +168,8 @@ class Categorical(Settings, frozen=True, tag_field="kind", kw_only=False, tag="c
         """Position of a value; None if it is not in the list. Numbers that are equal count as one value."""
         plain = value.item() if isinstance(value, np.generic) else value
         found = [i for i, own in enumerate(self.values) if _key(own) == _key(plain)]
-        found = found or [
-            i for i, own in enumerate(self.values) if _is_number(own) and _is_number(plain) and own == plain
-        ]
+        if not found and _is_number(plain):
+            found = [i for i, own in enumerate(self.values) if _is_number(own) and own == plain]
         return float(found[0]) if found else None
 
     def of_text(self, text: str) -> float | None:
@@ -249,24 +239,13 @@ class MixedDomain(Domain):
         low: Lower bounds (d,), codes.
         high: Upper bounds (d,).
         variables: Types of the coordinates.
-
-    Example:
-        >>> domain = MixedDomain.of([Real(1.0, 100.0, log=True), Categorical(["a", "b", "c"])])
-        >>> domain.to_unit(np.array([10.0, 2.0])).round(3).tolist()
-        [0.5, 0.833]
-        >>> domain.from_unit(np.array([0.5, 0.4])).round(9).tolist()
-        [10.0, 1.0]
     """
 
     variables: tuple[Variable, ...] = ()
 
     @staticmethod
     def types_of(bounds: Mapping[str, Any], at: str) -> dict[str, Variable]:
-        """Variables from a user's table of bounds and types.
-
-        Raises:
-            ConfigError: If an entry is none; it names the variable.
-        """
+        """Variables from a user's table of bounds and types."""
         return {name: variable_of(given, f"{at}.{name}") for name, given in bounds.items()}
 
     @classmethod
@@ -363,20 +342,15 @@ class MixedDomain(Domain):
 
 
 def variable_of(given: Any, at: str) -> Variable:
-    """Variable from a user: a type, its table, or a pair (low, high).
-
-    Raises:
-        ConfigError: If it is none of these, or refused.
-    """
+    """Variable from a user: a type, its table, or a pair (low, high)."""
     if isinstance(given, Real | Integer | Categorical):
         return given
     if isinstance(given, Mapping):
         return convert(given, Variable, at)
     numbers = None if isinstance(given, str) else real_array(given)
     if numbers is None or numbers.shape != (2,):
-        raise ConfigError(
-            f"got {short(given)}; wanted (low, high), two numbers, or sb.Real, sb.Integer or sb.Categorical", at=at
-        )
+        wanted = "(low, high), two numbers, or sb.Real, sb.Integer or sb.Categorical"
+        raise ConfigError(f"got {short(given)}; wanted {wanted}", at=at)
     low, high = numbers.tolist()
     if not (np.isfinite(numbers).all() and low < high):
         raise ConfigError(f"got ({low}, {high}); wanted finite low < high", at=at)

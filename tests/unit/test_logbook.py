@@ -5,6 +5,7 @@ from swarmbo.deciding.logbook import Logbook
 from swarmbo.errors import UnknownQueryError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
+from swarmbo.problem.data import Dataset
 from swarmbo.spaces import Domain
 
 FACTORS = ("f", "g", "h")
@@ -53,7 +54,7 @@ def test_attached_rows_without_any_outcome_count_as_failed_and_sums_follow_from_
     log, _ = with_queries(0)
     nan = np.nan
     factors = np.array([[1.0, 2.0, 3.0], [nan, nan, nan], [nan, 5.0, nan]])
-    log = log.with_evaluations(np.zeros((3, 2)), np.full(3, nan), factors)
+    log = log.with_evaluations(Dataset(np.zeros((3, 2)), np.full(3, nan), factors))
     assert (log.history.n_known, log.failures) == (2, 1)
     np.testing.assert_array_equal(log.history.totals, [6.0, nan, nan])
 
@@ -119,8 +120,8 @@ def test_a_record_has_an_agents_own_outcomes_and_failures_keep_their_round():
     log, second = sent(log, a=B)
     log = log.with_factors(first, {"a": np.nan, "b": 1.0}).with_factors(second, {"a": 2.0})
     row, nan = FIELD.joint({"a": A})[None], np.full((1, 2), np.nan)
-    log = log.with_evaluations(row, nan[:, 0], nan)  # attached: nobody's own
-    log = log.with_evaluations(row, nan[:, 0], nan, attached=False)
+    log = log.with_evaluations(Dataset(row, nan[:, 0], nan))  # attached: nobody's own
+    log = log.with_evaluations(Dataset(row, nan[:, 0], nan), attached=False)
     assert (log.record("a").tolist(), log.record("b").tolist()) == ([False, True, False], [True])
     assert log.failures == 3
     assert log.history.rounds.tolist() == [1.0, 2.0, 2.0, 2.0]

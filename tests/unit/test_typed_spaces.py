@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
 import swarmbo as sb
-from swarmbo.deciding.tables import attached, read_rows
+from swarmbo.deciding.tables import Rows, attached, read_rows
 from swarmbo.problem import Problem
 
 NAMES = ("a", "b", "c", "d")
@@ -128,9 +128,9 @@ def check_tables(problem: Problem, seed: int) -> None:
     assert problem.points(problem.coded_rows([list(point.values()) for point in points])).tolist() == X.tolist()
     columns = {name: [point[name] for point in points] for name in points[0]}
     for table in ([{**point, "total": 1.0} for point in points], {**columns, "total": [1.0] * len(points)}):
-        rows = read_rows(table, problem if problem.outcomes == "total" else Problem.of(None, problem.variables))
+        rows = read_rows(Rows(table), problem if problem.outcomes == "total" else Problem.of(None, problem.variables))
         np.testing.assert_allclose(rows.points, X, rtol=1e-9)
-    assert attached(rows.points, [1.0] * 3, Problem.of(None, problem.variables), are_codes=True).X.shape == X.shape
+    assert attached(rows._replace(outcomes=[1.0] * 3), Problem.of(None, problem.variables)).X.shape == X.shape
 
 
 def check_decisions(problem: Problem, seed: int) -> None:

@@ -281,7 +281,7 @@ def test_what_was_attached_is_known_as_the_team_knows_it(outcomes: str):
         if outcomes == "per-factor" or name == case.problem.agents[0]:
             agent.tell(query_id, None)
     case.asked(2)
-    assert {agent.log.n_evaluations for agent in case.agents.values()} == {9}
+    assert {len(agent.log.points) for agent in case.agents.values()} == {9}
 
 
 RECOMMENDING: list[Any] = [

@@ -132,7 +132,7 @@ def test_a_message_with_a_code_that_is_no_value_is_refused():
     ((query_id, point),) = case.asked()
     case.tell(query_id, case.outcomes(point))
     agent = case.agents["a"]
-    numbers = rows.Exchange(case.problem, "a", agent.log, agent._own).numbers()  # pyright: ignore[reportPrivateUsage]
+    numbers = rows.Exchange("a", agent.log, agent._own).numbers()  # pyright: ignore[reportPrivateUsage]
     fits = schema.news(case.problem, agent.log, 0, ("a",))
     assert fits(numbers, frozenset({"a"}))
     column = rows.Layout.of(case.problem).place.start + case.graph.variables.index("a")

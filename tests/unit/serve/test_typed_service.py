@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from swarmbo.deciding.tables import attached, read_rows
+from swarmbo.deciding.tables import Rows, attached, read_rows
 from swarmbo.runs import load_run
 from swarmbo.runs.scenario import scenario_of
 from swarmbo.serve.place import opened
@@ -58,8 +58,8 @@ def test_values_go_out_and_come_back_as_they_are_and_others_are_refused(tmp_path
     assert [record.joint.location for record in run.records[1:]] == history.tolist()
     table = run.table()
     assert table["solvent"] == [problem.named(x)["solvent"] for x in history]
-    rows = read_rows(table, problem)
-    again = attached(rows.points, rows.outcomes, problem, are_codes=True)
+    rows = read_rows(Rows(table), problem)
+    again = attached(rows, problem)
     assert again.X.tolist() == history.tolist()
     line = json.loads((tmp_path / "run" / "rounds.jsonl").read_text().splitlines()[2])
     assert line["joint"]["point"]["solvent"] == "ethanol"
