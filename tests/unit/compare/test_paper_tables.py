@@ -39,7 +39,7 @@ def comparison(metric="simple_regret", unit="m"):
         for name, values in METHODS.items()
     ]
     unseen = ComparisonRow("robots_1", "exact", "map_rmse", unit, 1.0, 9, "exact", values=BASE)
-    return Comparison([*rows, unseen], [], "exact", [])
+    return Comparison([*rows, unseen], {}, "exact", [])
 
 
 def latex_rows(text):

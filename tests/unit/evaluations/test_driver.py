@@ -9,7 +9,7 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.evaluations import Driver, Ended, Ledger
-from swarmbo.evaluations.driver import Clock, EvaluationError
+from swarmbo.evaluations.driver import EvaluationError, Standing
 from swarmbo.evaluations.executor import keep
 from swarmbo.evaluations.ledger import Event
 
@@ -143,5 +143,9 @@ def test_times_leave_out_pauses_between_processes():
         Event("lost", 501.0),
         Event("tell", 506.0, note={"seconds": 3.0}),
     ]
-    assert Clock.of(events, 2) == (10.0, 0.25, 1)
-    assert Clock.of(events[:1], 2) == (0.0, 0.0, 0)
+    standing = Standing(2)
+    standing.add(events[0])
+    assert standing.clock == (0.0, 0.0, 0)
+    for event in events[1:]:
+        standing.add(event)
+    assert standing.clock == (10.0, 0.25, 1)
