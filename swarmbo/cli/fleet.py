@@ -75,16 +75,9 @@ def run_fleet(
     from swarmbo.runs.sweep import folder_name
     from swarmbo.runs.telling import Progress
 
-    network = run.Network(
-        protocol=protocol or ("tcp" if keys is None and not hosts else "tls"),  # pyright: ignore[reportArgumentType] - checked
-        port=port,
-        hosts=_hosts(hosts),
-        keys=keys,
-        elsewhere=tuple(elsewhere or ()),
-        measures=tuple(measures or ()),
-        patience_s=patience,
-        tick_s=tick,
-    )
+    used: Any = protocol or ("tcp" if keys is None and not hosts else "tls")  # checked by a fleet
+    others = (tuple(elsewhere or ()), tuple(measures or ()))
+    network = run.Network(used, port, _hosts(hosts), keys, *others, patience, tick)
     away = ", ".join([*network.elsewhere, *network.measures])
     drawn_as = options.formats(formats, dpi, no_figures)
     if tables.is_in_tables(source):

@@ -249,8 +249,7 @@ def _centralised(scenario: Scenario, team: Team, world: FunctionWorld, truth: Gr
         place = np.array(world.place(query.point))
         value = float(truth.value(place[None])[0])
         alone.tell(query, value)
-        if value > best:
-            best, where = value, place
+        best, where = (value, place) if value > best else (best, where)
     return best, where
 
 

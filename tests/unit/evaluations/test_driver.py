@@ -93,14 +93,8 @@ def test_results_on_the_disk_are_told_first_and_not_measured_again(tmp_path):
     keep(tmp_path / "results", Ended("q00004", "done", 4.0, 2.0))
     keep(tmp_path / "results", Ended("q00002", "done", 2.0, 2.0))
     ledger, executor = Ledger.open(tmp_path, team), Scripted(1)
-    Driver(
-        ledger,
-        executor,
-        4,
-        10,
-        lambda query_id, end: ledger.tell(query_id, end.value),
-        results=tmp_path / "results",
-    ).run()
+    results = tmp_path / "results"
+    Driver(ledger, executor, 4, 10, lambda query_id, end: ledger.tell(query_id, end.value), results=results).run()
     tells = [(event.query, event.outcome) for event in ledger.events if event.kind == "tell"]
     assert tells[:2] == [("q00002", 2.0), ("q00004", 4.0)]
     assert sorted(executor.tries) == [f"q{number:05d}" for number in (1, 3, 5, 6, 7, 8, 9, 10)]
