@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo import registry
 from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.by_view import Chooser, ViewSteps
 from swarmbo.acquisition.local_problem import LocalProblem
@@ -15,7 +16,6 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
 from swarmbo.records import Goal
-from swarmbo.registry import slots
 from swarmbo.settings import Settings
 
 
@@ -93,14 +93,14 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
 
         def choose(agent: str, belief: PlaceBelief, places: Float[np.ndarray, "k d"]) -> int | None:
             by_itself = replace(situation, agents=(agent,), candidates={agent: places}, belief=belief)
-            problem: LocalProblem | None = slots.checked_as(
+            problem: LocalProblem | None = registry.checked_as(
                 LocalProblem | None, self.local_problem(by_itself), self, "local_problem"
             )
             if problem is None:
                 return None
             if problem.graph.variables != (agent,):
                 wanted = f"a problem of {agent!r} alone, which is the only one in the situation"
-                raise slots.not_wanted(problem.graph.variables, wanted, self, "local_problem")
+                raise registry.not_wanted(problem.graph.variables, wanted, self, "local_problem")
             return problem.best_alone(agent, places)
 
         return choose

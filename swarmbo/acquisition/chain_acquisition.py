@@ -17,7 +17,7 @@ from swarmbo.acquisition.utility import Options, Utility, shortlist
 from swarmbo.belief import PlaceBelief, has_view, view_of
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
-from swarmbo.registry.slots import checked_as
+from swarmbo.registry import checked_as
 from swarmbo.settings import require, within
 from swarmbo.spaces import Domain, place_keys
 

@@ -99,16 +99,8 @@ class _Stamped:
         return stamp(self._py_file)
 
 
-class _Given(_Stamped, caching.UserProvidedCacheLocator):
-    pass
-
-
-class _BesideSource(_Stamped, caching.InTreeCacheLocator):
-    pass
-
-
-class _OfUser(_Stamped, caching.UserWideCacheLocator):
-    pass
+def _stamped(locator: type) -> type:
+    return type(locator.__name__, (_Stamped, locator), {})
 
 
 class _Temporary(_Stamped, caching.InTreeCacheLocator):
@@ -121,16 +113,18 @@ class _Temporary(_Stamped, caching.InTreeCacheLocator):
         folder = _temporary_folder()
         os.makedirs(folder, mode=0o700, exist_ok=True)
         there = os.lstat(folder)
-        if not stat.S_ISDIR(there.st_mode) or (
-            os.name != "nt" and (there.st_uid, there.st_mode & 0o77) != (_user(), 0)
-        ):
+        is_own = os.name == "nt" or (there.st_uid, there.st_mode & 0o77) == (_user(), 0)
+        if not (stat.S_ISDIR(there.st_mode) and is_own):
             raise PermissionError(f"{folder}: belongs to another user")
         super().ensure_cache_path()
         _warn(f"in {folder}")
 
 
 class _Implementation(caching.CompileResultCacheImpl):
-    _locator_classes = [_Given, _BesideSource, _OfUser, _Temporary]  # noqa: RUF012
+    _locator_classes = [  # noqa: RUF012
+        *map(_stamped, (caching.UserProvidedCacheLocator, caching.InTreeCacheLocator, caching.UserWideCacheLocator)),
+        _Temporary,
+    ]
 
 
 class _Kept(caching.FunctionCache):

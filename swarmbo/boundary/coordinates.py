@@ -1,17 +1,172 @@
-"""Coordinates of input files, metres on the map, and longitudes and latitudes for devices."""
+"""Coordinates of input files, metres on the map, and longitudes and latitudes for devices; polygons of GeoJSON."""
 
-from collections.abc import Collection
+import json
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
-from swarmbo.boundary.projection import LocalProjection
 from swarmbo.errors import ConfigError, needed
 
 _AT = "--crs"
+_EQUATOR_M, _FLATTENING = 6378137.0, 1.0 / 298.257223563  # WGS 84
+_ECCENTRICITY = float(np.sqrt(_FLATTENING * (2.0 - _FLATTENING)))
+_THIRD = _FLATTENING / (2.0 - _FLATTENING)
+_RADIUS_M = _EQUATOR_M / (1.0 + _THIRD) * (1.0 + _THIRD**2 / 4.0 + _THIRD**4 / 64.0)
+_FARTHEST_M = 1.2e6  # from the central meridian: lengths there are 1.8 % too long
+_THERE = np.array(
+    [
+        _THIRD / 2 - 2 * _THIRD**2 / 3 + 5 * _THIRD**3 / 16 + 41 * _THIRD**4 / 180,
+        13 * _THIRD**2 / 48 - 3 * _THIRD**3 / 5 + 557 * _THIRD**4 / 1440,
+        61 * _THIRD**3 / 240 - 103 * _THIRD**4 / 140,
+        49561 * _THIRD**4 / 161280,
+    ]
+)
+_BACK = np.array(
+    [
+        _THIRD / 2 - 2 * _THIRD**2 / 3 + 37 * _THIRD**3 / 96 - _THIRD**4 / 360,
+        _THIRD**2 / 48 + _THIRD**3 / 15 - 437 * _THIRD**4 / 1440,
+        17 * _THIRD**3 / 480 - 37 * _THIRD**4 / 840,
+        4397 * _THIRD**4 / 161280,
+    ]
+)
+_NEWTON_STEPS = 6
+Rings = list[Float[np.ndarray, "k 2"]]  # outlines; a hole is a ring within another
+
+
+@dataclass(frozen=True)
+class LocalProjection:
+    """Transverse Mercator on the WGS 84 ellipsoid about a local meridian, along which lengths are true.
+
+    At distance x from the meridian lengths are too long by about x² / 2 R², R = 6371 km: by a thousandth at 285 km.
+    ``east_m`` and ``north_m`` are offsets, so that the map begins at 0.
+
+    Source: Krüger's series in the third flattening, to fourth order: Karney 2011, Transverse Mercator with an accuracy
+    of a few nanometers, J. Geodesy 85, eqs. (7) to (12), (35) and (36).
+
+    Example:
+        >>> projection = LocalProjection(9.0, 0.0, 0.0)
+        >>> metres = projection.metres(np.array([[9.0, 0.0], [10.0, 48.0]]))
+        >>> metres.round(2).tolist()
+        [[0.0, 0.0], [74624.96, 5318911.57]]
+        >>> projection.degrees(metres).round(9).tolist()
+        [[9.0, 0.0], [10.0, 48.0]]
+    """
+
+    meridian_deg: float
+    east_m: float
+    north_m: float
+
+    @classmethod
+    def about(cls, degrees: Float[np.ndarray, "n 2"], at: str) -> "LocalProjection":
+        """Projection about the middle of places in degrees, with the origin at their south-west corner."""
+        # the map may cross the date line: longitudes are on a circle, cut where most of it is empty
+        around = np.sort(np.unique(np.mod(degrees[:, 0], 360.0)))
+        gaps = np.diff(around, append=around[0] + 360.0)
+        widest = int(gaps.argmax())  # the arc without sites: the map begins at its end
+        begin, width = around[(widest + 1) % len(around)], 360.0 - gaps[widest]
+        meridian = float(np.mod(begin + width / 2.0 + 180.0, 360.0) - 180.0)
+        metres = cls(meridian, 0.0, 0.0).metres(degrees)
+        if (reach := float(np.abs(metres[:, 0]).max())) > _FARTHEST_M or width > 90.0:
+            got = f"got longitudes and latitudes that reach {reach / 1000.0:,.0f} km east and west of their middle"
+            wanted = f"wanted at most {_FARTHEST_M / 1000.0:,.0f} km, or coordinates in metres"
+            raise ConfigError(f"{got}; {wanted}", at=f"{at}.csv")
+        east, north = metres.min(axis=0)
+        return cls(meridian, float(east), float(north))
+
+    def metres(self, degrees: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
+        """Metres east and north of the map's south-west corner, for longitudes and latitudes."""
+        east = np.deg2rad(np.mod(degrees[:, 0] - self.meridian_deg + 180.0, 360.0) - 180.0)
+        tangent = _conformal(np.tan(np.deg2rad(degrees[:, 1])))
+        xi = np.arctan2(tangent, np.cos(east))
+        eta = np.arcsinh(np.sin(east) / np.hypot(tangent, np.cos(east)))
+        x, y = _corrected(xi, eta, _THERE)
+        return _RADIUS_M * np.column_stack([x, y]) - np.array([self.east_m, self.north_m])
+
+    def degrees(self, metres: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
+        """Longitudes, from -180 to 180, and latitudes of places on the map, m."""
+        metres = np.asarray(metres, dtype=float).reshape(-1, 2)
+        x, y = ((metres + np.array([self.east_m, self.north_m])) / _RADIUS_M).T
+        eta, xi = _corrected(y, x, -_BACK)
+        wanted = np.sin(xi) / np.hypot(np.sinh(eta), np.cos(xi))
+        # Newton's steps from the limit at small latitudes: six are enough everywhere but at a pole itself
+        tangent = wanted / (1.0 - _ECCENTRICITY**2)
+        for _ in range(_NEWTON_STEPS):
+            now = _conformal(tangent)
+            slope = np.hypot(1.0, now) * (1.0 - _ECCENTRICITY**2) * np.hypot(1.0, tangent)
+            tangent = tangent + (wanted - now) * (1.0 + (1.0 - _ECCENTRICITY**2) * tangent**2) / slope
+        east = np.rad2deg(np.arctan2(np.sinh(eta), np.cos(xi))) + self.meridian_deg
+        return np.column_stack([np.mod(east + 180.0, 360.0) - 180.0, np.rad2deg(np.arctan(tangent))])
+
+
+def _conformal(tangent: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """Tangent of the conformal latitude, for that of the latitude; eqs. (7) to (9)."""
+    slant = np.hypot(1.0, tangent)
+    sigma = np.sinh(_ECCENTRICITY * np.arctanh(_ECCENTRICITY * tangent / slant))
+    return tangent * np.hypot(1.0, sigma) - sigma * slant
+
+
+def _corrected(
+    xi: Float[np.ndarray, " n"], eta: Float[np.ndarray, " n"], series: Float[np.ndarray, " 4"]
+) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    """East and north, from the sphere to the ellipsoid or back; eqs. (11) and (15)."""
+    twice = 2.0 * np.arange(1, len(series) + 1)[:, None]
+    x = eta + series @ (np.cos(twice * xi) * np.sinh(twice * eta))
+    y = xi + series @ (np.sin(twice * xi) * np.cosh(twice * eta))
+    return x, y
+
+
+def read_polygons(path: str, at: str) -> list[Rings]:
+    """Rings of every polygon of a GeoJSON file, in its own coordinates; ``at`` names the setting, for messages."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"got {path!r}, which cannot be read ({error}); wanted GeoJSON", at=at) from None
+    polygons: list[Rings] = []
+    for polygon in _polygons(data, at):
+        try:
+            rings = [np.array([corner[:2] for corner in ring], dtype=float).reshape(-1, 2) for ring in polygon]
+        except (TypeError, ValueError, IndexError):
+            rings = [np.empty((0, 2))]
+        if not rings or any(len(ring) < 3 or not np.isfinite(ring).all() for ring in rings):
+            raise ConfigError(f"got {path!r} with a polygon that has no rings of 3 or more numbers", at=at)
+        polygons.append(rings)
+    if not polygons:
+        raise ConfigError(f"got {path!r} without polygons; wanted at least one", at=at)
+    return polygons
+
+
+def holds(rings: Sequence[Float[np.ndarray, "k 2"]], places: Float[np.ndarray, "k 2"]) -> Bool[np.ndarray, " k"]:
+    """Mask of places within an odd number of rings; on a border either result is possible."""
+    from matplotlib.path import Path as Outline  # late: takes time to import
+
+    within = np.zeros(len(places), dtype=bool)
+    for ring in rings:
+        within ^= Outline(ring).contains_points(places)
+    return within
+
+
+def _polygons(data: Any, at: str) -> Iterator[Any]:
+    kind = data.get("type") if isinstance(data, dict) else None
+    if kind == "FeatureCollection":
+        for feature in data.get("features", ()):
+            yield from _polygons(feature, at)
+    elif kind == "Feature":
+        if data.get("geometry") is not None:
+            yield from _polygons(data["geometry"], at)
+    elif kind == "GeometryCollection":
+        for geometry in data.get("geometries", ()):
+            yield from _polygons(geometry, at)
+    elif kind == "Polygon":
+        yield data.get("coordinates", ())
+    elif kind == "MultiPolygon":
+        yield from data.get("coordinates", ())
+    elif kind not in ("Point", "MultiPoint", "LineString", "MultiLineString"):
+        raise ConfigError(f"got a GeoJSON object of type {kind!r}; wanted polygons, features or collections", at=at)
 
 
 @dataclass(frozen=True)
@@ -111,10 +266,7 @@ class Coordinates:
         if self.projection is not None:
             return self.projection.metres(degrees)
         if self.crs is None:
-            raise ConfigError(
-                f"got {what} in longitudes and latitudes for samples in metres; wanted --crs, the samples' coordinate "
-                "reference system, such as EPSG:32632",
-                at=at,
-            )
+            wanted = "wanted --crs, the samples' coordinate reference system, such as EPSG:32632"
+            raise ConfigError(f"got {what} in longitudes and latitudes for samples in metres; {wanted}", at=at)
         warp = needed("rasterio.warp", "geo", "a coordinate reference system", _AT)
         return self.metres(np.column_stack(warp.transform("EPSG:4326", self.crs, *degrees.T.tolist())[:2]))

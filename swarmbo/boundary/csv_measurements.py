@@ -11,9 +11,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
-from swarmbo.boundary.coordinates import Coordinates
+from swarmbo.boundary.coordinates import Coordinates, LocalProjection
 from swarmbo.boundary.files import CsvRows, finite, other_separator, read_table
-from swarmbo.boundary.projection import LocalProjection
 from swarmbo.errors import ConfigError, DataWarning
 
 _WORDS = frozenset({"", "-", "--", ".", "?", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "missing"})
@@ -22,7 +21,6 @@ _WHOLE = (-32768.0, -32767.0, -2147483648.0, 2147483647.0)  # the ends of intege
 _FILL = (1e20, 1e30, 9.969209968386869e36, 3.4028234663852886e38, 1.7976931348623157e308)  # of NetCDF, GRIB and rasters
 _LEAST_POSITIVE = 9999.0
 _POSITIVE_SPREADS = 3.0
-
 
 KEEP_ALL = " (missing = [] takes all numbers as they are)"
 _LARGEST = 1e12  # of coordinates and values; products of a few stay far from overflow
@@ -138,10 +136,8 @@ def read_measurements(settings: CsvColumns, at: str) -> Measurements:
     """Complete rows of a file that a scenario names; see ``measurements_of``."""
     if not settings.csv:
         wanted = f"wanted the path of a CSV file: {IN_SCENARIO.format(key='csv', value='FILE')}"
-        raise ConfigError(
-            f"no file is given; {wanted} for the scenario 'measured', field={{'csv': FILE, ...}} in Python",
-            at=f"{at}.csv",
-        )
+        how = f"{wanted} for the scenario 'measured', field={{'csv': FILE, ...}} in Python"
+        raise ConfigError(f"no file is given; {how}", at=f"{at}.csv")
     return measurements_of(read_table(settings.csv, f"{at}.csv"), settings, at)
 
 
@@ -240,11 +236,9 @@ def coordinate_columns(settings: CsvColumns, header: list[str], at: str, how: st
         return found[0]
     told = " and ".join(f"{x!r}, {y!r}" for x, y in found) or f"columns {', '.join(header)}{cut(header)}"
     x, y = found[0] if found else (settings.x or "COLUMN", settings.y or "COLUMN")
-    raise ConfigError(
-        f"got {told}; wanted {'one' if found else 'a'} pair to the east and north: {how.format(key='x', value=x)} "
-        f"{how.format(key='y', value=y)}, in Python x = {x!r}, y = {y!r}",
-        at=f"{at}.x" if settings.x is None else f"{at}.y",
-    )
+    fix = f"{how.format(key='x', value=x)} {how.format(key='y', value=y)}, in Python x = {x!r}, y = {y!r}"
+    wanted = f"wanted {'one' if found else 'a'} pair to the east and north: {fix}"
+    raise ConfigError(f"got {told}; {wanted}", at=f"{at}.x" if settings.x is None else f"{at}.y")
 
 
 def cut(header: list[str]) -> str:

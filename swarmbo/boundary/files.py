@@ -18,13 +18,13 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
 from swarmbo.boundary.values import is_plain
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, RunFolderError
 
 PARTIAL = ".partial"  # suffix of an incomplete file
 
@@ -69,6 +69,17 @@ def regular_file(path: Path) -> bool:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
         return False
+
+
+@contextmanager
+def naming(path: Path, what: str, fix: str = "") -> Generator[None]:
+    """Block in which errors of the system name a path, ``what`` failed (``cannot be read``), and perhaps a fix."""
+    try:
+        yield
+    except RunFolderError:
+        raise
+    except OSError as error:
+        raise RunFolderError(f"{path}: {what}: {error.strerror or error}{fix}") from error
 
 
 @contextmanager
@@ -224,24 +235,28 @@ def _digest(body: bytes, after: str = "") -> str:
     return blake2b(after.encode() + b"\0" + body, digest_size=16).hexdigest()
 
 
-class LoggedLines(msgspec.Struct, frozen=True):
-    """Complete lines of a log, their length in the file (the rest was torn), the last digest, and damage after them."""
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+class LoggedLines(NamedTuple):
+    """Complete lines of a log and what they hold, their length in the file, the last digest, and damage after them."""
 
     lines: list[bytes]
+    records: list[Any]
     length: int
     digest: str
-    damage: str | None = None
+    damage: str | None
 
 
 def logged_lines(
-    text: bytes, start: str, path: Path, is_record: Callable[[bytes, int], bool], noun: str = "round"
+    text: bytes, start: str, path: Path, of: type[Record], is_at: Callable[[Record, int], bool], noun: str = "round"
 ) -> LoggedLines:
     """Lines of a log, up to a damaged or changed one; a torn last line is left out.
 
-    ``start`` is the first digest of the chain.
+    ``start`` is the first digest of the chain. ``is_at`` tests that a record can have a place in the log.
     """
     rows = text.split(b"\n")[:-1]
-    lines, length, last, damage = list[bytes](), 0, start, None
+    lines, records, length, last, damage = list[bytes](), list[Record](), 0, start, None
     for number, row in enumerate(rows):
         sealed = read_seal(row, last)
         if sealed is not None and not sealed.fits:
@@ -250,14 +265,19 @@ def logged_lines(
                 f"follows it, and `swarmbo resume {path.parent}` measures these {noun}s again"
             )
             break
-        if sealed is None or not is_record(sealed.text, number):
+        try:
+            record = None if sealed is None else msgspec.json.decode(sealed.text, type=of)
+        except msgspec.DecodeError:  # also a ValidationError
+            record = None
+        if sealed is None or record is None or not is_at(record, number):
             # else torn, as by a power failure: the round will be measured again
             if sealed is not None or number < len(rows) - 1:
                 damage = f"{path}: line {number + 1} is not the record of {noun} {number}"
             break
         lines.append(sealed.text)
+        records.append(record)
         length, last = length + len(row) + 1, sealed.digest
-    return LoggedLines(lines, length, last, damage)
+    return LoggedLines(lines, records, length, last, damage)
 
 
 def append_line(path: Path, line: bytes) -> None:

@@ -37,43 +37,18 @@ _AGENT_DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (5, 1
 BEST_COLOUR = "#fff200"
 
 RC: dict[Any, Any] = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 9.5,
-    "axes.titlesize": 11,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 8,
-    "axes.titlecolor": INK,
-    "axes.labelsize": 9.5,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": MUTED,
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.formatter.useoffset": False,
-    "grid.color": GRID,
-    "grid.linewidth": 0.8,
-    "text.color": INK,
+    **{"font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "figure.dpi": 100, "image.origin": "lower"},
+    **{"axes.titlesize": 11, "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.titlepad": 8},
+    **{"lines.linewidth": 1.8, "lines.solid_capstyle": "round", "grid.color": GRID},
+    **dict.fromkeys(("text.color", "axes.titlecolor", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), INK),
+    **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), MUTED),
+    **dict.fromkeys(("figure.facecolor", "savefig.facecolor"), "white"),
+    **dict.fromkeys(("font.size", "axes.labelsize"), 9.5),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 8.5),
+    **dict.fromkeys(("axes.linewidth", "grid.linewidth", "xtick.major.width", "ytick.major.width"), 0.8),
+    **dict.fromkeys(("axes.grid", "axes.axisbelow"), True),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "axes.formatter.useoffset", "legend.frameon"), False),
     "text.parse_math": False,  # names and units are shown literally, even with dollar signs
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "xtick.labelsize": 8.5,
-    "ytick.labelsize": 8.5,
-    "xtick.major.width": 0.8,
-    "ytick.major.width": 0.8,
-    "lines.linewidth": 1.8,
-    "lines.solid_capstyle": "round",
-    "legend.frameon": False,
-    "legend.fontsize": 8.5,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
-    "figure.dpi": 100,
-    "image.origin": "lower",
 }
 
 MEAN_COLOURS: Colormap = mpl.colormaps["viridis"]
@@ -109,21 +84,12 @@ def cased(width: float, colour: str = "white") -> list[AbstractPathEffect]:
 
 
 NO_GO: dict[str, Any] = {
-    "facecolor": "#f4f1ecd9",
-    "edgecolor": INK,
-    "hatch": "////",
-    "hatchcolor": "#8d857b",
-    "linewidth": 1.1,
-    "zorder": 1.6,
+    **{"facecolor": "#f4f1ecd9", "edgecolor": INK, "hatch": "////", "hatchcolor": "#8d857b"},
+    **{"linewidth": 1.1, "zorder": 1.6},
 }
 BASE: dict[str, Any] = {
-    "marker": "p",
-    "markersize": 12,
-    "markeredgecolor": "white",
-    "markeredgewidth": 1.4,
-    "linestyle": "none",
-    "clip_on": False,
-    "zorder": 4.6,  # above paths
+    **{"marker": "p", "markersize": 12, "markeredgecolor": "white", "markeredgewidth": 1.4, "linestyle": "none"},
+    **{"clip_on": False, "zorder": 4.6},  # above paths
 }
 BATTERY_POINTS = (16.0, 4.5, 15.0)  # width, height, and extent below the agent
 _NEARLY_EMPTY = 0.2

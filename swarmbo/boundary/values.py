@@ -36,9 +36,8 @@ def told_noise(value: object, what: str) -> float:
     if value is None:
         return np.nan
     if np.isnan(noise := reported_noise(value)):
-        raise ShapeError(
-            f"noise_std of {what}: got {short(value)}; wanted a finite number >= 0, or None if it is not known"
-        )
+        wanted = "a finite number >= 0, or None if it is not known"
+        raise ShapeError(f"noise_std of {what}: got {short(value)}; wanted {wanted}")
     return noise
 
 
@@ -175,18 +174,12 @@ def error_text(error: BaseException) -> str:
 
 def html_table(title: str, rows: Iterable[Sequence[object]], header: Sequence[str] = ()) -> str:
     """Table with a caption; without a header the first cell of a row is its label."""
-    head = "".join(f'<th scope="col" style="{_CELL}">{escape(str(name))}</th>' for name in header)
-    lines = [_row(cells, labelled=not header) for cells in rows]
+    head, tag = "".join(_cell(name, 'th scope="col"') for name in header), "td" if header else 'th scope="row"'
+    lines = [f"<tr>{_cell(first, tag)}{''.join(map(_cell, others))}</tr>" for first, *others in rows]
     top = f"<thead><tr>{head}</tr></thead>" if header else ""
     caption = f'<caption style="text-align:left;font-weight:bold">{escape(title)}</caption>'
     return f"<table>{caption}{top}<tbody>{''.join(lines)}</tbody></table>"
 
 
-def _row(cells: Sequence[object], *, labelled: bool) -> str:
-    first, *others = [escape(str(cell)) for cell in cells]
-    label = f'<th scope="row" style="{_CELL}">{first}</th>' if labelled else _cell(first)
-    return f"<tr>{label}{''.join(map(_cell, others))}</tr>"
-
-
-def _cell(text: str) -> str:
-    return f'<td style="{_CELL}">{text}</td>'
+def _cell(value: object, tag: str = "td") -> str:
+    return f'<{tag} style="{_CELL}">{escape(str(value))}</{tag[:2]}>'

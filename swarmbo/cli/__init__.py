@@ -9,10 +9,11 @@ from io import TextIOWrapper
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from swarmbo.cli.options import app as app
 
-for commands in ("runs", "reproduce", "explain", "survey", "fleet", "serve"):  # each adds its own
+for commands in ("runs", "explain", "survey", "fleet"):  # each adds its own
     import_module(f"swarmbo.cli.{commands}")
 
 
@@ -35,7 +36,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _swarmbo(  # pyright: ignore[reportUnusedFunction]
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool, Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Take options that belong to no command."""

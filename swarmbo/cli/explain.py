@@ -12,8 +12,9 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import typer
+from typer import Argument
 
-from swarmbo.cli.options import app, line_width, one_line_errors
+from swarmbo.cli.options import app, line_width
 
 _WIDEST = 100  # columns of running text
 
@@ -31,22 +32,21 @@ class Entry(NamedTuple):
 def explain(
     name: Annotated[
         str,
-        typer.Argument(
+        Argument(
             help="A kind (max-sum), a key (coordination.rounds), an environment, a scenario, a status (max_rounds), an "
             "error (ShapeError) or a term (trust region)."
         ),
     ],
 ) -> None:
     """Explain a kind, key, environment, scenario, status, error or term: meaning, default, a command."""
-    with one_line_errors():
-        from swarmbo.errors import ConfigError
+    from swarmbo.errors import ConfigError
 
-        if not (found := list(explained(name))):
-            near = difflib.get_close_matches(name.lower(), sorted(names()), n=3, cutoff=0.5)
-            hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "see `swarmbo list`"
-            raise ConfigError(f"got {name!r}, which is not known; {hint}", at="explain")
-        width = min(line_width(), _WIDEST)
-        typer.echo("\n\n".join("\n".join(_lines(entry, width)) for entry in found))
+    if not (found := list(explained(name))):
+        near = difflib.get_close_matches(name.lower(), sorted(names()), n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "see `swarmbo list`"
+        raise ConfigError(f"got {name!r}, which is not known; {hint}", at="explain")
+    width = min(line_width(), _WIDEST)
+    typer.echo("\n\n".join("\n".join(_lines(entry, width)) for entry in found))
 
 
 def explained(name: str) -> Iterator[Entry]:
@@ -68,16 +68,13 @@ def names() -> set[str]:
     """All names that can be explained, but for paths of keys."""
     from swarmbo import errors
     from swarmbo.registry import SLOTS, kinds
+    from swarmbo.runs import world
     from swarmbo.runs.scenario_files import available
-    from swarmbo.runs.world import plug_in_ids
 
-    own = {
-        name for name, value in vars(errors).items() if inspect.isclass(value) and value.__module__ == errors.__name__
-    }
-    found = {kind for slot in SLOTS for kind in kinds(slot)} | {key for _, _, table in _tables() for key in table}
-    return (
-        found | own | set(available()) | set(plug_in_ids()) | {term for texts in glossary().values() for term in texts}
-    )
+    own = {name for name, one in vars(errors).items() if inspect.isclass(one) and one.__module__ == errors.__name__}
+    found = {kind for slot in SLOTS for kind in kinds(slot)} | {key for *_, table in _tables() for key in table}
+    terms = {term for texts in glossary().values() for term in texts}
+    return found | own | terms | {*available(), *world.plug_in_ids()}
 
 
 def glossary() -> dict[str, dict[str, str]]:
@@ -94,67 +91,59 @@ def _kinds(name: str) -> Iterator[Entry]:
             teams = [TEAMS[team] for team in TEAMS if name in kinds(slot, team)]
             text, keys = _documented(settings)[0], _argument_texts(settings)
             table = {key: f"{keys.get(key, '')} Default: {_default(default)}." for key, default in _fields(settings)}
-            yield Entry(
-                f"{slot}: {name}", (*text, f"For {' and for '.join(teams)}."), table, f"--set {slot}.kind={name}"
-            )
+            suited = f"For {' and for '.join(teams)}."
+            yield Entry(f"{slot}: {name}", (*text, suited), table, f"--set {slot}.kind={name}")
 
 
 def _keys(name: str) -> Iterator[Entry]:
     """Keys of scenarios by path or by last part; for a table within a table, the key that documents it."""
     exact: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     around: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for path, of, table in _tables():
+    for path, of, documentation, table in _tables():
         for key, (text, default) in table.items():
             full = f"{path}.{key}" if path else key
             inner = name.removeprefix(f"{full}.").rpartition(".")[2] if name.startswith(f"{full}.") else ""
             if inner and path:
-                around.setdefault((full, (text, *_mentions(of, inner))), []).append(of.title)
+                around.setdefault((full, (text, *_mentions(documentation, inner))), []).append(of)
             elif name in (full, key):
                 stated = "It has no default." if default is msgspec.NODEFAULT else f"Default: {_default(default)}."
-                exact.setdefault((full, (f"{text} {stated}",)), []).append(of.title)
+                exact.setdefault((full, (f"{text} {stated}",)), []).append(of)
     for (full, paragraphs), titles in (exact or around).items():
         of = f" ({', '.join(titles)})" if any(titles) else ""
         yield Entry(f"key: {full}{of}", paragraphs, {}, f"--set {name if around and not exact else full}=…")
 
 
-class _Owner(NamedTuple):
-    title: str
-    documentation: str
-
-
-def _tables() -> Iterator[tuple[str, _Owner, dict[str, tuple[str, Any]]]]:
-    """Tables of a scenario: path, what they are of, and for each key its meaning and default."""
+def _tables() -> Iterator[tuple[str, str, str, dict[str, tuple[str, Any]]]]:
+    """Tables of a scenario: path, what they are of, its documentation, and for each key its meaning and default."""
     from swarmbo.evaluations import Workers
     from swarmbo.registry import SLOTS, kinds
+    from swarmbo.runs import world
     from swarmbo.runs.scenario import Scenario
-    from swarmbo.runs.world import maker_of, plug_in_ids, settings_in
 
-    for path, settings in (("", Scenario), ("workers", Workers)):
+    structs = [("", "", Scenario), ("workers", "", Workers)]
+    structs += [(slot, name, settings) for slot in SLOTS for name, settings in kinds(slot).items()]
+    for path, name, settings in structs:
         keys = _argument_texts(settings)
-        yield path, _Owner("", ""), {key: (keys.get(key, ""), default) for key, default in _fields(settings)}
-    for slot in SLOTS:
-        for name, settings in kinds(slot).items():
-            keys = _argument_texts(settings)
-            yield slot, _Owner(name, ""), {key: (keys.get(key, ""), default) for key, default in _fields(settings)}
-    for identifier in plug_in_ids():
-        maker = maker_of(identifier)
+        yield path, name, "", {key: (keys.get(key, ""), default) for key, default in _fields(settings)}
+    for identifier in world.plug_in_ids():
+        maker = world.maker_of(identifier)
         keys, signature = _argument_texts(maker), inspect.signature(maker).parameters
-        table = {key: (keys.get(key, ""), signature[key].default) for key in settings_in(identifier)}
-        yield "environment", _Owner(identifier, _all_text(maker)), table
+        texts = (inspect.cleandoc(one.__doc__).partition("\nArgs:")[0] for one in _documents(maker))
+        table = {key: (keys.get(key, ""), signature[key].default) for key in world.settings_in(identifier)}
+        yield "environment", identifier, "\n\n".join(texts), table
 
 
 def _argument_texts(maker: Any) -> dict[str, str]:
     """Meaning of arguments, from the docstring of a class and of those that it derives from."""
-    classes = inspect.getmro(maker) if inspect.isclass(maker) else (maker,)
-    return {key: text for one in reversed(classes) if one.__doc__ for key, text in _documented(one)[1].items()}
+    return {key: text for one in reversed(_documents(maker)) for key, text in _documented(one)[1].items()}
 
 
 def _worlds(name: str) -> Iterator[Entry]:
-    from swarmbo.runs.world import maker_of, plug_in_ids
+    from swarmbo.runs import world
 
-    for identifier in plug_in_ids():
+    for identifier in world.plug_in_ids():
         if name in (identifier, identifier.removeprefix("swarmbo/")):
-            maker, command = maker_of(identifier), f'pettingzoo.make("parallel", "{identifier}")'
+            maker, command = world.maker_of(identifier), f'pettingzoo.make("parallel", "{identifier}")'
             yield Entry(f"environment: {identifier}", _documented(maker)[0], _argument_texts(maker), command)
 
 
@@ -197,16 +186,14 @@ def _plain(text: str) -> str:
     return "\n".join(" ".join(part.split()) for part in re.split(r"\n(?=\s*[*-] )", bare))
 
 
-def _all_text(maker: Any) -> str:
-    """Docstrings of a class and of those that it derives from, without their sections."""
-    classes = inspect.getmro(maker) if inspect.isclass(maker) else (maker,)
-    texts = (inspect.cleandoc(one.__doc__).partition("\nArgs:")[0] for one in classes if one.__doc__)
-    return "\n\n".join(texts)
+def _documents(maker: Any) -> list[Any]:
+    """A class and those that it derives from, or a function, as far as they have docstrings."""
+    return [one for one in (inspect.getmro(maker) if inspect.isclass(maker) else (maker,)) if one.__doc__]
 
 
-def _mentions(owner: _Owner, word: str) -> list[str]:
+def _mentions(documentation: str, word: str) -> list[str]:
     """Paragraphs and items of a documentation that name a word as code."""
-    parts = re.split(r"\n\s*\n|\n(?=\s*[*-] )", owner.documentation)
+    parts = re.split(r"\n\s*\n|\n(?=\s*[*-] )", documentation)
     return [_plain(part) for part in parts if re.search(rf"\b{re.escape(word)} ?=|``{re.escape(word)}``", part)]
 
 
@@ -232,9 +219,8 @@ def _lines(entry: Entry, width: int) -> Iterator[str]:
         for line in paragraph.splitlines():
             yield from textwrap.wrap(line, width, initial_indent="  ", subsequent_indent="  ")
     for key, text in entry.keys.items():
-        yield from textwrap.wrap(
-            f"{key}: {' '.join(text.split())}", width, initial_indent="    ", subsequent_indent="      "
-        )
+        line = f"{key}: {' '.join(text.split())}"
+        yield from textwrap.wrap(line, width, initial_indent="    ", subsequent_indent="      ")
     if entry.command:
         yield f"  try: {entry.command}"
 
@@ -242,25 +228,24 @@ def _lines(entry: Entry, width: int) -> Iterator[str]:
 @app.command("list")
 def list_known() -> None:
     """List the scenarios that swarmbo brings, and the environments and kinds that scenarios can name."""
-    with one_line_errors():
-        from swarmbo.registry import SLOTS, TEAMS, kinds, summary_of
-        from swarmbo.runs.scenario_files import available, summary_line
-        from swarmbo.runs.world import load_plug_ins, plug_in_ids
+    from swarmbo.registry import SLOTS, TEAMS, kinds, summary_of
+    from swarmbo.runs import world
+    from swarmbo.runs.scenario_files import available, summary_line
 
-        typer.secho("scenarios", bold=True)
-        for name, path in available().items():
-            _say(f"  {name:<20} ", summary_line(path))
-        typer.secho("environments", bold=True)
-        for identifier in plug_in_ids():
-            typer.echo(f"  {identifier}")
-        for slot in SLOTS:
-            typer.secho(f"{slot}: kind", bold=True)
-            for name, settings in kinds(slot).items():
-                teams = ", ".join(team for team in TEAMS if name in kinds(slot, team))
-                _say(f"  {name:<20} {teams:<15} ", summary_of(settings))
-        _say("", "Meaning, keys and defaults of a name: swarmbo explain NAME")
-        for name, why in load_plug_ins().items():
-            typer.echo(f"swarmbo: plug-in {name!r} failed: {' '.join(why.split())}", err=True)
+    typer.secho("scenarios", bold=True)
+    for name, path in available().items():
+        _say(f"  {name:<20} ", summary_line(path))
+    typer.secho("environments", bold=True)
+    for identifier in world.plug_in_ids():
+        typer.echo(f"  {identifier}")
+    for slot in SLOTS:
+        typer.secho(f"{slot}: kind", bold=True)
+        for name, settings in kinds(slot).items():
+            teams = ", ".join(team for team in TEAMS if name in kinds(slot, team))
+            _say(f"  {name:<20} {teams:<15} ", summary_of(settings))
+    _say("", "Meaning, keys and defaults of a name: swarmbo explain NAME")
+    for name, why in world.load_plug_ins().items():
+        typer.echo(f"swarmbo: plug-in {name!r} failed: {' '.join(why.split())}", err=True)
 
 
 def _say(label: str, text: str) -> None:

@@ -5,12 +5,13 @@ import shutil
 import sys
 import traceback
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
+from typer import Argument, Option
 from typer.core import TyperGroup
 
 from swarmbo.boundary.processes import tell_in_one_line
@@ -22,19 +23,19 @@ if TYPE_CHECKING:
 
 
 class _Commands(TyperGroup):
-    """The commands; of an option that one of them does not have, what may be meant is said."""
+    """The commands, which end in one line; of an option that one of them does not have, what may be meant is said."""
 
     def invoke(self, ctx: Any) -> Any:
         given = [*getattr(ctx, "_protected_args", []), *ctx.args]
-        try:
-            return super().invoke(ctx)
-        except Exception as error:
-            # typer brings click along, under a name that differs between its versions
-            option = cast(Any, error).option_name if type(error).__name__ == "NoSuchOption" else ""
-            if not option or (meant := self._meant(option, given)) is None:
-                raise
-            typer.echo(f"swarmbo: {option}: no such option of `swarmbo {given[0]}`; {meant}", err=True)
-            raise typer.Exit(2) from None
+        with _one_line_errors():
+            try:
+                return super().invoke(ctx)
+            except Exception as error:
+                # typer brings click along, under a name that differs between its versions
+                option = cast(Any, error).option_name if type(error).__name__ == "NoSuchOption" else ""
+                if not option or (meant := self._meant(option, given)) is None:
+                    raise
+                end(f"{option}: no such option of `swarmbo {given[0]}`; {meant}")
 
     def _meant(self, option: str, given: list[str]) -> str | None:
         """The setting, or else the command, that an unknown option stands for."""
@@ -56,12 +57,11 @@ class _Commands(TyperGroup):
 
 
 def _setting_paths(source: str | None, key: str) -> list[str]:
-    from swarmbo.errors import SwarmboError
+    from swarmbo.runs import scenario_files
     from swarmbo.runs.scenario import paths_to
-    from swarmbo.runs.scenario_files import locate, read_toml
 
     try:
-        return paths_to(key, {} if source is None else read_toml(locate(source)))
+        return paths_to(key, {} if source is None else scenario_files.read_toml(scenario_files.locate(source)))
     except (SwarmboError, OSError):  # no scenario, of which the command itself says so once its options are right
         return []
 
@@ -76,66 +76,67 @@ app = typer.Typer(
 
 
 def _scenario_names(incomplete: str) -> list[str]:
-    from swarmbo.runs.scenario_files import scenario_names
+    from swarmbo.runs import scenario_files
 
-    return scenario_names(incomplete)
+    return scenario_files.scenario_names(incomplete)
 
 
 def setting_paths_of(context: typer.Context, incomplete: str) -> list[str]:
     """Completions of ``--set``."""
-    from swarmbo.runs.scenario_files import settings_begun
+    from swarmbo.runs import scenario_files
 
     # Behind a --set that has no value yet, what was typed before is not assigned to the command's arguments.
-    return settings_begun(context.params.get("source") or next(iter(context.args), None), incomplete)
+    return scenario_files.settings_begun(context.params.get("source") or next(iter(context.args), None), incomplete)
 
 
 Source = Annotated[
     str,
-    typer.Argument(
-        metavar="NAME|FILE", help="A scenario of `swarmbo list`, or a TOML file.", autocompletion=_scenario_names
-    ),
+    Argument(metavar="NAME|FILE", help="A scenario of `swarmbo list`, or a TOML file.", autocompletion=_scenario_names),
 ]
-RunPath = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")]
+RunPath = Annotated[Path, Argument(metavar="DIR", help="The folder of a run.")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--set",
         metavar="TABLE.KEY=VALUE",
         help="Override a setting; may be repeated. A new `kind` resets its table.",
         autocompletion=setting_paths_of,
     ),
 ]
-Seed = Annotated[int | None, typer.Option(help="Seed of the world and the team; default: the scenario's.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress, only the result.")]
+Seed = Annotated[int | None, Option(help="Seed of the world and the team; default: the scenario's.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Show no progress, only the result.")]
 Trust = Annotated[
-    bool,
-    typer.Option(
-        "--trust", help='Run code that the scenario names as "module:Class"; without it such code is refused.'
-    ),
+    bool, Option("--trust", help='Run code that the scenario names as "module:Class"; without it such code is refused.')
 ]
 WorkerCount = Annotated[
-    int | None, typer.Option(help="Number of points of a function evaluated at a time; default: one by one.")
+    int | None, Option(help="Evaluate so many points of a function at a time; default: one by one.")
 ]
 Engine = Annotated[
     str | None,
-    typer.Option(metavar="pool|ray|MODULE:CLASS", help="Engine of the workers; default: processes on this machine."),
+    Option(metavar="pool|ray|MODULE:CLASS", help="Engine of the workers; default: processes on this machine."),
 ]
-Address = Annotated[str | None, typer.Option(help="Address of a Ray cluster to join; default: start one here.")]
-NoFigures = Annotated[bool, typer.Option("--no-figures", help="Draw no figures.")]
+Address = Annotated[str | None, Option(help="Address of a Ray cluster to join; default: start one here.")]
+NoFigures = Annotated[bool, Option("--no-figures", help="Draw no figures.")]
 FormatNames = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--format",
         metavar="png|pdf|svg|gif|mp4",
         help="Format of figures (default: png), or of the animation (default: gif); may be repeated.",
     ),
 ]
-Dpi = Annotated[int | None, typer.Option(help="Dots per inch of figures (default: 150).")]
+Dpi = Annotated[int | None, Option(help="Dots per inch of figures (default: 150).")]
 _LONGEST_LINE = 1000
 
 
+def end(line: str, status: int = 2) -> NoReturn:
+    """End the command with a line for people."""
+    typer.echo(f"swarmbo: {line}", err=True)
+    raise typer.Exit(status) from None
+
+
 @contextmanager
-def one_line_errors() -> Generator[None]:
+def _one_line_errors() -> Generator[None]:
     """Bad input, and files that cannot be read or written, end the command with one line and status 2."""
     try:
         with warnings.catch_warnings():
@@ -145,17 +146,14 @@ def one_line_errors() -> Generator[None]:
         text = f"{error.at}: {error.message}" if isinstance(error, ConfigError) else str(error)
         if isinstance(error, ConfigError) and (key := re.fullmatch(r"\$\.(\w+\.\w+)[^ ]*", error.at)):
             text += f" (see: swarmbo explain {key[1]})"
-        typer.echo("swarmbo: " + one_line(text), err=True)
-        raise typer.Exit(2) from None
+        end(one_line(text))
     except KeyboardInterrupt:
-        typer.echo("swarmbo: interrupted", err=True)
-        raise typer.Exit(130) from None
+        end("interrupted", 130)
     except BrokenPipeError:  # whoever read the output has gone; typer ends quietly
         raise
     except OSError as error:
         text = str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
-        typer.echo("swarmbo: " + one_line(text), err=True)
-        raise typer.Exit(2) from None
+        end(one_line(text))
 
 
 @contextmanager
@@ -164,26 +162,26 @@ def resumable(folder: Path) -> Generator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(f"swarmbo: interrupted; `swarmbo resume {folder}` goes on from here", err=True)
-        raise typer.Exit(130) from None
+        end(f"interrupted; `swarmbo resume {folder}` goes on from here", 130)
     except SwarmboError:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001  the world's own: its traceback is shown whole
         if not isinstance(error, MemoryError):
             traceback.print_exc()
         line = one_line(f"{type(error).__name__}: {error}")
-        typer.echo(f"swarmbo: stopped by {line}; what was logged is safe, `swarmbo resume {folder}` goes on", err=True)
-        raise typer.Exit(1) from None
+        end(f"stopped by {line}; what was logged is safe, `swarmbo resume {folder}` goes on", 1)
 
 
-@contextmanager
-def resumable_sweep() -> Generator[None]:
-    """End an interrupted sweep with one line, and say how to go on with it."""
+def swept(trials: Sequence[Any], by: Any, *, quiet: bool) -> list[Any]:
+    """Run the trials of a sweep, with progress; of an interrupted one, say how to go on with it."""
+    from swarmbo.runs.sweep import sweep
+    from swarmbo.runs.telling import SweepProgress
+
     try:
-        yield
+        with SweepProgress(len(trials), quiet=quiet) as progress:
+            return sweep(trials, by, lambda one: progress.show(one.status, one.trial.out, one.message))
     except KeyboardInterrupt:
-        typer.echo("swarmbo: interrupted; the same command goes on where it stopped", err=True)
-        raise typer.Exit(130) from None
+        end("interrupted; the same command goes on where it stopped", 130)
 
 
 def worker_settings(

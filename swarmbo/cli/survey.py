@@ -4,77 +4,75 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
-from swarmbo.cli.options import app, one_line_errors, show
+from swarmbo.cli.options import app, show
 
 
 @app.command("next")
 def next_places(
-    samples: Annotated[
-        Path, typer.Argument(metavar="SAMPLES.csv", help="Samples: coordinates and a value in each row.")
-    ],
+    samples: Annotated[Path, Argument(metavar="SAMPLES.csv", help="Samples: coordinates and a value in each row.")],
     value: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column of the values (default: value, or the only other one).")
+        str | None, Option(metavar="COLUMN", help="Column of the values (default: value, or the only other one).")
     ] = None,
-    agents: Annotated[int, typer.Option(help="Number of agents; one next location for each.")] = 1,
-    aim: Annotated[Literal["map", "peak", "level"], typer.Option(help="Task of the survey.")] = "map",
-    level: Annotated[float | None, typer.Option(help="Level of interest, with --aim level.")] = None,
-    avoid: Annotated[Path | None, typer.Option(metavar="GEOJSON", help="No-go polygons for next locations.")] = None,
-    area: Annotated[Path | None, typer.Option(metavar="GEOJSON", help="Polygons that bound the map.")] = None,
+    agents: Annotated[int, Option(help="Number of agents; one next location for each.")] = 1,
+    aim: Annotated[Literal["map", "peak", "level"], Option(help="Task of the survey.")] = "map",
+    level: Annotated[float | None, Option(help="Level of interest, with --aim level.")] = None,
+    avoid: Annotated[Path | None, Option(metavar="GEOJSON", help="Polygons without next locations.")] = None,
+    area: Annotated[Path | None, Option(metavar="GEOJSON", help="Polygons of interest.")] = None,
     positions: Annotated[
-        Path | None, typer.Option("--from", metavar="CSV", help="Present positions of the agents, one row each.")
+        Path | None, Option("--from", metavar="CSV", help="Present positions of the agents, one row each.")
     ] = None,
-    x: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column to the east (default: by its name).")] = None,
-    y: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column to the north (default: by its name).")] = None,
+    x: Annotated[str | None, Option(metavar="COLUMN", help="Column to the east (default: by its name).")] = None,
+    y: Annotated[str | None, Option(metavar="COLUMN", help="Column to the north (default: by its name).")] = None,
     coordinates: Annotated[
-        Literal["metres", "degrees"] | None, typer.Option(help="Kind of coordinates (default: by the columns' names).")
+        Literal["metres", "degrees"] | None, Option(help="Kind of coordinates (default: by the columns' names).")
     ] = None,
     noise: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column of each value's noise (default: noise_std, std, …).")
+        str | None, Option(metavar="COLUMN", help="Column of each value's noise (default: noise_std, std, …).")
     ] = None,
     crs: Annotated[
-        str | None, typer.Option(metavar="EPSG:CODE", help="Coordinate reference system of coordinates in metres.")
+        str | None, Option(metavar="EPSG:CODE", help="Coordinate reference system of coordinates in metres.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Default: next/<name of the file>.")] = None,
+    out: Annotated[Path | None, Option(metavar="DIR", help="Default: next/<name of the file>.")] = None,
 ) -> None:
     """Map samples of a CSV file with their uncertainty, and choose the next locations to sample jointly.
 
     Append new samples to the file, and type the same command again.
     """
-    with one_line_errors():
-        from rich.table import Table
+    from rich.table import Table
 
-        from swarmbo.plotting import style
-        from swarmbo.survey.output import survey_figure, write_plan
-        from swarmbo.survey.plan import plan_next
-        from swarmbo.survey.samples import read_positions, read_region, read_samples
+    from swarmbo.plotting import style
+    from swarmbo.survey.output import survey_figure, write_plan
+    from swarmbo.survey.plan import plan_next
+    from swarmbo.survey.samples import read_positions, read_region, read_samples
 
-        data = read_samples(samples, value, x=x, y=y, coordinates=coordinates, noise=noise, crs=crs)
-        where, folder = data.coordinates, out or Path("next") / samples.stem
-        names, begin = (agents, None) if positions is None else read_positions(positions, where)
-        shut = None if avoid is None else read_region(avoid, where, "--avoid")
-        of_interest = None if area is None else read_region(area, where, "--area")
-        plan = plan_next(data, names, aim=aim, level=level, avoid=shut, area=of_interest, positions=begin)
-        written, left_out = write_plan(plan, folder)
-        figure = survey_figure(plan, f"{samples.name}, {data.quantity}")
-        table = Table(title=f"next locations: {aim} of {data.quantity} from {len(data)} samples", title_justify="left")
-        for name in ("", "agent", *where.columns, "expected", "std", "why"):
-            table.add_column(name, overflow="fold")
-        digits = 6 if where.unit == "degrees" else 1
-        for number, p in enumerate(plan.places, start=1):
-            cells = (*(f"{c:.{digits}f}" for c in p.place), f"{p.mean:.4g}", f"{p.std:.3g}", p.why)
-            table.add_row(str(number), p.agent, *cells)
-        show(table)
-        if data.noise_column is not None:
-            typer.echo(f"standard deviation of each value's noise: column {data.noise_column!r}")
-        if plan.left_out_rmse is not None:
-            typer.echo(
-                f"error of the map at samples that are left out: {plan.left_out_rmse:.3g}; standard deviation of the "
-                f"samples: {plan.spread:.3g}"
-            )
-        if plan.neglected is not None:
-            typer.echo(f"map: {plan.neglected}")
-        for path in (style.save(figure, folder / "map.png"), *written):
-            typer.echo(path)
-        for line in left_out:
-            typer.echo(f"swarmbo: {line}", err=True)
+    data = read_samples(samples, value, x=x, y=y, coordinates=coordinates, noise=noise, crs=crs)
+    where, folder = data.coordinates, out or Path("next") / samples.stem
+    names, begin = (agents, None) if positions is None else read_positions(positions, where)
+    shut = None if avoid is None else read_region(avoid, where, "--avoid")
+    of_interest = None if area is None else read_region(area, where, "--area")
+    plan = plan_next(data, names, aim=aim, level=level, avoid=shut, area=of_interest, positions=begin)
+    written, left_out = write_plan(plan, folder)
+    figure = survey_figure(plan, f"{samples.name}, {data.quantity}")
+    table = Table(title=f"next locations: {aim} of {data.quantity} from {len(data)} samples", title_justify="left")
+    for name in ("", "agent", *where.columns, "expected", "std", "why"):
+        table.add_column(name, overflow="fold")
+    digits = 6 if where.unit == "degrees" else 1
+    for number, p in enumerate(plan.places, start=1):
+        cells = (*(f"{c:.{digits}f}" for c in p.place), f"{p.mean:.4g}", f"{p.std:.3g}", p.why)
+        table.add_row(str(number), p.agent, *cells)
+    show(table)
+    if data.noise_column is not None:
+        typer.echo(f"standard deviation of each value's noise: column {data.noise_column!r}")
+    if plan.left_out_rmse is not None:
+        typer.echo(
+            f"error of the map at samples that are left out: {plan.left_out_rmse:.3g}; standard deviation of the "
+            f"samples: {plan.spread:.3g}"
+        )
+    if plan.neglected is not None:
+        typer.echo(f"map: {plan.neglected}")
+    for path in (style.save(figure, folder / "map.png"), *written):
+        typer.echo(path)
+    for line in left_out:
+        typer.echo(f"swarmbo: {line}", err=True)

@@ -3,7 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,7 @@ from swarmbo.boundary.values import flat
 from swarmbo.compare.statistics import PairedDifference, paired_difference
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.records import Goal
-from swarmbo.registry import SLOTS
-from swarmbo.registry.slots import is_own
+from swarmbo.registry import SLOTS, is_own
 from swarmbo.runs.policies import table_of
 from swarmbo.runs.reading import find_runs, load_run
 from swarmbo.runs.report import WorkersReport
@@ -47,42 +46,12 @@ class ComparisonRow(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class ScoreTrace:
-    """One run, round by round: measurements attempted by the team so far, and the score of its task after them."""
+class ScoredRun:
+    """A complete run; ``values`` are the score of its task after each round, of the ``measurements`` attempted so far.
 
-    problem: str
-    method: str
-    seed: int
-    scored: scores.Scored
-    unit: str
-    measurements: list[int]
-    values: list[float]
+    ``seconds`` is its wall time, ``busy`` the share of its workers' time in evaluations, None without workers.
+    """
 
-
-class TimeRow(msgspec.Struct, frozen=True):
-    """Mean wall time of one method's runs on one problem (s), evaluations a second, and busy share of workers."""
-
-    problem: str
-    method: str
-    seconds: float
-    per_second: float
-    busy: float | None
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A table of comparisons; ``notes`` name the runs and seeds that it leaves out, and the reasons."""
-
-    rows: list[ComparisonRow]
-    traces: list[ScoreTrace]
-    reference: str
-    notes: list[str]
-    times: list[TimeRow] = field(default_factory=list[TimeRow])
-    level: float = 0.95
-
-
-@dataclass(frozen=True)
-class _Run:
     path: Path
     problem: ProblemKey
     method: dict[str, dict[str, Any]]
@@ -97,6 +66,20 @@ class _Run:
     code: dict[str, str]
     seconds: float
     busy: float | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A table of comparisons; ``notes`` name runs and seeds that are not in it, and the reason.
+
+    ``runs`` are those in it by problem and method, in the order of their seeds.
+    """
+
+    rows: list[ComparisonRow]
+    runs: dict[tuple[str, str], list[ScoredRun]]
+    reference: str
+    notes: list[str]
+    level: float = 0.95
 
 
 def compare(
@@ -123,55 +106,47 @@ def compare(
         raise RunFolderError("no complete run has a ground truth, so there is nothing to compare")
     labels = method_labels([run.method for run in runs], [run.problem for run in runs])
     names = problem_names([(run.problem, run.world) for run in runs])
-    values: dict[tuple[ProblemKey, str], dict[int, _Run]] = {}
+    cells: dict[tuple[ProblemKey, str], dict[int, ScoredRun]] = {}
     for run, label in zip(runs, labels, strict=True):
-        cell = values.setdefault((run.problem, label), {})
+        cell = cells.setdefault((run.problem, label), {})
         if run.seed in cell:
             notes.append(f"{run.path}: same problem, method and seed as {cell[run.seed].path}; left out")
         else:
             cell[run.seed] = run
-    notes += _unlike(names, values)
+    notes += _unlike(names, cells)
     methods = list(dict.fromkeys(labels))
     reference = methods[0] if reference is None else reference
     for name in (reference, *against):
         if name not in methods:
-            raise ConfigError(
-                f"got {name!r}; wanted one of {', '.join(map(repr, methods))}", at="--reference/--against"
-            )
+            wanted = f"wanted one of {', '.join(map(repr, methods))}"
+            raise ConfigError(f"got {name!r}; {wanted}", at="--reference/--against")
     shown = [name for name in methods if name == reference or not against or name in against]
     rows: list[ComparisonRow] = []
     for problem, name in names.items():
-        for metric in scores.METRICS:
-            base = values.get((problem, reference), {})
-            for method in shown:
-                cell = values.get((problem, method), {})
-                row = _row(name, method, metric, cell, reference, base, level)
-                if row is not None:
-                    rows.append(row)
-                    if row.decides and row.difference is not None and row.difference.unpaired:
-                        seeds = ", ".join(map(str, row.difference.unpaired))
-                        notes.append(
-                            f"{name}: {method} and {reference} do not both have seeds {seeds}; not in the difference"
-                        )
-    traces = [
-        _trace(name, method, seed, run)
+        base = cells.get((problem, reference), {})
+        for metric, method in itertools.product(scores.METRICS, shown):
+            cell = cells.get((problem, method), {})
+            own = {seed: run.metrics[metric] for seed, run in cell.items() if metric in run.metrics}
+            other = {seed: run.metrics[metric] for seed, run in base.items() if metric in run.metrics}
+            if not own:
+                continue
+            has_pairs = method != reference and own.keys() & other.keys()
+            difference = paired_difference(own, other, level) if has_pairs else None
+            run = next(iter(cell.values()))
+            unit = "" if metric in scores.MORE_IS_BETTER else run.unit
+            decides = metric == scores.first_metric(run.goal, run.moves)
+            mean = sum(own.values()) / len(own)
+            rows.append(ComparisonRow(name, method, metric, unit, mean, len(own), reference, difference, decides, own))
+            if decides and difference is not None and difference.unpaired:
+                seeds = ", ".join(map(str, difference.unpaired))
+                notes.append(f"{name}: {method} and {reference} do not both have seeds {seeds}; not in the difference")
+    compared = {
+        (name, method): [cells[problem, method][seed] for seed in sorted(cells[problem, method])]
         for problem, name in names.items()
         for method in shown
-        for seed, run in sorted(values.get((problem, method), {}).items())
-    ]
-    times = [
-        _times(name, method, list(values[problem, method].values()))
-        for problem, name in names.items()
-        for method in shown
-        if (problem, method) in values
-    ]
-    return Comparison(rows, traces, reference, notes, times, level)
-
-
-def _times(problem: str, method: str, runs: Sequence[_Run]) -> TimeRow:
-    seconds, busy = sum(run.seconds for run in runs), [run.busy for run in runs if run.busy is not None]
-    rate = sum(run.measurements[-1] for run in runs) / seconds if seconds else 0.0
-    return TimeRow(problem, method, seconds / len(runs), rate, sum(busy) / len(busy) if busy else None)
+        if (problem, method) in cells
+    }
+    return Comparison(rows, compared, reference, notes, level)
 
 
 def _unlike(names: Mapping[ProblemKey, str], cells: Iterable[tuple[ProblemKey, str]]) -> list[str]:
@@ -186,37 +161,8 @@ def _unlike(names: Mapping[ProblemKey, str], cells: Iterable[tuple[ProblemKey, s
     ]
 
 
-def _row(
-    problem: str,
-    method: str,
-    metric: scores.Metric,
-    cell: Mapping[int, _Run],
-    reference: str,
-    base: Mapping[int, _Run],
-    level: float,
-) -> ComparisonRow | None:
-    own = {seed: run.metrics[metric] for seed, run in cell.items() if metric in run.metrics}
-    other = {seed: run.metrics[metric] for seed, run in base.items() if metric in run.metrics}
-    if not own:
-        return None
-    difference = None
-    if method != reference and own.keys() & other.keys():
-        difference = paired_difference(own, other, level)
-    run = next(iter(cell.values()))
-    unit = "" if metric in scores.MORE_IS_BETTER else run.unit
-    decides = metric == scores.first_metric(run.goal, run.moves)
-    mean = sum(own.values()) / len(own)
-    return ComparisonRow(problem, method, metric, unit, mean, len(own), reference, difference, decides, own)
-
-
-def _trace(problem: str, method: str, seed: int, run: _Run) -> ScoreTrace:
-    scored = scores.first_score(run.goal)
-    unit = "" if scored in scores.MORE_IS_BETTER else run.unit
-    return ScoreTrace(problem, method, seed, scored, unit, run.measurements, run.values)
-
-
-def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
-    runs: list[_Run] = []
+def _read(paths: Sequence[Path]) -> tuple[list[ScoredRun], list[str]]:
+    runs: list[ScoredRun] = []
     notes: list[str] = []
     for path in paths:
         run = load_run(path)
@@ -234,7 +180,7 @@ def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
         method["policy"] = {"kind": "team"} if scenario.policy is None else table_of(scenario.policy)
         world, records, moves = run.world, run.records, "frames" in read_truth(run.folder)
         runs.append(
-            _Run(
+            ScoredRun(
                 path=path,
                 problem=(key, scenario.name),
                 method=method,
@@ -254,11 +200,11 @@ def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
     return runs, notes + _code_that_differs(runs)
 
 
-def _code_that_differs(runs: Sequence[_Run]) -> list[str]:
+def _code_that_differs(runs: Sequence[ScoredRun]) -> list[str]:
     """Notes on user code that was changed between runs, which are then not of one method, or not in one world."""
     notes: list[str] = []
     for name in sorted({name for run in runs for name in run.code}):
-        made: dict[str, list[_Run]] = {}
+        made: dict[str, list[ScoredRun]] = {}
         for run in runs:
             if name in run.code:
                 made.setdefault(run.code[name], []).append(run)
@@ -274,11 +220,6 @@ def method_labels(
     """Short distinct names of methods: the kinds in which they differ, and differing settings of one kind.
 
     Equal methods are named by their coordination method. Settings that differ between ``problems`` only are left out.
-
-    Example:
-        >>> method_labels([{"coordination": {"kind": "exact"}}, {"coordination": {"kind": "max-sum", "rounds": 5}},
-        ...                {"coordination": {"kind": "max-sum", "rounds": 9}}])
-        ['exact', 'max-sum (rounds=5)', 'max-sum (rounds=9)']
     """
     tables = [{table: flat(settings) for table, settings in method.items()} for method in methods]
     groups: dict[Hashable, list[_Tables]] = {}
@@ -286,7 +227,8 @@ def method_labels(
         groups.setdefault(problem, []).append(method)
     side_by_side = list(groups.values())
     return [
-        ", ".join(filter(None, (_table_label(method, side_by_side, table) for table in method))) or _kind(method)
+        ", ".join(filter(None, (_table_label(method, side_by_side, table) for table in method)))
+        or str(method.get("coordination", {}).get("kind", "all"))
         for method in tables
     ]
 
@@ -319,21 +261,16 @@ def _differing(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> s
     return ", ".join(f"{key}={own[key]}" if key in own else f"{key} by default" for key in differ)
 
 
-def _kind(method: _Tables) -> str:
-    return str(method.get("coordination", {}).get("kind", "all"))
-
-
 def _table_label(method: _Tables, side_by_side: Sequence[Sequence[_Tables]], table: str) -> str:
     own, kind = method[table], method[table].get("kind")
     kinds_differ = any(len({other[table].get("kind") for other in group}) > 1 for group in side_by_side)
     twins = [[other[table] for other in group if other[table].get("kind") == kind] for group in side_by_side]
-    differing = [
-        key
+    pairs = [(twin, group[0]) for group in twins for twin in group]
+    settings = ", ".join(
+        f"{key}={own[key]}"
         for key in own
-        if key != "kind"
-        and any(twin.get(key, _ABSENT) != group[0].get(key, _ABSENT) for group in twins for twin in group)
-    ]
-    settings = ", ".join(f"{key}={own[key]}" for key in differing)
+        if key != "kind" and any(twin.get(key, _ABSENT) != first.get(key, _ABSENT) for twin, first in pairs)
+    )
     if kinds_differ:
         return f"{kind} ({settings})" if settings else str(kind)
     return f"{table} {settings}" if settings else ""

@@ -1,39 +1,33 @@
-"""A comparison as tables for the terminal and for files, and as a figure."""
+"""A comparison as tables for the terminal, files and papers (LaTeX with booktabs, Markdown), and as a figure."""
 
-import itertools
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from rich.table import Table
 
-from swarmbo import plotting
-from swarmbo.boundary.files import write_rows
-from swarmbo.compare.comparison import Comparison, ComparisonRow, ScoreTrace
-from swarmbo.compare.paper_tables import write_paper_table
-from swarmbo.compare.statistics import FEWEST_PAIRS
+from swarmbo import metrics, plotting
+from swarmbo.boundary.files import naming, replacing, write_rows
+from swarmbo.compare.comparison import Comparison, ComparisonRow, ScoredRun
+from swarmbo.compare.statistics import FEWEST_PAIRS, holm, mean_interval, paired_p
 from swarmbo.errors import ConfigError, RunFolderError
-from swarmbo.metrics import METRIC_TEXT, METRICS, MORE_IS_BETTER, SCORE_TEXT, SHORT_TEXT
 
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
     """One table per primary metric of some task: a row per problem and method, with the paired difference."""
     tables: list[Table] = []
     with_reference = {row.problem for row in comparison.rows if row.method == row.reference}
-    for metric in METRICS:
+    for metric in metrics.METRICS:
         rows = [row for row in comparison.rows if row.metric == metric]
         if not rows:
             continue
-        sign = "negative" if metric in MORE_IS_BETTER else "positive"
-        table = Table(
-            title=f"{METRIC_TEXT[metric]}; difference from {comparison.reference!r} ({sign}: it is better)",
-            title_justify="left",
-        )
-        for name in ("problem", "method"):
-            table.add_column(name, overflow="fold")  # truncated names would be useless
-        for name in ("seeds", "mean", "difference", "interval", "better"):
-            table.add_column(name, justify="right")
+        sign = "negative" if metric in metrics.MORE_IS_BETTER else "positive"
+        title = f"{metrics.METRIC_TEXT[metric]}; difference from {comparison.reference!r} ({sign}: it is better)"
+        table = _table(title, "seeds", "mean", "difference", "interval", "better")
         for before, row in zip([None, *rows], rows, strict=False):
             is_new = before is None or before.problem != row.problem
             if is_new and before is not None:
@@ -41,20 +35,27 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
             cells = _cells(row, "no common seed" if row.problem in with_reference else "reference not run here")
             table.add_row(row.problem if is_new else "", row.method, str(row.n_seeds), *cells)
         tables.append(table)
-    if any(row.busy is not None for row in comparison.times):
+    if any(run.busy is not None for runs in comparison.runs.values() for run in runs):
         tables.append(_time_table(comparison))
     return tables
 
 
-def _time_table(comparison: Comparison) -> Table:
-    table = Table(title="time", title_justify="left")
+def _table(title: str, *numbers: str) -> Table:
+    table = Table(title=title, title_justify="left")
     for name in ("problem", "method"):
-        table.add_column(name, overflow="fold")
-    for name in ("wall time", "evaluations a second", "workers busy"):
+        table.add_column(name, overflow="fold")  # truncated names would be useless
+    for name in numbers:
         table.add_column(name, justify="right")
-    for row in comparison.times:
-        busy = "" if row.busy is None else f"{row.busy:.0%}"
-        table.add_row(row.problem, row.method, f"{row.seconds:.4g} s", f"{row.per_second:.3g}", busy)
+    return table
+
+
+def _time_table(comparison: Comparison) -> Table:
+    table = _table("time", "wall time", "evaluations a second", "workers busy")
+    for (problem, method), runs in comparison.runs.items():
+        seconds, busy = sum(run.seconds for run in runs), [run.busy for run in runs if run.busy is not None]
+        rate = sum(run.measurements[-1] for run in runs) / seconds if seconds else 0.0
+        share = f"{sum(busy) / len(busy):.0%}" if busy else ""
+        table.add_row(problem, method, f"{seconds / len(runs):.4g} s", f"{rate:.3g}", share)
     return table
 
 
@@ -65,10 +66,8 @@ def table_writer(path: Path) -> Callable[[Comparison, Path], Path]:
         raise ConfigError(f"got {str(path)!r}; wanted a name that ends in .csv, .tex or .md", at="--table")
 
     def write(comparison: Comparison, path: Path) -> Path:
-        try:
+        with naming(path, "cannot be written"):
             known[path.suffix](comparison, path)
-        except OSError as error:
-            raise RunFolderError(f"{path}: cannot be written: {error.strerror}") from error
         return path
 
     return write
@@ -95,21 +94,19 @@ def _cells(row: ComparisonRow, why_none: str) -> list[str]:
     interval = "one pair" if pairs.low is None or pairs.high is None else f"[{pairs.low:+.4g}, {pairs.high:+.4g}]"
     verdict = "unclear" if pairs.n_pairs >= FEWEST_PAIRS else f"needs {FEWEST_PAIRS} pairs"
     if pairs.is_clear:
-        verdict = row.reference if (pairs.mean > 0) != (row.metric in MORE_IS_BETTER) else row.method
+        verdict = row.reference if (pairs.mean > 0) != (row.metric in metrics.MORE_IS_BETTER) else row.method
     return [mean, f"{pairs.mean:+.4g}", interval, verdict]
 
 
 def draw_comparison(comparison: Comparison, path: Path, dpi: int = 150) -> Path:
     """Draw a comparison: the primary score of all methods, round by round, and the paired differences."""
-    by_curve = itertools.groupby(comparison.traces, attrgetter("problem", "method"))
-    curves = [_curves(problem, method, list(traces)) for (problem, method), traces in by_curve]
+    curves = [_curves(problem, method, runs) for (problem, method), runs in comparison.runs.items()]
     differences = _differences(row for row in comparison.rows if row.decides)
     cumulated = _differences(row for row in comparison.rows if row.metric == "mean_regret")
+    figure = plotting.comparison_figure(curves, differences, comparison.reference, cumulated)
     try:
-        figure = plotting.comparison_figure(curves, differences, comparison.reference, cumulated)
-        return plotting.save(figure, path, dpi)
-    except OSError as error:
-        raise RunFolderError(f"{path}: cannot be written: {error.strerror}") from error
+        with naming(path, "cannot be written"):
+            return plotting.save(figure, path, dpi)
     except ValueError as error:
         if "is not supported" not in str(error):
             raise
@@ -119,29 +116,136 @@ def draw_comparison(comparison: Comparison, path: Path, dpi: int = 150) -> Path:
 def _differences(rows: Iterable[ComparisonRow]) -> list[plotting.Difference]:
     return [
         plotting.Difference(
-            row.problem,
-            row.method,
-            row.difference.mean,
-            row.difference.low,
-            row.difference.high,
-            row.unit,
-            SHORT_TEXT[row.metric],
-            row.metric in MORE_IS_BETTER,
+            *(row.problem, row.method, found.mean, found.low, found.high),
+            *(row.unit, metrics.SHORT_TEXT[row.metric], row.metric in metrics.MORE_IS_BETTER),
         )
         for row in rows
-        if row.difference is not None
+        if (found := row.difference) is not None
     ]
 
 
-def _curves(problem: str, method: str, traces: list[ScoreTrace]) -> plotting.RegretCurves:
-    n_rounds = min(len(trace.values) for trace in traces)  # a world may end an episode early
+def _curves(problem: str, method: str, runs: list[ScoredRun]) -> plotting.RegretCurves:
+    n_rounds = min(len(run.values) for run in runs)  # a world may end an episode early
+    scored = metrics.first_score(runs[0].goal)
     return plotting.RegretCurves(
         problem=problem,
         method=method,
         # abstaining agents make fewer measurements
-        measurements=np.mean([trace.measurements[:n_rounds] for trace in traces], axis=0),
-        regrets=np.array([trace.values[:n_rounds] for trace in traces]),
-        unit=traces[0].unit,
-        quantity=SCORE_TEXT[traces[0].scored],
-        more_is_better=traces[0].scored in MORE_IS_BETTER,
+        measurements=np.mean([run.measurements[:n_rounds] for run in runs], axis=0),
+        regrets=np.array([run.values[:n_rounds] for run in runs]),
+        unit="" if scored in metrics.MORE_IS_BETTER else runs[0].unit,
+        quantity=metrics.SCORE_TEXT[scored],
+        more_is_better=scored in metrics.MORE_IS_BETTER,
     )
+
+
+_LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "²": r"\textsuperscript{2}",
+    "µ": r"\textmu{}",
+    "[": "{[}",  # after a line end it would begin an option
+    "<": "$<$",
+}
+_MARKDOWN = {character: f"\\{character}" for character in "\\`*_[]<>|"}
+
+_NUMBER = re.compile(r"([-+]?)([0-9.]+)(?:e([-+]\d+))?")
+_HEADS = ("method", "seeds", "mean", "difference", "p")
+_BOLD = (0, 2)  # columns of the method and its mean
+
+
+class _Group(NamedTuple):
+    """One problem by its primary metric: the caption, and texts of each method, of which the best are ``bold``."""
+
+    caption: str
+    rows: list[tuple[str, ...]]
+    bold: list[bool]
+
+
+def write_paper_table(comparison: Comparison, path: Path) -> None:
+    """Write a table for each problem by its primary metric: LaTeX (booktabs) for a name in ``.tex``, else Markdown.
+
+    A row has a method, its number of seeds, mean with interval, and the paired difference from the reference with its
+    interval and p-value (Wilcoxon's signed-rank test, adjusted by Holm's method over the rows of the table). The best
+    mean is bold.
+    """
+    form = _latex if path.suffix == ".tex" else _markdown
+    with replacing(path) as file:
+        file.write("\n".join(form(group) for group in _groups(comparison)).encode())
+
+
+def _groups(comparison: Comparison) -> Iterable[_Group]:
+    deciding = [row for row in comparison.rows if row.decides]
+    for (problem, metric), found in groupby(deciding, attrgetter("problem", "metric")):
+        rows = list(found)
+        more, reference = (
+            metric in metrics.MORE_IS_BETTER,
+            next((r.values for r in rows if r.method == r.reference), {}),
+        )
+        best = (max if more else min)(row.mean for row in rows)
+        tests = {row.method: paired_p(row.values, reference) for row in rows if row.difference is not None}
+        known = {method: p for method, p in tests.items() if p is not None}
+        adjusted = dict(zip(known, holm(list(known.values())), strict=True))
+        unit = f" ({rows[0].unit})" if rows[0].unit else ""
+        told = (
+            f"{problem}: {metrics.METRIC_TEXT[metric]}{unit}, {'larger' if more else 'smaller'} is better. Means over "
+            f"seeds, paired differences from {comparison.reference}, with {comparison.level:.0%} bootstrap intervals "
+            "(BCa); p: Wilcoxon's signed-rank test with Holm's correction."
+        )
+        numbers = [_numbers(row, adjusted.get(row.method), comparison.level) for row in rows]
+        texts = [(row.method, str(row.n_seeds), *cells) for row, cells in zip(rows, numbers, strict=True)]
+        yield _Group(told, texts, [row.mean == best for row in rows])
+
+
+def _numbers(row: ComparisonRow, p: float | None, level: float) -> tuple[str, str, str]:
+    mean = f"{row.mean:.4g}{_between(mean_interval(list(row.values.values()), level), '')}"
+    if row.difference is None:
+        return mean, "reference" if row.method == row.reference else "", ""
+    change = f"{row.difference.mean:+.3g}{_between((row.difference.low, row.difference.high), '+')}"
+    return mean, change, "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _between(ends: tuple[float | None, float | None], sign: str) -> str:
+    return "" if None in ends else f" [{', '.join(f'{end:{sign}.3g}' for end in ends)}]"
+
+
+def _escaped(text: str, table: dict[str, str]) -> str:
+    return "".join(table.get(character, character) for character in text)
+
+
+def _latex(group: _Group) -> str:
+    def cells(texts: Sequence[str], best: bool = False) -> str:
+        shown = [_escaped(text, _LATEX) for text in texts[:2]]
+        shown += [_NUMBER.sub(_in_latex, _escaped(text, _LATEX)) for text in texts[2:]]
+        return (
+            " & ".join(rf"\textbf{{{text}}}" if best and i in _BOLD else text for i, text in enumerate(shown)) + r" \\"
+        )
+
+    lines = [cells(row, best) for row, best in zip(group.rows, group.bold, strict=True)]
+    above = [r"\begin{table}", r"\centering", rf"\caption{{{_escaped(group.caption, _LATEX)}}}"]
+    head = [r"\begin{tabular}{lrrrr}", r"\toprule", cells(_HEADS), r"\midrule"]
+    return "\n".join([*above, *head, *lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
+
+
+def _in_latex(number: re.Match[str]) -> str:
+    sign, digits, exponent = number.groups()  # digits in text, which can be bold
+    power = "" if exponent is None else rf"$\times 10^{{{int(exponent)}}}$"
+    return ("$-$" if sign == "-" else sign) + digits + power
+
+
+def _markdown(group: _Group) -> str:
+    def cells(texts: Sequence[str], best: bool) -> list[str]:
+        shown = (_escaped(text, _MARKDOWN) for text in texts)
+        return [f"**{cell}**" if best and i in _BOLD else cell for i, cell in enumerate(shown)]
+
+    rows = [cells(row, best) for row, best in zip(group.rows, group.bold, strict=True)]
+    return "\n".join([_escaped(group.caption, _MARKDOWN), "", *markdown(_HEADS, rows, 1), ""])
+
+
+def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]], n_texts: int) -> list[str]:
+    """Lines of a table, of which the first ``n_texts`` columns are aligned at the left."""
+    rule = "|" + "---|" * n_texts + "--:|" * (len(heads) - n_texts)
+    head, *lines = (f"| {' | '.join(cells)} |" for cells in (heads, *rows))
+    return [head, rule, *lines]

@@ -1,9 +1,11 @@
 """Means over seeds, and paired differences with bootstrap intervals."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from swarmbo.boundary.rng import stream
@@ -79,29 +81,33 @@ def paired_difference(
     if not seeds:
         raise ShapeError(f"no seed is in both: got {sorted(method)} and {sorted(reference)}")
     differences = np.array([method[key] - reference[key] for key in seeds])
-    low, high = _interval(differences, level, resamples, seed)
-    return PairedDifference(
-        mean=float(differences.mean()),
-        low=low,
-        high=high,
-        n_pairs=len(seeds),
-        unpaired=sorted(method.keys() ^ reference.keys()),
-    )
+    unpaired = sorted(method.keys() ^ reference.keys())
+    ends = mean_interval(differences, level, resamples, seed)
+    return PairedDifference(float(differences.mean()), *ends, len(seeds), unpaired)
 
 
-def mean_interval(values: Sequence[float], level: float = 0.95) -> tuple[float | None, float | None]:
+def mean_interval(
+    values: ArrayLike, level: float = 0.95, resamples: int = 9999, seed: int = 0
+) -> tuple[float | None, float | None]:
     """Bootstrap interval (BCa) of a mean; (None, None) for fewer than two values."""
-    return _interval(np.asarray(values, dtype=float), level, 9999, 0)
+    values = np.asarray(values, dtype=float)
+    if len(values) < 2 or not np.isfinite(values).all():
+        return None, None
+    start, spread = values[0], np.ptp(values)
+    if spread == 0:  # BCa divides by it
+        return float(start), float(start)
+    unit = (values - start) / spread  # of size 1: powers of a tiny or nearly constant sample are all rounding
+    draws: dict[str, Any] = {"n_resamples": resamples, "rng": stream(seed, "bootstrap")}
+    found = stats.bootstrap((unit,), np.mean, confidence_level=level, method="BCa", **draws)
+    # clipped to the range of the values: rounding could move an end of zero to either side
+    low, high = np.clip(start + spread * np.array(found.confidence_interval), values.min(), values.max())
+    return float(low), float(high)
 
 
 def paired_p(method: Mapping[int, float], reference: Mapping[int, float]) -> float | None:
     """Two-sided p-value of Wilcoxon's signed-rank test of two methods by seed; None with fewer than ``FEWEST_PAIRS``.
 
     Source: Wilcoxon 1945; exact for small samples, ties included, as in ``scipy.stats.wilcoxon``.
-
-    Example:
-        >>> paired_p(dict(enumerate([3.0, 5.0, 4.0, 6.0, 8.0, 9.5])), dict.fromkeys(range(6), 1.0))
-        0.03125
     """
     differences = np.array([method[key] - reference[key] for key in sorted(method.keys() & reference.keys())])
     if len(differences) < FEWEST_PAIRS or not np.isfinite(differences).all():
@@ -113,32 +119,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """P-values adjusted for testing all of them: the least family-wise error rate at which each is rejected.
 
     Source: Holm 1979, A simple sequentially rejective multiple test procedure.
-
-    Example:
-        >>> holm([0.03, 0.01, 0.04])
-        [0.06, 0.03, 0.06]
     """
     adjusted, above = [0.0] * len(p_values), 0.0
     for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         above = max(above, min(1.0, (len(p_values) - rank) * p_values[place]))
         adjusted[place] = above
     return adjusted
-
-
-def _interval(differences: np.ndarray, level: float, resamples: int, seed: int) -> tuple[float | None, float | None]:
-    if len(differences) < 2 or not np.isfinite(differences).all():
-        return None, None
-    start, spread = differences[0], np.ptp(differences)
-    if spread == 0:  # BCa divides by it
-        return float(start), float(start)
-    interval = stats.bootstrap(
-        ((differences - start) / spread,),  # of size 1: powers of a tiny or nearly constant sample are all rounding
-        np.mean,
-        confidence_level=level,
-        n_resamples=resamples,
-        method="BCa",
-        rng=stream(seed, "bootstrap"),
-    ).confidence_interval
-    # clipped to the range of the differences: rounding could move an end of zero to either side
-    low, high = np.clip(start + spread * np.array(interval), differences.min(), differences.max())
-    return float(low), float(high)

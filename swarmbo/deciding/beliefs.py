@@ -18,7 +18,7 @@ from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.setup import Setup
 from swarmbo.problem.data import Measurement
 from swarmbo.records import LinkReport, Traffic
-from swarmbo.registry.slots import not_wanted
+from swarmbo.registry import not_wanted
 from swarmbo.transport import InProcess
 
 _OFFERED = [

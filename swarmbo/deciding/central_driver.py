@@ -27,7 +27,7 @@ from swarmbo.deciding.setup import Carrying
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
-from swarmbo.registry.slots import checked_as, takes_named
+from swarmbo.registry import checked_as, takes_named
 from swarmbo.transport import Routes, Transport
 
 Out = TypeVar("Out")

@@ -30,7 +30,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset, News
 from swarmbo.records import Recommendation, SolveReport
-from swarmbo.registry.slots import not_wanted
+from swarmbo.registry import not_wanted
 from swarmbo.transport import Faults
 from swarmbo.worlds import Offers
 

@@ -25,7 +25,7 @@ from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.records import Recommendation, SolveReport
-from swarmbo.registry.slots import checked_as
+from swarmbo.registry import checked_as
 from swarmbo.spaces.variables import MixedDomain
 from swarmbo.worlds import Offers
 

@@ -27,7 +27,7 @@ from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
 from swarmbo.records import Recommendation, SolveReport
-from swarmbo.registry.slots import checked_as, not_wanted
+from swarmbo.registry import checked_as, not_wanted
 
 Out = TypeVar("Out")
 _ROUNDING = 1e-9  # sides of the box

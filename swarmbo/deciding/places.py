@@ -17,7 +17,7 @@ from swarmbo.coordination import Solution
 from swarmbo.coordination.deadline import has_deadline
 from swarmbo.deciding.setup import Planner, Solver
 from swarmbo.records import SolveReport
-from swarmbo.registry.slots import checked_as, not_wanted
+from swarmbo.registry import checked_as, not_wanted
 from swarmbo.routing import Planned, Routes
 
 Out = TypeVar("Out")

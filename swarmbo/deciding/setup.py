@@ -14,6 +14,7 @@ from jaxtyping import Float
 from msgspec import UNSET, UnsetType
 from numpy.typing import ArrayLike
 
+from swarmbo import registry
 from swarmbo.acquisition import EGPEI, EGPTS, Acquisition, ChainAcquisition, Decision
 from swarmbo.acquisition.confidence_bounds import check_structure
 from swarmbo.acquisition.situation import Situation
@@ -32,7 +33,6 @@ from swarmbo.kernels import load_kernels, unloaded_kernels
 from swarmbo.problem import Problem
 from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, FUNCTION, SLOTS, TEAMS, Slot, Team, is_kind, name_of, settings_of
-from swarmbo.registry.slots import full_name, is_own, load_class, make, takes, takes_anything
 from swarmbo.settings import Settings
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults, InProcess
@@ -162,7 +162,7 @@ class Role:
             raise ConfigError(f"got {name}; wanted {self.in_words}", at=at)
         for method, taken in there.items():
             wanted = self.methods[method]
-            if not takes(taken, "self", *wanted):
+            if not registry.takes(taken, "self", *wanted):
                 got = f"{name}.{method}{inspect.signature(taken)}"
                 raise ConfigError(f"got {got}; wanted {method}(self, {', '.join(wanted)})", at=at)
 
@@ -192,10 +192,10 @@ def part(slot: Slot, given: object, team: Team) -> Any:
     """
     at, role = f"$.{slot}", ROLES.get((slot, team))
     table: Mapping[str, Any] = given if isinstance(given, Mapping) else {"kind": given}
-    if role is not None and is_own(name := table.get("kind")):
-        own = load_class(name, f"{at}.kind")
+    if role is not None and registry.is_own(name := table.get("kind")):
+        own = registry.load_class(name, f"{at}.kind")
         role.require(own, name, f"{at}.kind")
-        return make(own, name, {key: value for key, value in table.items() if key != "kind"}, at)
+        return registry.make(own, name, {key: value for key, value in table.items() if key != "kind"}, at)
     if role is None or isinstance(given, str | Mapping) or is_kind(given):
         known = settings_of(slot, given, at, team)
         if slot == "belief":
@@ -240,7 +240,7 @@ def refuse_unknown(arguments: Mapping[str, object]) -> None:
 def to_plain(part: object) -> Any:
     """A part's settings as plain data; the kind of a user's own object is its class."""
     plain: dict[str, Any] = msgspec.to_builtins(part) if isinstance(part, msgspec.Struct) else {}
-    return plain if is_kind(part) else {**plain, "kind": full_name(part)}
+    return plain if is_kind(part) else {**plain, "kind": registry.full_name(part)}
 
 
 def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], trust: bool = False) -> dict[str, Any]:
@@ -254,16 +254,21 @@ def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], tru
     for slot in SLOTS:
         table = settings.get(slot)
         name = table.get("kind") if isinstance(table, Mapping) else table
-        if given.get(slot) is not None or not is_own(name):
+        if given.get(slot) is not None or not registry.is_own(name):
             continue
         if not trust:
-            fix = f"pass it again, {slot}=…, or trust=True to load it, if the state has its settings"
-            raise ConfigError(f"got {name!r}, your own code; {fix}", at=f"$.{slot}")
-        own = load_class(name, f"$.{slot}.kind")
-        if not issubclass(own, msgspec.Struct) and takes_anything(own):
-            why = "whose settings the state does not have, as it is no swarmbo.settings.Settings"
-            # its defaults might differ from the saved one
-            raise ConfigError(f"got {name!r}, {why}; pass it again: {slot}=…", at=f"$.{slot}")
+            raise ConfigError(
+                f"got {name!r}, your own code; pass it again, {slot}=…, or trust=True to load it, if the "
+                "state has its settings",
+                at=f"$.{slot}",
+            )
+        own = registry.load_class(name, f"$.{slot}.kind")
+        if not issubclass(own, msgspec.Struct) and registry.takes_anything(own):
+            raise ConfigError(  # its defaults might differ from the saved one
+                f"got {name!r}, whose settings the state does not have, as it is no swarmbo.settings.Settings; pass "
+                f"it again: {slot}=…",
+                at=f"$.{slot}",
+            )
     return again
 
 

@@ -1,10 +1,10 @@
 """Driver: it keeps workers busy with a team's queries, and tells the outcomes."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from swarmbo.errors import SwarmboError
 from swarmbo.evaluations.executor import Ended, Executor, kept
@@ -36,13 +36,11 @@ class Driver:
         ledger: The ledger; its pending queries are sent first.
         executor: Executor that evaluates queries; a task is a query's id and point. The driver does not close it.
         workers: Number of workers.
-        total: Number of told queries after which the loop ends.
-        tell: Function that tells the ledger the outcome of a query, given the end of its task.
-        is_synchronous: True for synchronous mode.
-        results: Folder with results that workers wrote; results of pending queries are told first.
-        stops: True: an exception of an evaluation is raised, and ends the loop.
-        ahead: Number of queries asked ahead; by default one, and one more for every eight workers.
-        log: Function that is called with the event of each tell.
+        total: Number of queries to be told.
+        tell: Tells the ledger the outcome of a query from the end of its task.
+        is_synchronous: True for batches.
+        results: Folder with results that workers wrote; those of pending queries are told first.
+        stops: True to raise an exception of the world.
     """
 
     ledger: Ledger
@@ -53,11 +51,8 @@ class Driver:
     is_synchronous: bool = False
     results: Path | None = None
     stops: bool = False
-    ahead: int | None = None
-    log: Callable[[Event], None] = lambda event: None
 
     def __post_init__(self) -> None:
-        self._in_hand = 1 + self.workers // 8 if self.ahead is None else self.ahead
         self._out, self._back = set[str](), dict[str, Ended]()
 
     def run(self) -> None:
@@ -92,7 +87,7 @@ class Driver:
 
     def _fill(self) -> None:
         """Ask and send until as many queries as wanted are out or an outcome is back; wait for one."""
-        ledger, wanted = self.ledger, self.workers + self._in_hand
+        ledger, wanted = self.ledger, self.workers + 1 + self.workers // 8
         while ledger.n_asked < self.total and len(ledger.team.pending) < wanted:
             query = ledger.ask()
             self._send(query.id, query.point)
@@ -124,7 +119,6 @@ class Driver:
         while self._back:
             query_id = next(iter(self._back))
             self.tell(query_id, self._back.pop(query_id))
-            self.log(self.ledger.events[-1])
             if self.results is not None:
                 (self.results / f"{query_id}.json").unlink(missing_ok=True)
 
@@ -132,13 +126,7 @@ class Driver:
 class Standing:
     """State of a run with workers so far, by the events of its ledger: how many evaluations run, failed, or were lost.
 
-    Example:
-        >>> standing = Standing(2)
-        >>> for event in (Event("ask", 0.0, "q1"), Event("ask", 0.0, "q2"), Event("ask", 0.0, "q3")):
-        ...     standing.add(event)
-        >>> standing.add(Event("tell", 4.0, "q1", outcome=1.0, note={"seconds": 4.0}))
-        >>> standing.running, standing.failed, standing.busy(4.0)
-        (2, 0, 1.0)
+    A tell has its evaluation's ``seconds`` in its note.
     """
 
     def __init__(self, workers: int) -> None:
@@ -179,23 +167,7 @@ class Standing:
         return min(1.0, (self._measured + partly) / (self._workers * wall))
 
     @property
-    def clock(self) -> "Clock":
-        """Times up to the last event."""
+    def clock(self) -> tuple[float, float, int]:
+        """Wall time (s) without pauses between processes, the workers' share of it in told evaluations, and losses."""
         busy = min(1.0, self._measured / (self._workers * self._wall)) if self._wall else 0.0
-        return Clock(self._wall, busy, self.lost)
-
-
-class Clock(NamedTuple):
-    """Wall time of a ledger without pauses between processes, the workers' share of it in told evaluations, losses."""
-
-    wall_s: float
-    busy: float
-    lost: int
-
-    @classmethod
-    def of(cls, events: Iterable[Event], workers: int) -> "Clock":
-        """Times by events; a tell has its evaluation's ``seconds`` in its note."""
-        standing = Standing(workers)
-        for event in events:
-            standing.add(event)
-        return standing.clock
+        return self._wall, busy, self.lost

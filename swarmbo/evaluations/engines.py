@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from swarmbo.boundary.values import error_text, short
-from swarmbo.errors import ConfigError, MissingPackageError
+from swarmbo.errors import ConfigError, needed
 from swarmbo.evaluations import executor
 from swarmbo.evaluations.pool import Pool
-from swarmbo.registry.slots import find_in, is_own, load
+from swarmbo.registry import find_in, is_own, load
 from swarmbo.settings import Settings, convert, require, within
 
 _START_S = 60.0  # for a worker process that starts, added to the limit of a task
@@ -38,7 +38,7 @@ class RayExecutor:
     def __init__(
         self, work: executor.Work, count: int, timeout_s: float | None = None, address: str | None = None
     ) -> None:
-        self._ray = ray = _ray()
+        self._ray = ray = needed("ray", "ray", "the engine 'ray'", "$.workers.engine")
         self._is_own = not ray.is_initialized()
         if self._is_own:
             here: dict[str, Any] = {"num_cpus": count, "object_store_memory": OBJECT_STORE, "include_dashboard": False}
@@ -88,16 +88,6 @@ class RayExecutor:
             self.cancel(task)
         if self._is_own:
             self._ray.shutdown()
-
-
-def _ray() -> Any:
-    try:
-        import ray  # pyright: ignore[reportMissingImports]  # late: it takes seconds to import
-    except ImportError:
-        raise MissingPackageError(
-            'got "ray", and Ray is not installed; wanted pip install "swarmbo[ray]"', at="$.workers.engine"
-        ) from None
-    return ray
 
 
 class Workers(Settings, frozen=True):

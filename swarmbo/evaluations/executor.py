@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor as Futures, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -16,15 +17,13 @@ import msgspec
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from swarmbo.boundary.files import read_regular, read_seal, replacing, seal
+from swarmbo.boundary.files import naming, read_regular, read_seal, replacing, seal
 from swarmbo.boundary.values import error_text
 from swarmbo.errors import RunFolderError
 
-Evaluate = Callable[[str, Any], Any]
-Work = Callable[[], Evaluate]
+Evaluate = Callable[[str, Any], Any]  # carries out one task: its name and its point give a result, plain data
+Work = Callable[[], Evaluate]  # makes an ``Evaluate``, once in each worker; it can be pickled
 _made = threading.local()  # of each thread, as worlds are not made for several
-"""Carries out one task: its name and its point give a result, plain data."""
-"""Makes an ``Evaluate``, once in each worker; it can be pickled."""
 
 
 class Ended(NamedTuple):
@@ -198,16 +197,9 @@ class FuturesExecutor:
         self._futures.shutdown(wait=False)
 
 
-class _Stored(msgspec.Struct):
-    task: str
-    status: str
-    value: Any
-    seconds: float
-
-
 def keep(folder: Path, end: Ended) -> None:
     """Write a result, completely or not at all."""
-    text = msgspec.json.encode(_Stored(*end), enc_hook=_plain)
+    text = msgspec.json.encode(end._asdict(), enc_hook=_plain)
     with replacing(folder / f"{end.task}.json") as file:
         file.write(seal(text))
 
@@ -215,17 +207,15 @@ def keep(folder: Path, end: Ended) -> None:
 def kept(folder: Path, task: str) -> Ended | None:
     """Result of a task on the disk; None without one."""
     path = folder / f"{task}.json"
-    try:
+    text = None
+    with naming(path, "cannot be read"), suppress(FileNotFoundError):
         text = read_regular(path)
-    except FileNotFoundError:
+    if text is None:
         return None
-    except OSError as error:
-        raise RunFolderError(f"{path}: cannot be read: {error.strerror}") from error
     sealed = read_seal(text)
     if sealed is None or not sealed.fits:
         raise RunFolderError(f"{path}: was changed or damaged; delete it, and its task is done again")
-    stored = msgspec.json.decode(sealed.text, type=_Stored)
-    return Ended(stored.task, "done" if stored.status == "done" else "error", stored.value, stored.seconds)
+    return Ended(**msgspec.json.decode(sealed.text))
 
 
 def _plain(value: object) -> Any:

@@ -8,8 +8,9 @@ is that of arrival, on which later decisions depend.
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -17,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.boundary.files import append_line, digest_of_table, logged_lines, read_regular, read_seal, seal
+from swarmbo.boundary.files import append_line, digest_of_table, logged_lines, naming, read_regular, read_seal, seal
 from swarmbo.deciding.team_state import read_state
 from swarmbo.errors import RunFolderError, StateVersionError, UnknownQueryError
 from swarmbo.records import Query, SolveReport, Traffic
@@ -98,7 +99,7 @@ class Ledger:
         self.watchers = list[Callable[[Event], None]]()
         self._folder, self._choose = folder, choose or Team.ask
         self._lock, self._digest, self._broken = threading.RLock(), _START, False
-        self._asked, self._losses = dict[str, Event](), dict[str, list[str]]()
+        self._asked, self._losses = dict[str, Event](), Counter[str]()
 
     @classmethod
     def create(cls, folder: Path, team: Team, choose: Callable[[Team], Query] | None = None) -> Self:
@@ -153,14 +154,12 @@ class Ledger:
                 the log.
         """
         path = folder / LEDGER
-        try:
+        with naming(path, "cannot be read"):
             text = read_regular(path)
-        except OSError as error:
-            raise RunFolderError(f"{path}: cannot be read: {error.strerror}") from error
-        log = logged_lines(text, _START, path, _is_event, "event")
+        log = logged_lines(text, _START, path, Event, lambda event, at: at > 0 or event.kind == "begin", "event")
         if log.damage is not None:
             raise RunFolderError(log.damage)
-        events = [msgspec.json.decode(line, type=Event) for line in log.lines]
+        events: list[Event] = log.records
         if not events:  # killed before the first line was whole: no query was asked
             path.unlink()
             return cls.create(folder, make_team(), choose)
@@ -169,8 +168,7 @@ class Ledger:
             raise RunFolderError(f"{path}: is of another team: its problem or settings changed; put them back")
         ledger._digest = log.digest
         with ledger._writing():
-            if len(text) != log.length:
-                os.truncate(path, log.length)
+            os.truncate(path, log.length)
         ledger._replay(events, replayed, known)
         with ledger._writing():
             ledger._log(Event("begin", time.time(), team=events[0].team))
@@ -201,14 +199,13 @@ class Ledger:
             UnknownQueryError: If it was never asked.
         """
         if query_id not in self._asked:
-            raise UnknownQueryError(
-                f"query {query_id!r} was never asked; waiting for outcomes: {list(self.team.pending)}"
-            )
+            waiting = list(self.team.pending)
+            raise UnknownQueryError(f"query {query_id!r} was never asked; waiting for outcomes: {waiting}")
         return self._asked[query_id]
 
     def losses(self, query_id: str) -> int:
         """Number of times that an evaluation of a query was lost."""
-        return len(self._losses.get(query_id, ()))
+        return self._losses[query_id]
 
     @property
     def n_asked(self) -> int:
@@ -229,19 +226,8 @@ class Ledger:
         """
         with self._changing():
             query = self._choose(self.team)
-            self._log(
-                Event(
-                    "ask",
-                    time.time(),
-                    query.id,
-                    query.point,
-                    query.mean,
-                    query.std,
-                    self.team.last_report,
-                    self.team.last_sharing,
-                    note=dict(note or {}),
-                )
-            )
+            decided = (query.point, query.mean, query.std, self.team.last_report, self.team.last_sharing)
+            self._log(Event("ask", time.time(), query.id, *decided, note=dict(note or {})))
             return query
 
     def lost(self, query_id: str, why: str, note: Mapping[str, Any] | None = None) -> int:
@@ -311,8 +297,8 @@ class Ledger:
         return True
 
     def _tell(self, event: Event) -> None:
-        given: dict[str, Any] = {"point": event.point, "noise_std": event.noise_std, "locations": event.locations}
-        self.team.tell(event.query, event.outcome, failed=event.failed, **given)
+        given: dict[str, Any] = {key: getattr(event, key) for key in ("failed", "point", "noise_std", "locations")}
+        self.team.tell(event.query, event.outcome, **given)
 
     def _replay(self, events: list[Event], replayed: Callable[[Self, Event], None] | None, known: int | None) -> None:
         tells = [number for number, event in enumerate(events) if event.kind == "tell"]
@@ -321,11 +307,9 @@ class Ledger:
             if number >= done and event.kind == "ask":
                 query = self._choose(self.team)
                 if (query.id, query.point) != (event.query, event.point):
-                    raise RunFolderError(
-                        f"{self._folder / LEDGER}: line {number + 1}: query {event.query} came out as {query.id} at "
-                        f"{query.point}, logged was {event.point}; wanted the machine, the code and the versions that "
-                        "wrote it"
-                    )
+                    at = f"{self._folder / LEDGER}: line {number + 1}"
+                    got = f"query {event.query} came out as {query.id} at {query.point}, logged was {event.point}"
+                    raise RunFolderError(f"{at}: {got}; wanted the machine, the code and the versions that wrote it")
             elif number >= done and event.kind == "tell":
                 self._tell(event)
             self._note(event)
@@ -354,7 +338,7 @@ class Ledger:
         if event.kind == "ask":
             self._asked[event.query] = event
         elif event.kind == "lost":
-            self._losses.setdefault(event.query, []).append(event.why)
+            self._losses[event.query] += 1
 
     def _log(self, event: Event) -> None:
         self._append(event)
@@ -397,26 +381,12 @@ class Ledger:
                 self._broken = is_ahead and len(self.events) == before
                 raise
 
-    @contextmanager
-    def _writing(self) -> Generator[None]:
-        try:
-            yield
-        except RunFolderError:
-            raise
-        except OSError as error:
-            raise RunFolderError(f"{self._folder / LEDGER}: cannot be written: {error.strerror or error}") from error
+    def _writing(self) -> AbstractContextManager[None]:
+        return naming(self._folder / LEDGER, "cannot be written")
 
 
 def _digest_of(team: Team) -> str:
     return digest_of_table({"problem": team.problem.to_plain(), "settings": team.setup.to_plain()})
-
-
-def _is_event(line: bytes, number: int) -> bool:
-    try:
-        event = msgspec.json.decode(line, type=Event)
-    except msgspec.DecodeError:  # also a ValidationError
-        return False
-    return number > 0 or event.kind == "begin"
 
 
 def _plain(value: Any) -> Any:
@@ -427,8 +397,7 @@ def _plain(value: Any) -> Any:
         return [_plain(part) for part in value]
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
-    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not is_number:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         return value
     number = float(value)
     return number if np.isfinite(number) else None

@@ -5,6 +5,7 @@ import queue
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -74,16 +75,16 @@ class Pool:
         Raises:
             SwarmboError: If workers can't start.
         """
-        ends = list[Ended | Exception]()
-        try:
-            ends.append(self._ends.get(timeout=timeout))
+        found, ends = list[Ended | Exception](), list[Ended]()
+        with suppress(queue.Empty):
+            found.append(self._ends.get(timeout=timeout))
             while True:
-                ends.append(self._ends.get_nowait())
-        except queue.Empty:
-            for end in ends:
-                if isinstance(end, Exception):
-                    raise end from None
-            return [end for end in ends if isinstance(end, Ended)]
+                found.append(self._ends.get_nowait())
+        for end in found:
+            if isinstance(end, Exception):
+                raise end
+            ends.append(end)
+        return ends
 
     def close(self) -> None:
         """Kill all workers."""
@@ -160,8 +161,9 @@ class Pool:
 
     def _hear(self, worker: _Worker) -> None:
         """Take a worker's message, or notice its end."""
-        was_alive = worker.process.is_alive()
-        said = _message_of(worker)
+        was_alive, said = worker.process.is_alive(), None
+        with suppress(EOFError, OSError):
+            said = worker.pipe.recv() if worker.pipe.poll() else None
         if isinstance(said, Exception):
             raise said
         if said is not None:
@@ -188,14 +190,6 @@ class Pool:
         self._start()
 
 
-def _message_of(worker: _Worker) -> Any:
-    """Message of a worker; None without one."""
-    try:
-        return worker.pipe.recv() if worker.pipe.poll() else None
-    except (EOFError, OSError):
-        return None
-
-
 def _serve(pipe: Connection, work: Work, results: Path | None, grace_s: float) -> None:
     """Work of a process: tasks from the pipe, until it is closed."""
     begin_process(grace_s if results is not None else 0.0)
@@ -205,13 +199,11 @@ def _serve(pipe: Connection, work: Work, results: Path | None, grace_s: float) -
         except (Exception, SystemExit) as error:  # noqa: BLE001  raised again in the calling process
             pipe.send(error if isinstance(error, SwarmboError) else ConfigError(error_text(error), at="$.workers"))
             return
-        try:
+        # otherwise the driver has gone, perhaps with the folder of a finished run
+        with suppress(EOFError, BrokenPipeError, ConnectionResetError, FileNotFoundError):
             pipe.send("ready")
             while True:
                 end = evaluated(evaluate, *pipe.recv())
                 if results is not None:
                     keep(results, end)
                 pipe.send(end)
-        except (EOFError, BrokenPipeError, ConnectionResetError, FileNotFoundError):
-            # the driver has gone, perhaps with the folder of a finished run
-            return

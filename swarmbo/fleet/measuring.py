@@ -7,12 +7,12 @@ from typing import Any, Protocol, cast
 import numpy as np
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
+from swarmbo import registry
 from swarmbo.boundary.values import error_text, real_array, short, told_noise, told_number
 from swarmbo.errors import ConfigError, ShapeError, TransportError
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.letters import Answer
 from swarmbo.problem import Problem
-from swarmbo.registry import slots
 from swarmbo.worlds import FunctionWorld, Infos, Report
 
 _AT = "--measure"
@@ -52,12 +52,12 @@ class Instrument(Protocol):
 
 def loaded(name: str, trust: bool) -> Instrument:
     """Function that a command names as ``module:function``; a ConfigError if not trusted, found, or callable."""
-    if not slots.is_own(name):
+    if not registry.is_own(name):
         raise ConfigError(f"got {name!r}; wanted 'module:function'", at=_AT)
     if not trust:
         raise ConfigError(f"got {name!r}, your own code; wanted --trust, which runs it", at=_AT)
-    slots.find_in([os.getcwd()], name, _AT)
-    found: Any = slots.load(name, _AT)
+    registry.find_in([os.getcwd()], name, _AT)
+    found: Any = registry.load(name, _AT)
     if callable(found):
         return cast(Instrument, found)
     raise ConfigError(f"got {name!r}, which is {short(found)}; wanted a function of a location", at=_AT)

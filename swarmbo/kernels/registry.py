@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.errors import ConfigError
-from swarmbo.registry.slots import is_own, load_class, make
+from swarmbo.registry import is_own, load_class, make
 from swarmbo.settings import require
 
 KernelName = str  # one of KERNEL_NAMES, a name that was registered, or "module:Class"

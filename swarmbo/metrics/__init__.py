@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, cast, get_args
 
 import numpy as np
 from jaxtyping import Float
@@ -95,7 +95,7 @@ def _places(samples: Sequence[Evaluation | Sample]) -> Float[np.ndarray, "n d"]:
 
 def simple_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
     """Maximum minus the best true value measured so far, for each round; NaN if unknown."""
-    return np.array([np.nan if record.score is None else record.score.simple_regret for record in records])
+    return np.array(scores_of(records, "simple_regret"))
 
 
 def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
@@ -137,11 +137,8 @@ _SCORED_BY: dict[Goal, tuple[Scored, ...]] = {
     "map": ("map_rmse",),
     "level": ("level_f1", "map_rmse"),
 }
-_OVER_ROUNDS: dict[Scored, Metric] = {
-    "simple_regret": "simple_regret_over_rounds",
-    "level_f1": "level_f1_over_rounds",
-    "map_rmse": "map_rmse_over_rounds",
-}
+_SCORED: tuple[Scored, ...] = get_args(Scored)
+_OVER_ROUNDS: dict[Scored, Metric] = {of: cast(Metric, f"{of}_over_rounds") for of in _SCORED}
 SCORE_TEXT: dict[Scored, str] = {
     "simple_regret": "simple regret",
     "level_f1": "F1 of the level",

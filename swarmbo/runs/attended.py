@@ -52,10 +52,9 @@ def attend(scenario: Scenario, first: Task, again: Task, on_round: OnRound) -> S
         if ended.round == 0:
             raise ConfigError(f"its reset failed: {ended.why}; wanted observations and infos", at="$.environment")
         if ended.round in failures:  # tried again all the same: it is in the log, with measurements
-            raise RunFolderError(
-                f"round {ended.round} is logged and was not repeated: {ended.why}; wanted a longer "
-                "$.step_timeout_s, or the same answers as before. Start the run again in another folder"
-            )
+            wanted = "wanted a longer $.step_timeout_s, or the same answers as before"
+            told = f"round {ended.round} is logged and was not repeated: {ended.why}; {wanted}"
+            raise RunFolderError(f"{told}. Start the run again in another folder")
         failures[ended.round] = ended.why
         task = again
 
@@ -74,10 +73,9 @@ def _attend(scenario: Scenario, task: Task, failures: Mapping[int, str], on_roun
                 process.join()
                 if step is not None:
                     return _Failed(step, f"the world ended its process, with status {process.exitcode}")
-                raise RunFolderError(
-                    f"the process of this run was ended from outside, with status {process.exitcode}, perhaps for lack "
-                    "of memory; `swarmbo resume` continues it"
-                ) from None
+                told = f"the process of this run was ended from outside, with status {process.exitcode}"
+                fix = "perhaps for lack of memory; `swarmbo resume` continues it"
+                raise RunFolderError(f"{told}, {fix}") from None
             if what == "step":
                 step = content
                 deadline = None if step is None else time.monotonic() + scenario.step_timeout_s
@@ -142,16 +140,12 @@ def entry_point_of(scenario: Scenario, at: str) -> Any:
     """Maker of the world in this process's registry; plug-ins register their worlds in every process."""
     load_plug_ins()
     identifier = scenario.environment["id"]
-    known = pettingzoo.parallel_registry.get(identifier)
-    entry_point = None if known is None else known.entry_point
+    entry_point = getattr(pettingzoo.parallel_registry.get(identifier), "entry_point", None)
     try:
         pickle.dumps(entry_point)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise ConfigError(
-            f"{identifier} cannot be made in a separate process ({error}); wanted an environment of a plug-in, or a "
-            "class that can be imported",
-            at=at,
-        ) from error
+        got = f"{identifier} cannot be made in a separate process ({error})"
+        raise ConfigError(f"{got}; wanted an environment of a plug-in, or a class that can be imported", at) from error
     return entry_point
 
 
@@ -178,11 +172,6 @@ class CopiedWorld:
     entry_point: Any
     trust: bool
 
-    @classmethod
-    def of(cls, scenario: Scenario, trust: bool) -> "CopiedWorld":
-        """Work of a scenario."""
-        return cls(scenario, entry_point_of(scenario, "$.workers"), trust)
-
     def __call__(self) -> Evaluate:
         """Make the copy, and again after a step that raised."""
         register(self.scenario.environment["id"], self.entry_point)
@@ -191,7 +180,7 @@ class CopiedWorld:
         def evaluate(task: str, point: Mapping[str, float]) -> Any:
             nonlocal made
             (env, world), made = made or self._make(), None  # until the step has succeeded
-            env.unwrapped.at_query(number_of(task))
+            env.unwrapped.at_query(int(task.removeprefix("q")))
             infos = env.step(world.actions(point, env.possible_agents))[4]
             made = env, world
             return plain_infos(infos)
@@ -205,31 +194,15 @@ class CopiedWorld:
         return env, FunctionWorld(env)
 
 
-def number_of(query_id: str) -> int:
-    """Number of a query, from 1: that of its round, if all are evaluated in turn.
-
-    Example:
-        >>> number_of("q00012")
-        12
-    """
-    return int(query_id.removeprefix("q"))
-
-
 def require_copies(env: Any) -> None:
     """Refuse a world whose copies could answer differently; it has been reset."""
     world, name = env.unwrapped, type(env.unwrapped).__name__
     if not hasattr(world, "factor_graph"):
-        raise ConfigError(
-            f"got workers, but agents of {name} measure from where they are; wanted no workers, or a world whose "
-            "agents set the variables of one function",
-            at=_AT,
-        )
+        wanted = "wanted no workers, or a world whose agents set the variables of one function"
+        raise ConfigError(f"got workers, but agents of {name} measure from where they are; {wanted}", at=_AT)
     if not hasattr(world, "at_query"):
-        raise ConfigError(
-            f"got workers, but {name} does not state that an outcome depends on the joint point alone; wanted no "
-            "workers, or a method at_query(number) of the world",
-            at=_AT,
-        )
+        got = f"got workers, but {name} does not state that an outcome depends on the joint point alone"
+        raise ConfigError(f"{got}; wanted no workers, or a method at_query(number) of the world", at=_AT)
     world.at_query(1)
 
 

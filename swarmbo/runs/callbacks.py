@@ -18,7 +18,7 @@ from swarmbo.boundary.files import read_regular, regular_file, replacing, write_
 from swarmbo.errors import ConfigError, needed
 from swarmbo.metrics import agreement_traffic, declined, distance_travelled, total_cost
 from swarmbo.records import RoundRecord
-from swarmbo.registry.slots import is_own, load, make
+from swarmbo.registry import is_own, load, make
 from swarmbo.runs.stored_files import EVENT_FILES, EVENTS, MLFLOW_RUN, ROUNDS
 from swarmbo.settings import Settings, convert
 

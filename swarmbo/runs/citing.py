@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from swarmbo.boundary.values import flat
-from swarmbo.registry import SLOTS
-from swarmbo.registry.slots import is_own
+from swarmbo.registry import SLOTS, is_own
 from swarmbo.runs.reading import Run, load_run
 
 _SWARMBO = {

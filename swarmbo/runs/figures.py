@@ -12,6 +12,7 @@ from swarmbo import plotting
 from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.fusion.proposal import FusedSettings
+from swarmbo.boundary.files import naming
 from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import unloaded_kernels
@@ -31,30 +32,20 @@ _LONGEST_NAME, _LONGEST_UNIT, _LARGEST_PLACE = 120, 40, 1e100
 
 def world_of(folder: RunFolder) -> World:
     """World of a run for figures."""
-    record = read_world(folder)
-    arrays = read_truth(folder)
+    record, texts = read_world(folder), ("unit", "axis_unit", "maximum_is")
+    same: dict[str, Any] = {key: getattr(record, key) for key in ("maximum", "goal", "level", "coordinates")}
+    same |= {key: _shortened(getattr(record, key), _LONGEST_UNIT) for key in texts} | read_truth(folder)
     return World(
-        domain=record.domain,
-        name=_shortened(record.name, _LONGEST_NAME),
-        unit=_shortened(record.unit, _LONGEST_UNIT),
-        axis_unit=_shortened(record.axis_unit, _LONGEST_UNIT),
-        points=arrays.get("points"),
-        values=arrays.get("values"),
-        maximum=record.maximum,
+        record.domain,
+        _shortened(record.name, _LONGEST_NAME),
         argmax=None if record.argmax is None else np.array(record.argmax),
         variables=tuple(record.variables),
         types=tuple(record.types),
         graph=_graph_of(record),
         standpoints={agent: np.array(place) for agent, place in record.standpoints.items()},
-        goal=record.goal,
-        level=record.level,
-        frames=arrays.get("frames"),
-        maxima=arrays.get("maxima"),
-        argmaxes=arrays.get("argmaxes"),
-        maximum_is=_shortened(record.maximum_is, _LONGEST_UNIT),
-        no_go=[[np.array(ring) for ring in rings] for rings in record.no_go],
         bases={agent: np.array(place) for agent, place in record.bases.items()},
-        coordinates=record.coordinates,
+        no_go=[[np.array(ring) for ring in rings] for rings in record.no_go],
+        **same,
     )
 
 
@@ -79,14 +70,12 @@ def draw_run(path: Path, formats: Formats | None = None) -> list[Path]:
     belief, into = folder.scenario().belief, folder.path / "figures"
     fused = isinstance(belief, FusedSettings)
     prior = belief.prior if fused else belief
-    try:
+    with naming(into, "figures cannot be written"):
         can_rebuild = not unloaded_kernels(prior)  # figures load no user code
         settings = prior if isinstance(prior, ExactGPSettings) and can_rebuild else None
         views = views_of(folder) if fused else None
         files = plotting.write_figures(records, world, settings, into, fused, views, formats, folder.network())
         film = write_film(folder, records, into / f"run.{formats.animation}") if world.variables else None
-    except OSError as error:
-        raise RunFolderError(f"{into}: figures cannot be written: {error.strerror or error}") from error
     files = files if film is None else [*files, film]
     folder.write_json(_NOTE, _Drawn(len(records), [file.name for file in files], formats.dpi))
     return files
@@ -95,10 +84,8 @@ def draw_run(path: Path, formats: Formats | None = None) -> list[Path]:
 def _method(folder: RunFolder) -> str:
     """Acquisition, coordination and seed of a run, for titles."""
     scenario = folder.scenario()
-    kinds = [
-        given["kind"] if isinstance(given, dict) else name_of(given)
-        for given in (scenario.acquisition, scenario.coordination)
-    ]
+    parts = (scenario.acquisition, scenario.coordination)
+    kinds = [part["kind"] if isinstance(part, dict) else name_of(part) for part in parts]
     return f"{' + '.join(_shortened(str(kind), _LONGEST_UNIT) for kind in kinds)}, seed {scenario.seed}"
 
 
@@ -123,9 +110,8 @@ def _shortened(text: str, most: int) -> str:
 def is_drawn(path: Path, formats: Formats | None = None) -> bool:
     """True if all figures of a run exist for all its rounds, in ``formats`` if given."""
     folder = RunFolder.open(path)
-    if (drawn := _noted(folder)) is None:
-        return False
-    if formats is not None and not drawn.is_as(formats):
+    drawn = _noted(folder)
+    if drawn is None or not (formats is None or drawn.is_as(formats)):
         return False
     there = all((path / "figures" / name).is_file() for name in drawn.files)
     return there and drawn.records == len(folder.lines())
@@ -175,9 +161,8 @@ def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) ->
     if not hasattr(maker_of(scenario.environment["id"]), "replay"):
         return None
     try:
-        env = make_environment(
-            msgspec.structs.replace(scenario, environment=scenario.environment | {"render_mode": "rgb_array"})
-        )
+        drawn = scenario.environment | {"render_mode": "rgb_array"}
+        env = make_environment(msgspec.structs.replace(scenario, environment=drawn))
     except ConfigError:  # its simulator or its data are missing on this machine
         return None
     shown, frames = _shown(records), list[Any]()

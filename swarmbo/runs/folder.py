@@ -9,7 +9,7 @@ import os
 import platform
 import tomllib
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,21 +21,7 @@ import scipy
 import tomli_w
 
 import swarmbo
-from swarmbo.boundary.files import (
-    PARTIAL,
-    SEAL_LENGTH,
-    LoggedLines,
-    append_line,
-    digest_of_table,
-    logged_lines,
-    read_arrays,
-    read_regular,
-    read_seal,
-    regular_file,
-    replacing,
-    seal,
-    write_arrays,
-)
+from swarmbo.boundary import files
 from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
 from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.runs import stored_files
@@ -52,13 +38,11 @@ class RunFolder:
     @classmethod
     def make(cls, path: Path) -> Path:
         """Make an empty folder for a run, or accept one that holds a run or nothing."""
-        try:
+        with files.naming(path, "cannot be made", "; choose another --out"):
             path.mkdir(parents=True, exist_ok=True)
             # the scenario's partial file is left by a run killed before it began
-            ours = {stored_files.LOCK, stored_files.SCENARIO + PARTIAL}
+            ours = {stored_files.LOCK, stored_files.SCENARIO + files.PARTIAL}
             is_occupied = any(file.name not in ours for file in path.iterdir())
-        except OSError as error:
-            raise RunFolderError(f"{path}: cannot be made: {error.strerror}; choose another --out") from error
         if is_occupied and not cls.holds_run(path):
             raise RunFolderError(f"{path}: is not empty; choose another --out")
         stored_files.require_own(path)
@@ -102,17 +86,16 @@ class RunFolder:
 
     def sweep_out(self) -> None:
         """Delete partial files of a killed process, and cut torn lines of the logs."""
-        for file in stored_files.stale_files(self.path):
-            self._delete(file)
+        for file in stored_files.own_files(self.path):
+            if file.name.endswith(files.PARTIAL) and file.is_file():
+                self._delete(file)
         timings = self._read("timings.jsonl")
         self._cut("rounds.jsonl", self._log().length)
         self._cut("timings.jsonl", timings.rfind(b"\n") + 1)
 
     def _delete(self, file: Path) -> None:
-        try:
+        with files.naming(file, "cannot be deleted", "; choose another --out"):
             file.unlink(missing_ok=True)
-        except OSError as error:
-            raise RunFolderError(f"{file}: cannot be deleted: {error.strerror}; choose another --out") from error
 
     def _cut(self, name: str, length: int) -> None:
         """Shorten a log to its complete lines, so that the next one can follow."""
@@ -137,10 +120,8 @@ class RunFolder:
         """Refuse to continue a run with changed code; ``code`` has the present digests, by name."""
         then = self.versions()
         if changed := [name for name, digest in code.items() if then.get(name) != digest]:
-            raise RunFolderError(
-                f"{self.path}: the code of {', '.join(changed)} was changed since the run began; put it back, or run "
-                "it again, in another folder or with --force"
-            )
+            told = f"{self.path}: the code of {', '.join(changed)} was changed since the run began"
+            raise RunFolderError(f"{told}; put it back, or run it again, in another folder or with --force")
 
     @cached_property
     def _told(self) -> tuple[dict[str, Any], dict[str, str]]:
@@ -154,45 +135,38 @@ class RunFolder:
         if not isinstance(note, dict):
             raise RunFolderError(f"{path}: $.versions: got {note!r:.60}; wanted a table")
         if note.get("digest") != _digest(settings, {key: value for key, value in note.items() if key != "digest"}):
-            raise RunFolderError(
-                f"{path}: was changed or damaged after the run began: its digest does not fit; put it back, or run the "
-                "new settings in another folder"
-            )
+            told = f"{path}: was changed or damaged after the run began: its digest does not fit"
+            raise RunFolderError(f"{told}; put it back, or run the new settings in another folder")
         return settings, note
 
     @property
     def _start(self) -> str:
         """First digest of the log's chain: that of the settings."""
-        return digest_of_table(self._told[0])
+        return files.digest_of_table(self._told[0])
 
     def write_json(self, name: str, value: Any) -> None:
         """Write plain data or a Struct with a digest, completely or not at all."""
-        self._replace(name, seal(msgspec.json.format(msgspec.json.encode(value))))
+        self._replace(name, files.seal(msgspec.json.format(msgspec.json.encode(value))))
 
     def write_sealed(self, name: str, text: str) -> None:
         """Write a JSON object with a digest, completely or not at all."""
-        self._replace(name, seal(text.encode()))
+        self._replace(name, files.seal(text.encode()))
 
     def read_sealed(self, name: str) -> bytes:
         """Read a JSON object and check its digest; a ValueError if it was changed since."""
-        sealed = read_seal(read_regular(self.path / name))
+        sealed = files.read_seal(files.read_regular(self.path / name))
         if sealed is None or not sealed.fits:
-            raise ValueError(
-                f"it was changed or damaged: its digest {'is missing' if sealed is None else 'does not fit'}"
-            )
+            why = "is missing" if sealed is None else "does not fit"
+            raise ValueError(f"it was changed or damaged: its digest {why}")
         return sealed.text
 
     def write_arrays(self, name: str, arrays: dict[str, np.ndarray]) -> None:
         """Write arrays of numbers, completely or not at all."""
         with self.writing(name):
-            write_arrays(self.path / name, arrays)
-
-    def read_arrays(self, name: str) -> dict[str, np.ndarray]:
-        """Read arrays; a ValueError if they are damaged."""
-        return read_arrays(self.path / name)
+            files.write_arrays(self.path / name, arrays)
 
     def _replace(self, name: str, content: bytes) -> None:
-        with self.writing(name), replacing(self.path / name) as file:
+        with self.writing(name), files.replacing(self.path / name) as file:
             file.write(content)
 
     @contextmanager
@@ -206,32 +180,26 @@ class RunFolder:
             what = "cannot be read" if isinstance(error, OSError) else "is damaged"
             raise RunFolderError(f"{self.path / name}: {what} ({error}); {how}") from error
 
-    @contextmanager
-    def writing(self, name: str) -> Generator[None]:
+    def writing(self, name: str) -> AbstractContextManager[None]:
         """Block that writes a file: errors in it name the file, which the system's error of a full disk does not."""
-        try:
-            yield
-        except OSError as error:
-            begun = (self.path / stored_files.SCENARIO).is_file()
-            safe = f"; what was logged is safe, `swarmbo resume {self.path}` goes on" if begun else ""
-            raise RunFolderError(f"{self.path / name}: cannot be written: {error.strerror or error}{safe}") from error
+        safe = f"; what was logged is safe, `swarmbo resume {self.path}` goes on" if self.holds_run(self.path) else ""
+        return files.naming(self.path / name, "cannot be written", safe)
 
     def _read(self, name: str) -> bytes:
-        try:
-            return read_regular(self.path / name)
-        except FileNotFoundError:
-            return b""
-        except OSError as error:
-            raise RunFolderError(f"{self.path / name}: cannot be read: {error.strerror}") from error
+        with files.naming(self.path / name, "cannot be read"), suppress(FileNotFoundError):
+            return files.read_regular(self.path / name)
+        return b""
 
-    def _log(self) -> LoggedLines:
-        log = self._log_before_damage()
+    def _log(self) -> files.LoggedLines:
+        log = self.log_before_damage()
         if log.damage is not None:
             raise RunFolderError(log.damage)
         return log
 
-    def _log_before_damage(self) -> LoggedLines:
-        return logged_lines(self._read("rounds.jsonl"), self._start, self.path / "rounds.jsonl", _is_record)
+    def log_before_damage(self) -> files.LoggedLines:
+        """Lines and rounds before the first changed or damaged line of the log, and a message about that line."""
+        text, path = self._read("rounds.jsonl"), self.path / "rounds.jsonl"
+        return files.logged_lines(text, self._start, path, RoundRecord, lambda record, number: record.round == number)
 
     def lines(self) -> list[bytes]:
         """Complete lines of the log, without line ends and digests; a torn last line is left out."""
@@ -239,28 +207,23 @@ class RunFolder:
 
     def records(self) -> list[RoundRecord]:
         """Logged rounds."""
-        return [msgspec.json.decode(line, type=RoundRecord) for line in self.lines()]
-
-    def records_before_damage(self) -> tuple[list[RoundRecord], str | None]:
-        """Rounds before the first changed or damaged line of the log, and a message about that line."""
-        log = self._log_before_damage()
-        return [msgspec.json.decode(line, type=RoundRecord) for line in log.lines], log.damage
+        return self._log().records
 
     def append(self, line: bytes, timing: stored_files.Timing) -> None:
         """Log a round; it is on the disk on return."""
         with self.writing("rounds.jsonl"):
-            append_line(self.path / "rounds.jsonl", seal(line, self._last_digest()))
+            files.append_line(self.path / "rounds.jsonl", files.seal(line, self._last_digest()))
         with self.writing("timings.jsonl"), (self.path / "timings.jsonl").open("ab") as log:
-            log.write(seal(msgspec.json.encode(timing)) + b"\n")
+            log.write(files.seal(msgspec.json.encode(timing)) + b"\n")
 
     def _last_digest(self) -> str:
         """Digest that the next line continues, read from the end of the log."""
         log = self.path / "rounds.jsonl"
-        if not regular_file(log):
+        if not files.regular_file(log):
             return self._start
         with log.open("rb") as file:
-            file.seek(max(file.seek(0, os.SEEK_END) - SEAL_LENGTH, 0))
-            last = read_seal(file.read())
+            file.seek(max(file.seek(0, os.SEEK_END) - files.SEAL_LENGTH, 0))
+            last = files.read_seal(file.read())
         return self._start if last is None else last.digest
 
     def network(self) -> list[NetworkRecord]:
@@ -273,26 +236,23 @@ class RunFolder:
 
     def timings(self) -> list[stored_files.Timing]:
         """Durations of the rounds; timings lost in a crash are missing."""
-        path = self.path / "timings.jsonl"
-        return list(stored_files.logged_timings(self._read(path.name), path))
+        found: list[stored_files.Timing] = []
+        for number, row in enumerate(self._read("timings.jsonl").split(b"\n"), start=1):
+            sealed = files.read_seal(row)
+            if sealed is None:  # torn
+                continue
+            if not sealed.fits:
+                told = f"{self.path / 'timings.jsonl'}: line {number} was changed or damaged: its digest does not fit"
+                raise RunFolderError(f"{told}; delete it, it only says how long a round took")
+            found.append(msgspec.json.decode(sealed.text, type=stored_files.Timing))
+        return found
 
 
 def versions() -> dict[str, str]:
     """Versions of the packages that a run's numbers may depend on."""
-    return {
-        "swarmbo": swarmbo.__version__,
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "python": platform.python_version(),
-    }
-
-
-def _is_record(line: bytes, number: int) -> bool:
-    try:
-        return msgspec.json.decode(line, type=RoundRecord).round == number
-    except msgspec.DecodeError:  # also a ValidationError
-        return False
+    packages = {module.__name__: str(module.__version__) for module in (swarmbo, np, scipy)}
+    return {**packages, "python": platform.python_version()}
 
 
 def _digest(settings: dict[str, Any], note: dict[str, str]) -> str:
-    return digest_of_table({**settings, "versions": note})
+    return files.digest_of_table({**settings, "versions": note})

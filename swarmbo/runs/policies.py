@@ -7,7 +7,7 @@ import numpy as np
 
 from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
-from swarmbo.registry.slots import is_own, load, make
+from swarmbo.registry import is_own, load, make
 from swarmbo.team import Team
 from swarmbo.worlds import Infos
 
@@ -27,12 +27,7 @@ class Policy(Protocol):
 
 
 def table_of(stated: object) -> dict[str, Any]:
-    """Table of a policy: the name of its class as ``kind``, and its settings.
-
-    Example:
-        >>> table_of("my_policies:Walker")
-        {'kind': 'my_policies:Walker'}
-    """
+    """Table of a policy: the name of its class as ``kind``, and its settings."""
     given: Mapping[Any, Any] = stated if isinstance(stated, Mapping) else {"kind": stated}
     table = {str(key): value for key, value in given.items()}
     if not is_own(table.get("kind")):

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from swarmbo.boundary.files import LoggedLines
 from swarmbo.boundary.values import html_table
 from swarmbo.errors import ConfigError, DataWarning, RunFolderError
 from swarmbo.records import Recommendation, RoundRecord
@@ -74,14 +75,13 @@ class Run:
     @cached_property
     def records(self) -> list[RoundRecord]:
         """Logged rounds, that of the reset first."""
-        records, damage = self._logged
-        if damage is not None:
-            raise RunFolderError(damage)
-        return records
+        if self._log.damage is not None:
+            raise RunFolderError(self._log.damage)
+        return self._log.records
 
     @cached_property
-    def _logged(self) -> tuple[list[RoundRecord], str | None]:
-        return self.folder.records_before_damage()
+    def _log(self) -> LoggedLines:
+        return self.folder.log_before_damage()
 
     @cached_property
     def summary(self) -> Summary | None:
@@ -111,11 +111,10 @@ class Run:
         Warns:
             DataWarning: If the log is damaged; the table has the rounds before that.
         """
-        records, damage = self._logged
-        if damage is not None:
-            told = f"{damage}; the table has the {len(records)} rounds before it"
+        if self._log.damage is not None:
+            told = f"{self._log.damage}; the table has the {len(self._log.records)} rounds before it"
             warnings.warn(told, DataWarning, stacklevel=2)
-        return measurements(records, self.world, self.scenario)
+        return measurements(self._log.records, self.world, self.scenario)
 
     def to_dataframe(self) -> Any:
         """Measurements as a ``pandas.DataFrame``.
@@ -210,14 +209,6 @@ def read_summary(folder: RunFolder) -> Summary | None:
     with folder.reading(path.name, "delete it and resume the run"):
         summary = msgspec.json.decode(folder.read_sealed(path.name), type=Summary)
     return summary if len(folder.lines()) == summary.rounds + 1 else None
-
-
-def read_report(path: Path) -> Summary:
-    """Summary of a complete run."""
-    summary = read_summary(RunFolder.open(path))
-    if summary is None:
-        raise RunFolderError(f"{path}: this run is not complete; `swarmbo resume {path}` goes on with it")
-    return summary
 
 
 STDOUT = Path("-")

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from jaxtyping import Float
 from msgspec import UNSET, UnsetType
 
 from swarmbo import metrics
@@ -19,7 +18,6 @@ from swarmbo.records import (
     Evaluation,
     GroundTruth,
     Labels,
-    LinkReport,
     Neglected,
     Query,
     Recommendation,
@@ -30,22 +28,19 @@ from swarmbo.records import (
 )
 from swarmbo.runs.report import CENTRALISED, THIS_RUN, Summary
 from swarmbo.runs.scenario import Scenario
-from swarmbo.runs.states import ScopeInUse
-from swarmbo.runs.stored_files import Timing
 from swarmbo.team import Team
 from swarmbo.worlds import FunctionWorld, Infos, Report
+
+_Place = list[float] | None
 
 
 def record_reset(team: Team, infos: Infos, truth: GroundTruth | None) -> RoundRecord:
     """Round 0: measurements at reset, after the team learned them."""
     measured = [agent for agent in team.agents if Report.of(infos.get(agent, {})).is_placed]
     samples = [_sample(agent, infos[agent]) for agent in measured]
-    record = RoundRecord(round=0, samples=samples, sharing=team.last_sharing, sharing_links=_sharing_links(team))
+    links = team.sharing_links or UNSET
+    record = RoundRecord(round=0, samples=samples, sharing=team.last_sharing, sharing_links=links)
     return _complete(None, team, truth, record)
-
-
-def _sharing_links(team: Team) -> LinkReport | UnsetType:
-    return UNSET if team.sharing_links is None else team.sharing_links
 
 
 @dataclass(frozen=True)
@@ -87,7 +82,7 @@ def record_round(
         query=None if query is None else query.id,
         report=decided.report,
         sharing=decided.sharing,
-        sharing_links=_sharing_links(team),
+        sharing_links=team.sharing_links or UNSET,
         links=links,
         joint=evaluation_of(team, infos, query),
         source=next((source for info in infos.values() if (source := Report.of(info).source) is not None), None),
@@ -96,11 +91,7 @@ def record_round(
 
 
 def _sample(
-    agent: str,
-    info: Mapping[str, Any],
-    target: list[float] | None = None,
-    place: list[float] | None = None,
-    query: Query | None = None,
+    agent: str, info: Mapping[str, Any], target: _Place = None, place: _Place = None, query: Query | None = None
 ) -> Sample:
     told = Report.of(info)
     return Sample(
@@ -128,60 +119,44 @@ def _stop(told: Report) -> Evaluation:
     return Evaluation(told.place.tolist(), measurement, noise_std=noise)
 
 
-@dataclass(frozen=True)
-class _Believed:
-    """Belief of the team after a round; means are those at the truth's points, None without a map."""
-
-    noise_std: float
-    hyperparameters: dict[str, Any] | None
-    recommendation: Recommendation | None = None
-    mean: Float[np.ndarray, " m"] | None = None
-    means: dict[str, Float[np.ndarray, " m"]] | None = None
-
-
-def _believed(team: Team, truth: GroundTruth | None) -> _Believed:
+def _believed(team: Team) -> tuple[float, dict[str, Any] | None, Recommendation | None]:
+    """Standard deviation of noise, hyper-parameters and recommendation after a round."""
     if team.problem.is_field:
         belief = team.belief
         noise_std, hyperparameters = math.sqrt(belief.noise_variance), msgspec.to_builtins(belief.hyperparameters)
-        if not belief.n_data:
-            return _Believed(noise_std, hyperparameters)
-        recommendation = team.recommend()
-        if truth is None:
-            return _Believed(noise_std, hyperparameters, recommendation)
-        if isinstance(belief, FusedBelief):
-            views = belief.views
-            means = means_by_agent(views, truth.points)
-            return _Believed(noise_std, hyperparameters, recommendation, means[views.representative], means)
-        return _Believed(noise_std, hyperparameters, recommendation, belief.posterior(truth.points)[0])
+        return noise_std, hyperparameters, team.recommend() if belief.n_data else None
     found, world = team.recommend(), team.world
     if found is None or found.point is None or not isinstance(world, FunctionWorld):
-        return _Believed(0.0, None)
+        return 0.0, None, None
     place = world.place(found.point)
     place = Recommendation(place, found.mean, found.std, world.named(place) if world.is_typed else None)
-    return _Believed(noise_std_of(team.model), msgspec.to_builtins(team.model.learned), place)
+    return noise_std_of(team.model), msgspec.to_builtins(team.model.learned), place
+
+
+def _maps(team: Team, truth: GroundTruth) -> tuple[np.ndarray | None, dict[str, np.ndarray] | None]:
+    """Means at the truth's points (m,): that of the team, and those of agents with local beliefs."""
+    if not team.problem.is_field or not team.belief.n_data:
+        return None, None
+    if not isinstance(belief := team.belief, FusedBelief):
+        return belief.posterior(truth.points)[0], None
+    means = means_by_agent(belief.views, truth.points)
+    return means[belief.views.representative], means
 
 
 def _complete(previous: RoundRecord | None, team: Team, truth: GroundTruth | None, record: RoundRecord) -> RoundRecord:
-    truth = None if truth is None else truth.at(record.round)
-    believed, evaluations = _believed(team, truth), record.evaluations
-    recommendation = believed.recommendation
+    noise_std, hyperparameters, recommendation = _believed(team)
+    evaluations, asked, score = record.evaluations, record.asked, None
+    if truth is not None:
+        truth = truth.at(record.round)
+        maps, on_the_way = _maps(team, truth), evaluations[len(asked) :]
+        score = metrics.score_round(truth, previous, asked, recommendation, *maps, on_the_way=on_the_way)
     return msgspec.structs.replace(
         record,
-        best=_best(None if previous is None else previous.best, evaluations, believed.noise_std),
+        best=_best(None if previous is None else previous.best, evaluations, noise_std),
         recommendation=recommendation,
-        hyperparameters=believed.hyperparameters,
+        hyperparameters=hyperparameters,
         neglected=_neglected(team) if previous is None or previous.neglected is UNSET else previous.neglected,
-        score=None
-        if truth is None
-        else metrics.score_round(
-            truth,
-            previous,
-            record.asked,
-            recommendation,
-            believed.mean,
-            believed.means,
-            on_the_way=evaluations[len(record.asked) :],
-        ),
+        score=score,
     )
 
 
@@ -241,17 +216,13 @@ def noise_std_of(model: Model) -> float:
     return math.sqrt(math.fsum(variances))
 
 
-# best true value of each baseline, and least individual outcomes by baseline (this run first) and quantity
-References = tuple[dict[str, float], dict[str, dict[str, float]]]
-
-
 def find_references(
     scenario: Scenario, env: Any, team: Team, truth: GroundTruth | None, best: Recommendation | None
-) -> References:
-    """Noise-free values of baselines within the scenario's rounds; none in a field.
+) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """Best true value of each baseline within the scenario's rounds, none in a field; least individual outcomes.
 
     They need the world's ``references(budget, seed)``; a centralised process is run only with a known ground truth.
-    ``worst_off(place)`` and ``reference_points(budget, seed)`` add least individual outcomes.
+    ``worst_off(place)`` and ``reference_points(budget, seed)`` give least outcomes by baseline, this run first.
     """
     values, places, world = dict[str, float](), dict[str, Any](), team.world
     if best is not None:
@@ -278,22 +249,14 @@ def _centralised(scenario: Scenario, team: Team, world: FunctionWorld, truth: Gr
         place = np.array(world.place(query.point))
         value = float(truth.value(place[None])[0])
         alone.tell(query, value)
-        if value > best:
-            best, where = value, place
+        best, where = (value, place) if value > best else (best, where)
     return best, where
 
 
 def summarise(
-    scenario: Scenario,
-    records: Sequence[RoundRecord],
-    timings: Sequence[Timing],
-    truth: GroundTruth | None,
-    references: References,
-    scopes: Sequence[ScopeInUse],
-    labels: Labels,
-    acquisition: str | UnsetType,
+    scenario: Scenario, records: Sequence[RoundRecord], labels: Labels, truth: GroundTruth | None, **others: Any
 ) -> Summary:
-    """Summary of a run from its records."""
+    """Summary of a run from its records; ``others`` are the fields that do not follow from these."""
     evaluations = [evaluation for record in records for evaluation in record.evaluations]
     succeeded = sum(evaluation.measurement is not None for evaluation in evaluations)
     last = records[-1]
@@ -320,18 +283,14 @@ def summarise(
         distance=metrics.distance_travelled(records),
         agreement=metrics.agreement_traffic(records),
         sharing=metrics.sharing_traffic(records),
-        seconds=sum(timing.total for timing in timings),
         unit=labels.unit,
         axis_unit=labels.axis_unit,
         is_joint=any(record.joint is not None for record in records),
-        references=references[0],
-        worst_off=references[1],
         source={key: value for key, value in first.items() if all(source.get(key) == value for source in sources)},
         declined=metrics.declined(records),
         cost=metrics.total_cost(records),
         late_mean=float(np.mean(told)) if told else None,
         late_rounds=late_rounds,
-        scopes=list(scopes),
         goal=goal,
         moves=moves,
         maximum_is=TRUE_MAXIMUM if truth is None else truth.maximum_is,
@@ -340,8 +299,8 @@ def summarise(
         links=UNSET if links is None else links,
         blocked=UNSET if links is None else blocked,
         sharing_links=UNSET if sharing_links is None else sharing_links,
-        acquisition=acquisition,
         coordinates=labels.coordinates or UNSET,
         neglected=last.neglected,
         metrics={str(metric): value for metric, value in metrics.metrics_of(records, goal, moves).items()},
+        **others,
     )

@@ -130,10 +130,8 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
     ]
     if isinstance(workers := summary.workers, WorkersReport):
         lost = f", {workers.lost} evaluations lost and sent again" if workers.lost else ""
-        rows[-1] = ("wall time", f"{summary.seconds:.1f} s")
-        if summary.seconds:
-            rate = quantity(summary.rounds / summary.seconds, "evaluations a second")
-            rows[-1] = ("wall time", f"{summary.seconds:.1f} s, {rate}")
+        rate = f", {quantity(summary.rounds / summary.seconds, 'evaluations a second')}" if summary.seconds else ""
+        rows[-1] = ("wall time", f"{summary.seconds:.1f} s{rate}")
         rows.append(("workers", f"{workers.count}, {workers.mode}, busy {workers.busy:.0%}{lost}"))
     return rows
 

@@ -18,19 +18,12 @@ from swarmbo.deciding.team_state import acquisition_in_words, warn_of_aim
 from swarmbo.errors import ConfigError, RunFolderError, TransportError
 from swarmbo.evaluations.ledger import Event
 from swarmbo.records import GroundTruth, Labels, RoundRecord
+from swarmbo.runs import states
 from swarmbo.runs.folder import RunFolder, versions
 from swarmbo.runs.recording import find_references, record_reset, record_round, summarise
 from swarmbo.runs.report import Summary, WorkersReport
 from swarmbo.runs.scenario import Scenario
-from swarmbo.runs.states import (
-    Checkpoint,
-    State,
-    keep_world,
-    read_checkpoint,
-    read_world,
-    scopes_in_use,
-    write_checkpoint,
-)
+from swarmbo.runs.states import State
 from swarmbo.runs.stored_files import Timing
 from swarmbo.runs.world import Environment
 from swarmbo.team import Team
@@ -100,7 +93,7 @@ def begin(given: Drive) -> Begun:
     labels = Labels.of(env, truth)
     if truth is not None and isinstance(team.world, FieldWorld) and team.world.task is None:
         warn_of_aim(team.setup, truth.goal)
-    keep_world(folder, scenario, team, infos, truth, labels)
+    states.keep_world(folder, scenario, team, infos, truth, labels)
     return Begun(observations, infos, truth, labels, seconds)
 
 
@@ -108,12 +101,12 @@ def end(given: Drive, begun: Begun, truth: GroundTruth | None, workers: WorkersR
     """Write and return the summary of a run; ``truth`` is that of its last round."""
     scenario, folder, team = given.scenario, given.folder, given.team
     records = folder.records()
-    references = find_references(scenario, given.env, team, begun.truth, records[-1].best)
-    scopes = scopes_in_use(records[-1], read_world(folder))
+    values, worst_off = find_references(scenario, given.env, team, begun.truth, records[-1].best)
+    scopes = states.scopes_in_use(records[-1], states.read_world(folder))
     chosen = acquisition_in_words(team.setup) if team.setup.chooses else UNSET
-    summary = summarise(scenario, records, folder.timings(), truth, references, scopes, begun.labels, chosen)
-    if not isinstance(workers, UnsetType):
-        summary = msgspec.structs.replace(summary, seconds=workers.wall_s, workers=workers)
+    seconds = workers.wall_s if workers else sum(timing.total for timing in folder.timings())
+    found = {"references": values, "worst_off": worst_off, "scopes": scopes, "acquisition": chosen}
+    summary = summarise(scenario, records, begun.labels, truth, seconds=seconds, workers=workers, **found)
     folder.write_json("summary.json", summary)
     return summary
 
@@ -123,9 +116,8 @@ def reset(env: Environment, seed: int) -> tuple[Mapping[str, Any], Mapping[str, 
     try:
         observations, infos = env.reset(seed=seed)
     except SystemExit as error:
-        raise ConfigError(
-            f"its reset ended with {error_text(error)}; wanted observations and infos", "$.environment"
-        ) from error
+        told = f"its reset ended with {error_text(error)}; wanted observations and infos"
+        raise ConfigError(told, "$.environment") from error
     return observations, infos
 
 
@@ -141,7 +133,7 @@ class _Loop:
         self._failures = {number: why for number, why in given.calls.failures.items() if number >= len(self._logged)}
         self._failures |= {record.round: record.failure for record in given.folder.records() if record.failure}
         self._steps: list[Mapping[str, np.ndarray]] = []  # actions, for a world without saved state
-        env, team, checkpoint = given.env, given.team, read_checkpoint(given.folder)
+        env, team, checkpoint = given.env, given.team, states.read_checkpoint(given.folder)
         # a policy may remember, so it acts again from the first round
         if checkpoint is not None and given.scenario.policy is None and checkpoint.round < len(self._logged):
             env.unwrapped.set_state(checkpoint.world)
@@ -180,7 +172,8 @@ class _Loop:
         times = (decided - began, measured - decided, learned - measured, recorded - learned)
         was_logged, self._state = self._log(Timing(record.round, *times)), _state_of(env)
         if not was_logged and self._state is not None:
-            write_checkpoint(self._given.folder, Checkpoint(record.round, team.state_dict(), self._state))
+            checkpoint = states.Checkpoint(record.round, team.state_dict(), self._state)
+            states.write_checkpoint(self._given.folder, checkpoint)
         calls.on_round(record, was_logged)
         last = self._observations
         self._observations = {agent: step.observations.get(agent, last.get(agent)) for agent in env.agents}
@@ -225,10 +218,12 @@ class _Loop:
             return False
         if line != self._logged[number]:
             then, now = folder.versions(), versions()
-            differ = ", ".join(
-                f"{name} {then.get(name)} -> {own}" for name, own in now.items() if then.get(name) != own
+            differ = [f"{name} {then.get(name)} -> {own}" for name, own in now.items() if then.get(name) != own]
+            why = (
+                f"versions changed: {', '.join(differ)}"
+                if differ
+                else "same versions, so the machine or the world changed"
             )
-            why = f"versions changed: {differ}" if differ else "same versions, so the machine or the world changed"
             got = f"{folder.path}: round {number} differs from the logged line ({why})"
             raise RunFolderError(f"{got}; start it again in another folder")
         return True

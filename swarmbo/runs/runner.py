@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from swarmbo.deciding.team_state import acquisition_in_words, warn_of_aim
 from swarmbo.errors import RunFolderError
-from swarmbo.runs.attended import CopiedWorld, attend, require_copies
+from swarmbo.runs.attended import attend, entry_point_of, require_copies
 from swarmbo.runs.callbacks import make_callbacks
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.policies import PolicyTeam, policy_of
@@ -131,22 +131,22 @@ def check(scenario: Scenario, trust: bool = False) -> str:
         make_callbacks(scenario.callbacks or ())
         env, team = assemble(scenario, trust)
         reset(env, scenario.seed)
-        _require_copies(scenario, env, trust)
+        _require_copies(scenario, env)
         return acquisition_in_words(team.setup)
 
 
-def _require_copies(scenario: Scenario, env: Environment, trust: bool) -> None:
+def _require_copies(scenario: Scenario, env: Environment) -> None:
     """Refuse workers for a world whose copies could answer differently, or can't be made."""
     if scenario.workers is not None:
         reset(env, scenario.seed)
         require_copies(env)
-        CopiedWorld.of(scenario, trust)
+        entry_point_of(scenario, "$.workers")
 
 
 def _run(scenario: Scenario, out: Path, force: bool, trust: bool, calls: Calls) -> Summary:
     with threadpool_limits(1, user_api="blas"), told_by_name(scenario):
         env, team = assemble(scenario, trust)
-        _require_copies(scenario, env, trust)
+        _require_copies(scenario, env)
         with locked(RunFolder.make(out)):
             # only under the lock is the content certain: another process may have begun or ended a run since
             if RunFolder.holds_run(out):
@@ -191,8 +191,6 @@ def _existing(scenario: Scenario, folder: RunFolder) -> Summary:
         raise RunFolderError(f"{got}; choose another --out, or --force to replace it")
     folder.require_same_code(digests(scenario))
     if (summary := read_summary(folder)) is None:
-        raise RunFolderError(
-            f"{folder.path}: holds {len(folder.lines())} of {scenario.rounds + 1} rounds of this run; "
-            f"`swarmbo resume {folder.path}` goes on with it, --force starts over"
-        )
+        got = f"{folder.path}: holds {len(folder.lines())} of {scenario.rounds + 1} rounds of this run"
+        raise RunFolderError(f"{got}; `swarmbo resume {folder.path}` goes on with it, --force starts over")
     return summary

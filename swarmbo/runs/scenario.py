@@ -14,6 +14,7 @@ import msgspec
 import pettingzoo
 from pettingzoo.env_registry.exceptions import PettingZooRegistryError
 
+from swarmbo import registry
 from swarmbo.boundary.values import flat, short
 from swarmbo.deciding.near import Safe
 from swarmbo.deciding.setup import DEFAULT_KINDS
@@ -22,19 +23,9 @@ from swarmbo.evaluations.engines import Workers
 from swarmbo.problem.constraints import Known
 from swarmbo.problem.no_go import NoGoRegion
 from swarmbo.registry import FIELD, SLOTS, Slot, kinds, require_known, schema, settings_of
-from swarmbo.registry.slots import is_own, load as load_own, make
 from swarmbo.runs.callbacks import settings_of as settings_of_callbacks
 from swarmbo.runs.policies import table_of
-from swarmbo.runs.world import (
-    Environment,
-    default_kinds,
-    load_plug_ins,
-    own_names,
-    plug_in_ids,
-    require_trust,
-    settings_in,
-    team_in,
-)
+from swarmbo.runs.world import Environment, load_plug_ins, own_names, plug_in_ids, require_trust, settings_in, team_in
 from swarmbo.settings import Count, Settings, Whole, convert, require, within
 
 DEEPEST = 32
@@ -141,12 +132,7 @@ def require_no_stranger(data: dict[str, Any]) -> None:
 
 
 def paths_to(key: str, data: dict[str, Any]) -> list[str]:
-    """Paths at which a scenario takes a key: at the top, of its world, of its kinds, or a present one.
-
-    Example:
-        >>> paths_to("robots", {"environment": {"id": "swarmbo/robot_team-v0"}})
-        ['environment.robots']
-    """
+    """Paths at which a scenario takes a key: at the top, of its world, of its kinds, or a present one."""
     return [path for path in setting_paths(data) if path.removesuffix(".kind").rpartition(".")[2] == key]
 
 
@@ -154,7 +140,7 @@ def setting_paths(data: dict[str, Any]) -> list[str]:
     """Paths of all settings of a scenario: at the top, of its kinds, and of its world."""
     environment = data.get("environment")
     world = environment if isinstance(environment, dict) else {}
-    usual = default_kinds(world.get("id"))
+    usual = DEFAULT_KINDS[team_in(world)]
     found = [name for name in Scenario.__struct_fields__ if name not in SLOTS]
     found += [f"{slot}.kind" for slot in SLOTS]
     takes = settings_in(world.get("id")) or [key for key in world if key != "id"]
@@ -177,24 +163,16 @@ def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
 
     A missing table takes its defaults, a missing ``kind`` the default kind in such a world; with ``trust`` a user's
     world may be loaded to find it.
-
-    Example:
-        >>> scenario_of({"name": "mine", "environment": {"id": "swarmbo/robot_team-v0"}, "rounds": 3}).rounds
-        3
     """
     require_shallow(data, at="$")
     filled = dict(data)
-    for key, wanted in (
-        ("name", "a name for the run"),
-        ("environment", "a table with the id of a PettingZoo environment"),
-    ):
-        if key not in filled:
-            raise ConfigError(f"missing; wanted {wanted}", at=f"$.{key}")
+    wanted = {"name": "a name for the run", "environment": "a table with the id of a PettingZoo environment"}
+    if missing := [key for key in wanted if key not in filled]:
+        raise ConfigError(f"missing; wanted {wanted[missing[0]]}", at=f"$.{missing[0]}")
     filled |= {table: {"kind": kind} for table in SLOTS if isinstance(kind := filled.get(table), str)}
     tables = {table: value for table in SLOTS if isinstance(value := filled.get(table, {}), dict)}
     if any("kind" not in value for value in tables.values()):
-        environment = filled["environment"]
-        usual = default_kinds(environment.get("id") if isinstance(environment, dict) else None, trust)
+        usual = DEFAULT_KINDS[team_in(filled["environment"], trust)]
         filled |= {table: {"kind": usual[table], **value} for table, value in tables.items()}
     require_no_stranger(filled)
     own = own_names(filled)
@@ -202,18 +180,15 @@ def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
     for table in known:
         stated = filled[table]
         if isinstance(stated, dict):
-            world = filled["environment"]
-            team = team_in(world.get("id") if isinstance(world, dict) else None, trust)
-            require_known(table, stated.get("kind"), f"$.{table}", team)
+            require_known(table, stated.get("kind"), f"$.{table}", team_in(filled["environment"], trust))
         filled[table] = convert(stated, schema(table), at=f"$.{table}")
     if isinstance(stated := filled.get("callbacks"), list | tuple):
         filled["callbacks"] = settings_of_callbacks(stated)
     scenario = convert(filled, Scenario)
     if not isinstance(name := scenario.environment.get("id"), str):
         got = f"got {name!r}" if "id" in scenario.environment else "missing"
-        raise ConfigError(
-            f"{got}; wanted the id of a PettingZoo environment, see `swarmbo list`", at="$.environment.id"
-        )
+        wanted = "wanted the id of a PettingZoo environment, see `swarmbo list`"
+        raise ConfigError(f"{got}; {wanted}", at="$.environment.id")
     if "max_cycles" in scenario.environment:
         got = scenario.environment["max_cycles"]
         raise ConfigError(f"got {got!r}; wanted no such key: set $.rounds instead", at="$.environment.max_cycles")
@@ -222,7 +197,7 @@ def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
 
 def make_environment(scenario: Scenario, trust: bool = False) -> Environment:
     """World of a scenario, not yet reset; ``trust`` permits a user's class."""
-    if is_own(own := scenario.environment["id"]):
+    if registry.is_own(own := scenario.environment["id"]):
         require_trust(scenario, trust)
         return _own_environment(scenario, own)
     failures = load_plug_ins()
@@ -235,9 +210,8 @@ def make_environment(scenario: Scenario, trust: bool = False) -> Environment:
         near = difflib.get_close_matches(name, plug_in_ids(), n=1, cutoff=0.0)
         hint = f", perhaps {near[0]!r}" if near else ""
         got = name if len(name) <= 60 else f"{name[:59]}…"
-        raise ConfigError(
-            f"got {got!r}; wanted an environment of `swarmbo list`{hint}{broken}", at="$.environment.id"
-        ) from None
+        told = f"got {got!r}; wanted an environment of `swarmbo list`{hint}{broken}"
+        raise ConfigError(told, at="$.environment.id") from None
     try:
         env = pettingzoo.make("parallel", name, max_cycles=scenario.rounds, **settings)
         if settings.get("worlds") == "drawn":
@@ -246,14 +220,13 @@ def make_environment(scenario: Scenario, trust: bool = False) -> Environment:
     except ConfigError as error:
         raise ConfigError(error.message, at="$.environment" + error.at.removeprefix("$")) from error
     except Exception as error:
-        raise ConfigError(
-            f"{name} refused its settings: {type(error).__name__}: {error}", at="$.environment"
-        ) from error
+        told = f"{name} refused its settings: {type(error).__name__}: {error}"
+        raise ConfigError(told, at="$.environment") from error
 
 
 def _own_environment(scenario: Scenario, name: str) -> Environment:
     at = "$.environment.id"
-    maker = load_own(name, at)
+    maker = registry.load(name, at)
     is_class = isinstance(maker, type) and issubclass(maker, pettingzoo.ParallelEnv)
     if not (is_class or isinstance(maker, FunctionType)):
         wanted = "a class derived from pettingzoo.ParallelEnv, or a function that makes one"
@@ -262,7 +235,7 @@ def _own_environment(scenario: Scenario, name: str) -> Environment:
     parameters = inspect.signature(maker).parameters.values()
     if any(parameter.name == "max_cycles" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         settings["max_cycles"] = scenario.rounds
-    env = make(maker, name, settings, "$.environment")
+    env = registry.make(maker, name, settings, "$.environment")
     if not isinstance(env, pettingzoo.ParallelEnv):
         raise ConfigError(f"{name} returned {short(env)}; wanted a pettingzoo.ParallelEnv", at=at)
     return env
@@ -272,7 +245,13 @@ def require_within_reason(scenario: msgspec.Struct) -> None:
     """Refuse numbers without practical use in the tables of a scenario that define its team."""
     for table in SLOTS:
         for path, key, value in _numbers(msgspec.to_builtins(getattr(scenario, table)), f"$.{table}"):
-            _require(path, key, value)
+            if isinstance(value, int):
+                most = LARGEST_TABLE if key.endswith(("entries", "budget")) else LARGEST_COUNT
+                if abs(value) > most and not key.endswith("seed"):
+                    raise ConfigError(f"got {value}; wanted an integer up to {most}", at=path)
+            elif value != 0.0 and not SMALLEST_SIZE <= abs(value) <= LARGEST_SIZE:
+                wanted = f"zero or a number from {SMALLEST_SIZE:g} to {LARGEST_SIZE:g} in size"
+                raise ConfigError(f"got {value}; wanted {wanted}", at=path)
 
 
 def require_shallow(data: Mapping[str, Any], at: str) -> None:
@@ -295,14 +274,3 @@ def _numbers(value: Any, path: str, key: str = "") -> list[tuple[str, str, float
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [found for index, part in enumerate(value) for found in _numbers(part, f"{path}[{index}]", key)]
     return [(path, key, value)] if isinstance(value, int | float) and not isinstance(value, bool) else []
-
-
-def _require(path: str, key: str, value: float) -> None:
-    if isinstance(value, int):
-        most = LARGEST_TABLE if key.endswith(("entries", "budget")) else LARGEST_COUNT
-        if abs(value) > most and not key.endswith("seed"):
-            raise ConfigError(f"got {value}; wanted an integer up to {most}", at=path)
-    elif value != 0.0 and not SMALLEST_SIZE <= abs(value) <= LARGEST_SIZE:
-        raise ConfigError(
-            f"got {value}; wanted zero or a number from {SMALLEST_SIZE:g} to {LARGEST_SIZE:g} in size", at=path
-        )

@@ -6,6 +6,7 @@ import os
 import re
 import tomllib
 from collections.abc import Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ import tomli_w
 
 import swarmbo
 from swarmbo.boundary.files import read_regular
+from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.errors import ConfigError
 from swarmbo.interchange.files import FORMATS
 from swarmbo.registry import SLOTS, kinds
 from swarmbo.runs.scenario import DEEPEST, Scenario, require_shallow, scenario_of, setting_paths
-from swarmbo.runs.world import default_kinds, folders_of, plug_in_ids, require_trust
+from swarmbo.runs.world import own_names, plug_in_ids, require_trust, team_in
 
 _PAPERS = "papers/"  # folder of definitions that are no scenarios
 _FILES = ("csv", "raster", "geojson")  # keys of an environment whose values are paths
@@ -104,10 +106,9 @@ def summary_line(path: Path) -> str:
     return " ".join(line.lstrip("# ") for line in first)
 
 
-def dump(scenario: Scenario, versions: dict[str, str] | None = None) -> str:
-    """Scenario as TOML text with all defaults, which ``load`` reads back to an equal one; versions are a table more."""
-    data = _without_none(msgspec.to_builtins(scenario))
-    return tomli_w.dumps(data if versions is None else {**data, "versions": versions})
+def dump(scenario: Scenario) -> str:
+    """Scenario as TOML text with all defaults, which ``load`` reads back to an equal one."""
+    return tomli_w.dumps(_without_none(msgspec.to_builtins(scenario)))
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -136,8 +137,12 @@ def _find_modules(data: dict[str, Any], beside: Path) -> None:
     """Add the folders of a scenario's modules to it, so that every process of its run finds them."""
     stated = data.get("modules")
     own = [folder for folder in stated if isinstance(folder, str)] if isinstance(stated, list) else []
-    if folders := folders_of(data, *(beside / folder for folder in own), beside, Path()):
-        data["modules"] = folders
+    folders = dict.fromkeys(
+        os.path.abspath(folder) for folder in (*(beside / folder for folder in own), beside, Path())
+    )
+    modules = {name.partition(":")[0].partition(".")[0] for name in own_names(data).values()}
+    if found := [at for at in folders if any(PathFinder.find_spec(module, [at]) for module in modules)]:
+        data["modules"] = found
 
 
 def _resolve_paths(data: dict[str, Any], folder: Path) -> None:
@@ -145,17 +150,12 @@ def _resolve_paths(data: dict[str, Any], folder: Path) -> None:
         data["environment"] = _absolute(environment, folder)
 
 
-def _absolute(table: dict[str, Any], folder: Path) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            out[key] = _absolute(value, folder)
-        elif isinstance(value, list):
-            out[key] = [_absolute(part, folder) if isinstance(part, dict) else part for part in value]
-        else:
-            is_path = key in _FILES and isinstance(value, str) and value
-            out[key] = os.path.abspath(folder / value) if is_path else value
-    return out
+def _absolute(value: Any, folder: Path, of: str = "") -> Any:
+    if isinstance(value, dict):
+        return {key: _absolute(part, folder, key) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_absolute(part, folder) for part in value]
+    return os.path.abspath(folder / value) if of in _FILES and isinstance(value, str) and value else value
 
 
 def _without_none(value: Any, at: str = "$") -> Any:
@@ -175,10 +175,6 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str], trust: bool 
     An override that changes a table's ``kind`` (possibly from the world's default) resets the table. Such overrides
     come first, so ``kind`` and settings of the new kind may be given in any order. With ``trust``, a user's world may
     be loaded, to find the kinds that suit it.
-
-    Example:
-        >>> apply_overrides({"rounds": 25}, ["rounds=5", "coordination.kind=max-sum"])
-        {'rounds': 5, 'coordination': {'kind': 'max-sum'}}
     """
     parsed = [parse_override(text) for text in overrides]
     out = copy.deepcopy(data)
@@ -201,10 +197,8 @@ def _default_kind(
     table: str, data: dict[str, Any], parsed: list[tuple[tuple[str, ...], Any]], trust: bool
 ) -> str | None:
     """Kind of a table that states none, in the world that the scenario will have."""
-    environment = data.get("environment")
-    stated = environment.get("id") if isinstance(environment, dict) else None
-    overridden = [value for path, value in parsed if path == ("environment", "id")]
-    return default_kinds(overridden[-1] if overridden else stated, trust).get(table)
+    overridden = [{"id": value} for path, value in parsed if path == ("environment", "id")]
+    return DEFAULT_KINDS[team_in(overridden[-1] if overridden else data.get("environment"), trust)].get(table)
 
 
 def parse_override(text: str) -> tuple[tuple[str, ...], Any]:

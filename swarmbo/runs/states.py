@@ -14,7 +14,7 @@ import numpy as np
 
 from swarmbo.belief.model import Learned
 from swarmbo.boundary.coordinates import Coordinates
-from swarmbo.boundary.files import digest_of_arrays, read_regular
+from swarmbo.boundary.files import digest_of_arrays, read_arrays, read_regular
 from swarmbo.errors import RunFolderError, StateVersionError
 from swarmbo.graph import FactorGraph
 from swarmbo.graph.groups import graph_of_groups
@@ -103,24 +103,23 @@ def keep_world(
         high=domain.high.tolist(),
         agents=list(team.agents),
         starts={a: place.tolist() for a, info in infos.items() if (place := Report.of(info).place) is not None},
-        maximum=None if truth is None else float(truth.maximum),
-        argmax=None if truth is None else np.asarray(truth.argmax, dtype=float).tolist(),
         standpoints={agent: place.tolist() for agent, place in offers.standpoints.items()},
-        goal="peak" if truth is None else truth.goal,
-        level=None if truth is None else truth.level,
-        maximum_is=TRUE_MAXIMUM if truth is None else truth.maximum_is,
         no_go=[[ring.tolist() for ring in rings] for rings in field.no_go()] if field else [],
         bases={agent: place.tolist() for agent, place in field.bases().items()} if field else {},
         coordinates=labels.coordinates,
         **joint,
     )
-    arrays = {} if truth is None else {"points": truth.points, "values": truth.values}
+    arrays, of_truth = dict[str, np.ndarray](), dict[str, Any]()
+    if truth is not None:
+        arrays = {"points": truth.points, "values": truth.values}
+        of_truth = {key: getattr(truth, key) for key in ("goal", "level", "maximum_is")}
+        of_truth |= {"maximum": float(truth.maximum), "argmax": np.asarray(truth.argmax, dtype=float).tolist()}
     if truth is not None and truth.at_round is not None:
         every = [truth.at(round_number) for round_number in range(scenario.rounds + 1)]
         arrays["frames"] = np.array([then.values for then in every])
         arrays["maxima"] = np.array([then.maximum for then in every])
         arrays["argmaxes"] = np.array([then.argmax for then in every])
-    record = msgspec.structs.replace(record, arrays=digest_of_arrays(arrays))
+    record = msgspec.structs.replace(record, arrays=digest_of_arrays(arrays), **of_truth)
     if not (folder.path / "world.json").is_file():
         folder.write_arrays("world.npz", arrays)
         folder.write_json("world.json", record)
@@ -130,10 +129,8 @@ def keep_world(
     # a new title is no change of the world
     alike = msgspec.structs.replace(record_there, arrays=there, **named)
     if (alike, there) != (record, record.arrays):
-        raise RunFolderError(
-            f"{folder.path}: the environment of this run has changed: its data or its code; "
-            "put it back, or start the run again in another folder"
-        )
+        told = f"{folder.path}: the environment of this run has changed: its data or its code"
+        raise RunFolderError(f"{told}; put it back, or start the run again in another folder")
 
 
 def read_world(folder: RunFolder) -> WorldRecord:
@@ -145,7 +142,7 @@ def read_world(folder: RunFolder) -> WorldRecord:
 def read_truth(folder: RunFolder) -> dict[str, np.ndarray]:
     """Read the arrays of a run's world; empty without a ground truth."""
     with folder.reading("world.npz", _WITHOUT.format(folder.path)):
-        arrays = folder.read_arrays("world.npz")
+        arrays = read_arrays(folder.path / "world.npz")
         if digest_of_arrays(arrays) != read_world(folder).arrays:
             raise ValueError("it was changed or damaged: its digest does not fit")
         return arrays
@@ -259,7 +256,7 @@ def read_checkpoint(folder: RunFolder) -> Checkpoint | None:
         plain = json.loads(folder.read_sealed(path.name))
         if plain["arrays"] != (name := _arrays_name(plain["round"])):
             raise ValueError(f"it names {plain['arrays']!r:.60}; wanted {name}")
-        arrays = folder.read_arrays(name)
+        arrays = read_arrays(folder.path / name)
         if plain["arrays_digest"] != digest_of_arrays(arrays):
             raise ValueError(f"{name} was changed or damaged: its digest does not fit")
         team, world = (

@@ -2,14 +2,14 @@
 
 import stat
 import sys
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
-from swarmbo.boundary.files import PARTIAL, kind_of, read_seal
+from swarmbo.boundary.files import PARTIAL, kind_of, naming
 from swarmbo.errors import RunFolderError
 from swarmbo.evaluations.ledger import LEDGER, STATES
 
@@ -20,11 +20,7 @@ NETWORK = "network.jsonl"  # network traffic of a fleet in each round
 # agents of a fleet that took their own measurements, in another world than the scenario's
 ELSEWHERE = "elsewhere.json"
 CHECKPOINTS = f"checkpoint-{'[0-9]' * 6}.npz"
-_FILES = (
-    *("rounds.jsonl", "timings.jsonl", SUMMARY, "world.json", "world.npz", "checkpoint.json", "figures.json"),
-    ELSEWHERE,
-    NETWORK,
-)
+_FILES = ("rounds.jsonl", "timings.jsonl", SUMMARY, "world.json", "world.npz", "checkpoint.json", "figures.json")
 _EXPORTS = ("measurements.csv", "measurements.parquet")
 # of callbacks
 ROUNDS, MLFLOW_RUN, EVENTS, EVENT_FILES = "rounds.csv", "mlflow.json", "tensorboard", "events.out.tfevents.*"
@@ -37,7 +33,9 @@ _DRAWN = (*(f"{name}.{end}" for name in _FIGURES for end in ("png", "pdf", "svg"
 def own_files(run: Path) -> Iterator[Path]:
     """All files that a run may write into its folder except its scenario and lock, existing or not."""
     for end in ("", PARTIAL):
-        yield from (run / f"{name}{end}" for name in (*_FILES, *_EXPORTS, ROUNDS, MLFLOW_RUN, LEDGER))
+        yield from (
+            run / f"{name}{end}" for name in (*_FILES, ELSEWHERE, NETWORK, *_EXPORTS, ROUNDS, MLFLOW_RUN, LEDGER)
+        )
         yield from run.glob(CHECKPOINTS + end)
         yield from run.glob(STATES + end)
         yield from (run / RESULTS).glob("q*.json" + end)
@@ -46,29 +44,16 @@ def own_files(run: Path) -> Iterator[Path]:
     yield run / (SCENARIO + PARTIAL)
 
 
-def stale_files(run: Path) -> Iterator[Path]:
-    """Partial files of a killed process."""
-    return (file for file in own_files(run) if file.name.endswith(PARTIAL) and file.is_file())
-
-
 def require_own(run: Path) -> None:
     """Refuse a folder in which a link, a pipe or the like has the name of a file of a run: it leads out, or blocks."""
-    for folder in FOLDERS:
-        _require(run / folder, stat.S_ISDIR, "a folder")
-    for file in (run / SCENARIO, run / LOCK, *own_files(run)):
-        _require(file, stat.S_ISREG, "a file")
-
-
-def _require(path: Path, is_wanted: Callable[[int], bool], wanted: str) -> None:
-    try:
-        mode = path.lstat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as error:
-        raise RunFolderError(f"{path}: cannot be read: {error.strerror}") from error
-    if not is_wanted(mode):
-        got = "a file" if stat.S_ISREG(mode) else kind_of(mode)
-        raise RunFolderError(f"{path}: got {got}; wanted {wanted} of the run's own: move it away")
+    kinds = [(run / folder, stat.S_ISDIR, "a folder") for folder in FOLDERS]
+    kinds += [(file, stat.S_ISREG, "a file") for file in (run / SCENARIO, run / LOCK, *own_files(run))]
+    for path, is_wanted, wanted in kinds:
+        with naming(path, "cannot be read"), suppress(FileNotFoundError, NotADirectoryError):
+            mode = path.lstat().st_mode
+            if not is_wanted(mode):
+                got = "a file" if stat.S_ISREG(mode) else kind_of(mode)
+                raise RunFolderError(f"{path}: got {got}; wanted {wanted} of the run's own: move it away")
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -86,20 +71,6 @@ class Timing(msgspec.Struct, frozen=True):
         return self.decide + self.measure + self.learn + self.record
 
 
-def logged_timings(text: bytes, path: Path) -> Iterator[Timing]:
-    """Rows of ``timings.jsonl``; torn lines are left out, as they hold durations only."""
-    for number, row in enumerate(text.split(b"\n")):
-        found = read_seal(row)
-        if found is None:
-            continue
-        if not found.fits:
-            raise RunFolderError(
-                f"{path}: line {number + 1} was changed or damaged: its digest does not fit; delete it, it only says "
-                "how long a round took"
-            )
-        yield msgspec.json.decode(found.text, type=Timing)
-
-
 if sys.platform == "win32":
     import msvcrt
 
@@ -115,15 +86,12 @@ else:
 @contextmanager
 def locked(folder: Path) -> Generator[None]:
     """Hold a folder's lock for the length of a ``with`` block; it is released when the process ends in any way."""
-    try:
-        file = (folder / ".lock").open("ab")
-    except OSError as error:
-        raise RunFolderError(f"{folder / '.lock'}: cannot be written: {error.strerror}") from error
+    with naming(folder / LOCK, "cannot be written"):
+        file = (folder / LOCK).open("ab")
     with file:
         try:
             _acquire(file)
         except OSError as error:
-            raise RunFolderError(
-                f"{folder}: another process is writing to this run; wait for it, or stop it"
-            ) from error
+            told = f"{folder}: another process is writing to this run; wait for it, or stop it"
+            raise RunFolderError(told) from error
         yield

@@ -58,10 +58,7 @@ def plan(
     """
     if n_seeds < 1:
         raise ConfigError(f"got {n_seeds}; wanted an integer >= 1", at="--seeds")
-    choices: list[list[str]] = []
-    for text in overrides:
-        key, values = split_alternatives(text)
-        choices.append([f"{key}={value}" for value in values])
+    choices = [[f"{key}={value}" for value in values] for key, values in map(split_alternatives, overrides)]
     choices.sort(key=lambda choice: len(choice) == 1)  # alternatives come first in the names of folders
     trials: list[Trial] = []
     for chosen in itertools.product(*choices):
@@ -108,7 +105,7 @@ def sweep(
     if not left:
         return [outcomes[number] for number in range(len(trials))]
     workers = msgspec.structs.replace(workers, count=min(workers.count, len(left)))
-    executor = make_executor(workers, _Trials(), None, None, trials[0].scenario.modules or ())
+    executor = make_executor(workers, _worker, None, None, trials[0].scenario.modules or ())
     try:
         for task, number in left.items():
             executor.submit(task, trials[number])
@@ -122,13 +119,8 @@ def sweep(
     return [outcomes[number] for number in range(len(trials))]
 
 
-class _Trials:
-    def __call__(self) -> Evaluate:
-        return self._execute
-
-    @staticmethod
-    def _execute(task: str, trial: Trial) -> Outcome:
-        return _execute(trial)
+def _worker() -> Evaluate:
+    return _execute
 
 
 def _is_complete(trial: Trial) -> bool:
@@ -138,7 +130,7 @@ def _is_complete(trial: Trial) -> bool:
         return False
 
 
-def _execute(trial: Trial) -> Outcome:
+def _execute(task: str, trial: Trial) -> Outcome:
     begun = RunFolder.holds_run(trial.out)
     try:
         if begun and RunFolder.open(trial.out).scenario() != trial.scenario:

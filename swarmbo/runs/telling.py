@@ -3,21 +3,13 @@
 import sys
 import time
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import msgspec
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress as RichProgress,
-    SpinnerColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Column
 
 from swarmbo.evaluations import Event, Standing
@@ -37,19 +29,14 @@ class _Display:
         self._bar_width = 24 if self._console.width > 80 else 8
         self._first: tuple[float, int] | None = None  # time and count from which the time left is estimated
         self._least = 1  # counts since then that an estimate needs
-        self._bar: RichProgress | None = None
+        self._bar: bars.Progress | None = None
         self._shown: Any = None  # in a notebook: the output with the bar, which is updated
         if (self._console.is_terminal or self._console.is_jupyter) and not quiet:
-            self._bar = RichProgress(
-                SpinnerColumn(),
-                TextColumn(noun, table_column=Column(no_wrap=True)),
-                MofNCompleteColumn(table_column=Column(no_wrap=True)),
-                BarColumn(bar_width=self._bar_width),
-                TimeRemainingColumn(table_column=Column(no_wrap=True)),
-                TextColumn("left,", table_column=Column(no_wrap=True)),
-                TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
-                console=self._console,
-            )
+            flat: Any = {"table_column": Column(no_wrap=True)}
+            left, text = bars.TextColumn("left,", **flat), bars.TextColumn("{task.description}", markup=False, **flat)
+            counts = (bars.SpinnerColumn(), bars.TextColumn(noun, **flat), bars.MofNCompleteColumn(**flat))
+            times = (bars.BarColumn(self._bar_width), bars.TimeRemainingColumn(**flat), left, text)
+            self._bar = bars.Progress(*counts, *times, console=self._console)
             self._task = self._bar.add_task("", total=total)
 
     def __enter__(self) -> Self:
@@ -61,9 +48,7 @@ class _Display:
             self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None and self._shown is None:
             self._bar.stop()
 
@@ -202,7 +187,10 @@ def telling(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bo
     with told_by_name(scenario):
         plain = msgspec.to_builtins(scenario)
         observed = _Observed(make_callbacks(scenario.callbacks or ()), folder, plain)
-    with _shown(scenario, progress) as shown:
+    workers = 0 if scenario.workers is None else scenario.workers.count
+    bar = Progress(scenario.rounds, workers) if progress else None
+    shown = Calls() if bar is None else Calls(bar.show, bar.watch)
+    with bar or nullcontext():
 
         def told(record: RoundRecord, was_logged: bool) -> None:
             with told_by_name(scenario):
@@ -220,12 +208,3 @@ def telling(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bo
             raise
         with told_by_name(scenario):
             observed.end((folder / SUMMARY).is_file())
-
-
-@contextmanager
-def _shown(scenario: Scenario, progress: bool) -> Generator[Calls]:
-    if not progress:
-        yield Calls()
-        return
-    with Progress(scenario.rounds, 0 if scenario.workers is None else scenario.workers.count) as shown:
-        yield Calls(shown.show, shown.watch)

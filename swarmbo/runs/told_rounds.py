@@ -9,23 +9,22 @@ from typing import Any
 import msgspec
 
 from swarmbo.errors import RunFolderError
-from swarmbo.evaluations import Driver, Ended, Event, Ledger, Workers, make_executor
-from swarmbo.evaluations.driver import Clock
+from swarmbo.evaluations import Driver, Ended, Event, Ledger, Standing, Workers, make_executor
 from swarmbo.records import Query, RoundRecord
-from swarmbo.runs.attended import CopiedWorld
+from swarmbo.runs.attended import CopiedWorld, entry_point_of
 from swarmbo.runs.recording import Decided, record_reset, record_round
 from swarmbo.runs.report import Summary, WorkersReport
 from swarmbo.runs.rounds import Begun, Drive, begin, end, links_of
 from swarmbo.runs.stored_files import RESULTS, Timing
 from swarmbo.team import Team
-from swarmbo.worlds import FunctionWorld
+from swarmbo.worlds import FunctionWorld, Infos
 
 
 def drive_workers(given: Drive, workers: Workers, trust: bool) -> Summary:
     """Run from the state of the folder to the end, with workers."""
     scenario, path = given.scenario, given.folder.path
     begun = begin(given)
-    work = CopiedWorld.of(scenario, trust)
+    work = CopiedWorld(scenario, entry_point_of(scenario, "$.workers"), trust)
     rounds = ToldRounds(given, begun)
     ledger = rounds.ledger()
     for event in ledger.events:
@@ -35,23 +34,17 @@ def drive_workers(given: Drive, workers: Workers, trust: bool) -> Summary:
     results.mkdir(exist_ok=True)
     executor = make_executor(workers, work, results, scenario.step_timeout_s, scenario.modules or ())
     try:
-        Driver(
-            ledger,
-            executor,
-            workers.count,
-            scenario.rounds,
-            rounds.tell,
-            workers.mode == "synchronous",
-            results,
-            scenario.when_step_fails == "stop",
-        ).run()
+        is_synchronous, stops = workers.mode == "synchronous", scenario.when_step_fails == "stop"
+        Driver(ledger, executor, workers.count, scenario.rounds, rounds.tell, is_synchronous, results, stops).run()
     finally:
         executor.close()
     for late in results.iterdir():  # a worker of a killed driver may have written it again
         late.unlink()
     results.rmdir()
-    clock = Clock.of(ledger.events, workers.count)
-    return end(given, begun, begun.truth, WorkersReport(workers.count, workers.mode, *clock))
+    standing = Standing(workers.count)
+    for event in ledger.events:
+        standing.add(event)
+    return end(given, begun, begun.truth, WorkersReport(workers.count, workers.mode, *standing.clock))
 
 
 class ToldRounds:
@@ -86,7 +79,7 @@ class ToldRounds:
         def own(ledger: Ledger, event: Event) -> None:
             if event.kind == "tell" and _n_tells(ledger) > known:
                 seconds = float(event.note.get("seconds", 0.0))
-                self._record(ledger, event, Timing(self.last.round + 1, 0.0, seconds, 0.0, 0.0))
+                self.record(ledger, event, Timing(self.last.round + 1, 0.0, seconds, 0.0, 0.0))
 
         self._ledger = Ledger.open(folder, lambda: self._given.team, self._choose, replayed or own, known)
         self._require(folder, _n_tells(self._ledger))
@@ -101,7 +94,7 @@ class ToldRounds:
         learned = time.perf_counter()
         decided = self._decided.pop(query_id, 0.0)
         timing = Timing(self.last.round + 1, decided, ended.seconds, learned - began, 0.0)
-        self._record(self._ledger, self._ledger.events[-1], timing)
+        self.record(self._ledger, self._ledger.events[-1], timing)
 
     def _choose(self, team: Team) -> Query:
         began = time.perf_counter()
@@ -126,24 +119,15 @@ class ToldRounds:
             told["noise_std"] = noise
         return told
 
-    def _record(self, ledger: Ledger, event: Event, timing: Timing) -> None:
-        self.record(ledger, event.query, event.note.get("infos", {}), timing, event.note.get("failure"))
-
-    def record(
-        self,
-        ledger: Ledger,
-        query_id: str,
-        infos: Mapping[str, Mapping[str, Any]],
-        timing: Timing,
-        failure: str | None = None,
-    ) -> None:
-        """Log the round of a query that was just told, with what the world's agents report of it."""
+    def record(self, ledger: Ledger, event: Event, timing: Timing, infos: Mapping[str, Any] | None = None) -> None:
+        """Log the round of a query that was just told, with what the world's agents report, by default as noted."""
         began, team = time.perf_counter(), ledger.team
-        query, asked = ledger.query(query_id), ledger.asked(query_id)
+        query, asked = ledger.query(event.query), ledger.asked(event.query)
+        reports: Infos = event.note.get("infos", {}) if infos is None else infos
         actions = query.points if self._world is None else self._world.actions(query.point, team.agents)
         decided = Decided(query, asked.report, asked.sharing)
-        record = record_round(self.last, team, actions, infos, self._links, self._truth, decided)
-        self.last = msgspec.structs.replace(record, failure=failure)
+        record = record_round(self.last, team, actions, reports, self._links, self._truth, decided)
+        self.last = msgspec.structs.replace(record, failure=event.note.get("failure"))
         self._append(msgspec.structs.replace(timing, record=time.perf_counter() - began))
 
     def _append(self, timing: Timing) -> None:
@@ -152,10 +136,9 @@ class ToldRounds:
 
     def _require(self, folder: Path, n_tells: int) -> None:
         if self.last.round > n_tells:
-            raise RunFolderError(
-                f"{folder}: rounds.jsonl has {self.last.round} evaluations and the ledger {n_tells}; delete the lines "
-                f"of rounds.jsonl after round {n_tells}, and `swarmbo resume {folder}` goes on"
-            )
+            got = f"{folder}: rounds.jsonl has {self.last.round} evaluations and the ledger {n_tells}"
+            fix = f"delete the lines of rounds.jsonl after round {n_tells}, and `swarmbo resume {folder}` goes on"
+            raise RunFolderError(f"{got}; {fix}")
 
 
 def _n_tells(ledger: Ledger) -> int:

@@ -91,9 +91,8 @@ def _extrapolated(scenario: Scenario, measured: dict[str, Any]) -> Estimate:
     if memory is not None:
         memory += 4.0 * 8.0 * (measured["end"] ** 2 - measured["tried"] ** 2)
         if (there := _memory()) is not None and memory > there:
-            raise _too_large(
-                f"about {memory / 1e9:,.0f} GB for {measured['end']:,} measurements; {there / 1e9:.0f} GB are free"
-            )
+            needed = f"about {memory / 1e9:,.0f} GB for {measured['end']:,} measurements"
+            raise _too_large(f"{needed}; {there / 1e9:.0f} GB are free")
     step, chosen = measured["step_s"], measured["acquisition"]
     if scenario.workers is None:
         return Estimate(scenario.rounds * step + decisions, memory, acquisition=chosen)
@@ -107,9 +106,8 @@ def _extrapolated(scenario: Scenario, measured: dict[str, Any]) -> Estimate:
 
 
 def _too_large(why: str) -> ConfigError:
-    return ConfigError(
-        f"a late round needs more memory than is available ({why}); wanted fewer rounds, agents or candidates"
-    )
+    got = f"a late round needs more memory than is available ({why})"
+    return ConfigError(f"{got}; wanted fewer rounds, agents or candidates")
 
 
 def _memory() -> float | None:

@@ -11,7 +11,6 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
 from importlib import import_module
-from importlib.machinery import PathFinder
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -19,11 +18,9 @@ import msgspec
 import pettingzoo
 from pettingzoo.env_registry.exceptions import PettingZooRegistryError
 
-from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.errors import ConfigError, OwnCodeError, SwarmboError
 from swarmbo.kernels import named_kernels
-from swarmbo.registry import FIELD, FUNCTION, SLOTS, Team
-from swarmbo.registry.slots import find_in, is_own, load, source_of
+from swarmbo.registry import FIELD, FUNCTION, SLOTS, Team, find_in, is_own, load, source_of
 from swarmbo.worlds.one_shot import register_served
 
 ENTRY_POINT_GROUP = "swarmbo.envs"
@@ -54,18 +51,9 @@ def plug_in_ids() -> list[str]:
     return [name for name, entry in entries.items() if not entry.startswith("pettingzoo.")]
 
 
-def default_kinds(identifier: object, trust: bool = False) -> Mapping[str, str]:
-    """Default kinds of a team in a world, those of a field unless its class has ``factor_graph``; see ``maker_of``.
-
-    Example:
-        >>> default_kinds("swarmbo/function-v0")["belief"], default_kinds("swarmbo/robot_team-v0")["belief"]
-        ('additive', 'exact')
-    """
-    return DEFAULT_KINDS[team_in(identifier, trust)]
-
-
-def team_in(identifier: object, trust: bool = False) -> Team:
-    """Kind of team for a world."""
+def team_in(environment: object, trust: bool = False) -> Team:
+    """Kind of team for the world of a table: a field's unless its class has ``factor_graph``; see ``maker_of``."""
+    identifier = environment.get("id") if isinstance(environment, Mapping) else None
     return FUNCTION if hasattr(maker_of(identifier, trust), "factor_graph") else FIELD
 
 
@@ -98,12 +86,7 @@ def maker_of(identifier: object, trust: bool = False) -> Any:
 
 
 def own_names(tables: Mapping[str, Any]) -> dict[str, str]:
-    """User code that a scenario names, by the path of the name.
-
-    Example:
-        >>> own_names({"environment": {"id": "my_worlds:Pond"}, "belief": {"kind": "exact"}})
-        {'$.environment.id': 'my_worlds:Pond'}
-    """
+    """User code that a scenario names, by the path of the name."""
     keys = [("environment", "id"), *((slot, "kind") for slot in SLOTS)]
     there = {f"$.{table}.{key}": (tables.get(table), key) for table, key in keys}
     names: dict[str, Any] = {at: part.get(key) for at, (part, key) in there.items() if isinstance(part, Mapping)}
@@ -125,13 +108,6 @@ def require_trust(scenario: msgspec.Struct | Mapping[str, Any], trust: bool) -> 
         if not trust:
             raise ConfigError(f"got {name!r}, your own code; wanted --trust (trust=True), which runs it", at=at)
         find_in(tables.get("modules") or (), name, at)
-
-
-def folders_of(tables: Mapping[str, Any], *folders: str | os.PathLike[str]) -> list[str]:
-    """Absolute paths of the folders with a module that a scenario names; nothing is imported."""
-    modules = {name.partition(":")[0].partition(".")[0] for name in own_names(tables).values()}
-    absolute = dict.fromkeys(os.path.abspath(folder) for folder in folders)
-    return [folder for folder in absolute if any(PathFinder.find_spec(module, [folder]) for module in modules)]
 
 
 def digests(scenario: msgspec.Struct) -> dict[str, str]:

@@ -86,19 +86,15 @@ def make_app(desk: Desk, token: str) -> Any:
         given = {**_HEADERS, **(headers or {})}
         return responses.Response(content + b"\n", status, media_type="application/json", headers=given)
 
-    def refused(refused: Refused) -> Any:
-        return answer(refused.refusal, refused.status, refused.headers)
-
     def guarded(handler: Callable[[Any], Awaitable[Any]], *, is_open: bool = False) -> Callable[[Any], Awaitable[Any]]:
         async def endpoint(request: Any) -> Any:
             try:
                 if not is_open:
                     _require_token(request.headers.get("authorization", ""), token)
                 return answer(await handler(request))
-            except Refused as error:
-                return refused(error)
             except Exception as error:  # noqa: BLE001  clients get one line, whatever happened
-                return refused(_refusal_for(error))
+                refused = error if isinstance(error, Refused) else _refusal_for(error)
+                return answer(refused.refusal, refused.status, refused.headers)
 
         return endpoint
 
@@ -109,27 +105,22 @@ def make_app(desk: Desk, token: str) -> Any:
         given = convert(await _body(request), TellRequest)
         return await worker.call(_TELL, partial(desk.tell, request.path_params["id"], given))
 
-    async def state(request: Any) -> Any:
-        return desk.now()
+    def given(make: Callable[[], Any]) -> Callable[[Any], Awaitable[Any]]:
+        async def handler(request: Any) -> Any:
+            return make()
+
+        return handler
 
     async def best(request: Any) -> Any:
         return await worker.call(_ASK, desk.best)
 
-    async def openapi(request: Any) -> Any:
-        return described
-
-    async def health(request: Any) -> Any:
-        return Health()
-
     async def show(request: Any) -> Any:
-        return responses.Response(
-            page, media_type="text/html", headers={**_HEADERS, "Content-Security-Policy": _policy(page)}
-        )
+        headers = {**_HEADERS, "Content-Security-Policy": _policy(page)}
+        return responses.Response(page, media_type="text/html", headers=headers)
 
     async def on_http_error(request: Any, error: Any) -> Any:
-        fix = "see /openapi.json"
         got = f"{request.method} {request.url.path}"[:200]
-        refusal = Refusal(str(error.detail), got, "a path and a method of /openapi.json", fix)
+        refusal = Refusal(str(error.detail), got, "a path and a method of /openapi.json", "see /openapi.json")
         return answer(refusal, error.status_code, dict(error.headers or {}))
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -140,12 +131,12 @@ def make_app(desk: Desk, token: str) -> Any:
     routed = starlette.Starlette(
         routes=[
             routing.Route("/", show, methods=["GET"]),
-            routing.Route("/healthz", guarded(health, is_open=True), methods=["GET"]),
+            routing.Route("/healthz", guarded(given(Health), is_open=True), methods=["GET"]),
             routing.Route("/ask", guarded(ask), methods=["POST"]),
             routing.Route("/tell/{id}", guarded(tell), methods=["POST"]),
-            routing.Route("/state", guarded(state), methods=["GET"]),
+            routing.Route("/state", guarded(given(desk.now)), methods=["GET"]),
             routing.Route("/best", guarded(best), methods=["GET"]),
-            routing.Route("/openapi.json", guarded(openapi), methods=["GET"]),
+            routing.Route("/openapi.json", guarded(given(lambda: described)), methods=["GET"]),
         ],
         exception_handlers={exceptions.HTTPException: on_http_error},
     )
@@ -158,9 +149,8 @@ def _require_token(header: str, token: str) -> None:
     if not hmac.compare_digest(given, token.encode()):
         got = "another token" if header else "no token"
         fix = "send the header Authorization: Bearer TOKEN; the token is in the file that the service named"
-        raise Refused(
-            401, Refusal("the token is missing or wrong", got, "the token", fix), {"WWW-Authenticate": "Bearer"}
-        )
+        refusal = Refusal("the token is missing or wrong", got, "the token", fix)
+        raise Refused(401, refusal, {"WWW-Authenticate": "Bearer"})
 
 
 async def _body(request: Any) -> Any:
@@ -171,18 +161,16 @@ async def _body(request: Any) -> Any:
                 content += chunk
                 if len(content) > LARGEST_BODY:
                     got, wanted = f"more than {LARGEST_BODY} bytes", f"at most {LARGEST_BODY}"
-                    raise Refused(
-                        413, Refusal("the body is too large", got, wanted, "send less"), {"Connection": "close"}
-                    )
+                    refusal = Refusal("the body is too large", got, wanted, "send less")
+                    raise Refused(413, refusal, {"Connection": "close"})
     except TimeoutError:
         got, wanted = f"{len(content)} bytes", f"all within {SLOWEST_BODY:g} s"
         refusal = Refusal("the body took too long", got, wanted, "send it at once")
         raise Refused(408, refusal, {"Connection": "close"}) from None
     deep = _depth(content)
     if deep > DEEPEST:
-        raise Refused(
-            400, Refusal("the body is nested too deeply", str(deep), f"at most {DEEPEST}", "send plain tables")
-        )
+        refusal = Refusal("the body is nested too deeply", str(deep), f"at most {DEEPEST}", "send plain tables")
+        raise Refused(400, refusal)
     try:
         return msgspec.json.decode(bytes(content))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
@@ -220,12 +208,8 @@ def _refusal_for(error: Exception) -> Refused:
 
 def _policy(page: str) -> str:
     """Content policy: the page's own script and style, and nothing from elsewhere."""
-    hashes = [
-        b64encode(hashlib.sha256(part.encode()).digest()).decode()
-        for found in (_SCRIPT.search(page), _STYLE.search(page))
-        for part in ([] if found is None else [found[1]])
-    ]
-    script, style = hashes
+    parts = [part for form in (_SCRIPT, _STYLE) for part in form.findall(page)[:1]]
+    script, style = (b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in parts)
     return (
         f"default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; connect-src 'self'; "
         "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -1,27 +1,72 @@
-"""Desk: gives the queries of a ledger to clients, and takes their outcomes.
+"""Desk: gives the queries of a ledger to clients, and takes their outcomes, put together from tells.
 
 The ledger is the only log: keys and leases are in the notes of its events, so that a desk that begins again knows them.
 """
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from msgspec import UnsetType
 from msgspec.structs import replace
 
+from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.deciding.tables import place_names
 from swarmbo.errors import ConfigError, UnknownQueryError
 from swarmbo.evaluations import Event, Ledger
-from swarmbo.serve.messages import Asked, AskRequest, Best, Refusal, Refused, State, TellRequest, Told, Waiting
-from swarmbo.serve.outcomes import Outcomes
+from swarmbo.problem import Problem
+from swarmbo.records import Query
+from swarmbo.serve import messages
 
 MOST_PENDING = 256
 _MOST_OUTCOMES = 500  # in a state
 _KEY, _UNTIL = "key", "until"
+
+
+class Outcome(NamedTuple):
+    """Outcome of a query: value (None: failed), actual point, told values by factor; in a field of one agent."""
+
+    value: float | None
+    point: dict[str, Any]
+    factors: Mapping[str, float | None]
+    agent: str = ""
+
+
+class Outcomes:
+    """Tells put together: of a function an outcome is complete with its last factor, in a field each agent has one."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem, self._parts = problem, dict[str, dict[str, float | None]]()
+
+    def add(self, query: Query, event: Event) -> list[Outcome]:
+        """Take a tell; return the outcomes that are complete now."""
+        known, problem = self._parts.setdefault(query.id, {}), self._problem
+        given = event.outcome if isinstance(event.outcome, dict) else {}
+        new = {channel: _kept(value) for channel, value in given.items() if channel not in known}
+        channels = list(query.points) if problem.is_field else problem.channels
+        if event.failed:
+            new |= {channel: None for channel in channels if channel not in known and channel not in new}
+        known |= new
+        if problem.is_field:
+            told = event.locations or {}
+            places = {agent: told.get(agent) or query.points[agent].tolist() for agent in new}
+            names = place_names(problem.box.n_dims)
+            return [Outcome(y, dict(zip(names, places[agent], strict=True)), {}, agent) for agent, y in new.items()]
+        point = event.point or query.point
+        if not isinstance(event.outcome, dict):
+            return [Outcome(_kept(event.outcome), point, known)]
+        if not set(channels) <= set(known):
+            return []
+        parts = [value for value in known.values() if value is not None]
+        return [Outcome(math.fsum(parts) if len(parts) == len(known) else None, point, known)]
+
+
+def _kept(value: float | None) -> float | None:
+    """Outcome as the team keeps it: None for a failed one."""
+    return None if value is None or abs(value) >= LARGEST_OUTCOME else value
 
 
 @dataclass(frozen=True)
@@ -46,26 +91,21 @@ class Service:
 class Desk:
     """Queries on loan. Calls must come one at a time, as from one thread.
 
-    ``clock`` gives s since 1970; ``on_told`` is called with the id of a query whose last outcome was told.
+    ``clock`` gives s since 1970.
     """
 
     def __init__(
-        self,
-        ledger: Ledger,
-        service: Service,
-        most_pending: int = MOST_PENDING,
-        clock: Callable[[], float] = time.time,
-        on_told: Callable[[str], None] | None = None,
+        self, ledger: Ledger, service: Service, most_pending: int = MOST_PENDING, clock: Callable[[], float] = time.time
     ) -> None:
         self.ledger, self.service = ledger, service
-        self._most, self._clock, self._on_told = most_pending, clock, on_told
+        self._most, self._clock = most_pending, clock
         self._keys, self._leases = dict[str, str](), dict[str, Lease]()
         self._told = Outcomes(ledger.team.problem)
-        self._outcomes, self._best, self._curve = list[float | None](), Best(), list[tuple[int, float]]()
+        self._outcomes, self._best, self._curve = list[float | None](), messages.Best(), list[tuple[int, float]]()
         self._seen, self._recommended = 0, cast(tuple[int, Any], (-1, None))
         self._catch_up()
 
-    def ask(self, request: AskRequest) -> Asked:
+    def ask(self, request: messages.AskRequest) -> messages.Asked:
         """Query for a client: that of its key, else one whose lease ran out, else a new one."""
         now, held = self._clock(), self._keys.get(request.key)
         lease = None if held is None else self._leases.get(held)
@@ -73,7 +113,7 @@ class Desk:
             held = self._lend(request, now, held)
         return self._asked(held, request.key)
 
-    def _lend(self, request: AskRequest, now: float, held: str | None) -> str:
+    def _lend(self, request: messages.AskRequest, now: float, held: str | None) -> str:
         """Lend a query; ``held`` is that of the same key, whose lease ran out."""
         note = {_KEY: request.key, _UNTIL: now + request.lease_s}
         ended = [(lease.until, query) for query, lease in self._leases.items() if lease.until <= now]
@@ -88,18 +128,20 @@ class Desk:
         self._catch_up()
         return held
 
-    def _none_left(self, now: float) -> Refused:
+    def _none_left(self, now: float) -> messages.Refused:
         n_pending, rounds = len(self._leases), self.service.rounds
         if not n_pending:
             fix = "stop; GET /best has the result"
-            return Refused(410, Refusal(f"all {rounds} queries are told", str(rounds), "no further query", fix))
+            return messages.Refused(
+                410, messages.Refusal(f"all {rounds} queries are told", str(rounds), "no further query", fix)
+            )
         wait = max(1, math.ceil(min(lease.until for lease in self._leases.values()) - now))
         what = f"{n_pending} queries are pending, and no lease has run out"
         wanted = f"fewer than {self._most} pending" if self.ledger.n_asked < rounds else "one whose lease ran out"
-        refusal = Refusal(what, str(n_pending), wanted, "tell outcomes, or ask again later")
-        return Refused(429, refusal, {"Retry-After": str(min(wait, 60))})
+        refusal = messages.Refusal(what, str(n_pending), wanted, "tell outcomes, or ask again later")
+        return messages.Refused(429, refusal, {"Retry-After": str(min(wait, 60))})
 
-    def tell(self, query_id: str, request: TellRequest) -> Told:
+    def tell(self, query_id: str, request: messages.TellRequest) -> messages.Told:
         """Take an outcome."""
         self.ledger.asked(query_id)
         outcome = None if isinstance(request.outcome, UnsetType) else request.outcome
@@ -112,11 +154,9 @@ class Desk:
             raise ConfigError(str(error), at="$.outcome") from error
         self._catch_up()
         is_pending = query_id in self.ledger.team.pending
-        if is_new and not is_pending and self._on_told is not None:
-            self._on_told(query_id)
-        return Told(query_id, is_new, is_pending, self.ledger.n_told, self.service.rounds)
+        return messages.Told(query_id, is_new, is_pending, self.ledger.n_told, self.service.rounds)
 
-    def best(self) -> Best:
+    def best(self) -> messages.Best:
         """Best outcome, and the recommendation, which takes a decision's time after news."""
         if self._recommended[0] != self._seen:
             # a copy, since the belief of a field is fitted here, and a replay of the ledger would not do so
@@ -129,23 +169,16 @@ class Desk:
         point = dict(zip(names, found.location, strict=True)) if found.point is None else dict(found.point)
         return replace(best, recommended=point, mean=found.mean, std=found.std)
 
-    def now(self) -> State:
+    def now(self) -> messages.State:
         """Last state, with the present time; any thread may call it."""
         return replace(self._state, now=self._clock())
 
-    def _asked(self, query_id: str, key: str) -> Asked:
+    def _asked(self, query_id: str, key: str) -> messages.Asked:
         query, lease = self.ledger.query(query_id), self._leases.get(query_id)
-        is_field = self.ledger.team.problem.is_field
-        return Asked(
-            query=query_id,
-            point=query.point,
-            locations={agent: place.tolist() for agent, place in query.points.items()} if is_field else {},
-            until=lease.until if lease is not None and lease.key == key else None,
-            told=lease is None,
-            handed_on=self.ledger.losses(query_id),
-            mean=query.mean,
-            std=query.std,
-        )
+        is_field, losses = self.ledger.team.problem.is_field, self.ledger.losses(query_id)
+        places = {agent: place.tolist() for agent, place in query.points.items()} if is_field else {}
+        until = lease.until if lease is not None and lease.key == key else None
+        return messages.Asked(query_id, query.point, places, until, lease is None, losses, query.mean, query.std)
 
     def _catch_up(self) -> None:
         """Take new events of the ledger, and renew the state."""
@@ -165,30 +198,26 @@ class Desk:
         for known in self._told.add(self.ledger.query(event.query), event):
             self._outcomes.append(known.value)
             if known.value is not None and (self._best.outcome is None or known.value > self._best.outcome):
-                self._best = Best(known.value, event.query, known.point)
+                self._best = messages.Best(known.value, event.query, known.point)
                 self._curve.append((len(self._outcomes), known.value))
 
-    def _new_state(self) -> State:
-        problem, outcomes, service = self.ledger.team.problem, self._outcomes, self.service
+    def _new_state(self) -> messages.State:
+        problem, outcomes = self.ledger.team.problem, self._outcomes
         names = place_names(problem.box.n_dims) if problem.is_field else problem.graph.variables
         ends = zip(problem.box.low.tolist(), problem.box.high.tolist(), strict=True)
         types = list(problem.variables.values()) if problem.is_mixed else ends
         pending = [
-            Waiting(query, self.ledger.asked(query).point or {}, lease.until, self.ledger.losses(query))
+            messages.Waiting(query, self.ledger.asked(query).point or {}, lease.until, self.ledger.losses(query))
             for query, lease in self._leases.items()
         ]
-        return State(
-            name=service.name,
-            seed=service.seed,
-            rounds=service.rounds,
+        return messages.State(
+            **vars(self.service),
             asked=self.ledger.n_asked,
             told=self.ledger.n_told,
             failed=sum(value is None for value in outcomes),
             now=self._clock(),
             variables=dict(zip(names, types, strict=True)),
             is_field=problem.is_field,
-            unit=service.unit,
-            maximum=service.maximum,
             pending=pending,
             best=self._best,
             curve=list(self._curve),

@@ -200,14 +200,9 @@ def refusal_of(error: Exception, fix: str = "see /openapi.json") -> Refusal:
         "'object'"
     """
     text = " ".join(str(error).split())
-    got, wanted = _GOT.search(text), _WANTED.search(text)
-    remedy = None if wanted is None else wanted[2]
-    return Refusal(
-        text,
-        "see what" if got is None else got[1],
-        "a request as in /openapi.json" if wanted is None else wanted[1],
-        remedy or fix,
-    )
+    got, found = _GOT.search(text), _WANTED.search(text)
+    wanted, remedy = ("a request as in /openapi.json", None) if found is None else found.groups()
+    return Refusal(text, "see what" if got is None else got[1], wanted, remedy or fix)
 
 
 def document() -> dict[str, Any]:
@@ -224,17 +219,16 @@ def document() -> dict[str, Any]:
     ) -> dict[str, Any]:
         known = {"application/json": {"schema": {"type": "object"}}} if answer is None else content(answer)
         answers: dict[str, Any] = {"200": {"description": "done", "content": known}}
-        answers |= {str(code): {"description": _REFUSALS[code], "content": content(Refusal)} for code in refused}
+        for code in sorted(refused):
+            answers[str(code)] = {"description": _REFUSALS[code], "content": content(Refusal)}
         found: dict[str, Any] = {"operationId": name, "summary": summary, "responses": answers}
         return found if body is None else {**found, "requestBody": {"required": True, "content": content(body)}}
 
     body = (400, 401, 408, 413, 422, 503)
-    told = operation(
-        "tell", "Tell the outcome of a query; again with the same value changes nothing", Told, TellRequest
-    )
-    told["responses"] = operation("", "", Told, None, *sorted((*body, 404, 409)))["responses"]
+    summary = "Tell the outcome of a query; again with the same value changes nothing"
+    told = operation("tell", summary, Told, TellRequest, *body, 404, 409)
     told["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
-    asked = operation("ask", "Query to evaluate, on loan", Asked, AskRequest, *sorted((*body, 410, 429)))
+    asked = operation("ask", "Query to evaluate, on loan", Asked, AskRequest, *body, 410, 429)
     health = operation("health", "Sign of life", Health, None)
     return {
         "openapi": "3.1.0",

@@ -1,23 +1,34 @@
-"""Process of the service: folder, token, address, TLS."""
+"""Process of the service: desk, folder and log, token, address, TLS."""
 
 import ipaddress
 import os
 import secrets
 import socket
 import ssl
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from swarmbo.boundary.files import read_regular
+from swarmbo.boundary.files import naming, read_regular
 from swarmbo.errors import ConfigError, RunFolderError, needed
-from swarmbo.runs.scenario import Scenario
+from swarmbo.evaluations import Event, Ledger
+from swarmbo.records import Query
+from swarmbo.registry import SLOTS
+from swarmbo.routing import Routes
+from swarmbo.runs import RunFolder, Scenario, rounds
+from swarmbo.runs.runner import assemble
+from swarmbo.runs.stored_files import Timing, locked
+from swarmbo.runs.telling import telling
+from swarmbo.runs.told_rounds import ToldRounds
+from swarmbo.runs.world import digests, told_by_name
+from swarmbo.serve import desk
 from swarmbo.serve.app import make_app
-from swarmbo.serve.desk import MOST_PENDING
-from swarmbo.serve.place import opened
+from swarmbo.team import Team
+from swarmbo.worlds import FunctionWorld
 
 TOKEN = "token"
 _SHORTEST_TOKEN = 16
@@ -42,11 +53,9 @@ class Address:
         if (self.certificate is None) is not (self.key is None):
             raise ConfigError("got one of --tls-cert and --tls-key; wanted both", at="--tls-cert")
         if self.certificate is None and not self.insecure and not _is_loopback(self.host):
-            raise ConfigError(
-                f"got {self.host!r} without TLS, where others can read the token; wanted --tls-cert and --tls-key, a "
-                "loopback address, or --insecure, as behind a proxy with TLS",
-                at="--host",
-            )
+            got = f"got {self.host!r} without TLS, where others can read the token"
+            wanted = "wanted --tls-cert and --tls-key, a loopback address, or --insecure, as behind a proxy with TLS"
+            raise ConfigError(f"{got}; {wanted}", at="--host")
         if self.certificate is not None and self.key is not None:
             try:
                 ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(self.certificate, self.key)
@@ -60,7 +69,7 @@ def serve(
     out: Path,
     address: Address = Address(),
     *,
-    most_pending: int = MOST_PENDING,
+    most_pending: int = desk.MOST_PENDING,
     trust: bool = False,
     say: Callable[[str], None] = print,
 ) -> None:
@@ -75,22 +84,14 @@ def serve(
     uvicorn = needed("uvicorn", "serve", "swarmbo serve")
     with (
         threadpool_limits(1, user_api="blas"),
-        opened(scenario, out, most_pending, trust) as desk,
+        opened(scenario, out, most_pending, trust) as given,
         _listening(address) as listening,
     ):
-        app = make_app(desk, _token(address.token_file, out / TOKEN, say))
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            ssl_certfile=address.certificate,
-            ssl_keyfile=address.key,
-            limit_concurrency=_MOST_CONNECTIONS,
-            timeout_keep_alive=30,
-            timeout_graceful_shutdown=10,
-            ws="none",
-        )
+        app = make_app(given, _token(address.token_file, out / TOKEN, say))
+        tls = {"ssl_certfile": address.certificate, "ssl_keyfile": address.key}
+        quiet = {"log_level": "warning", "access_log": False, "server_header": False, "ws": "none"}
+        patient = {"timeout_keep_alive": 30, "timeout_graceful_shutdown": 10}
+        config = uvicorn.Config(app, limit_concurrency=_MOST_CONNECTIONS, **tls, **quiet, **patient)
         scheme, (host, port) = "http" if address.key is None else "https", listening.getsockname()[:2]
         say(f"serving {scenario.name} on {scheme}://{f'[{host}]' if ':' in host else host}:{port}/")
         with suppress(KeyboardInterrupt):  # the usual end; it comes once connections are closed
@@ -103,10 +104,8 @@ def _listening(address: Address) -> socket.socket:
     try:
         return socket.create_server((address.host, address.port), family=family, backlog=1024)
     except OSError as error:
-        raise ConfigError(
-            f"{address.host}:{address.port} cannot be listened to: {error}; wanted another --host or --port",
-            at="--port",
-        ) from error
+        got = f"{address.host}:{address.port} cannot be listened to: {error}"
+        raise ConfigError(f"{got}; wanted another --host or --port", at="--port") from error
 
 
 def _is_loopback(host: str) -> bool:
@@ -121,11 +120,9 @@ def _token(given: Path | None, own: Path, say: Callable[[str], None]) -> str:
     path = own if given is None else given
     if given is None and not path.exists():
         token = secrets.token_urlsafe(32)
-        try:
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(token + "\n")
-        except OSError as error:
-            raise RunFolderError(f"{path}: cannot be written: {error.strerror}") from error
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with naming(path, "cannot be written"), os.fdopen(os.open(path, flags, 0o600), "w") as file:
+            file.write(token + "\n")
         say(f"token {token}, which {path} keeps")
         return token
     try:
@@ -133,7 +130,110 @@ def _token(given: Path | None, own: Path, say: Callable[[str], None]) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {error}; wanted a file with a token", at=str(path)) from error
     if len(token) < _SHORTEST_TOKEN or not token.isprintable() or " " in token:
-        raise ConfigError(
-            f"got {len(token)} characters; wanted a token of at least {_SHORTEST_TOKEN}, without spaces", at=str(path)
-        )
+        wanted = f"wanted a token of at least {_SHORTEST_TOKEN}, without spaces"
+        raise ConfigError(f"got {len(token)} characters; {wanted}", at=str(path))
     return token
+
+
+@contextmanager
+def opened(scenario: Scenario, out: Path, most_pending: int, trust: bool) -> Generator[desk.Desk]:
+    """Block with the desk of a scenario, whose folder is locked: a new one, or as it was when its process ended."""
+    if scenario.policy is not None:
+        raise ConfigError("got a policy; wanted none, as clients are asked what the team decides", at="$.policy")
+    with told_by_name(scenario):
+        env, team = assemble(scenario, trust)
+        if isinstance(team.setup.coordination, Routes):
+            got = "got a planner of routes, which needs the ways of a simulated world"
+            wanted = "wanted a kind that chooses locations, such as 'max-sum'"
+            raise ConfigError(f"{got}; {wanted}", at="$.coordination.kind")
+    with _held(scenario, out) as folder, told_by_name(scenario), telling(scenario, out, rounds.ignore) as calls:
+        given = rounds.Drive(scenario, folder, env, team, calls)
+        begun = rounds.begin(given)
+        truth = begun.truth
+        known = None if truth is None or truth.at_round is not None or truth.goal != "peak" else float(truth.maximum)
+        service = desk.Service(scenario.name, scenario.seed, scenario.rounds, begun.labels.unit, known)
+        if team.problem.is_field:  # agents may be anywhere in its box, as no world moves them
+            settings: dict[str, Any] = {part: getattr(scenario, part) for part in (*SLOTS, "seed", "rounds")}
+            given = replace(given, team=Team(team.problem, **settings))
+        log = Log(given, begun)
+        made = desk.Desk(log.ledger(), service, most_pending)
+        log.end()  # of a service that was killed when all queries were told
+        yield made
+        log.end()
+
+
+@contextmanager
+def _held(scenario: Scenario, out: Path) -> Generator[RunFolder]:
+    """Block with the locked folder of a scenario, made or as it was left."""
+    with locked(RunFolder.make(out)):
+        if not RunFolder.holds_run(out):
+            yield RunFolder.create(out, scenario, digests(scenario))
+            return
+        folder = RunFolder.open(out)
+        if folder.scenario() != scenario:
+            raise RunFolderError(f"{out}: holds another run; choose another --out, or the scenario of that run")
+        folder.require_same_code(digests(scenario))
+        if len(folder.lines()) > 1 and not Ledger.is_in(out):
+            raise RunFolderError(f"{out}: holds a run without a ledger; choose another --out")
+        yield folder
+
+
+class Log:
+    """Rounds of a served scenario in its folder, one for each query with complete outcomes, as those of a run."""
+
+    def __init__(self, given: rounds.Drive, begun: rounds.Begun) -> None:
+        self._given, self._begun, self._world = given, begun, given.team.world
+        self._rounds, self._told = ToldRounds(given, begun), desk.Outcomes(given.team.problem)
+        self._by_agent = dict[str, dict[str, dict[str, object]]]()  # in a field: infos of queries that are not complete
+        self._seen = self._complete = 0
+
+    def ledger(self) -> Ledger:
+        """Ledger of the folder; rounds that are missing are logged."""
+        ledger = self._rounds.ledger(lambda ledger, event: self._catch_up(ledger))
+        ledger.watchers.append(lambda event: self._catch_up(ledger))
+        return ledger
+
+    def end(self) -> None:
+        """Write the summary, if all queries are told."""
+        if self._rounds.last.round == self._given.scenario.rounds:
+            rounds.end(self._given, self._begun, self._begun.truth)
+
+    def _catch_up(self, ledger: Ledger) -> None:
+        for event in ledger.events[self._seen :]:
+            self._seen += 1
+            if event.kind != "tell":
+                continue
+            query = ledger.query(event.query)
+            infos = self._infos(query, self._told.add(query, event), event)
+            if infos is not None:
+                self._complete += 1
+                if self._complete > self._rounds.last.round:
+                    took = max(0.0, event.at - ledger.asked(event.query).at)
+                    timing = Timing(self._complete, 0.0, took, 0.0, 0.0)
+                    self._rounds.record(ledger, event, timing, infos)
+
+    def _infos(self, query: Query, new: list[desk.Outcome], event: Event) -> dict[str, dict[str, object]] | None:
+        """Reports of all agents of a query, once it is complete."""
+        if isinstance(self._world, FunctionWorld):
+            return self._infos_of(self._world, new[0], event) if new else None
+        infos = self._by_agent.setdefault(query.id, {})
+        for known in new:
+            noise = event.noise_std.get(known.agent) if isinstance(event.noise_std, dict) else event.noise_std
+            place = list(known.point.values())
+            infos[known.agent] = {"location": place, "measurement": known.value, "noise_std": noise}
+        return self._by_agent.pop(query.id) if set(infos) == set(query.points) and new else None
+
+    def _infos_of(self, world: FunctionWorld, known: desk.Outcome, event: Event) -> dict[str, dict[str, object]]:
+        """Reports of the world's agents of a joint point."""
+        graph = self._given.team.graph
+        point = dict(zip(world.variables, world.place(known.point), strict=True))
+        infos: dict[str, dict[str, object]] = {}
+        for agent in world.agents:
+            own = [point[variable] for variable in world.variables if world.variable_owners[variable] == agent]
+            info: dict[str, object] = {"location": own, "noise_std": event.noise_std}
+            if world.outcomes == "total":
+                info["measurement"] = known.value
+            else:
+                info["factors"] = {f: known.factors.get(f) for f in graph.factors if graph.owner(f) == agent}
+            infos[agent] = info
+        return infos

@@ -2,8 +2,4 @@
 
 from swarmbo.boundary.coordinates import Coordinates as Coordinates
 from swarmbo.survey.plan import NextPlace as NextPlace, SurveyPlan as SurveyPlan, plan_next as plan_next
-from swarmbo.survey.samples import (
-    Samples as Samples,
-    read_positions as read_positions,
-    read_samples as read_samples,
-)
+from swarmbo.survey.samples import Samples as Samples, read_positions as read_positions, read_samples as read_samples

@@ -115,9 +115,8 @@ def plan_next(
     if (distinct := len(np.unique(samples.places, axis=0))) < _FEWEST:
         raise ConfigError(f"got samples at {distinct} locations; wanted at least {_FEWEST}", at="$.csv")
     if (aim == "level") != (level is not None):
-        raise ConfigError(
-            f"got {level} for the aim {aim!r}; wanted a number for 'level', and none for others", at="--level"
-        )
+        wanted = "wanted a number for 'level', and none for others"
+        raise ConfigError(f"got {level} for the aim {aim!r}; {wanted}", at="--level")
     x, y = _axes(samples, area)
     grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     cells = samples.coordinates.metres(grid)

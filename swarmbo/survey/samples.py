@@ -8,10 +8,9 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
-from swarmbo.boundary.coordinates import Coordinates
+from swarmbo.boundary.coordinates import Coordinates, holds, read_polygons
 from swarmbo.boundary.csv_measurements import CsvColumns, coordinate_columns, measurements_of
 from swarmbo.boundary.files import finite, read_table
-from swarmbo.boundary.projection import holds, read_polygons
 from swarmbo.errors import ConfigError
 
 _OPTION = "--{key} {value}"
@@ -67,11 +66,9 @@ def read_samples(
     header = table.header
     noise = noise or next((column for column in header if column.lower() in _NOISE_NAMES and column != value), None)
     if broad := [column for column in header if column.lower() in _FOOTPRINT_NAMES and column != value]:
-        raise ConfigError(
-            f"{name}: got the column {broad[0]!r}, but samples are taken at points; wanted a file without it, if the "
-            "footprints are small compared with the distances between samples",
-            at="$.csv",
-        )
+        got = f"{name}: got the column {broad[0]!r}, but samples are taken at points"
+        fix = "wanted a file without it, if the footprints are small compared with the distances between samples"
+        raise ConfigError(f"{got}; {fix}", at="$.csv")
     pair = coordinate_columns(CsvColumns(csv=name, value=value or "", x=x, y=y), header, "$", _OPTION)
     quantity = value or _only_value(name, header, {*pair, noise})
     columns = CsvColumns(csv=name, value=quantity, x=x, y=y, coordinates=coordinates)
@@ -144,6 +141,5 @@ def _only_value(path: str, header: Sequence[str], others: set[str | None]) -> st
     free = [name for name in header if name not in others]
     if "value" in header or len(free) == 1:
         return "value" if "value" in header else free[0]
-    raise ConfigError(
-        f"{path}: got columns {', '.join(free)}; wanted the one of the values: --value COLUMN", at="--value"
-    )
+    wanted = "wanted the one of the values: --value COLUMN"
+    raise ConfigError(f"{path}: got columns {', '.join(free)}; {wanted}", at="--value")

@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
+from swarmbo import registry
 from swarmbo.deciding.setup import DEFAULT_KINDS, part
 from swarmbo.errors import ConfigError
-from swarmbo.registry import FIELD, FUNCTION, SLOTS, TEAMS, kind, kinds, name_of, settings_of, slots as registry
+from swarmbo.registry import FIELD, FUNCTION, SLOTS, TEAMS, kind, kinds, name_of, settings_of
 from swarmbo.runs.scenario import scenario_of
 from swarmbo.settings import Settings
 

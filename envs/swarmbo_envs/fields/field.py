@@ -10,8 +10,7 @@ from jaxtyping import Float
 from scipy.interpolate import RegularGridInterpolator
 from scipy.optimize import minimize
 
-from swarmbo.boundary.coordinates import Coordinates
-from swarmbo.boundary.projection import LocalProjection
+from swarmbo.boundary.coordinates import Coordinates, LocalProjection
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo_envs.fields.settings import Task

@@ -9,9 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Num
 from scipy.ndimage import distance_transform_edt
 
-from swarmbo.boundary.coordinates import Coordinates
+from swarmbo.boundary.coordinates import Coordinates, LocalProjection
 from swarmbo.boundary.csv_measurements import KEEP_ALL, doubt, marked
-from swarmbo.boundary.projection import LocalProjection
 from swarmbo.errors import ConfigError, DataWarning, needed
 from swarmbo_envs.fields.field import Bilinear, Field, lattice
 from swarmbo_envs.fields.settings import RasterFieldSettings

@@ -8,7 +8,7 @@ import contourpy
 import numpy as np
 from scipy.ndimage import label
 
-from swarmbo.boundary import projection as earth
+from swarmbo.boundary import coordinates as earth
 from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Settings, convert, require

@@ -23,23 +23,14 @@ METHODS = {
 
 
 def comparison(metric="simple_regret", unit="m"):
-    rows = [
-        ComparisonRow(
-            "robots_1",
-            name,
-            metric,
-            unit,
-            float(np.mean(list(values.values()))),
-            len(values),
-            "exact",
-            None if name == "exact" else paired_difference(values, BASE),
-            decides=True,
-            values=values,
-        )
-        for name, values in METHODS.items()
-    ]
+    def row(name, values):
+        difference = None if name == "exact" else paired_difference(values, BASE)
+        mean = float(np.mean(list(values.values())))
+        return ComparisonRow("robots_1", name, metric, unit, mean, len(values), "exact", difference, True, values)
+
+    rows = [row(name, values) for name, values in METHODS.items()]
     unseen = ComparisonRow("robots_1", "exact", "map_rmse", unit, 1.0, 9, "exact", values=BASE)
-    return Comparison([*rows, unseen], [], "exact", [])
+    return Comparison([*rows, unseen], {}, "exact", [])
 
 
 def latex_rows(text):

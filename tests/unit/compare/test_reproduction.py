@@ -9,8 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from swarmbo.cli import app
-from swarmbo.compare.reproduced import rows_of
-from swarmbo.compare.reproduction import Reproduction, Scores, plan, read_reproduction, read_scores
+from swarmbo.compare.reproduction import Reproduction, Scores, plan, read_reproduction, read_scores, rows_of
 from swarmbo.errors import ConfigError
 from swarmbo.runs import load_run
 from swarmbo.runs.scenario_files import reproductions

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from swarmbo.boundary.coordinates import LocalProjection
 from swarmbo.boundary.csv_measurements import marked
-from swarmbo.boundary.projection import LocalProjection
 from swarmbo.errors import ConfigError, DataWarning
 from swarmbo_envs import robot_team_v0, sensor_field_v0
 from swarmbo_envs.fields.landscape import build_field, build_field_in_time

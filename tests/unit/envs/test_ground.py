@@ -11,8 +11,7 @@ from matplotlib.path import Path
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra
 
-from swarmbo.boundary.coordinates import Coordinates
-from swarmbo.boundary.projection import LocalProjection
+from swarmbo.boundary.coordinates import Coordinates, LocalProjection
 from swarmbo.errors import ConfigError, DataWarning, MissingPackageError
 from swarmbo_envs import robot_team_v1
 from swarmbo_envs.ground import Ground, Ways, read_regions

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 from scipy.integrate import quad
 
-from swarmbo.boundary.projection import LocalProjection
+from swarmbo.boundary.coordinates import LocalProjection
 from swarmbo.errors import ConfigError
 
 EQUATOR_M, FLATTENING = 6378137.0, 1 / 298.257223563  # WGS 84, as NIMA TR8350.2 states them

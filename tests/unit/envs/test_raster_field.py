@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from swarmbo.boundary.projection import LocalProjection
+from swarmbo.boundary.coordinates import LocalProjection
 from swarmbo.errors import ConfigError, DataWarning, MissingPackageError
 from swarmbo_envs import robot_team_v0, robot_team_v1, sensor_field_v0
 from swarmbo_envs.ground import Region

@@ -17,7 +17,7 @@ from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.runs import run, scenario
 from swarmbo.runs.figures import draw_run, world_of
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.reading import read_report
+from swarmbo.runs.reading import load_run
 from swarmbo.runs.report import reference_table, report_rows
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power.ns3 import Children, Failure, Library, radio
@@ -315,7 +315,7 @@ def test_a_run_of_a_simulator_has_references_and_a_film_for_which_it_is_not_aske
     simulated()
     table = {"id": "swarmbo/wlan_power-v0", "radio": "ns3", "objective": "throughput", "topology": TRIANGLE}
     run(scenario.scenario_of({"name": "filmed", "rounds": 6, "environment": table}), tmp_path / "run")
-    summary = read_report(tmp_path / "run")
+    summary = load_run(tmp_path / "run").summary
     assert (summary.unit, summary.axis_unit) == ("Mbit/s", "dBm"), "also where nobody knows the truth"
     assert " Mbit/s at (" in dict(report_rows(summary))["best measurement"]
     assert world_of(RunFolder.open(tmp_path / "run")).name == "WLAN of 3 access points and 3 users"

@@ -9,7 +9,7 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.evaluations import Driver, Ended, Ledger
-from swarmbo.evaluations.driver import Clock, EvaluationError
+from swarmbo.evaluations.driver import EvaluationError, Standing
 from swarmbo.evaluations.executor import keep
 from swarmbo.evaluations.ledger import Event
 
@@ -93,14 +93,8 @@ def test_results_on_the_disk_are_told_first_and_not_measured_again(tmp_path):
     keep(tmp_path / "results", Ended("q00004", "done", 4.0, 2.0))
     keep(tmp_path / "results", Ended("q00002", "done", 2.0, 2.0))
     ledger, executor = Ledger.open(tmp_path, team), Scripted(1)
-    Driver(
-        ledger,
-        executor,
-        4,
-        10,
-        lambda query_id, end: ledger.tell(query_id, end.value),
-        results=tmp_path / "results",
-    ).run()
+    results = tmp_path / "results"
+    Driver(ledger, executor, 4, 10, lambda query_id, end: ledger.tell(query_id, end.value), results=results).run()
     tells = [(event.query, event.outcome) for event in ledger.events if event.kind == "tell"]
     assert tells[:2] == [("q00002", 2.0), ("q00004", 4.0)]
     assert sorted(executor.tries) == [f"q{number:05d}" for number in (1, 3, 5, 6, 7, 8, 9, 10)]
@@ -143,5 +137,9 @@ def test_times_leave_out_pauses_between_processes():
         Event("lost", 501.0),
         Event("tell", 506.0, note={"seconds": 3.0}),
     ]
-    assert Clock.of(events, 2) == (10.0, 0.25, 1)
-    assert Clock.of(events[:1], 2) == (0.0, 0.0, 0)
+    standing = Standing(2)
+    standing.add(events[0])
+    assert standing.clock == (0.0, 0.0, 0)
+    for event in events[1:]:
+        standing.add(event)
+    assert standing.clock == (10.0, 0.25, 1)

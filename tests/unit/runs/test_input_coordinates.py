@@ -9,7 +9,7 @@ import rasterio
 from typer.testing import CliRunner
 
 import swarmbo as sb
-from swarmbo.boundary.projection import LocalProjection
+from swarmbo.boundary.coordinates import LocalProjection
 from swarmbo.cli import app
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(taken for degrees|are left out|no value):swarmbo.errors.DataWarning")

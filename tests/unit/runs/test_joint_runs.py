@@ -10,7 +10,7 @@ from rich.console import Console
 
 import swarmbo as sb
 from swarmbo.belief.model import JointSituation, Learned
-from swarmbo.compare import compare, read_report
+from swarmbo.compare import compare
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.metrics import cumulative_regret, mean_regret, simple_regret
@@ -19,6 +19,7 @@ from swarmbo.problem.data import Dataset
 from swarmbo.runs import load, resume, run
 from swarmbo.runs.figures import draw_run, world_of
 from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.reading import load_run
 from swarmbo.runs.recording import evaluation_of
 from swarmbo.runs.report import report_rows, report_table
 from swarmbo.runs.runner import assemble, check
@@ -219,7 +220,7 @@ def test_methods_on_one_function_share_the_design_and_are_compared(tmp_path):
     assert logs["sobol"][10:] != logs["random"][10:]
     comparison = compare([tmp_path], "sobol")
     assert {row.metric for row in comparison.rows} == {"simple_regret", "mean_regret"}
-    assert [trace.measurements[-1] for trace in comparison.traces] == [12] * 4
+    assert [run.measurements[-1] for runs in comparison.runs.values() for run in runs] == [12] * 4
 
 
 def test_a_sum_is_logged_only_where_all_its_factors_came():
@@ -263,7 +264,7 @@ def test_scopes_that_were_learned_are_in_the_closing_table_and_in_the_figure(cas
     largest = max(summary.scopes, key=lambda scope: scope.share)
     text = dict(report_rows(summary))["scopes in use at the end"]
     assert text.startswith(f"{' '.join(largest.variables)} ({largest.share:.0%})")
-    assert read_report(folder) == summary
+    assert load_run(folder).summary == summary
     assert "factor_graph.png" in {path.name for path in draw_run(folder)}
     stated = [] if case == "hidden" else [team.graph]
     assert list(drawn) == ["Scopes as told"] * len(stated) + ["Scopes in use after round 12"]

@@ -5,14 +5,12 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from msgspec import UNSET
 
 from swarmbo.boundary.files import logged_lines, read_seal, seal
 from swarmbo.errors import ConfigError
 from swarmbo.records import Evaluation, Labels, RoundRecord
 from swarmbo.registry import SLOTS
 from swarmbo.runs import reading, runner
-from swarmbo.runs.folder import _is_record
 from swarmbo.runs.recording import summarise
 from swarmbo.runs.scenario import require_shallow, require_within_reason
 from swarmbo.runs.scenario_files import settings_begun
@@ -70,7 +68,8 @@ def test_each_line_of_a_log_is_sealed_to_those_before_it():
         after = read_seal(sealed[-1], after).digest
 
     def read(*rows, start=START):
-        return logged_lines(b"".join(row + b"\n" for row in rows), start, Path("rounds.jsonl"), _is_record)
+        text = b"".join(row + b"\n" for row in rows)
+        return logged_lines(text, start, Path("rounds.jsonl"), RoundRecord, lambda record, n: record.round == n)
 
     whole = read(*sealed)
     assert (whole.lines, whole.digest, whole.damage) == (lines, after, None)
@@ -94,7 +93,7 @@ def test_each_line_of_a_log_is_sealed_to_those_before_it():
 def test_late_rounds_are_the_last_quarter_rounded_up(rounds, late):
     records = [RoundRecord(n, [], joint=Evaluation([0.0], float(n))) for n in range(rounds + 1)]
     scenario = SimpleNamespace(name="mine", seed=0)
-    summary = summarise(scenario, records, [], None, ({}, {}), [], Labels(), UNSET)
+    summary = summarise(scenario, records, Labels(), None, seconds=0.0)
     assert (summary.late_rounds, summary.late_mean) == (late, rounds - 0.5 * (late - 1))
 
 

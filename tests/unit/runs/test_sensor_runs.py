@@ -1,11 +1,12 @@
 """Runs of sensor fields: what their records, summaries, world records and figures say."""
 
+from types import SimpleNamespace
+
 import msgspec
 import numpy as np
 import pytest
 
 from swarmbo.compare import Comparison, ComparisonRow, compare, output
-from swarmbo.compare.comparison import ScoreTrace
 from swarmbo.compare.output import comparison_tables, draw_comparison
 from swarmbo.compare.statistics import PairedDifference
 from swarmbo.metrics import declined, level_f1, score_round, total_cost
@@ -14,7 +15,7 @@ from swarmbo.records import Evaluation, GroundTruth, Recommendation, RoundRecord
 from swarmbo.runs import load, run
 from swarmbo.runs.figures import draw_run, world_of
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.reading import read_report
+from swarmbo.runs.reading import load_run
 from swarmbo.runs.report import quantity, report_rows
 from swarmbo.runs.telling import round_text
 from swarmbo_envs import sensor_field_v0
@@ -33,7 +34,7 @@ def done(request, tmp_path_factory):
 def test_records_tell_who_declined_and_what_measuring_cost(done):
     _, path = done
     folder = RunFolder(path)
-    records, summary = folder.records(), read_report(path)
+    records, summary = folder.records(), load_run(path).summary
     price = folder.scenario().environment["energy_price"]
     for record in records:
         assert len(record.samples) == 5
@@ -53,22 +54,13 @@ def test_records_tell_who_declined_and_what_measuring_cost(done):
 
 def test_the_closing_table_tells_what_the_goal_is_scored_by_and_of_when(done):
     name, path = done
-    summary, rows = read_report(path), dict(report_rows(read_report(path)))
+    summary, rows = load_run(path).summary, dict(report_rows(load_run(path).summary))
     then = "" if name == "field-soil" else ", last round"
     assert (summary.goal, summary.moves) == (world_of(RunFolder(path)).goal, then != "")
-    assert {label for label in rows if "regret" in label or "maximum" in label} == {
-        f"true maximum{then}",
-        *(
-            (
-                "simple regret, last round",
-                "simple regret, mean over rounds",
-                "regret at the recommendation, last round",
-                "regret at the recommendations, summed over rounds",
-            )
-            if name == "field"
-            else ()
-        ),
-    }
+    of_peak = {"simple regret, last round", "simple regret, mean over rounds"}
+    of_peak |= {"regret at the recommendation, last round", "regret at the recommendations, summed over rounds"}
+    labels = {label for label in rows if "regret" in label or "maximum" in label}
+    assert labels == {f"true maximum{then}"} | (of_peak if name == "field" else set())
     scores = [record.score for record in RunFolder(path).records()]
     if name == "field-plume":
         mean = np.mean([score.level_f1 for score in scores[1:]])
@@ -186,10 +178,8 @@ def test_methods_are_compared_by_what_their_goal_is_scored_by(done, tmp_path):
     assert exact.unit == {"field": "", "field-soil": "pH", "field-plume": ""}[name]
     assert exact.mean == pytest.approx(means["run"])
     assert exact.difference.mean == pytest.approx(means["run"] - means["random"])
-    assert {trace.method: trace.values for trace in comparison.traces} == {
-        "exact": values["run"],
-        "random": values["random"],
-    }
+    found = {method: runs[0].values for (_, method), runs in comparison.runs.items()}
+    assert found == {"exact": values["run"], "random": values["random"]}
     title = comparison_tables(comparison)[0].title
     assert ("(negative: it is better)" in title) == (name == "field-plume")
     assert draw_comparison(comparison, tmp_path / "table.png").stat().st_size > 10_000
@@ -202,14 +192,14 @@ def test_more_f1_and_less_error_are_better(metric, better):
         ComparisonRow("lake", "random", metric, "", 0.5, 9, "random"),
         ComparisonRow("lake", "team", metric, "", 0.7, 9, "random", pairs),
     ]
-    (table,) = comparison_tables(Comparison(rows, [], "random", []))
+    (table,) = comparison_tables(Comparison(rows, {}, "random", []))
     assert list(table.columns[-1].cells) == ["", better]
 
 
 def test_curves_stand_at_the_mean_number_of_measurements_of_their_seeds():
     """Teams that decline make more measurements with one seed than with another."""
-    traces = [ScoreTrace("lake", "team", 0, "map_rmse", "m", [4, 8, 12], [3.0, 2.0, 1.0])]
-    traces.append(ScoreTrace("lake", "team", 1, "map_rmse", "m", [4, 5, 5], [3.0, 2.5, 2.5]))
-    curves = output._curves("lake", "team", traces)
+    seeds = [([4, 8, 12], [3.0, 2.0, 1.0]), ([4, 5, 5], [3.0, 2.5, 2.5])]
+    runs = [SimpleNamespace(goal="map", unit="m", measurements=counts, values=values) for counts, values in seeds]
+    curves = output._curves("lake", "team", runs)
     assert curves.measurements.tolist() == [4.0, 6.5, 8.5]
     assert curves.quantity == "map RMSE"

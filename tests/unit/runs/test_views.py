@@ -12,7 +12,7 @@ from swarmbo.plotting import agent_maps, agent_maps_figure
 from swarmbo.runs import load, resume, run
 from swarmbo.runs.figures import draw_run, views_of, world_of
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.reading import read_report
+from swarmbo.runs.reading import load_run
 from swarmbo.runs.report import report_rows
 from swarmbo.runs.runner import assemble
 
@@ -125,7 +125,7 @@ def test_the_figure_shows_the_errors_of_the_live_views(done, monkeypatch):
 
 def test_the_closing_table_tells_the_range_over_agents(done):
     _, path, *_ = done
-    rows = dict(report_rows(read_report(path)))
+    rows = dict(report_rows(load_run(path).summary))
     errors = RunFolder(path).records()[-1].score.view_rmse.values()
     told = f"{min(errors):.4g} to {max(errors):.4g}; with the most data"
     assert rows["map RMSE of 6 agents, last round"].startswith(told)
@@ -151,7 +151,7 @@ def test_a_run_interrupted_before_a_checkpoint_is_drawn_at_the_last_and_goes_on_
     with pytest.raises(Stop):
         run(scenario, tmp_path / "run", on_round=stops)
     with monkeypatch.context() as patch:  # of round 3, which is logged
-        patch.setattr("swarmbo.runs.rounds.write_checkpoint", fails)
+        patch.setattr("swarmbo.runs.states.write_checkpoint", fails)
         with pytest.raises(Stop):
             resume(tmp_path / "run")
     assert len(RunFolder(tmp_path / "run").lines()) == 4
@@ -206,7 +206,7 @@ def test_a_shared_belief_has_no_views(bump_scenario, tmp_path, monkeypatch):
     folder = RunFolder(tmp_path / "run")
     assert views_of(folder) is None
     assert all(record.score.view_rmse is None for record in folder.records())
-    assert "map RMSE" in dict(report_rows(read_report(folder.path)))
+    assert "map RMSE" in dict(report_rows(load_run(folder.path).summary))
     assert world_of(folder).has_map
     monkeypatch.setattr("swarmbo.plotting.run_figures.style.save", lambda figure, path, dpi: path)
     monkeypatch.setattr("swarmbo.plotting.run_figures.write_animation", lambda *given: tmp_path / "run.gif")

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from swarmbo.runs.figures import draw_run, world_of
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.reading import read_report
+from swarmbo.runs.reading import load_run
 from swarmbo.runs.report import reference_table
 from swarmbo.runs.runner import resume, run
 from swarmbo.runs.scenario import scenario_of
@@ -63,7 +63,7 @@ def test_what_was_found_stands_beside_what_simple_ways_find_in_as_many_rounds(tm
     (own,) = [line for line in lines if "this run" in line]
     true = summary.maximum - summary.score.simple_regret
     assert f"{100 * true / summary.maximum:.1f} %" in own
-    assert read_report(tmp_path / "run") == summary
+    assert load_run(tmp_path / "run").summary == summary
 
 
 @pytest.mark.thorough

@@ -17,7 +17,7 @@ from swarmbo.compare.output import comparison_tables
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.evaluations.ledger import LEDGER, Event
 from swarmbo.runs import RunFolder, check, load, resume, run
-from swarmbo.runs.attended import CopiedWorld, plain_infos, require_copies
+from swarmbo.runs.attended import CopiedWorld, entry_point_of, plain_infos, require_copies
 from swarmbo.runs.scenario import make_environment
 from swarmbo.runs.trial import _extrapolated
 
@@ -48,7 +48,7 @@ def told_of(folder):
 def test_noise_goes_by_the_query_whichever_copy_measures_it():
     for name, more in (("powell", SMALL), ("wlan", ["environment.noise_std=5.0", "environment.failure_rate=0.2"])):
         scenario = load(name, more)
-        work = CopiedWorld.of(scenario, False)
+        work = CopiedWorld(scenario, entry_point_of(scenario, "$.workers"), False)
         env = make_environment(scenario)
         env.reset(seed=scenario.seed)
         rng, first, second, seen = np.random.default_rng(0), work(), work(), set()
@@ -251,7 +251,8 @@ def test_a_run_killed_twenty_times_tells_each_query_once(tmp_path):
     assert [record.query for record in records[1:]] == tells
     assert not any(record.failure for record in records)
     # no outcome depends on who measured it: all are those of the world at that point and number
-    work = CopiedWorld.of(load(file, trust=True), True)()
+    scenario = load(file, trust=True)
+    work = CopiedWorld(scenario, entry_point_of(scenario, "$.workers"), True)()
     for event in events:
         if event.kind == "tell":
             point = next(other.point for other in events if other.kind == "ask" and other.query == event.query)
@@ -271,14 +272,14 @@ def test_compare_shows_times_of_runs_with_workers_beside_others(tmp_path):
     run(small(), tmp_path / "alone")
     run(small(*THREADS, "workers.count=2"), tmp_path / "two", trust=True)
     comparison = compare([tmp_path])
-    assert [row.method for row in comparison.times] == ["one by one", "2 workers, asynchronous"]
-    assert [row.busy is None for row in comparison.times] == [True, False]
     table = comparison_tables(comparison)[-1]
     assert table.title == "time"
-    for row, path in zip(comparison.times, ("alone", "two"), strict=True):
-        summary = json.loads((tmp_path / path / "summary.json").read_text())
-        assert row.seconds == summary["seconds"]
-        assert row.per_second == pytest.approx(14 / summary["seconds"])
+    _, methods, seconds, rates, busy = (list(column.cells) for column in table.columns)
+    assert methods == ["one by one", "2 workers, asynchronous"]
+    assert (busy[0], busy[1][-1]) == ("", "%")
+    for number, path in enumerate(("alone", "two")):
+        took = json.loads((tmp_path / path / "summary.json").read_text())["seconds"]
+        assert (seconds[number], rates[number]) == (f"{took:.4g} s", f"{14 / took:.3g}")
     (tmp_path / "two" / "summary.json").unlink()
     assert comparison_tables(compare([tmp_path / "alone"]))[-1].title != "time"
 

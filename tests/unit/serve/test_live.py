@@ -14,8 +14,7 @@ import pytest
 
 from swarmbo.evaluations.ledger import LEDGER
 from swarmbo.runs import load, load_run
-from swarmbo.serve.place import opened
-from swarmbo.serve.server import Address, serve
+from swarmbo.serve.server import Address, opened, serve
 
 from .conftest import RunningService
 

@@ -8,7 +8,7 @@ import pytest
 from swarmbo.evaluations.ledger import LEDGER
 from swarmbo.runs import load, load_run
 from swarmbo.serve.messages import AskRequest, TellRequest
-from swarmbo.serve.place import opened
+from swarmbo.serve.server import opened
 
 ROUNDS = 3
 SCENARIO = f"""

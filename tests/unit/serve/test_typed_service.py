@@ -7,7 +7,7 @@ import pytest
 from swarmbo.deciding.tables import Rows, attached, read_rows
 from swarmbo.runs import load_run
 from swarmbo.runs.scenario import scenario_of
-from swarmbo.serve.place import opened
+from swarmbo.serve.server import opened
 
 from .conftest import client_of
 

@@ -11,7 +11,7 @@ import rasterio
 from typer.testing import CliRunner
 
 from swarmbo.belief.gp.exact import ExactGP
-from swarmbo.boundary.projection import LocalProjection
+from swarmbo.boundary.coordinates import LocalProjection
 from swarmbo.cli import app
 from swarmbo.errors import ConfigError
 from swarmbo.survey import Coordinates, Samples, plan_next, read_samples

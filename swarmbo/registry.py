@@ -37,7 +37,6 @@ TEAMS: Mapping[Team, str] = {
     FUNCTION: "agents that set the variables of one function together",
 }
 
-
 _ALSO_CALLED = {
     **{"variableelimination": "exact", "ei": "expected-improvement", "ts": "thompson"},
     **dict.fromkeys(("dpop", "syncbb", "ncbb"), "exact"),  # of pyDCOP
@@ -195,7 +194,8 @@ def load_class(name: str, at: str) -> type:
     """Load the class that ``module:Class`` names."""
     found = load(name, at)
     if not isinstance(found, type):
-        raise ConfigError(f"got {name!r}, which is {_what(found)}; wanted a class", at=at)
+        what = f"a {type(found).__name__}" if callable(found) else short(found)
+        raise ConfigError(f"got {name!r}, which is {what}; wanted a class", at=at)
     return found
 
 
@@ -223,20 +223,22 @@ def takes(method: Any, *given: str) -> bool:
     return True
 
 
+def _parameters(maker: Any) -> Mapping[str, inspect.Parameter] | None:
+    """Parameters of a function or a class; None if unknown, as compiled code may have no signature."""
+    try:
+        return inspect.signature(maker).parameters
+    except (TypeError, ValueError):
+        return None
+
+
 def takes_named(method: Any, name: str) -> bool:
     """True if a function, or a method of an object, has a parameter of this name."""
-    try:
-        return name in inspect.signature(method).parameters
-    except (TypeError, ValueError):
-        return False
+    return name in (_parameters(method) or ())
 
 
 def takes_anything(maker: Any) -> bool:
     """True if a class, or a function, has parameters, or its signature is unknown."""
-    try:
-        return bool(inspect.signature(maker).parameters)
-    except (TypeError, ValueError):
-        return True
+    return _parameters(maker) != {}
 
 
 def checked_as(wanted: Any, given: Any, owner: object, method: str) -> Any:
@@ -263,20 +265,15 @@ def _imported(module: str, name: str, at: str) -> ModuleType:
         return import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
-            raise ConfigError(
-                f"got {name!r}, but there is no module {error.name!r}; wanted one that is installed, in the present "
-                "folder, or in the scenario's folder",
-                at=at,
-            ) from error
+            wanted = "wanted one that is installed, in the present folder, or in the scenario's folder"
+            raise ConfigError(f"got {name!r}, but there is no module {error.name!r}; {wanted}", at=at) from error
         raise ConfigError(f"importing {module} failed: {error_text(error)}", at=at) from error
     except (Exception, SystemExit) as error:
         raise ConfigError(f"importing {module} failed: {error_text(error)}", at=at) from error
 
 
 def _require_keywords(maker: Any, name: str, settings: Mapping[str, Any], at: str) -> None:
-    try:
-        parameters = inspect.signature(maker).parameters
-    except (TypeError, ValueError):  # compiled code may have no signature
+    if (parameters := _parameters(maker)) is None:
         return
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -289,7 +286,3 @@ def _require_keywords(maker: Any, name: str, settings: Mapping[str, Any], at: st
     for key in known:
         if parameters[key].default is inspect.Parameter.empty and key not in settings:
             raise ConfigError(f"missing key {key!r}, which {name} needs", at=at)
-
-
-def _what(found: object) -> str:
-    return f"a {type(found).__name__}" if callable(found) else short(found)
