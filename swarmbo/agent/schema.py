@@ -84,7 +84,7 @@ def require_own(setup: Setup) -> None:
     if setup.problem.is_field:
         if isinstance(belief, FusedSettings):
             _require_shares(setup)
-        if isinstance(coordination, Solver) and not isinstance(coordination, Coordination):
+        if isinstance(coordination, Solver) and not isinstance(coordination, TableMethod):
             raise _unfit(coordination, "knows no agents", "'max-sum'")
         setup.rule().check_world(setup.problem.level)
         return
@@ -99,7 +99,7 @@ def require_own(setup: Setup) -> None:
         if not everything and not isinstance(coordination, Sobol | Random):
             wanted = "a coordination method such as 'admm', or outcomes = 'total'"
             raise _unfit(coordination, "needs all outcomes", wanted)
-    elif not isinstance(coordination, ContinuousCoordination):
+    elif not isinstance(coordination, BoxMethod):
         raise _unfit(coordination, "knows no agents", "'admm'")
     if not everything and not isinstance(belief, AdditiveGPSettings | EnsembleSettings):
         wanted = "'additive', 'ensemble' or outcomes = 'total'"

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition import Situation
-from swarmbo.acquisition.by_view import EachSays, Participants, are_numbers
+from swarmbo.acquisition.by_view import EachSays, are_numbers
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.boundary.values import check_links, reported_number, short, table
 from swarmbo.deciding.beliefs import FieldBelief, OwnBeliefs, belief_of, known_places, required_of, with_pending
@@ -162,8 +162,7 @@ class FieldLearner:
     def _most_knowing(self, n_known: Callable[[str], float], sites: Sites) -> PlaceSteps[Recommendation | None]:
         """Recommendation of the first agent with the most measurements, as it reports it."""
         agents = self.setup.problem.agents
-        everybody = Participants(agents, None)
-        known = (yield EachSays("known", agents, n_known, everybody, lambda _, known: are_numbers([known], 1))).words
+        known = (yield EachSays("known", agents, n_known, lambda _, known: are_numbers([known], 1))).words
         best = max(known, key=lambda agent: known[agent])  # the first of equals
         if not known[best]:
             return None
