@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Affine2D
 
 from swarmbo.boundary import look
-from swarmbo_envs.fields.field import Field, FieldInTime
+from swarmbo_envs.fields.field import Field
 from swarmbo_envs.functions.additive_function import AdditiveFunction
 from swarmbo_envs.shared import Places
 
@@ -131,11 +131,11 @@ class FieldPicture:
 
 
 def sensor_frame(
-    of_all_rounds: FieldInTime, stations: "Stations", episode: "Episode", links: "nx.Graph[str]", max_cycles: int
+    of_all_rounds: Field, stations: "Stations", episode: "Episode", links: "nx.Graph[str]", max_cycles: int
 ) -> Picture:
     """Draw the field of the round, the sensors, their locations, and the radio links."""
     field, places, spots = of_all_rounds.at(episode.round), stations.places, episode.spots
-    picture = FieldPicture(field, (of_all_rounds.minimum, of_all_rounds.maximum))
+    picture = FieldPicture(field, of_all_rounds.span or (field.minimum, field.maximum))
     colour = look.MUTED if field.sites_only else "white"  # between sites it is white
     picture.draw_links(links, places, color=colour, linewidth=0.6, alpha=0.5)
     for ends in np.stack([places, spots], axis=1)[episode.sampled]:

@@ -12,7 +12,7 @@ from scipy.spatial import ConvexHull, KDTree, QhullError
 from swarmbo.boundary.csv_measurements import Measurements, read_measurements
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import kernel_matrix
-from swarmbo_envs.fields.field import Field, FieldInTime, Surface, lattice, summit
+from swarmbo_envs.fields.field import Field, Surface, lattice, summit
 from swarmbo_envs.fields.settings import MeasuredSettings
 from swarmbo_envs.shared import Place, Places, Values, digest, nearest
 
@@ -25,13 +25,18 @@ _NEAREST_SHARE = 1e-3
 
 
 def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.field", title: str = "") -> Field:
-    """Field of a CSV file; rows at one location are averaged."""
-    return _field_of(read_measurements(settings.columns, at), settings, max_sites, at, title)
+    """Field of a CSV file, changing if it has a column of times; rows at one location (and time) are averaged."""
+    read = read_measurements(settings.columns, at)
+    still = _still_field(read, settings, max_sites, at, title)
+    if read.times is None:
+        return still
+    table = np.column_stack([read.places, read.times, read.values])
+    change = Stations(table, settings.time_step, settings.sites == "interpolated", at).surface
+    span = float(table[:, 3].min()), float(table[:, 3].max())
+    return replace(still.with_surface(change(0)), digest=digest(table), change=change, span=span)
 
 
-def _field_of(
-    measurements: Measurements, settings: MeasuredSettings, max_sites: int, at: str, title: str = ""
-) -> Field:
+def _still_field(measurements: Measurements, settings: MeasuredSettings, max_sites: int, at: str, title: str) -> Field:
     sites, values = distinct(measurements.places, measurements.values)
     if len(sites) < 2:
         raise ConfigError(f"got {len(sites)} distinct sites in {settings.csv!r}; wanted at least 2", at=f"{at}.csv")
@@ -205,15 +210,3 @@ class Stations:
         """Field of a round."""
         values = self.values(round_number)
         return Kriging(self.sites, values) if self._interpolated else NearestSite(self.sites, values)
-
-
-def measured_in_time(settings: MeasuredSettings, max_sites: int, at: str = "$.field") -> FieldInTime:
-    """Field of a CSV file, changing in time if it has a time column; see ``measured_field``."""
-    read = read_measurements(settings.columns, at)
-    still = _field_of(read, settings, max_sites, at)
-    if read.times is None:
-        return FieldInTime(still)
-    table = np.column_stack([read.places, read.times, read.values])
-    stations = Stations(table, settings.time_step, settings.sites == "interpolated", at)
-    first = replace(still, digest=digest(table)).with_surface(stations.surface(0))
-    return FieldInTime(first, stations, float(table[:, 3].min()), float(table[:, 3].max()))

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.errors import ConfigError
-from swarmbo_envs.fields.field import Field, FieldInTime, seen_values
+from swarmbo_envs.fields.field import Field
 from swarmbo_envs.fields.scorer import Scorer
 from swarmbo_envs.fields.settings import FieldWorldSettings, Task, field_settings
 from swarmbo_envs.saved_state import WorldEpisode
@@ -20,7 +20,6 @@ from swarmbo_envs.shared import Places, Values
 from swarmbo_envs.simulated_world import Array, Ends, Infos, SimulatedWorld
 
 FieldSettingsKind = TypeVar("FieldSettingsKind", bound=FieldWorldSettings)
-FieldKind = TypeVar("FieldKind", bound=Field | FieldInTime)
 
 
 @dataclass
@@ -38,10 +37,10 @@ class FieldEpisode(WorldEpisode):
 EpisodeKind = TypeVar("EpisodeKind", bound=FieldEpisode)
 
 
-class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSettingsKind, EpisodeKind, FieldKind]):
+class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSettingsKind, EpisodeKind]):
     """A world over a field, of which all agents observe alike."""
 
-    field: FieldKind
+    field: Field
     _scorer: Scorer | None = None
 
     @property
@@ -64,15 +63,11 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         """
         return self._current().score
 
-    @property
-    def _in_time(self) -> FieldInTime:
-        return self.field if isinstance(self.field, FieldInTime) else FieldInTime(self.field)
-
-    def _set_field(self, field: FieldKind, noise_std: float) -> None:
+    def _set_field(self, field: Field, noise_std: float) -> None:
         """Set the field, and the belief that scores maps of it."""
         self.field = field
         if self.settings.reward == "task" and self.settings.task != "peak":
-            self._scorer = Scorer(self._in_time, self.settings.level, noise_std)
+            self._scorer = Scorer(field, self.settings.level, noise_std)
 
     def _table(self, number: int) -> dict[str, Any]:
         """Table of another field of the family: the same draw or plume by another seed."""
@@ -84,13 +79,17 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         raise ConfigError(f"{got}; wanted a field that has a seed: field = {{gp = {{…}}}}", at="$.worlds")
 
     def _seen_values(self, noise_std: float) -> tuple[float, float]:
-        """Range of shown measurements, of all draws if worlds are drawn; measurements beyond it are clipped."""
-        low, high = self.field.minimum, self.field.maximum
+        """Range of shown measurements, of all draws if worlds are drawn; measurements beyond it are clipped.
+
+        It is a tenth of the field's range and six standard deviations of the noise wider than the field's.
+        """
+        low, high = self.field.span or (self.field.minimum, self.field.maximum)
         if self.settings.worlds == "drawn":
             family: Any = field_settings(self._table(0), moving=True)
             if (gp := getattr(family, "gp", None)) is not None:
                 low, high = gp.mean - 4.0 * gp.std, gp.mean + 4.0 * gp.std
-        return seen_values(low, high, noise_std)
+        margin = 6 * noise_std + (0.1 * (high - low) or 1.0)
+        return low - margin, high + margin
 
     def _belief_to_score(self) -> tuple[float, Values, Float[np.ndarray, "k k"]]:
         """Score, and belief behind it, before any measurement."""
@@ -108,19 +107,17 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         if (scorer := self._scorer) is None:
             episode.score = self._minus_regret(episode, places)
             return episode.score - before
-        belief = episode.knots_mean, episode.knots_covariance
-        if episode.round:
-            belief = scorer.after_a_round(*belief)
-        values = np.array([report["measurement"] for report in made])
-        episode.knots_mean, episode.knots_covariance = scorer.learned(*belief, places, values)
+        told = places, np.array([report["measurement"] for report in made]), episode.round > 0
+        belief = scorer.learned(episode.knots_mean, episode.knots_covariance, *told)
+        episode.knots_mean, episode.knots_covariance = belief
         episode.score = scorer.score(episode.knots_mean, episode.round)
         return episode.score - before
 
     def _minus_regret(self, episode: EpisodeKind, places: Places) -> float:
         """Best true value measured so far, or in this round if the field changes, minus the maximum."""
-        field = self._in_time.at(episode.round)
+        field = self.field.at(episode.round)
         best = max([field.minimum, *field.value(places).tolist()]) - field.maximum
-        return best if self._in_time.moves or not episode.round else max(best, episode.score)
+        return best if self.field.change is not None or not episode.round else max(best, episode.score)
 
     @property
     def coordinates(self) -> Coordinates | None:

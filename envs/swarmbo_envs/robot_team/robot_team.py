@@ -31,7 +31,7 @@ _COLUMNS, _ROWS = 64, 24
 _LENGTHS_APART = 1.5
 
 
-class RobotTeam(FieldWorld[RobotTeamSettings, Episode, Field], arguments=RobotTeamSettings, name="robot_team_v0"):
+class RobotTeam(FieldWorld[RobotTeamSettings, Episode], arguments=RobotTeamSettings, name="robot_team_v0"):
     """Robots drive over a map and measure a field; together they search for its maximum, map it, or watch a level.
 
     Every robot is a unicycle with bounds on speed and turn rate. In each round, every agent names a location; its robot

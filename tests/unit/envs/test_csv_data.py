@@ -10,7 +10,7 @@ from swarmbo.boundary.csv_measurements import marked
 from swarmbo.boundary.projection import LocalProjection
 from swarmbo.errors import ConfigError, DataWarning
 from swarmbo_envs import robot_team_v0, sensor_field_v0
-from swarmbo_envs.fields.landscape import build_field, build_field_in_time
+from swarmbo_envs.fields.landscape import build_field
 
 
 @pytest.fixture
@@ -43,9 +43,9 @@ def test_a_row_without_its_time_is_left_out_of_the_sites_too(table):
     rows = [(x, y, v, t) for x, y, v in WHOLE for t in (0, 1)] + [(50, 50, 6.0, ""), (60, 60, 6.0, -999)]
     given = table(rows, header="x,y,v,t", time="t")
     with pytest.warns(DataWarning, match=r"2 of 10 rows .*: 1 without a number in 't'; 1 with -999 in 't'"):
-        field = build_field_in_time(given, 100)
-    assert len(field.first.sites) == 4
-    assert len(field.at(1).value(field.first.sites)) == 4
+        field = build_field(given, 100, moving=True)
+    assert len(field.sites) == 4
+    assert len(field.at(1).value(field.sites)) == 4
 
 
 def test_whole_data_are_taken_without_a_word(table):
