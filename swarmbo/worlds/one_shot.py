@@ -72,8 +72,7 @@ class OneShotWorld(FunctionWorld):
 
     def held(self, agents: Sequence[str]) -> dict[str, Any] | None:
         """Actions that continue an evaluation; None without one."""
-        under_way = self._held is not None and self._steps
-        return self._again(agents) if under_way else None
+        return self._again(agents) if self._held is not None and self._steps else None
 
     def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:
         """Result of an evaluation after its last step; None before that, or without a query."""
@@ -90,7 +89,8 @@ class OneShotWorld(FunctionWorld):
         if len(self._steps) < self._hold and not is_over:
             return None
         values = {agent: self._mean(agent) for agent in self._parts}
-        point = None if self._held is None else self._acted(self._held)
+        # in the number type of the actions; None unless all agents acted
+        point = None if self._held is None else self.point({a: {"location": own} for a, own in self._held.items()})
         self.begin({})
         return self._news(sent, point, sum(values.values()) if self.outcomes == "total" else values)
 
@@ -112,10 +112,6 @@ class OneShotWorld(FunctionWorld):
         values = [step[agent] for step in self._steps if agent in step]
         idle = self._held is not None and any(other not in self._held for other in self._parts[agent])
         return np.nan if idle or not values else sum(values) / len(values)
-
-    def _acted(self, acted: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Joint point in the number type of the actions; None unless all agents acted."""
-        return self.point({agent: {"location": action} for agent, action in acted.items()})
 
 
 def _told(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> ToldGraph:
