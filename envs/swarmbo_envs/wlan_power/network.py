@@ -1,4 +1,4 @@
-"""Capacity of a WLAN in closed form with its gradient, and utilities of the users' rates."""
+"""Capacity of a WLAN in closed form with its gradient, utilities of the users' rates, and joint settings."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -183,19 +183,14 @@ class Network:
         """Capacity of the network, Mbit/s."""
         return self.user_capacities(X).sum(axis=1)
 
-    def value_and_gradient(self, x: Values) -> tuple[float, Values]:
-        """Capacity of the network, and its gradient in Mbit/s per dB, at powers in dBm.
+    def gradient(self, x: Values, weights: Float[np.ndarray, " m"]) -> Values:
+        """Gradient of a weighted sum of the users' capacities, in Mbit/s per dB, at powers in dBm.
+
+        For a function of the capacities, ``weights`` are its derivatives.
 
         ∂C_u/∂P_j = (W / n_u ln 2) (g_j / received_u - h_j / disturbance_u) below the largest rate, with disturbance Γ
         times that of ``sinr``, received = disturbance + wanted signal, g of all these and h of disturbance alone; and
         dP_j/dx_j = P_j ln(10) / 10.
-        """
-        return float(self.user_capacities(x[None]).sum()), self.gradient(x, np.ones(len(self.serving)))
-
-    def gradient(self, x: Values, weights: Float[np.ndarray, " m"]) -> Values:
-        """Gradient of a weighted sum of the users' capacities, in Mbit/s per dB; see ``value_and_gradient``.
-
-        For a function of the capacities, ``weights`` are its derivatives.
         """
         power, (wanted, unwanted) = milliwatts(x), self.gains
         unwanted = self.link.gap * unwanted
@@ -293,3 +288,38 @@ class Utility:
         if self.name == "proportional-fair":
             return np.log(np.maximum(rates, FLOOR_MBPS))
         return rates if self.name == "sum" else (rates >= self.rate_mbps).astype(float)
+
+
+def levels(network: Network, low: float, high: float, n: int) -> list[np.ndarray]:
+    """Values of each setting in a joint one: ``n`` powers evenly from least to largest, all positions of choices."""
+    choices = {} if network.spectrum is None else network.spectrum.choices
+    sizes = [np.arange(float(len(values))) for values in choices.values()]
+    return [axis for axis in [np.linspace(low, high, n), *sizes] for _ in range(network.n_points)]
+
+
+def at_shares(network: Network, U: Float[np.ndarray, "n d"], low: float, high: float) -> Float[np.ndarray, "n d"]:
+    """Joint settings at shares in [0, 1) of the range of each power, and of the list of each choice."""
+    k, sizes = network.n_points, [len(axis) for axis in levels(network, low, high, 2)]
+    return np.hstack([low + U[:, :k] * (high - low), np.floor(U[:, k:] * sizes[k:])])
+
+
+def coloured(network: Network, high: float) -> Values:
+    """Joint setting by greedy colouring: all at largest power and the first width, on channels that avoid others.
+
+    The access points that disturb and are disturbed most choose first; each takes the channel with the least
+    interference with those that have chosen, counted as the sum of gains to each other's users.
+
+    Source: Mishra, Banerjee & Arbaugh 2005, Weighted coloring based channel assignment for WLANs.
+    """
+    k, spectrum, unwanted = network.n_points, network.spectrum, network.gains[1]
+    point = np.concatenate([np.full(k, high), np.zeros(len(levels(network, high, high, 1)) - k)])
+    if spectrum is None:
+        return point
+    received = np.array([unwanted[network.serving == i].sum(axis=0) for i in range(k)])
+    weights = received + received.T
+    common = shares([(channel, spectrum.widths_mhz[0]) for channel in spectrum.channels])
+    taken = np.zeros((k, len(common)))  # what others put into each channel of each access point
+    for i in np.argsort(-weights.sum(axis=1), kind="stable"):
+        point[k + i] = chosen = int(taken[i].argmin())
+        taken += weights[i][:, None] * common[:, chosen]
+    return point

@@ -13,8 +13,7 @@ from scipy.special import expit
 from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError
 from swarmbo_envs.shared import Pair, Values
-from swarmbo_envs.wlan_power.network import FLOOR_MBPS, Network, Utility
-from swarmbo_envs.wlan_power.plans import at_shares, coloured, levels
+from swarmbo_envs.wlan_power.network import FLOOR_MBPS, Network, Utility, at_shares, coloured, levels
 
 # from 64 on, topologies of seeds 0 to 19 with full airtime give the same maximum to 1e-6 Mbit/s
 _STARTS = 512

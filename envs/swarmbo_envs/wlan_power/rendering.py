@@ -39,11 +39,15 @@ def frame(world: World, network: Network, episode: Episode) -> Picture:
         _draw_powers(axes["powers"], world, episode)
         _draw_users(axes["users"], network, capacities, settings)
         _draw_total(axes["total"], episode, settings, utility)
+        totals, disturbers = np.array(episode.totals), _DISTURBERS[settings.interference]
+        best = len(totals) and not settings.changes and np.isfinite(totals[-1]) and totals[-1] >= np.nanmax(totals)
+        if network.n_points > _NUMBERED:
+            disturbers = disturbers.partition(" (")[0]
         left = f", {count} left (×)" if (count := int((~network.present).sum())) else ""
         parts = (
-            f"round {episode.round} of {settings.max_cycles}{_is_best(episode, settings)}",
+            f"round {episode.round} of {settings.max_cycles}{' (best so far)' if best else ''}",
             f"{_found(episode, capacities, settings, utility)} for {network.n_users.sum()} users{left}",
-            f"interference from {_disturbers(settings, network)}",
+            f"interference from {disturbers}",
         )
         figure.suptitle(" · ".join(parts), x=0.01, ha="left", fontsize=10.5)
         return bytes_of(canvas)
@@ -57,17 +61,6 @@ def sinr_map(
     present = np.ones(len(places), dtype=bool)
     visitors = replace(network, loss_db=loss, serving=loss.argmin(axis=0), present=present)
     return 10.0 * np.log10(visitors.sinr(powers[None])[0])
-
-
-def _is_best(episode: Episode, settings: WlanPowerSettings) -> str:
-    totals = np.array(episode.totals)
-    best = len(totals) and not settings.changes and np.isfinite(totals[-1]) and totals[-1] >= np.nanmax(totals)
-    return " (best so far)" if best else ""
-
-
-def _disturbers(settings: WlanPowerSettings, network: Network) -> str:
-    text = _DISTURBERS[settings.interference]
-    return text if network.n_points <= _NUMBERED else text.partition(" (")[0]
 
 
 def _draw_map(figure: Figure, ax: Axes, world: World, network: Network, episode: Episode) -> None:

@@ -54,13 +54,6 @@ def distances(A: Places, B: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, "k m"
     return np.hypot(*np.moveaxis(A[:, None] - B[None], -1, 0))
 
 
-def shadowing_between(seed: int, std_db: float, n_points: int) -> Float[np.ndarray, "k k"]:
-    """Loss by obstacles between access points, normal and independent by pair, symmetric."""
-    rng = stream(seed, "shadowing", "access points")
-    upper = np.triu(std_db * rng.standard_normal((n_points, n_points)), 1)
-    return upper + upper.T
-
-
 def shadowing_to_users(seed: int, std_db: float, n_points: int, n_users: int) -> Float[np.ndarray, "k m"]:
     """Loss by obstacles from access points to users; a link keeps it while its user walks."""
     return std_db * stream(seed, "shadowing", "users").standard_normal((n_points, n_users))
@@ -174,10 +167,12 @@ def _stated(stated: StatedSettings, settings: WlanPowerSettings) -> Topology:
     if serving is not None and (len(serving) != len(users) or not ((serving >= 0) & (serving < len(points))).all()):
         wanted = f"wanted one index from 0 to {len(points) - 1} for each of {len(users)} users"
         raise ConfigError(f"got {stated.serving!r:.60}; {wanted}", at="$.topology.serving")
-    between = shadowing_between(settings.topology_seed, settings.shadowing_db, len(points))
+    # by obstacles between access points, independent by pair
+    rng, k = stream(settings.topology_seed, "shadowing", "access points"), len(points)
+    upper = np.triu(settings.shadowing_db * rng.standard_normal((k, k)), 1)
     to_users = shadowing_to_users(settings.topology_seed, settings.shadowing_db, len(points), len(users))
     everything = np.vstack([points, users])
-    return Topology(points, users, serving, between, to_users, everything.min(axis=0), everything.max(axis=0))
+    return Topology(points, users, serving, upper + upper.T, to_users, everything.min(axis=0), everything.max(axis=0))
 
 
 def _read(path: str) -> StatedSettings:

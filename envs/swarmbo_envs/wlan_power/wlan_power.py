@@ -1,5 +1,6 @@
 """Power control in a WLAN as a PettingZoo environment."""
 
+import functools
 from collections import OrderedDict
 from dataclasses import replace
 from typing import Any
@@ -8,14 +9,14 @@ import networkx as nx
 import numpy as np
 from gymnasium.spaces import Dict, Discrete, MultiDiscrete
 from jaxtyping import Int
+from msgspec import structs
 from numpy.typing import ArrayLike, NDArray
 
 from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo_envs.simulated_world import LARGEST, Array, Infos, SimulatedWorld, Space, space_of
-from swarmbo_envs.wlan_power.network import Link, Network, Utility
-from swarmbo_envs.wlan_power.plans import at_shares
+from swarmbo_envs.wlan_power.network import Link, Network, Utility, at_shares
 from swarmbo_envs.wlan_power.references import Reference, best_known, references
 from swarmbo_envs.wlan_power.settings import GeneratedSettings, WlanPowerSettings, topology_settings
 from swarmbo_envs.wlan_power.world import Episode, World
@@ -135,10 +136,11 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
 
     def __init__(self, **arguments: Any) -> None:
         s = self._settings_of(arguments)
-        self._world = world = World.of(s)
+        world = World.of(s)
         super().__init__(s, world.agents)
-        self.factors, k = world.factors, len(self.possible_agents)
         self._place(world)
+        k = len(self.possible_agents)
+        self.factors = tuple(f"capacity_{i}" for i in range(k))
         self.slots = self._most_heard() if s.worlds == "drawn" or s.observes == "losses" else None
         self.variables = tuple(f"{name}_{i}" for name in ("power", *world.choices) for i in range(k))
         self._low, self._high = low, high = s.power_dbm
@@ -154,12 +156,12 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         )
 
     def _place(self, world: World) -> None:
-        self._world, self.topology, self.hears = world, world.topology, world.hears
+        self.rules, self.topology, self.hears, self.utility = world, world.topology, world.hears, world.utility
         self.in_range = [np.flatnonzero(row) for row in world.hears]
         self._first = world.network(world.topology.users, np.ones(len(world.topology.users), dtype=bool))
 
     def _draw(self, number: int) -> None:
-        self._place(self._world.with_seed(number))
+        self._place(World.of(structs.replace(self.settings, topology_seed=number)))
 
     def _most_heard(self) -> int:
         """Most others in range of an access point: of the present topology, or of any that may be drawn."""
@@ -170,7 +172,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
 
     def _action_space(self) -> Space:
         power = space_of(([self._low], [self._high]))
-        choices = [(name, Discrete(len(values))) for name, values in self._world.choices.items()]
+        choices = [(name, Discrete(len(values))) for name, values in self.rules.choices.items()]
         return Dict(OrderedDict([("power", power), *choices])) if choices else power
 
     def _observed_space(self, seen: Int[np.ndarray, " c"]) -> Space:
@@ -181,27 +183,22 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         if self.settings.observes == "losses":
             losses = 1 + 2 * (len(low) - 1)
             low, high = [*low, 0.0, *[0.0] * losses], [*high, len(self.topology.users), *[OUT_OF_RANGE_DB] * losses]
-        if not self._world.choices:
+        if not self.rules.choices:
             return space_of(self._with_last(low[:1], high[:1], [low[1:], high[1:]]))
         parts: list[tuple[str, Space]] = [("power", space_of((low, high)))]
-        parts += [(name, MultiDiscrete([len(of)] * len(seen))) for name, of in self._world.choices.items()]
+        parts += [(name, MultiDiscrete([len(of)] * len(seen))) for name, of in self.rules.choices.items()]
         parts += [("last", space_of(([-LARGEST], [LARGEST]))), ("left", space_of(([0.0], [1.0])))]
         return Dict(OrderedDict(parts))
 
-    @property
-    def rules(self) -> World:
-        """Rules of the present world."""
-        return self._world
-
     def _settings_changed(self) -> None:
-        self._world = replace(self._world, settings=self.settings)
+        self.rules = replace(self.rules, settings=self.settings)
 
     @property
     def network(self) -> Network:
         """Noise-free network as it is now; before any round, the initial one."""
         if self._episode is None or not self.settings.changes:
             return self._first
-        return self._world.network(self._episode.users, self._episode.present)
+        return self.rules.network(self._episode.users, self._episode.present)
 
     def factor_graph(self) -> dict[str, Any]:
         """Prior knowledge of the network as plain data: one factor per access point, over the settings in its range.
@@ -209,7 +206,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         Has ``bounds`` (of choices, tables) and ``variable_owners`` per variable, ``scopes`` and ``owners`` per factor,
         ``outcomes``, and ``present``: the settings at the beginning of an episode.
         """
-        agents, choices = self.possible_agents, self._world.choices
+        agents, choices = self.possible_agents, self.rules.choices
         parts = ("power", *choices)
         scopes = [[f"{p}_{j}" for p in parts for j in sorted([i, *near])] for i, near in enumerate(self.in_range)]
         if self.settings.worlds == "drawn":
@@ -243,11 +240,6 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         powers, value = best_known(self._first, self._low, self._high, utility=self.utility)
         return np.array(powers), value
 
-    @property
-    def utility(self) -> Utility:
-        """Utility of the users' rates."""
-        return self._world.utility
-
     def ground_truth(self) -> GroundTruth | None:
         """Noise-free utility over joint settings, for metrics and figures; its maximum is the best one known.
 
@@ -257,11 +249,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         if self.settings.changes or self.settings.objective == "throughput":
             return None
         place, maximum = self.best_known()
-        utility, network = self.utility, self._first
-
-        def value(X: Array) -> Array:
-            return utility.value(network, X)
-
+        network, value = self._first, functools.partial(self.utility.value, self._first)
         unit = rng.sobol(_N_TRUTH_POINTS, len(place), rng.stream(0, "truth points"))
         points = at_shares(network, unit, self._low, self._high)
         labels = self.labels
@@ -273,7 +261,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         """Name and unit of the measured quantity and unit of settings, for titles; also without a ground truth."""
         name = f"WLAN of {len(self.possible_agents)} access points and {len(self.topology.users)} users"
         what = self.utility.label
-        axis_unit = "" if self._world.choices else "dBm"
+        axis_unit = "" if self.rules.choices else "dBm"
         return {"name": f"{name}: {what}" if what else name, "unit": self.utility.unit, "axis_unit": axis_unit}
 
     def references(self, budget: int, seed: int = 0) -> dict[str, float]:
@@ -286,7 +274,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         if self.settings.objective == "capacity":
             return {label: reference.value for label, reference in found.items()}
         users = self.topology.users
-        given = {label: self._world.outcomes(self._first, users, way.point)[1] for label, way in found.items()}
+        given = {label: self.rules.outcomes(self._first, users, way.point)[1] for label, way in found.items()}
         return {label: total for label, total in given.items() if np.isfinite(total)}
 
     def reference_points(self, budget: int, seed: int = 0) -> dict[str, Array]:
@@ -316,7 +304,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         network = self._first
         if self.settings.changes or not network.present.any():
             return {}
-        told = self._world.rates(network, self.topology.users, np.asarray(point, dtype=float))
+        told = self.rules.rates(network, self.topology.users, np.asarray(point, dtype=float))
         if not isinstance(told, np.ndarray):
             return {}
         rates = told.mean(axis=0)
@@ -343,11 +331,11 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         self._set_query(number)
 
     def _begin(self, seed: int, number: int) -> Episode:
-        return self._world.begin(seed, number)
+        return self.rules.begin(seed, number)
 
     def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
-        self._transmit(episode, np.array(list(asked.values())).T.ravel())
-        infos = self._world.measure(episode, self.network)
+        self._transmit(episode, np.stack(list(asked.values()), axis=1).ravel())
+        infos = self.rules.measure(episode, self.network)
         return infos, self._rewards(infos, float(np.nan_to_num(episode.totals[-1])))
 
     def replay(self, point: ArrayLike, measurement: float | None) -> None:
@@ -362,24 +350,14 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         episode.round += 1
         self._transmit(episode, np.array(point, dtype=float))
         total = np.nan if measurement is None else measurement
-        if self._world.radio is None:
-            total = self._world.outcomes(self.network, episode.users, episode.point)[1]
+        if self.rules.radio is None:
+            total = self.rules.outcomes(self.network, episode.users, episode.point)[1]
         episode.totals.append(total)
 
     def _transmit(self, episode: Episode, point: Array) -> None:
         episode.powers, episode.choices = np.split(point, [len(self.possible_agents)])
         if self.settings.changes:
-            self._world.move_users(episode)
-
-    @property
-    def source(self) -> dict[str, Any]:
-        """Source and kind of outcomes, plain data."""
-        return self._world.source
-
-    def outcomes(self, point: ArrayLike) -> Array:
-        """Noise-free utility (k,) of each access point at a joint setting, with the current users; NaN if it failed."""
-        users = self.topology.users if self._episode is None else self._episode.users
-        return self._world.outcomes(self.network, users, np.asarray(point, dtype=float))[0]
+            self.rules.move_users(episode)
 
     def state(self) -> Array:
         """All settings, all last good measurements (the lower bound while there is none), the share of rounds left."""
@@ -398,7 +376,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
                 out[agent] = np.concatenate([out[agent], [self.network.n_users[i], losses[i, i]], *others])
             if len(chosen):
                 seen = np.array([i, *near])
-                parts = dict(zip(self._world.choices, chosen[:, seen], strict=True))
+                parts = dict(zip(self.rules.choices, chosen[:, seen], strict=True))
                 out[agent] = {"power": powers[seen], **parts, "last": last[[i]], "left": np.array([left])}
         return out
 
@@ -408,7 +386,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
 
     def _arrays(self, episode: Episode) -> dict[str, Any]:
         arrays = super()._arrays(episode)
-        if not self._world.choices:  # as states had it before there were channels
+        if not self.rules.choices:  # as states had it before there were channels
             del arrays["choices"]
         return arrays
 
@@ -417,13 +395,13 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         if self.settings.worlds == "fixed":
             settings["topology"] = self.topology.digest
         # as states had it before there were other utilities, links and radios, so that those can be read
-        if self._world.link == Link() or self.settings.objective == "throughput":
+        if self.rules.link == Link() or self.settings.objective == "throughput":
             del settings["airtime"], settings["rate_cap_mbps"], settings["snr_gap_db"]
         if self.settings.utility == "sum":
             del settings["utility"], settings["rate_mbps"]
-        if not self._world.choices:
+        if not self.rules.choices:
             del settings["channels"], settings["widths_mhz"]
-        simulation, radio = settings.pop("simulation"), self._world.radio
+        simulation, radio = settings.pop("simulation"), self.rules.radio
         if radio is None:
             del settings["objective"]
             return settings
@@ -433,12 +411,12 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     def _picture(self) -> NDArray[np.uint8]:
         from swarmbo_envs.wlan_power.rendering import frame  # figures take a second to import
 
-        return frame(self._world, self.network, self._current())
+        return frame(self.rules, self.network, self._current())
 
     def close(self) -> None:
         """End the simulators; a step after that starts new ones."""
-        if self._world.radio is not None:
-            self._world.radio.close()
+        if self.rules.radio is not None:
+            self.rules.radio.close()
 
     def _text(self) -> str:
         episode = self._current()
