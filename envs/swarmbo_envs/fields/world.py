@@ -146,22 +146,8 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         return dict(zip(self.possible_agents, clipped, strict=True))
 
 
-def links_in_range(agents: list[str], positions: Places, range_m: float | Sequence[float]) -> "nx.Graph[str]":
-    """Graph of agents within both of their radio ranges; edges carry their ``distance`` in metres."""
-    graph: nx.Graph[str] = nx.Graph()
-    graph.add_nodes_from(agents)
-    offset = positions[:, None] - positions[None]
-    distances = np.hypot(offset[..., 0], offset[..., 1])
-    ranges = np.broadcast_to(np.asarray(range_m, dtype=float), len(agents))
-    one, other = np.nonzero(np.triu(distances <= np.minimum.outer(ranges, ranges), k=1))
-    lengths = [{"distance": length} for length in distances[one, other].tolist()]
-    names = ([agents[i] for i in part.tolist()] for part in (one, other))
-    graph.add_edges_from(zip(*names, lengths, strict=True))
-    return graph
-
-
 class RadioLinks:
-    """``links_in_range``, computed again only after a motion."""
+    """Graph of agents within both of their radio ranges; edges carry their ``distance`` in metres."""
 
     def __init__(self, agents: list[str]) -> None:
         self._agents = agents
@@ -171,6 +157,16 @@ class RadioLinks:
     def at(self, positions: Places, range_m: float | Sequence[float]) -> "nx.Graph[str]":
         """The frozen graph; the same object until an agent moves."""
         asked = np.array(positions), np.array(range_m)
-        if self._of is None or not all(map(np.array_equal, asked, self._of)):
-            self._links, self._of = nx.freeze(links_in_range(self._agents, positions, range_m)), asked
-        return self._links
+        if self._of is not None and all(map(np.array_equal, asked, self._of)):
+            return self._links
+        graph: nx.Graph[str] = nx.Graph()
+        graph.add_nodes_from(self._agents)
+        offset = positions[:, None] - positions[None]
+        distances = np.hypot(offset[..., 0], offset[..., 1])
+        ranges = np.broadcast_to(np.asarray(range_m, dtype=float), len(self._agents))
+        one, other = np.nonzero(np.triu(distances <= np.minimum.outer(ranges, ranges), k=1))
+        lengths = [{"distance": length} for length in distances[one, other].tolist()]
+        names = ([self._agents[i] for i in part.tolist()] for part in (one, other))
+        graph.add_edges_from(zip(*names, lengths, strict=True))
+        self._links, self._of = nx.freeze(graph), asked
+        return graph

@@ -359,6 +359,11 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         if self.settings.changes:
             self.rules.move_users(episode)
 
+    def outcomes(self, point: ArrayLike) -> Array:
+        """Noise-free utility (k,) of each access point at a joint setting, with the current users; NaN if it failed."""
+        users = self.topology.users if self._episode is None else self._episode.users
+        return self.rules.outcomes(self.network, users, np.asarray(point, dtype=float))[0]
+
     def state(self) -> Array:
         """All settings, all last good measurements (the lower bound while there is none), the share of rounds left."""
         episode = self._current()

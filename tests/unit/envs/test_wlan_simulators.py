@@ -237,9 +237,7 @@ def test_results_of_the_closed_form_name_their_objective():
     env = wlan_power_v0.parallel_env(topology=TRIANGLE)
     env.reset(seed=0)
     assert all(info["source"] == {"objective": "capacity", "radio": "closed-form"} for info in measure(env).values())
-    point = np.array([3.0, 4.0, 5.0])
-    told = env.rules.outcomes(env.network, env.topology.users, point)[0]
-    assert told == pytest.approx(env.network.factor_values(point[None])[0])
+    assert env.outcomes([3.0, 4.0, 5.0]) == pytest.approx(env.network.factor_values(np.array([[3.0, 4.0, 5.0]]))[0])
 
 
 @pytest.fixture

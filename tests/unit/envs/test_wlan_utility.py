@@ -146,7 +146,7 @@ def test_access_points_are_told_the_utility_they_are_tuned_for(name, outcomes):
     values, total = by_hand(name, env.network, x)
     measured = [info["measurement"] for info in infos.values()]
     assert measured == pytest.approx(values if outcomes == "per-factor" else [total] * 3)
-    assert env.rules.outcomes(env.network, env.topology.users, x)[0] == pytest.approx(values)
+    assert env.outcomes(x) == pytest.approx(values)
     assert env.get_state()["arrays"]["totals"] == pytest.approx([total])
     source = infos["ap_0"]["source"]
     assert source.get("utility") == (None if name == "sum" else name)
