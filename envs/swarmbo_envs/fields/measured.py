@@ -1,5 +1,6 @@
 """Fields from measurements in a CSV file, still or changing, as sites only or interpolated."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -57,9 +58,9 @@ def _still_field(measurements: Measurements, settings: MeasuredSettings, max_sit
         ends = float(values.max()), sites[values.argmax()], float(values.min())
         title, surface = f"{title} (measured sites only)", NearestSite(sites, values)
         return Field(title, low, high, sites, sites, surface, *ends, **known)
-    hull, surface = Hull(sites, at), Kriging(sites, values)
-    candidates = _spread(hull, sites, low, high, min(max_sites, _MAX_SITES))
-    points = _spread(hull, sites, low, high, _MAX_EVALUATION_POINTS)
+    covered, surface = _hull(sites, at), Kriging(sites, values)
+    candidates = _spread(covered, sites, low, high, min(max_sites, _MAX_SITES))
+    points = _spread(covered, sites, low, high, _MAX_EVALUATION_POINTS)
     summit_of = summit(surface, np.concatenate([sites, lattice(low, high, _MAX_SITES)]), low, high)
     ends, known["interpolated"] = (*summit_of, float(surface(candidates).min())), True
     return Field(f"{title} (interpolated)", low, high, candidates, points, surface, *ends, **known)
@@ -97,41 +98,24 @@ class Kriging:
 
     def __call__(self, X: Places) -> Values:
         """Values at locations on the map."""
-        return (
-            self._level
-            + kernel_matrix("matern32", X - self._centre, self._sites, self._lengthscales, 1.0) @ self._weights
-        )
+        to_sites = kernel_matrix("matern32", X - self._centre, self._sites, self._lengthscales, 1.0)
+        return self._level + to_sites @ self._weights
 
 
-class Hull:
-    """Convex hull of the sites: the region in which data support a map."""
+def _hull(sites: Float[np.ndarray, "n 2"], at: str) -> Callable[[Places], Places]:
+    """Filter of places in the convex hull of the sites: the region in which data support a map."""
+    centre, scale = sites.mean(axis=0), float(np.ptp(sites, axis=0).max())
+    try:
+        equations = ConvexHull((sites - centre) / scale).equations
+    except QhullError:
+        got = f"got {len(sites)} distinct sites on one line"
+        raise ConfigError(f"{got}; wanted 3 or more off a line, or sites = 'only'", at=f"{at}.sites") from None
 
-    def __init__(self, sites: Float[np.ndarray, "n 2"], at: str = "$.field") -> None:
-        self._centre, self._scale = sites.mean(axis=0), float(np.ptp(sites, axis=0).max())
-        try:
-            self._equations = ConvexHull((sites - self._centre) / self._scale).equations
-        except QhullError:
-            raise ConfigError(
-                f"got {len(sites)} distinct sites on one line; wanted 3 or more off a line, or sites = 'only'",
-                at=f"{at}.sites",
-            ) from None
-
-    def lattice(self, low: Place, high: Place, n_points: int) -> Places:
-        """Points of a lattice over a rectangle that lie in the hull: nearly ``n_points``, no more, none in a sliver."""
-        ask = n_points
-        best = self._covered(lattice(low, high, ask))
-        while len(best) < 0.9 * n_points and ask < 16 * n_points:
-            ask = max(ask + 1, int(1.1 * ask))
-            finer = self._covered(lattice(low, high, ask))
-            if len(finer) > n_points:
-                break
-            if len(finer) >= len(best):
-                best = finer
-        return best
-
-    def _covered(self, places: Places) -> Float[np.ndarray, "j 2"]:
-        beyond = (places - self._centre) / self._scale @ self._equations[:, :2].T + self._equations[:, 2]
+    def covered(places: Places) -> Places:
+        beyond = (places - centre) / scale @ equations[:, :2].T + equations[:, 2]
         return places[(beyond <= 1e-9).all(axis=1)]
+
+    return covered
 
 
 def thinned(sites: Float[np.ndarray, "n 2"], n_points: int) -> Places:
@@ -144,12 +128,19 @@ def thinned(sites: Float[np.ndarray, "n 2"], n_points: int) -> Places:
     return sites[np.sort(chosen)]
 
 
-def _spread(hull: Hull, sites: Float[np.ndarray, "n 2"], low: Place, high: Place, n: int) -> Places:
-    """At most n points over the hull: a lattice, or the sites if it covers n / 2 at most and they are more."""
-    places = hull.lattice(low, high, n)
-    if len(places) > n / 2 or len(places) >= len(sites):
-        return places
-    return thinned(sites, n)
+def _spread(
+    covered: Callable[[Places], Places], sites: Float[np.ndarray, "n 2"], low: Place, high: Place, n: int
+) -> Places:
+    """At most n points over the hull: nearly n of a lattice, or the sites if it has n / 2 at most and they are more."""
+    ask, best = n, covered(lattice(low, high, n))
+    while len(best) < 0.9 * n and ask < 16 * n:
+        ask = max(ask + 1, int(1.1 * ask))
+        finer = covered(lattice(low, high, ask))
+        if len(finer) > n:
+            break
+        if len(finer) >= len(best):
+            best = finer
+    return best if len(best) > n / 2 or len(best) >= len(sites) else thinned(sites, n)
 
 
 def _refuse_near_sites(sites: Float[np.ndarray, "n 2"], settings: MeasuredSettings, at: str) -> None:

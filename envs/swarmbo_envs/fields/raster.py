@@ -108,7 +108,7 @@ def raster_field(
     rows, columns = values.shape
     xs = west + (np.arange(columns) + 0.5) / columns * (east - west)
     ys = south + (np.arange(rows) + 0.5) / rows * (north - south)
-    surface = _Cells(xs, ys, values, *_placing(xs, ys, raster, at))
+    surface = _Cells(xs, ys, values, raster, at)
     low, high = np.zeros(2), surface.size
     sites, fine = lattice(low, high, max_sites), lattice(low, high, _MOST_FOR_MAXIMUM)
     places = np.concatenate([sites, fine, surface.middles()])
@@ -149,11 +149,8 @@ def _read(settings: RasterFieldSettings, at: str) -> Raster:
     path, at = settings.raster, f"{at}.raster"
     tiff = read_geotiff(path, "a field in a GeoTIFF", at, settings.band)
     if tiff.crs is None:
-        raise ConfigError(
-            f"got {path!r}, without a coordinate reference system; wanted one: "
-            "`gdal_edit.py -a_srs EPSG:4326 FILE` states longitudes and latitudes",
-            at=at,
-        )
+        fix = "`gdal_edit.py -a_srs EPSG:4326 FILE` states longitudes and latitudes"
+        raise ConfigError(f"got {path!r}, without a coordinate reference system; wanted one: {fix}", at=at)
     if not tiff.is_placed or not tiff.is_north_up:
         got = "is turned" if tiff.is_placed else "does not say where it lies"
         raise ConfigError(f"got {path!r}, which {got}; wanted rows from west to east, the first in the north", at=at)
@@ -180,11 +177,9 @@ def _unknown(settings: RasterFieldSettings, raster: Raster, at: str, *, may_have
     path = repr(settings.raster)
     why = "; ".join(reasons) + keep
     if unknown.any() and not may_have_gaps:
-        raise ConfigError(
-            f"got {path} with {unknown.sum():,} of {size:,} cells that have no value ({why}); wanted none here. "
-            "Cut the raster to cells with values, or fill them; teams of robots keep out of them",
-            at=at,
-        )
+        got = f"got {path} with {unknown.sum():,} of {size:,} cells that have no value ({why}); wanted none here"
+        fix = "Cut the raster to cells with values, or fill them; teams of robots keep out of them"
+        raise ConfigError(f"{got}. {fix}", at=at)
     for number, count in doubtful.items():
         here = f"{at}: {path} holds {number:.10g} in {count:,} of {size:,} cells"
         warnings.warn(f"{here}. {doubt(number)}", DataWarning, stacklevel=2)
@@ -233,20 +228,12 @@ def _placing(
 
 
 class _Cells:
-    """Values between cell centres, at locations on the map, projected or in units of ``unit_m``."""
+    """Values between cell centres, at locations on the map, projected or in units of the raster."""
 
-    def __init__(
-        self,
-        xs: Float[np.ndarray, " columns"],
-        ys: Float[np.ndarray, " rows"],
-        values: Rows,
-        size: Place,
-        projection: LocalProjection | None,
-        unit_m: float,
-    ) -> None:
+    def __init__(self, xs: Values, ys: Values, values: Rows, raster: Raster, at: str) -> None:
         self._xs, self._ys = xs, ys
         self._low, self._high = np.array([xs[0], ys[0]]), np.array([xs[-1], ys[-1]])
-        self.size, self.projection, self._unit_m = size, projection, unit_m
+        self.size, self.projection, self._unit_m = _placing(xs, ys, raster, at)
         self._between = Bilinear(xs, ys, values)
 
     def __call__(self, X: Places) -> Values:

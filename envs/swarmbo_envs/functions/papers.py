@@ -86,9 +86,8 @@ def network(data: str = "wine", trainings: int = 3, seed: int = 0) -> AdditiveFu
         MissingPackageError: Without scikit-learn.
     """
     if data not in _DATA or trainings < 1:
-        raise ConfigError(
-            f"got {data!r}, {trainings} trainings; wanted one of {', '.join(_DATA)}, and >= 1", at="$.data"
-        )
+        got = f"got {data!r}, {trainings} trainings"
+        raise ConfigError(f"{got}; wanted one of {', '.join(_DATA)}, and >= 1", at="$.data")
     needed("sklearn", "network", "'network'")
     variables = ("neurons_1", "neurons_2", "log10_rate", "batch")
     low, high = np.array([2.0, 2.0, -6.0, 4.0]), np.array([100.0, 100.0, -1.0, 64.0])

@@ -46,14 +46,10 @@ def push(n_variables: int = 3, seed: int = 0) -> AdditiveFunction:
     _box2d()
     alone = n_variables < 14
     goals = stream(seed, "push goal").uniform(-5.0, 5.0, (1, 2)) if alone else _GOALS
-    return AdditiveFunction(
-        f"push-{n_variables}",
-        np.array(_LOW[n_variables]),
-        np.array(_HIGH[n_variables]),
-        {"f": tuple(range(n_variables))},
-        {"f": partial(_pushed, goals=goals, starts=np.zeros((1, 2)) if alone else _STARTS)},
-        variables=_VARIABLES.get(n_variables, tuple(f"{name}_{robot}" for robot in (1, 2) for name in _NAMES)),
-    )
+    low, high, scope = np.array(_LOW[n_variables]), np.array(_HIGH[n_variables]), tuple(range(n_variables))
+    term = partial(_pushed, goals=goals, starts=np.zeros((1, 2)) if alone else _STARTS)
+    names = _VARIABLES.get(n_variables, tuple(f"{name}_{robot}" for robot in (1, 2) for name in _NAMES))
+    return AdditiveFunction(f"push-{n_variables}", low, high, {"f": scope}, {"f": term}, variables=names)
 
 
 def _box2d() -> Any:

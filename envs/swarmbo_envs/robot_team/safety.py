@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from scipy.spatial import KDTree
 
 from swarmbo.errors import ConfigError
-from swarmbo_envs.ground.ways import Homeward
+from swarmbo_envs.ground.ways import Tree
 from swarmbo_envs.robot_team import motion
 from swarmbo_envs.robot_team.episode import Episode, Robots, Tracks
 from swarmbo_envs.robot_team.motion import Driver
@@ -121,7 +121,7 @@ class Homes:
     round_time_s: float
     reserve: float = 0.0
     near_m: float = 0.0
-    _known: dict[tuple[float, ...], Homeward] = field(default_factory=dict[tuple[float, ...], Homeward])
+    _known: dict[tuple[float, ...], Tree] = field(default_factory=dict[tuple[float, ...], Tree])
 
     def charge(self, episode: Episode) -> Float[np.ndarray, " robots"] | None:
         """Share of its battery that each robot has left; None without batteries."""
@@ -204,7 +204,7 @@ class Homes:
     def _times(self, episode: Episode, robot: int, poses: Float[np.ndarray, "k 3"]) -> Values:
         return self.drivers[robot].ways.returns(self._ways(episode, robot), poses)[0] * (1.0 + self.reserve)
 
-    def _ways(self, episode: Episode, robot: int) -> Homeward:
+    def _ways(self, episode: Episode, robot: int) -> Tree:
         base, driver = episode.bases[robot], self.drivers[robot]
         key = (driver.unicycle.speed_m_s, driver.unicycle.turn_rate_rad_s, *base.tolist())
         # bases are drawn with the starts of every episode: the cache needs a limit
