@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from swarmbo.belief import ExactGPSettings
 from swarmbo.plotting import maps, style
-from swarmbo.plotting.history import Records, World, agents_of, belief_after, driven_by, failures, path_of, stops_of
+from swarmbo.plotting.history import Records, World, agents_of, belief_after, driven_by, failures, stops_of
 from swarmbo.plotting.maps import Lattice, level_lines, world_lattice
 from swarmbo.plotting.regret import best_so_far, scale_regret, scores
 from swarmbo.plotting.style import write_frames
@@ -82,7 +82,7 @@ class MovingMap:
 
     def _robots(self, records: Records, links: list[tuple[str, str]]) -> Drawn:
         ax, agents, is_crowded = self.ax, self._agents, len(self._agents) > _MOST_APART
-        ends = {agent: path_of(records, agent)[-1] for agent in agents}
+        ends = {agent: stops_of(records, agent)[-1] for agent in agents}
         ways = [driven_by(records, agent) for agent in agents]
         before = [len(driven_by(records[:-_RECENT], agent)) for agent in agents]
         broad: dict[str, Any] = {"width": 0.9} if is_crowded else {"width": 1.6, "path_effects": style.cased(3.0)}
@@ -104,7 +104,14 @@ class MovingMap:
             "links": self._lines(pairs, linestyles=(0, (2, 1.5)), **look),
             "recommendation": self._recommendation(records[-1]),
             "best": [] if star is None else ax.plot(*star, **style.BEST),
-            "batteries": [box for i, a in charged for box in self._battery(i, heads[a], told[a])],
+            "batteries": [
+                artist
+                for index, agent in charged  # over a robot where it would reach out of the map
+                for artist in style.draw_battery(
+                    *(ax, heads[agent], told[agent], style.agent_colour(index)),
+                    bool(self._lacks_room(heads[agent][None])[0]),
+                )
+            ],
             "robots": [artist for index, agent in enumerate(agents) for artist in self._robot(index, heads[agent])],
         }
 
@@ -115,11 +122,6 @@ class MovingMap:
         (x, y), colour = place.tolist(), style.agent_colour(index)
         number = self.ax.text(x, y, str(index), va="center_baseline", path_effects=style.cased(1.2, style.INK), **look)
         return [*self.ax.plot(x, y, "o", color=colour, clip_on=False, **disc), number]
-
-    def _battery(self, index: int, place: Float[np.ndarray, " 2"], share: float) -> list[Artist]:
-        """A battery under a robot; over it where it would reach out of the map."""
-        is_above = bool(self._lacks_room(place[None])[0])
-        return style.draw_battery(self.ax, place, share, style.agent_colour(index), is_above)
 
     def _recommendation(self, record: RoundRecord) -> Sequence[Artist]:
         if record.recommendation is None or self._world.goal != "peak":
@@ -200,7 +202,9 @@ def render_frames(
         frames: list[UInt8[np.ndarray, "height width 3"]] = []
         for frame, place in enumerate(shown):
             pictures = [layer.picture(frame) for layer in layers]
-            frames.append(scene.draw(records, place, pictures, _caption(records, place, world, stride)))
+            parts = [world.name, world.method, f"round {records[place].round} of {records[-1].round}"]
+            parts += [f"every {stride} rounds"] if stride > 1 else []
+            frames.append(scene.draw(records, place, pictures, " · ".join(filter(None, parts))))
     return frames
 
 
@@ -212,10 +216,6 @@ class _Layer:
     lattice: maps.Lattice
     frames: Sequence[np.ndarray | None]
     is_deviation: bool = False
-
-    @property
-    def colours(self) -> Colormap:
-        return style.STD_COLOURS if self.is_deviation else style.MEAN_COLOURS
 
     def picture(self, frame: int) -> np.ma.MaskedArray:
         values = self.frames[frame]
@@ -247,16 +247,12 @@ class _Scene:
         if n == 3:  # truth and mean in one scale
             ranges[0] = ranges[1] = _range(layers[:2])
         agents = agents_of(records)
-        self.maps = [
-            MovingMap(
-                *(ax, layer.lattice, agents, layer.colours, norm),
-                style.INK if layer.is_deviation else "white",
-                world,
-                None if layer.is_deviation else world.level,
-            )
-            for ax, layer, norm in zip(left, layers, ranges, strict=True)
-        ]
-        for ax, layer, moving in zip(left, layers, self.maps, strict=True):
+        self.maps: list[MovingMap] = []
+        for ax, layer, norm in zip(left, layers, ranges, strict=True):
+            colours = style.STD_COLOURS if layer.is_deviation else style.MEAN_COLOURS
+            own = (style.INK, world, None) if layer.is_deviation else ("white", world, world.level)
+            moving = MovingMap(ax, layer.lattice, agents, colours, norm, *own)
+            self.maps.append(moving)
             ax.set_title(style.with_unit(layer.title, world.unit))
             maps.frame_map(ax, world)
             maps.add_colour_bar(ax, moving.image, "")
@@ -300,12 +296,6 @@ class _Scene:
             self.figure.axes[len(self.maps)].draw_artist(artist)
         self.figure.draw_artist(self.caption)
         return style.pixels(self.canvas)
-
-
-def _caption(records: Records, place: int, world: World, stride: int) -> str:
-    parts = [part for part in (world.name, world.method) if part]
-    parts.append(f"round {records[place].round} of {records[-1].round}")
-    return " · ".join([*parts, f"every {stride} rounds"] if stride > 1 else parts)
 
 
 def _range(layers: Sequence[_Layer]) -> Normalize:

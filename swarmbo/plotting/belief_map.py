@@ -130,7 +130,9 @@ def _without_belief(ax: Axes, world: World) -> Axes:
 
 
 def _framed(ax: Axes, world: World) -> Axes:
-    maps.draw_terrain(ax, world)
+    for rings in world.no_go:
+        style.draw_no_go(ax, rings)
+    maps.draw_bases(ax, world)
     return maps.frame_map(ax, world)
 
 
@@ -144,7 +146,7 @@ def _shared_limits(belief: PlaceBelief | None, world: World, lattice: maps.Latti
     if belief is not None:
         mean, _ = belief.posterior(lattice.points)
         values.append(mean[lattice.shown.ravel()])
-    everything = np.concatenate(values) if values else np.empty(0)
+    everything = np.concatenate([*values, np.empty(0)])
     return (float(everything.min()), float(everything.max())) if everything.size else None
 
 
@@ -177,18 +179,12 @@ def _legend_handles(records: Records, world: World) -> list[Line2D]:
     if last.best is not None and world.frames is None:
         found.insert(0, "best")
     if world.standpoints:
-        return [
-            *maps.sensor_legend(len(failures(records)) > 0),
-            *maps.legend_of(records, world, ["level", "true level", *found]),
-        ]
+        marks = maps.sensor_legend(len(failures(records)) > 0)
+        return [*marks, *maps.legend_of(records, world, ["level", "true level", *found])]
     robots: list[Line2D] = []
     for index, agent in enumerate(agents_of(records)):
         own: dict[str, Any] = {"linestyle": style.agent_dashes(index), "marker": style.agent_marker(index)}
         robots.append(Line2D([], [], color=style.agent_colour(index), linewidth=2.4, label=agent, **own))
-    grey: dict[str, Any] = {"color": style.MUTED, "linestyle": "none"}
-    start = Line2D([], [], marker="s", markersize=6, label="start", **grey)
-    return [
-        *robots,
-        start,
-        *maps.legend_of(records, world, ["failed", "level", "true level", "no-go", "base", *found]),
-    ]
+    start = Line2D([], [], marker="s", markersize=6, label="start", color=style.MUTED, linestyle="none")
+    shown = ["failed", "level", "true level", "no-go", "base", *found]
+    return [*robots, start, *maps.legend_of(records, world, shown)]

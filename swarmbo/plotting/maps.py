@@ -256,11 +256,6 @@ def draw_bases(ax: Axes, world: World, size: float = style.BASE["markersize"]) -
     return [line for index, base in bases for line in ax.plot(*base[:2], color=style.agent_colour(index), **look)]
 
 
-def draw_terrain(ax: Axes, world: World) -> list[Artist]:
-    """Draw no-go regions and bases."""
-    return [*(style.draw_no_go(ax, rings) for rings in world.no_go), *draw_bases(ax, world)]
-
-
 def plot_paths(ax: Axes, records: Records) -> Axes:
     """Draw where each robot measured, joined by what it drove: a square at the start, dots, crosses where it failed."""
     agents = agents_of(records)
@@ -341,8 +336,12 @@ def legend_of(records: Records, world: World, names: Sequence[str]) -> list[Line
     }
     found = {"best": (is_peak, style.BEST), "recommendation": (is_peak, style.RECOMMENDATION)}
     found["maximum"] = is_peak and has_truth, style.MAXIMUM
+    # findings are smaller than on the map, and without their casing
+    small = {"best": 10.0, "recommendation": 7.5, "maximum": 7.5}
+    there |= {
+        n: (is_there, {**look, "markersize": small[n], "path_effects": []}) for n, (is_there, look) in found.items()
+    }
     marks = {name: Line2D([], [], **look) for name, (is_there, look) in there.items() if is_there}
-    marks |= {name: style.legend_mark(look) for name, (is_there, look) in found.items() if is_there}
     if world.level is not None:
         label = f"level {world.level:g} {world.unit}".rstrip()
         marks["level"] = Line2D([], [], color=style.INK, linewidth=1.8, label=label)

@@ -154,18 +154,12 @@ def solve_trace_figure(rows: Sequence[TraceRow], title: str, label: str, told: C
 
 
 def draw_solve_trace(
-    rows: Sequence[TraceRow],
-    path: Path,
-    title: str,
-    label: str,
-    told: Callable[[float], float] = float,
-    formats: Formats | None = None,
+    rows: Sequence[TraceRow], path: Path, title: str, label: str, told: Callable[[float], float], formats: Formats
 ) -> Path:
     """Write the figure of a trace; a path without an ending takes that of the format."""
-    drawn_as = formats or Formats()
-    path = path if path.suffix else path.with_suffix(f".{drawn_as.figures}")
+    path = path if path.suffix else path.with_suffix(f".{formats.figures}")
     with style.applied():
-        return style.save(solve_trace_figure(rows, title, label, told), path, drawn_as.dpi)
+        return style.save(solve_trace_figure(rows, title, label, told), path, formats.dpi)
 
 
 def write_figures(

@@ -15,7 +15,6 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.path import Path as Outline
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
@@ -30,14 +29,11 @@ from swarmbo.boundary.look import (
     BLUE as BLUE,
     ERROR_COLOURS as ERROR_COLOURS,
     GREEN as GREEN,
-    GRID as GRID,
     INK as INK,
     MEAN_COLOURS as MEAN_COLOURS,
     MUTED as MUTED,
-    NO_GO as NO_GO,
     ORANGE as ORANGE,
     PURPLE as PURPLE,
-    RC as RC,
     SKY as SKY,
     STD_COLOURS as STD_COLOURS,
     VERMILLION as VERMILLION,
@@ -147,12 +143,6 @@ def name_figure(figure: Figure, *parts: str) -> None:
         figure.suptitle(" · ".join(filter(None, parts)), x=0.01, ha="left", fontsize=10.5, color=MUTED)
 
 
-def legend_mark(mark: dict[str, Any]) -> Line2D:
-    """A mark as it stands in a legend: smaller, and without its casing."""
-    smaller: dict[str, Any] = {**mark, "markersize": 7.5 if mark is not BEST else 10, "path_effects": []}
-    return Line2D([], [], **smaller)
-
-
 def side_by_side(
     spots: Float[np.ndarray, "robots 2"],
     apart: tuple[float, float],
@@ -230,10 +220,7 @@ _MIXED_COLOURS = 112  # few, so that little changes from frame to frame
 
 
 def write_gif(
-    frames: Sequence[UInt8[np.ndarray, "height width 3"]],
-    path: Path,
-    pause_ms: Sequence[int],
-    exact: Sequence[str],
+    frames: Sequence[UInt8[np.ndarray, "height width 3"]], path: Path, pause_ms: Sequence[int], exact: Sequence[str]
 ) -> Path:
     """Write RGB frames as a repeating animation; colours of ``exact`` are never averaged away."""
     pictures = [Image.fromarray(frame) for frame in frames]
@@ -306,9 +293,9 @@ class Formats:
         """Formats by name: at most one of figures and one of animations; the rest is as by default."""
         figures: list[FigureFormat] = [name for name in FIGURE_FORMATS if name in names]
         animations: list[AnimationFormat] = [name for name in ANIMATION_FORMATS if name in names]
-        known = ", ".join([*FIGURE_FORMATS, *ANIMATION_FORMATS])
-        if strangers := [name for name in names if name not in FIGURE_FORMATS and name not in ANIMATION_FORMATS]:
-            raise ConfigError(f"got {strangers[0]!r}; wanted one of {known}", at="--format")
+        known = [*FIGURE_FORMATS, *ANIMATION_FORMATS]
+        if strangers := [name for name in names if name not in known]:
+            raise ConfigError(f"got {strangers[0]!r}; wanted one of {', '.join(known)}", at="--format")
         for same in (figures, animations):
             if len(same) > 1:
                 raise ConfigError(f"got {' and '.join(same)}; wanted one of them", at="--format")

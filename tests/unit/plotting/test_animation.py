@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from swarmbo.plotting import render_frames, write_animation
+from swarmbo.plotting.animation import render_frames, write_animation
 
 
 def test_one_frame_a_round_every_frame_differs_and_the_last_is_as_it_was_rendered(run, tmp_path):

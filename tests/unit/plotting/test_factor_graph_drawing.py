@@ -5,7 +5,8 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from swarmbo.graph import FactorGraph
-from swarmbo.plotting import factor_graph_figure, plot_factor_graph, style
+from swarmbo.plotting import plot_factor_graph, style
+from swarmbo.plotting.variables import factor_graph_figure
 
 
 @pytest.fixture

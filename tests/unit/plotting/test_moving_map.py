@@ -6,7 +6,7 @@ from scipy.optimize import LinearConstraint, minimize
 
 from swarmbo.plotting import style
 from swarmbo.plotting.animation import MovingMap
-from swarmbo.plotting.history import path_of
+from swarmbo.plotting.history import stops_of
 from swarmbo.plotting.maps import lattice_over
 from swarmbo.records import Recommendation, RoundRecord, Sample
 
@@ -20,7 +20,7 @@ def test_artists_follow_the_records(run):
     picture = lattice.image(np.arange(lattice.shown.size, dtype=float))
     drawn = moving.show(past, [("robot_0", "robot_3")], picture)
     for index, agent in enumerate(agents):
-        path, (disc, number) = path_of(past, agent), drawn["robots"][2 * index : 2 * index + 2]
+        path, (disc, number) = stops_of(past, agent), drawn["robots"][2 * index : 2 * index + 2]
         np.testing.assert_array_equal(drawn["ways"][index].get_xydata(), path)
         np.testing.assert_array_equal(disc.get_xydata(), path[-1:])
         assert (number.get_position(), number.get_text()) == (tuple(path[-1]), str(index))

@@ -4,8 +4,8 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from swarmbo.plotting import plot_best, plot_map_error, plot_regret, regret_figure, style
-from swarmbo.plotting.regret import plot_level_score
+from swarmbo.plotting import style
+from swarmbo.plotting.regret import plot_best, plot_level_score, plot_map_error, plot_regret, regret_figure
 from swarmbo.records import Evaluation, Recommendation, RoundRecord, Score
 
 

@@ -3,10 +3,11 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, to_rgba
 from matplotlib.figure import Figure
 
-from swarmbo.plotting import World, plot_declined, plot_level, plot_regret, plot_sensors, style
+from swarmbo.plotting import World, style
 from swarmbo.plotting.animation import MovingMap
-from swarmbo.plotting.maps import lattice_over
-from swarmbo.plotting.regret import plot_best
+from swarmbo.plotting.belief_map import plot_level
+from swarmbo.plotting.maps import lattice_over, plot_sensors
+from swarmbo.plotting.regret import plot_best, plot_declined, plot_regret
 from swarmbo.records import RoundRecord, Sample, Score
 from swarmbo.spaces import Domain
 
