@@ -31,6 +31,7 @@ _BANDS = 14  # colours of a map: few enough that a GIF compresses, and the edge 
 Drawn = dict[str, Sequence[Artist]]  # by what they are, in the order of drawing
 _RESOLUTION = 56
 _DPI = 100
+_MOST_FRAMES, _FEWER_FRAMES = 50, 30
 
 
 class MovingMap:
@@ -51,16 +52,9 @@ class MovingMap:
         self._link_colour, self._level = link_colour, level
         found = None if level is None or world.frames is not None else world_lattice(world)
         self._true_lines = [] if found is None else level_lines(found[0], found[0].image(found[1]), level or 0.0)
-        self.image = ax.imshow(
-            np.ma.masked_all(lattice.shown.shape),
-            extent=lattice.extent,
-            cmap=ListedColormap(band_colours(colours)),
-            norm=norm,
-            interpolation="bilinear",
-            interpolation_stage="data",
-            aspect="equal",
-            animated=True,
-        )
+        look: dict[str, Any] = {"cmap": ListedColormap(band_colours(colours)), "norm": norm, "extent": lattice.extent}
+        look |= {"interpolation": "bilinear", "interpolation_stage": "data", "aspect": "equal", "animated": True}
+        self.image = ax.imshow(np.ma.masked_all(lattice.shown.shape), **look)
         self.image.set_in_layout(False)  # what moves must not push the axes about
 
     def show(self, records: Records, links: list[tuple[str, str]], picture: np.ma.MaskedArray) -> Drawn:
@@ -165,17 +159,14 @@ def band_colours(colours: Colormap) -> Float[np.ndarray, "bands 4"]:
     return colours(np.linspace(0.0, 1.0, _BANDS))
 
 
-def write_animation(
-    records: Records, world: World, settings: ExactGPSettings, path: Path, max_frames: int | None = None
-) -> Path:
+def write_animation(records: Records, world: World, settings: ExactGPSettings, path: Path) -> Path:
     """Write a run as an animation; the ending of the path, ``.gif`` or ``.mp4``, names the format.
 
-    A run with more rounds than ``max_frames`` (by default 50, or 30 with more than eight robots, whose frames are
-    larger) shows every k-th round, and says so; the last round always.
+    A run of more than 50 rounds (30 with more than eight robots, whose frames are larger) shows every k-th round, and
+    says so; the last round always.
     """
     world.require_plane()
-    most = max_frames or (50 if len(agents_of(records)) <= 8 else 30)
-    stride = -(-len(records) // most)
+    stride = -(-len(records) // (_MOST_FRAMES if len(agents_of(records)) <= 8 else _FEWER_FRAMES))
     # agents of a served field are nowhere before their first outcomes
     first = 0 if records[0].samples else min(1, len(records) - 1)
     shown = sorted({*range(first, len(records), stride), len(records) - 1})
@@ -311,13 +302,10 @@ def _curve(records: Records, world: World) -> tuple[np.ndarray, str, str]:
     """Score of the run if the truth is known, otherwise the best measurement so far; its name and unit."""
     if records[-1].score is None:
         return best_so_far(records), "Best measurement", world.unit
-    kept = {
-        "peak": ("simple_regret", "Simple regret", world.unit),
-        "map": ("map_rmse", "Map error", world.unit),
-        "level": ("level_f1", "F1 of the level", ""),
-    }
-    name, label, unit = kept[world.goal]
-    return scores(records, name), label, unit
+    if world.goal == "level":
+        return scores(records, "level_f1"), "F1 of the level", ""
+    name, label = ("simple_regret", "Simple regret") if world.goal == "peak" else ("map_rmse", "Map error")
+    return scores(records, name), label, world.unit
 
 
 def _scale_curve(ax: Axes, heights: np.ndarray, is_regret: bool) -> None:

@@ -240,20 +240,19 @@ def draw_stops(ax: Axes, stops: Sequence[Float[np.ndarray, "k d"]], size: float,
 
 
 def draw_failed(
-    ax: Axes, places: Float[np.ndarray, "k d"], size: float, width: float = 1.8, casing: float = 0.0, zorder: float = 6
+    ax: Axes, places: Float[np.ndarray, "k d"], size: float, width: float = 1.8, casing: float = 0.0
 ) -> list[Line2D]:
     """Draw a cross where each measurement failed; nothing where none did."""
     if not len(places):
         return []
-    look: dict[str, Any] = {**style.FAILED, "markersize": size, "markeredgewidth": width, "zorder": zorder}
+    look: dict[str, Any] = {**style.FAILED, "markersize": size, "markeredgewidth": width, "zorder": 6}
     return ax.plot(*places.T[:2], path_effects=style.cased(casing) if casing else [], clip_on=False, **look)
 
 
-def draw_bases(ax: Axes, world: World, size: float = style.BASE["markersize"]) -> list[Artist]:
+def draw_bases(ax: Axes, world: World) -> list[Artist]:
     """Draw where agents load their batteries, each in the colour of its agent."""
-    look: dict[str, Any] = {**style.BASE, "markersize": size}
     bases = enumerate(world.bases.values())
-    return [line for index, base in bases for line in ax.plot(*base[:2], color=style.agent_colour(index), **look)]
+    return [line for index, base in bases for line in ax.plot(*base[:2], color=style.agent_colour(index), **style.BASE)]
 
 
 def plot_paths(ax: Axes, records: Records) -> Axes:

@@ -113,16 +113,10 @@ def _write_values(ax: Axes, world: World, places: Sequence[Sequence[float]]) -> 
             ax.text(column, row, text[:_LONGEST], color="white" if is_dark else "black", **where)
 
 
-def plot_factor_graph(
-    ax: Axes,
-    graph: "FactorGraph | nx.Graph[Any]",
-    positions: Mapping[str, Position] | None = None,
-    agents: Sequence[str] | None = None,
-) -> Axes:
-    """Draw a factor graph, or one of networkx (``FactorGraph.of_any``).
+def plot_factor_graph(ax: Axes, graph: "FactorGraph | nx.Graph[Any]", agents: Sequence[str] | None = None) -> Axes:
+    """Draw a factor graph, or one of networkx (``FactorGraph.of_any``), laid out the same way each time.
 
-    With the ``positions`` of variables, for example of their robots, a factor stands in the middle of its scope;
-    without them everything is laid out, the same way each time. ``agents`` are owners in the order of their colours.
+    ``agents`` are owners in the order of their colours.
 
     Example:
         >>> from matplotlib.figure import Figure
@@ -133,11 +127,11 @@ def plot_factor_graph(
         ['f1', 'f2', 'x1', 'x2']
     """
     graph = FactorGraph.of_any(graph)
-    places = _laid_out(graph) if positions is None else _on(graph, positions)
+    places = _laid_out(graph)
     edges = [(places["factor", f], places["variable", v]) for f in graph.factors for v in graph.scope(f)]
     ax.add_collection(LineCollection(edges, colors=style.MUTED, linewidths=1.3, zorder=1))
     crowd = len(places)
-    is_in_rows = positions is None and float(np.ptp([x for x, _ in places.values()])) <= _WIDEST
+    is_in_rows = float(np.ptp([x for x, _ in places.values()])) <= _WIDEST
     size = float(np.clip(9000 / max(crowd, 1), 280 if is_in_rows else 130, 620))
     colours = {agent: style.agent_colour(index) for index, agent in enumerate(agents or graph.agents)}
     short = {"variable": short_names(graph.variables)[1], "factor": short_names(graph.factors)[1]}
@@ -181,16 +175,14 @@ def short_names(names: Sequence[str]) -> tuple[str, dict[str, str]]:
     return starts.pop(), ends
 
 
-def factor_graph_figure(
-    graphs: "FactorGraph | nx.Graph[Any] | Mapping[str, FactorGraph]", positions: Mapping[str, Position] | None = None
-) -> Figure:
+def factor_graph_figure(graphs: "FactorGraph | nx.Graph[Any] | Mapping[str, FactorGraph]") -> Figure:
     """A drawing of a factor graph, or of some by title, with a legend of owners.
 
     Graphs of more than 120 nodes, which nobody can read, are drawn as histograms of degrees instead.
     """
     by_title = graphs if isinstance(graphs, Mapping) else {"": FactorGraph.of_any(graphs)}
     most = max(len(graph.variables) + len(graph.factors) for graph in by_title.values())
-    if positions is None and most > _MOST_DRAWN:
+    if most > _MOST_DRAWN:
         return _degrees_figure(by_title)
     with style.applied():
         figure = style.new_figure(7.0, 5.0 * len(by_title))
@@ -198,23 +190,21 @@ def factor_graph_figure(
         axes = [figure.add_subplot(row) for row in grid]
         agents = tuple(dict.fromkeys(agent for graph in by_title.values() for agent in graph.agents))
         for ax, (title, graph) in zip(axes, by_title.items(), strict=True):
-            plot_factor_graph(ax, graph, positions, agents)
+            plot_factor_graph(ax, graph, agents)
             ax.set_title(title)
-        if positions is None:  # a page in the shape of the graphs, about an inch between neighbours
-            width = max(ax.dataLim.width for ax in axes) + 1.0
-            heights = [ax.dataLim.height + 1.0 for ax in axes]
-            inches = 1.0 if width < 12 else 12.0 / width
-            figure.set_size_inches(max(4.5, inches * width), max(2.0, inches * sum(heights) + 0.8))
-            grid.set_height_ratios(heights)
-        variables, factors = (
-            dict.fromkeys(name for graph in by_title.values() for name in getattr(graph, kind))
-            for kind in ("variables", "factors")
-        )
+        # a page in the shape of the graphs, about an inch between neighbours
+        width = max(ax.dataLim.width for ax in axes) + 1.0
+        heights = [ax.dataLim.height + 1.0 for ax in axes]
+        inches = 1.0 if width < 12 else 12.0 / width
+        figure.set_size_inches(max(4.5, inches * width), max(2.0, inches * sum(heights) + 0.8))
+        grid.set_height_ratios(heights)
         mark: dict[str, Any] = {"linestyle": "none", "color": style.MUTED}
-        handles = [
-            Line2D([], [], marker="o", markerfacecolor="white", label=_kind("variable", list(variables)), **mark),
-            Line2D([], [], marker="s", label=_kind("factor", list(factors)), **mark),
-        ]
+        handles: list[Line2D] = []
+        marks: dict[str, Any] = {"variable": {"marker": "o", "markerfacecolor": "white"}, "factor": {"marker": "s"}}
+        for kind, look in marks.items():
+            start, _ = short_names([name for graph in by_title.values() for name in getattr(graph, f"{kind}s")])
+            # ``variable power_…`` where nodes show the numbers of such names
+            handles.append(Line2D([], [], label=f"{kind} {start}…" if start else kind, **mark, **look))
         for index, agent in enumerate(agents):
             handles.append(Line2D([], [], color=style.agent_colour(index), linewidth=4, label=agent))
         columns = max(2, min(len(handles), int(figure.get_figwidth() / 1.2)))
@@ -246,12 +236,6 @@ def _degrees_figure(by_title: Mapping[str, FactorGraph]) -> Figure:
             text = f"{len(graph.variables)} variables, {len(graph.factors)} factors, {parts} connected part"
             axes[0].set_title(" · ".join(filter(None, (title, text + "s" * (parts != 1)))))
     return figure
-
-
-def _kind(kind: str, names: Sequence[str]) -> str:
-    """``variable``, or ``variable power_…`` where nodes show the numbers of such names."""
-    start, _ = short_names(names)
-    return f"{kind} {start}…" if start else kind
 
 
 def _legible_on(colour: str) -> str:
@@ -302,17 +286,3 @@ def _laid_out_part(part: FactorGraph) -> dict[tuple[str, str], Position]:
     lengths = [np.linalg.norm(turned[i] - turned[j]) for i, j in nx.convert_node_labels_to_integers(drawn).edges]
     turned /= max(float(np.median(lengths)), 1e-9)
     return {node: (float(x), float(y)) for node, (x, y) in zip(drawn, turned, strict=True)}
-
-
-def _on(graph: FactorGraph, positions: Mapping[str, Position]) -> dict[tuple[str, str], Position]:
-    places = {("variable", variable): positions[variable] for variable in graph.variables}
-    stacked: dict[Position, int] = {}
-    for factor in graph.factors:
-        x, y = np.mean([positions[variable] for variable in graph.scope(factor)], axis=0)
-        span = float(np.ptp(np.array(list(positions.values())), axis=0).max()) or 1.0
-        if len(graph.scope(factor)) == 1:  # beside its only variable, not on top of it
-            y += 0.12 * span
-        place = (float(x), float(y))
-        stacked[place] = stacked.get(place, 0) + 1
-        places["factor", factor] = (place[0] + 0.07 * span * (stacked[place] - 1), place[1])
-    return places

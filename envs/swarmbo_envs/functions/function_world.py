@@ -150,9 +150,6 @@ and that did not fail |
         >>> *_, infos = env.step(actions)
         >>> round(infos["agent_0"]["measurement"], 4)
         1.0316
-
-    Version history:
-        * v0: first version (0.1.0).
     """
 
     _action_in_words, _states = "values of the agent's own variables", ("function", 1)

@@ -26,9 +26,6 @@ class RobotPush(FunctionWorld, arguments=RobotPushSettings, name="robot_push_v0"
     Raises:
         ConfigError: If an argument is wrong.
         MissingPackageError: Without Box2D.
-
-    Version history:
-        * v0: first version (0.1.0).
     """
 
     def __init__(self, **settings: Any) -> None:

@@ -119,9 +119,6 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         ...     observations, rewards, terminations, truncations, infos = env.step(actions)
         >>> infos["robot_1"]["reached"]
         True
-
-    Version history:
-        * v0: first version (0.1.0).
     """
 
     _action_in_words, _states = "[x, y]", ("robot-team", 2)

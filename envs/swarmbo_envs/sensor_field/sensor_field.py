@@ -109,9 +109,6 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
         ...     observations, rewards, terminations, truncations, infos = env.step(actions)
         >>> infos["sensor_0"]["cost"], infos["sensor_1"]["sampled"], round(rewards["sensor_1"] - rewards["sensor_0"], 9)
         (0.1, False, 0.1)
-
-    Version history:
-        * v0: first version (0.1.0).
     """
 
     _action_in_words, _states = "a spot and a wish [x, y, 0 to 1]", ("sensor-field", 2)

@@ -137,12 +137,10 @@ def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topolog
             users = _dealt_out(places, table.users, table.user_radius_m, area, settings.topology_seed)
             to_users = shadowing_to_users(settings.topology_seed, std, k, table.users)
             return Topology(places, users, None, between, to_users, np.zeros(2), area)
-    raise ConfigError(
-        f"got {k} access points in {area[0]:g} m x {area[1]:g} m, and no draw with 2 to {table.most_heard} "
-        f"others in range of each at {settings.audible_dbm:g} dBm. Wanted another area_m, separation_m, most_heard, "
-        "or audible_dbm",
-        at="$.topology.generated",
-    )
+    got = f"got {k} access points in {area[0]:g} m x {area[1]:g} m, and no draw with 2 to {table.most_heard} others"
+    wanted = "Wanted another area_m, separation_m, most_heard, or audible_dbm"
+    got += f" in range of each at {settings.audible_dbm:g} dBm"
+    raise ConfigError(f"{got}. {wanted}", at="$.topology.generated")
 
 
 def _dealt_out(places: Places, m: int, radius: float, area: Place, seed: int) -> Float[np.ndarray, "m 2"]:

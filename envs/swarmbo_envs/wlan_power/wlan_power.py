@@ -127,9 +127,6 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         >>> *_, infos = env.step({"ap_0": [1.0], "ap_1": [25.0]})
         >>> {agent: round(info["measurement"], 1) for agent, info in infos.items()}
         {'ap_0': 12.2, 'ap_1': 65.0}
-
-    Version history:
-        * v0: first version (0.1.0).
     """
 
     _action_in_words, _states = "[power in dBm]", ("WLAN", 1)
@@ -323,11 +320,9 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             ConfigError: If users walk, leave or return, so that outcomes depend on the round, too.
         """
         if self.settings.changes:
-            raise ConfigError(
-                "got users that walk, leave or return, so that an outcome depends on its round; wanted mobility_m, "
-                "leave_rate and return_rate of 0 and no departures, or no workers",
-                at="$.environment",
-            )
+            got = "got users that walk, leave or return, so that an outcome depends on its round"
+            wanted = "wanted mobility_m, leave_rate and return_rate of 0 and no departures, or no workers"
+            raise ConfigError(f"{got}; {wanted}", at="$.environment")
         self._set_query(number)
 
     def _begin(self, seed: int, number: int) -> Episode:
