@@ -13,7 +13,7 @@ from swarmbo.plotting import maps, style
 from swarmbo.plotting.history import Records, World, agents_of, belief_after, failures, measurements
 
 
-def plot_truth(ax: Axes, world: World, limits: tuple[float, float] | None = None) -> Axes:
+def plot_truth(ax: Axes, world: World, limits: maps.Limits | None = None) -> Axes:
     """Draw the true field of a world and where its maximum lies."""
     ax.set_title("Truth")
     if world.points is None or world.values is None:
@@ -24,28 +24,22 @@ def plot_truth(ax: Axes, world: World, limits: tuple[float, float] | None = None
 
 
 def plot_mean(
-    ax: Axes,
-    belief: PlaceBelief | None,
-    world: World,
-    lattice: maps.Lattice | None = None,
-    limits: tuple[float, float] | None = None,
+    ax: Axes, belief: PlaceBelief | None, world: World, lattice: maps.Lattice, limits: maps.Limits | None
 ) -> Axes:
-    """Draw the mean of a belief, by default on a lattice over the world; without a belief a note."""
+    """Draw the mean of a belief on a lattice over the world; without a belief a note."""
     ax.set_title("Belief: mean")
     if belief is None:
         return _without_belief(ax, world)
-    lattice = lattice or maps.lattice_over(world)
     mean, _ = belief.posterior(lattice.points)
     maps.plot_lattice(ax, lattice, mean, limits=limits, label=style.with_unit("posterior mean", world.unit))
     return _framed(ax, world)
 
 
-def plot_std(ax: Axes, belief: PlaceBelief | None, world: World, lattice: maps.Lattice | None = None) -> Axes:
+def plot_std(ax: Axes, belief: PlaceBelief | None, world: World, lattice: maps.Lattice) -> Axes:
     """Draw the standard deviation of a belief; arguments and result are those of ``plot_mean``."""
     ax.set_title("Belief: standard deviation")
     if belief is None:
         return _without_belief(ax, world)
-    lattice = lattice or maps.lattice_over(world)
     _, var = belief.posterior(lattice.points)
     std = np.sqrt(np.maximum(var, 0.0))
     label = style.with_unit("posterior standard deviation", world.unit)
@@ -62,7 +56,7 @@ def plot_error(ax: Axes, belief: PlaceBelief | None, world: World) -> Axes:
     error = np.abs(mean - world.values)
     look: dict[str, Any] = {"n_contours": 0, "has_holes": bool(world.no_go), "limits": _from_zero(error)}
     label = style.with_unit("absolute error", world.unit)
-    maps.plot_field(ax, world.points, error, style.ERROR_COLOURS, label=label, **look)
+    maps.plot_field(ax, world.points, error, colours=style.ERROR_COLOURS, label=label, **look)
     return _framed(ax, world)
 
 
@@ -136,11 +130,11 @@ def _framed(ax: Axes, world: World) -> Axes:
     return maps.frame_map(ax, world)
 
 
-def _from_zero(values: Float[np.ndarray, " m"]) -> tuple[float, float] | None:
+def _from_zero(values: Float[np.ndarray, " m"]) -> maps.Limits | None:
     return (0.0, float(values.max())) if values.max() > 0 else None
 
 
-def _shared_limits(belief: PlaceBelief | None, world: World, lattice: maps.Lattice) -> tuple[float, float] | None:
+def _shared_limits(belief: PlaceBelief | None, world: World, lattice: maps.Lattice) -> maps.Limits | None:
     """One colour scale for truth and mean, so that equal colours mean equal values."""
     values = [] if world.values is None else [world.values]
     if belief is not None:

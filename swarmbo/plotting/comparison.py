@@ -42,6 +42,9 @@ class Difference:
     more_is_better: bool = False
 
 
+Differences = Sequence[Difference]
+
+
 def bootstrap_band(
     regrets: Float[np.ndarray, "seeds k"], resamples: int = 2000
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
@@ -100,10 +103,7 @@ def plot_differences(ax: Axes, differences: Sequence[Difference], methods: Seque
 
 
 def comparison_figure(
-    curves: Sequence[RegretCurves],
-    differences: Sequence[Difference],
-    reference: str,
-    cumulated: Sequence[Difference] = (),
+    curves: Sequence[RegretCurves], differences: Differences, reference: str, cumulated: Differences = ()
 ) -> Figure:
     """One column per problem: regret curves above, below paired differences to the reference.
 

@@ -31,6 +31,10 @@ _KILOMETRES = 5000.0  # metres, from which axes are in kilometres
 _REACH = 1.6  # times the usual distance between sites: how far around them a belief is shown
 
 
+Limits = tuple[float, float]
+Standpoints = Mapping[str, Float[np.ndarray, " 2"]]
+
+
 @dataclass(frozen=True, eq=False)
 class Lattice:
     """Points on a rectangular lattice, in rows from south to north; ``shown`` says which are drawn."""
@@ -105,7 +109,7 @@ def plot_lattice(
     lattice: Lattice,
     values: Float[np.ndarray, " m"],
     colours: Colormap = style.MEAN_COLOURS,
-    limits: tuple[float, float] | None = None,
+    limits: Limits | None = None,
     label: str = "",
     n_contours: int = 9,
 ) -> Axes:
@@ -126,23 +130,17 @@ def plot_lattice(
 
 
 def plot_field(
-    ax: Axes,
-    points: Float[np.ndarray, "m 2"],
-    values: Float[np.ndarray, " m"],
-    colours: Colormap = style.MEAN_COLOURS,
-    limits: tuple[float, float] | None = None,
-    label: str = "",
-    n_contours: int = 9,
-    has_holes: bool = False,
+    ax: Axes, points: Float[np.ndarray, "m 2"], values: Float[np.ndarray, " m"], has_holes: bool = False, **how: Any
 ) -> Axes:
-    """Draw a field as an image where its points form a fine lattice, else as discs at its sites."""
+    """Draw a field as ``plot_lattice`` does where its points form a fine lattice, else as discs at its sites."""
     found = lattice_order(points, has_holes)
     if found is not None and min(found[0].shown.shape) >= _FEWEST_LINES:
         lattice, order = found
-        return plot_lattice(ax, lattice, values[order], colours, limits, label, n_contours)
+        return plot_lattice(ax, lattice, values[order], **how)
     size, discs = float(np.clip(9000 / max(len(points), 1), 8, 70)), {"edgecolors": "white", "linewidths": 0.5}
-    marks = ax.scatter(*points.T, c=values, s=size, cmap=colours, norm=normalise(values, limits), zorder=1, **discs)
-    if label:
+    look: dict[str, Any] = {"cmap": how.get("colours", style.MEAN_COLOURS), "s": size, "zorder": 1, **discs}
+    marks = ax.scatter(*points.T, c=values, norm=normalise(values, how.get("limits")), **look)
+    if label := how.get("label"):
         add_colour_bar(ax, marks, label)
     return ax
 
@@ -280,7 +278,7 @@ def plot_findings(ax: Axes, records: Records, with_best: bool = True) -> Axes:
     return ax
 
 
-def plot_sensors(ax: Axes, records: Records, standpoints: Mapping[str, Float[np.ndarray, " 2"]]) -> Axes:
+def plot_sensors(ax: Axes, records: Records, standpoints: Standpoints) -> Axes:
     """Draw sensors and what they looked at in the last of these rounds, over faint marks of all earlier looks."""
     earlier = [sample.location for record in records for sample in record.samples if not sample.declined]
     if earlier:
@@ -290,11 +288,7 @@ def plot_sensors(ax: Axes, records: Records, standpoints: Mapping[str, Float[np.
 
 
 def draw_sensors(
-    ax: Axes,
-    record: RoundRecord,
-    standpoints: Mapping[str, Float[np.ndarray, " 2"]],
-    sizes: tuple[float, float, float],
-    width: float,
+    ax: Axes, record: RoundRecord, standpoints: Standpoints, sizes: tuple[float, float, float], width: float
 ) -> list[Artist]:
     """Draw sensors, and beams to the locations sampled; ``sizes`` of sensors, samples (points²), crosses (points)."""
     looked = [sample for sample in record.samples if not sample.declined]  # others sleep

@@ -20,7 +20,7 @@ from swarmbo_envs.fields.field import Bilinear, Field, Surface, lattice, summit
 from swarmbo_envs.fields.measured import measured_field
 from swarmbo_envs.fields.raster import raster_field
 from swarmbo_envs.fields.settings import ChangeSettings, DrawSettings, PlumeSettings
-from swarmbo_envs.shared import Place, Places, Rows, Values, grid_points
+from swarmbo_envs.shared import Pair, Place, Places, Rows, Values, grid_points
 
 _N_FEATURES = 1024
 _MAX_SITES = 4096
@@ -68,17 +68,11 @@ class DrawnInTime:
 
 
 def _moving(
-    change: Callable[[float], Surface],
-    span: tuple[float, float],
-    name: str,
-    size_m: tuple[float, float],
-    max_sites: int,
-    quantity: str = "value",
-    unit: str = "",
+    change: Callable[[float], Surface], span: Pair, name: str, size_m: Pair, max_sites: int, **labels: Any
 ) -> Field:
     low, high, surface = np.zeros(2), np.array(size_m), change(0)
     sites, points = lattice(low, high, min(max_sites, _MAX_SITES)), lattice(low, high, _MAX_MOVING_POINTS)
-    blank = Field(name, low, high, sites, points, surface, 0.0, low, 0.0, quantity, unit)
+    blank = Field(name, low, high, sites, points, surface, 0.0, low, 0.0, **labels)
     return replace(blank.with_surface(surface), change=change, span=span)
 
 
@@ -169,8 +163,8 @@ def plume_field(settings: PlumeSettings, max_sites: int) -> Field:
     """A plume over a region; the candidate sites are a lattice of at most ``max_sites`` and 4096."""
     plume = Plume(settings)
     highest = _highest(plume, np.zeros(2), np.array(settings.size_m))
-    named = f"plume {settings.seed}", settings.size_m, max_sites, "concentration", settings.unit
-    return _moving(plume.surface, (0.0, highest), *named)
+    named = {"quantity": "concentration", "unit": settings.unit}
+    return _moving(plume.surface, (0.0, highest), f"plume {settings.seed}", settings.size_m, max_sites, **named)
 
 
 def _highest(plume: Plume, low: Place, high: Place) -> float:

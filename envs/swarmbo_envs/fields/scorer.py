@@ -7,8 +7,9 @@ from scipy.linalg import cho_factor, cho_solve
 from swarmbo.kernels import kernel_matrix
 from swarmbo_envs.fields.field import Field, lattice
 from swarmbo_envs.fields.measured import thinned
-from swarmbo_envs.shared import Values
+from swarmbo_envs.shared import PerStart, Starts, Values
 
+Square = Float[np.ndarray, "k k"]
 _MOST_KNOTS = 144
 # compared with the truth: in a drawn field a step costs little else
 _MOST_POINTS = 512
@@ -63,18 +64,13 @@ class Scorer:
             shares.append(float(np.clip(now @ then / size, 0.0, 1.0)) ** (1.0 / lag) if size > 0.0 else 1.0)
         return min(shares)
 
-    def begin(self) -> tuple[Values, Float[np.ndarray, "k k"]]:
+    def begin(self) -> tuple[Values, Square]:
         """Prior of the knots: deviation from the mean, and its covariance."""
         return np.zeros(len(self.knots)), self._prior.copy()
 
     def learned(
-        self,
-        mean: Values,
-        covariance: Float[np.ndarray, "k k"],
-        places: Float[np.ndarray, "n 2"],
-        values: Float[np.ndarray, " n"],
-        is_later: bool,
-    ) -> tuple[Values, Float[np.ndarray, "k k"]]:
+        self, mean: Values, covariance: Square, places: Starts, values: PerStart, is_later: bool
+    ) -> tuple[Values, Square]:
         """Belief after samples of one round, at places in m with noisy values; a round of change ``is_later``."""
         if is_later:
             share = self._kept
@@ -108,15 +104,15 @@ class Scorer:
     def _truth(self, round_number: int) -> Float[np.ndarray, " m"]:
         return self._first if self._field.change is None else self._field.value(self.points, round_number)
 
-    def _weights(self, places: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n k"]:
+    def _weights(self, places: Starts) -> Float[np.ndarray, "n k"]:
         """Weights of the knots' deviations in the expectation at places."""
         return cho_solve(self._factor, self._to_knots(places).T).T
 
-    def _to_knots(self, places: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n k"]:
+    def _to_knots(self, places: Starts) -> Float[np.ndarray, "n k"]:
         return kernel_matrix("matern32", places, self.knots, np.full(2, self._lengthscale), self._std**2)
 
 
-def _log_likelihood(places: Float[np.ndarray, "n 2"], values: Float[np.ndarray, " n"], lengthscale: float) -> float:
+def _log_likelihood(places: Starts, values: Float[np.ndarray, " n"], lengthscale: float) -> float:
     covariance = kernel_matrix("matern32", places, places, np.full(2, lengthscale), 1.0) + 1e-4 * np.eye(len(places))
     factor, lower = cho_factor(covariance, lower=True)
     return float(-0.5 * values @ cho_solve((factor, lower), values) - np.log(np.diag(factor)).sum())

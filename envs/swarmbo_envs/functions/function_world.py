@@ -16,7 +16,8 @@ from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo.settings import Count, Whole, require, within
 from swarmbo_envs.functions.additive_function import AdditiveFunction
-from swarmbo_envs.functions.typed import made
+from swarmbo_envs.functions.library import get
+from swarmbo_envs.functions.typed import typed
 from swarmbo_envs.saved_state import WorldEpisode
 from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, WorldSettings
 
@@ -172,7 +173,15 @@ and that did not fail |
         self._set_spaces(own, seen, (np.append(f.low, 0.0), np.append(f.high, 1.0)))
 
     def _made(self, s: FunctionSettings, seed: int) -> AdditiveFunction:
-        return made(self._made_of, s.moved, s.rescaled, seed, s.types, s.parameters)
+        if isinstance(self._made_of, AdditiveFunction):
+            f = self._made_of.moved(seed) if s.moved else self._made_of
+            f = f.rescaled(seed) if s.rescaled else f
+        else:
+            try:
+                f = get(self._made_of, moved=s.moved, rescaled=s.rescaled, seed=seed, **s.parameters)
+            except ConfigError as error:
+                raise ConfigError(error.message, at=error.at.replace("$.environment", "$")) from error
+        return typed(f, s.types, seed) if s.types else f
 
     @cached_property
     def noise_std(self) -> float:
@@ -306,3 +315,34 @@ and that did not fail |
         episode = self._current()
         best = f"{episode.best[-1]:.6g}" if episode.best else "-"
         return f"{self.function.name}: round {episode.round} of {self.max_cycles}, best true value {best}\n"
+
+
+class RobotPushSettings(FunctionSettings, frozen=True):
+    """Arguments of the world of pushing robots; see ``RobotPush``."""
+
+    function: Literal["push"] = "push"
+    variables: Literal[3, 4, 14] = 3
+
+
+class RobotPush(FunctionWorld, arguments=RobotPushSettings, name="robot_push_v0"):
+    """Robots push round objects towards goals: a ``FunctionWorld`` of ``swarmbo_envs.functions.papers.push``.
+
+    One agent has 3 or 4 variables. With 14 there are two agents with seven commands each; the structure is hidden. The
+    world's other arguments, its spaces and infos are those of ``FunctionWorld``. Needs the extra box2d.
+
+    Args:
+        variables: 3, 4 or 14.
+        function_seed: Seed of the goal, for 3 and 4.
+        **settings: As of ``FunctionWorld``.
+
+    Raises:
+        ConfigError: If an argument is wrong.
+        MissingPackageError: Without Box2D.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        pair: dict[str, Any] = {"structure": "hidden", "agents": 2} if settings.get("variables") == 14 else {}
+        given = {**pair, **settings}
+        stated: RobotPushSettings = self._settings_of(given)  # pyright: ignore[reportAssignmentType]
+        made: dict[str, Any] = {**given, "function": "push", "parameters": {"n_variables": stated.variables}}
+        super().__init__(**made)

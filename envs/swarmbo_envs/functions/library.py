@@ -13,8 +13,7 @@ import numpy as np
 from swarmbo.errors import ConfigError
 from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Term, Values
 from swarmbo_envs.functions.drawn import additive_gp, blocks, trimodal, wells
-from swarmbo_envs.functions.papers import network, rover
-from swarmbo_envs.functions.push import push
+from swarmbo_envs.functions.papers import network, push, rover
 
 
 def _whole(

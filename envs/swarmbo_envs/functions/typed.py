@@ -15,7 +15,6 @@ from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError
 from swarmbo.spaces.variables import Axis, Categorical, variable_of
 from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Term, Values
-from swarmbo_envs.functions.library import get
 
 _MOST = 20_000  # joint values of grids, of which the best is searched
 _AT_ONCE = 64
@@ -40,26 +39,6 @@ class _Placed(NamedTuple):
         if self.axis.is_log:
             codes, ends = np.log(codes), np.log(ends)
         return self.own[0] + (codes - ends[0]) / (ends[1] - ends[0]) * (self.own[1] - self.own[0])
-
-
-def made(
-    function: str | AdditiveFunction,
-    moved: bool,
-    rescaled: bool,
-    seed: int,
-    types: Mapping[str, Any],
-    parameters: Mapping[str, Any],
-) -> AdditiveFunction:
-    """A function of the library, or a user's own, with its settings; see ``FunctionWorld``."""
-    if isinstance(function, AdditiveFunction):
-        f = function.moved(seed) if moved else function
-        f = f.rescaled(seed) if rescaled else f
-    else:
-        try:
-            f = get(function, moved=moved, rescaled=rescaled, seed=seed, **parameters)
-        except ConfigError as error:
-            raise ConfigError(error.message, at=error.at.replace("$.environment", "$")) from error
-    return typed(f, types, seed) if types else f
 
 
 def typed(f: AdditiveFunction, types: Mapping[str, Any], seed: int = 0) -> AdditiveFunction:

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from scipy.sparse.csgraph import shortest_path
 
 from swarmbo_envs.ground.grid import Ground, as_rows
-from swarmbo_envs.shared import Place, Pose
+from swarmbo_envs.shared import Ends, Place, Pose, Starts
 
 _NOWHERE = -9999  # scipy's mark for no predecessor
 
@@ -42,9 +42,7 @@ class Ways:
     turn_rate_rad_s: float
     wind: tuple[float, float] = (0.0, 0.0)
 
-    def straight_times(
-        self, starts: Float[np.ndarray, "n 2"], ends: Float[np.ndarray, "m 2"]
-    ) -> Float[np.ndarray, "n m"]:
+    def straight_times(self, starts: Starts, ends: Ends) -> Float[np.ndarray, "n m"]:
         """Times of straight courses, without regard to obstacles."""
         from swarmbo_envs.ground.sight import times_of  # numba takes a second to import
 
@@ -126,9 +124,7 @@ class Ways:
             as_rows(poses), found.nodes, found.times, found.headings, self._motor, ground.blocked, ground.grid
         )
 
-    def times_between(
-        self, origins: Float[np.ndarray, "n 2"], places: Float[np.ndarray, "m 2"]
-    ) -> Float[np.ndarray, "n m"]:
+    def times_between(self, origins: Starts, places: Ends) -> Float[np.ndarray, "n m"]:
         """Times of the quickest paths, without turns; infinite without a path."""
         best = self._seen_times(origins, places)
         if not len(self.ground.nodes):
@@ -164,7 +160,7 @@ class Ways:
         before = int(self._reversed[last, node])
         return last if before == _NOWHERE else before
 
-    def _seen_times(self, starts: Float[np.ndarray, "n 2"], ends: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, "n m"]:
+    def _seen_times(self, starts: Starts, ends: Ends) -> Float[np.ndarray, "n m"]:
         times = self.straight_times(starts, ends)
         if self.ground.is_open:
             return times

@@ -5,7 +5,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from numpy.typing import NDArray
 
 from swarmbo.errors import DataWarning
@@ -21,7 +21,7 @@ from swarmbo_envs.robot_team.safety import NEVER, SLACK
 from swarmbo_envs.robot_team.settings import RobotTeamSettings, RobotTeamV1Settings
 from swarmbo_envs.robot_team.world import World, laid_out, measurable
 from swarmbo_envs.saved_state import SavedState
-from swarmbo_envs.shared import Place, Places, grid_points
+from swarmbo_envs.shared import Ends, Place, Places, Starts, grid_points
 from swarmbo_envs.simulated_world import Array, Infos, plain
 
 # of the text map
@@ -186,9 +186,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
             return np.empty((0, 2)) if self.field.sites_only else world.homes.homebound(episode, robot)[None]
         return self.field.sites[world.reachable(episode, robot)]
 
-    def travel_rounds(
-        self, agent: str, origins: Float[np.ndarray, "n 2"], places: Float[np.ndarray, "m 2"]
-    ) -> Int[np.ndarray, "n m"]:
+    def travel_rounds(self, agent: str, origins: Starts, places: Ends) -> Int[np.ndarray, "n m"]:
         """Least number of rounds in which an agent gets from each origin to each place (m), without turns at origins.
 
         Returns:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo_envs.shared import Values, digest
-from swarmbo_envs.wlan_power.spectrum import Spectrum, shares
+from swarmbo_envs.wlan_power.settings import Spectrum, shares
 
 _NEPERS_PER_DB = np.log(10.0) / 10.0
 UtilityName = Literal["sum", "proportional-fair", "minimum-rate", "cell-minimum", "users-above"]
@@ -50,7 +50,7 @@ class Network:
 
     powers P and noise N in mW and gains g = 10^(-loss/10). The outcome of an access point is the sum over its users.
     If access points choose among channels, W and N are those of a's width, and P_j is the power that falls into a's
-    channel; see ``spectrum.shares``. A ``link`` other than the default has C_u = min(W log2(1 + SINR_u / Γ), R) / n_u
+    channel; see ``settings.shares``. A ``link`` other than the default has C_u = min(W log2(1 + SINR_u / Γ), R) / n_u
     with a gap Γ and a largest rate R, and n_u = 1, or the number of users of a if these share its airtime equally.
 
     Source: Shannon 1948; the objective of Bardou et al. 2024 (DuMBO), appendix I, in which all users of a cell have the

@@ -87,12 +87,8 @@ def _is_smooth(network: Network, utility: Utility) -> bool:
 
 
 def _climbed(network: Network, low: float, high: float, starts: int, utility: Utility) -> Values:
-    best, place = -np.inf, np.full(network.n_points, low)
-    for start in _starts(network, starts):
-        value, end = _end(network, utility, low + start * (high - low), (low, high))
-        if value > best:
-            best, place = value, end
-    return place
+    begun = (low + start * (high - low) for start in _starts(network, starts))
+    return max((_end(network, utility, x, (low, high)) for x in begun), key=lambda end: end[0])[1]
 
 
 def _end(network: Network, utility: Utility, x: Values, ends: Pair) -> tuple[float, Values]:

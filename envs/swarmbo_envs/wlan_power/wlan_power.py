@@ -86,7 +86,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         simulation: Settings of ns-3; see ``SimulationSettings`` in ``settings.py``.
         bandwidth_mhz: Bandwidth of the channel that all access points share; with ``channels``, of each.
         channels: Channels of 20 MHz among which each access point chooses: of 1 to 13 (2.4 GHz), or of 36, 40, ... to
-            177 (5 GHz). Only power inside a user's channel disturbs it; ``spectrum.py`` has the formula. Path
+            177 (5 GHz). Only power inside a user's channel disturbs it; ``settings.py`` has the formula. Path
             loss does not depend on the channel. Empty: all share one channel.
         widths_mhz: Widths among which each chooses, MHz: 20, 40, and at 5 GHz 80 and 160. Rates and noise grow with the
             width; the power does not. Empty: ``bandwidth_mhz``.

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo_envs.saved_state import WorldEpisode
-from swarmbo_envs.shared import Values
+from swarmbo_envs.shared import Ends, Values
 from swarmbo_envs.wlan_power.network import Link, Network, Utility
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
 from swarmbo_envs.wlan_power.topology import Topology, noise_dbm, topology_of
@@ -123,7 +123,7 @@ class World:
             if at == episode.round:
                 episode.present[user] = False
 
-    def network(self, users: Float[np.ndarray, "m 2"], present: Bool[np.ndarray, " m"]) -> Network:
+    def network(self, users: Ends, present: Bool[np.ndarray, " m"]) -> Network:
         """Noise-free network with users at locations, m, of which some are present."""
         s, t = self.settings, self.topology
         loss = t.loss_db(users)
@@ -146,16 +146,14 @@ class World:
         usual = _CAP_MBPS * s.bandwidth_mhz / _CAP_MHZ if shared else np.inf
         return Link(10.0 ** (gap_db / 10.0), usual if s.rate_cap_mbps is None else s.rate_cap_mbps, shared)
 
-    def rates(
-        self, network: Network, users: Float[np.ndarray, "m 2"], point: Float[np.ndarray, " d"]
-    ) -> "Float[np.ndarray, 'runs m'] | Failure":
+    def rates(self, network: Network, users: Ends, point: Values) -> "Float[np.ndarray, 'runs m'] | Failure":
         """Rates of users by the radio, Mbit/s, without noise, in each of its runs; or the reason of a failure."""
         if self.radio is None:
             return network.user_capacities(point[None])
         return self.radio.user_rates(network, self.topology, users, point)
 
     def outcomes(
-        self, network: Network, users: Float[np.ndarray, "m 2"], point: Float[np.ndarray, " d"]
+        self, network: Network, users: Ends, point: Values
     ) -> "tuple[Float[np.ndarray, ' k'], float, Failure | None]":
         """Noise-free utility of each access point and of the network, or NaN with the reason of a failure."""
         utility = self.utility

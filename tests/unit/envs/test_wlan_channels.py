@@ -12,8 +12,7 @@ from swarmbo.errors import ConfigError
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power.network import coloured
 from swarmbo_envs.wlan_power.references import best_known
-from swarmbo_envs.wlan_power.settings import WlanPowerSettings
-from swarmbo_envs.wlan_power.spectrum import centre_mhz, shares, whole_channel
+from swarmbo_envs.wlan_power.settings import WlanPowerSettings, centre_mhz, shares, whole_channel
 
 SMALL = {"generated": {"access_points": 4, "users": 10, "area_m": [90.0, 90.0], "separation_m": 20.0}}
 BLOCKS = {  # centre channel numbers at 5 GHz, of IEEE 802.11-2020, table E-4, by width

@@ -79,7 +79,7 @@ def test_bars_stack_those_who_measured_and_those_who_did_not():
 
 
 def test_of_a_field_that_moves_no_best_so_far_is_claimed():
-    ax = plot_best(axes(), records(), maxima=np.array([3.0, 4.0]))
+    ax = plot_best(axes(), records(), World(Domain(np.zeros(1), np.ones(1)), maxima=np.array([3.0, 4.0])))
     labels = [line.get_label() for line in ax.get_lines()]
     assert "best so far" not in labels
     (truth,) = [line for line in ax.get_lines() if line.get_label() == "true maximum"]

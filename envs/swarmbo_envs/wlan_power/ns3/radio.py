@@ -18,10 +18,10 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.errors import ConfigError
+from swarmbo_envs.shared import Ends, Values
 from swarmbo_envs.wlan_power.network import Network
 from swarmbo_envs.wlan_power.ns3.children import Children, Failure
-from swarmbo_envs.wlan_power.settings import SimulationSettings
-from swarmbo_envs.wlan_power.spectrum import whole_channel
+from swarmbo_envs.wlan_power.settings import SimulationSettings, whole_channel
 from swarmbo_envs.wlan_power.topology import LOSS_AT_ONE_METRE_DB, LOSS_PER_DECADE_DB, Topology
 
 _SOURCE = Path(__file__).with_name("wlan_downlink.cc")
@@ -165,7 +165,7 @@ class Ns3Radio:
         return [first] if self.objective == "capacity" else list(range(first, first + self.settings.runs))
 
     def user_rates(
-        self, network: Network, topology: Topology, users: Float[np.ndarray, "m 2"], point: Float[np.ndarray, " d"]
+        self, network: Network, topology: Topology, users: Ends, point: Values
     ) -> Float[np.ndarray, "runs m"] | Failure:
         """Rates of users at locations (m, 2) in each run, Mbit/s (0 if absent), or the failure; at a joint setting."""
         rates = np.zeros((len(self.runs), len(network.present)))
@@ -187,9 +187,7 @@ class Ns3Radio:
         """End the child processes; the next question starts new ones."""
         self._children.close()
 
-    def _question(
-        self, network: Network, topology: Topology, users: Float[np.ndarray, "m 2"], point: Float[np.ndarray, " d"]
-    ) -> dict[str, Any]:
+    def _question(self, network: Network, topology: Topology, users: Ends, point: Values) -> dict[str, Any]:
         there, s, k = network.present, self.settings, network.n_points
         spectrum, numbers = network.spectrum, [(0, 0)] * k
         if spectrum is not None:
