@@ -152,7 +152,7 @@ def sensor_frame(
     return picture.finish(f"{field.name}\nround {episode.round} of {max_cycles}, {counts}")
 
 
-def robot_frame(world: "World", episode: "RobotEpisode") -> Picture:
+def robot_frame(world: "World", episode: "RobotEpisode", max_cycles: int) -> Picture:
     """Draw the field, the robots with their paths, samples, radio links, no-go regions, batteries and bases."""
     field, picture = world.field, FieldPicture(world.field)
     axes, to_axes = picture.axes, picture.to_axes
@@ -169,7 +169,7 @@ def robot_frame(world: "World", episode: "RobotEpisode") -> Picture:
         _draw_robot(picture, episode, robot)
     good = episode.samples[:, 3][np.isfinite(episode.samples[:, 3])]
     best = f"best measured {good.max():.4g} {field.unit}".rstrip() if good.size else "nothing measured"
-    return picture.finish(f"{field.name}\nround {episode.round} of {world.settings.max_cycles}, {best}")
+    return picture.finish(f"{field.name}\nround {episode.round} of {max_cycles}, {best}")
 
 
 def _draw_robot(picture: FieldPicture, episode: "RobotEpisode", robot: int) -> None:

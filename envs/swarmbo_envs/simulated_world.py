@@ -118,7 +118,6 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
     def max_cycles(self, value: int) -> None:
         settings: Any = self.settings
         self.settings = convert({**msgspec.structs.asdict(settings), "max_cycles": value}, type(settings))
-        self._settings_changed()
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], Infos]:
         """Begin an episode.
@@ -238,9 +237,6 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         self._show_to_human()
         return {"rgb_array": self._picture, "ansi": self._text}.get(self.render_mode, lambda: None)()
 
-    def _settings_changed(self) -> None:
-        """Recompute values that depend on the settings."""
-
     def _enter(self, number: int) -> None:
         """Draw the world of a number, unless it is the present one."""
         if number != self._drawn:
@@ -300,10 +296,10 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         """Describe the episode in words."""
 
     @staticmethod
-    def _with_last(low: ArrayLike, high: ArrayLike, after: ArrayLike = ()) -> tuple[Array, Array]:
+    def _with_last(own: Ends, after: Ends = ((), ())) -> tuple[Array, Array]:
         """Ends of observations of functions: own values, last good measurement, share of rounds left, ``after``."""
-        more = np.reshape(np.asarray(after, dtype=float), (2, -1))
-        return np.concatenate([low, [-LARGEST, 0.0], more[0]]), np.concatenate([high, [LARGEST, 1.0], more[1]])
+        low, high = (np.concatenate(parts) for parts in zip(own, ([-LARGEST, 0.0], [LARGEST, 1.0]), after, strict=True))
+        return low, high
 
     @staticmethod
     def _shown(last: Array) -> Array:

@@ -28,6 +28,7 @@ _MOST_APART = 8  # robots that are told apart one by one: more are crowded
 _DISC_PT = 12.2  # across a robot, with its edge
 _BANDS = 14  # colours of a map: few enough that a GIF compresses, and the edge of a band reads as a contour line
 
+Look = tuple[Colormap, Normalize, str]  # the last is the colour of links
 Drawn = dict[str, Sequence[Artist]]  # by what they are, in the order of drawing
 _RESOLUTION = 56
 _DPI = 100
@@ -38,23 +39,15 @@ class MovingMap:
     """One map of an animation: its image stays, and everything over it is drawn again for each frame."""
 
     def __init__(
-        self,
-        ax: Axes,
-        lattice: Lattice,
-        agents: Sequence[str],
-        colours: Colormap,
-        norm: Normalize,
-        link_colour: str,
-        world: World,
-        level: float | None = None,
+        self, ax: Axes, lattice: Lattice, agents: Sequence[str], look: Look, world: World, level: float | None = None
     ) -> None:
         self.ax, self._lattice, self._agents, self._world = ax, lattice, tuple(agents), world
-        self._link_colour, self._level = link_colour, level
+        (colours, norm, self._link_colour), self._level = look, level
         found = None if level is None or world.frames is not None else world_lattice(world)
         self._true_lines = [] if found is None else level_lines(found[0], found[0].image(found[1]), level or 0.0)
-        look: dict[str, Any] = {"cmap": ListedColormap(band_colours(colours)), "norm": norm, "extent": lattice.extent}
-        look |= {"interpolation": "bilinear", "interpolation_stage": "data", "aspect": "equal", "animated": True}
-        self.image = ax.imshow(np.ma.masked_all(lattice.shown.shape), **look)
+        how: dict[str, Any] = {"cmap": ListedColormap(band_colours(colours)), "norm": norm, "extent": lattice.extent}
+        how |= {"interpolation": "bilinear", "interpolation_stage": "data", "aspect": "equal", "animated": True}
+        self.image = ax.imshow(np.ma.masked_all(lattice.shown.shape), **how)
         self.image.set_in_layout(False)  # what moves must not push the axes about
 
     def show(self, records: Records, links: list[tuple[str, str]], picture: np.ma.MaskedArray) -> Drawn:
@@ -241,8 +234,8 @@ class _Scene:
         self.maps: list[MovingMap] = []
         for ax, layer, norm in zip(left, layers, ranges, strict=True):
             colours = style.STD_COLOURS if layer.is_deviation else style.MEAN_COLOURS
-            own = (style.INK, world, None) if layer.is_deviation else ("white", world, world.level)
-            moving = MovingMap(ax, layer.lattice, agents, colours, norm, *own)
+            link, level = (style.INK, None) if layer.is_deviation else ("white", world.level)
+            moving = MovingMap(ax, layer.lattice, agents, (colours, norm, link), world, level)
             self.maps.append(moving)
             ax.set_title(style.with_unit(layer.title, world.unit))
             maps.frame_map(ax, world)

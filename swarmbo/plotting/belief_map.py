@@ -19,12 +19,12 @@ def plot_truth(ax: Axes, world: World, limits: maps.Limits | None = None) -> Axe
     if world.points is None or world.values is None:
         return style.say(ax, "the truth is not known")
     label = style.with_unit("true value", world.unit)
-    maps.plot_field(ax, world.points, world.values, limits=limits, label=label, has_holes=bool(world.no_go))
+    maps.plot_field(ax, world.points, world.values, bool(world.no_go), limits=limits, label=label)
     return _mark_maximum(_framed(ax, world), world) if world.goal == "peak" else _framed(ax, world)
 
 
 def plot_mean(
-    ax: Axes, belief: PlaceBelief | None, world: World, lattice: maps.Lattice, limits: maps.Limits | None
+    ax: Axes, belief: PlaceBelief | None, world: World, lattice: maps.Lattice, limits: maps.Limits | None = None
 ) -> Axes:
     """Draw the mean of a belief on a lattice over the world; without a belief a note."""
     ax.set_title("Belief: mean")
@@ -54,9 +54,9 @@ def plot_error(ax: Axes, belief: PlaceBelief | None, world: World) -> Axes:
         return _without_belief(ax, world)
     mean, _ = belief.posterior(world.points)
     error = np.abs(mean - world.values)
-    look: dict[str, Any] = {"n_contours": 0, "has_holes": bool(world.no_go), "limits": _from_zero(error)}
+    look: dict[str, Any] = {"colours": style.ERROR_COLOURS, "n_contours": 0, "limits": _from_zero(error)}
     label = style.with_unit("absolute error", world.unit)
-    maps.plot_field(ax, world.points, error, colours=style.ERROR_COLOURS, label=label, **look)
+    maps.plot_field(ax, world.points, error, bool(world.no_go), label=label, **look)
     return _framed(ax, world)
 
 

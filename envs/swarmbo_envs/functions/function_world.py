@@ -169,7 +169,7 @@ and that did not fail |
         owners = list(self._variable_owners.values())
         self._columns = {agent: [j for j, owner in enumerate(owners) if owner == agent] for agent in agents}
         own = {agent: (f.low[columns], f.high[columns]) for agent, columns in self._columns.items()}
-        seen = {agent: self._with_last(*ends) for agent, ends in own.items()}
+        seen = {agent: self._with_last(ends) for agent, ends in own.items()}
         self._set_spaces(own, seen, (np.append(f.low, 0.0), np.append(f.high, 1.0)))
 
     def _made(self, s: FunctionSettings, seed: int) -> AdditiveFunction:

@@ -150,11 +150,7 @@ class Region:
 
 
 def read_regions(
-    tables: Sequence[Mapping[str, Any]] | None,
-    low: Place,
-    high: Place,
-    coordinates: Coordinates | None = None,
-    at: str = "$.no_go",
+    tables: Sequence[Mapping[str, Any]] | None, low: Place, high: Place, coordinates: Coordinates | None = None
 ) -> list[Region]:
     """Regions that tables describe, each of a kind given by its key.
 
@@ -162,7 +158,7 @@ def read_regions(
     """
     found: list[Region] = []
     for number, table in enumerate(tables or ()):
-        here = f"{at}[{number}]"
+        here = f"$.no_go[{number}]"
         settings = convert(dict(table), _KINDS[kind_of(table, _KINDS, here)], at=here)
         if isinstance(settings, CornersSettings):
             found.append(Region([np.array(settings.corners, dtype=float)]))
@@ -171,7 +167,7 @@ def read_regions(
         else:
             found.append(_of_raster(settings, low, high, coordinates, here))
     if sum(len(ring) for region in found if region.marked is None for ring in region.rings) > _MOST_CORNERS:
-        raise ConfigError(f"got more than {_MOST_CORNERS:,} corners; wanted simpler polygons", at=at)
+        raise ConfigError(f"got more than {_MOST_CORNERS:,} corners; wanted simpler polygons", at="$.no_go")
     return found
 
 

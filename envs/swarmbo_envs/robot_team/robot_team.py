@@ -157,13 +157,8 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         """Largest distance at which any two robots can exchange messages, m."""
         return max(self._world.radio_ranges_m)
 
-    def _settings_changed(self) -> None:
-        self._world = World(self.settings, self.field, self.possible_agents, self.ground)
-
     def _begin(self, seed: int, number: int) -> Episode:
-        episode = self._world.begin(seed, number)
-        episode.score, episode.knots_mean, episode.knots_covariance = self._belief_to_score()
-        return episode
+        return self._world.begin(seed, number, *self._belief_to_score())
 
     def _first_infos(self, episode: Episode) -> Infos:
         infos = {agent: self._world.measure(episode, robot) for robot, agent in enumerate(self.agents)}
@@ -270,7 +265,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
     def _picture(self) -> NDArray[np.uint8]:
         from swarmbo_envs.pictures import robot_frame  # figures take a second to import
 
-        return robot_frame(self._world, self._current())
+        return robot_frame(self._world, self._current(), self.max_cycles)
 
     def _text(self) -> str:
         """Map of the field, higher is denser, with the robots' numbers on it, and a line per robot."""

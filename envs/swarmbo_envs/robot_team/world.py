@@ -181,8 +181,8 @@ class World:
             self._require_apart(self._starts)
             self.homes.require(self._starts, agents)
 
-    def begin(self, seed: int, number: int) -> Episode:
-        """Begin an episode with every robot at its start and nothing measured."""
+    def begin(self, seed: int, number: int, *belief: Any) -> Episode:
+        """Begin an episode with every robot at its start, nothing measured, and a score with the belief behind it."""
         generator = rng.stream(seed, "robot_team", "starts", episode=number)
         starts = self._starts
         if starts is None:
@@ -192,7 +192,7 @@ class World:
         rules, poses = self.rules, np.column_stack([starts, headings])
         return Episode(
             *(seed, number, 0, True),
-            *(0.0, np.empty(0), np.empty((0, 0))),  # no score, and no belief behind it
+            *belief,
             poses=poses,
             batteries=np.full(len(starts), np.inf) if rules.batteries is None else np.array(rules.batteries),
             bases=starts.copy() if rules.bases is None else np.array(rules.bases, dtype=float),
@@ -267,7 +267,8 @@ class World:
         drive = self.mover.drive(episode, robot, path, goal if is_whole else None, self.sensors.stops)
         arrived = is_whole and drive.is_done
         if tracks is not None and self.mover.off_m and self.spacing is not None:
-            tracks[robot] = self.spacing.tracked(drive.trace)
+            at, own = np.linspace(0.0, len(drive.trace) - 1.0, tracks.shape[1]), np.arange(len(drive.trace))
+            tracks[robot] = np.column_stack([np.interp(at, own, drive.trace[:, axis]) for axis in range(2)])
         episode.trails[robot] = np.concatenate([episode.trails[robot], drive.trace[1:]])
         stops = [self.sensors.sample(episode, robot, stop, number) for number, stop in enumerate(drive.stops, start=1)]
         # before the measurement at the end, whose info has the battery that is left

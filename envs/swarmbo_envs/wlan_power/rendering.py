@@ -26,7 +26,7 @@ _DISTURBERS = {"audible": "access points in range of the serving one (dashed)", 
 _SINR_DB = (-20.0, 40.0)
 
 
-def frame(world: World, network: Network, episode: Episode) -> Picture:
+def frame(world: World, network: Network, episode: Episode, max_cycles: int) -> Picture:
     """Draw the map, the capacity of each user, the powers, and the network's capacity so far."""
     settings, utility, network = world.settings, world.utility, network.on(episode.choices)
     with look.applied():
@@ -39,13 +39,14 @@ def frame(world: World, network: Network, episode: Episode) -> Picture:
         _draw_powers(axes["powers"], world, episode)
         _draw_users(axes["users"], network, capacities, settings)
         _draw_total(axes["total"], episode, settings, utility)
+        axes["total"].set_xlim(0, max_cycles)
         totals, disturbers = np.array(episode.totals), _DISTURBERS[settings.interference]
         best = len(totals) and not settings.changes and np.isfinite(totals[-1]) and totals[-1] >= np.nanmax(totals)
         if network.n_points > _NUMBERED:
             disturbers = disturbers.partition(" (")[0]
         left = f", {count} left (×)" if (count := int((~network.present).sum())) else ""
         parts = (
-            f"round {episode.round} of {settings.max_cycles}{' (best so far)' if best else ''}",
+            f"round {episode.round} of {max_cycles}{' (best so far)' if best else ''}",
             f"{_found(episode, capacities, settings, utility)} for {network.n_users.sum()} users{left}",
             f"interference from {disturbers}",
         )
@@ -166,4 +167,4 @@ def _draw_total(ax: Axes, episode: Episode, settings: WlanPowerSettings, utility
         ax.legend(loc="lower right")
     what = utility.label or f"sum {settings.objective}"
     ax.set_title(f"{what[0].upper()}{what[1:]} ({utility.unit})")
-    ax.set(xlabel="round", xlim=(0, settings.max_cycles))
+    ax.set_xlabel("round")

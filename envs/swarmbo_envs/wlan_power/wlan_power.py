@@ -2,13 +2,11 @@
 
 import functools
 from collections import OrderedDict
-from dataclasses import replace
 from typing import Any
 
 import networkx as nx
 import numpy as np
 from gymnasium.spaces import Dict, Discrete, MultiDiscrete
-from jaxtyping import Int
 from msgspec import structs
 from numpy.typing import ArrayLike, NDArray
 
@@ -143,14 +141,14 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         self._low, self._high = low, high = s.power_dbm
         sizes = np.repeat([len(values) for values in world.choices.values()], k)
         last, ends = np.full(k, LARGEST), (np.r_[[low] * k, 0.0 * sizes], np.r_[[high] * k, sizes - 1.0])
-        self._set_spaces(
-            {agent: self._action_space() for agent in self.possible_agents},
-            {
-                agent: self._observed_space(np.array([i, *near]))
-                for i, (agent, near) in enumerate(zip(self.possible_agents, self.in_range, strict=True))
-            },
-            (np.concatenate([ends[0], -last, [0.0]]), np.concatenate([ends[1], last, [1.0]])),
-        )
+        actions, observations = dict[str, Space](), dict[str, Space]()
+        for agent, near in zip(self.possible_agents, self.in_range, strict=True):
+            power = space_of(([low], [high]))
+            choices = [(name, Discrete(len(values))) for name, values in world.choices.items()]
+            actions[agent] = Dict(OrderedDict([("power", power), *choices])) if choices else power
+            observations[agent] = self._observed_space(1 + len(near))
+        state = np.concatenate([ends[0], -last, [0.0]]), np.concatenate([ends[1], last, [1.0]])
+        self._set_spaces(actions, observations, state)
 
     def _place(self, world: World) -> None:
         self.rules, self.topology, self.hears, self.utility = world, world.topology, world.hears, world.utility
@@ -167,28 +165,19 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             return int(self.hears.sum(axis=1).max())
         return table.most_heard if isinstance(table, GeneratedSettings) else len(self.hears) - 1
 
-    def _action_space(self) -> Space:
-        power = space_of(([self._low], [self._high]))
-        choices = [(name, Discrete(len(values))) for name, values in self.rules.choices.items()]
-        return Dict(OrderedDict([("power", power), *choices])) if choices else power
-
-    def _observed_space(self, seen: Int[np.ndarray, " c"]) -> Space:
+    def _observed_space(self, n_seen: int) -> Space:
         """Space of the observation of an access point that sees the settings of some, itself the first."""
-        low, high = [self._low] * len(seen), [self._high] * len(seen)
-        if self.slots is not None:
-            low, high = [self._low] * (1 + self.slots), [self._high] * (1 + self.slots)
+        n = n_seen if self.slots is None else 1 + self.slots
+        low, high = [self._low] * n, [self._high] * n
         if self.settings.observes == "losses":
             losses = 1 + 2 * (len(low) - 1)
             low, high = [*low, 0.0, *[0.0] * losses], [*high, len(self.topology.users), *[OUT_OF_RANGE_DB] * losses]
         if not self.rules.choices:
-            return space_of(self._with_last(low[:1], high[:1], [low[1:], high[1:]]))
+            return space_of(self._with_last((low[:1], high[:1]), (low[1:], high[1:])))
         parts: list[tuple[str, Space]] = [("power", space_of((low, high)))]
-        parts += [(name, MultiDiscrete([len(of)] * len(seen))) for name, of in self.rules.choices.items()]
+        parts += [(name, MultiDiscrete([len(of)] * n_seen)) for name, of in self.rules.choices.items()]
         parts += [("last", space_of(([-LARGEST], [LARGEST]))), ("left", space_of(([0.0], [1.0])))]
         return Dict(OrderedDict(parts))
-
-    def _settings_changed(self) -> None:
-        self.rules = replace(self.rules, settings=self.settings)
 
     @property
     def network(self) -> Network:
@@ -283,9 +272,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         if self.settings.changes:
             return {}
         found = references(self._first, self._low, self._high, budget=budget, seed=seed, utility=self.utility).values()
-        is_elsewhere = self.settings.objective == "throughput"
-        by = [", by the closed form" if is_elsewhere and reference.evaluations > 1 else "" for reference in found]
-        return {reference.label + how: reference for reference, how in zip(found, by, strict=True)}
+        elsewhere = ", by the closed form" if self.settings.objective == "throughput" else ""
+        return {one.label + (elsewhere if one.evaluations > 1 else ""): one for one in found}
 
     def worst_off(self, point: ArrayLike) -> dict[str, float]:
         """Least rates of any access point and any user at a joint setting, Mbit/s, without noise.
@@ -411,7 +399,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     def _picture(self) -> NDArray[np.uint8]:
         from swarmbo_envs.wlan_power.rendering import frame  # figures take a second to import
 
-        return frame(self.rules, self.network, self._current())
+        return frame(self.rules, self.network, self._current(), self.max_cycles)
 
     def close(self) -> None:
         """End the simulators; a step after that starts new ones."""

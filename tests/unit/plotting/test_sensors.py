@@ -49,7 +49,7 @@ def test_sensors_are_drawn_where_they_stand_with_beams_to_what_they_looked_at():
 def test_a_moving_map_of_sensors_follows_the_records_and_draws_the_level():
     ax, world = axes(), World(DOMAIN, standpoints=STANDS)
     lattice = lattice_over(world, 30)
-    moving = MovingMap(ax, lattice, list(STANDS), style.MEAN_COLOURS, Normalize(0, 100), "white", world, level=50.0)
+    moving = MovingMap(ax, lattice, list(STANDS), (style.MEAN_COLOURS, Normalize(0, 100), "white"), world, level=50.0)
     drawn = moving.show(records(), [("sensor_0", "sensor_1")], lattice.image(lattice.points[:, 0]))
     np.testing.assert_array_equal(drawn["links"][0].get_segments(), [[STANDS["sensor_0"], STANDS["sensor_1"]]])
     _, _, spots, failed = drawn["sensors"]
