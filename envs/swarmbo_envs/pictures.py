@@ -20,7 +20,7 @@ from swarmbo_envs.shared import Places
 if TYPE_CHECKING:
     from swarmbo_envs.robot_team.episode import Episode as RobotEpisode
     from swarmbo_envs.robot_team.world import World
-    from swarmbo_envs.sensor_field.sensor_field import Episode, Stations
+    from swarmbo_envs.sensor_field.stations import Episode, Stations
 
 Picture = UInt8[np.ndarray, "height width 3"]
 _PIXELS_PER_INCH = 100

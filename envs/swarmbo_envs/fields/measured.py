@@ -15,7 +15,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.kernels import kernel_matrix
 from swarmbo_envs.fields.field import Field, Surface, lattice, summit
 from swarmbo_envs.fields.settings import MeasuredSettings
-from swarmbo_envs.shared import PerStart, Place, Places, Starts, Values, digest, nearest
+from swarmbo_envs.shared import Place, Places, Values, digest, nearest
 
 _MAX_SITES = 4096
 _MAX_EVALUATION_POINTS = 2500
@@ -69,7 +69,7 @@ def _still_field(measurements: Measurements, settings: MeasuredSettings, max_sit
 class NearestSite:
     """Value of the nearest measured site."""
 
-    def __init__(self, sites: Starts, values: PerStart) -> None:
+    def __init__(self, sites: Places, values: Values) -> None:
         self._tree, self._values = KDTree(sites), values
 
     def __call__(self, X: Places) -> Values:
@@ -86,7 +86,7 @@ class Kriging:
     Source: Cressie, Statistics for Spatial Data, 1993, section 3.2.
     """
 
-    def __init__(self, sites: Starts, values: PerStart) -> None:
+    def __init__(self, sites: Places, values: Values) -> None:
         self._centre = sites.mean(axis=0)
         # map coordinates are large: differences of centred ones keep their digits
         self._sites = sites - self._centre
@@ -102,7 +102,7 @@ class Kriging:
         return self._level + to_sites @ self._weights
 
 
-def _hull(sites: Starts, at: str) -> Callable[[Places], Places]:
+def _hull(sites: Places, at: str) -> Callable[[Places], Places]:
     """Filter of places in the convex hull of the sites: the region in which data support a map."""
     centre, scale = sites.mean(axis=0), float(np.ptp(sites, axis=0).max())
     try:
@@ -118,7 +118,7 @@ def _hull(sites: Starts, at: str) -> Callable[[Places], Places]:
     return covered
 
 
-def thinned(sites: Starts, n_points: int) -> Places:
+def thinned(sites: Float[np.ndarray, "n 2"], n_points: int) -> Places:
     """At most ``n_points`` of the sites, spread evenly by farthest-point selection from the one nearest their mean."""
     chosen = [nearest(sites, sites.mean(axis=0))]
     gap = np.full(len(sites), np.inf)
@@ -128,7 +128,9 @@ def thinned(sites: Starts, n_points: int) -> Places:
     return sites[np.sort(chosen)]
 
 
-def _spread(covered: Callable[[Places], Places], sites: Starts, low: Place, high: Place, n: int) -> Places:
+def _spread(
+    covered: Callable[[Places], Places], sites: Float[np.ndarray, "n 2"], low: Place, high: Place, n: int
+) -> Places:
     """At most n points over the hull: nearly n of a lattice, or the sites if it has n / 2 at most and they are more."""
     ask, best = n, covered(lattice(low, high, n))
     while len(best) < 0.9 * n and ask < 16 * n:
@@ -141,7 +143,7 @@ def _spread(covered: Callable[[Places], Places], sites: Starts, low: Place, high
     return best if len(best) > n / 2 or len(best) >= len(sites) else thinned(sites, n)
 
 
-def _refuse_near_sites(sites: Starts, settings: MeasuredSettings, at: str) -> None:
+def _refuse_near_sites(sites: Places, settings: MeasuredSettings, at: str) -> None:
     spacing, wanted = _distance_to_next(sites), _NEAREST_M
     if settings.sites == "interpolated":
         wanted = max(wanted, _NEAREST_SHARE * float(np.median(spacing)))
@@ -155,12 +157,12 @@ def _refuse_near_sites(sites: Starts, settings: MeasuredSettings, at: str) -> No
     raise ConfigError(f"{got}: {fix}", at=f"{at}.csv")
 
 
-def _distance_to_next(sites: Starts) -> PerStart:
+def _distance_to_next(sites: Places) -> Values:
     distances, _ = KDTree(sites).query(sites, k=2)  # the nearest of all is the site itself
     return np.asarray(distances)[:, 1]
 
 
-def distinct(sites: Starts, values: PerStart) -> tuple[Float[np.ndarray, "m 2"], Float[np.ndarray, " m"]]:
+def distinct(sites: Places, values: Values) -> tuple[Float[np.ndarray, "m 2"], Float[np.ndarray, " m"]]:
     """Deduplicated locations with the mean of their values, in the order of first appearance."""
     places, first, which, count = np.unique(sites, axis=0, return_index=True, return_inverse=True, return_counts=True)
     means = np.bincount(which.ravel(), weights=values) / count
@@ -188,7 +190,7 @@ class Stations:
             order = np.argsort(rounds[:, 0])
             self._series.append((rounds[order, 0], values[order]))
 
-    def values(self, round_number: float) -> PerStart:
+    def values(self, round_number: float) -> Values:
         """Value of every site in a round."""
         time = self._begin + round_number * self._step
         return np.array([np.interp(time, rounds, values) for rounds, values in self._series])
