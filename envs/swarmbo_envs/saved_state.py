@@ -81,10 +81,9 @@ class SavedState:
             array = np.array(self._arrays.get(name))
         except ValueError:  # rows of different lengths
             array = np.array(None)
-        self.hold(
-            array.dtype.kind == kind and array.shape == shape,
-            f"an array {name!r} of shape {shape} and numpy's kind {kind!r}, not {array.shape} and {array.dtype.kind!r}",
-        )
+        wanted, got = (shape, kind), (array.shape, array.dtype.kind)
+        kinds = "an array {!r} of shape {} and numpy's kind {!r}, not {} and {!r}"
+        self.hold(wanted == got, kinds.format(name, *wanted, *got))
         return array
 
     def rows_of(self, name: str) -> int:

@@ -81,6 +81,11 @@ class MovingMap:
         heads = dict(zip(agents, spots, strict=True))
         pairs = [np.stack([ends[a], ends[b]]) for a, b in links if a in ends and b in ends]
         look: dict[str, Any] = {"colors": self._link_colour, "linewidths": 0.6 if is_crowded else 1.1}
+        batteries: list[Artist] = []
+        for index, agent in charged:
+            place, colour = heads[agent], style.agent_colour(index)
+            is_above = bool(self._lacks_room(place[None])[0])  # it would reach out of the map below
+            batteries += style.draw_battery(ax, place, told[agent], colour, is_above)
         return {
             "no-go": [style.draw_no_go(ax, rings) for rings in self._world.no_go],
             "ways": maps.draw_ways(ax, ways, 0.9),
@@ -91,14 +96,7 @@ class MovingMap:
             "links": self._lines(pairs, linestyles=(0, (2, 1.5)), **look),
             "recommendation": self._recommendation(records[-1]),
             "best": [] if star is None else ax.plot(*star, **style.BEST),
-            "batteries": [
-                artist
-                for index, agent in charged  # over a robot where it would reach out of the map
-                for artist in style.draw_battery(
-                    *(ax, heads[agent], told[agent], style.agent_colour(index)),
-                    bool(self._lacks_room(heads[agent][None])[0]),
-                )
-            ],
+            "batteries": batteries,
             "robots": [artist for index, agent in enumerate(agents) for artist in self._robot(index, heads[agent])],
         }
 

@@ -321,18 +321,15 @@ def legend_of(records: Records, world: World, names: Sequence[str]) -> list[Line
     """Legend of the marks among ``names`` that are on the maps of a run, in that order."""
     has_truth, is_peak = world.values is not None and world.values.size > 0, world.goal == "peak"
     told = (isinstance(sample.battery, float) for record in records for sample in record.samples)
+    small: dict[str, Any] = {"markersize": 7.5, "path_effects": []}  # findings are smaller than on the map
     there: dict[str, tuple[bool, dict[str, Any]]] = {
         "no-go": (bool(world.no_go), style.LEGEND_NO_GO),
         "base": (bool(world.bases), style.LEGEND_BASE),
         "failed": (len(failures(records)) > 0, style.FAILED),
         "battery": (any(told), style.LEGEND_BATTERY),
-    }
-    found = {"best": (is_peak, style.BEST), "recommendation": (is_peak, style.RECOMMENDATION)}
-    found["maximum"] = is_peak and has_truth, style.MAXIMUM
-    # findings are smaller than on the map, and without their casing
-    small = {"best": 10.0, "recommendation": 7.5, "maximum": 7.5}
-    there |= {
-        n: (is_there, {**look, "markersize": small[n], "path_effects": []}) for n, (is_there, look) in found.items()
+        "best": (is_peak, style.BEST | small | {"markersize": 10.0}),
+        "recommendation": (is_peak, style.RECOMMENDATION | small),
+        "maximum": (is_peak and has_truth, style.MAXIMUM | small),
     }
     marks = {name: Line2D([], [], **look) for name, (is_there, look) in there.items() if is_there}
     if world.level is not None:

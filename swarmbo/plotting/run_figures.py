@@ -59,13 +59,9 @@ class ErrorTraces:
             known = [error for error in own if error is not None]
             if known:
                 alone[n] = np.mean(known)
-        return cls(
-            rounds=np.array([record.round for record in records], dtype=float),
-            shared_kb=np.cumsum([record.sharing.bytes for record in records]) / 1e3,
-            fused=np.array([_spread(record.score) for record in records]).T,
-            pooled=pooled,
-            alone=alone,
-        )
+        rounds = np.array([record.round for record in records], dtype=float)
+        shared_kb = np.cumsum([record.sharing.bytes for record in records]) / 1e3
+        return cls(rounds, shared_kb, np.array([_spread(record.score) for record in records]).T, pooled, alone)
 
 
 def _spread(score: Score | None) -> tuple[float, float, float]:

@@ -143,18 +143,15 @@ def plot_factor_graph(ax: Axes, graph: "FactorGraph | nx.Graph[Any]", agents: Se
         is_inside = size > 250 and len(shown) <= 3
         face, edge = (colour, "white") if kind == "factor" else ("white", colour)
         ax.scatter([x], [y], s=size, marker=marker, linewidths=2.4, zorder=2, facecolor=face, edgecolor=edge)
-        ax.annotate(
-            shown,
-            (x, y),
-            xytext=(0, 0 if is_inside else 0.62 * np.sqrt(size)),
-            textcoords="offset points",
-            ha="center",
-            va="center" if is_inside else "bottom",
-            fontsize=min(8.5, 1.25 * np.sqrt(size) / max(len(shown), 2)) if is_inside else 7.5,
-            color=_legible_on(colour) if is_inside and kind == "factor" else style.INK,
-            bbox=None if is_inside else {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85},
-            zorder=3,
-        )
+        letters: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "zorder": 3, "color": style.INK}
+        if is_inside:
+            fontsize = min(8.5, 1.25 * np.sqrt(size) / max(len(shown), 2))
+            letters |= {"xytext": (0, 0), "va": "center", "fontsize": fontsize}
+            letters |= {"color": _legible_on(colour)} if kind == "factor" else {}
+        else:
+            letters |= {"xytext": (0, 0.62 * np.sqrt(size)), "va": "bottom", "fontsize": 7.5}
+            letters |= {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}}
+        ax.annotate(shown, (x, y), **letters)
     ax.margins(0.12)
     ax.set_aspect("equal", adjustable="datalim")
     ax.set_axis_off()
@@ -220,11 +217,10 @@ def _degrees_figure(by_title: Mapping[str, FactorGraph]) -> Figure:
         for axes, (title, graph) in zip(rows, by_title.items(), strict=True):
             owned = [len(graph.factors_owned_by(agent)) for agent in graph.agents]
             shared = [len(graph.factors_of(variable)) for variable in graph.variables]
-            counts = {
-                "variables of a factor": ([len(graph.scope(name)) for name in graph.factors], "factors", style.BLUE),
-                "factors of a variable": (shared, "variables", style.GREEN),
-                "factors of an agent": (owned, "agents", style.ORANGE),
-            }
+            arity = [len(graph.scope(name)) for name in graph.factors]
+            counts = {"variables of a factor": (arity, "factors", style.BLUE)}
+            counts["factors of a variable"] = shared, "variables", style.GREEN
+            counts["factors of an agent"] = owned, "agents", style.ORANGE
             for ax, (label, (values, whose, colour)) in zip(axes, counts.items(), strict=True):
                 numbers, times = np.unique(values, return_counts=True)
                 ax.bar(numbers, times, width=0.8, color=colour)

@@ -1,7 +1,7 @@
 """Fields from rasters: georeferenced GeoTIFFs, and NumPy arrays."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,14 +62,10 @@ def read_geotiff(path: str, what: str, at: str, band: int = 1) -> Raster:
                 if band > file.count:
                     raise ConfigError(f"got band {band} of {path!r}; wanted one from 1 to {file.count}", at=at)
                 bounds, transform = file.bounds, file.transform
-                return Raster(
-                    values=file.read(band),
-                    masked=file.read_masks(band) == 0,
-                    edges=(bounds.left, bounds.bottom, bounds.right, bounds.top),
-                    is_placed=not transform.is_identity,
-                    is_north_up=transform.is_rectilinear and bounds.bottom < bounds.top and bounds.left < bounds.right,
-                    crs=file.crs,
-                )
+                edges = bounds.left, bounds.bottom, bounds.right, bounds.top
+                is_up = transform.is_rectilinear and bounds.bottom < bounds.top and bounds.left < bounds.right
+                cells = file.read(band), file.read_masks(band) == 0, edges
+                return Raster(*cells, is_placed=not transform.is_identity, is_north_up=is_up, crs=file.crs)
     except rasterio.errors.RasterioError as error:
         got = f"got {path!r}, which cannot be read ({error})"
         raise ConfigError(f"{got}; wanted a GeoTIFF, or an array (.npy)", at=at) from None
@@ -116,22 +112,11 @@ def raster_field(
     best = int(found.argmax())
     kind = "" if raster.crs is None else f" ({raster.crs.to_string()})"
     kind = " (longitudes and latitudes, projected)" if raster.in_degrees else kind
-    return Field(
-        name=f"{Path(settings.raster).stem}{kind}",
-        quantity=settings.value,
-        unit=settings.unit,
-        low=low,
-        high=high,
-        sites=sites,
-        points=lattice(low, high, _MAX_EVALUATION_POINTS),
-        surface=surface,
-        maximum=float(found[best]),
-        argmax=places[best],
-        minimum=float(surface(sites).min()),
-        digest=digest(np.where(known, values, np.nan), repr(raster.edges).encode()),
-        coordinates=surface.coordinates(raster),
-        gaps=None if squares.all() else surface.touched(~squares),
-    )
+    points, name = lattice(low, high, _MAX_EVALUATION_POINTS), f"{Path(settings.raster).stem}{kind}"
+    ends, labels = (float(found[best]), places[best], float(surface(sites).min())), (settings.value, settings.unit)
+    field = Field(name, low, high, sites, points, surface, *ends, *labels, coordinates=surface.coordinates(raster))
+    content = digest(np.where(known, values, np.nan), repr(raster.edges).encode())
+    return replace(field, digest=content, gaps=None if squares.all() else surface.touched(~squares))
 
 
 def _read(settings: RasterFieldSettings, at: str) -> Raster:

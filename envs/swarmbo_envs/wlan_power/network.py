@@ -14,13 +14,8 @@ _NEPERS_PER_DB = np.log(10.0) / 10.0
 UtilityName = Literal["sum", "proportional-fair", "minimum-rate", "cell-minimum", "users-above"]
 FLOOR_MBPS = 1e-3  # least rate in sums of logarithms
 _LARGEST = 1000.0  # bits per second and Hz: of more the SINR would overflow
-_LABELS: dict[UtilityName, str] = {
-    "sum": "",
-    "proportional-fair": "sum of logarithms",
-    "minimum-rate": "least rate",
-    "cell-minimum": "sum of least rates",
-    "users-above": "users above",
-}
+_LABELS = {"sum": "", "proportional-fair": "sum of logarithms", "minimum-rate": "least rate"}
+_LABELS |= {"cell-minimum": "sum of least rates", "users-above": "users above"}
 
 
 class Link(NamedTuple):
@@ -147,9 +142,8 @@ class Network:
     def needed_sinr(self, rate_mbps: float) -> Float[np.ndarray, " m"]:
         """Ratio at which each user has a rate, Mbit/s; infinite if the user never has."""
         rate = rate_mbps / (self.turn * self._width)
-        needed = self.link.gap * np.expm1(
-            np.log(2.0) / self.bandwidth_mhz * np.minimum(rate, _LARGEST * self.bandwidth_mhz)
-        )
+        nepers = np.log(2.0) / self.bandwidth_mhz * np.minimum(rate, _LARGEST * self.bandwidth_mhz)
+        needed = self.link.gap * np.expm1(nepers)
         return np.broadcast_to(np.where(rate <= self.link.cap_mbps * (1.0 + 1e-12), needed, np.inf), self.serving.shape)
 
     @cached_property
@@ -203,9 +197,8 @@ class Network:
     @cached_property
     def digest(self) -> str:
         """Hash of the network's content."""
-        numbers = np.array(
-            [self.noise_mw, self.bandwidth_mhz, *self.link, *([] if self.widths is None else self.widths)]
-        )
+        widths = [] if self.widths is None else self.widths
+        numbers = np.array([self.noise_mw, self.bandwidth_mhz, *self.link, *widths])
         shape, spectrum = np.array(self.loss_db.shape), repr(self.spectrum).encode()
         return digest(self.loss_db, self.serving, self.present, self.disturbs, numbers, shape, spectrum)
 

@@ -84,18 +84,15 @@ def _draw_map(figure: Figure, ax: Axes, world: World, network: Network, episode:
     served = np.stack([users[here], points[network.serving[here]]], axis=1)
     is_small = len(points) <= _NUMBERED
     if is_small:  # else lines and colours would hide the map
-        looks: list[dict[str, Any]] = [
-            {"segments": list(points[pairs]), "colors": "white", "linestyles": (0, (4, 3)), "zorder": 2},
-            {"segments": list(served), "colors": look.INK, "zorder": 3},
-        ]
-        for own in looks:
-            ax.add_collection(LineCollection(**own, linewidths=0.8, alpha=0.7), autolim=False)
+        thin: dict[str, Any] = {"linewidths": 0.8, "alpha": 0.7}
+        dashed = LineCollection(list(points[pairs]), colors="white", linestyles=(0, (4, 3)), zorder=2, **thin)
+        for lines in (dashed, LineCollection(list(served), colors=look.INK, zorder=3, **thin)):
+            ax.add_collection(lines, autolim=False)
     colours, spectrum = np.array(_colours(world, episode)), world.settings.spectrum
     room = min(1.0, _NUMBERED / len(points))  # for markers; the more there are the smaller
     own = colours[network.serving[here]]
-    ax.scatter(
-        *users[here].T, s=26 * room, c=own, edgecolors="white" if is_small else "none", linewidths=0.7 * room, zorder=4
-    )
+    edge = "white" if is_small else "none"
+    ax.scatter(*users[here].T, s=26 * room, c=own, edgecolors=edge, linewidths=0.7 * room, zorder=4)
     ax.scatter(*users[~here].T, s=26 * room, color=look.INK, marker="x", linewidths=1.2 * room, zorder=4)
     ax.scatter(*points.T, s=120 * room, c=colours, marker="^", edgecolors=look.INK, linewidths=1.0 * room, zorder=5)
     labels = [f"{power:.0f} dBm" for power in episode.powers]

@@ -136,7 +136,12 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         self._place(world)
         k = len(self.possible_agents)
         self.factors = tuple(f"capacity_{i}" for i in range(k))
-        self.slots = self._most_heard() if s.worlds == "drawn" or s.observes == "losses" else None
+        self.slots: int | None = None  # most others in range of an access point, of any topology that may be drawn
+        if s.worlds == "drawn":
+            table = topology_settings(s.topology)
+            self.slots = table.most_heard if isinstance(table, GeneratedSettings) else k - 1
+        elif s.observes == "losses":
+            self.slots = int(self.hears.sum(axis=1).max())
         self.variables = tuple(f"{name}_{i}" for name in ("power", *world.choices) for i in range(k))
         self._low, self._high = low, high = s.power_dbm
         sizes = np.repeat([len(values) for values in world.choices.values()], k)
@@ -157,13 +162,6 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
 
     def _draw(self, number: int) -> None:
         self._place(World.of(structs.replace(self.settings, topology_seed=number)))
-
-    def _most_heard(self) -> int:
-        """Most others in range of an access point: of the present topology, or of any that may be drawn."""
-        table = topology_settings(self.settings.topology)
-        if self.settings.worlds == "fixed":
-            return int(self.hears.sum(axis=1).max())
-        return table.most_heard if isinstance(table, GeneratedSettings) else len(self.hears) - 1
 
     def _observed_space(self, n_seen: int) -> Space:
         """Space of the observation of an access point that sees the settings of some, itself the first."""
@@ -238,8 +236,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         network, value = self._first, functools.partial(self.utility.value, self._first)
         unit = rng.sobol(_N_TRUTH_POINTS, len(place), rng.stream(0, "truth points"))
         points = at_shares(network, unit, self._low, self._high)
-        labels = self.labels
-        told = (points, value(points), maximum, place, labels["unit"], labels["axis_unit"], labels["name"], value)
+        unit, axis_unit, name = (self.labels[label] for label in ("unit", "axis_unit", "name"))
+        told = points, value(points), maximum, place, unit, axis_unit, name, value
         return GroundTruth(*told, maximum_is="reference optimum")
 
     @property
