@@ -30,6 +30,7 @@ LARGEST = 1e12  # of the measurements that observations show
 Array = NDArray[np.float64]
 Ends = tuple[ArrayLike, ArrayLike]  # low and high end of a box
 Space = gymnasium.Space[Any]
+Spaces = Mapping[str, Ends | Space]
 Infos = dict[str, dict[str, Any]]
 
 
@@ -94,9 +95,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         """Convert arguments, which may hold NumPy values, to settings."""
         return convert(plain(arguments), cls._arguments)
 
-    def _set_spaces(
-        self, actions: Mapping[str, Ends | Space], observations: Mapping[str, Ends | Space], state: Ends
-    ) -> None:
+    def _set_spaces(self, actions: Spaces, observations: Spaces, state: Ends) -> None:
         self._action_spaces = {agent: space_of(told) for agent, told in actions.items()}
         self._observation_spaces = {agent: space_of(told) for agent, told in observations.items()}
         self.state_space = space_of(state)

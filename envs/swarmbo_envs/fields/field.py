@@ -11,7 +11,6 @@ from scipy.interpolate import RegularGridInterpolator
 from scipy.optimize import minimize
 
 from swarmbo.boundary.coordinates import Coordinates
-from swarmbo.boundary.projection import LocalProjection
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo_envs.fields.settings import Task
@@ -83,11 +82,6 @@ class Field:
         """Noise-free field, for metrics and figures; ``at_round`` gives that of other rounds."""
         told = (self.points, self.value(self.points), self.maximum, self.argmax, self.unit, "m", self.name, self.value)
         return GroundTruth(*told, goal=task, level=level, at_round=at_round)
-
-    @property
-    def projection(self) -> LocalProjection | None:
-        """Projection of longitudes and latitudes to the map; None if the input has others."""
-        return None if self.coordinates is None else self.coordinates.projection
 
     @property
     def reach_m(self) -> float:

@@ -117,14 +117,10 @@ def _accuracy(X: Points, data: str, trainings: int, seed: int) -> Values:
     for first, second, log_rate, batch in X:
         of_point: list[float] = []
         for number in range(trainings):
-            model = networks.MLPClassifier(
-                (round(first), round(second)),
-                learning_rate_init=10.0**log_rate,
-                batch_size=round(batch),
-                max_iter=_EPOCHS,
-                n_iter_no_change=_EPOCHS,
-                random_state=int(stream(seed, "network training", number=number).integers(2**31)),
-            )
+            epochs = {"max_iter": _EPOCHS, "n_iter_no_change": _EPOCHS, "batch_size": round(batch)}
+            state = int(stream(seed, "network training", number=number).integers(2**31))
+            told = {"learning_rate_init": 10.0**log_rate, "random_state": state, **epochs}
+            model = networks.MLPClassifier((round(first), round(second)), **told)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of trainings that have not converged after 20 epochs
                 of_point.append(float(model.fit(inputs[train], labels[train]).score(inputs[rest], labels[rest])))

@@ -105,7 +105,8 @@ class Ways:
         for node in np.argsort(least, kind="stable"):
             if not np.isfinite(least[node]):
                 break
-            after = 0 if node == via[node] else self._after(int(node), int(via[node])) + 1
+            before = self._reversed[via[node], node]
+            after = 0 if node == via[node] else int(via[node] if before == _NOWHERE else before) + 1
             offset = nodes[after] - nodes[node + 1]
             courses[node + 1] = course = float(np.arctan2(offset[1], offset[0]))
             turn = 0.0 if after == 0 else turn_between(course, float(courses[after]))
@@ -155,10 +156,6 @@ class Ways:
         nodes = self.ground.nodes
         graph = np.where(self.ground.visible, self.straight_times(nodes, nodes), 0.0).T
         return shortest_path(graph, method="D", return_predecessors=True)[1]
-
-    def _after(self, node: int, last: int) -> int:
-        before = int(self._reversed[last, node])
-        return last if before == _NOWHERE else before
 
     def _seen_times(self, starts: Starts, ends: Ends) -> Float[np.ndarray, "n m"]:
         times = self.straight_times(starts, ends)

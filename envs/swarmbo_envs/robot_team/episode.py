@@ -144,14 +144,8 @@ class Sensors:
         told = self._read(episode, robot, location) if measurable else {}
         if told and site >= 0:
             episode.measured[site] = True
-        return {
-            **told,
-            "location": location,
-            "cost": self.settings.travel_cost * distance,
-            "distance": distance,
-            "reached": reached,
-            "interpolated": self.field.interpolated,
-        }
+        driven = {"cost": self.settings.travel_cost * distance, "distance": distance, "reached": reached}
+        return {**told, "location": location, **driven, "interpolated": self.field.interpolated}
 
     def sample(self, episode: Episode, robot: int, location: Place, number: int) -> dict[str, Any]:
         """Measure en route, by the number of the measurement in this round."""

@@ -175,15 +175,10 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
         return self._info(episode, sensor, measurement, energy_j)
 
     def _info(self, episode: Episode, sensor: int, measurement: float | None, energy_j: float) -> dict[str, Any]:
-        measured = {} if measurement is None else {"measurement": measurement}
-        return {
-            **measured,
-            "location": episode.spots[sensor].copy(),
-            "sampled": bool(episode.sampled[sensor]),
-            "energy_j": energy_j,
-            "left_j": self._left_j(episode, sensor),
-            "cost": self.settings.energy_price * energy_j,
-        }
+        info: dict[str, Any] = {} if measurement is None else {"measurement": measurement}
+        info |= {"location": episode.spots[sensor].copy(), "sampled": bool(episode.sampled[sensor])}
+        used = {"energy_j": energy_j, "left_j": self._left_j(episode, sensor)}
+        return info | used | {"cost": self.settings.energy_price * energy_j}
 
     def _left_j(self, episode: Episode, sensor: int) -> float:
         return float((np.inf if self.settings.battery_j is None else self.settings.battery_j) - episode.spent_j[sensor])

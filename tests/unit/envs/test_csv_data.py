@@ -125,8 +125,8 @@ def test_longitudes_and_latitudes_are_recognised_by_their_names(table, header, s
     # lengths of a degree at 50.97 degrees north by the ellipsoid's radii of curvature: 70,276 m and 111,239 m
     np.testing.assert_allclose(field.high - field.low, [0.04 * 70_276, 0.03 * 111_239], rtol=2e-3)
     np.testing.assert_allclose(field.low, 0.0, atol=1e-6)
-    assert field.projection is not None
-    back = field.projection.degrees(field.argmax[None])[0]
+    assert field.coordinates is not None
+    back = field.coordinates.projection.degrees(field.argmax[None])[0]
     if sites == "only":
         np.testing.assert_allclose(back, [sign * LON[3], sign * LAT[3]], atol=1e-9)
 
@@ -148,8 +148,8 @@ def test_a_world_tells_the_way_back_to_degrees(table):
         sensor_field_v0.parallel_env(sensors=2, field=given),
     ):
         env.reset(seed=0)
-        assert isinstance(env.field.projection, LocalProjection)
-        back = env.field.projection.degrees(env.sites())
+        assert isinstance(env.field.coordinates.projection, LocalProjection)
+        back = env.field.coordinates.projection.degrees(env.sites())
         assert {tuple(place) for place in back.round(6)} == set(zip(LON, LAT, strict=True))
 
 
@@ -196,7 +196,7 @@ def test_metres_stay_as_they_are(table, header, scale, more):
         warnings.simplefilter("error")
         field = build_field(table([(x, y, 1.0) for x, y in places], header, **more), 100)
     np.testing.assert_array_equal(field.sites, places)
-    assert field.projection is None
+    assert field.coordinates is None
 
 
 def sites_file(folder, header, *, degrees):
@@ -226,7 +226,7 @@ def test_columns_of_coordinates_are_recognised_without_being_named(tmp_path, hea
     named = robot_team_v0.parallel_env(field={"csv": path, "value": "ph", "x": x, "y": y})
     found = robot_team_v0.parallel_env(field={"csv": path, "value": "ph"})
     np.testing.assert_array_equal(found.unwrapped.sites(), named.unwrapped.sites())
-    assert (found.unwrapped.field.projection is not None) == degrees
+    assert (found.unwrapped.field.coordinates is not None) == degrees
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_columns_that_may_be_coordinates_or_not_are_asked_for(tmp_path, header, 
     settings = {"csv": sites_file(tmp_path, header, degrees=True), "value": "ph"}
     if fixes is None:  # an x without a y is no pair
         with pytest.warns(DataWarning, match="taken for degrees"):
-            assert robot_team_v0.parallel_env(field=settings).unwrapped.field.projection is not None
+            assert robot_team_v0.parallel_env(field=settings).unwrapped.field.coordinates is not None
         return
     with pytest.raises(ConfigError) as caught:
         robot_team_v0.parallel_env(field=settings)
