@@ -273,12 +273,8 @@ def field_settings(table: dict[str, Any] | None, at: str = "$.field", moving: bo
     by_key = _MOVING if moving else _STILL
     fix = "; a table given whole takes the place of another: field = { csv = FILE, … }"
     settings = convert(table, by_key[kind_of(table, by_key, at, fix)], at=at)
-    if not moving and (path := _path_of_time(settings)) is not None:
+    path = ".time" if isinstance(settings, MeasuredSettings) and settings.time is not None else ""
+    path = ".gp.time" if isinstance(settings, DrawnSettings) and settings.gp.time is not None else path
+    if path and not moving:
         raise ConfigError("got a field that changes; wanted none here: swarmbo/sensor_field-v0 takes it", at=at + path)
     return settings
-
-
-def _path_of_time(settings: FieldSettings) -> str | None:
-    if isinstance(settings, MeasuredSettings) and settings.time is not None:
-        return ".time"
-    return ".gp.time" if isinstance(settings, DrawnSettings) and settings.gp.time is not None else None

@@ -152,11 +152,11 @@ class Children:
 class _Child:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None) -> None:
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed when the child is ended
-        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._complaints}
+        pipe = subprocess.PIPE
         try:
             # a session of its own: a keyboard interrupt is for the parent, which ends the child
-            self._process: subprocess.Popen[bytes] = subprocess.Popen(
-                command, env=environment, start_new_session=True, **pipes
+            self._process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=self._complaints, env=environment, start_new_session=True
             )
         except OSError:
             self._complaints.close()

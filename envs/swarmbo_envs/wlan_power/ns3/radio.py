@@ -63,16 +63,11 @@ def compiled_library() -> Library:
     needs = next((folder for folder in (root / "lib64", root / "lib") if folder.is_dir()), root)
     key = "\0".join([version, platform.system(), platform.machine(), *_FLAGS, *_PARTS]).encode()
     digest = hashlib.blake2b(_SOURCE.read_bytes() + key, digest_size=8).hexdigest()
-    path = cache_folder() / f"wlan-ns3-{version}-{digest}.so"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "swarmbo"
+    path = cache / f"wlan-ns3-{version}-{digest}.so"
     if not path.is_file():
         _compile(path, root / "include", needs)
     return Library(path, needs, version)
-
-
-def cache_folder() -> Path:
-    """Folder of compiled libraries."""
-    stated = os.environ.get("XDG_CACHE_HOME")
-    return (Path(stated) if stated else Path.home() / ".cache") / "swarmbo"
 
 
 def _wheel() -> tuple[str, Path]:
