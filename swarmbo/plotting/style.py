@@ -143,12 +143,13 @@ def name_figure(figure: Figure, *parts: str) -> None:
         figure.suptitle(" · ".join(filter(None, parts)), x=0.01, ha="left", fontsize=10.5, color=MUTED)
 
 
+Spots = Float[np.ndarray, "robots 2"]
+Pair = tuple[float, float]
+
+
 def side_by_side(
-    spots: Float[np.ndarray, "robots 2"],
-    apart: tuple[float, float],
-    weights: Float[np.ndarray, " robots"] | None = None,
-    edges: tuple[float, float] = (-np.inf, np.inf),
-) -> Float[np.ndarray, "robots 2"]:
+    spots: Spots, apart: Pair, weights: Float[np.ndarray, " robots"] | None = None, edges: Pair = (-np.inf, np.inf)
+) -> Spots:
     """Shifts of marks to the right, those of robots in one place evenly to both sides, so that all can be read.
 
     ``apart`` is the room, in pixels, that one needs to the right and up, ``weights`` how much each wants to stay,
@@ -176,6 +177,7 @@ def side_by_side(
     return moved - spots
 
 
+Frames = Sequence[UInt8[np.ndarray, "height width 3"]]
 _HINT = '`pip install "swarmbo[mp4]"` brings one (or write GIF)'
 
 
@@ -190,7 +192,7 @@ def encoder() -> str:
     return found
 
 
-def write_mp4(frames: Sequence[UInt8[np.ndarray, "height width 3"]], path: Path, pause_ms: Sequence[int]) -> Path:
+def write_mp4(frames: Frames, path: Path, pause_ms: Sequence[int]) -> Path:
     """Write RGB frames of one size as a film. One thread and no time stamps, so equal frames give equal bytes."""
     height, width, _ = frames[0].shape
     held = [1] * (len(frames) - 1) + [max(1, round(pause_ms[-1] / pause_ms[0]))]
@@ -219,9 +221,7 @@ def write_mp4(frames: Sequence[UInt8[np.ndarray, "height width 3"]], path: Path,
 _MIXED_COLOURS = 112  # few, so that little changes from frame to frame
 
 
-def write_gif(
-    frames: Sequence[UInt8[np.ndarray, "height width 3"]], path: Path, pause_ms: Sequence[int], exact: Sequence[str]
-) -> Path:
+def write_gif(frames: Frames, path: Path, pause_ms: Sequence[int], exact: Sequence[str]) -> Path:
     """Write RGB frames as a repeating animation; colours of ``exact`` are never averaged away."""
     pictures = [Image.fromarray(frame) for frame in frames]
     palette = _palette([pictures[0], pictures[len(pictures) // 2], pictures[-1]], list(dict.fromkeys(exact)))
@@ -252,7 +252,7 @@ def _palette(pictures: Sequence[Image.Image], exact: Sequence[str]) -> Image.Ima
 _TOGETHER_MS, _LEAST_MS, _MOST_MS, _LAST_MS = 9000, 130, 450, 3000
 
 
-def write_frames(frames: Sequence[UInt8[np.ndarray, "height width 3"]], path: Path, exact: Sequence[str]) -> Path:
+def write_frames(frames: Frames, path: Path, exact: Sequence[str]) -> Path:
     """Write frames as MP4 or GIF, by the ending of the path: 9 s in all, 0.13 to 0.45 s each, the last one 3 s."""
     pause = int(np.clip(_TOGETHER_MS / len(frames), _LEAST_MS, _MOST_MS))
     pauses = [*[pause] * (len(frames) - 1), _LAST_MS]

@@ -73,16 +73,12 @@ class FunctionWorld(World):
         self.graph = None if told.scopes is None else self._ordered(told.scopes, told.owners)
         within = set(self.variables) if self.graph is None else set(self.graph.variables)
         self.bounds = {variable: of for variable, of in self.types.items() if variable in within}
-        self._own = {
-            agent: [variable for variable in self.variables if told.variable_owners[variable] == agent]
-            for agent in self.agents
-        }
+        owned = told.variable_owners
+        self._own = {agent: [name for name in self.variables if owned[name] == agent] for agent in self.agents}
         own_variables = {variable: told.variable_owners[variable] for variable in self.bounds}
         self.problem = replace(Problem.of(self.graph, self.bounds, own_variables, self.outcomes), present=told.present)
-        self._forms = {
-            agent: Form.of(env.action_space(agent), {variable: self.types[variable] for variable in own}, agent)
-            for agent, own in self._own.items()
-        }
+        typed = {agent: {name: self.types[name] for name in own} for agent, own in self._own.items()}
+        self._forms = {agent: Form.of(env.action_space(agent), own, agent) for agent, own in typed.items()}
 
     def _ordered(self, scopes: Mapping[str, Sequence[str]], owners: Mapping[str, str] | None) -> FactorGraph:
         covered = {variable for scope in scopes.values() for variable in scope}
@@ -170,11 +166,7 @@ class FunctionWorld(World):
         return self._news(sent, self.point(step.infos), self.outcome(step.infos), self.noise_std(step.infos))
 
     def _news(
-        self,
-        sent: Mapping[str, Any],
-        point: Mapping[str, Any] | None,
-        outcome: float | Mapping[str, float | None] | None,
-        noise_std: float | Mapping[str, float] = np.nan,
+        self, sent: Mapping[str, Any], point: Mapping[str, Any] | None, outcome: Any, noise_std: Any = np.nan
     ) -> News:
         problem = self.problem
         if point is not None and not problem.has_point(point):

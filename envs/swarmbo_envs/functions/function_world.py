@@ -297,10 +297,8 @@ and that did not fail |
 
     def _observe(self, episode: Episode) -> dict[str, Array]:
         last, left = self._shown(episode.last), episode.share_left(self.max_cycles)
-        return {
-            agent: np.concatenate([episode.setting[columns], [last[i], left]])
-            for i, (agent, columns) in enumerate(self._columns.items())
-        }
+        own = [np.concatenate([episode.setting[j], [last[i], left]]) for i, j in enumerate(self._columns.values())]
+        return dict(zip(self._columns, own, strict=True))
 
     def _description(self) -> dict[str, Any]:
         return super()._description() | {"name": self.function.name}

@@ -292,10 +292,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             return {}
         rates = told.mean(axis=0)
         sums = Utility().of_points(network, rates[None])[0]
-        return {
-            "worst access point (Mbit/s)": float(sums[network.n_users > 0].min()),
-            "worst user (Mbit/s)": float(rates[network.present].min()),
-        }
+        worst = float(sums[network.n_users > 0].min()), float(rates[network.present].min())
+        return dict(zip(("worst access point (Mbit/s)", "worst user (Mbit/s)"), worst, strict=True))
 
     def at_query(self, number: int) -> None:
         """Name the noise and the failures of the next step by a query's number, from 1.
