@@ -11,12 +11,7 @@ from swarmbo.boundary.files import finite, read_table
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo_envs.shared import Pair, Place, Places, digest
-from swarmbo_envs.wlan_power.settings import (
-    GeneratedSettings,
-    StatedSettings,
-    WlanPowerSettings,
-    topology_settings,
-)
+from swarmbo_envs.wlan_power.settings import GeneratedSettings, StatedSettings, WlanPowerSettings, topology_settings
 
 LOSS_AT_ONE_METRE_DB = 46.6777
 LOSS_PER_DECADE_DB = 30.0

@@ -11,12 +11,7 @@ from swarmbo_envs import sensor_field_v0
 STILL = {"gp": {"lengthscale_m": 200.0, "size_m": [900.0, 600.0]}}
 MOVING = {"gp": {"lengthscale_m": 200.0, "size_m": [900.0, 600.0], "time": {"lengthscale_rounds": 4.0}}}
 PLUME = {"plume": {}}
-TASKS = [
-    ("map", STILL, {}),
-    ("map", MOVING, {}),
-    ("level", STILL, {"level": 0.2}),
-    ("level", PLUME, {"level": 30.0}),
-]
+TASKS = [("map", STILL, {}), ("map", MOVING, {}), ("level", STILL, {"level": 0.2}), ("level", PLUME, {"level": 30.0})]
 
 
 def episode(env, generator, wish=0.7):
