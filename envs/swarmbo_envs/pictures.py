@@ -159,9 +159,8 @@ def robot_frame(world: "World", episode: "RobotEpisode", max_cycles: int) -> Pic
     for region in world.ground.regions:
         look.draw_no_go(axes, [to_axes(ring) for ring in region.rings])
     charge = world.homes.charge(episode)
-    for robot in range(len(episode.poses)) if charge is not None else ():
-        axes.plot(*to_axes(episode.bases[robot, None])[0], color=look.agent_colour(robot), **look.BASE)
     for robot, share in enumerate(() if charge is None else charge.tolist()):
+        axes.plot(*to_axes(episode.bases[robot, None])[0], color=look.agent_colour(robot), **look.BASE)
         look.draw_battery(axes, to_axes(episode.poses[robot, None, :2])[0], share, look.agent_colour(robot))
     dashes: dict[str, Any] = {"linewidth": 0.8, "linestyle": (0, (4, 3)), "path_effects": look.cased(1.4, look.INK)}
     picture.draw_links(world.links(episode), episode.poses[:, :2], color="white", **dashes)

@@ -188,8 +188,7 @@ def _read(path: str) -> StatedSettings:
 
 
 def _number(cells: dict[str, str], column: str, line: int) -> float:
-    number = finite(got := cells.get(column, ""))
-    if math.isnan(number):
+    if math.isnan(number := finite(got := cells.get(column, ""))):
         raise ConfigError(f"line {line}, column {column!r}: got {got!r}; wanted a finite number", at="$.topology.csv")
     return number
 
