@@ -12,14 +12,8 @@ Example:
 
 import pettingzoo
 
-_ENTRY_POINTS = {
-    "swarmbo/function-v0": "swarmbo_envs.function_v0",
-    "swarmbo/robot_push-v0": "swarmbo_envs.robot_push_v0",
-    "swarmbo/robot_team-v0": "swarmbo_envs.robot_team_v0",
-    "swarmbo/robot_team-v1": "swarmbo_envs.robot_team_v1",
-    "swarmbo/sensor_field-v0": "swarmbo_envs.sensor_field_v0",
-    "swarmbo/wlan_power-v0": "swarmbo_envs.wlan_power_v0",
-}
+_MODULES = ("function_v0", "robot_push_v0", "robot_team_v0", "robot_team_v1", "sensor_field_v0", "wlan_power_v0")
+_ENTRY_POINTS = {f"swarmbo/{'-v'.join(name.rsplit('_v', 1))}": f"swarmbo_envs.{name}" for name in _MODULES}
 
 
 def register_all() -> list[str]:

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Mapping
-from functools import cached_property
 from os import PathLike
 from typing import Any
 
@@ -35,6 +34,11 @@ class Scale:
         self._boxes = dict(boxes)
         self.size = max(box.shape[0] for box in boxes.values())
         self.space = Box(-1.0, 1.0, (self.size,), np.float32)
+        self._ends: dict[str, tuple[Values, Values, NDArray[np.bool_]]] = {}
+        for agent, box in boxes.items():
+            wide = box.high - box.low > _WIDE
+            low, high = (np.where(wide, _orders(end), end) for end in (box.low, box.high))
+            self._ends[agent] = low, np.where(high > low, high - low, 1.0), wide
 
     def to(self, agent: str, values: Float[np.ndarray, "*rows d"]) -> Row:
         """Scaled values of an agent, clipped into its box, of one observation or many."""
@@ -49,15 +53,6 @@ class Scale:
         box: Any = self._boxes[agent]
         share = (np.asarray(scaled, dtype=float)[: len(box.low)] + 1.0) / 2.0
         return box.low + np.clip(share, 0.0, 1.0) * (box.high - box.low)
-
-    @cached_property
-    def _ends(self) -> dict[str, tuple[Values, Values, NDArray[np.bool_]]]:
-        ends: dict[str, tuple[Values, Values, NDArray[np.bool_]]] = {}
-        for agent, box in self._boxes.items():
-            wide = box.high - box.low > _WIDE
-            low, high = (np.where(wide, _orders(end), end) for end in (box.low, box.high))
-            ends[agent] = low, np.where(high > low, high - low, 1.0), wide
-        return ends
 
 
 def _orders(values: np.ndarray) -> np.ndarray:

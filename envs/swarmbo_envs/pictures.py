@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Affine2D
 
 from swarmbo.boundary import look
-from swarmbo_envs.fields.field import Field, FieldInTime
+from swarmbo_envs.fields.field import Field
 from swarmbo_envs.functions.additive_function import AdditiveFunction
 from swarmbo_envs.shared import Places
 
@@ -131,11 +131,11 @@ class FieldPicture:
 
 
 def sensor_frame(
-    of_all_rounds: FieldInTime, stations: "Stations", episode: "Episode", links: "nx.Graph[str]", max_cycles: int
+    of_all_rounds: Field, stations: "Stations", episode: "Episode", links: "nx.Graph[str]", max_cycles: int
 ) -> Picture:
     """Draw the field of the round, the sensors, their locations, and the radio links."""
     field, places, spots = of_all_rounds.at(episode.round), stations.places, episode.spots
-    picture = FieldPicture(field, (of_all_rounds.minimum, of_all_rounds.maximum))
+    picture = FieldPicture(field, of_all_rounds.span or (field.minimum, field.maximum))
     colour = look.MUTED if field.sites_only else "white"  # between sites it is white
     picture.draw_links(links, places, color=colour, linewidth=0.6, alpha=0.5)
     for ends in np.stack([places, spots], axis=1)[episode.sampled]:
@@ -152,16 +152,15 @@ def sensor_frame(
     return picture.finish(f"{field.name}\nround {episode.round} of {max_cycles}, {counts}")
 
 
-def robot_frame(world: "World", episode: "RobotEpisode") -> Picture:
+def robot_frame(world: "World", episode: "RobotEpisode", max_cycles: int) -> Picture:
     """Draw the field, the robots with their paths, samples, radio links, no-go regions, batteries and bases."""
     field, picture = world.field, FieldPicture(world.field)
     axes, to_axes = picture.axes, picture.to_axes
     for region in world.ground.regions:
         look.draw_no_go(axes, [to_axes(ring) for ring in region.rings])
     charge = world.homes.charge(episode)
-    for robot in range(len(episode.poses)) if charge is not None else ():
-        axes.plot(*to_axes(episode.bases[robot, None])[0], color=look.agent_colour(robot), **look.BASE)
     for robot, share in enumerate(() if charge is None else charge.tolist()):
+        axes.plot(*to_axes(episode.bases[robot, None])[0], color=look.agent_colour(robot), **look.BASE)
         look.draw_battery(axes, to_axes(episode.poses[robot, None, :2])[0], share, look.agent_colour(robot))
     dashes: dict[str, Any] = {"linewidth": 0.8, "linestyle": (0, (4, 3)), "path_effects": look.cased(1.4, look.INK)}
     picture.draw_links(world.links(episode), episode.poses[:, :2], color="white", **dashes)
@@ -169,7 +168,7 @@ def robot_frame(world: "World", episode: "RobotEpisode") -> Picture:
         _draw_robot(picture, episode, robot)
     good = episode.samples[:, 3][np.isfinite(episode.samples[:, 3])]
     best = f"best measured {good.max():.4g} {field.unit}".rstrip() if good.size else "nothing measured"
-    return picture.finish(f"{field.name}\nround {episode.round} of {world.settings.max_cycles}, {best}")
+    return picture.finish(f"{field.name}\nround {episode.round} of {max_cycles}, {best}")
 
 
 def _draw_robot(picture: FieldPicture, episode: "RobotEpisode", robot: int) -> None:

@@ -1,16 +1,13 @@
 """Episodes of worlds and their saved states: plain JSON and arrays, validated when read."""
 
-import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from swarmbo.boundary import rng
-from swarmbo.boundary.values import whole_number
 from swarmbo.errors import StateVersionError
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -33,22 +30,6 @@ class WorldEpisode:
 EpisodeKind = TypeVar("EpisodeKind", bound=WorldEpisode)
 
 
-def seed_and_number(seed: int | None, last: WorldEpisode | None) -> tuple[int, int]:
-    """Seed of a new episode, and its number among those of this seed; random for a first one without a seed."""
-    if seed is not None:
-        return whole_number(seed, 0, "$.seed"), 0
-    if last is not None:
-        return last.seed, last.number + 1
-    return secrets.randbits(62), 0
-
-
-def world_of(seed: int, number: int, picked: object = None) -> int:
-    """Number of the world of an episode: the picked one, else drawn by its seed and number."""
-    if picked is None:
-        return rng.stream(seed, "world", episode=number).integers(2**31).item()
-    return whole_number(picked, 0, "$.options.world")
-
-
 class Plain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Plain part of a state; ``version`` is that of its format, ``world`` the identity of its world."""
 
@@ -58,14 +39,6 @@ class Plain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     number: _Count
     round: _Count
     running: bool
-
-
-def to_state(
-    episode: WorldEpisode, version: int, world: dict[str, Any], arrays: Mapping[str, ArrayLike]
-) -> dict[str, Any]:
-    """Save an episode as ``{"json": ..., "arrays": ...}`` with the identity of its world; arrays are copied."""
-    plain = Plain(version, world, episode.seed, episode.number, episode.round, episode.running)
-    return {"json": msgspec.to_builtins(plain), "arrays": {name: np.array(array) for name, array in arrays.items()}}
 
 
 class SavedState:
@@ -80,12 +53,8 @@ class SavedState:
             self.plain = msgspec.convert(plain, Plain)
         except msgspec.ValidationError as error:
             raise StateVersionError(f"got a {what} state that is not whole: its 'json': {error}") from None
-        if differing := [
-            f"{path}: {there!r:.60}, here {here!r:.60}" for path, there, here in _differences(self.plain.world, world)
-        ]:
-            raise StateVersionError(
-                f"got a state of another environment ({'; '.join(differing)}); use the same arguments"
-            )
+        if differing := "; ".join(_differences(self.plain.world, world)):
+            raise StateVersionError(f"got a state of another environment ({differing}); use the same arguments")
 
     def restore(self, episode: EpisodeKind, names: Iterable[str]) -> EpisodeKind:
         """Give an episode that has just begun the saved rounds, and saved arrays of the same kinds and shapes."""
@@ -112,10 +81,9 @@ class SavedState:
             array = np.array(self._arrays.get(name))
         except ValueError:  # rows of different lengths
             array = np.array(None)
-        self.hold(
-            array.dtype.kind == kind and array.shape == shape,
-            f"an array {name!r} of shape {shape} and numpy's kind {kind!r}, not {array.shape} and {array.dtype.kind!r}",
-        )
+        wanted, got = (shape, kind), (array.shape, array.dtype.kind)
+        kinds = "an array {!r} of shape {} and numpy's kind {!r}, not {} and {!r}"
+        self.hold(wanted == got, kinds.format(name, *wanted, *got))
         return array
 
     def rows_of(self, name: str) -> int:
@@ -125,15 +93,14 @@ class SavedState:
     def _part(self, state: Any, name: str) -> Mapping[str, Any]:
         part = state.get(name) if isinstance(state, Mapping) else None
         if not isinstance(part, Mapping):
-            raise StateVersionError(
-                f"got no {self._what} state; wanted {{'json': {{...}}, 'arrays': {{...}}}} of get_state()"
-            )
+            wanted = "wanted {'json': {...}, 'arrays': {...}} of get_state()"
+            raise StateVersionError(f"got no {self._what} state; {wanted}")
         return part
 
 
-def _differences(there: object, here: object, path: str = "$") -> Iterator[tuple[str, object, object]]:
+def _differences(there: object, here: object, path: str = "$") -> Iterator[str]:
     if isinstance(there, dict) and isinstance(here, dict):
         for key in dict.fromkeys([*there, *here]):
             yield from _differences(there.get(key), here.get(key), f"{path}.{key}")
     elif there != here:
-        yield path, there, here
+        yield f"{path}: {there!r:.60}, here {here!r:.60}"

@@ -1,6 +1,7 @@
 """Base class of all worlds: spaces, rounds of an episode, saved state and rendering; subclasses give the rules."""
 
 import inspect
+import secrets
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -18,16 +19,18 @@ from pettingzoo.utils import OrderEnforcingWrapper
 from pettingzoo.utils.conversions import parallel_to_aec_wrapper
 from pettingzoo.utils.env import AECEnv
 
+from swarmbo.boundary import rng
 from swarmbo.boundary.values import real_array, short, table, whole_number
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Count, NoiseStd, Probability, Settings, convert
-from swarmbo_envs.saved_state import EpisodeKind, SavedState, seed_and_number, to_state, world_of
+from swarmbo_envs.saved_state import EpisodeKind, Plain, SavedState, WorldEpisode
 
 LARGEST = 1e12  # of the measurements that observations show
 
 Array = NDArray[np.float64]
 Ends = tuple[ArrayLike, ArrayLike]  # low and high end of a box
 Space = gymnasium.Space[Any]
+Spaces = Mapping[str, Ends | Space]
 Infos = dict[str, dict[str, Any]]
 
 
@@ -92,9 +95,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         """Convert arguments, which may hold NumPy values, to settings."""
         return convert(plain(arguments), cls._arguments)
 
-    def _set_spaces(
-        self, actions: Mapping[str, Ends | Space], observations: Mapping[str, Ends | Space], state: Ends
-    ) -> None:
+    def _set_spaces(self, actions: Spaces, observations: Spaces, state: Ends) -> None:
         self._action_spaces = {agent: space_of(told) for agent, told in actions.items()}
         self._observation_spaces = {agent: space_of(told) for agent, told in observations.items()}
         self.state_space = space_of(state)
@@ -116,7 +117,6 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
     def max_cycles(self, value: int) -> None:
         settings: Any = self.settings
         self.settings = convert({**msgspec.structs.asdict(settings), "max_cycles": value}, type(settings))
-        self._settings_changed()
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], Infos]:
         """Begin an episode.
@@ -132,10 +132,14 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         Raises:
             ConfigError: If the seed or the world is not an integer >= 0, or a world is picked and none are drawn.
         """
-        seed, number = seed_and_number(seed, self._episode)
-        picked = None if options is None else options.get("world")
+        last, picked = self._episode, (options or {}).get("world")
+        if seed is not None:
+            seed, number = whole_number(seed, 0, "$.seed"), 0
+        else:
+            seed, number = (secrets.randbits(62), 0) if last is None else (last.seed, last.number + 1)
         if self.settings.worlds == "drawn":
-            self._enter(world_of(seed, number, picked))
+            drawn = rng.stream(seed, "world", episode=number).integers(2**31).item()
+            self._enter(drawn if picked is None else whole_number(picked, 0, "$.options.world"))
         elif picked is not None:
             raise ConfigError(f"got {short(picked)}; wanted no world, or worlds = 'drawn'", at="$.options.world")
         self._episode = episode = self._begin(seed, number)
@@ -161,7 +165,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
                 Also if an action is for an agent that is not live.
         """
         episode, agents = self._current(), self.agents
-        asked = checked_actions(actions, agents, self._action_spaces, self._action_in_words)
+        asked = self._asked(actions, agents)
         if not agents:
             return {}, {}, {}, {}, {}
         # the round counts before it is played: noise of a round is named by its number, 0 being the reset
@@ -175,11 +179,25 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         self._show_to_human()
         return observations, rewards, dict.fromkeys(agents, False), dict.fromkeys(agents, over), infos
 
+    def _asked(self, actions: Mapping[str, Any], agents: list[str]) -> dict[str, Array]:
+        """Check the actions of live agents, and return them in agent order as vectors: parts of a table one by one."""
+        for agent in table(actions, "{agent: action}", "$.actions"):
+            if agent not in agents:
+                got = "got an action, but this agent is not live"
+                raise ConfigError(f"{got}; live agents: {agents}", at=f"$.actions.{agent}")
+        for agent in agents:
+            if agent not in actions:
+                raise ConfigError("got no action; wanted one per live agent", at=f"$.actions.{agent}")
+        spaces, what = self._action_spaces, self._action_in_words
+        return {agent: _checked(actions[agent], spaces[agent], f"$.actions.{agent}", what) for agent in agents}
+
     def get_state(self) -> dict[str, Any]:
         """All state that changes, as ``{"json": ..., "arrays": ...}``; ``set_state`` continues from it exactly."""
         episode = self._current()
-        drawn = {} if self._drawn is None else {"world": self._drawn}
-        return to_state(episode, self._states[1], self._description(), {**self._arrays(episode), **drawn})
+        arrays = self._arrays(episode) | ({} if self._drawn is None else {"world": self._drawn})
+        told = episode.seed, episode.number, episode.round, episode.running
+        plain = msgspec.to_builtins(Plain(self._states[1], self._description(), *told))
+        return {"json": plain, "arrays": {name: np.array(array) for name, array in arrays.items()}}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Continue from a state that an environment with the same arguments saved.
@@ -190,15 +208,14 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         """
         # read as a whole first: a state that is refused leaves this environment as it was
         saved, present = SavedState(state, *self._states, self._description()), self._drawn
-        entered = False
         try:
             if self.settings.worlds == "drawn":
                 self._enter(saved.array("world", "i", ()).item())
             self._episode = episode = self._read(saved)
-            entered = True
-        finally:
-            if not entered and present is not None:
+        except BaseException:
+            if present is not None:
                 self._enter(present)
+            raise
         self.agents = self.possible_agents.copy() if episode.running else []
 
     def _set_query(self, number: int) -> None:
@@ -216,18 +233,8 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         self._current()
         if self.render_mode is None:
             raise ConfigError("got None; wanted 'rgb_array', 'ansi' or 'human' to render", at="$.render_mode")
-        if self.render_mode == "rgb_array":
-            return self._picture()
-        if self.render_mode == "ansi":
-            return self._text()
         self._show_to_human()
-        return None
-
-    def close(self) -> None:
-        """Do nothing: no resource is held open."""
-
-    def _settings_changed(self) -> None:
-        """Recompute values that depend on the settings."""
+        return {"rgb_array": self._picture, "ansi": self._text}.get(self.render_mode, lambda: None)()
 
     def _enter(self, number: int) -> None:
         """Draw the world of a number, unless it is the present one."""
@@ -272,8 +279,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         return settings
 
     def _arrays(self, episode: EpisodeKind) -> dict[str, Any]:
-        common = ("seed", "number", "round", "running")
-        return {name: value for name, value in vars(episode).items() if name not in common}
+        return {name: value for name, value in vars(episode).items() if name not in WorldEpisode.__annotations__}
 
     def _read(self, saved: SavedState) -> EpisodeKind:
         """Read a saved episode; an episode that begins has the shapes of its arrays."""
@@ -289,10 +295,10 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         """Describe the episode in words."""
 
     @staticmethod
-    def _with_last(low: ArrayLike, high: ArrayLike, after: ArrayLike = ()) -> tuple[Array, Array]:
+    def _with_last(own: Ends, after: Ends = ((), ())) -> tuple[Array, Array]:
         """Ends of observations of functions: own values, last good measurement, share of rounds left, ``after``."""
-        more = np.reshape(np.asarray(after, dtype=float), (2, -1))
-        return np.concatenate([low, [-LARGEST, 0.0], more[0]]), np.concatenate([high, [LARGEST, 1.0], more[1]])
+        low, high = (np.concatenate(parts) for parts in zip(own, ([-LARGEST, 0.0], [LARGEST, 1.0]), after, strict=True))
+        return low, high
 
     @staticmethod
     def _shown(last: Array) -> Array:
@@ -336,33 +342,13 @@ def space_of(told: Ends | Space) -> Space:
     return Box(low, high, dtype=np.float64)
 
 
-def checked_actions(
-    actions: Mapping[str, Any], agents: list[str], spaces: Mapping[str, Space], what: str
-) -> dict[str, Float[np.ndarray, " d"]]:
-    """Check the actions of live agents, and return them in agent order as vectors: parts of a table one by one.
-
-    ``what`` names the coordinates in messages.
-    """
-    for agent in table(actions, "{agent: action}", "$.actions"):
-        if agent not in agents:
-            got = "got an action, but this agent is not live"
-            raise ConfigError(f"{got}; live agents: {agents}", at=f"$.actions.{agent}")
-    checked: dict[str, Float[np.ndarray, " d"]] = {}
-    for agent in agents:
-        if agent not in actions:
-            raise ConfigError("got no action; wanted one per live agent", at=f"$.actions.{agent}")
-        checked[agent] = _checked(actions[agent], spaces[agent], f"$.actions.{agent}", what)
-    return checked
-
-
 def _checked(action: Any, space: Space, at: str, what: str) -> Float[np.ndarray, " d"]:
     if isinstance(space, Dict):
         given = table(action, f"of {', '.join(space)}", at)
         if set(given) != set(space):
             raise ConfigError(f"got {sorted(given)}; wanted {list(space)}", at=at)
-        return np.concatenate(
-            [_checked(given[name], part, f"{at}.{name}", f"[{name}]") for name, part in space.items()]
-        )
+        parts = [_checked(given[name], part, f"{at}.{name}", f"[{name}]") for name, part in space.items()]
+        return np.concatenate(parts)
     if isinstance(space, Discrete):
         return np.array([whole_number(action, 0, at, int(space.n) - 1)], dtype=float)
     box: Any = space

@@ -245,9 +245,8 @@ class Answering:
     def _chosen(self, request: places.Choose) -> Staged[Solution]:
         """Agree with others by the agent's own tables only; then exchange the choices and their values."""
         problem, graph = request.problem, request.problem.graph
-        timed: object = self.setup.coordination
-        if isinstance(timed, deadline_tables.TimedTables) and has_deadline(timed):
-            return (yield from self._chosen_in_time(timed, request))
+        if has_deadline(self.setup.coordination):
+            return (yield from self._chosen_in_time(self.setup.coordination, request))
         sizes = {agent: len(problem.shortlists[agent]) for agent in graph.variables}
         plan = self.setup.coordination.plan(graph, sizes, Routes(graph.agents, request.links), request.seed)
         own = {factor: problem.tables[factor] for factor in graph.factors_owned_by(self.name)}

@@ -13,10 +13,9 @@ from swarmbo.acquisition import by_view
 from swarmbo.belief.fusion.fused import Talk
 from swarmbo.belief.fusion.fused_view import Spoken, Unfinished, carried, talk
 from swarmbo.belief.model.incumbents import evaluated
-from swarmbo.coordination import Solution, deadline_box, deadline_tables, participant
+from swarmbo.coordination import Solution, deadline, deadline_box, deadline_tables, participant
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.central import Central
-from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.messages import Codec, Note
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.plan import BoxMethod, TableMethod
@@ -193,9 +192,11 @@ class CentralDriver:
         functions, links, seed = request.functions, request.links, request.seed
         # agents number agreements alike, and a late message of the first one must not fit the second
         decision = 2 * self.round + int(request.again)  # up to two in a round
-        if has_deadline(self.coordination):
+        if deadline.has_deadline(self.coordination):
             opened = self._opened(functions.graph.agents, links)
-            return deadline_box.maximise_by_deadline(timed, functions, opened, seed, decision, shares=request.shares)
+            return deadline_box.maximise_by_deadline(
+                self.coordination, functions, opened, seed, decision, shares=request.shares
+            )
         if not self.transport.as_agents:
             agreement = self.coordination.maximise(functions, links, seed)
             return checked_as(Agreement, agreement, self.coordination, "maximise")
@@ -206,7 +207,7 @@ class CentralDriver:
 
     def _chosen(self, request: places.Choose) -> Solution:
         problem, links, seed = request
-        if has_deadline(self.coordination):
+        if deadline.has_deadline(self.coordination):
             return self._chosen_by_deadline(self.coordination, request)
         if not self.transport.as_agents:
             # a user's own method need not draw

@@ -37,7 +37,7 @@ from swarmbo.settings import Settings
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults, InProcess
 
-DEFAULT_KINDS: Mapping[Team, dict[Slot, str]] = {
+DEFAULT_KINDS: Mapping[Team, dict[str, str]] = {
     FIELD: {"belief": "exact", "acquisition": "auto", "coordination": "exact", "transport": "in-process"},
     FUNCTION: {"belief": "additive", "acquisition": "auto", "coordination": "admm", "transport": "in-process"},
 }

@@ -123,7 +123,7 @@ class _Maps:
             self.fused_errors = {agent: map_rmse(mean, world.values) for agent, mean in means.items()}
 
     @property
-    def limits(self) -> tuple[float, float]:
+    def limits(self) -> maps.Limits:
         """One colour scale for all maps, so that equal colours mean equal values."""
         means = [self.pooled, *self.own.values(), *(self.fused[agent] for agent in self.chosen if self.fused)]
         values = [mean[self.lattice.shown.ravel()] for mean in means if mean is not None]
@@ -155,12 +155,7 @@ class _Maps:
         maps.add_colour_bar([*panels, pooled, truth], bar, style.with_unit("mean", self.world.unit))
 
     def _map(
-        self,
-        ax: Axes,
-        mean: Float[np.ndarray, " m"] | None,
-        title: str,
-        error: float | None,
-        limits: tuple[float, float],
+        self, ax: Axes, mean: Float[np.ndarray, " m"] | None, title: str, error: float | None, limits: maps.Limits
     ) -> None:
         ax.set_title(title if error is None else f"{title}\nRMSE {error:.3g}", fontsize=_LETTERS, pad=4)
         if mean is None:
@@ -179,7 +174,7 @@ class _Maps:
         for label in (ax.xaxis.label, ax.yaxis.label):
             label.set_fontsize(_LETTERS)
 
-    def _truth(self, ax: Axes, limits: tuple[float, float]) -> None:
+    def _truth(self, ax: Axes, limits: maps.Limits) -> None:
         if self.world.points is None or self.world.values is None:
             style.say(ax, "the truth\nis not known")
             return

@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from swarmbo.belief import ExactGPSettings
 from swarmbo.plotting import maps, style
-from swarmbo.plotting.history import Records, World, agents_of, belief_after, driven_by, failures, path_of, stops_of
+from swarmbo.plotting.history import Records, World, agents_of, belief_after, driven_by, failures, stops_of
 from swarmbo.plotting.maps import Lattice, level_lines, world_lattice
 from swarmbo.plotting.regret import best_so_far, scale_regret, scores
 from swarmbo.plotting.style import write_frames
@@ -28,39 +28,26 @@ _MOST_APART = 8  # robots that are told apart one by one: more are crowded
 _DISC_PT = 12.2  # across a robot, with its edge
 _BANDS = 14  # colours of a map: few enough that a GIF compresses, and the edge of a band reads as a contour line
 
+Look = tuple[Colormap, Normalize, str]  # the last is the colour of links
 Drawn = dict[str, Sequence[Artist]]  # by what they are, in the order of drawing
 _RESOLUTION = 56
 _DPI = 100
+_MOST_FRAMES, _FEWER_FRAMES = 50, 30
 
 
 class MovingMap:
     """One map of an animation: its image stays, and everything over it is drawn again for each frame."""
 
     def __init__(
-        self,
-        ax: Axes,
-        lattice: Lattice,
-        agents: Sequence[str],
-        colours: Colormap,
-        norm: Normalize,
-        link_colour: str,
-        world: World,
-        level: float | None = None,
+        self, ax: Axes, lattice: Lattice, agents: Sequence[str], look: Look, world: World, level: float | None = None
     ) -> None:
         self.ax, self._lattice, self._agents, self._world = ax, lattice, tuple(agents), world
-        self._link_colour, self._level = link_colour, level
+        (colours, norm, self._link_colour), self._level = look, level
         found = None if level is None or world.frames is not None else world_lattice(world)
         self._true_lines = [] if found is None else level_lines(found[0], found[0].image(found[1]), level or 0.0)
-        self.image = ax.imshow(
-            np.ma.masked_all(lattice.shown.shape),
-            extent=lattice.extent,
-            cmap=ListedColormap(band_colours(colours)),
-            norm=norm,
-            interpolation="bilinear",
-            interpolation_stage="data",
-            aspect="equal",
-            animated=True,
-        )
+        how: dict[str, Any] = {"cmap": ListedColormap(band_colours(colours)), "norm": norm, "extent": lattice.extent}
+        how |= {"interpolation": "bilinear", "interpolation_stage": "data", "aspect": "equal", "animated": True}
+        self.image = ax.imshow(np.ma.masked_all(lattice.shown.shape), **how)
         self.image.set_in_layout(False)  # what moves must not push the axes about
 
     def show(self, records: Records, links: list[tuple[str, str]], picture: np.ma.MaskedArray) -> Drawn:
@@ -82,7 +69,7 @@ class MovingMap:
 
     def _robots(self, records: Records, links: list[tuple[str, str]]) -> Drawn:
         ax, agents, is_crowded = self.ax, self._agents, len(self._agents) > _MOST_APART
-        ends = {agent: path_of(records, agent)[-1] for agent in agents}
+        ends = {agent: stops_of(records, agent)[-1] for agent in agents}
         ways = [driven_by(records, agent) for agent in agents]
         before = [len(driven_by(records[:-_RECENT], agent)) for agent in agents]
         broad: dict[str, Any] = {"width": 0.9} if is_crowded else {"width": 1.6, "path_effects": style.cased(3.0)}
@@ -94,6 +81,11 @@ class MovingMap:
         heads = dict(zip(agents, spots, strict=True))
         pairs = [np.stack([ends[a], ends[b]]) for a, b in links if a in ends and b in ends]
         look: dict[str, Any] = {"colors": self._link_colour, "linewidths": 0.6 if is_crowded else 1.1}
+        batteries: list[Artist] = []
+        for index, agent in charged:
+            place, colour = heads[agent], style.agent_colour(index)
+            is_above = bool(self._lacks_room(place[None])[0])  # it would reach out of the map below
+            batteries += style.draw_battery(ax, place, told[agent], colour, is_above)
         return {
             "no-go": [style.draw_no_go(ax, rings) for rings in self._world.no_go],
             "ways": maps.draw_ways(ax, ways, 0.9),
@@ -104,7 +96,7 @@ class MovingMap:
             "links": self._lines(pairs, linestyles=(0, (2, 1.5)), **look),
             "recommendation": self._recommendation(records[-1]),
             "best": [] if star is None else ax.plot(*star, **style.BEST),
-            "batteries": [box for i, a in charged for box in self._battery(i, heads[a], told[a])],
+            "batteries": batteries,
             "robots": [artist for index, agent in enumerate(agents) for artist in self._robot(index, heads[agent])],
         }
 
@@ -115,11 +107,6 @@ class MovingMap:
         (x, y), colour = place.tolist(), style.agent_colour(index)
         number = self.ax.text(x, y, str(index), va="center_baseline", path_effects=style.cased(1.2, style.INK), **look)
         return [*self.ax.plot(x, y, "o", color=colour, clip_on=False, **disc), number]
-
-    def _battery(self, index: int, place: Float[np.ndarray, " 2"], share: float) -> list[Artist]:
-        """A battery under a robot; over it where it would reach out of the map."""
-        is_above = bool(self._lacks_room(place[None])[0])
-        return style.draw_battery(self.ax, place, share, style.agent_colour(index), is_above)
 
     def _recommendation(self, record: RoundRecord) -> Sequence[Artist]:
         if record.recommendation is None or self._world.goal != "peak":
@@ -163,17 +150,14 @@ def band_colours(colours: Colormap) -> Float[np.ndarray, "bands 4"]:
     return colours(np.linspace(0.0, 1.0, _BANDS))
 
 
-def write_animation(
-    records: Records, world: World, settings: ExactGPSettings, path: Path, max_frames: int | None = None
-) -> Path:
-    """Write a run as an animation, as GIF or MP4 by the ending of the path.
+def write_animation(records: Records, world: World, settings: ExactGPSettings, path: Path) -> Path:
+    """Write a run as an animation; the ending of the path, ``.gif`` or ``.mp4``, names the format.
 
-    If a run has more rounds than ``max_frames``, every k-th round and the last one are shown, and the caption says so.
-    ``max_frames`` is 50 by default, or 30 with more than eight robots, because their frames are larger.
+    A run of more than 50 rounds (30 with more than eight robots, whose frames are larger) shows every k-th round, and
+    says so; the last round always.
     """
     world.require_plane()
-    most = max_frames or (50 if len(agents_of(records)) <= 8 else 30)
-    stride = -(-len(records) // most)
+    stride = -(-len(records) // (_MOST_FRAMES if len(agents_of(records)) <= 8 else _FEWER_FRAMES))
     # agents of a served field are nowhere before their first outcomes
     first = 0 if records[0].samples else min(1, len(records) - 1)
     shown = sorted({*range(first, len(records), stride), len(records) - 1})
@@ -200,7 +184,9 @@ def render_frames(
         frames: list[UInt8[np.ndarray, "height width 3"]] = []
         for frame, place in enumerate(shown):
             pictures = [layer.picture(frame) for layer in layers]
-            frames.append(scene.draw(records, place, pictures, _caption(records, place, world, stride)))
+            parts = [world.name, world.method, f"round {records[place].round} of {records[-1].round}"]
+            parts += [f"every {stride} rounds"] if stride > 1 else []
+            frames.append(scene.draw(records, place, pictures, " · ".join(filter(None, parts))))
     return frames
 
 
@@ -212,10 +198,6 @@ class _Layer:
     lattice: maps.Lattice
     frames: Sequence[np.ndarray | None]
     is_deviation: bool = False
-
-    @property
-    def colours(self) -> Colormap:
-        return style.STD_COLOURS if self.is_deviation else style.MEAN_COLOURS
 
     def picture(self, frame: int) -> np.ma.MaskedArray:
         values = self.frames[frame]
@@ -247,16 +229,12 @@ class _Scene:
         if n == 3:  # truth and mean in one scale
             ranges[0] = ranges[1] = _range(layers[:2])
         agents = agents_of(records)
-        self.maps = [
-            MovingMap(
-                *(ax, layer.lattice, agents, layer.colours, norm),
-                style.INK if layer.is_deviation else "white",
-                world,
-                None if layer.is_deviation else world.level,
-            )
-            for ax, layer, norm in zip(left, layers, ranges, strict=True)
-        ]
-        for ax, layer, moving in zip(left, layers, self.maps, strict=True):
+        self.maps: list[MovingMap] = []
+        for ax, layer, norm in zip(left, layers, ranges, strict=True):
+            colours = style.STD_COLOURS if layer.is_deviation else style.MEAN_COLOURS
+            link, level = (style.INK, None) if layer.is_deviation else ("white", world.level)
+            moving = MovingMap(ax, layer.lattice, agents, (colours, norm, link), world, level)
+            self.maps.append(moving)
             ax.set_title(style.with_unit(layer.title, world.unit))
             maps.frame_map(ax, world)
             maps.add_colour_bar(ax, moving.image, "")
@@ -302,12 +280,6 @@ class _Scene:
         return style.pixels(self.canvas)
 
 
-def _caption(records: Records, place: int, world: World, stride: int) -> str:
-    parts = [part for part in (world.name, world.method) if part]
-    parts.append(f"round {records[place].round} of {records[-1].round}")
-    return " · ".join([*parts, f"every {stride} rounds"] if stride > 1 else parts)
-
-
 def _range(layers: Sequence[_Layer]) -> Normalize:
     values = [values[layer.lattice.shown.ravel()] for layer in layers for values in layer.frames if values is not None]
     if not values:
@@ -321,13 +293,10 @@ def _curve(records: Records, world: World) -> tuple[np.ndarray, str, str]:
     """Score of the run if the truth is known, otherwise the best measurement so far; its name and unit."""
     if records[-1].score is None:
         return best_so_far(records), "Best measurement", world.unit
-    kept = {
-        "peak": ("simple_regret", "Simple regret", world.unit),
-        "map": ("map_rmse", "Map error", world.unit),
-        "level": ("level_f1", "F1 of the level", ""),
-    }
-    name, label, unit = kept[world.goal]
-    return scores(records, name), label, unit
+    if world.goal == "level":
+        return scores(records, "level_f1"), "F1 of the level", ""
+    name, label = ("simple_regret", "Simple regret") if world.goal == "peak" else ("map_rmse", "Map error")
+    return scores(records, name), label, world.unit
 
 
 def _scale_curve(ax: Axes, heights: np.ndarray, is_regret: bool) -> None:

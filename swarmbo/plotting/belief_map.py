@@ -13,39 +13,33 @@ from swarmbo.plotting import maps, style
 from swarmbo.plotting.history import Records, World, agents_of, belief_after, failures, measurements
 
 
-def plot_truth(ax: Axes, world: World, limits: tuple[float, float] | None = None) -> Axes:
-    """Draw the true field of a world, and the location of its maximum."""
+def plot_truth(ax: Axes, world: World, limits: maps.Limits | None = None) -> Axes:
+    """Draw the true field of a world and where its maximum lies."""
     ax.set_title("Truth")
     if world.points is None or world.values is None:
         return style.say(ax, "the truth is not known")
     label = style.with_unit("true value", world.unit)
-    maps.plot_field(ax, world.points, world.values, limits=limits, label=label, has_holes=bool(world.no_go))
+    maps.plot_field(ax, world.points, world.values, bool(world.no_go), limits=limits, label=label)
     return _mark_maximum(_framed(ax, world), world) if world.goal == "peak" else _framed(ax, world)
 
 
 def plot_mean(
-    ax: Axes,
-    belief: PlaceBelief | None,
-    world: World,
-    lattice: maps.Lattice | None = None,
-    limits: tuple[float, float] | None = None,
+    ax: Axes, belief: PlaceBelief | None, world: World, lattice: maps.Lattice, limits: maps.Limits | None = None
 ) -> Axes:
-    """Draw the mean of a belief, by default on a lattice over the world. Without a belief, write a note."""
+    """Draw the mean of a belief on a lattice over the world; without a belief a note."""
     ax.set_title("Belief: mean")
     if belief is None:
         return _without_belief(ax, world)
-    lattice = lattice or maps.lattice_over(world)
     mean, _ = belief.posterior(lattice.points)
     maps.plot_lattice(ax, lattice, mean, limits=limits, label=style.with_unit("posterior mean", world.unit))
     return _framed(ax, world)
 
 
-def plot_std(ax: Axes, belief: PlaceBelief | None, world: World, lattice: maps.Lattice | None = None) -> Axes:
+def plot_std(ax: Axes, belief: PlaceBelief | None, world: World, lattice: maps.Lattice) -> Axes:
     """Draw the standard deviation of a belief; arguments and result are those of ``plot_mean``."""
     ax.set_title("Belief: standard deviation")
     if belief is None:
         return _without_belief(ax, world)
-    lattice = lattice or maps.lattice_over(world)
     _, var = belief.posterior(lattice.points)
     std = np.sqrt(np.maximum(var, 0.0))
     label = style.with_unit("posterior standard deviation", world.unit)
@@ -60,9 +54,9 @@ def plot_error(ax: Axes, belief: PlaceBelief | None, world: World) -> Axes:
         return _without_belief(ax, world)
     mean, _ = belief.posterior(world.points)
     error = np.abs(mean - world.values)
-    look: dict[str, Any] = {"n_contours": 0, "has_holes": bool(world.no_go), "limits": _from_zero(error)}
+    look: dict[str, Any] = {"colours": style.ERROR_COLOURS, "n_contours": 0, "limits": _from_zero(error)}
     label = style.with_unit("absolute error", world.unit)
-    maps.plot_field(ax, world.points, error, style.ERROR_COLOURS, label=label, **look)
+    maps.plot_field(ax, world.points, error, bool(world.no_go), label=label, **look)
     return _framed(ax, world)
 
 
@@ -130,21 +124,23 @@ def _without_belief(ax: Axes, world: World) -> Axes:
 
 
 def _framed(ax: Axes, world: World) -> Axes:
-    maps.draw_terrain(ax, world)
+    for rings in world.no_go:
+        style.draw_no_go(ax, rings)
+    maps.draw_bases(ax, world)
     return maps.frame_map(ax, world)
 
 
-def _from_zero(values: Float[np.ndarray, " m"]) -> tuple[float, float] | None:
+def _from_zero(values: Float[np.ndarray, " m"]) -> maps.Limits | None:
     return (0.0, float(values.max())) if values.max() > 0 else None
 
 
-def _shared_limits(belief: PlaceBelief | None, world: World, lattice: maps.Lattice) -> tuple[float, float] | None:
+def _shared_limits(belief: PlaceBelief | None, world: World, lattice: maps.Lattice) -> maps.Limits | None:
     """One colour scale for truth and mean, so that equal colours mean equal values."""
     values = [] if world.values is None else [world.values]
     if belief is not None:
         mean, _ = belief.posterior(lattice.points)
         values.append(mean[lattice.shown.ravel()])
-    everything = np.concatenate(values) if values else np.empty(0)
+    everything = np.concatenate([*values, np.empty(0)])
     return (float(everything.min()), float(everything.max())) if everything.size else None
 
 
@@ -177,18 +173,12 @@ def _legend_handles(records: Records, world: World) -> list[Line2D]:
     if last.best is not None and world.frames is None:
         found.insert(0, "best")
     if world.standpoints:
-        return [
-            *maps.sensor_legend(len(failures(records)) > 0),
-            *maps.legend_of(records, world, ["level", "true level", *found]),
-        ]
+        marks = maps.sensor_legend(len(failures(records)) > 0)
+        return [*marks, *maps.legend_of(records, world, ["level", "true level", *found])]
     robots: list[Line2D] = []
     for index, agent in enumerate(agents_of(records)):
         own: dict[str, Any] = {"linestyle": style.agent_dashes(index), "marker": style.agent_marker(index)}
         robots.append(Line2D([], [], color=style.agent_colour(index), linewidth=2.4, label=agent, **own))
-    grey: dict[str, Any] = {"color": style.MUTED, "linestyle": "none"}
-    start = Line2D([], [], marker="s", markersize=6, label="start", **grey)
-    return [
-        *robots,
-        start,
-        *maps.legend_of(records, world, ["failed", "level", "true level", "no-go", "base", *found]),
-    ]
+    start = Line2D([], [], marker="s", markersize=6, label="start", color=style.MUTED, linestyle="none")
+    shown = ["failed", "level", "true level", "no-go", "base", *found]
+    return [*robots, start, *maps.legend_of(records, world, shown)]

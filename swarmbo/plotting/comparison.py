@@ -27,11 +27,6 @@ class RegretCurves:
     quantity: str = "simple regret"
     more_is_better: bool = False
 
-    def __post_init__(self) -> None:
-        if not len(self.regrets) or self.regrets.shape != (len(self.regrets), len(self.measurements)):
-            got = f"{self.method} on {self.problem}: got regrets of shape {self.regrets.shape}"
-            raise ShapeError(f"{got}; wanted (seeds >= 1, {len(self.measurements)})")
-
 
 @dataclass(frozen=True)
 class Difference:
@@ -47,13 +42,16 @@ class Difference:
     more_is_better: bool = False
 
 
+Differences = Sequence[Difference]
+
+
 def bootstrap_band(
-    regrets: Float[np.ndarray, "seeds k"], level: float = 0.95, resamples: int = 2000
+    regrets: Float[np.ndarray, "seeds k"], resamples: int = 2000
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-    """Pointwise percentile interval (k,) of the mean over seeds (Efron and Tibshirani 1993, ch. 13)."""
+    """Pointwise 95 % percentile interval (k,) of the mean over seeds (Efron and Tibshirani 1993, ch. 13)."""
     n_seeds = len(regrets)
     picked = stream(0, "bootstrap", "band").multinomial(n_seeds, np.full(n_seeds, 1 / n_seeds), size=resamples)
-    low, high = np.quantile(picked @ regrets / n_seeds, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    low, high = np.quantile(picked @ regrets / n_seeds, [0.025, 0.975], axis=0)
     return low, high
 
 
@@ -105,10 +103,7 @@ def plot_differences(ax: Axes, differences: Sequence[Difference], methods: Seque
 
 
 def comparison_figure(
-    curves: Sequence[RegretCurves],
-    differences: Sequence[Difference],
-    reference: str,
-    cumulated: Sequence[Difference] = (),
+    curves: Sequence[RegretCurves], differences: Differences, reference: str, cumulated: Differences = ()
 ) -> Figure:
     """Figure with a column per problem: regret curves above, and paired differences from the reference below.
 
@@ -152,15 +147,13 @@ def comparison_figure(
         figure.suptitle(text, x=0.01, ha="left", fontsize=10.5)
         if (layout := figure.get_layout_engine()) is not None:
             layout.set(hspace=0.06)  # pyright: ignore[reportCallIssue]
-        handles = [_handle(index, method) for index, method in enumerate(methods)]
+        handles: list[Line2D] = []
+        for index, method in enumerate(methods):
+            own: dict[str, Any] = dict(zip(("color", "marker"), _look(index), strict=True))
+            handles.append(Line2D([], [], markersize=6, markeredgecolor="white", linewidth=2, label=method, **own))
         figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), int(width / 1.6)))
     return figure
 
 
 def _look(index: int) -> tuple[str, str]:
     return style.METHOD_COLOURS[index % 8], style.METHOD_MARKERS[index % 8]
-
-
-def _handle(index: int, method: str) -> Line2D:
-    colour, marker = _look(index)
-    return Line2D([], [], color=colour, marker=marker, markersize=6, markeredgecolor="white", linewidth=2, label=method)

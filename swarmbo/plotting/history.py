@@ -77,12 +77,6 @@ def agents_of(records: Records) -> list[str]:
     return list(dict.fromkeys(sample.agent for record in records for sample in record.samples))
 
 
-def path_of(records: Records, agent: str) -> Float[np.ndarray, "n d"]:
-    """The places where an agent measured or tried to, one a round unless it declined, the start first."""
-    samples = [sample for record in records for sample in record.samples if sample.agent == agent]
-    return np.asarray([sample.location for sample in samples if not sample.declined], dtype=float)
-
-
 def driven_by(records: Records, agent: str) -> Float[np.ndarray, "n d"]:
     """The way that an agent went: what it drove where the world says, else straight from place to place."""
     places: list[list[float]] = []

@@ -31,6 +31,10 @@ _KILOMETRES = 5000.0  # metres, from which axes are in kilometres
 _REACH = 1.6  # times the usual distance between sites: how far around them a belief is shown
 
 
+Limits = tuple[float, float]
+Standpoints = Mapping[str, Float[np.ndarray, " 2"]]
+
+
 @dataclass(frozen=True, eq=False)
 class Lattice:
     """Points on a rectangular lattice, in rows from south to north; ``shown`` says which are drawn."""
@@ -105,7 +109,7 @@ def plot_lattice(
     lattice: Lattice,
     values: Float[np.ndarray, " m"],
     colours: Colormap = style.MEAN_COLOURS,
-    limits: tuple[float, float] | None = None,
+    limits: Limits | None = None,
     label: str = "",
     n_contours: int = 9,
 ) -> Axes:
@@ -126,23 +130,17 @@ def plot_lattice(
 
 
 def plot_field(
-    ax: Axes,
-    points: Float[np.ndarray, "m 2"],
-    values: Float[np.ndarray, " m"],
-    colours: Colormap = style.MEAN_COLOURS,
-    limits: tuple[float, float] | None = None,
-    label: str = "",
-    n_contours: int = 9,
-    has_holes: bool = False,
+    ax: Axes, points: Float[np.ndarray, "m 2"], values: Float[np.ndarray, " m"], has_holes: bool = False, **how: Any
 ) -> Axes:
-    """Draw a field as an image where its points form a fine lattice, else as discs at its sites."""
+    """Draw a field as ``plot_lattice`` does where its points form a fine lattice, else as discs at its sites."""
     found = lattice_order(points, has_holes)
     if found is not None and min(found[0].shown.shape) >= _FEWEST_LINES:
         lattice, order = found
-        return plot_lattice(ax, lattice, values[order], colours, limits, label, n_contours)
+        return plot_lattice(ax, lattice, values[order], **how)
     size, discs = float(np.clip(9000 / max(len(points), 1), 8, 70)), {"edgecolors": "white", "linewidths": 0.5}
-    marks = ax.scatter(*points.T, c=values, s=size, cmap=colours, norm=normalise(values, limits), zorder=1, **discs)
-    if label:
+    look: dict[str, Any] = {"cmap": how.get("colours", style.MEAN_COLOURS), "s": size, "zorder": 1, **discs}
+    marks = ax.scatter(*points.T, c=values, norm=normalise(values, how.get("limits")), **look)
+    if label := how.get("label"):
         add_colour_bar(ax, marks, label)
     return ax
 
@@ -240,25 +238,19 @@ def draw_stops(ax: Axes, stops: Sequence[Float[np.ndarray, "k d"]], size: float,
 
 
 def draw_failed(
-    ax: Axes, places: Float[np.ndarray, "k d"], size: float, width: float = 1.8, casing: float = 0.0, zorder: float = 6
+    ax: Axes, places: Float[np.ndarray, "k d"], size: float, width: float = 1.8, casing: float = 0.0
 ) -> list[Line2D]:
     """Draw a cross where each measurement failed; nothing where none did."""
     if not len(places):
         return []
-    look: dict[str, Any] = {**style.FAILED, "markersize": size, "markeredgewidth": width, "zorder": zorder}
+    look: dict[str, Any] = {**style.FAILED, "markersize": size, "markeredgewidth": width, "zorder": 6}
     return ax.plot(*places.T[:2], path_effects=style.cased(casing) if casing else [], clip_on=False, **look)
 
 
-def draw_bases(ax: Axes, world: World, size: float = style.BASE["markersize"]) -> list[Artist]:
+def draw_bases(ax: Axes, world: World) -> list[Artist]:
     """Draw where agents load their batteries, each in the colour of its agent."""
-    look: dict[str, Any] = {**style.BASE, "markersize": size}
     bases = enumerate(world.bases.values())
-    return [line for index, base in bases for line in ax.plot(*base[:2], color=style.agent_colour(index), **look)]
-
-
-def draw_terrain(ax: Axes, world: World) -> list[Artist]:
-    """Draw no-go regions and bases."""
-    return [*(style.draw_no_go(ax, rings) for rings in world.no_go), *draw_bases(ax, world)]
+    return [line for index, base in bases for line in ax.plot(*base[:2], color=style.agent_colour(index), **style.BASE)]
 
 
 def plot_paths(ax: Axes, records: Records) -> Axes:
@@ -286,8 +278,8 @@ def plot_findings(ax: Axes, records: Records, with_best: bool = True) -> Axes:
     return ax
 
 
-def plot_sensors(ax: Axes, records: Records, standpoints: Mapping[str, Float[np.ndarray, " 2"]]) -> Axes:
-    """Draw sensors and the locations sampled in the last of these rounds, over faint marks of all earlier ones."""
+def plot_sensors(ax: Axes, records: Records, standpoints: Standpoints) -> Axes:
+    """Draw sensors and what they looked at in the last of these rounds, over faint marks of all earlier looks."""
     earlier = [sample.location for record in records for sample in record.samples if not sample.declined]
     if earlier:
         ax.scatter(*np.array(earlier).T, **_EARLIER)
@@ -296,11 +288,7 @@ def plot_sensors(ax: Axes, records: Records, standpoints: Mapping[str, Float[np.
 
 
 def draw_sensors(
-    ax: Axes,
-    record: RoundRecord,
-    standpoints: Mapping[str, Float[np.ndarray, " 2"]],
-    sizes: tuple[float, float, float],
-    width: float,
+    ax: Axes, record: RoundRecord, standpoints: Standpoints, sizes: tuple[float, float, float], width: float
 ) -> list[Artist]:
     """Draw sensors, and beams to the locations sampled; ``sizes`` of sensors, samples (points²), crosses (points)."""
     looked = [sample for sample in record.samples if not sample.declined]  # others sleep
@@ -333,16 +321,17 @@ def legend_of(records: Records, world: World, names: Sequence[str]) -> list[Line
     """Legend of the marks among ``names`` that are on the maps of a run, in that order."""
     has_truth, is_peak = world.values is not None and world.values.size > 0, world.goal == "peak"
     told = (isinstance(sample.battery, float) for record in records for sample in record.samples)
+    small: dict[str, Any] = {"markersize": 7.5, "path_effects": []}  # findings are smaller than on the map
     there: dict[str, tuple[bool, dict[str, Any]]] = {
         "no-go": (bool(world.no_go), style.LEGEND_NO_GO),
         "base": (bool(world.bases), style.LEGEND_BASE),
         "failed": (len(failures(records)) > 0, style.FAILED),
         "battery": (any(told), style.LEGEND_BATTERY),
+        "best": (is_peak, style.BEST | small | {"markersize": 10.0}),
+        "recommendation": (is_peak, style.RECOMMENDATION | small),
+        "maximum": (is_peak and has_truth, style.MAXIMUM | small),
     }
-    found = {"best": (is_peak, style.BEST), "recommendation": (is_peak, style.RECOMMENDATION)}
-    found["maximum"] = is_peak and has_truth, style.MAXIMUM
     marks = {name: Line2D([], [], **look) for name, (is_there, look) in there.items() if is_there}
-    marks |= {name: style.legend_mark(look) for name, (is_there, look) in found.items() if is_there}
     if world.level is not None:
         label = f"level {world.level:g} {world.unit}".rstrip()
         marks["level"] = Line2D([], [], color=style.INK, linewidth=1.8, label=label)

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from matplotlib.ticker import MaxNLocator
 
 from swarmbo.plotting import style
 from swarmbo.plotting.history import Records, World
-from swarmbo.records import TRUE_MAXIMUM
 
 _FEWEST_TO_CUT = 8  # measurements
 _CUT = 4.0  # times the range of the others
@@ -72,14 +72,7 @@ def plot_declined(ax: Axes, records: Records) -> Axes:
     return _finished(ax, rounds, "Energy", "agents")
 
 
-def plot_best(
-    ax: Axes,
-    records: Records,
-    maximum: float | None = None,
-    unit: str = "",
-    maxima: Float[np.ndarray, " rounds"] | None = None,
-    maximum_is: str = TRUE_MAXIMUM,
-) -> Axes:
+def plot_best(ax: Axes, records: Records, world: World) -> Axes:
     """Draw all measurements, the best so far, and the recommendation with two standard deviations, against rounds.
 
     If the best so far ends a hundred times nearer to zero than before, the scale is logarithmic on both sides of zero.
@@ -87,9 +80,8 @@ def plot_best(
     triangles on its edge mark them. With ``maxima``, the maximum in each round of a field that changes, there is no
     best so far.
     """
-    rounds = _rounds(records)
-    if maxima is not None:
-        maximum = float(np.max(maxima))
+    rounds, maxima = _rounds(records), world.maxima
+    maximum = world.maximum if maxima is None else float(np.max(maxima))
     taken = [(r.round, s.measurement) for r in records for s in r.evaluations if s.measurement is not None]
     best = best_so_far(records)
     mean, std = (np.array([getattr(r.recommendation, name, None) for r in records], float) for name in ("mean", "std"))
@@ -108,9 +100,9 @@ def plot_best(
     ax.errorbar(rounds[-1:], mean[-1:], 2 * std[-1:], **last)
     truth: dict[str, Any] = {"color": style.INK, "linewidth": 1.1, "linestyle": (0, (4, 3)), "zorder": 1.6}
     if maxima is not None:
-        ax.plot(rounds, maxima[rounds], label=maximum_is, drawstyle="steps-post", **truth)
+        ax.plot(rounds, maxima[rounds], label=world.maximum_is, drawstyle="steps-post", **truth)
     elif maximum is not None:
-        ax.axhline(maximum, label=maximum_is, **truth)
+        ax.axhline(maximum, label=world.maximum_is, **truth)
     if not _scale_towards_zero(ax, best):
         if taken:
             _leave_out_the_worst_third(ax, np.array(taken), maximum)
@@ -120,7 +112,7 @@ def plot_best(
     if maxima is None and (tried := _tried(records)):
         look: dict[str, Any] = {"color": style.VERMILLION, "markersize": 9, "markeredgecolor": "white", "zorder": 5}
         ax.plot(*np.array(tried).T, "*", label="recommendation evaluated", **look)
-    return _finished(ax, rounds, "Found", style.with_unit("value", unit))
+    return _finished(ax, rounds, "Found", style.with_unit("value", world.unit))
 
 
 def _tried(records: Records) -> list[tuple[int, float]]:
@@ -143,7 +135,7 @@ def regret_figure(records: Records, world: World) -> Figure:
     """
     panels: list[Callable[[Axes], Axes]] = []
     if world.goal == "peak":
-        panels.append(lambda ax: plot_best(ax, records, world.maximum, world.unit, world.maxima, world.maximum_is))
+        panels.append(lambda ax: plot_best(ax, records, world))
     if any(record.score is not None for record in records):
         if world.goal == "peak":
             panels.append(lambda ax: plot_regret(ax, records, world.unit, world.frames is not None))
@@ -153,7 +145,7 @@ def regret_figure(records: Records, world: World) -> Figure:
             panels.append(lambda ax: plot_level_score(ax, records))
     if any(sample.declined for record in records for sample in record.samples):
         panels.append(lambda ax: plot_declined(ax, records))
-    panels = panels or [lambda ax: plot_best(ax, records, world.maximum, world.unit, None, world.maximum_is)]
+    panels = panels or [lambda ax: plot_best(ax, records, replace(world, maxima=None))]
     with style.applied():
         figure = style.new_figure(*((6.4, 4.1), (9.6, 4.1), (13.2, 4.1), (9.6, 8.0))[len(panels) - 1])
         rows = 1 if len(panels) < 4 else 2

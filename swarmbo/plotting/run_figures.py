@@ -59,13 +59,9 @@ class ErrorTraces:
             known = [error for error in own if error is not None]
             if known:
                 alone[n] = np.mean(known)
-        return cls(
-            rounds=np.array([record.round for record in records], dtype=float),
-            shared_kb=np.cumsum([record.sharing.bytes for record in records]) / 1e3,
-            fused=np.array([_spread(record.score) for record in records]).T,
-            pooled=pooled,
-            alone=alone,
-        )
+        rounds = np.array([record.round for record in records], dtype=float)
+        shared_kb = np.cumsum([record.sharing.bytes for record in records]) / 1e3
+        return cls(rounds, shared_kb, np.array([_spread(record.score) for record in records]).T, pooled, alone)
 
 
 def _spread(score: Score | None) -> tuple[float, float, float]:
@@ -154,18 +150,12 @@ def solve_trace_figure(rows: Sequence[TraceRow], title: str, label: str, told: C
 
 
 def draw_solve_trace(
-    rows: Sequence[TraceRow],
-    path: Path,
-    title: str,
-    label: str,
-    told: Callable[[float], float] = float,
-    formats: Formats | None = None,
+    rows: Sequence[TraceRow], path: Path, title: str, label: str, told: Callable[[float], float], formats: Formats
 ) -> Path:
     """Write the figure of a trace; a path without an ending takes that of the format."""
-    drawn_as = formats or Formats()
-    path = path if path.suffix else path.with_suffix(f".{drawn_as.figures}")
+    path = path if path.suffix else path.with_suffix(f".{formats.figures}")
     with style.applied():
-        return style.save(solve_trace_figure(rows, title, label, told), path, drawn_as.dpi)
+        return style.save(solve_trace_figure(rows, title, label, told), path, formats.dpi)
 
 
 def write_figures(

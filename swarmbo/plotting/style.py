@@ -15,7 +15,6 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.path import Path as Outline
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
@@ -30,14 +29,11 @@ from swarmbo.boundary.look import (
     BLUE as BLUE,
     ERROR_COLOURS as ERROR_COLOURS,
     GREEN as GREEN,
-    GRID as GRID,
     INK as INK,
     MEAN_COLOURS as MEAN_COLOURS,
     MUTED as MUTED,
-    NO_GO as NO_GO,
     ORANGE as ORANGE,
     PURPLE as PURPLE,
-    RC as RC,
     SKY as SKY,
     STD_COLOURS as STD_COLOURS,
     VERMILLION as VERMILLION,
@@ -147,18 +143,13 @@ def name_figure(figure: Figure, *parts: str) -> None:
         figure.suptitle(" · ".join(filter(None, parts)), x=0.01, ha="left", fontsize=10.5, color=MUTED)
 
 
-def legend_mark(mark: dict[str, Any]) -> Line2D:
-    """A mark as it stands in a legend: smaller, and without its casing."""
-    smaller: dict[str, Any] = {**mark, "markersize": 7.5 if mark is not BEST else 10, "path_effects": []}
-    return Line2D([], [], **smaller)
+Spots = Float[np.ndarray, "robots 2"]
+Pair = tuple[float, float]
 
 
 def side_by_side(
-    spots: Float[np.ndarray, "robots 2"],
-    apart: tuple[float, float],
-    weights: Float[np.ndarray, " robots"] | None = None,
-    edges: tuple[float, float] = (-np.inf, np.inf),
-) -> Float[np.ndarray, "robots 2"]:
+    spots: Spots, apart: Pair, weights: Float[np.ndarray, " robots"] | None = None, edges: Pair = (-np.inf, np.inf)
+) -> Spots:
     """Shifts of marks to the right, those of robots in one place evenly to both sides, so that all can be read.
 
     ``apart`` is the room, in pixels, that one needs to the right and up, ``weights`` how much each wants to stay,
@@ -186,6 +177,7 @@ def side_by_side(
     return moved - spots
 
 
+Frames = Sequence[UInt8[np.ndarray, "height width 3"]]
 _HINT = '`pip install "swarmbo[mp4]"` brings one (or write GIF)'
 
 
@@ -200,7 +192,7 @@ def encoder() -> str:
     return found
 
 
-def write_mp4(frames: Sequence[UInt8[np.ndarray, "height width 3"]], path: Path, pause_ms: Sequence[int]) -> Path:
+def write_mp4(frames: Frames, path: Path, pause_ms: Sequence[int]) -> Path:
     """Write RGB frames of one size as a film. One thread and no time stamps, so equal frames give equal bytes."""
     height, width, _ = frames[0].shape
     held = [1] * (len(frames) - 1) + [max(1, round(pause_ms[-1] / pause_ms[0]))]
@@ -229,12 +221,7 @@ def write_mp4(frames: Sequence[UInt8[np.ndarray, "height width 3"]], path: Path,
 _MIXED_COLOURS = 112  # few, so that little changes from frame to frame
 
 
-def write_gif(
-    frames: Sequence[UInt8[np.ndarray, "height width 3"]],
-    path: Path,
-    pause_ms: Sequence[int],
-    exact: Sequence[str],
-) -> Path:
+def write_gif(frames: Frames, path: Path, pause_ms: Sequence[int], exact: Sequence[str]) -> Path:
     """Write RGB frames as a repeating animation; colours of ``exact`` are never averaged away."""
     pictures = [Image.fromarray(frame) for frame in frames]
     palette = _palette([pictures[0], pictures[len(pictures) // 2], pictures[-1]], list(dict.fromkeys(exact)))
@@ -265,7 +252,7 @@ def _palette(pictures: Sequence[Image.Image], exact: Sequence[str]) -> Image.Ima
 _TOGETHER_MS, _LEAST_MS, _MOST_MS, _LAST_MS = 9000, 130, 450, 3000
 
 
-def write_frames(frames: Sequence[UInt8[np.ndarray, "height width 3"]], path: Path, exact: Sequence[str]) -> Path:
+def write_frames(frames: Frames, path: Path, exact: Sequence[str]) -> Path:
     """Write frames as MP4 or GIF, by the ending of the path: 9 s in all, 0.13 to 0.45 s each, the last one 3 s."""
     pause = int(np.clip(_TOGETHER_MS / len(frames), _LEAST_MS, _MOST_MS))
     pauses = [*[pause] * (len(frames) - 1), _LAST_MS]
@@ -306,9 +293,9 @@ class Formats:
         """Make formats from names: at most one of figures and one of animations. Others have their defaults."""
         figures: list[FigureFormat] = [name for name in FIGURE_FORMATS if name in names]
         animations: list[AnimationFormat] = [name for name in ANIMATION_FORMATS if name in names]
-        known = ", ".join([*FIGURE_FORMATS, *ANIMATION_FORMATS])
-        if strangers := [name for name in names if name not in FIGURE_FORMATS and name not in ANIMATION_FORMATS]:
-            raise ConfigError(f"got {strangers[0]!r}; wanted one of {known}", at="--format")
+        known = [*FIGURE_FORMATS, *ANIMATION_FORMATS]
+        if strangers := [name for name in names if name not in known]:
+            raise ConfigError(f"got {strangers[0]!r}; wanted one of {', '.join(known)}", at="--format")
         for same in (figures, animations):
             if len(same) > 1:
                 raise ConfigError(f"got {' and '.join(same)}; wanted one of them", at="--format")

@@ -60,10 +60,8 @@ def plot_fates(ax: Axes, records: Records, to: For = "agree") -> Axes:
     """Draw the fates of messages to agree, or to share, over links with faults, against rounds."""
     edges = [EdgeTraffic() if (links := _OF[to](record)) is None else links.total for record in records]
     total = sum(edges, EdgeTraffic())
-    counts = {
-        "arrived": (style.BLUE, [edge.arrived for edge in edges]),
-        "lost": (style.VERMILLION, [edge.lost for edge in edges]),
-    }
+    arrived, lost = [edge.arrived for edge in edges], [edge.lost for edge in edges]
+    counts = {"arrived": (style.BLUE, arrived), "lost": (style.VERMILLION, lost)}
     _stacked(ax, [record.round for record in records], counts)
     return _told(ax, f"Messages to {to}: {total.lost / max(1, total.messages):.0%} lost", "messages per round")
 
@@ -95,10 +93,8 @@ def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
     Rounds without some agents are shaded.
     """
     rounds = [record.round for record in network]
-    counts = {
-        "repeated": (style.ORANGE, [record.repeated for record in network]),
-        "refused": (style.VERMILLION, [record.refused for record in network]),
-    }
+    repeated, refused = [record.repeated for record in network], [record.refused for record in network]
+    counts = {"repeated": (style.ORANGE, repeated), "refused": (style.VERMILLION, refused)}
     _stacked(ax, rounds, counts)
     # of several marks only the first is in the legend
     for n, at in enumerate(record.round for record in network if record.restarts):

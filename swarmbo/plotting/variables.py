@@ -113,16 +113,10 @@ def _write_values(ax: Axes, world: World, places: Sequence[Sequence[float]]) -> 
             ax.text(column, row, text[:_LONGEST], color="white" if is_dark else "black", **where)
 
 
-def plot_factor_graph(
-    ax: Axes,
-    graph: "FactorGraph | nx.Graph[Any]",
-    positions: Mapping[str, Position] | None = None,
-    agents: Sequence[str] | None = None,
-) -> Axes:
-    """Draw a factor graph, or one of networkx (``FactorGraph.of_any``).
+def plot_factor_graph(ax: Axes, graph: "FactorGraph | nx.Graph[Any]", agents: Sequence[str] | None = None) -> Axes:
+    """Draw a factor graph, or one of networkx (``FactorGraph.of_any``), laid out the same way each time.
 
-    With ``positions`` of variables, for example of their robots, a factor is drawn in the middle of its scope. Without
-    them, a layout is computed that is always the same. ``agents`` are owners in the order of their colours.
+    ``agents`` are owners in the order of their colours.
 
     Example:
         >>> from matplotlib.figure import Figure
@@ -133,11 +127,11 @@ def plot_factor_graph(
         ['f1', 'f2', 'x1', 'x2']
     """
     graph = FactorGraph.of_any(graph)
-    places = _laid_out(graph) if positions is None else _on(graph, positions)
+    places = _laid_out(graph)
     edges = [(places["factor", f], places["variable", v]) for f in graph.factors for v in graph.scope(f)]
     ax.add_collection(LineCollection(edges, colors=style.MUTED, linewidths=1.3, zorder=1))
     crowd = len(places)
-    is_in_rows = positions is None and float(np.ptp([x for x, _ in places.values()])) <= _WIDEST
+    is_in_rows = float(np.ptp([x for x, _ in places.values()])) <= _WIDEST
     size = float(np.clip(9000 / max(crowd, 1), 280 if is_in_rows else 130, 620))
     colours = {agent: style.agent_colour(index) for index, agent in enumerate(agents or graph.agents)}
     short = {"variable": short_names(graph.variables)[1], "factor": short_names(graph.factors)[1]}
@@ -149,18 +143,15 @@ def plot_factor_graph(
         is_inside = size > 250 and len(shown) <= 3
         face, edge = (colour, "white") if kind == "factor" else ("white", colour)
         ax.scatter([x], [y], s=size, marker=marker, linewidths=2.4, zorder=2, facecolor=face, edgecolor=edge)
-        ax.annotate(
-            shown,
-            (x, y),
-            xytext=(0, 0 if is_inside else 0.62 * np.sqrt(size)),
-            textcoords="offset points",
-            ha="center",
-            va="center" if is_inside else "bottom",
-            fontsize=min(8.5, 1.25 * np.sqrt(size) / max(len(shown), 2)) if is_inside else 7.5,
-            color=_legible_on(colour) if is_inside and kind == "factor" else style.INK,
-            bbox=None if is_inside else {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85},
-            zorder=3,
-        )
+        letters: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "zorder": 3, "color": style.INK}
+        if is_inside:
+            fontsize = min(8.5, 1.25 * np.sqrt(size) / max(len(shown), 2))
+            letters |= {"xytext": (0, 0), "va": "center", "fontsize": fontsize}
+            letters |= {"color": _legible_on(colour)} if kind == "factor" else {}
+        else:
+            letters |= {"xytext": (0, 0.62 * np.sqrt(size)), "va": "bottom", "fontsize": 7.5}
+            letters |= {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}}
+        ax.annotate(shown, (x, y), **letters)
     ax.margins(0.12)
     ax.set_aspect("equal", adjustable="datalim")
     ax.set_axis_off()
@@ -181,16 +172,14 @@ def short_names(names: Sequence[str]) -> tuple[str, dict[str, str]]:
     return starts.pop(), ends
 
 
-def factor_graph_figure(
-    graphs: "FactorGraph | nx.Graph[Any] | Mapping[str, FactorGraph]", positions: Mapping[str, Position] | None = None
-) -> Figure:
-    """Figure of a factor graph, or of several by title, with a legend of owners.
+def factor_graph_figure(graphs: "FactorGraph | nx.Graph[Any] | Mapping[str, FactorGraph]") -> Figure:
+    """A drawing of a factor graph, or of some by title, with a legend of owners.
 
     Graphs of more than 120 nodes would be unreadable; histograms of degrees replace them.
     """
     by_title = graphs if isinstance(graphs, Mapping) else {"": FactorGraph.of_any(graphs)}
     most = max(len(graph.variables) + len(graph.factors) for graph in by_title.values())
-    if positions is None and most > _MOST_DRAWN:
+    if most > _MOST_DRAWN:
         return _degrees_figure(by_title)
     with style.applied():
         figure = style.new_figure(7.0, 5.0 * len(by_title))
@@ -198,23 +187,21 @@ def factor_graph_figure(
         axes = [figure.add_subplot(row) for row in grid]
         agents = tuple(dict.fromkeys(agent for graph in by_title.values() for agent in graph.agents))
         for ax, (title, graph) in zip(axes, by_title.items(), strict=True):
-            plot_factor_graph(ax, graph, positions, agents)
+            plot_factor_graph(ax, graph, agents)
             ax.set_title(title)
-        if positions is None:  # a page in the shape of the graphs, about an inch between neighbours
-            width = max(ax.dataLim.width for ax in axes) + 1.0
-            heights = [ax.dataLim.height + 1.0 for ax in axes]
-            inches = 1.0 if width < 12 else 12.0 / width
-            figure.set_size_inches(max(4.5, inches * width), max(2.0, inches * sum(heights) + 0.8))
-            grid.set_height_ratios(heights)
-        variables, factors = (
-            dict.fromkeys(name for graph in by_title.values() for name in getattr(graph, kind))
-            for kind in ("variables", "factors")
-        )
+        # a page in the shape of the graphs, about an inch between neighbours
+        width = max(ax.dataLim.width for ax in axes) + 1.0
+        heights = [ax.dataLim.height + 1.0 for ax in axes]
+        inches = 1.0 if width < 12 else 12.0 / width
+        figure.set_size_inches(max(4.5, inches * width), max(2.0, inches * sum(heights) + 0.8))
+        grid.set_height_ratios(heights)
         mark: dict[str, Any] = {"linestyle": "none", "color": style.MUTED}
-        handles = [
-            Line2D([], [], marker="o", markerfacecolor="white", label=_kind("variable", list(variables)), **mark),
-            Line2D([], [], marker="s", label=_kind("factor", list(factors)), **mark),
-        ]
+        handles: list[Line2D] = []
+        marks: dict[str, Any] = {"variable": {"marker": "o", "markerfacecolor": "white"}, "factor": {"marker": "s"}}
+        for kind, look in marks.items():
+            start, _ = short_names([name for graph in by_title.values() for name in getattr(graph, f"{kind}s")])
+            # ``variable power_…`` where nodes show the numbers of such names
+            handles.append(Line2D([], [], label=f"{kind} {start}…" if start else kind, **mark, **look))
         for index, agent in enumerate(agents):
             handles.append(Line2D([], [], color=style.agent_colour(index), linewidth=4, label=agent))
         columns = max(2, min(len(handles), int(figure.get_figwidth() / 1.2)))
@@ -230,11 +217,10 @@ def _degrees_figure(by_title: Mapping[str, FactorGraph]) -> Figure:
         for axes, (title, graph) in zip(rows, by_title.items(), strict=True):
             owned = [len(graph.factors_owned_by(agent)) for agent in graph.agents]
             shared = [len(graph.factors_of(variable)) for variable in graph.variables]
-            counts = {
-                "variables of a factor": ([len(graph.scope(name)) for name in graph.factors], "factors", style.BLUE),
-                "factors of a variable": (shared, "variables", style.GREEN),
-                "factors of an agent": (owned, "agents", style.ORANGE),
-            }
+            arity = [len(graph.scope(name)) for name in graph.factors]
+            counts = {"variables of a factor": (arity, "factors", style.BLUE)}
+            counts["factors of a variable"] = shared, "variables", style.GREEN
+            counts["factors of an agent"] = owned, "agents", style.ORANGE
             for ax, (label, (values, whose, colour)) in zip(axes, counts.items(), strict=True):
                 numbers, times = np.unique(values, return_counts=True)
                 ax.bar(numbers, times, width=0.8, color=colour)
@@ -246,12 +232,6 @@ def _degrees_figure(by_title: Mapping[str, FactorGraph]) -> Figure:
             text = f"{len(graph.variables)} variables, {len(graph.factors)} factors, {parts} connected part"
             axes[0].set_title(" · ".join(filter(None, (title, text + "s" * (parts != 1)))))
     return figure
-
-
-def _kind(kind: str, names: Sequence[str]) -> str:
-    """``variable``, or ``variable power_…`` where nodes show the numbers of such names."""
-    start, _ = short_names(names)
-    return f"{kind} {start}…" if start else kind
 
 
 def _legible_on(colour: str) -> str:
@@ -302,17 +282,3 @@ def _laid_out_part(part: FactorGraph) -> dict[tuple[str, str], Position]:
     lengths = [np.linalg.norm(turned[i] - turned[j]) for i, j in nx.convert_node_labels_to_integers(drawn).edges]
     turned /= max(float(np.median(lengths)), 1e-9)
     return {node: (float(x), float(y)) for node, (x, y) in zip(drawn, turned, strict=True)}
-
-
-def _on(graph: FactorGraph, positions: Mapping[str, Position]) -> dict[tuple[str, str], Position]:
-    places = {("variable", variable): positions[variable] for variable in graph.variables}
-    stacked: dict[Position, int] = {}
-    for factor in graph.factors:
-        x, y = np.mean([positions[variable] for variable in graph.scope(factor)], axis=0)
-        span = float(np.ptp(np.array(list(positions.values())), axis=0).max()) or 1.0
-        if len(graph.scope(factor)) == 1:  # beside its only variable, not on top of it
-            y += 0.12 * span
-        place = (float(x), float(y))
-        stacked[place] = stacked.get(place, 0) + 1
-        places["factor", factor] = (place[0] + 0.07 * span * (stacked[place] - 1), place[1])
-    return places

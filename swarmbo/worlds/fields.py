@@ -30,10 +30,8 @@ class FieldWorld(World):
         if not domains:
             raise ConfigError("the environment has no agents", at="$.environment")
         if len({domain.n_dims for domain in domains}) > 1:
-            raise ConfigError(
-                "agents have different action spaces; wanted boxes with the same number of coordinates",
-                at="$.environment",
-            )
+            got = "agents have different action spaces"
+            raise ConfigError(f"{got}; wanted boxes with the same number of coordinates", at="$.environment")
         super().__init__(env)
         agents, d = tuple(env.possible_agents), domains[0].n_dims - self.may_decline
         self.boxes = {agent: Domain(own.low[:d], own.high[:d]) for agent, own in zip(agents, domains, strict=True)}
@@ -66,30 +64,27 @@ class FieldWorld(World):
 
     def sites(self) -> Float[np.ndarray, "k d"] | None:
         """All measurable places; None if unknown."""
-        return np.asarray(self._world.sites(), dtype=float) if hasattr(self._world, "sites") else None
+        sites = self._told("sites")
+        return None if sites is None else np.asarray(sites, dtype=float)
 
     def no_go(self) -> list[list[Float[np.ndarray, "k 2"]]]:
         """Regions that no agent may enter, each a list of rings; empty if unknown."""
-        regions = self._world.no_go() if hasattr(self._world, "no_go") else []
-        return [[np.asarray(ring, dtype=float) for ring in rings] for rings in regions]
+        return [[np.asarray(ring, dtype=float) for ring in rings] for rings in self._told("no_go", [])]
 
     def bases(self) -> dict[str, Float[np.ndarray, " d"]]:
         """Bases of agents, where they must be when their batteries are empty."""
-        if not hasattr(self._world, "base"):
-            return {}
-        told = {agent: self._world.base(agent) for agent in self.problem.agents}
-        return {agent: np.asarray(base, dtype=float) for agent, base in told.items() if base is not None}
+        told = {agent: WorldTravel(self._world).base(agent) for agent in self.problem.agents}
+        return {agent: base for agent, base in told.items() if base is not None}
 
     def standpoints(self) -> dict[str, Float[np.ndarray, " d"]]:
         """Positions of static agents; empty if unknown."""
-        places = self._world.standpoints() if hasattr(self._world, "standpoints") else {}
-        return {agent: np.asarray(place, dtype=float) for agent, place in places.items()}
+        return {agent: np.asarray(place, dtype=float) for agent, place in self._told("standpoints", {}).items()}
 
     def offers(self, agents: Sequence[str] | None = None) -> Offers:
         """Options of a decision; of agents with observations, the live ones take part."""
         if agents is None:
             return Offers(boxes=self.boxes, standpoints=self.standpoints(), level=self.level)
-        world, prices = self._world, self._world.prices() if self.may_decline else {}
+        world, prices = self._world, self._told("prices", {})
         live = tuple(agent for agent in self.problem.agents if agent in agents and agent in self._env.agents)
         candidates = None
         if hasattr(world, "candidates"):
@@ -135,13 +130,9 @@ class FieldWorld(World):
 
     def news(self, sent: Mapping[str, float] | None, step: Step) -> News:
         """Measurements of a step; an agent with a target and no valid report has failed, except by abstention."""
-        problem = self.problem
-        targets = {} if sent is None else problem.places_of(sent)
-        found = {
-            agent: measurements_of(agent, step.infos.get(agent, {}), targets.get(agent), problem.box)
-            for agent in problem.agents
-        }
-        return news_of_measurements(problem, found)
+        targets, problem = {} if sent is None else self.problem.places_of(sent), self.problem
+        told = {agent: (step.infos.get(agent, {}), targets.get(agent), problem.box) for agent in problem.agents}
+        return news_of_measurements(problem, {agent: measurements_of(agent, *own) for agent, own in told.items()})
 
 
 class WorldTravel:

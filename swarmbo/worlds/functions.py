@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -51,7 +50,12 @@ class FunctionWorld(World):
     def __init__(self, env: "ParallelEnv[str, Any, Any]", told: ToldGraph | None = None) -> None:
         super().__init__(env)
         if told is None:
-            told = convert(self._told(), ToldGraph, f"{_AT}.factor_graph")
+            if not hasattr(self._world, "factor_graph"):
+                fix = (
+                    "make its team with Team.for_env(env, measurement=…), which load_state_dict brings to a saved state"
+                )
+                raise ConfigError(f"got an environment without factor_graph(); {fix}", at=_AT)
+            told = convert(self._world.factor_graph(), ToldGraph, f"{_AT}.factor_graph")
         self.agents = tuple(env.possible_agents)
         self.variables = tuple(told.bounds)
         self.outcomes: OutcomeMode = told.outcomes
@@ -62,25 +66,19 @@ class FunctionWorld(World):
             raise ConfigError(f"got owners {strangers}; wanted agents {list(self.agents)}", at=f"{_AT}.factor_graph")
         self.types = MixedDomain.types_of(told.bounds, f"{_AT}.factor_graph.bounds")
         self.domain = MixedDomain.of(list(self.types.values()))
+        middle = (self.domain.low + self.domain.high) / 2.0
+        if self.is_typed:
+            middle = self.domain.from_unit(np.full(self.domain.n_dims, 0.5))
+        self._middle: list[float] = middle.tolist()
         self.graph = None if told.scopes is None else self._ordered(told.scopes, told.owners)
         within = set(self.variables) if self.graph is None else set(self.graph.variables)
         self.bounds = {variable: of for variable, of in self.types.items() if variable in within}
-        self._own = {
-            agent: [variable for variable in self.variables if told.variable_owners[variable] == agent]
-            for agent in self.agents
-        }
+        owned = told.variable_owners
+        self._own = {agent: [name for name in self.variables if owned[name] == agent] for agent in self.agents}
         own_variables = {variable: told.variable_owners[variable] for variable in self.bounds}
         self.problem = replace(Problem.of(self.graph, self.bounds, own_variables, self.outcomes), present=told.present)
-        self._forms = {
-            agent: Form.of(env.action_space(agent), {variable: self.types[variable] for variable in own}, agent)
-            for agent, own in self._own.items()
-        }
-
-    def _told(self) -> Any:
-        if not hasattr(self._world, "factor_graph"):
-            fix = "make its team with Team.for_env(env, measurement=…), which load_state_dict brings to a saved state"
-            raise ConfigError(f"got an environment without factor_graph(); {fix}", at=_AT)
-        return self._world.factor_graph()
+        typed = {agent: {name: self.types[name] for name in own} for agent, own in self._own.items()}
+        self._forms = {agent: Form.of(env.action_space(agent), own, agent) for agent, own in typed.items()}
 
     def _ordered(self, scopes: Mapping[str, Sequence[str]], owners: Mapping[str, str] | None) -> FactorGraph:
         covered = {variable for scope in scopes.values() for variable in scope}
@@ -97,17 +95,9 @@ class FunctionWorld(World):
 
     def place(self, point: Mapping[str, Any]) -> list[float]:
         """Codes of a joint point: all variables in the world's order, the middle of those that it lacks."""
-        out: list[float] = []
-        for (name, of), middle in zip(self.types.items(), self._middle, strict=True):
-            code = of.code(point[name]) if name in point else middle
-            out.append(np.nan if code is None else code)
-        return out
-
-    @cached_property
-    def _middle(self) -> list[float]:
-        if self.is_typed:
-            return self.domain.from_unit(np.full(self.domain.n_dims, 0.5)).tolist()
-        return ((self.domain.low + self.domain.high) / 2.0).tolist()
+        named = zip(self.types.items(), self._middle, strict=True)
+        codes = [of.code(point[name]) if name in point else middle for (name, of), middle in named]
+        return [np.nan if code is None else code for code in codes]
 
     @property
     def is_typed(self) -> bool:
@@ -176,11 +166,7 @@ class FunctionWorld(World):
         return self._news(sent, self.point(step.infos), self.outcome(step.infos), self.noise_std(step.infos))
 
     def _news(
-        self,
-        sent: Mapping[str, Any],
-        point: Mapping[str, Any] | None,
-        outcome: float | Mapping[str, float | None] | None,
-        noise_std: float | Mapping[str, float] = np.nan,
+        self, sent: Mapping[str, Any], point: Mapping[str, Any] | None, outcome: Any, noise_std: Any = np.nan
     ) -> News:
         problem = self.problem
         if point is not None and not problem.has_point(point):

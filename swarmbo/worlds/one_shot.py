@@ -72,25 +72,20 @@ class OneShotWorld(FunctionWorld):
 
     def held(self, agents: Sequence[str]) -> dict[str, Any] | None:
         """Actions that continue an evaluation; None without one."""
-        under_way = self._held is not None and self._steps
-        return self._again(agents) if under_way else None
+        return self._again(agents) if self._held is not None and self._steps else None
 
     def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:
         """Result of an evaluation after its last step; None before that, or without a query."""
         if sent is None:
             return None
-        self._steps.append(
-            {
-                agent: self._measured(agent, step.observations[agent], step.rewards[agent], step.infos.get(agent, {}))
-                for agent in self._parts
-                if agent in step.observations and agent in step.rewards
-            }
-        )
+        told = [agent for agent in self._parts if agent in step.observations and agent in step.rewards]
+        self._steps.append({agent: self._measured(agent, step) for agent in told})
         is_over = all(step.terminations.get(agent) or step.truncations.get(agent) for agent in step.observations)
         if len(self._steps) < self._hold and not is_over:
             return None
         values = {agent: self._mean(agent) for agent in self._parts}
-        point = None if self._held is None else self._acted(self._held)
+        # in the number type of the actions; None unless all agents acted
+        point = None if self._held is None else self.point({a: {"location": own} for a, own in self._held.items()})
         self.begin({})
         return self._news(sent, point, sum(values.values()) if self.outcomes == "total" else values)
 
@@ -98,8 +93,8 @@ class OneShotWorld(FunctionWorld):
         held = self._held or {}
         return {agent: deepcopy(held[agent]) for agent in agents if agent in held and agent in self._env.agents}
 
-    def _measured(self, agent: str, observation: Any, reward: Any, info: Mapping[str, Any]) -> float:
-        value = self._measurement(observation, reward, info)
+    def _measured(self, agent: str, step: Step) -> float:
+        value = self._measurement(step.observations[agent], step.rewards[agent], step.infos.get(agent, {}))
         try:
             number = np.nan if value is None else np.asarray(value, dtype=float).item()
         except (TypeError, ValueError):
@@ -112,10 +107,6 @@ class OneShotWorld(FunctionWorld):
         values = [step[agent] for step in self._steps if agent in step]
         idle = self._held is not None and any(other not in self._held for other in self._parts[agent])
         return np.nan if idle or not values else sum(values) / len(values)
-
-    def _acted(self, acted: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Joint point in the number type of the actions; None unless all agents acted."""
-        return self.point({agent: {"location": action} for agent, action in acted.items()})
 
 
 def _told(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> ToldGraph:
@@ -138,13 +129,8 @@ def _told(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> ToldGraph
         if strangers := [name for name in (agent, *scope) if name not in own]:
             got = f"got the unknown agent {strangers[0]!r}; wanted some of {list(own)}"
             raise ConfigError(got, at=f"$.scopes.{agent}")
-    return ToldGraph(
-        bounds,
-        variable_owners,
-        scopes={agent: [variable for name in scope for variable in own[name]] for agent, scope in scopes.items()},
-        owners={agent: agent for agent in scopes},
-        outcomes="per-factor",
-    )
+    named = {agent: [variable for name in scope for variable in own[name]] for agent, scope in scopes.items()}
+    return ToldGraph(bounds, variable_owners, named, {agent: agent for agent in scopes}, outcomes="per-factor")
 
 
 class _Served(ParallelEnv[str, Any, Any]):

@@ -66,16 +66,17 @@ class Report(NamedTuple):
     def of(cls, info: Mapping[str, Any]) -> "Report":
         """Report of an agent's info."""
         factors, noise, source, failure = (info.get(key) for key in ("factors", "noise_std", "source", "failure"))
-        by_factor = noise if isinstance(noise, Mapping) else {}
-        known = {name: std for name, told in by_factor.items() if not math.isnan(std := reported_noise(told))}
+
+        def by_name(told: object) -> Mapping[str, Any]:
+            return told if isinstance(told, Mapping) else {}
+
+        known = {name: std for name, told in by_name(noise).items() if not math.isnan(std := reported_noise(told))}
         return cls(
             place=reported_place(info.get("location")),
             is_placed=info.get("location") is not None,
             outcome=reported_number(info.get("measurement")),
             is_measured="measurement" in info,
-            factors={name: reported_number(told) for name, told in factors.items()}
-            if isinstance(factors, Mapping)
-            else {},
+            factors={name: reported_number(told) for name, told in by_name(factors).items()},
             noise_std=reported_noise(noise),
             factor_noise=known,
             declined=not np.all(info.get("sampled", True)),
@@ -145,11 +146,15 @@ class World(ABC):
 
     def links(self) -> "nx.Graph[str] | None":
         """Present communication links; None if unknown."""
-        return self._world.interaction_graph() if hasattr(self._world, "interaction_graph") else None
+        return self._told("interaction_graph")
 
     def sites(self) -> Float[np.ndarray, "k d"] | None:
         """All measurable places; None if unknown."""
         return None
+
+    def _told(self, name: str, default: Any = None) -> Any:
+        """Result of an optional method of the environment."""
+        return getattr(self._world, name)() if hasattr(self._world, name) else default
 
     @abstractmethod
     def offers(self, agents: Sequence[str] | None = None) -> Offers:
@@ -184,13 +189,12 @@ class World(ABC):
 def require_parallel(env: object) -> None:
     """Refuse anything but a parallel PettingZoo environment."""
     lacking = [name for name in ("possible_agents", "action_space", "reset", "step") if not hasattr(env, name)]
-    if not lacking and not isinstance(env, AECEnv):
-        return
-    fix, got = "wanted a PettingZoo ParallelEnv", f"got {short(env)}"
     if isinstance(env, AECEnv):
-        got += ", whose agents act one after the other"
-        fix += ": parallel_env(…) of its module, or pettingzoo.utils.aec_to_parallel(env)"
+        got = "whose agents act one after the other"
+        fix = ": parallel_env(…) of its module, or pettingzoo.utils.aec_to_parallel(env)"
     elif lacking:
-        got += f", which has no {lacking[0]}"
-        fix += ", whose agents are named by possible_agents; an environment of one agent can be written as one"
-    raise ConfigError(f"{got}; {fix}", at="$.environment")
+        got = f"which has no {lacking[0]}"
+        fix = ", whose agents are named by possible_agents; an environment of one agent can be written as one"
+    else:
+        return
+    raise ConfigError(f"got {short(env)}, {got}; wanted a PettingZoo ParallelEnv{fix}", at="$.environment")

@@ -48,8 +48,8 @@ def one(power=15.0, away=5.0, **settings):
 
 
 def process_of(env):
-    child = env._world.radio._children._places.get()
-    env._world.radio._children._places.put(child)
+    child = env.rules.radio._children._places.get()
+    env.rules.radio._children._places.put(child)
     return child._process
 
 
@@ -60,7 +60,7 @@ def test_the_closed_form_has_the_sinr_of_ns3(world, interference, shadowing_db, 
     drawn = {"topology": None, "topology_seed": seed, "shadowing_db": shadowing_db}
     env = world(**drawn, interference=interference, airtime="full")  # whose rates tell the SINR
     for powers in np.random.default_rng(seed).uniform(1.0, 25.0, (5, 12)):
-        rates = env._world.radio.user_rates(env.network, env.topology, env.topology.users, powers)[0]
+        rates = env.rules.radio.user_rates(env.network, env.topology, env.topology.users, powers)[0]
         told = np.expm1(rates * np.log(2.0) / env.network.bandwidth_mhz)
         assert 10.0 * np.log10(told / env.network.sinr(powers[None])[0]) == pytest.approx(0.0, abs=1e-9)
         assert env.outcomes(powers) == pytest.approx(env.network.factor_values(powers[None])[0], rel=1e-9)
@@ -141,7 +141,7 @@ def test_ns3_that_is_killed_while_it_simulates_costs_one_outcome(world):
     infos = env.step({agent: [15.0] for agent in env.agents})[4]
     assert not any("measurement" in info for info in infos.values())
     assert all("SIGKILL" in info["source"]["failure"] for info in infos.values())
-    env._world.radio.settings = wlan_power_v0.parallel_env(simulation=QUICK).settings.simulation
+    env.rules.radio.settings = wlan_power_v0.parallel_env(simulation=QUICK).settings.simulation
     infos = env.step({agent: [15.0] for agent in env.agents})[4]
     assert sum(info["measurement"] for info in infos.values()) > 10.0
 
@@ -159,8 +159,8 @@ def test_a_simulator_ends_with_the_process_that_asked_it():
     code = (
         "from swarmbo_envs import wlan_power_v0\n"
         "env = wlan_power_v0.parallel_env(radio='ns3', objective='throughput', simulation={'seconds': 1000.0})\n"
-        "child = env._world.radio._children._places.get()\n"
-        "env._world.radio._children._places.put(child)\n"
+        "child = env.rules.radio._children._places.get()\n"
+        "env.rules.radio._children._places.put(child)\n"
         "print(child._process.pid, flush=True)\n"
         "env.outcomes([15.0] * 12)\n"
     )

@@ -126,5 +126,5 @@ def test_python_of_the_page_on_policies_tunes_an_environment(names_after):
 
 def test_python_of_the_page_on_sensors_runs(names_after, capsys):
     names = names_after("docs/guide/sensors.md")
-    assert names["env"].unwrapped.field.moves
+    assert names["env"].unwrapped.field.change is not None
     assert capsys.readouterr().out.endswith("[2. 2. 1. 1.] ['b']\n")

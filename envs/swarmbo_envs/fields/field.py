@@ -1,16 +1,16 @@
 """Fields over a map, static or changing from round to round, and candidate sites."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float
 from scipy.interpolate import RegularGridInterpolator
 from scipy.optimize import minimize
 
-from swarmbo.boundary.coordinates import Coordinates, LocalProjection
+from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo_envs.fields.settings import Task
@@ -30,6 +30,9 @@ class Field:
     Robots get from site to site with ``least_reach_m`` a round. ``digest`` is that of the data behind the settings.
     ``gaps`` masks map cells without data, south row first; values there are those of the nearest known location.
     ``coordinates`` are those of the input, if they are not the map's.
+
+    A field that changes is that of round 0: ``change`` has the surfaces of all rounds, which can be pickled, and
+    ``span`` the smallest and the largest value of all rounds, at least approximately.
     """
 
     name: str
@@ -49,10 +52,29 @@ class Field:
     digest: str = ""
     coordinates: Coordinates | None = None
     gaps: Marks | None = None
+    change: Callable[[float], Surface] | None = None
+    span: tuple[float, float] | None = None
+    _surfaces: dict[int, Surface] = field(default_factory=dict[int, Surface], init=False, repr=False)
+    _fields: dict[int, "Field"] = field(default_factory=dict[int, "Field"], init=False, repr=False)
 
-    def value(self, X: Places) -> Values:
-        """Values at locations on the map; outside locations are moved to the edge."""
-        return self.surface(np.clip(np.asarray(X, dtype=float), self.low, self.high))
+    def value(self, X: Places, round_number: int = 0) -> Values:
+        """Values of a round at locations on the map; outside locations are moved to the edge."""
+        return self._surface(round_number)(np.clip(np.asarray(X, dtype=float), self.low, self.high))
+
+    def at(self, round_number: int) -> "Field":
+        """Field of a round, with its own summit."""
+        if self.change is None or not round_number:
+            return self
+        if round_number not in self._fields:
+            _keep(self._fields, round_number, self.with_surface(self._surface(round_number)))
+        return self._fields[round_number]
+
+    def _surface(self, round_number: int) -> Surface:
+        if self.change is None or not round_number:
+            return self.surface
+        if round_number not in self._surfaces:
+            _keep(self._surfaces, round_number, self.change(round_number))
+        return self._surfaces[round_number]
 
     def truth(
         self, task: Task, level: float | None, at_round: "Callable[[int], GroundTruth] | None" = None
@@ -62,23 +84,19 @@ class Field:
         return GroundTruth(*told, goal=task, level=level, at_round=at_round)
 
     @property
-    def projection(self) -> LocalProjection | None:
-        """Projection of longitudes and latitudes to the map; None if the input has others."""
-        return None if self.coordinates is None else self.coordinates.projection
-
-    @property
     def reach_m(self) -> float:
         """Sensible travel distance of a round: 15 % of the map's longer side, or more."""
         return max(0.15 * float((self.high - self.low).max()), self.least_reach_m)
 
     def with_surface(self, surface: Surface) -> "Field":
-        """Other values on the same map; the summit is searched again."""
+        """Other values on the same map, without change; the summit is searched again."""
         places = self.sites if self.sites_only else self.points
         values = surface(places)
         maximum, argmax = float(values.max()), places[values.argmax()]
         if not self.sites_only:
             maximum, argmax = summit(surface, places, self.low, self.high)
-        return replace(self, surface=surface, maximum=maximum, argmax=argmax, minimum=float(values.min()))
+        ends = {"maximum": maximum, "argmax": argmax, "minimum": float(values.min())}
+        return replace(self, surface=surface, change=None, **ends)
 
     def require_on_map(self, place: Place, at: str) -> None:
         """Refuse a place beyond the corners of the map."""
@@ -93,12 +111,6 @@ class Field:
         columns, rows = np.maximum(2, np.ceil(160 * (self.high - self.low) / (self.high - self.low).max())).astype(int)
         xs, ys = np.linspace(self.low[0], self.high[0], columns), np.linspace(self.low[1], self.high[1], rows)
         return self.value(grid_points(xs, ys)).reshape(rows, columns)
-
-
-def seen_values(minimum: float, maximum: float, noise_std: float) -> tuple[float, float]:
-    """Range of shown measurements: a tenth of the field's range and six noise standard deviations beyond it."""
-    margin = 6 * noise_std + (0.1 * (maximum - minimum) or 1.0)
-    return minimum - margin, maximum + margin
 
 
 def lattice(low: Place, high: Place, n_points: int) -> Places:
@@ -139,69 +151,6 @@ class Bilinear:
     def __call__(self, X: Places) -> Values:
         """Values at places on the grid."""
         return self._interpolator(X[:, ::-1])
-
-
-class Change(Protocol):
-    """A field over space and time."""
-
-    def surface(self, round_number: float) -> Surface:
-        """Field of one round; it can be pickled."""
-        ...
-
-
-class FieldInTime:
-    """A field of every round: one map and set of sites, with values that may change.
-
-    ``first`` is that of round 0; ``change`` None is a static field; ``minimum`` and ``maximum`` are those of all
-    rounds, at least approximately.
-    """
-
-    def __init__(
-        self, first: Field, change: Change | None = None, minimum: float | None = None, maximum: float | None = None
-    ) -> None:
-        self.first, self._change = first, change
-        self.minimum = first.minimum if minimum is None else minimum
-        self.maximum = first.maximum if maximum is None else maximum
-        self._surfaces: dict[int, Surface] = {}
-        self._fields: dict[int, Field] = {}
-
-    @property
-    def moves(self) -> bool:
-        """True if the field changes."""
-        return self._change is not None
-
-    @property
-    def projection(self) -> LocalProjection | None:
-        """Projection of longitudes and latitudes to the map; None if coordinates are metres."""
-        return self.first.projection
-
-    @property
-    def coordinates(self) -> Coordinates | None:
-        """Coordinates of the input, if they are not the map's."""
-        return self.first.coordinates
-
-    @property
-    def digest(self) -> str:
-        """Hash of the data behind the settings; empty without data."""
-        return self.first.digest
-
-    def at(self, round_number: int) -> Field:
-        """Field of a round, with its own summit."""
-        if self._change is None:
-            return self.first
-        if round_number not in self._fields:
-            _keep(self._fields, round_number, self.first.with_surface(self._surface(round_number)))
-        return self._fields[round_number]
-
-    def value(self, X: Places, round_number: int) -> Values:
-        """Values of a round at locations on the map, without the search for its summit."""
-        return self.first.value(X) if self._change is None else self._surface(round_number)(X)
-
-    def _surface(self, round_number: int) -> Surface:
-        assert self._change is not None
-        if round_number not in self._surfaces:
-            _keep(self._surfaces, round_number, self._change.surface(round_number))
-        return self._surfaces[round_number]
 
 
 def _keep(known: dict[int, T], key: int, value: T) -> None:

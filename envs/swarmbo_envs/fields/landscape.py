@@ -1,7 +1,8 @@
 """Fields of any settings table: draws from a Gaussian process prior, plumes in a wind, and elevation models."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,11 @@ from swarmbo import kernels
 from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo_envs.fields import settings as kinds
-from swarmbo_envs.fields.field import Bilinear, Change, Field, FieldInTime, Surface, lattice, summit
-from swarmbo_envs.fields.measured import measured_field, measured_in_time
+from swarmbo_envs.fields.field import Bilinear, Field, Surface, lattice, summit
+from swarmbo_envs.fields.measured import measured_field
 from swarmbo_envs.fields.raster import raster_field
 from swarmbo_envs.fields.settings import ChangeSettings, DrawSettings, PlumeSettings
-from swarmbo_envs.shared import Place, Places, Rows, Values, grid_points
+from swarmbo_envs.shared import Pair, Place, Places, Rows, Values, grid_points
 
 _N_FEATURES = 1024
 _MAX_SITES = 4096
@@ -66,39 +67,31 @@ class DrawnInTime:
         return partial(_raised, mean=self._mean, about_mean=kernels.FourierDraw(self._over_places, *turned))
 
 
-def drawn_in_time(settings: DrawSettings, max_sites: int) -> FieldInTime:
-    """Seeded draw over a region, changing if the settings have ``time``; see ``drawn_field``."""
-    if settings.time is None:
-        return FieldInTime(drawn_field(settings, max_sites))
-    change, span = DrawnInTime(settings, settings.time), 3.0 * settings.std
-    name = f"{_title(settings)}, {settings.time.lengthscale_rounds:g} rounds)"
-    first = _first(change, name, settings.size_m, max_sites)
-    return FieldInTime(first, change, settings.mean - span, settings.mean + span)
-
-
-def _first(
-    change: Change, name: str, size_m: tuple[float, float], max_sites: int, quantity: str = "value", unit: str = ""
+def _moving(
+    change: Callable[[float], Surface], span: Pair, name: str, size_m: Pair, max_sites: int, **labels: Any
 ) -> Field:
-    low, high, surface = np.zeros(2), np.array(size_m), change.surface(0)
+    low, high, surface = np.zeros(2), np.array(size_m), change(0)
     sites, points = lattice(low, high, min(max_sites, _MAX_SITES)), lattice(low, high, _MAX_MOVING_POINTS)
-    blank = Field(name, low, high, sites, points, surface, 0.0, low, 0.0, quantity, unit)
-    return blank.with_surface(surface)
-
-
-def _title(settings: DrawSettings) -> str:
-    return f"GP draw {settings.seed} ({settings.kernel}, lengthscale {settings.lengthscale_m:g} m"
+    blank = Field(name, low, high, sites, points, surface, 0.0, low, 0.0, **labels)
+    return replace(blank.with_surface(surface), change=change, span=span)
 
 
 def drawn_field(settings: DrawSettings, max_sites: int) -> Field:
-    """Seeded draw over a region; the candidate sites are a lattice of at most ``max_sites`` and 4096."""
-    low, high = np.zeros(2), np.array(settings.size_m)
-    surface = drawn(settings)
+    """Seeded draw over a region, changing if the settings have ``time``.
+
+    The candidate sites are a lattice of at most ``max_sites`` and 4096.
+    """
+    title = f"GP draw {settings.seed} ({settings.kernel}, lengthscale {settings.lengthscale_m:g} m"
+    if settings.time is not None:
+        title, span = f"{title}, {settings.time.lengthscale_rounds:g} rounds)", 3.0 * settings.std
+        change = DrawnInTime(settings, settings.time).surface
+        return _moving(change, (settings.mean - span, settings.mean + span), title, settings.size_m, max_sites)
+    low, high, surface = np.zeros(2), np.array(settings.size_m), drawn(settings)
     per_lengthscale = 4  # dense enough to have a point on the slope of every peak
     dense = np.prod(per_lengthscale * high / settings.lengthscale_m)
     maximum, argmax = summit(surface, lattice(low, high, int(np.clip(dense, 1024, 4 * _MAX_SITES))), low, high)
     sites, points = lattice(low, high, min(max_sites, _MAX_SITES)), lattice(low, high, _MAX_EVALUATION_POINTS)
-    minimum = float(surface(sites).min())
-    return Field(f"{_title(settings)})", low, high, sites, points, surface, maximum, argmax, minimum)
+    return Field(f"{title})", low, high, sites, points, surface, maximum, argmax, float(surface(sites).min()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,11 +159,12 @@ class Plume:
         return np.exp(-ages / self._decay) * self.radius**2 / self._variance(ages)
 
 
-def plume_field(settings: PlumeSettings, max_sites: int) -> FieldInTime:
+def plume_field(settings: PlumeSettings, max_sites: int) -> Field:
     """A plume over a region; the candidate sites are a lattice of at most ``max_sites`` and 4096."""
-    plume, low, high = Plume(settings), np.zeros(2), np.array(settings.size_m)
-    first = _first(plume, f"plume {settings.seed}", settings.size_m, max_sites, "concentration", settings.unit)
-    return FieldInTime(first, plume, 0.0, _highest(plume, low, high))
+    plume = Plume(settings)
+    highest = _highest(plume, np.zeros(2), np.array(settings.size_m))
+    named = {"quantity": "concentration", "unit": settings.unit}
+    return _moving(plume.surface, (0.0, highest), f"plume {settings.seed}", settings.size_m, max_sites, **named)
 
 
 def _highest(plume: Plume, low: Place, high: Place) -> float:
@@ -182,19 +176,8 @@ def _highest(plume: Plume, low: Place, high: Place) -> float:
     return 1.15 * max(float(plume.surface(number)(places).max()) for number in _SURVEYED)
 
 
-@dataclass(frozen=True, eq=False)
-class ElevationModel:
-    """Heights on a rectilinear grid, as stored: one row per latitude."""
-
-    title: str
-    heights: Rows
-    latitudes: Float[np.ndarray, " rows"]
-    longitudes: Float[np.ndarray, " columns"]
-    window: kinds.Window
-
-
-def load(name: str) -> ElevationModel:
-    """Read a model of matplotlib, ``jacksboro`` or ``topobathy``."""
+def load(name: str) -> tuple[str, Rows, Values, Values, kinds.Window]:
+    """Read ``jacksboro`` or ``topobathy`` of matplotlib: title, heights, latitudes of rows, longitudes, window."""
     if name == "jacksboro":
         with np.load(get_sample_data("jacksboro_fault_dem.npz", asfileobj=False)) as data:
             heights = data["elevation"].astype(float)
@@ -203,32 +186,31 @@ def load(name: str) -> ElevationModel:
             rows, columns = np.arange(heights.shape[0]), np.arange(heights.shape[1])
             latitudes = north - float(data["dy"]) * rows
             longitudes = float(data["xmin"]) + float(data["dx"]) * columns
-        return ElevationModel("Jacksboro fault elevation", heights, latitudes, longitudes, _SUMMIT_OF_JACKSBORO)
+        return "Jacksboro fault elevation", heights, latitudes, longitudes, _SUMMIT_OF_JACKSBORO
     with np.load(get_sample_data("topobathy.npz", asfileobj=False)) as data:
         heights = data["topo"].astype(float)
         latitudes, longitudes = data["latitude"].astype(float), data["longitude"].astype(float)
-    return ElevationModel("Vancouver Island elevation", heights, latitudes, longitudes, (0, 0, *heights.shape))
+    return "Vancouver Island elevation", heights, latitudes, longitudes, (0, 0, *heights.shape)
 
 
 def elevation_field(settings: kinds.ElevationSettings, max_sites: int, at: str = "$.field") -> Field:
     """Window of an elevation model, bilinear between its cells; at most ``max_sites`` cells are candidate sites."""
-    model = load(settings.elevation)
-    row, column, rows, columns = window = settings.window or model.window
-    height, width = model.heights.shape
+    title, heights, latitudes, longitudes, whole = load(settings.elevation)
+    row, column, rows, columns = window = settings.window or whole
+    height, width = heights.shape
     if min(row, column) < 0 or min(rows, columns) < 2 or row + rows > height or column + columns > width:
         cells = f"the {height} x {width} cells of {settings.elevation!r}, with at least 2 rows and 2 columns"
         got = f"got {list(window)}; wanted [row, column, rows, columns] within {cells}"
         raise ConfigError(got, at=f"{at}.window")
-    heights = model.heights[row : row + rows, column : column + columns]
-    latitudes = model.latitudes[row : row + rows]
-    longitudes = model.longitudes[column : column + columns]
+    heights = heights[row : row + rows, column : column + columns]
+    latitudes, longitudes = latitudes[row : row + rows], longitudes[column : column + columns]
     if latitudes[0] > latitudes[-1]:
         heights, latitudes = heights[::-1], latitudes[::-1]
     ys = (latitudes - latitudes[0]) * _METRES_PER_DEGREE
     xs = (longitudes - longitudes[0]) * _METRES_PER_DEGREE * np.cos(np.radians(latitudes.mean()))
     row, column = np.unravel_index(heights.argmax(), heights.shape)
     surface, summit = Bilinear(xs, ys, np.ascontiguousarray(heights)), np.array([xs[column], ys[row]])
-    title = model.title if window == model.window else f"{model.title}, window {list(window)}"
+    title = title if window == whole else f"{title}, window {list(window)}"
     sites, points = _every_nth_cell(xs, ys, max_sites), _every_nth_cell(xs, ys, _MAX_EVALUATION_POINTS)
     low, high, ends = np.zeros(2), np.array([xs[-1], ys[-1]]), (float(heights.max()), summit, float(heights.min()))
     return Field(title, low, high, sites, points, surface, *ends, quantity="elevation", unit="m")
@@ -241,32 +223,28 @@ def _every_nth_cell(xs: Float[np.ndarray, " columns"], ys: Float[np.ndarray, " r
     return grid_points(xs[::stride], ys[::stride])
 
 
-def build_field(table: dict[str, Any] | None, max_sites: int, at: str = "$.field") -> Field:
-    """Field of a table; ``None`` is the default elevation model. All sites of a CSV file are kept."""
-    settings = kinds.field_settings(table, at)
+def build_field(table: dict[str, Any] | None, max_sites: int, at: str = "$.field", moving: bool = False) -> Field:
+    """Field of a table; ``None`` is the default elevation model. All sites of a CSV file are kept.
+
+    A ``moving`` one may change: also a plume, a draw over time, or a CSV file with a column of times.
+    """
+    settings = kinds.field_settings(table, at, moving)
+    if isinstance(settings, kinds.CarriedSettings):
+        return plume_field(settings.plume, max_sites)
     if isinstance(settings, kinds.ElevationSettings):
         return elevation_field(settings, max_sites, at)
     if isinstance(settings, kinds.DrawnSettings):
         return drawn_field(settings.gp, max_sites)
     if isinstance(settings, kinds.RasterFieldSettings):
-        return raster_field(settings, max_sites, at)
+        return raster_field(settings, max_sites, at, may_have_gaps=not moving)
     if isinstance(settings, kinds.SurveySettings):
-        path, sites = str(_DATA / "oxford_ph.csv"), settings.sites
-        measured = kinds.MeasuredSettings(csv=path, x="x_m", y="y_m", value="ph", unit="pH", sites=sites)
+        columns: dict[str, Any] = {
+            "csv": str(_DATA / "oxford_ph.csv"),
+            "x": "x_m",
+            "y": "y_m",
+            "value": "ph",
+            "unit": "pH",
+        }
+        measured = kinds.MeasuredSettings(**columns, sites=settings.sites)
         return measured_field(measured, max_sites, at, "Oxford soil, pH")
-    assert isinstance(settings, kinds.MeasuredSettings)
     return measured_field(settings, max_sites, at)
-
-
-def build_field_in_time(table: dict[str, Any] | None, max_sites: int, at: str = "$.field") -> FieldInTime:
-    """Field of a table that may change: also a plume, a draw over time, or a CSV file with a column of times."""
-    settings = kinds.field_settings(table, at, moving=True)
-    if isinstance(settings, kinds.CarriedSettings):
-        return plume_field(settings.plume, max_sites)
-    if isinstance(settings, kinds.DrawnSettings):
-        return drawn_in_time(settings.gp, max_sites)
-    if isinstance(settings, kinds.RasterFieldSettings):
-        return FieldInTime(raster_field(settings, max_sites, at, may_have_gaps=False))
-    if isinstance(settings, kinds.MeasuredSettings):
-        return measured_in_time(settings, max_sites, at)
-    return FieldInTime(build_field(table, max_sites, at))

@@ -1,5 +1,6 @@
 """Fields from measurements in a CSV file, still or changing, as sites only or interpolated."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from scipy.spatial import ConvexHull, KDTree, QhullError
 from swarmbo.boundary.csv_measurements import Measurements, read_measurements
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import kernel_matrix
-from swarmbo_envs.fields.field import Field, FieldInTime, Surface, lattice, summit
+from swarmbo_envs.fields.field import Field, Surface, lattice, summit
 from swarmbo_envs.fields.settings import MeasuredSettings
 from swarmbo_envs.shared import Place, Places, Values, digest, nearest
 
@@ -25,13 +26,18 @@ _NEAREST_SHARE = 1e-3
 
 
 def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.field", title: str = "") -> Field:
-    """Field of a CSV file; rows at one location are averaged."""
-    return _field_of(read_measurements(settings.columns, at), settings, max_sites, at, title)
+    """Field of a CSV file, changing if it has a column of times; rows at one location (and time) are averaged."""
+    read = read_measurements(settings.columns, at)
+    still = _still_field(read, settings, max_sites, at, title)
+    if read.times is None:
+        return still
+    table = np.column_stack([read.places, read.times, read.values])
+    change = Stations(table, settings.time_step, settings.sites == "interpolated", at).surface
+    span = float(table[:, 3].min()), float(table[:, 3].max())
+    return replace(still.with_surface(change(0)), digest=digest(table), change=change, span=span)
 
 
-def _field_of(
-    measurements: Measurements, settings: MeasuredSettings, max_sites: int, at: str, title: str = ""
-) -> Field:
+def _still_field(measurements: Measurements, settings: MeasuredSettings, max_sites: int, at: str, title: str) -> Field:
     sites, values = distinct(measurements.places, measurements.values)
     if len(sites) < 2:
         raise ConfigError(f"got {len(sites)} distinct sites in {settings.csv!r}; wanted at least 2", at=f"{at}.csv")
@@ -52,9 +58,9 @@ def _field_of(
         ends = float(values.max()), sites[values.argmax()], float(values.min())
         title, surface = f"{title} (measured sites only)", NearestSite(sites, values)
         return Field(title, low, high, sites, sites, surface, *ends, **known)
-    hull, surface = Hull(sites, at), Kriging(sites, values)
-    candidates = _spread(hull, sites, low, high, min(max_sites, _MAX_SITES))
-    points = _spread(hull, sites, low, high, _MAX_EVALUATION_POINTS)
+    covered, surface = _hull(sites, at), Kriging(sites, values)
+    candidates = _spread(covered, sites, low, high, min(max_sites, _MAX_SITES))
+    points = _spread(covered, sites, low, high, _MAX_EVALUATION_POINTS)
     summit_of = summit(surface, np.concatenate([sites, lattice(low, high, _MAX_SITES)]), low, high)
     ends, known["interpolated"] = (*summit_of, float(surface(candidates).min())), True
     return Field(f"{title} (interpolated)", low, high, candidates, points, surface, *ends, **known)
@@ -63,7 +69,7 @@ def _field_of(
 class NearestSite:
     """Value of the nearest measured site."""
 
-    def __init__(self, sites: Float[np.ndarray, "n 2"], values: Float[np.ndarray, " n"]) -> None:
+    def __init__(self, sites: Places, values: Values) -> None:
         self._tree, self._values = KDTree(sites), values
 
     def __call__(self, X: Places) -> Values:
@@ -80,7 +86,7 @@ class Kriging:
     Source: Cressie, Statistics for Spatial Data, 1993, section 3.2.
     """
 
-    def __init__(self, sites: Float[np.ndarray, "n 2"], values: Float[np.ndarray, " n"]) -> None:
+    def __init__(self, sites: Places, values: Values) -> None:
         self._centre = sites.mean(axis=0)
         # map coordinates are large: differences of centred ones keep their digits
         self._sites = sites - self._centre
@@ -92,41 +98,24 @@ class Kriging:
 
     def __call__(self, X: Places) -> Values:
         """Values at locations on the map."""
-        return (
-            self._level
-            + kernel_matrix("matern32", X - self._centre, self._sites, self._lengthscales, 1.0) @ self._weights
-        )
+        to_sites = kernel_matrix("matern32", X - self._centre, self._sites, self._lengthscales, 1.0)
+        return self._level + to_sites @ self._weights
 
 
-class Hull:
-    """Convex hull of the sites: the region in which data support a map."""
+def _hull(sites: Places, at: str) -> Callable[[Places], Places]:
+    """Filter of places in the convex hull of the sites: the region in which data support a map."""
+    centre, scale = sites.mean(axis=0), float(np.ptp(sites, axis=0).max())
+    try:
+        equations = ConvexHull((sites - centre) / scale).equations
+    except QhullError:
+        got = f"got {len(sites)} distinct sites on one line"
+        raise ConfigError(f"{got}; wanted 3 or more off a line, or sites = 'only'", at=f"{at}.sites") from None
 
-    def __init__(self, sites: Float[np.ndarray, "n 2"], at: str = "$.field") -> None:
-        self._centre, self._scale = sites.mean(axis=0), float(np.ptp(sites, axis=0).max())
-        try:
-            self._equations = ConvexHull((sites - self._centre) / self._scale).equations
-        except QhullError:
-            raise ConfigError(
-                f"got {len(sites)} distinct sites on one line; wanted 3 or more off a line, or sites = 'only'",
-                at=f"{at}.sites",
-            ) from None
-
-    def lattice(self, low: Place, high: Place, n_points: int) -> Places:
-        """Points of a lattice over a rectangle that lie in the hull: nearly ``n_points``, no more, none in a sliver."""
-        ask = n_points
-        best = self._covered(lattice(low, high, ask))
-        while len(best) < 0.9 * n_points and ask < 16 * n_points:
-            ask = max(ask + 1, int(1.1 * ask))
-            finer = self._covered(lattice(low, high, ask))
-            if len(finer) > n_points:
-                break
-            if len(finer) >= len(best):
-                best = finer
-        return best
-
-    def _covered(self, places: Places) -> Float[np.ndarray, "j 2"]:
-        beyond = (places - self._centre) / self._scale @ self._equations[:, :2].T + self._equations[:, 2]
+    def covered(places: Places) -> Places:
+        beyond = (places - centre) / scale @ equations[:, :2].T + equations[:, 2]
         return places[(beyond <= 1e-9).all(axis=1)]
+
+    return covered
 
 
 def thinned(sites: Float[np.ndarray, "n 2"], n_points: int) -> Places:
@@ -139,15 +128,22 @@ def thinned(sites: Float[np.ndarray, "n 2"], n_points: int) -> Places:
     return sites[np.sort(chosen)]
 
 
-def _spread(hull: Hull, sites: Float[np.ndarray, "n 2"], low: Place, high: Place, n: int) -> Places:
-    """At most n points over the hull: a lattice, or the sites if it covers n / 2 at most and they are more."""
-    places = hull.lattice(low, high, n)
-    if len(places) > n / 2 or len(places) >= len(sites):
-        return places
-    return thinned(sites, n)
+def _spread(
+    covered: Callable[[Places], Places], sites: Float[np.ndarray, "n 2"], low: Place, high: Place, n: int
+) -> Places:
+    """At most n points over the hull: nearly n of a lattice, or the sites if it has n / 2 at most and they are more."""
+    ask, best = n, covered(lattice(low, high, n))
+    while len(best) < 0.9 * n and ask < 16 * n:
+        ask = max(ask + 1, int(1.1 * ask))
+        finer = covered(lattice(low, high, ask))
+        if len(finer) > n:
+            break
+        if len(finer) >= len(best):
+            best = finer
+    return best if len(best) > n / 2 or len(best) >= len(sites) else thinned(sites, n)
 
 
-def _refuse_near_sites(sites: Float[np.ndarray, "n 2"], settings: MeasuredSettings, at: str) -> None:
+def _refuse_near_sites(sites: Places, settings: MeasuredSettings, at: str) -> None:
     spacing, wanted = _distance_to_next(sites), _NEAREST_M
     if settings.sites == "interpolated":
         wanted = max(wanted, _NEAREST_SHARE * float(np.median(spacing)))
@@ -161,14 +157,12 @@ def _refuse_near_sites(sites: Float[np.ndarray, "n 2"], settings: MeasuredSettin
     raise ConfigError(f"{got}: {fix}", at=f"{at}.csv")
 
 
-def _distance_to_next(sites: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, " n"]:
+def _distance_to_next(sites: Places) -> Values:
     distances, _ = KDTree(sites).query(sites, k=2)  # the nearest of all is the site itself
     return np.asarray(distances)[:, 1]
 
 
-def distinct(
-    sites: Float[np.ndarray, "n 2"], values: Float[np.ndarray, " n"]
-) -> tuple[Float[np.ndarray, "m 2"], Float[np.ndarray, " m"]]:
+def distinct(sites: Places, values: Values) -> tuple[Float[np.ndarray, "m 2"], Float[np.ndarray, " m"]]:
     """Deduplicated locations with the mean of their values, in the order of first appearance."""
     places, first, which, count = np.unique(sites, axis=0, return_index=True, return_inverse=True, return_counts=True)
     means = np.bincount(which.ravel(), weights=values) / count
@@ -196,7 +190,7 @@ class Stations:
             order = np.argsort(rounds[:, 0])
             self._series.append((rounds[order, 0], values[order]))
 
-    def values(self, round_number: float) -> Float[np.ndarray, " n"]:
+    def values(self, round_number: float) -> Values:
         """Value of every site in a round."""
         time = self._begin + round_number * self._step
         return np.array([np.interp(time, rounds, values) for rounds, values in self._series])
@@ -205,15 +199,3 @@ class Stations:
         """Field of a round."""
         values = self.values(round_number)
         return Kriging(self.sites, values) if self._interpolated else NearestSite(self.sites, values)
-
-
-def measured_in_time(settings: MeasuredSettings, max_sites: int, at: str = "$.field") -> FieldInTime:
-    """Field of a CSV file, changing in time if it has a time column; see ``measured_field``."""
-    read = read_measurements(settings.columns, at)
-    still = _field_of(read, settings, max_sites, at)
-    if read.times is None:
-        return FieldInTime(still)
-    table = np.column_stack([read.places, read.times, read.values])
-    stations = Stations(table, settings.time_step, settings.sites == "interpolated", at)
-    first = replace(still, digest=digest(table)).with_surface(stations.surface(0))
-    return FieldInTime(first, stations, float(table[:, 3].min()), float(table[:, 3].max()))

@@ -1,7 +1,7 @@
 """Fields from rasters: georeferenced GeoTIFFs, and NumPy arrays."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,14 +61,10 @@ def read_geotiff(path: str, what: str, at: str, band: int = 1) -> Raster:
                 if band > file.count:
                     raise ConfigError(f"got band {band} of {path!r}; wanted one from 1 to {file.count}", at=at)
                 bounds, transform = file.bounds, file.transform
-                return Raster(
-                    values=file.read(band),
-                    masked=file.read_masks(band) == 0,
-                    edges=(bounds.left, bounds.bottom, bounds.right, bounds.top),
-                    is_placed=not transform.is_identity,
-                    is_north_up=transform.is_rectilinear and bounds.bottom < bounds.top and bounds.left < bounds.right,
-                    crs=file.crs,
-                )
+                edges = bounds.left, bounds.bottom, bounds.right, bounds.top
+                is_up = transform.is_rectilinear and bounds.bottom < bounds.top and bounds.left < bounds.right
+                cells = file.read(band), file.read_masks(band) == 0, edges
+                return Raster(*cells, is_placed=not transform.is_identity, is_north_up=is_up, crs=file.crs)
     except rasterio.errors.RasterioError as error:
         got = f"got {path!r}, which cannot be read ({error})"
         raise ConfigError(f"{got}; wanted a GeoTIFF, or an array (.npy)", at=at) from None
@@ -107,7 +103,7 @@ def raster_field(
     rows, columns = values.shape
     xs = west + (np.arange(columns) + 0.5) / columns * (east - west)
     ys = south + (np.arange(rows) + 0.5) / rows * (north - south)
-    surface = _Cells(xs, ys, values, *_placing(xs, ys, raster, at))
+    surface = _Cells(xs, ys, values, raster, at)
     low, high = np.zeros(2), surface.size
     sites, fine = lattice(low, high, max_sites), lattice(low, high, _MOST_FOR_MAXIMUM)
     places = np.concatenate([sites, fine, surface.middles()])
@@ -115,22 +111,11 @@ def raster_field(
     best = int(found.argmax())
     kind = "" if raster.crs is None else f" ({raster.crs.to_string()})"
     kind = " (longitudes and latitudes, projected)" if raster.in_degrees else kind
-    return Field(
-        name=f"{Path(settings.raster).stem}{kind}",
-        quantity=settings.value,
-        unit=settings.unit,
-        low=low,
-        high=high,
-        sites=sites,
-        points=lattice(low, high, _MAX_EVALUATION_POINTS),
-        surface=surface,
-        maximum=float(found[best]),
-        argmax=places[best],
-        minimum=float(surface(sites).min()),
-        digest=digest(np.where(known, values, np.nan), repr(raster.edges).encode()),
-        coordinates=surface.coordinates(raster),
-        gaps=None if squares.all() else surface.touched(~squares),
-    )
+    points, name = lattice(low, high, _MAX_EVALUATION_POINTS), f"{Path(settings.raster).stem}{kind}"
+    ends, labels = (float(found[best]), places[best], float(surface(sites).min())), (settings.value, settings.unit)
+    field = Field(name, low, high, sites, points, surface, *ends, *labels, coordinates=surface.coordinates(raster))
+    content = digest(np.where(known, values, np.nan), repr(raster.edges).encode())
+    return replace(field, digest=content, gaps=None if squares.all() else surface.touched(~squares))
 
 
 def _read(settings: RasterFieldSettings, at: str) -> Raster:
@@ -148,11 +133,8 @@ def _read(settings: RasterFieldSettings, at: str) -> Raster:
     path, at = settings.raster, f"{at}.raster"
     tiff = read_geotiff(path, "a field in a GeoTIFF", at, settings.band)
     if tiff.crs is None:
-        raise ConfigError(
-            f"got {path!r}, without a coordinate reference system; wanted one: "
-            "`gdal_edit.py -a_srs EPSG:4326 FILE` states longitudes and latitudes",
-            at=at,
-        )
+        fix = "`gdal_edit.py -a_srs EPSG:4326 FILE` states longitudes and latitudes"
+        raise ConfigError(f"got {path!r}, without a coordinate reference system; wanted one: {fix}", at=at)
     if not tiff.is_placed or not tiff.is_north_up:
         got = "is turned" if tiff.is_placed else "does not say where it lies"
         raise ConfigError(f"got {path!r}, which {got}; wanted rows from west to east, the first in the north", at=at)
@@ -179,11 +161,9 @@ def _unknown(settings: RasterFieldSettings, raster: Raster, at: str, *, may_have
     path = repr(settings.raster)
     why = "; ".join(reasons) + keep
     if unknown.any() and not may_have_gaps:
-        raise ConfigError(
-            f"got {path} with {unknown.sum():,} of {size:,} cells that have no value ({why}); wanted none here. "
-            "Cut the raster to cells with values, or fill them; teams of robots keep out of them",
-            at=at,
-        )
+        got = f"got {path} with {unknown.sum():,} of {size:,} cells that have no value ({why}); wanted none here"
+        fix = "Cut the raster to cells with values, or fill them; teams of robots keep out of them"
+        raise ConfigError(f"{got}. {fix}", at=at)
     for number, count in doubtful.items():
         here = f"{at}: {path} holds {number:.10g} in {count:,} of {size:,} cells"
         warnings.warn(f"{here}. {doubt(number)}", DataWarning, stacklevel=2)
@@ -232,20 +212,12 @@ def _placing(
 
 
 class _Cells:
-    """Values between cell centres, at locations on the map, projected or in units of ``unit_m``."""
+    """Values between cell centres, at locations on the map, projected or in units of the raster."""
 
-    def __init__(
-        self,
-        xs: Float[np.ndarray, " columns"],
-        ys: Float[np.ndarray, " rows"],
-        values: Rows,
-        size: Place,
-        projection: LocalProjection | None,
-        unit_m: float,
-    ) -> None:
+    def __init__(self, xs: Values, ys: Values, values: Rows, raster: Raster, at: str) -> None:
         self._xs, self._ys = xs, ys
         self._low, self._high = np.array([xs[0], ys[0]]), np.array([xs[-1], ys[-1]])
-        self.size, self.projection, self._unit_m = size, projection, unit_m
+        self.size, self.projection, self._unit_m = _placing(xs, ys, raster, at)
         self._between = Bilinear(xs, ys, values)
 
     def __call__(self, X: Places) -> Values:

@@ -1,16 +1,15 @@
 """Score of the world's own map of a team's samples, for rewards."""
 
-from functools import cached_property
-
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve
 
 from swarmbo.kernels import kernel_matrix
-from swarmbo_envs.fields.field import FieldInTime, lattice
+from swarmbo_envs.fields.field import Field, lattice
 from swarmbo_envs.fields.measured import thinned
-from swarmbo_envs.shared import Values
+from swarmbo_envs.shared import PerStart, Starts, Values
 
+Square = Float[np.ndarray, "k k"]
 _MOST_KNOTS = 144
 # compared with the truth: in a drawn field a step costs little else
 _MOST_POINTS = 512
@@ -31,60 +30,51 @@ class Scorer:
     Ghahramani 2006, Sparse Gaussian processes using pseudo-inputs, eq. (7) (dependence of a location on the knots).
     """
 
-    def __init__(self, field: FieldInTime, level: float | None, noise_std: float) -> None:
+    def __init__(self, field: Field, level: float | None, noise_std: float) -> None:
         self._field, self._watched, self._noise_std = field, level, noise_std
-        first = field.first
-        self.points = thinned(first.points, _MOST_POINTS)
-        truth = self._truth(0)
+        self.points = thinned(field.points, _MOST_POINTS)
+        self._first = truth = field.value(self.points)
         self._level = float(truth.mean())
         self._std = float(truth.std()) or 1.0
-        few = first.sites_only and len(first.sites) <= _MOST_KNOTS
-        self.knots = first.sites if few else lattice(first.low, first.high, _MOST_KNOTS)
-        self._kept = self._share_kept(truth)
+        few = field.sites_only and len(field.sites) <= _MOST_KNOTS
+        self.knots = field.sites if few else lattice(field.low, field.high, _MOST_KNOTS)
+        self._kept = self._share_kept()
+        self._lengthscale = self._likeliest_lengthscale()
+        self._prior = self._to_knots(self.knots) + _NUGGET * self._std**2 * np.eye(len(self.knots))
+        self._factor = cho_factor(self._prior, lower=True)
+        self._to_points = self._weights(self.points)
 
-    @cached_property
-    def _lengthscale(self) -> float:
-        """Likeliest lengthscale of the truth, between the distance of knots and the map's longer side."""
-        first = self._field.first
-        places = thinned(self.points, _FITTED_TO)
-        values = (first.value(places) - self._level) / self._std
-        side = float((first.high - first.low).max())
-        spacing = float(np.sqrt(np.prod(first.high - first.low) / len(self.knots)))
+    def _likeliest_lengthscale(self) -> float:
+        """Of the truth, between the distance of knots and the map's longer side."""
+        field, places = self._field, thinned(self.points, _FITTED_TO)
+        values = (field.value(places) - self._level) / self._std
+        side = float((field.high - field.low).max())
+        spacing = float(np.sqrt(np.prod(field.high - field.low) / len(self.knots)))
         candidates = np.geomspace(min(spacing, side), side, _LENGTHSCALES)
         return float(candidates[np.argmax([_log_likelihood(places, values, length) for length in candidates])])
 
-    def _share_kept(self, truth: Float[np.ndarray, " m"]) -> float:
+    def _share_kept(self) -> float:
         """Share of the deviation from the mean that remains after a round, by the truth's least autocorrelation."""
         # a filter forgets by the same share in every round, also if the truth hardly changes at first
-        if not self._field.moves:
-            return 1.0
-        now, shares = truth - truth.mean(), list[float]()
-        for lag in _LAGS:
+        now, shares = self._first - self._first.mean(), [1.0]
+        for lag in _LAGS if self._field.change is not None else ():
             then = self._truth(lag)
             then = then - then.mean()
             size = float(np.sqrt((now @ now) * (then @ then)))
             shares.append(float(np.clip(now @ then / size, 0.0, 1.0)) ** (1.0 / lag) if size > 0.0 else 1.0)
         return min(shares)
 
-    def begin(self) -> tuple[Values, Float[np.ndarray, "k k"]]:
+    def begin(self) -> tuple[Values, Square]:
         """Prior of the knots: deviation from the mean, and its covariance."""
         return np.zeros(len(self.knots)), self._prior.copy()
 
-    def after_a_round(
-        self, mean: Values, covariance: Float[np.ndarray, "k k"]
-    ) -> tuple[Values, Float[np.ndarray, "k k"]]:
-        """Belief after one more round of change."""
-        share = self._kept
-        return share * mean, share**2 * covariance + (1.0 - share**2) * self._prior
-
     def learned(
-        self,
-        mean: Values,
-        covariance: Float[np.ndarray, "k k"],
-        places: Float[np.ndarray, "n 2"],
-        values: Float[np.ndarray, " n"],
-    ) -> tuple[Values, Float[np.ndarray, "k k"]]:
-        """Belief after samples of one round, at places in m with noisy values."""
+        self, mean: Values, covariance: Square, places: Starts, values: PerStart, is_later: bool
+    ) -> tuple[Values, Square]:
+        """Belief after samples of one round, at places in m with noisy values; a round of change ``is_later``."""
+        if is_later:
+            share = self._kept
+            mean, covariance = share * mean, share**2 * covariance + (1.0 - share**2) * self._prior
         if not len(places):
             return mean, covariance
         weights = self._weights(places)
@@ -112,33 +102,17 @@ class Scorer:
         return 2.0 * int((said & true).sum()) / total if total else 1.0
 
     def _truth(self, round_number: int) -> Float[np.ndarray, " m"]:
-        return self._field.value(self.points, round_number) if self._field.moves else self._still
+        return self._first if self._field.change is None else self._field.value(self.points, round_number)
 
-    @cached_property
-    def _still(self) -> Float[np.ndarray, " m"]:
-        return self._field.value(self.points, 0)
-
-    @cached_property
-    def _prior(self) -> Float[np.ndarray, "k k"]:
-        return self._to_knots(self.knots) + _NUGGET * self._std**2 * np.eye(len(self.knots))
-
-    @cached_property
-    def _to_points(self) -> Float[np.ndarray, "m k"]:
-        return self._weights(self.points)
-
-    def _weights(self, places: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n k"]:
+    def _weights(self, places: Starts) -> Float[np.ndarray, "n k"]:
         """Weights of the knots' deviations in the expectation at places."""
         return cho_solve(self._factor, self._to_knots(places).T).T
 
-    @cached_property
-    def _factor(self) -> tuple[Float[np.ndarray, "k k"], bool]:
-        return cho_factor(self._prior, lower=True)
-
-    def _to_knots(self, places: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n k"]:
+    def _to_knots(self, places: Starts) -> Float[np.ndarray, "n k"]:
         return kernel_matrix("matern32", places, self.knots, np.full(2, self._lengthscale), self._std**2)
 
 
-def _log_likelihood(places: Float[np.ndarray, "n 2"], values: Float[np.ndarray, " n"], lengthscale: float) -> float:
+def _log_likelihood(places: Starts, values: Float[np.ndarray, " n"], lengthscale: float) -> float:
     covariance = kernel_matrix("matern32", places, places, np.full(2, lengthscale), 1.0) + 1e-4 * np.eye(len(places))
     factor, lower = cho_factor(covariance, lower=True)
     return float(-0.5 * values @ cho_solve((factor, lower), values) - np.log(np.diag(factor)).sum())

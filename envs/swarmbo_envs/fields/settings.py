@@ -1,6 +1,6 @@
 """Settings of fields, and tasks for which a field is measured."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from swarmbo.boundary.csv_measurements import CsvColumns
 from swarmbo.boundary.values import short
@@ -247,14 +247,9 @@ class CarriedSettings(Settings, frozen=True):
 FieldSettings = (
     ElevationSettings | MeasuredSettings | RasterFieldSettings | DrawnSettings | SurveySettings | CarriedSettings
 )
-_STILL: dict[str, type[FieldSettings]] = {
-    "elevation": ElevationSettings,
-    "csv": MeasuredSettings,
-    "raster": RasterFieldSettings,
-    "gp": DrawnSettings,
-    "survey": SurveySettings,
-}
-_MOVING = {**_STILL, "plume": CarriedSettings}
+_NAMES = ("elevation", "csv", "raster", "gp", "survey", "plume")
+_MOVING: dict[str, type[FieldSettings]] = dict(zip(_NAMES, get_args(FieldSettings), strict=True))
+_STILL = {key: kind for key, kind in _MOVING.items() if key != "plume"}
 
 
 def require_table(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -265,11 +260,9 @@ def require_table(arguments: dict[str, Any]) -> dict[str, Any]:
         if key is None:
             key = "elevation" if given in ("jacksboro", "topobathy") else "survey" if given == "oxford-ph" else "csv"
         more = ', value = "COLUMN"' if key == "csv" else ""
-        raise ConfigError(
-            f'got {short(given)}; wanted a table: field={{{key} = "{given}"{more}}}, or --set environment.field.'
-            f"{key}={given} where it has that key already",
-            at="$.field",
-        )
+        fix = f"--set environment.field.{key}={given} where it has that key already"
+        got = f'got {short(given)}; wanted a table: field={{{key} = "{given}"{more}}}'
+        raise ConfigError(f"{got}, or {fix}", at="$.field")
     return arguments
 
 
@@ -280,12 +273,8 @@ def field_settings(table: dict[str, Any] | None, at: str = "$.field", moving: bo
     by_key = _MOVING if moving else _STILL
     fix = "; a table given whole takes the place of another: field = { csv = FILE, … }"
     settings = convert(table, by_key[kind_of(table, by_key, at, fix)], at=at)
-    if not moving and (path := _path_of_time(settings)) is not None:
+    path = ".time" if isinstance(settings, MeasuredSettings) and settings.time is not None else ""
+    path = ".gp.time" if isinstance(settings, DrawnSettings) and settings.gp.time is not None else path
+    if path and not moving:
         raise ConfigError("got a field that changes; wanted none here: swarmbo/sensor_field-v0 takes it", at=at + path)
     return settings
-
-
-def _path_of_time(settings: FieldSettings) -> str | None:
-    if isinstance(settings, MeasuredSettings) and settings.time is not None:
-        return ".time"
-    return ".gp.time" if isinstance(settings, DrawnSettings) and settings.gp.time is not None else None

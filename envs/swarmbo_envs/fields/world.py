@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.errors import ConfigError
-from swarmbo_envs.fields.field import Field, FieldInTime, seen_values
+from swarmbo_envs.fields.field import Field
 from swarmbo_envs.fields.scorer import Scorer
 from swarmbo_envs.fields.settings import FieldWorldSettings, Task, field_settings
 from swarmbo_envs.saved_state import WorldEpisode
@@ -20,7 +20,6 @@ from swarmbo_envs.shared import Places, Values
 from swarmbo_envs.simulated_world import Array, Ends, Infos, SimulatedWorld
 
 FieldSettingsKind = TypeVar("FieldSettingsKind", bound=FieldWorldSettings)
-FieldKind = TypeVar("FieldKind", bound=Field | FieldInTime)
 
 
 @dataclass
@@ -38,10 +37,10 @@ class FieldEpisode(WorldEpisode):
 EpisodeKind = TypeVar("EpisodeKind", bound=FieldEpisode)
 
 
-class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSettingsKind, EpisodeKind, FieldKind]):
-    """Base of worlds in which agents measure a field."""
+class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSettingsKind, EpisodeKind]):
+    """A world over a field, of which all agents observe alike."""
 
-    field: FieldKind
+    field: Field
     _scorer: Scorer | None = None
 
     @property
@@ -64,15 +63,11 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         """
         return self._current().score
 
-    @property
-    def _in_time(self) -> FieldInTime:
-        return self.field if isinstance(self.field, FieldInTime) else FieldInTime(self.field)
-
-    def _set_field(self, field: FieldKind, noise_std: float) -> None:
+    def _set_field(self, field: Field, noise_std: float) -> None:
         """Set the field, and the belief that scores maps of it."""
         self.field = field
         if self.settings.reward == "task" and self.settings.task != "peak":
-            self._scorer = Scorer(self._in_time, self.settings.level, noise_std)
+            self._scorer = Scorer(field, self.settings.level, noise_std)
 
     def _table(self, number: int) -> dict[str, Any]:
         """Table of another field of the family: the same draw or plume by another seed."""
@@ -84,13 +79,17 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         raise ConfigError(f"{got}; wanted a field that has a seed: field = {{gp = {{…}}}}", at="$.worlds")
 
     def _seen_values(self, noise_std: float) -> tuple[float, float]:
-        """Range of shown measurements, of all draws if worlds are drawn; measurements beyond it are clipped."""
-        low, high = self.field.minimum, self.field.maximum
+        """Range of shown measurements, of all draws if worlds are drawn; measurements beyond it are clipped.
+
+        It is a tenth of the field's range and six standard deviations of the noise wider than the field's.
+        """
+        low, high = self.field.span or (self.field.minimum, self.field.maximum)
         if self.settings.worlds == "drawn":
             family: Any = field_settings(self._table(0), moving=True)
             if (gp := getattr(family, "gp", None)) is not None:
                 low, high = gp.mean - 4.0 * gp.std, gp.mean + 4.0 * gp.std
-        return seen_values(low, high, noise_std)
+        margin = 6 * noise_std + (0.1 * (high - low) or 1.0)
+        return low - margin, high + margin
 
     def _belief_to_score(self) -> tuple[float, Values, Float[np.ndarray, "k k"]]:
         """Score, and belief behind it, before any measurement."""
@@ -108,19 +107,17 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         if (scorer := self._scorer) is None:
             episode.score = self._minus_regret(episode, places)
             return episode.score - before
-        belief = episode.knots_mean, episode.knots_covariance
-        if episode.round:
-            belief = scorer.after_a_round(*belief)
-        values = np.array([report["measurement"] for report in made])
-        episode.knots_mean, episode.knots_covariance = scorer.learned(*belief, places, values)
+        told = places, np.array([report["measurement"] for report in made]), episode.round > 0
+        belief = scorer.learned(episode.knots_mean, episode.knots_covariance, *told)
+        episode.knots_mean, episode.knots_covariance = belief
         episode.score = scorer.score(episode.knots_mean, episode.round)
         return episode.score - before
 
     def _minus_regret(self, episode: EpisodeKind, places: Places) -> float:
         """Best true value measured so far, or in this round if the field changes, minus the maximum."""
-        field = self._in_time.at(episode.round)
+        field = self.field.at(episode.round)
         best = max([field.minimum, *field.value(places).tolist()]) - field.maximum
-        return best if self._in_time.moves or not episode.round else max(best, episode.score)
+        return best if self.field.change is not None or not episode.round else max(best, episode.score)
 
     @property
     def coordinates(self) -> Coordinates | None:
@@ -149,22 +146,8 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         return dict(zip(self.possible_agents, clipped, strict=True))
 
 
-def links_in_range(agents: list[str], positions: Places, range_m: float | Sequence[float]) -> "nx.Graph[str]":
-    """Graph of agents within both of their radio ranges; edges carry their ``distance`` in metres."""
-    graph: nx.Graph[str] = nx.Graph()
-    graph.add_nodes_from(agents)
-    offset = positions[:, None] - positions[None]
-    distances = np.hypot(offset[..., 0], offset[..., 1])
-    ranges = np.broadcast_to(np.asarray(range_m, dtype=float), len(agents))
-    one, other = np.nonzero(np.triu(distances <= np.minimum.outer(ranges, ranges), k=1))
-    lengths = [{"distance": length} for length in distances[one, other].tolist()]
-    names = ([agents[i] for i in part.tolist()] for part in (one, other))
-    graph.add_edges_from(zip(*names, lengths, strict=True))
-    return graph
-
-
 class RadioLinks:
-    """``links_in_range``, computed again only after a motion."""
+    """Graph of agents within both of their radio ranges; edges carry their ``distance`` in metres."""
 
     def __init__(self, agents: list[str]) -> None:
         self._agents = agents
@@ -174,6 +157,16 @@ class RadioLinks:
     def at(self, positions: Places, range_m: float | Sequence[float]) -> "nx.Graph[str]":
         """The frozen graph; the same object until an agent moves."""
         asked = np.array(positions), np.array(range_m)
-        if self._of is None or not all(map(np.array_equal, asked, self._of)):
-            self._links, self._of = nx.freeze(links_in_range(self._agents, positions, range_m)), asked
-        return self._links
+        if self._of is not None and all(map(np.array_equal, asked, self._of)):
+            return self._links
+        graph: nx.Graph[str] = nx.Graph()
+        graph.add_nodes_from(self._agents)
+        offset = positions[:, None] - positions[None]
+        distances = np.hypot(offset[..., 0], offset[..., 1])
+        ranges = np.broadcast_to(np.asarray(range_m, dtype=float), len(self._agents))
+        one, other = np.nonzero(np.triu(distances <= np.minimum.outer(ranges, ranges), k=1))
+        lengths = [{"distance": length} for length in distances[one, other].tolist()]
+        names = ([self._agents[i] for i in part.tolist()] for part in (one, other))
+        graph.add_edges_from(zip(*names, lengths, strict=True))
+        self._links, self._of = nx.freeze(graph), asked
+        return graph

@@ -127,15 +127,8 @@ class AdditiveFunction:
             raise ConfigError(f"got {dict(bounds)}; wanted (low, high) for every variable", at="$.bounds")
         low, high = np.array(sides, dtype=float).T
         scopes = {"all": tuple(range(len(variables)))}
-        return cls(
-            name,
-            low,
-            high,
-            scopes,
-            {"all": partial(_by_name, function=function, variables=variables)},
-            maximum=maximum,
-            variables=variables,
-        )
+        terms = {"all": partial(_by_name, function=function, variables=variables)}
+        return cls(name, low, high, scopes, terms, maximum=maximum, variables=variables)
 
     @property
     def n_variables(self) -> int:

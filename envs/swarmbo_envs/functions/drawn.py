@@ -1,5 +1,6 @@
 """Test functions drawn from a seed: groups of variables, or the terms."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -10,18 +11,6 @@ from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import draw
 from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Term, Values
-
-TRIMODAL = (
-    (10, 3, 3),
-    (24, 6, 4),
-    (24, 11, 2),
-    (40, 5, 8),
-    (40, 18, 2),
-    (40, 35, 1),
-    (96, 5, 19),
-    (96, 29, 3),
-    (120, 55, 2),
-)
 
 
 def blocks(n_variables: int, size: int) -> dict[str, tuple[int, ...]]:
@@ -46,9 +35,8 @@ def trimodal(n_variables: int = 10, size: int = 3, groups: int = 3, seed: int = 
     that of the heavy component; the others add less than 1e-3 there in the nine settings of the paper.
     """
     if size < 2 or groups < 1 or size * groups > n_variables:
-        raise ConfigError(
-            f"got {groups} groups of {size}; wanted groups of >= 2 within {n_variables}", at="$.environment.size"
-        )
+        got = f"got {groups} groups of {size}"
+        raise ConfigError(f"{got}; wanted groups of >= 2 within {n_variables}", at="$.environment.size")
     variance = 0.01 * size**0.1
     heads = np.array([[0.62, -0.38], [0.18, 0.58], [-0.58, -0.56]])
     rest = np.array([-0.66, -0.19, 0.62])
@@ -82,7 +70,7 @@ def additive_gp(n_variables: int = 6, size: int = 2, lengthscale: float = 0.3, s
     name = f"draw of an additive GP, {n_variables} variables"
     plain = AdditiveFunction(name, low, high, scopes, terms)
     argmax, maximum = _search(plain, stream(seed, "additive draw search"))
-    return AdditiveFunction(name, low, high, scopes, terms, argmax, maximum)
+    return replace(plain, argmax=argmax, maximum=maximum)
 
 
 _WELL, _DEPTH = -2.903534027771177, 39.16616570377142  # of the deeper one, by variable

@@ -16,7 +16,8 @@ from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo.settings import Count, Whole, require, within
 from swarmbo_envs.functions.additive_function import AdditiveFunction
-from swarmbo_envs.functions.typed import made
+from swarmbo_envs.functions.library import get
+from swarmbo_envs.functions.typed import typed
 from swarmbo_envs.saved_state import WorldEpisode
 from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, WorldSettings
 
@@ -41,11 +42,9 @@ class FunctionSettings(WorldSettings, frozen=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "parameters", _are_within_reason, "counts up to 4096, other numbers from 1e-6 to 1e6 in size")
+        is_hidden, why = self.structure == "hidden", "outcomes per factor would reveal it"
         require(
-            self,
-            "outcomes",
-            lambda value: value == "total" or self.structure == "known",
-            "'total' where the structure is hidden: outcomes per factor would reveal it",
+            self, "outcomes", lambda it: it == "total" or not is_hidden, f"'total' where the structure is hidden: {why}"
         )
 
 
@@ -55,21 +54,10 @@ def _are_within_reason(parameters: dict[str, Any]) -> bool:
     return all(value <= 4096 for value in counts) and all(value == 0.0 or 1e-6 <= value <= 1e6 for value in others)
 
 
-@dataclass(frozen=True)
-class Ownership:
-    """Owner of each factor and variable; each agent owns at least one variable."""
-
-    agents: tuple[str, ...]
-    factors: dict[str, str]
-    variables: dict[str, str]
-
-    def of(self, agent: str) -> tuple[str, ...]:
-        """Variables that an agent sets, in the function's order."""
-        return tuple(variable for variable, owner in self.variables.items() if owner == agent)
-
-
-def share_out(variables: Sequence[str], scopes: Mapping[str, Sequence[str]], n_agents: int | None) -> Ownership:
-    """Give every factor and every variable one owner, so that every agent owns a variable.
+def share_out(
+    variables: Sequence[str], scopes: Mapping[str, Sequence[str]], n_agents: int | None
+) -> tuple[list[str], dict[str, str], dict[str, str]]:
+    """Agents, and the owner of each factor and of each variable, so that every agent owns a variable.
 
     A variable belongs to the owner of the first factor that it is in, a factor without new variables to the owner of
     its first variable. Factors that add variables are dealt out evenly, in order, by default one per agent.
@@ -84,7 +72,7 @@ def share_out(variables: Sequence[str], scopes: Mapping[str, Sequence[str]], n_a
     if count > len(brings):
         wanted = f"wanted at most {len(brings)}, one per factor with new variables"
         raise ConfigError(f"got {count} agents; {wanted}", at="$.agents")
-    agents = tuple(f"agent_{i}" for i in range(count))
+    agents = [f"agent_{i}" for i in range(count)]
     leader = {factor: agents[place * count // len(brings)] for place, factor in enumerate(brings)}
     owner_of: dict[str, str] = {}
     factors: dict[str, str] = {}
@@ -92,7 +80,7 @@ def share_out(variables: Sequence[str], scopes: Mapping[str, Sequence[str]], n_a
         factors[factor] = leader[factor] if factor in leader else owner_of[scope[0]]
         for variable in scope:
             owner_of.setdefault(variable, factors[factor])
-    return Ownership(agents, factors, {variable: owner_of.get(variable, agents[-1]) for variable in variables})
+    return agents, factors, {variable: owner_of.get(variable, agents[-1]) for variable in variables}
 
 
 @dataclass
@@ -163,9 +151,6 @@ and that did not fail |
         >>> *_, infos = env.step(actions)
         >>> round(infos["agent_0"]["measurement"], 4)
         1.0316
-
-    Version history:
-        * v0: first version (0.1.0).
     """
 
     _action_in_words, _states = "values of the agent's own variables", ("function", 1)
@@ -177,18 +162,26 @@ and that did not fail |
         self.function = f = self._made(s, s.function_seed)
         self._scopes = {factor: tuple(f.variables[j] for j in scope) for factor, scope in f.scopes.items()}
         told = self._scopes if s.structure == "known" else {f"alone_{v}": (v,) for v in f.variables}
-        self._owners = share_out(f.variables, told, s.agents)
-        super().__init__(s, list(self._owners.agents))
+        agents, self._factor_owners, self._variable_owners = share_out(f.variables, told, s.agents)
+        super().__init__(s, agents)
         if s.worlds == "drawn":
             self._require_family()
-        place = {variable: j for j, variable in enumerate(f.variables)}
-        self._columns = {agent: [place[v] for v in self._owners.of(agent)] for agent in self.possible_agents}
+        owners = list(self._variable_owners.values())
+        self._columns = {agent: [j for j, owner in enumerate(owners) if owner == agent] for agent in agents}
         own = {agent: (f.low[columns], f.high[columns]) for agent, columns in self._columns.items()}
-        seen = {agent: self._with_last(*ends) for agent, ends in own.items()}
+        seen = {agent: self._with_last(ends) for agent, ends in own.items()}
         self._set_spaces(own, seen, (np.append(f.low, 0.0), np.append(f.high, 1.0)))
 
     def _made(self, s: FunctionSettings, seed: int) -> AdditiveFunction:
-        return made(self._made_of, s.moved, s.rescaled, seed, s.types, s.parameters)
+        if isinstance(self._made_of, AdditiveFunction):
+            f = self._made_of.moved(seed) if s.moved else self._made_of
+            f = f.rescaled(seed) if s.rescaled else f
+        else:
+            try:
+                f = get(self._made_of, moved=s.moved, rescaled=s.rescaled, seed=seed, **s.parameters)
+            except ConfigError as error:
+                raise ConfigError(error.message, at=error.at.replace("$.environment", "$")) from error
+        return typed(f, s.types, seed) if s.types else f
 
     @cached_property
     def noise_std(self) -> float:
@@ -214,20 +207,20 @@ and that did not fail |
         return {
             "bounds": {v: (float(low), float(high)) for v, low, high in zip(f.variables, f.low, f.high, strict=True)}
             | dict(f.types),
-            "variable_owners": dict(self._owners.variables),
+            "variable_owners": dict(self._variable_owners),
             "scopes": {factor: list(scope) for factor, scope in self._scopes.items()} if is_known else None,
-            "owners": dict(self._owners.factors) if is_known else None,
+            "owners": dict(self._factor_owners) if is_known else None,
             "outcomes": self.settings.outcomes,
         }
 
     def interaction_graph(self) -> "nx.Graph[str]":
         """Links of agents whose variables share a factor; all pairs if the structure is hidden."""
-        own = self._owners
         graph: nx.Graph[str] = nx.Graph()
         graph.add_nodes_from(self.possible_agents)
         joined: Sequence[Collection[str]] = [self.possible_agents]
         if self.settings.outcomes == "per-factor":  # the structure is known then
-            joined = [{own.factors[f], *(own.variables[v] for v in scope)} for f, scope in self._scopes.items()]
+            own = self._variable_owners
+            joined = [{self._factor_owners[f], *(own[v] for v in scope)} for f, scope in self._scopes.items()]
         for owners in joined:
             graph.add_edges_from((a, b) for a in owners for b in owners if a < b)
         return graph
@@ -286,11 +279,8 @@ and that did not fail |
             if self.settings.outcomes == "total":
                 outcome = total
             else:
-                own = {
-                    factor: float(value)
-                    for factor, value in zip(self._scopes, noisy, strict=True)
-                    if self._owners.factors[factor] == agent
-                }
+                named = zip(self._scopes, noisy.tolist(), strict=True)
+                own = {factor: value for factor, value in named if self._factor_owners[factor] == agent}
                 outcome = float(sum(own.values()))
                 info["factors"] = {factor: value for factor, value in own.items() if np.isfinite(value)}
             if np.isfinite(outcome):
@@ -307,10 +297,8 @@ and that did not fail |
 
     def _observe(self, episode: Episode) -> dict[str, Array]:
         last, left = self._shown(episode.last), episode.share_left(self.max_cycles)
-        return {
-            agent: np.concatenate([episode.setting[columns], [last[i], left]])
-            for i, (agent, columns) in enumerate(self._columns.items())
-        }
+        own = [np.concatenate([episode.setting[j], [last[i], left]]) for i, j in enumerate(self._columns.values())]
+        return dict(zip(self._columns, own, strict=True))
 
     def _description(self) -> dict[str, Any]:
         return super()._description() | {"name": self.function.name}
@@ -325,3 +313,34 @@ and that did not fail |
         episode = self._current()
         best = f"{episode.best[-1]:.6g}" if episode.best else "-"
         return f"{self.function.name}: round {episode.round} of {self.max_cycles}, best true value {best}\n"
+
+
+class RobotPushSettings(FunctionSettings, frozen=True):
+    """Arguments of the world of pushing robots; see ``RobotPush``."""
+
+    function: Literal["push"] = "push"
+    variables: Literal[3, 4, 14] = 3
+
+
+class RobotPush(FunctionWorld, arguments=RobotPushSettings, name="robot_push_v0"):
+    """Robots push round objects towards goals: a ``FunctionWorld`` of ``swarmbo_envs.functions.papers.push``.
+
+    One agent has 3 or 4 variables. With 14 there are two agents with seven commands each; the structure is hidden. The
+    world's other arguments, its spaces and infos are those of ``FunctionWorld``. Needs the extra box2d.
+
+    Args:
+        variables: 3, 4 or 14.
+        function_seed: Seed of the goal, for 3 and 4.
+        **settings: As of ``FunctionWorld``.
+
+    Raises:
+        ConfigError: If an argument is wrong.
+        MissingPackageError: Without Box2D.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        pair: dict[str, Any] = {"structure": "hidden", "agents": 2} if settings.get("variables") == 14 else {}
+        given = {**pair, **settings}
+        stated: RobotPushSettings = self._settings_of(given)  # pyright: ignore[reportAssignmentType]
+        made: dict[str, Any] = {**given, "function": "push", "parameters": {"n_variables": stated.variables}}
+        super().__init__(**made)

@@ -13,8 +13,7 @@ import numpy as np
 from swarmbo.errors import ConfigError
 from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Term, Values
 from swarmbo_envs.functions.drawn import additive_gp, blocks, trimodal, wells
-from swarmbo_envs.functions.papers import network, rover
-from swarmbo_envs.functions.push import push
+from swarmbo_envs.functions.papers import network, push, rover
 
 
 def _whole(
@@ -39,20 +38,8 @@ def _one_or_blocks(n_variables: int, size: int) -> dict[str, tuple[int, ...]]:
 
 
 _SHEKEL_B = np.array([0.1, 0.2, 0.2, 0.4, 0.4, 0.6, 0.3, 0.7, 0.5, 0.5])
-_SHEKEL_C = np.array(
-    [
-        [4, 4, 4, 4],
-        [1, 1, 1, 1],
-        [8, 8, 8, 8],
-        [6, 6, 6, 6],
-        [3, 7, 3, 7],
-        [2, 9, 2, 9],
-        [5, 5, 3, 3],
-        [8, 1, 8, 1],
-        [6, 2, 6, 2],
-        [7, 3.6, 7, 3.6],
-    ]
-)
+_SHEKEL_ROWS = [[4] * 4, [1] * 4, [8] * 4, [6] * 4, [3, 7] * 2, [2, 9] * 2, [5, 5, 3, 3], [8, 1] * 2, [6, 2] * 2]
+_SHEKEL_C = np.array([*_SHEKEL_ROWS, [7, 3.6] * 2])
 _SHEKEL_MAXIMA = {
     5: (10.153199679, (4.00003715, 4.00013327, 4.00003715, 4.00013327)),
     7: (10.402915337, (4.00056968, 4.00068936, 3.99949012, 3.99960612)),
@@ -76,17 +63,11 @@ def shekel(m: int = 10) -> AdditiveFunction:
 _HARTMANN_A = np.array(
     [[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]]
 )
+_HARTMANN_ROWS = [1312, 1696, 5569, 124, 8283, 5886], [2329, 4135, 8307, 3736, 1004, 9991]
 _HARTMANN_P = 1e-4 * np.array(
-    [
-        [1312, 1696, 5569, 124, 8283, 5886],
-        [2329, 4135, 8307, 3736, 1004, 9991],
-        [2348, 1451, 3522, 2883, 3047, 6650],
-        [4047, 8828, 8732, 5743, 1091, 381],
-    ]
+    [*_HARTMANN_ROWS, [2348, 1451, 3522, 2883, 3047, 6650], [4047, 8828, 8732, 5743, 1091, 381]]
 )
 _HARTMANN_WEIGHTS = np.array([1.0, 1.2, 3.0, 3.2])
-
-
 _HARTMANN_3_A = np.array([[3, 10, 30], [0.1, 10, 35], [3, 10, 30], [0.1, 10, 35]])
 _HARTMANN_3_P = 1e-4 * np.array([[3689, 1170, 2673], [4699, 4387, 7470], [1091, 8732, 5547], [381, 5743, 8828]])
 _HARTMANN_MAXIMA = {
@@ -204,19 +185,17 @@ def gsobol(n_variables: int = 4) -> AdditiveFunction:
     return _whole(f"gSobol-{n}", _gsobol, np.full(n, -5.0), np.full(n, 5.0), np.full(n, 0.5), -(2.0**-n), True)
 
 
-def _ackley(X: Points) -> Values:
+def _ackley(X: Points, sign: float = 1.0) -> Values:
     root, waves = np.sqrt((X**2).mean(axis=1)), np.cos(2.0 * np.pi * X).mean(axis=1)
-    return 20.0 + np.e - 20.0 * np.exp(-0.2 * root) - np.exp(waves)
-
-
-def _negative_ackley(X: Points) -> Values:
-    return -_ackley(X)
+    return sign * (20.0 + np.e - 20.0 * np.exp(-0.2 * root) - np.exp(waves))
 
 
 def ackley(n_variables: int = 5, block: int | None = None) -> AdditiveFunction:
     """Ackley, negated, on [-32.768, 32.768]^d; one factor, or one for every ``block`` variables; maximum 0 at 0."""
     n, edge = n_variables, 32.768
-    return _alike(f"Ackley-{n}", _negative_ackley, _one_or_blocks(n, n if block is None else block), -edge, edge)
+    return _alike(
+        f"Ackley-{n}", partial(_ackley, sign=-1.0), _one_or_blocks(n, n if block is None else block), -edge, edge
+    )
 
 
 def ackley_positive(n_variables: int = 5) -> AdditiveFunction:
@@ -263,24 +242,11 @@ def eggholder() -> AdditiveFunction:
     return _whole("Eggholder", _eggholder, [-512.0, -512.0], [512.0, 512.0], argmax, 959.6406627208506)
 
 
-FUNCTIONS: dict[str, Callable[..., AdditiveFunction]] = {
-    "ackley": ackley,
-    "ackley-positive": ackley_positive,
-    "additive-gp": additive_gp,
-    "branin": branin,
-    "camel": camel,
-    "drop-wave": drop_wave,
-    "eggholder": eggholder,
-    "gsobol": gsobol,
-    "hartmann": hartmann,
-    "michalewicz": michalewicz,
-    "powell": powell,
-    "rastrigin": rastrigin,
-    "shekel": shekel,
-    "trimodal": trimodal,
-    "wells": wells,
-    "zakharov": zakharov,
-}
+_KNOWN = (
+    *(ackley, ackley_positive, additive_gp, branin, camel, drop_wave, eggholder, gsobol),
+    *(hartmann, michalewicz, powell, rastrigin, shekel, trimodal, wells, zakharov),
+)
+FUNCTIONS: dict[str, Callable[..., AdditiveFunction]] = {made.__name__.replace("_", "-"): made for made in _KNOWN}
 SIMULATED: dict[str, Callable[..., AdditiveFunction]] = {"network": network, "push": push, "rover": rover}  # no maximum
 _SEEDED = ("trimodal", "additive-gp", "wells", *SIMULATED)
 

@@ -15,7 +15,6 @@ from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError
 from swarmbo.spaces.variables import Axis, Categorical, variable_of
 from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Term, Values
-from swarmbo_envs.functions.library import get
 
 _MOST = 20_000  # joint values of grids, of which the best is searched
 _AT_ONCE = 64
@@ -42,26 +41,6 @@ class _Placed(NamedTuple):
         return self.own[0] + (codes - ends[0]) / (ends[1] - ends[0]) * (self.own[1] - self.own[0])
 
 
-def made(
-    function: str | AdditiveFunction,
-    moved: bool,
-    rescaled: bool,
-    seed: int,
-    types: Mapping[str, Any],
-    parameters: Mapping[str, Any],
-) -> AdditiveFunction:
-    """A function of the library, or a user's own, with its settings; see ``FunctionWorld``."""
-    if isinstance(function, AdditiveFunction):
-        f = function.moved(seed) if moved else function
-        f = f.rescaled(seed) if rescaled else f
-    else:
-        try:
-            f = get(function, moved=moved, rescaled=rescaled, seed=seed, **parameters)
-        except ConfigError as error:
-            raise ConfigError(error.message, at=error.at.replace("$.environment", "$")) from error
-    return typed(f, types, seed) if types else f
-
-
 def typed(f: AdditiveFunction, types: Mapping[str, Any], seed: int = 0) -> AdditiveFunction:
     """The same function with other types of some variables; the values of a type lie evenly over the variable's axis.
 
@@ -84,9 +63,12 @@ def typed(f: AdditiveFunction, types: Mapping[str, Any], seed: int = 0) -> Addit
     """
     if strange := sorted(set(types) - set(f.variables)):
         raise ConfigError(f"got {strange[0]!r}; wanted some of {', '.join(f.variables)}", at="$.types")
-    placed = {f.variables.index(name): _placed(f, name, table, seed) for name, table in types.items()}
-    low, high = f.low.copy(), f.high.copy()
-    for column, of in placed.items():
+    low, high, placed = f.low.copy(), f.high.copy(), dict[int, _Placed]()
+    for name, table in types.items():
+        of, column, order = variable_of(table, f"$.types.{name}"), f.variables.index(name), None
+        if isinstance(of, Categorical) and not of.ordered:
+            order = tuple(stream(seed, "order of choices", variable=name).permutation(len(of.values)).tolist())
+        placed[column] = _Placed(of.axis, (float(f.low[column]), float(f.high[column])), order)
         low[column], high[column] = of.axis.low, of.axis.high
     terms: dict[str, Term] = {}
     for factor, scope in f.scopes.items():
@@ -95,15 +77,6 @@ def typed(f: AdditiveFunction, types: Mapping[str, Any], seed: int = 0) -> Addit
     out = replace(f, low=low, high=high, terms=terms, argmax=None, maximum=None, is_unbounded=False, types=dict(types))
     best = _best(out, {column: of.axis for column, of in placed.items()})
     return out if best is None else replace(out, argmax=best, maximum=float(out.value(best[None])[0]))
-
-
-def _placed(f: AdditiveFunction, name: str, table: Any, seed: int) -> _Placed:
-    of, column = variable_of(table, f"$.types.{name}"), f.variables.index(name)
-    own, order = (float(f.low[column]), float(f.high[column])), None
-    if isinstance(of, Categorical) and not of.ordered:
-        rng = stream(seed, "order of choices", variable=name)
-        order = tuple(rng.permutation(len(of.values)).tolist())
-    return _Placed(of.axis, own, order)
 
 
 def _read(X: Points, term: Term, placed: Mapping[int, _Placed]) -> Values:

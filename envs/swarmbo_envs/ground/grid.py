@@ -67,11 +67,8 @@ class Ground:
         self.parts: Int[np.ndarray, "rows columns"] = np.where(np.isin(parts, kept), parts, 0)
         self.blocked = self.parts == 0
         if len(self.nodes) > _MOST_NODES:
-            raise ConfigError(
-                f"got regions with {len(self.nodes):,} corners on a grid of {self.shape[0]} x {self.shape[1]} cells; "
-                f"wanted at most {_MOST_NODES:,}: take fewer cells",
-                at="$.route_cells",
-            )
+            got = f"got regions with {len(self.nodes):,} corners on a grid of {self.shape[0]} x {self.shape[1]} cells"
+            raise ConfigError(f"{got}; wanted at most {_MOST_NODES:,}: take fewer cells", at="$.route_cells")
 
     def touched(self, finer: int = 1) -> Marks:
         """Cells that regions touch, with their clearance; ``finer`` divides each side of a cell."""

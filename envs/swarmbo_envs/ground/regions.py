@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import contourpy
 import numpy as np
@@ -77,11 +77,8 @@ class RasterSettings(Settings, frozen=True):
 
 
 RegionSettings = CornersSettings | GeoJSONSettings | RasterSettings
-_KINDS: dict[str, type[RegionSettings]] = {
-    "corners": CornersSettings,
-    "geojson": GeoJSONSettings,
-    "raster": RasterSettings,
-}
+_NAMES = ("corners", "geojson", "raster")
+_KINDS: dict[str, type[RegionSettings]] = dict(zip(_NAMES, get_args(RegionSettings), strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,11 +147,7 @@ class Region:
 
 
 def read_regions(
-    tables: Sequence[Mapping[str, Any]] | None,
-    low: Place,
-    high: Place,
-    coordinates: Coordinates | None = None,
-    at: str = "$.no_go",
+    tables: Sequence[Mapping[str, Any]] | None, low: Place, high: Place, coordinates: Coordinates | None = None
 ) -> list[Region]:
     """Regions that tables describe, each of a kind given by its key.
 
@@ -162,7 +155,7 @@ def read_regions(
     """
     found: list[Region] = []
     for number, table in enumerate(tables or ()):
-        here = f"{at}[{number}]"
+        here = f"$.no_go[{number}]"
         settings = convert(dict(table), _KINDS[kind_of(table, _KINDS, here)], at=here)
         if isinstance(settings, CornersSettings):
             found.append(Region([np.array(settings.corners, dtype=float)]))
@@ -171,7 +164,7 @@ def read_regions(
         else:
             found.append(_of_raster(settings, low, high, coordinates, here))
     if sum(len(ring) for region in found if region.marked is None for ring in region.rings) > _MOST_CORNERS:
-        raise ConfigError(f"got more than {_MOST_CORNERS:,} corners; wanted simpler polygons", at=at)
+        raise ConfigError(f"got more than {_MOST_CORNERS:,} corners; wanted simpler polygons", at="$.no_go")
     return found
 
 
@@ -207,7 +200,13 @@ def _of_raster(settings: RasterSettings, low: Place, high: Place, coordinates: C
     is_tiff = path.lower().endswith((".tif", ".tiff"))
     if not is_tiff and not path.lower().endswith(".npy"):
         raise ConfigError(f"got {path!r}; wanted a .npy array or a GeoTIFF (.tif)", at=f"{at}.raster")
-    raster = _read_tiff(settings, at) if is_tiff else rasters.read_array(path, f"{at}.raster")
+    if not is_tiff:
+        raster = rasters.read_array(path, f"{at}.raster")
+    else:
+        raster = rasters.read_geotiff(path, "a GeoTIFF of no-go regions", f"{at}.raster")
+        if settings.extent is None and raster.is_placed and (raster.in_degrees or not raster.is_north_up):
+            got = "in degrees" if raster.in_degrees else "that is turned"
+            raise ConfigError(f"got a raster {got}; wanted its extent, in m on the map", at=f"{at}.extent")
     values, told = raster.values, raster.edges if raster.is_placed else None
     crs = None if coordinates is None else coordinates.crs
     if settings.extent is None and told is not None and coordinates is not None and crs and raster.crs is not None:
@@ -223,15 +222,6 @@ def _of_raster(settings: RasterSettings, low: Place, high: Place, coordinates: C
         marked = marked | (values == settings.nodata)
     edges = settings.extent or told or (float(low[0]), float(low[1]), float(high[0]), float(high[1]))
     return Region.of_cells(np.ascontiguousarray(marked[::-1]), edges)  # south row first
-
-
-def _read_tiff(settings: RasterSettings, at: str) -> rasters.Raster:
-    """First band of a GeoTIFF, whose edges are those of the map if no extent is given."""
-    tiff = rasters.read_geotiff(settings.raster, "a GeoTIFF of no-go regions", f"{at}.raster")
-    if settings.extent is None and tiff.is_placed and (tiff.in_degrees or not tiff.is_north_up):
-        got = "in degrees" if tiff.in_degrees else "that is turned"
-        raise ConfigError(f"got a raster {got}; wanted its extent, in m on the map", at=f"{at}.extent")
-    return tiff
 
 
 def _outlines(marked: Marks, edges: Edges) -> list[Places]:

@@ -8,12 +8,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.boundary.compiling import compiled
-from swarmbo_envs.shared import Marks, Mask, Place, Places
+from swarmbo_envs.shared import Ends, Marks, Mask, PerStart, Place, Places, Starts
 
 _SLACK = 1e-9
 _THERE = 1e-7  # sides of a cell: within this distance a robot is at a place, and need not turn to it
 _FULL_TURN = 2 * np.pi
 
+Motor = tuple[float, float, float, float]  # speed, turn rate, and the current to the east and north
 Grid = tuple[float, float, float, float]  # x and y of the south-west corner, then width and height of a cell
 
 
@@ -95,9 +96,7 @@ def _straight(dx: float, dy: float, speed: float, wind_x: float, wind_y: float) 
 
 
 @compiled()
-def times_of(
-    starts: Float[np.ndarray, "n 2"], ends: Float[np.ndarray, "m 2"], speed: float, wind: Place
-) -> Float[np.ndarray, "n m"]:
+def times_of(starts: Starts, ends: Ends, speed: float, wind: Place) -> Float[np.ndarray, "n m"]:
     """Times of straight courses from each start to each end, without regard to obstacles."""
     out = np.empty((len(starts), len(ends)))
     for i in range(len(starts)):
@@ -107,9 +106,7 @@ def times_of(
 
 
 @compiled()
-def sights(
-    starts: Float[np.ndarray, "n 2"], ends: Float[np.ndarray, "m 2"], blocked: Marks, grid: Grid
-) -> Bool[np.ndarray, "n m"]:
+def sights(starts: Starts, ends: Ends, blocked: Marks, grid: Grid) -> Bool[np.ndarray, "n m"]:
     """Mask of ends visible from each start."""
     out = np.empty((len(starts), len(ends)), dtype=np.bool_)
     for i in range(len(starts)):
@@ -120,13 +117,7 @@ def sights(
 
 @compiled()
 def arrivals(
-    places: Float[np.ndarray, "m 2"],
-    nodes: Float[np.ndarray, "n 2"],
-    times: Float[np.ndarray, " n"],
-    headings: Float[np.ndarray, " n"],
-    motor: tuple[float, float, float, float],
-    blocked: Marks,
-    grid: Grid,
+    places: Ends, nodes: Starts, times: PerStart, headings: PerStart, motor: Motor, blocked: Marks, grid: Grid
 ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
     """Time (m,), last node (-1: none) and heading of arrivals at places from nodes, by the last straight course.
 
@@ -151,10 +142,10 @@ def arrivals(
 @compiled()
 def returns(
     poses: Float[np.ndarray, "m 3"],
-    nodes: Float[np.ndarray, "n 2"],
-    left: Float[np.ndarray, " n"],
-    courses: Float[np.ndarray, " n"],
-    motor: tuple[float, float, float, float],
+    nodes: Starts,
+    left: PerStart,
+    courses: PerStart,
+    motor: Motor,
     blocked: Marks,
     grid: Grid,
 ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"]]:

@@ -8,33 +8,23 @@ from jaxtyping import Float, Int
 from scipy.sparse.csgraph import shortest_path
 
 from swarmbo_envs.ground.grid import Ground, as_rows
-from swarmbo_envs.shared import Place, Pose
+from swarmbo_envs.shared import Ends, Place, Pose, Starts
 
 _NOWHERE = -9999  # scipy's mark for no predecessor
 
 
 @dataclass(frozen=True, eq=False)
-class Fan:
-    """Paths from one pose, the first node, to all bends: earliest arrivals (s), headings there (NaN: no turn is
-    needed), and the bend before each (-1 of the pose).
+class Tree:
+    """Paths between a place, the first node, and all bends: from it (``Ways.fan``), or to it (``Ways.homeward``).
+
+    ``times`` are the earliest arrivals (s), or what remains after the turn at a bend; ``headings`` those on arrival, or
+    on departure (NaN: no turn is needed); ``links`` the bends before each, or after it (-1 of the place).
     """
 
     nodes: Float[np.ndarray, "n 2"]
     times: Float[np.ndarray, " n"]
     headings: Float[np.ndarray, " n"]
-    parents: Int[np.ndarray, " n"]
-
-
-@dataclass(frozen=True, eq=False)
-class Homeward:
-    """Paths from all bends to one place, the first node: remaining time after the turn there (s), heading on departure
-    (NaN: the path ends there), and the next bend (-1 of the place).
-    """
-
-    nodes: Float[np.ndarray, "n 2"]
-    left: Float[np.ndarray, " n"]
-    courses: Float[np.ndarray, " n"]
-    following: Int[np.ndarray, " n"]
+    links: Int[np.ndarray, " n"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,15 +42,13 @@ class Ways:
     turn_rate_rad_s: float
     wind: tuple[float, float] = (0.0, 0.0)
 
-    def straight_times(
-        self, starts: Float[np.ndarray, "n 2"], ends: Float[np.ndarray, "m 2"]
-    ) -> Float[np.ndarray, "n m"]:
+    def straight_times(self, starts: Starts, ends: Ends) -> Float[np.ndarray, "n m"]:
         """Times of straight courses, without regard to obstacles."""
         from swarmbo_envs.ground.sight import times_of  # numba takes a second to import
 
         return times_of(as_rows(starts), as_rows(ends), self.speed_m_s, np.array(self.wind))
 
-    def fan(self, pose: Pose) -> Fan:
+    def fan(self, pose: Pose) -> Tree:
         """Paths from a pose to all bends."""
         own, here = self.ground.nodes, as_rows(pose[None, :2])
         first = self._seen_times(here, own)[0]
@@ -84,10 +72,10 @@ class Ways:
             # turns add to the times of paths that were chosen without them: the plan stays one that can be driven
             times[node + 1] = times[parent] + turn / self.turn_rate_rad_s + straight
             headings[node + 1], parents[node + 1] = course, parent
-        return Fan(nodes, times, headings, parents)
+        return Tree(nodes, times, headings, parents)
 
     def arrivals(
-        self, fan: Fan, places: Float[np.ndarray, "m 2"]
+        self, fan: Tree, places: Float[np.ndarray, "m 2"]
     ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Times from the pose of a fan to places, the bends before them, and the headings there."""
         from swarmbo_envs.ground.sight import arrivals
@@ -95,15 +83,15 @@ class Ways:
         ground = self.ground
         return arrivals(as_rows(places), fan.nodes, fan.times, fan.headings, self._motor, ground.blocked, ground.grid)
 
-    def bends(self, fan: Fan, last: int) -> list[Place]:
+    def bends(self, fan: Tree, last: int) -> list[Place]:
         """Bends of the path to a bend, that one included, the pose left out."""
         out: list[Place] = []
         while last > 0:
             out.append(fan.nodes[last])
-            last = int(fan.parents[last])
+            last = int(fan.links[last])
         return out[::-1]
 
-    def homeward(self, place: Place) -> Homeward:
+    def homeward(self, place: Place) -> Tree:
         """Paths from all bends to a place."""
         own, home = self.ground.nodes, as_rows(place[None])
         last = self._seen_times(own, home)[:, 0]
@@ -117,26 +105,27 @@ class Ways:
         for node in np.argsort(least, kind="stable"):
             if not np.isfinite(least[node]):
                 break
-            after = 0 if node == via[node] else self._after(int(node), int(via[node])) + 1
+            before = self._reversed[via[node], node]
+            after = 0 if node == via[node] else int(via[node] if before == _NOWHERE else before) + 1
             offset = nodes[after] - nodes[node + 1]
             courses[node + 1] = course = float(np.arctan2(offset[1], offset[0]))
             turn = 0.0 if after == 0 else turn_between(course, float(courses[after]))
             straight = self.straight_times(nodes[node + 1][None], nodes[after][None])[0, 0]
             left[node + 1], following[node + 1] = straight + turn / self.turn_rate_rad_s + left[after], after
-        return Homeward(nodes, left, courses, following)
+        return Tree(nodes, left, courses, following)
 
     def returns(
-        self, homeward: Homeward, poses: Float[np.ndarray, "m 3"]
+        self, homeward: Tree, poses: Float[np.ndarray, "m 3"]
     ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"]]:
         """Times from poses to the place, and the first bend of each."""
         from swarmbo_envs.ground.sight import returns
 
         ground, found = self.ground, homeward
-        return returns(as_rows(poses), found.nodes, found.left, found.courses, self._motor, ground.blocked, ground.grid)
+        return returns(
+            as_rows(poses), found.nodes, found.times, found.headings, self._motor, ground.blocked, ground.grid
+        )
 
-    def times_between(
-        self, origins: Float[np.ndarray, "n 2"], places: Float[np.ndarray, "m 2"]
-    ) -> Float[np.ndarray, "n m"]:
+    def times_between(self, origins: Starts, places: Ends) -> Float[np.ndarray, "n m"]:
         """Times of the quickest paths, without turns; infinite without a path."""
         best = self._seen_times(origins, places)
         if not len(self.ground.nodes):
@@ -168,11 +157,7 @@ class Ways:
         graph = np.where(self.ground.visible, self.straight_times(nodes, nodes), 0.0).T
         return shortest_path(graph, method="D", return_predecessors=True)[1]
 
-    def _after(self, node: int, last: int) -> int:
-        before = int(self._reversed[last, node])
-        return last if before == _NOWHERE else before
-
-    def _seen_times(self, starts: Float[np.ndarray, "n 2"], ends: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, "n m"]:
+    def _seen_times(self, starts: Starts, ends: Ends) -> Float[np.ndarray, "n m"]:
         times = self.straight_times(starts, ends)
         if self.ground.is_open:
             return times

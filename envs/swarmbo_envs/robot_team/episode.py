@@ -108,25 +108,21 @@ class Sensors:
     rules: Rules
     field: Field
     agents: Sequence[str]
+    longest_m: float  # of a drive in a round
 
     def __post_init__(self) -> None:
+        if (every := self.rules.sample_every_m) is not None and self.longest_m / every > _MOST_ON_THE_WAY:
+            got = f"got {every:g} m, up to {self.longest_m / every:.0f} measurements on the way of a round"
+            raise ConfigError(f"{got}; wanted at most {_MOST_ON_THE_WAY}", at="$.sample_every_m")
         if self.is_used_on_the_way and self.field.sites_only:
             at = "$.samples_per_leg" if self.rules.samples_per_leg else "$.sample_every_m"
-            raise ConfigError(
-                "got a field that can be measured at its sites only; wanted another field, or no samples en route",
-                at=at,
-            )
+            got = "got a field that can be measured at its sites only"
+            raise ConfigError(f"{got}; wanted another field, or no samples en route", at=at)
 
     @property
     def is_used_on_the_way(self) -> bool:
         """True if robots also measure while they drive."""
         return self.rules.samples_per_leg > 0 or self.rules.sample_every_m is not None
-
-    def require_few(self, longest_m: float) -> None:
-        """Refuse too many measurements en route, for the longest drive of a round."""
-        if (every := self.rules.sample_every_m) is not None and longest_m / every > _MOST_ON_THE_WAY:
-            got = f"got {every:g} m, up to {longest_m / every:.0f} measurements on the way of a round"
-            raise ConfigError(f"{got}; wanted at most {_MOST_ON_THE_WAY}", at="$.sample_every_m")
 
     def stops(self, length_m: float) -> Values:
         """Distances after which a robot measures on a drive of some length, without its end."""
@@ -148,14 +144,8 @@ class Sensors:
         told = self._read(episode, robot, location) if measurable else {}
         if told and site >= 0:
             episode.measured[site] = True
-        return {
-            **told,
-            "location": location,
-            "cost": self.settings.travel_cost * distance,
-            "distance": distance,
-            "reached": reached,
-            "interpolated": self.field.interpolated,
-        }
+        driven = {"cost": self.settings.travel_cost * distance, "distance": distance, "reached": reached}
+        return {**told, "location": location, **driven, "interpolated": self.field.interpolated}
 
     def sample(self, episode: Episode, robot: int, location: Place, number: int) -> dict[str, Any]:
         """Measure en route, by the number of the measurement in this round."""

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo_envs.ground import Ground, Ways
-from swarmbo_envs.ground.ways import Homeward, turn_between
+from swarmbo_envs.ground.ways import Tree, turn_between
 from swarmbo_envs.shared import Mask, Path, Place, Places, Pose, Values
 
 _FULL_TURN = 2 * np.pi
@@ -228,12 +228,12 @@ class Driver:
                 return paths[0]
         return self._courses(pose, [*self.ways.bends(fan, int(by[0])), place])
 
-    def path_home(self, homeward: Homeward, pose: Pose) -> Path:
+    def path_home(self, homeward: Tree, pose: Pose) -> Path:
         """Path to the base; its duration and that of its remainder are those of ``Ways.returns``."""
         node, stops = int(self.ways.returns(homeward, pose[None])[1][0]), list[Place]()
         while node >= 0:
             stops.append(homeward.nodes[node])
-            node = int(homeward.following[node])
+            node = int(homeward.links[node])
         return self._courses(pose, stops)
 
     def _courses(self, pose: Pose, stops: list[Place]) -> Path:

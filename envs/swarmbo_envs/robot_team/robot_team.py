@@ -5,7 +5,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from numpy.typing import NDArray
 
 from swarmbo.errors import DataWarning
@@ -21,7 +21,7 @@ from swarmbo_envs.robot_team.safety import NEVER, SLACK
 from swarmbo_envs.robot_team.settings import RobotTeamSettings, RobotTeamV1Settings
 from swarmbo_envs.robot_team.world import World, laid_out, measurable
 from swarmbo_envs.saved_state import SavedState
-from swarmbo_envs.shared import Place, Places, grid_points
+from swarmbo_envs.shared import Ends, Place, Places, Starts, grid_points
 from swarmbo_envs.simulated_world import Array, Infos, plain
 
 # of the text map
@@ -31,7 +31,7 @@ _COLUMNS, _ROWS = 64, 24
 _LENGTHS_APART = 1.5
 
 
-class RobotTeam(FieldWorld[RobotTeamSettings, Episode, Field], arguments=RobotTeamSettings, name="robot_team_v0"):
+class RobotTeam(FieldWorld[RobotTeamSettings, Episode], arguments=RobotTeamSettings, name="robot_team_v0"):
     """Robots drive over a map and measure a field; together they search for its maximum, map it, or watch a level.
 
     Every robot is a unicycle with bounds on speed and turn rate. In each round, every agent names a location; its robot
@@ -120,9 +120,6 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         ...     observations, rewards, terminations, truncations, infos = env.step(actions)
         >>> infos["robot_1"]["reached"]
         True
-
-    Version history:
-        * v0: first version (0.1.0).
     """
 
     _action_in_words, _states = "[x, y]", ("robot-team", 2)
@@ -161,13 +158,8 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         """Largest distance at which any two robots can exchange messages, m."""
         return max(self._world.radio_ranges_m)
 
-    def _settings_changed(self) -> None:
-        self._world = World(self.settings, self.field, self.possible_agents, self.ground)
-
     def _begin(self, seed: int, number: int) -> Episode:
-        episode = self._world.begin(seed, number)
-        episode.score, episode.knots_mean, episode.knots_covariance = self._belief_to_score()
-        return episode
+        return self._world.begin(seed, number, *self._belief_to_score())
 
     def _first_infos(self, episode: Episode) -> Infos:
         infos = {agent: self._world.measure(episode, robot) for robot, agent in enumerate(self.agents)}
@@ -190,10 +182,8 @@ measurement (unit of the field; the lower bound while there is none; clipped int
             return np.empty((0, 2)) if self.field.sites_only else world.homes.homebound(episode, robot)[None]
         return self.field.sites[world.reachable(episode, robot)]
 
-    def travel_rounds(
-        self, agent: str, origins: Float[np.ndarray, "n 2"], places: Float[np.ndarray, "m 2"]
-    ) -> Int[np.ndarray, "n m"]:
-        """Least number of rounds from each origin to each place (m), for an agent that need not turn at the origin.
+    def travel_rounds(self, agent: str, origins: Starts, places: Ends) -> Int[np.ndarray, "n m"]:
+        """Least number of rounds in which an agent gets from each origin to each place (m), without turns at origins.
 
         Returns:
             0 if the agent is already there; ``np.iinfo(int).max // 4`` if there is no path.
@@ -276,7 +266,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
     def _picture(self) -> NDArray[np.uint8]:
         from swarmbo_envs.pictures import robot_frame  # figures take a second to import
 
-        return robot_frame(self._world, self._current())
+        return robot_frame(self._world, self._current(), self.max_cycles)
 
     def _text(self) -> str:
         """Map of the field, higher is denser, with the robots' numbers on it, and a line per robot."""

@@ -1,6 +1,6 @@
 """Rovers in MuJoCo: each follows its route on the ground, and is recovered from failures."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import atan2, cos, hypot, pi, sqrt
 from typing import Any, Literal
 
@@ -37,38 +37,24 @@ _TRACE = 10  # control moments between two points of a trace: a second
 Failure = Literal["tipped over", "stuck", "off its way", "battery empty"]
 
 
-@dataclass
 class Follower:
     """A rover's progress along its route, and its next command.
 
     Source: pure pursuit, Coulter 1992 (CMU-RI-TR-92-01), with stops at sharp bends.
     """
 
-    route: Places
-    speed_m_s: float
-    turn_rate_rad_s: float
-    length_m: float
-    done_m: float = 0.0
-    _points: list[tuple[float, float]] = field(init=False)
-    _along: list[float] = field(init=False)
-    _stops: list[float] = field(init=False)
-    _piece: int = field(init=False, default=0)
-
-    def __post_init__(self) -> None:
-        moves = np.append(True, (np.diff(self.route, axis=0) != 0).any(axis=1))
-        route = self.route[moves]
+    def __init__(self, route: Places, speed_m_s: float, turn_rate_rad_s: float, length_m: float) -> None:
+        self.speed_m_s, self.turn_rate_rad_s, self.length_m = speed_m_s, turn_rate_rad_s, length_m
+        self.done_m, self._piece = 0.0, 0
+        route = route[np.append(True, (np.diff(route, axis=0) != 0).any(axis=1))]
         steps = np.diff(route, axis=0)
         along = np.append(0.0, np.cumsum(np.hypot(steps[:, 0], steps[:, 1])))
         courses = np.arctan2(steps[:, 1], steps[:, 0])
         turns = np.abs(np.mod(np.diff(courses) + pi, 2 * pi) - pi)
         self._points = [(x, y) for x, y in route.tolist()]
         self._along = along.tolist()
-        self._stops = [*along[1:-1][turns > _SHARP].tolist(), float(along[-1])]
-
-    @property
-    def left_m(self) -> float:
-        """Remaining distance."""
-        return self._along[-1] - self.done_m
+        self.route_m = float(along[-1])
+        self._stops = [*along[1:-1][turns > _SHARP].tolist(), self.route_m]
 
     def off_m(self, x: float, y: float) -> float:
         """Distance of a place from the route near the rover's current piece."""
@@ -77,23 +63,19 @@ class Follower:
             return hypot(x - self._points[0][0], y - self._points[0][1])
         return min(self._nearest(piece, x, y)[1] for piece in range(here, there + 1))
 
-    def back_on_route(self) -> Place:
-        """Point of the route that the rover has reached."""
-        return np.array(self._at(self.done_m))
-
     def command(self, x: float, y: float, heading: float, seconds_left: float) -> tuple[float, float]:
         """Speed and turn rate for the next moment, ``seconds_left`` before it must stand."""
         self._go_on(x, y)
         stop = self._stops[0]
         ahead = max(_AHEAD * self.length_m, _AHEAD_S * self.speed_m_s)
-        goal_x, goal_y = self._at(min(self.done_m + ahead, stop))
+        goal_x, goal_y = self.at(min(self.done_m + ahead, stop))
         off_x, off_y = goal_x - x, goal_y - y
         gap = hypot(off_x, off_y)
         if gap == 0.0:
             return 0.0, 0.0
         error = (atan2(off_y, off_x) - heading + pi) % (2 * pi) - pi
         turn = max(-self.turn_rate_rad_s, min(self.turn_rate_rad_s, _GAIN * error))
-        to_stop = hypot(self._at(stop)[0] - x, self._at(stop)[1] - y)
+        to_stop = hypot(self.at(stop)[0] - x, self.at(stop)[1] - y)
         # it can stop before a bend, v² = 2 a s, and before its time is over, v = a t; and creeps so that it gets there
         speed = min(self.speed_m_s, sqrt(2 * _BRAKES * to_stop) + _CREEPS * self.speed_m_s, _BRAKES * seconds_left)
         return (speed * cos(error) * max(0.0, 1.0 - abs(error) / _OFF), turn)
@@ -118,7 +100,7 @@ class Follower:
         share = max(0.0, min(1.0, ((x - ax) * dx + (y - ay) * dy) / (dx * dx + dy * dy)))
         return share, hypot(ax + share * dx - x, ay + share * dy - y)
 
-    def _at(self, along: float) -> tuple[float, float]:
+    def at(self, along: float) -> tuple[float, float]:
         """Point of the route after a distance, at or beyond the current piece."""
         piece = self._piece
         while piece < len(self._points) - 2 and self._along[piece + 1] < along:
@@ -158,11 +140,6 @@ class Simulator:
         self._substeps = max(1, round(_CONTROL_S / settings.step_s))
         self._tick_s = self._substeps * settings.step_s
 
-    @property
-    def n_state(self) -> int:
-        """Size of a state."""
-        return int(self._mujoco.mj_stateSize(self._model, self._whole))
-
     def parked(self, pose: Pose) -> Float[np.ndarray, " n"]:
         """State of a rover that was put upright on the ground, and has settled there."""
         length = self._settings.rover_m
@@ -182,7 +159,7 @@ class Simulator:
         patience = _PATIENCE_S + 2 * pi / self._turn_rate
         poses, busy, failure = [self._pose()], 0.0, None
         best, since = 0.0, 0.0
-        while failure is None and follower.left_m > _CLOSE * length and busy < most_s:
+        while failure is None and follower.route_m - follower.done_m > _CLOSE * length and busy < most_s:
             x, y, heading = poses[-1]
             self._command(*follower.command(x, y, heading, most_s - busy))
             busy += self._tick_s
@@ -193,7 +170,9 @@ class Simulator:
         if failure is None:  # otherwise it is put upright at once
             self._stand(round(_SETTLES_S / self._tick_s), poses)
             failure = self._failure(follower, False, False)
-        return Outcome(self._state(), np.array(poses), min(busy, most_s), failure, follower.back_on_route())
+        return Outcome(
+            self._state(), np.array(poses), min(busy, most_s), failure, np.array(follower.at(follower.done_m))
+        )
 
     def _failure(self, follower: Follower, is_stuck: bool, is_empty: bool) -> Failure | None:
         q = self._data.qpos
@@ -224,12 +203,11 @@ class Simulator:
         return x, y, atan2(2.0 * (w * k + i * j), 1.0 - 2.0 * (j * j + k * k))
 
     def _state(self) -> Float[np.ndarray, " n"]:
-        state = np.empty(self.n_state)
+        state = np.empty(int(self._mujoco.mj_stateSize(self._model, self._whole)))
         self._mujoco.mj_getState(self._model, self._data, state, self._whole)
         return state
 
 
-@dataclass(eq=False)
 class Rovers(Mover):
     """Robots with wheels on a terrain, each simulated separately; separation comes from their planned paths.
 
@@ -237,23 +215,14 @@ class Rovers(Mover):
     reached, and one with an empty battery is carried to its base. Its round has failed.
     """
 
-    settings: MujocoSettings
-    terrain: model.Terrain
-    ground: Ground
-    limits: list[tuple[float, float]]
-    round_time_s: float
-    _simulators: dict[tuple[float, float], Simulator] = field(default_factory=dict[Any, Simulator])
-
-    @classmethod
-    def on(
-        cls,
+    def __init__(
+        self,
         field: Field,
         ground: Ground,
         settings: MujocoSettings,
         limits: list[tuple[float, float]],
         round_time_s: float,
-    ) -> "Rovers":
-        """Build the rovers of a world."""
+    ) -> None:
         at, length, step = "$.physics", settings.rover_m, settings.step_s
         needed("mujoco", "mujoco", "physics = 'mujoco'", at)
         if (least := _MAP * length) > (side := float((field.high - field.low).min())):
@@ -270,10 +239,10 @@ class Rovers(Mover):
         if (steps := round_time_s / step) > _MOST_STEPS:
             got = f"got {steps:,.0f} steps in a round of {round_time_s:g} s; wanted at most {_MOST_STEPS:,}"
             raise ConfigError(f"{got}: a shorter round_time_s, or a smaller map", at=at)
-        return cls(settings, model.Terrain.of(field, settings), ground, limits, round_time_s)
-
-    def __post_init__(self) -> None:
-        self.pace, self.reserve, self.off_m = self.settings.pace, self.settings.reserve, self.settings.rover_m
+        self.settings, self.ground, self.limits, self.round_time_s = settings, ground, limits, round_time_s
+        self.terrain = model.Terrain.of(field, settings)
+        self.pace, self.reserve, self.off_m = settings.pace, settings.reserve, settings.rover_m
+        self._simulators: dict[tuple[float, float], Simulator] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """State without the engine's objects, which are created again on use."""

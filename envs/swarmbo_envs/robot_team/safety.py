@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from scipy.spatial import KDTree
 
 from swarmbo.errors import ConfigError
-from swarmbo_envs.ground.ways import Homeward
+from swarmbo_envs.ground.ways import Tree
 from swarmbo_envs.robot_team import motion
 from swarmbo_envs.robot_team.episode import Episode, Robots, Tracks
 from swarmbo_envs.robot_team.motion import Driver
@@ -83,11 +83,6 @@ class Spacing:
         squared = self._squared(robot, self.off_m)[near]
         return (((places[:, None] - others[near]) ** 2).sum(axis=2) >= squared).all(axis=1)
 
-    def tracked(self, driven: Float[np.ndarray, "s 2"]) -> Places:
-        """Path of a robot resampled at the moments."""
-        at = np.linspace(0.0, len(driven) - 1.0, _MOMENTS + 1)
-        return np.column_stack([np.interp(at, np.arange(len(driven)), driven[:, axis]) for axis in range(2)])
-
     def _may_meet(self, robot: int, own: Places, others: Tracks, bases: Robots | None) -> Bool[np.ndarray, " robots"]:
         """Mask of others that (or whose base) the robot may come near in this round."""
         speeds = np.array(self.speeds)
@@ -121,7 +116,7 @@ class Homes:
     round_time_s: float
     reserve: float = 0.0
     near_m: float = 0.0
-    _known: dict[tuple[float, ...], Homeward] = field(default_factory=dict[tuple[float, ...], Homeward])
+    _known: dict[tuple[float, ...], Tree] = field(default_factory=dict[tuple[float, ...], Tree])
 
     def charge(self, episode: Episode) -> Float[np.ndarray, " robots"] | None:
         """Share of its battery that each robot has left; None without batteries."""
@@ -140,9 +135,8 @@ class Homes:
         """True if a robot must return: its battery does not last for another round and the return."""
         if self.rules.batteries is None or self.is_home(episode, robot):
             return False
-        return bool(
-            episode.batteries[robot] - self._times(episode, robot, episode.poses[robot, None])[0] < self.round_time_s
-        )
+        home = self._times(episode, robot, episode.poses[robot, None])[0]
+        return bool(episode.batteries[robot] - home < self.round_time_s)
 
     def homebound(self, episode: Episode, robot: int) -> Place:
         """Location that a robot on its return reaches in a round."""
@@ -192,8 +186,7 @@ class Homes:
             # a heading is drawn at reset: it may have to turn about first
             home += np.pi / driver.unicycle.turn_rate_rad_s * bool((start != base).any())
             home *= 1.0 + self.reserve
-            if home > self.rules.batteries[robot]:
-                time = self.rules.batteries[robot]
+            if home > (time := self.rules.batteries[robot]):
                 got = f"got {time:g} s for {agents[robot]}, which starts {home:g} s from its base"
                 raise ConfigError(f"{got}; wanted enough to get there", at="$.battery_s")
 
@@ -204,7 +197,7 @@ class Homes:
     def _times(self, episode: Episode, robot: int, poses: Float[np.ndarray, "k 3"]) -> Values:
         return self.drivers[robot].ways.returns(self._ways(episode, robot), poses)[0] * (1.0 + self.reserve)
 
-    def _ways(self, episode: Episode, robot: int) -> Homeward:
+    def _ways(self, episode: Episode, robot: int) -> Tree:
         base, driver = episode.bases[robot], self.drivers[robot]
         key = (driver.unicycle.speed_m_s, driver.unicycle.turn_rate_rad_s, *base.tolist())
         # bases are drawn with the starts of every episode: the cache needs a limit

@@ -152,17 +152,11 @@ class RobotTeamV1Settings(RobotTeamSettings, frozen=True):
 
     def rules(self) -> Rules:
         """Limits of each robot."""
+        batteries = None if self.battery_s is None else each(self.battery_s, self.robots)
         bases = None if self.bases is None else self.bases * (self.robots if len(self.bases) == 1 else 1)
-        return replace(
-            super().rules(),
-            is_noise_told=isinstance(self.noise_std, list),
-            batteries=None if self.battery_s is None else each(self.battery_s, self.robots),
-            bases=bases,
-            separation_m=self.separation_m,
-            wind=self.wind,
-            samples_per_leg=self.samples_per_leg,
-            sample_every_m=self.sample_every_m,
-        )
+        own = {name: getattr(self, name) for name in ("separation_m", "wind", "samples_per_leg", "sample_every_m")}
+        is_told = isinstance(self.noise_std, list)
+        return replace(super().rules(), is_noise_told=is_told, batteries=batteries, bases=bases, **own)
 
 
 def each(value: Number | list[Number], robots: int) -> tuple[Number, ...]:

@@ -156,7 +156,11 @@ class World:
         self.ground = ground or Ground(field.low, field.high)
         limits = list(zip(rules.speeds, rules.turn_rates, strict=True))
         self.round_time_s = settings.round_time_s or max(np.pi / rate + field.reach_m / speed for speed, rate in limits)
-        self.mover = self._mover(limits)
+        self.mover: Mover = Ideal(field.low, field.high)
+        if settings.rovers is not None:
+            from swarmbo_envs.robot_team.rovers import Rovers  # needs an extra
+
+            self.mover = Rovers(field, self.ground, settings.rovers, limits, self.round_time_s)
         made: dict[tuple[float, float], Driver] = {}
         for speed, rate in dict.fromkeys(limits):
             own = motion.Unicycle(speed * self.mover.pace, rate * self.mover.pace, field.low, field.high)
@@ -169,8 +173,7 @@ class World:
         self._fastest = [speed + float(np.hypot(*rules.wind)) for speed in rules.speeds]  # over ground
         apart = Spacing(rules.separation_m, self._fastest, self.round_time_s, self.mover.off_m)
         self.spacing = apart if rules.separation_m else None
-        self.sensors = Sensors(settings, rules, field, agents)
-        self.sensors.require_few(max(self._fastest) * self.round_time_s)
+        self.sensors = Sensors(settings, rules, field, agents, max(self._fastest) * self.round_time_s)
         self._starts = checked_starts(settings, field)
         self._there_m = 1e-9 * float((field.high - field.low).max())
         self._parts = self.ground.part_of(field.sites)
@@ -178,15 +181,8 @@ class World:
             self._require_apart(self._starts)
             self.homes.require(self._starts, agents)
 
-    def _mover(self, limits: list[tuple[float, float]]) -> Mover:
-        if (rovers := self.settings.rovers) is None:
-            return Ideal(self.field.low, self.field.high)
-        from swarmbo_envs.robot_team.rovers import Rovers  # needs an extra
-
-        return Rovers.on(self.field, self.ground, rovers, limits, self.round_time_s)
-
-    def begin(self, seed: int, number: int) -> Episode:
-        """Begin an episode with every robot at its start and nothing measured."""
+    def begin(self, seed: int, number: int, *belief: Any) -> Episode:
+        """Begin an episode with every robot at its start, nothing measured, and a score with the belief behind it."""
         generator = rng.stream(seed, "robot_team", "starts", episode=number)
         starts = self._starts
         if starts is None:
@@ -195,10 +191,8 @@ class World:
         headings = generator.uniform(-np.pi, np.pi, size=len(starts))
         rules, poses = self.rules, np.column_stack([starts, headings])
         return Episode(
-            seed=seed,
-            number=number,
-            round=0,
-            running=True,
+            *(seed, number, 0, True),
+            *belief,
             poses=poses,
             batteries=np.full(len(starts), np.inf) if rules.batteries is None else np.array(rules.batteries),
             bases=starts.copy() if rules.bases is None else np.array(rules.bases, dtype=float),
@@ -208,9 +202,6 @@ class World:
             samples=np.empty((0, 4)),
             on_the_way=np.empty((0, 4)),
             engine=self.mover.begin(poses),
-            score=0.0,
-            knots_mean=np.empty(0),
-            knots_covariance=np.empty((0, 0)),
         )
 
     def links(self, episode: Episode) -> "nx.Graph[str]":
@@ -235,11 +226,9 @@ class World:
         possible[possible] = self.homes.lasts(episode, robot, when[possible], there)
         return near[possible]
 
-    def measure(
-        self, episode: Episode, robot: int, distance: float = 0.0, reached: bool = True, measurable: bool = True
-    ) -> dict[str, Any]:
+    def measure(self, episode: Episode, robot: int, *told: Any) -> dict[str, Any]:
         """Measure with one robot at its position; arguments are those of ``Sensors.measure``."""
-        info = self.sensors.measure(episode, robot, distance, reached, measurable)
+        info = self.sensors.measure(episode, robot, *told)
         if (charge := self.homes.charge(episode)) is not None:
             info["battery"] = float(charge[robot])
         return info
@@ -278,7 +267,8 @@ class World:
         drive = self.mover.drive(episode, robot, path, goal if is_whole else None, self.sensors.stops)
         arrived = is_whole and drive.is_done
         if tracks is not None and self.mover.off_m and self.spacing is not None:
-            tracks[robot] = self.spacing.tracked(drive.trace)
+            at, own = np.linspace(0.0, len(drive.trace) - 1.0, tracks.shape[1]), np.arange(len(drive.trace))
+            tracks[robot] = np.column_stack([np.interp(at, own, drive.trace[:, axis]) for axis in range(2)])
         episode.trails[robot] = np.concatenate([episode.trails[robot], drive.trace[1:]])
         stops = [self.sensors.sample(episode, robot, stop, number) for number, stop in enumerate(drive.stops, start=1)]
         # before the measurement at the end, whose info has the battery that is left
@@ -339,11 +329,9 @@ class World:
         for places, what in ((starts, "starts"), (bases, "bases")):
             if not all(self.spacing.is_clear(robot, place[None], places).all() for robot, place in enumerate(places)):
                 room = max(float(self.spacing.least(robot).max()) for robot in range(len(places)))
-                raise ConfigError(
-                    f"got {self.rules.separation_m:g} m and {what} nearer than that; wanted {what} at least {room:g} m "
-                    "apart, as distances are checked at moments of the round only",
-                    at="$.separation_m",
-                )
+                got = f"got {self.rules.separation_m:g} m and {what} nearer than that"
+                why = "as distances are checked at moments of the round only"
+                raise ConfigError(f"{got}; wanted {what} at least {room:g} m apart, {why}", at="$.separation_m")
 
     def _site_to_sample(self, episode: Episode, robot: int, place: Place) -> tuple[Place, bool, bool]:
         """Goal if only sites can be measured, True if unchanged, and True if it is still open."""

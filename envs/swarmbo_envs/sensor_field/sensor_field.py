@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from swarmbo.boundary import rng
 from swarmbo.records import GroundTruth
-from swarmbo_envs.fields.field import FieldInTime
-from swarmbo_envs.fields.landscape import build_field_in_time
+from swarmbo_envs.fields.landscape import build_field
 from swarmbo_envs.fields.settings import require_table
 from swarmbo_envs.fields.world import FieldWorld, RadioLinks
 from swarmbo_envs.saved_state import SavedState
@@ -21,9 +20,7 @@ _DEFAULT_FIELD: dict[str, Any] = {"gp": {"lengthscale_m": 600.0, "time": {"lengt
 _MAX_SITES = 2048
 
 
-class SensorField(
-    FieldWorld[SensorFieldSettings, Episode, FieldInTime], arguments=SensorFieldSettings, name="sensor_field_v0"
-):
+class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFieldSettings, name="sensor_field_v0"):
     """Static sensors watch a field, each within its own box, and sample when a measurement justifies its energy.
 
     In each round, every sensor names a location in its box, and chooses to sample or not. A sample takes energy, and
@@ -112,9 +109,6 @@ class SensorField(
         ...     observations, rewards, terminations, truncations, infos = env.step(actions)
         >>> infos["sensor_0"]["cost"], infos["sensor_1"]["sampled"], round(rewards["sensor_1"] - rewards["sensor_0"], 9)
         (0.1, False, 0.1)
-
-    Version history:
-        * v0: first version (0.1.0).
     """
 
     _action_in_words, _states = "a spot and a wish [x, y, 0 to 1]", ("sensor-field", 2)
@@ -124,22 +118,25 @@ class SensorField(
             arguments["field"] = _DEFAULT_FIELD
         settings = self._settings_of(require_table(arguments))
         super().__init__(settings, [f"sensor_{i}" for i in range(settings.sensors)])
-        field = build_field_in_time(settings.field, _MAX_SITES)
+        field = build_field(settings.field, _MAX_SITES, moving=True)
         self._set_field(field, settings.noise_std)
-        self.stations = Stations(settings, field.first)
+        self.stations = Stations(settings, field)
         self._links = RadioLinks(self.possible_agents)
         least, most = self._seen_values(settings.noise_std)
         # x, y, last good measurement, share of the battery, share of rounds left
-        seen = np.array([*field.first.low, least, 0.0, 0.0]), np.array([*field.first.high, most, 1.0, 1.0])
-        reach = [(np.append(low, 0.0), np.append(high, 1.0)) for low, high in self.stations.boxes]
+        seen = np.array([*field.low, least, 0.0, 0.0]), np.array([*field.high, most, 1.0, 1.0])
+        reach = [
+            (np.append(low, 0.0), np.append(high, 1.0))
+            for low, high in zip(self.stations.low, self.stations.high, strict=True)
+        ]
         self._set_alike(dict(zip(self.possible_agents, reach, strict=True)), seen)
 
     def _draw(self, number: int) -> None:
-        self._set_field(build_field_in_time(self._table(number), _MAX_SITES), self.settings.noise_std)
+        self._set_field(build_field(self._table(number), _MAX_SITES, moving=True), self.settings.noise_std)
 
     def _begin(self, seed: int, number: int) -> Episode:
         n, places = len(self.possible_agents), self.stations.places.copy()
-        if self.field.first.sites_only:
+        if self.field.sites_only:
             places = np.array([self.stations.nearest_spot(sensor, place) for sensor, place in enumerate(places)])
         sampled, failed = np.zeros((2, n), dtype=bool)
         begun = seed, number, 0, True, *self._belief_to_score()
@@ -160,7 +157,7 @@ class SensorField(
         if action[2] < 0.5 or not self._can_sample(episode, sensor):
             episode.sampled[sensor] = episode.failed[sensor] = False
             return self._info(episode, sensor, None, 0.0)
-        only_sites = self.field.first.sites_only
+        only_sites = self.field.sites_only
         episode.spots[sensor] = self.stations.nearest_spot(sensor, action[:2]) if only_sites else action[:2]
         episode.spent_j[sensor] += self.settings.sample_energy_j
         return self._measure(episode, sensor, self.settings.sample_energy_j)
@@ -178,15 +175,10 @@ class SensorField(
         return self._info(episode, sensor, measurement, energy_j)
 
     def _info(self, episode: Episode, sensor: int, measurement: float | None, energy_j: float) -> dict[str, Any]:
-        measured = {} if measurement is None else {"measurement": measurement}
-        return {
-            **measured,
-            "location": episode.spots[sensor].copy(),
-            "sampled": bool(episode.sampled[sensor]),
-            "energy_j": energy_j,
-            "left_j": self._left_j(episode, sensor),
-            "cost": self.settings.energy_price * energy_j,
-        }
+        info: dict[str, Any] = {} if measurement is None else {"measurement": measurement}
+        info |= {"location": episode.spots[sensor].copy(), "sampled": bool(episode.sampled[sensor])}
+        used = {"energy_j": energy_j, "left_j": self._left_j(episode, sensor)}
+        return info | used | {"cost": self.settings.energy_price * energy_j}
 
     def _left_j(self, episode: Episode, sensor: int) -> float:
         return float((np.inf if self.settings.battery_j is None else self.settings.battery_j) - episode.spent_j[sensor])
@@ -232,7 +224,7 @@ class SensorField(
         return self._truth(self._current().round)
 
     def _truth(self, round_number: int) -> GroundTruth:
-        at_round = self._truth if self.field.moves else None
+        at_round = self._truth if self.field.change is not None else None
         return self.field.at(round_number).truth(self.settings.task, self.settings.level, at_round)
 
     def _read(self, saved: SavedState) -> Episode:
@@ -248,7 +240,7 @@ class SensorField(
         return sensor_frame(self.field, self.stations, self._current(), self.interaction_graph(), self.max_cycles)
 
     def _text(self) -> str:
-        episode, field = self._current(), self.field.first
+        episode, field = self._current(), self.field
         lines = [f"{field.name}: round {episode.round} of {self.max_cycles}, {int(episode.sampled.sum())} sampled"]
         for sensor, agent in enumerate(self.possible_agents):
             seen = "saved its energy"

@@ -1,4 +1,4 @@
-"""Settings and episodes of a sensor field, its stations, and the belief behind the rewards."""
+"""Settings and episodes of a sensor field, and its stations."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -61,11 +61,17 @@ class Stations:
 
     def __init__(self, settings: SensorFieldSettings, field: Field) -> None:
         self.places = _checked_places(settings, field) if settings.places else _even_places(settings, field)
-        self.reach_m = settings.reach_m or _covering_reach(self.places, field)
+        # by default the smallest reach with which every site is in a box, and no box is a point; of the distances along
+        # the two axes the larger counts
+        to_nearest = np.asarray(KDTree(self.places).query(field.sites, p=np.inf)[0])
+        covering = max(float(to_nearest.max()), 0.01 * float((field.high - field.low).max()))
+        self.reach_m = settings.reach_m or covering
         self.low = np.maximum(self.places - self.reach_m, field.low)
         self.high = np.minimum(self.places + self.reach_m, field.high)
         self.spots = [self._own_spots(sensor, field, settings.spots) for sensor in range(len(self.places))]
-        self.radio_range_m = settings.radio_range_m or _connecting_range(self.places)
+        # by default slightly above the smallest range at which relays connect all sensors
+        tree = minimum_spanning_tree(cdist(self.places, self.places)).toarray()
+        self.radio_range_m = settings.radio_range_m or 1.05 * (float(tree.max()) if len(self.places) > 1 else 1.0)
         # if only sites can be measured, a list may reach beyond the box: its sensor has none nearer
         self.low = np.minimum(self.low, [spots.min(axis=0) for spots in self.spots])
         self.high = np.maximum(self.high, [spots.max(axis=0) for spots in self.spots])
@@ -77,11 +83,6 @@ class Stations:
         if not len(own):
             return field.sites[[nearest(field.sites, place)]]
         return own if field.sites_only else thinned(own, n_spots)
-
-    @property
-    def boxes(self) -> list[tuple[Place, Place]]:
-        """South-west and north-east corner of each sensor's box."""
-        return list(zip(self.low, self.high, strict=True))
 
     def nearest_spot(self, sensor: int, place: Place) -> Place:
         """Candidate of a sensor that is nearest to a place."""
@@ -109,17 +110,3 @@ def _even_places(settings: SensorFieldSettings, field: Field) -> Places:
         sums = np.stack([np.bincount(nearest, field.sites[:, axis], len(places)) for axis in range(2)], axis=1)
         places = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], places)
     return places
-
-
-def _covering_reach(places: Places, field: Field) -> float:
-    """Smallest reach with which every site is in a box, and no box is a point."""
-    # boxes: the larger of the distances along the two axes counts
-    to_nearest = np.asarray(KDTree(places).query(field.sites, p=np.inf)[0])
-    return max(float(to_nearest.max()), 0.01 * float((field.high - field.low).max()))
-
-
-def _connecting_range(places: Places) -> float:
-    """Radio range slightly above the smallest at which relays connect all sensors."""
-    distances = cdist(places, places)
-    longest = float(minimum_spanning_tree(distances).toarray().max()) if len(places) > 1 else 1.0
-    return 1.05 * longest

@@ -1,4 +1,4 @@
-"""Capacity of a WLAN in closed form with its gradient, and utilities of the users' rates."""
+"""Capacity of a WLAN in closed form with its gradient, utilities of the users' rates, and joint settings."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -8,19 +8,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo_envs.shared import Values, digest
-from swarmbo_envs.wlan_power.spectrum import Spectrum, shares
+from swarmbo_envs.wlan_power.settings import Spectrum, shares
 
 _NEPERS_PER_DB = np.log(10.0) / 10.0
 UtilityName = Literal["sum", "proportional-fair", "minimum-rate", "cell-minimum", "users-above"]
 FLOOR_MBPS = 1e-3  # least rate in sums of logarithms
 _LARGEST = 1000.0  # bits per second and Hz: of more the SINR would overflow
-_LABELS: dict[UtilityName, str] = {
-    "sum": "",
-    "proportional-fair": "sum of logarithms",
-    "minimum-rate": "least rate",
-    "cell-minimum": "sum of least rates",
-    "users-above": "users above",
-}
+_LABELS = {"sum": "", "proportional-fair": "sum of logarithms", "minimum-rate": "least rate"}
+_LABELS |= {"cell-minimum": "sum of least rates", "users-above": "users above"}
 
 
 class Link(NamedTuple):
@@ -50,7 +45,7 @@ class Network:
 
     powers P and noise N in mW and gains g = 10^(-loss/10). The outcome of an access point is the sum over its users.
     If access points choose among channels, W and N are those of a's width, and P_j is the power that falls into a's
-    channel; see ``spectrum.shares``. A ``link`` other than the default has C_u = min(W log2(1 + SINR_u / Γ), R) / n_u
+    channel; see ``settings.shares``. A ``link`` other than the default has C_u = min(W log2(1 + SINR_u / Γ), R) / n_u
     with a gap Γ and a largest rate R, and n_u = 1, or the number of users of a if these share its airtime equally.
 
     Source: Shannon 1948; the objective of Bardou et al. 2024 (DuMBO), appendix I, in which all users of a cell have the
@@ -147,9 +142,8 @@ class Network:
     def needed_sinr(self, rate_mbps: float) -> Float[np.ndarray, " m"]:
         """Ratio at which each user has a rate, Mbit/s; infinite if the user never has."""
         rate = rate_mbps / (self.turn * self._width)
-        needed = self.link.gap * np.expm1(
-            np.log(2.0) / self.bandwidth_mhz * np.minimum(rate, _LARGEST * self.bandwidth_mhz)
-        )
+        nepers = np.log(2.0) / self.bandwidth_mhz * np.minimum(rate, _LARGEST * self.bandwidth_mhz)
+        needed = self.link.gap * np.expm1(nepers)
         return np.broadcast_to(np.where(rate <= self.link.cap_mbps * (1.0 + 1e-12), needed, np.inf), self.serving.shape)
 
     @cached_property
@@ -183,19 +177,14 @@ class Network:
         """Capacity of the network, Mbit/s."""
         return self.user_capacities(X).sum(axis=1)
 
-    def value_and_gradient(self, x: Values) -> tuple[float, Values]:
-        """Capacity of the network, and its gradient in Mbit/s per dB, at powers in dBm.
+    def gradient(self, x: Values, weights: Float[np.ndarray, " m"]) -> Values:
+        """Gradient of a weighted sum of the users' capacities, in Mbit/s per dB, at powers in dBm.
+
+        For a function of the capacities, ``weights`` are its derivatives.
 
         ∂C_u/∂P_j = (W / n_u ln 2) (g_j / received_u - h_j / disturbance_u) below the largest rate, with disturbance Γ
         times that of ``sinr``, received = disturbance + wanted signal, g of all these and h of disturbance alone; and
         dP_j/dx_j = P_j ln(10) / 10.
-        """
-        return float(self.user_capacities(x[None]).sum()), self.gradient(x, np.ones(len(self.serving)))
-
-    def gradient(self, x: Values, weights: Float[np.ndarray, " m"]) -> Values:
-        """Gradient of a weighted sum of the users' capacities, in Mbit/s per dB; see ``value_and_gradient``.
-
-        For a function of the capacities, ``weights`` are its derivatives.
         """
         power, (wanted, unwanted) = milliwatts(x), self.gains
         unwanted = self.link.gap * unwanted
@@ -208,9 +197,8 @@ class Network:
     @cached_property
     def digest(self) -> str:
         """Hash of the network's content."""
-        numbers = np.array(
-            [self.noise_mw, self.bandwidth_mhz, *self.link, *([] if self.widths is None else self.widths)]
-        )
+        widths = [] if self.widths is None else self.widths
+        numbers = np.array([self.noise_mw, self.bandwidth_mhz, *self.link, *widths])
         shape, spectrum = np.array(self.loss_db.shape), repr(self.spectrum).encode()
         return digest(self.loss_db, self.serving, self.present, self.disturbs, numbers, shape, spectrum)
 
@@ -293,3 +281,38 @@ class Utility:
         if self.name == "proportional-fair":
             return np.log(np.maximum(rates, FLOOR_MBPS))
         return rates if self.name == "sum" else (rates >= self.rate_mbps).astype(float)
+
+
+def levels(network: Network, low: float, high: float, n: int) -> list[np.ndarray]:
+    """Values of each setting in a joint one: ``n`` powers evenly from least to largest, all positions of choices."""
+    choices = {} if network.spectrum is None else network.spectrum.choices
+    sizes = [np.arange(float(len(values))) for values in choices.values()]
+    return [axis for axis in [np.linspace(low, high, n), *sizes] for _ in range(network.n_points)]
+
+
+def at_shares(network: Network, U: Float[np.ndarray, "n d"], low: float, high: float) -> Float[np.ndarray, "n d"]:
+    """Joint settings at shares in [0, 1) of the range of each power, and of the list of each choice."""
+    k, sizes = network.n_points, [len(axis) for axis in levels(network, low, high, 2)]
+    return np.hstack([low + U[:, :k] * (high - low), np.floor(U[:, k:] * sizes[k:])])
+
+
+def coloured(network: Network, high: float) -> Values:
+    """Joint setting by greedy colouring: all at largest power and the first width, on channels that avoid others.
+
+    The access points that disturb and are disturbed most choose first; each takes the channel with the least
+    interference with those that have chosen, counted as the sum of gains to each other's users.
+
+    Source: Mishra, Banerjee & Arbaugh 2005, Weighted coloring based channel assignment for WLANs.
+    """
+    k, spectrum, unwanted = network.n_points, network.spectrum, network.gains[1]
+    point = np.concatenate([np.full(k, high), np.zeros(len(levels(network, high, high, 1)) - k)])
+    if spectrum is None:
+        return point
+    received = np.array([unwanted[network.serving == i].sum(axis=0) for i in range(k)])
+    weights = received + received.T
+    common = shares([(channel, spectrum.widths_mhz[0]) for channel in spectrum.channels])
+    taken = np.zeros((k, len(common)))  # what others put into each channel of each access point
+    for i in np.argsort(-weights.sum(axis=1), kind="stable"):
+        point[k + i] = chosen = int(taken[i].argmin())
+        taken += weights[i][:, None] * common[:, chosen]
+    return point

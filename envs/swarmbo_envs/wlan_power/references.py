@@ -13,8 +13,7 @@ from scipy.special import expit
 from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError
 from swarmbo_envs.shared import Pair, Values
-from swarmbo_envs.wlan_power.network import FLOOR_MBPS, Network, Utility
-from swarmbo_envs.wlan_power.plans import at_shares, coloured, levels
+from swarmbo_envs.wlan_power.network import FLOOR_MBPS, Network, Utility, at_shares, coloured, levels
 
 # from 64 on, topologies of seeds 0 to 19 with full airtime give the same maximum to 1e-6 Mbit/s
 _STARTS = 512
@@ -88,12 +87,8 @@ def _is_smooth(network: Network, utility: Utility) -> bool:
 
 
 def _climbed(network: Network, low: float, high: float, starts: int, utility: Utility) -> Values:
-    best, place = -np.inf, np.full(network.n_points, low)
-    for start in _starts(network, starts):
-        value, end = _end(network, utility, low + start * (high - low), (low, high))
-        if value > best:
-            best, place = value, end
-    return place
+    begun = (low + start * (high - low) for start in _starts(network, starts))
+    return max((_end(network, utility, x, (low, high)) for x in begun), key=lambda end: end[0])[1]
 
 
 def _end(network: Network, utility: Utility, x: Values, ends: Pair) -> tuple[float, Values]:

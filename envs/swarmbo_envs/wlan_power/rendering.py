@@ -26,7 +26,7 @@ _DISTURBERS = {"audible": "access points in range of the serving one (dashed)", 
 _SINR_DB = (-20.0, 40.0)
 
 
-def frame(world: World, network: Network, episode: Episode) -> Picture:
+def frame(world: World, network: Network, episode: Episode, max_cycles: int) -> Picture:
     """Draw the map, the capacity of each user, the powers, and the network's capacity so far."""
     settings, utility, network = world.settings, world.utility, network.on(episode.choices)
     with look.applied():
@@ -39,11 +39,16 @@ def frame(world: World, network: Network, episode: Episode) -> Picture:
         _draw_powers(axes["powers"], world, episode)
         _draw_users(axes["users"], network, capacities, settings)
         _draw_total(axes["total"], episode, settings, utility)
+        axes["total"].set_xlim(0, max_cycles)
+        totals, disturbers = np.array(episode.totals), _DISTURBERS[settings.interference]
+        best = len(totals) and not settings.changes and np.isfinite(totals[-1]) and totals[-1] >= np.nanmax(totals)
+        if network.n_points > _NUMBERED:
+            disturbers = disturbers.partition(" (")[0]
         left = f", {count} left (×)" if (count := int((~network.present).sum())) else ""
         parts = (
-            f"round {episode.round} of {settings.max_cycles}{_is_best(episode, settings)}",
+            f"round {episode.round} of {max_cycles}{' (best so far)' if best else ''}",
             f"{_found(episode, capacities, settings, utility)} for {network.n_users.sum()} users{left}",
-            f"interference from {_disturbers(settings, network)}",
+            f"interference from {disturbers}",
         )
         figure.suptitle(" · ".join(parts), x=0.01, ha="left", fontsize=10.5)
         return bytes_of(canvas)
@@ -57,17 +62,6 @@ def sinr_map(
     present = np.ones(len(places), dtype=bool)
     visitors = replace(network, loss_db=loss, serving=loss.argmin(axis=0), present=present)
     return 10.0 * np.log10(visitors.sinr(powers[None])[0])
-
-
-def _is_best(episode: Episode, settings: WlanPowerSettings) -> str:
-    totals = np.array(episode.totals)
-    best = len(totals) and not settings.changes and np.isfinite(totals[-1]) and totals[-1] >= np.nanmax(totals)
-    return " (best so far)" if best else ""
-
-
-def _disturbers(settings: WlanPowerSettings, network: Network) -> str:
-    text = _DISTURBERS[settings.interference]
-    return text if network.n_points <= _NUMBERED else text.partition(" (")[0]
 
 
 def _draw_map(figure: Figure, ax: Axes, world: World, network: Network, episode: Episode) -> None:
@@ -90,18 +84,15 @@ def _draw_map(figure: Figure, ax: Axes, world: World, network: Network, episode:
     served = np.stack([users[here], points[network.serving[here]]], axis=1)
     is_small = len(points) <= _NUMBERED
     if is_small:  # else lines and colours would hide the map
-        looks: list[dict[str, Any]] = [
-            {"segments": list(points[pairs]), "colors": "white", "linestyles": (0, (4, 3)), "zorder": 2},
-            {"segments": list(served), "colors": look.INK, "zorder": 3},
-        ]
-        for own in looks:
-            ax.add_collection(LineCollection(**own, linewidths=0.8, alpha=0.7), autolim=False)
+        thin: dict[str, Any] = {"linewidths": 0.8, "alpha": 0.7}
+        dashed = LineCollection(list(points[pairs]), colors="white", linestyles=(0, (4, 3)), zorder=2, **thin)
+        for lines in (dashed, LineCollection(list(served), colors=look.INK, zorder=3, **thin)):
+            ax.add_collection(lines, autolim=False)
     colours, spectrum = np.array(_colours(world, episode)), world.settings.spectrum
     room = min(1.0, _NUMBERED / len(points))  # for markers; the more there are the smaller
     own = colours[network.serving[here]]
-    ax.scatter(
-        *users[here].T, s=26 * room, c=own, edgecolors="white" if is_small else "none", linewidths=0.7 * room, zorder=4
-    )
+    edge = "white" if is_small else "none"
+    ax.scatter(*users[here].T, s=26 * room, c=own, edgecolors=edge, linewidths=0.7 * room, zorder=4)
     ax.scatter(*users[~here].T, s=26 * room, color=look.INK, marker="x", linewidths=1.2 * room, zorder=4)
     ax.scatter(*points.T, s=120 * room, c=colours, marker="^", edgecolors=look.INK, linewidths=1.0 * room, zorder=5)
     labels = [f"{power:.0f} dBm" for power in episode.powers]
@@ -173,4 +164,4 @@ def _draw_total(ax: Axes, episode: Episode, settings: WlanPowerSettings, utility
         ax.legend(loc="lower right")
     what = utility.label or f"sum {settings.objective}"
     ax.set_title(f"{what[0].upper()}{what[1:]} ({utility.unit})")
-    ax.set(xlabel="round", xlim=(0, settings.max_cycles))
+    ax.set_xlabel("round")

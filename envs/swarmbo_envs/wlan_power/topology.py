@@ -11,12 +11,7 @@ from swarmbo.boundary.files import finite, read_table
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo_envs.shared import Pair, Place, Places, digest
-from swarmbo_envs.wlan_power.settings import (
-    GeneratedSettings,
-    StatedSettings,
-    WlanPowerSettings,
-    topology_settings,
-)
+from swarmbo_envs.wlan_power.settings import GeneratedSettings, StatedSettings, WlanPowerSettings, topology_settings
 
 LOSS_AT_ONE_METRE_DB = 46.6777
 LOSS_PER_DECADE_DB = 30.0
@@ -52,13 +47,6 @@ def noise_dbm(bandwidth_mhz: float, noise_figure_db: float) -> float:
 def distances(A: Places, B: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, "k m"]:
     """Distances from every location of one list to every location of another, m."""
     return np.hypot(*np.moveaxis(A[:, None] - B[None], -1, 0))
-
-
-def shadowing_between(seed: int, std_db: float, n_points: int) -> Float[np.ndarray, "k k"]:
-    """Loss by obstacles between access points, normal and independent by pair, symmetric."""
-    rng = stream(seed, "shadowing", "access points")
-    upper = np.triu(std_db * rng.standard_normal((n_points, n_points)), 1)
-    return upper + upper.T
 
 
 def shadowing_to_users(seed: int, std_db: float, n_points: int, n_users: int) -> Float[np.ndarray, "k m"]:
@@ -144,12 +132,10 @@ def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topolog
             users = _dealt_out(places, table.users, table.user_radius_m, area, settings.topology_seed)
             to_users = shadowing_to_users(settings.topology_seed, std, k, table.users)
             return Topology(places, users, None, between, to_users, np.zeros(2), area)
-    raise ConfigError(
-        f"got {k} access points in {area[0]:g} m x {area[1]:g} m, and no draw with 2 to {table.most_heard} "
-        f"others in range of each at {settings.audible_dbm:g} dBm. Wanted another area_m, separation_m, most_heard, "
-        "or audible_dbm",
-        at="$.topology.generated",
-    )
+    got = f"got {k} access points in {area[0]:g} m x {area[1]:g} m, and no draw with 2 to {table.most_heard} others"
+    wanted = "Wanted another area_m, separation_m, most_heard, or audible_dbm"
+    got += f" in range of each at {settings.audible_dbm:g} dBm"
+    raise ConfigError(f"{got}. {wanted}", at="$.topology.generated")
 
 
 def _dealt_out(places: Places, m: int, radius: float, area: Place, seed: int) -> Float[np.ndarray, "m 2"]:
@@ -174,10 +160,12 @@ def _stated(stated: StatedSettings, settings: WlanPowerSettings) -> Topology:
     if serving is not None and (len(serving) != len(users) or not ((serving >= 0) & (serving < len(points))).all()):
         wanted = f"wanted one index from 0 to {len(points) - 1} for each of {len(users)} users"
         raise ConfigError(f"got {stated.serving!r:.60}; {wanted}", at="$.topology.serving")
-    between = shadowing_between(settings.topology_seed, settings.shadowing_db, len(points))
+    # by obstacles between access points, independent by pair
+    rng, k = stream(settings.topology_seed, "shadowing", "access points"), len(points)
+    upper = np.triu(settings.shadowing_db * rng.standard_normal((k, k)), 1)
     to_users = shadowing_to_users(settings.topology_seed, settings.shadowing_db, len(points), len(users))
     everything = np.vstack([points, users])
-    return Topology(points, users, serving, between, to_users, everything.min(axis=0), everything.max(axis=0))
+    return Topology(points, users, serving, upper + upper.T, to_users, everything.min(axis=0), everything.max(axis=0))
 
 
 def _read(path: str) -> StatedSettings:
@@ -200,8 +188,7 @@ def _read(path: str) -> StatedSettings:
 
 
 def _number(cells: dict[str, str], column: str, line: int) -> float:
-    number = finite(got := cells.get(column, ""))
-    if math.isnan(number):
+    if math.isnan(number := finite(got := cells.get(column, ""))):
         raise ConfigError(f"line {line}, column {column!r}: got {got!r}; wanted a finite number", at="$.topology.csv")
     return number
 

@@ -1,21 +1,20 @@
 """Power control in a WLAN as a PettingZoo environment."""
 
+import functools
 from collections import OrderedDict
-from dataclasses import replace
 from typing import Any
 
 import networkx as nx
 import numpy as np
 from gymnasium.spaces import Dict, Discrete, MultiDiscrete
-from jaxtyping import Int
+from msgspec import structs
 from numpy.typing import ArrayLike, NDArray
 
 from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo_envs.simulated_world import LARGEST, Array, Infos, SimulatedWorld, Space, space_of
-from swarmbo_envs.wlan_power.network import Link, Network, Utility
-from swarmbo_envs.wlan_power.plans import at_shares
+from swarmbo_envs.wlan_power.network import Link, Network, Utility, at_shares
 from swarmbo_envs.wlan_power.references import Reference, best_known, references
 from swarmbo_envs.wlan_power.settings import GeneratedSettings, WlanPowerSettings, topology_settings
 from swarmbo_envs.wlan_power.world import Episode, World
@@ -85,7 +84,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         simulation: Settings of ns-3; see ``SimulationSettings`` in ``settings.py``.
         bandwidth_mhz: Bandwidth of the channel that all access points share; with ``channels``, of each channel.
         channels: Channels of 20 MHz among which each access point chooses: of 1 to 13 (2.4 GHz), or of 36, 40, ... to
-            177 (5 GHz). Only power inside a user's channel disturbs it; ``spectrum.py`` has the formula. Path
+            177 (5 GHz). Only power inside a user's channel disturbs it; ``settings.py`` has the formula. Path
             loss does not depend on the channel. Empty: all share one channel.
         widths_mhz: Widths among which each access point chooses, MHz: 20, 40, and at 5 GHz also 80 and 160. Rates and
             noise grow with the width; the power does not. Empty: ``bandwidth_mhz``.
@@ -126,82 +125,64 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         >>> *_, infos = env.step({"ap_0": [1.0], "ap_1": [25.0]})
         >>> {agent: round(info["measurement"], 1) for agent, info in infos.items()}
         {'ap_0': 12.2, 'ap_1': 65.0}
-
-    Version history:
-        * v0: first version (0.1.0).
     """
 
     _action_in_words, _states = "[power in dBm]", ("WLAN", 1)
 
     def __init__(self, **arguments: Any) -> None:
         s = self._settings_of(arguments)
-        self._world = world = World.of(s)
+        world = World.of(s)
         super().__init__(s, world.agents)
-        self.factors, k = world.factors, len(self.possible_agents)
         self._place(world)
-        self.slots = self._most_heard() if s.worlds == "drawn" or s.observes == "losses" else None
+        k = len(self.possible_agents)
+        self.factors = tuple(f"capacity_{i}" for i in range(k))
+        self.slots: int | None = None  # most others in range of an access point, of any topology that may be drawn
+        if s.worlds == "drawn":
+            table = topology_settings(s.topology)
+            self.slots = table.most_heard if isinstance(table, GeneratedSettings) else k - 1
+        elif s.observes == "losses":
+            self.slots = int(self.hears.sum(axis=1).max())
         self.variables = tuple(f"{name}_{i}" for name in ("power", *world.choices) for i in range(k))
         self._low, self._high = low, high = s.power_dbm
         sizes = np.repeat([len(values) for values in world.choices.values()], k)
         last, ends = np.full(k, LARGEST), (np.r_[[low] * k, 0.0 * sizes], np.r_[[high] * k, sizes - 1.0])
-        self._set_spaces(
-            {agent: self._action_space() for agent in self.possible_agents},
-            {
-                agent: self._observed_space(np.array([i, *near]))
-                for i, (agent, near) in enumerate(zip(self.possible_agents, self.in_range, strict=True))
-            },
-            (np.concatenate([ends[0], -last, [0.0]]), np.concatenate([ends[1], last, [1.0]])),
-        )
+        actions, observations = dict[str, Space](), dict[str, Space]()
+        for agent, near in zip(self.possible_agents, self.in_range, strict=True):
+            power = space_of(([low], [high]))
+            choices = [(name, Discrete(len(values))) for name, values in world.choices.items()]
+            actions[agent] = Dict(OrderedDict([("power", power), *choices])) if choices else power
+            observations[agent] = self._observed_space(1 + len(near))
+        state = np.concatenate([ends[0], -last, [0.0]]), np.concatenate([ends[1], last, [1.0]])
+        self._set_spaces(actions, observations, state)
 
     def _place(self, world: World) -> None:
-        self._world, self.topology, self.hears = world, world.topology, world.hears
+        self.rules, self.topology, self.hears, self.utility = world, world.topology, world.hears, world.utility
         self.in_range = [np.flatnonzero(row) for row in world.hears]
         self._first = world.network(world.topology.users, np.ones(len(world.topology.users), dtype=bool))
 
     def _draw(self, number: int) -> None:
-        self._place(self._world.with_seed(number))
+        self._place(World.of(structs.replace(self.settings, topology_seed=number)))
 
-    def _most_heard(self) -> int:
-        """Most others in range of an access point: of the present topology, or of any that may be drawn."""
-        table = topology_settings(self.settings.topology)
-        if self.settings.worlds == "fixed":
-            return int(self.hears.sum(axis=1).max())
-        return table.most_heard if isinstance(table, GeneratedSettings) else len(self.hears) - 1
-
-    def _action_space(self) -> Space:
-        power = space_of(([self._low], [self._high]))
-        choices = [(name, Discrete(len(values))) for name, values in self._world.choices.items()]
-        return Dict(OrderedDict([("power", power), *choices])) if choices else power
-
-    def _observed_space(self, seen: Int[np.ndarray, " c"]) -> Space:
+    def _observed_space(self, n_seen: int) -> Space:
         """Space of the observation of an access point that sees the settings of some, itself the first."""
-        low, high = [self._low] * len(seen), [self._high] * len(seen)
-        if self.slots is not None:
-            low, high = [self._low] * (1 + self.slots), [self._high] * (1 + self.slots)
+        n = n_seen if self.slots is None else 1 + self.slots
+        low, high = [self._low] * n, [self._high] * n
         if self.settings.observes == "losses":
             losses = 1 + 2 * (len(low) - 1)
             low, high = [*low, 0.0, *[0.0] * losses], [*high, len(self.topology.users), *[OUT_OF_RANGE_DB] * losses]
-        if not self._world.choices:
-            return space_of(self._with_last(low[:1], high[:1], [low[1:], high[1:]]))
+        if not self.rules.choices:
+            return space_of(self._with_last((low[:1], high[:1]), (low[1:], high[1:])))
         parts: list[tuple[str, Space]] = [("power", space_of((low, high)))]
-        parts += [(name, MultiDiscrete([len(of)] * len(seen))) for name, of in self._world.choices.items()]
+        parts += [(name, MultiDiscrete([len(of)] * n_seen)) for name, of in self.rules.choices.items()]
         parts += [("last", space_of(([-LARGEST], [LARGEST]))), ("left", space_of(([0.0], [1.0])))]
         return Dict(OrderedDict(parts))
-
-    @property
-    def rules(self) -> World:
-        """Settings and formulas of the present world."""
-        return self._world
-
-    def _settings_changed(self) -> None:
-        self._world = replace(self._world, settings=self.settings)
 
     @property
     def network(self) -> Network:
         """Noise-free network as it is now; before any round, the initial one."""
         if self._episode is None or not self.settings.changes:
             return self._first
-        return self._world.network(self._episode.users, self._episode.present)
+        return self.rules.network(self._episode.users, self._episode.present)
 
     def factor_graph(self) -> dict[str, Any]:
         """Prior knowledge of the network as plain data: one factor per access point, over the settings in its range.
@@ -209,7 +190,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         It has ``bounds`` (tables for choices) and ``variable_owners`` per variable, ``scopes`` and ``owners`` per
         factor, ``outcomes``, and ``present``: the settings at the beginning of an episode.
         """
-        agents, choices = self.possible_agents, self._world.choices
+        agents, choices = self.possible_agents, self.rules.choices
         parts = ("power", *choices)
         scopes = [[f"{p}_{j}" for p in parts for j in sorted([i, *near])] for i, near in enumerate(self.in_range)]
         if self.settings.worlds == "drawn":
@@ -243,11 +224,6 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         powers, value = best_known(self._first, self._low, self._high, utility=self.utility)
         return np.array(powers), value
 
-    @property
-    def utility(self) -> Utility:
-        """Utility of the users' rates."""
-        return self._world.utility
-
     def ground_truth(self) -> GroundTruth | None:
         """Noise-free utility over joint settings, for metrics and figures; its maximum is the best one known.
 
@@ -257,15 +233,11 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         if self.settings.changes or self.settings.objective == "throughput":
             return None
         place, maximum = self.best_known()
-        utility, network = self.utility, self._first
-
-        def value(X: Array) -> Array:
-            return utility.value(network, X)
-
+        network, value = self._first, functools.partial(self.utility.value, self._first)
         unit = rng.sobol(_N_TRUTH_POINTS, len(place), rng.stream(0, "truth points"))
         points = at_shares(network, unit, self._low, self._high)
-        labels = self.labels
-        told = (points, value(points), maximum, place, labels["unit"], labels["axis_unit"], labels["name"], value)
+        unit, axis_unit, name = (self.labels[label] for label in ("unit", "axis_unit", "name"))
+        told = points, value(points), maximum, place, unit, axis_unit, name, value
         return GroundTruth(*told, maximum_is="reference optimum")
 
     @property
@@ -273,7 +245,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         """Name and unit of the measured quantity and unit of settings, for titles; also without a ground truth."""
         name = f"WLAN of {len(self.possible_agents)} access points and {len(self.topology.users)} users"
         what = self.utility.label
-        axis_unit = "" if self._world.choices else "dBm"
+        axis_unit = "" if self.rules.choices else "dBm"
         return {"name": f"{name}: {what}" if what else name, "unit": self.utility.unit, "axis_unit": axis_unit}
 
     def references(self, budget: int, seed: int = 0) -> dict[str, float]:
@@ -286,7 +258,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         if self.settings.objective == "capacity":
             return {label: reference.value for label, reference in found.items()}
         users = self.topology.users
-        given = {label: self._world.outcomes(self._first, users, way.point)[1] for label, way in found.items()}
+        given = {label: self.rules.outcomes(self._first, users, way.point)[1] for label, way in found.items()}
         return {label: total for label, total in given.items() if np.isfinite(total)}
 
     def reference_points(self, budget: int, seed: int = 0) -> dict[str, Array]:
@@ -298,9 +270,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         if self.settings.changes:
             return {}
         found = references(self._first, self._low, self._high, budget=budget, seed=seed, utility=self.utility).values()
-        is_elsewhere = self.settings.objective == "throughput"
-        by = [", by the closed form" if is_elsewhere and reference.evaluations > 1 else "" for reference in found]
-        return {reference.label + how: reference for reference, how in zip(found, by, strict=True)}
+        elsewhere = ", by the closed form" if self.settings.objective == "throughput" else ""
+        return {one.label + (elsewhere if one.evaluations > 1 else ""): one for one in found}
 
     def worst_off(self, point: ArrayLike) -> dict[str, float]:
         """Least rates of any access point and any user at a joint setting, Mbit/s, without noise.
@@ -316,15 +287,13 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         network = self._first
         if self.settings.changes or not network.present.any():
             return {}
-        told = self._world.rates(network, self.topology.users, np.asarray(point, dtype=float))
+        told = self.rules.rates(network, self.topology.users, np.asarray(point, dtype=float))
         if not isinstance(told, np.ndarray):
             return {}
         rates = told.mean(axis=0)
         sums = Utility().of_points(network, rates[None])[0]
-        return {
-            "worst access point (Mbit/s)": float(sums[network.n_users > 0].min()),
-            "worst user (Mbit/s)": float(rates[network.present].min()),
-        }
+        worst = float(sums[network.n_users > 0].min()), float(rates[network.present].min())
+        return dict(zip(("worst access point (Mbit/s)", "worst user (Mbit/s)"), worst, strict=True))
 
     def at_query(self, number: int) -> None:
         """Seed the noise and the failures of the next step by a query's number, >= 1.
@@ -335,19 +304,17 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             ConfigError: If users walk, leave or return, so that outcomes depend on the round, too.
         """
         if self.settings.changes:
-            raise ConfigError(
-                "got users that walk, leave or return, so that an outcome depends on its round; wanted mobility_m, "
-                "leave_rate and return_rate of 0 and no departures, or no workers",
-                at="$.environment",
-            )
+            got = "got users that walk, leave or return, so that an outcome depends on its round"
+            wanted = "wanted mobility_m, leave_rate and return_rate of 0 and no departures, or no workers"
+            raise ConfigError(f"{got}; {wanted}", at="$.environment")
         self._set_query(number)
 
     def _begin(self, seed: int, number: int) -> Episode:
-        return self._world.begin(seed, number)
+        return self.rules.begin(seed, number)
 
     def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
-        self._transmit(episode, np.array(list(asked.values())).T.ravel())
-        infos = self._world.measure(episode, self.network)
+        self._transmit(episode, np.stack(list(asked.values()), axis=1).ravel())
+        infos = self.rules.measure(episode, self.network)
         return infos, self._rewards(infos, float(np.nan_to_num(episode.totals[-1])))
 
     def replay(self, point: ArrayLike, measurement: float | None) -> None:
@@ -362,24 +329,19 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         episode.round += 1
         self._transmit(episode, np.array(point, dtype=float))
         total = np.nan if measurement is None else measurement
-        if self._world.radio is None:
-            total = self._world.outcomes(self.network, episode.users, episode.point)[1]
+        if self.rules.radio is None:
+            total = self.rules.outcomes(self.network, episode.users, episode.point)[1]
         episode.totals.append(total)
 
     def _transmit(self, episode: Episode, point: Array) -> None:
         episode.powers, episode.choices = np.split(point, [len(self.possible_agents)])
         if self.settings.changes:
-            self._world.move_users(episode)
-
-    @property
-    def source(self) -> dict[str, Any]:
-        """Source and kind of outcomes, plain data."""
-        return self._world.source
+            self.rules.move_users(episode)
 
     def outcomes(self, point: ArrayLike) -> Array:
         """Noise-free utility (k,) of each access point at a joint setting, with the current users; NaN if it failed."""
         users = self.topology.users if self._episode is None else self._episode.users
-        return self._world.outcomes(self.network, users, np.asarray(point, dtype=float))[0]
+        return self.rules.outcomes(self.network, users, np.asarray(point, dtype=float))[0]
 
     def state(self) -> Array:
         """All settings, all last good measurements (the lower bound while there is none), the share of rounds left."""
@@ -398,7 +360,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
                 out[agent] = np.concatenate([out[agent], [self.network.n_users[i], losses[i, i]], *others])
             if len(chosen):
                 seen = np.array([i, *near])
-                parts = dict(zip(self._world.choices, chosen[:, seen], strict=True))
+                parts = dict(zip(self.rules.choices, chosen[:, seen], strict=True))
                 out[agent] = {"power": powers[seen], **parts, "last": last[[i]], "left": np.array([left])}
         return out
 
@@ -408,7 +370,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
 
     def _arrays(self, episode: Episode) -> dict[str, Any]:
         arrays = super()._arrays(episode)
-        if not self._world.choices:  # as states had it before there were channels
+        if not self.rules.choices:  # as states had it before there were channels
             del arrays["choices"]
         return arrays
 
@@ -417,13 +379,13 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         if self.settings.worlds == "fixed":
             settings["topology"] = self.topology.digest
         # as states had it before there were other utilities, links and radios, so that those can be read
-        if self._world.link == Link() or self.settings.objective == "throughput":
+        if self.rules.link == Link() or self.settings.objective == "throughput":
             del settings["airtime"], settings["rate_cap_mbps"], settings["snr_gap_db"]
         if self.settings.utility == "sum":
             del settings["utility"], settings["rate_mbps"]
-        if not self._world.choices:
+        if not self.rules.choices:
             del settings["channels"], settings["widths_mhz"]
-        simulation, radio = settings.pop("simulation"), self._world.radio
+        simulation, radio = settings.pop("simulation"), self.rules.radio
         if radio is None:
             del settings["objective"]
             return settings
@@ -433,12 +395,12 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     def _picture(self) -> NDArray[np.uint8]:
         from swarmbo_envs.wlan_power.rendering import frame  # figures take a second to import
 
-        return frame(self._world, self.network, self._current())
+        return frame(self.rules, self.network, self._current(), self.max_cycles)
 
     def close(self) -> None:
         """End the simulators; a step after that starts new ones."""
-        if self._world.radio is not None:
-            self._world.radio.close()
+        if self.rules.radio is not None:
+            self.rules.radio.close()
 
     def _text(self) -> str:
         episode = self._current()

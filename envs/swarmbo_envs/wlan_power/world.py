@@ -1,16 +1,15 @@
 """Rules of the WLAN: its state, changes of users, and measurements of access points in a round."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float
-from msgspec import structs
 
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo_envs.saved_state import WorldEpisode
-from swarmbo_envs.shared import Values
+from swarmbo_envs.shared import Ends, Values
 from swarmbo_envs.wlan_power.network import Link, Network, Utility
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
 from swarmbo_envs.wlan_power.topology import Topology, noise_dbm, topology_of
@@ -75,33 +74,16 @@ class World:
 
         return cls(settings, topology, hears, Ns3Radio(settings.objective, settings.simulation))
 
-    def with_seed(self, number: int) -> "World":
-        """The same rules in the topology of another seed."""
-        topology = topology_of(structs.replace(self.settings, topology_seed=number))
-        hears = topology.hears(self.settings.power_dbm[1], self.settings.audible_dbm)
-        return replace(self, topology=topology, hears=hears)
-
     @property
     def agents(self) -> list[str]:
         """Names of the access points."""
         return [f"ap_{i}" for i in range(len(self.hears))]
 
     @property
-    def factors(self) -> tuple[str, ...]:
-        """Names of the access points' outcomes."""
-        return tuple(f"capacity_{i}" for i in range(len(self.hears)))
-
-    @property
     def choices(self) -> dict[str, tuple[Any, ...]]:
         """Values of each choice that an access point makes beside its power, by name."""
         spectrum = self.settings.spectrum
         return {} if spectrum is None else spectrum.choices
-
-    def action(self, own: Values) -> Any:
-        """Action of an access point with its power and its positions of choices."""
-        if not self.choices:
-            return own.copy()
-        return {"power": own[:1].copy()} | dict(zip(self.choices, own[1:].astype(int).tolist(), strict=True))
 
     @property
     def source(self) -> dict[str, Any]:
@@ -141,7 +123,7 @@ class World:
             if at == episode.round:
                 episode.present[user] = False
 
-    def network(self, users: Float[np.ndarray, "m 2"], present: Bool[np.ndarray, " m"]) -> Network:
+    def network(self, users: Ends, present: Bool[np.ndarray, " m"]) -> Network:
         """Noise-free network with users at locations, m, of which some are present."""
         s, t = self.settings, self.topology
         loss = t.loss_db(users)
@@ -164,16 +146,14 @@ class World:
         usual = _CAP_MBPS * s.bandwidth_mhz / _CAP_MHZ if shared else np.inf
         return Link(10.0 ** (gap_db / 10.0), usual if s.rate_cap_mbps is None else s.rate_cap_mbps, shared)
 
-    def rates(
-        self, network: Network, users: Float[np.ndarray, "m 2"], point: Float[np.ndarray, " d"]
-    ) -> "Float[np.ndarray, 'runs m'] | Failure":
+    def rates(self, network: Network, users: Ends, point: Values) -> "Float[np.ndarray, 'runs m'] | Failure":
         """Rates of users by the radio, Mbit/s, without noise, in each of its runs; or the reason of a failure."""
         if self.radio is None:
             return network.user_capacities(point[None])
         return self.radio.user_rates(network, self.topology, users, point)
 
     def outcomes(
-        self, network: Network, users: Float[np.ndarray, "m 2"], point: Float[np.ndarray, " d"]
+        self, network: Network, users: Ends, point: Values
     ) -> "tuple[Float[np.ndarray, ' k'], float, Failure | None]":
         """Noise-free utility of each access point and of the network, or NaN with the reason of a failure."""
         utility = self.utility
@@ -207,15 +187,17 @@ class World:
         episode.last = np.where(np.isnan(outcomes), episode.last, outcomes)
         source = self.source if why is None else self.source | {"failure": why.reason}
         own, infos = episode.point.reshape(-1, k).T, dict[str, dict[str, Any]]()
-        for i, (agent, factor) in enumerate(zip(self.agents, self.factors, strict=True)):
-            outcome = float(outcomes[i])
+        for i, agent in enumerate(self.agents):
+            outcome, location = float(outcomes[i]), own[i].copy()
             failed = bool(np.isnan(outcome))
             info: dict[str, Any] = {} if failed else {"measurement": outcome}
-            info |= {"location": self.action(own[i]), "cost": 0.0, "users": int(network.n_users[i]), "source": source}
-            for (name, values_of), position in zip(self.choices.items(), own[i, 1:], strict=True):
-                info[name] = values_of[int(position)]
+            info |= {"location": location, "cost": 0.0, "users": int(network.n_users[i]), "source": source}
+            if self.choices:
+                positions = dict(zip(self.choices, own[i, 1:].astype(int).tolist(), strict=True))
+                info["location"] = {"power": location[:1], **positions}
+                info |= {name: self.choices[name][position] for name, position in positions.items()}
             if s.outcomes == "per-factor":
-                info["factors"] = {} if failed else {factor: outcome}
+                info["factors"] = {} if failed else {f"capacity_{i}": outcome}
             if failed:
                 info["error"] = str(why or "lost")
             infos[agent] = info

@@ -10,7 +10,7 @@ from swarmbo.boundary.coordinates import LocalProjection
 from swarmbo.boundary.csv_measurements import marked
 from swarmbo.errors import ConfigError, DataWarning
 from swarmbo_envs import robot_team_v0, sensor_field_v0
-from swarmbo_envs.fields.landscape import build_field, build_field_in_time
+from swarmbo_envs.fields.landscape import build_field
 
 
 @pytest.fixture
@@ -43,9 +43,9 @@ def test_a_row_without_its_time_is_left_out_of_the_sites_too(table):
     rows = [(x, y, v, t) for x, y, v in WHOLE for t in (0, 1)] + [(50, 50, 6.0, ""), (60, 60, 6.0, -999)]
     given = table(rows, header="x,y,v,t", time="t")
     with pytest.warns(DataWarning, match=r"2 of 10 rows .*: 1 without a number in 't'; 1 with -999 in 't'"):
-        field = build_field_in_time(given, 100)
-    assert len(field.first.sites) == 4
-    assert len(field.at(1).value(field.first.sites)) == 4
+        field = build_field(given, 100, moving=True)
+    assert len(field.sites) == 4
+    assert len(field.at(1).value(field.sites)) == 4
 
 
 def test_whole_data_are_taken_without_a_word(table):
@@ -125,8 +125,8 @@ def test_longitudes_and_latitudes_are_recognised_by_their_names(table, header, s
     # lengths of a degree at 50.97 degrees north by the ellipsoid's radii of curvature: 70,276 m and 111,239 m
     np.testing.assert_allclose(field.high - field.low, [0.04 * 70_276, 0.03 * 111_239], rtol=2e-3)
     np.testing.assert_allclose(field.low, 0.0, atol=1e-6)
-    assert field.projection is not None
-    back = field.projection.degrees(field.argmax[None])[0]
+    assert field.coordinates is not None
+    back = field.coordinates.projection.degrees(field.argmax[None])[0]
     if sites == "only":
         np.testing.assert_allclose(back, [sign * LON[3], sign * LAT[3]], atol=1e-9)
 
@@ -148,8 +148,8 @@ def test_a_world_tells_the_way_back_to_degrees(table):
         sensor_field_v0.parallel_env(sensors=2, field=given),
     ):
         env.reset(seed=0)
-        assert isinstance(env.field.projection, LocalProjection)
-        back = env.field.projection.degrees(env.sites())
+        assert isinstance(env.field.coordinates.projection, LocalProjection)
+        back = env.field.coordinates.projection.degrees(env.sites())
         assert {tuple(place) for place in back.round(6)} == set(zip(LON, LAT, strict=True))
 
 
@@ -196,7 +196,7 @@ def test_metres_stay_as_they_are(table, header, scale, more):
         warnings.simplefilter("error")
         field = build_field(table([(x, y, 1.0) for x, y in places], header, **more), 100)
     np.testing.assert_array_equal(field.sites, places)
-    assert field.projection is None
+    assert field.coordinates is None
 
 
 def sites_file(folder, header, *, degrees):
@@ -226,7 +226,7 @@ def test_columns_of_coordinates_are_recognised_without_being_named(tmp_path, hea
     named = robot_team_v0.parallel_env(field={"csv": path, "value": "ph", "x": x, "y": y})
     found = robot_team_v0.parallel_env(field={"csv": path, "value": "ph"})
     np.testing.assert_array_equal(found.unwrapped.sites(), named.unwrapped.sites())
-    assert (found.unwrapped.field.projection is not None) == degrees
+    assert (found.unwrapped.field.coordinates is not None) == degrees
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_columns_that_may_be_coordinates_or_not_are_asked_for(tmp_path, header, 
     settings = {"csv": sites_file(tmp_path, header, degrees=True), "value": "ph"}
     if fixes is None:  # an x without a y is no pair
         with pytest.warns(DataWarning, match="taken for degrees"):
-            assert robot_team_v0.parallel_env(field=settings).unwrapped.field.projection is not None
+            assert robot_team_v0.parallel_env(field=settings).unwrapped.field.coordinates is not None
         return
     with pytest.raises(ConfigError) as caught:
         robot_team_v0.parallel_env(field=settings)

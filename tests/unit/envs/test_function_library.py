@@ -9,7 +9,6 @@ from scipy.optimize import minimize
 
 from swarmbo.errors import ConfigError
 from swarmbo_envs.functions import FUNCTIONS, get
-from swarmbo_envs.functions.drawn import TRIMODAL
 
 SMALL = {"rastrigin": {"n_variables": 20}, "michalewicz": {"n_variables": 5}, "wells": {"n_variables": 6}}
 FORMS = {
@@ -113,6 +112,10 @@ def test_a_turned_block_of_wells_has_peaks_of_four_heights_and_is_no_sum_over_it
     assert heights == {78.332, 64.196, 50.059}
     corners = f.value(np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0]]))
     assert abs(corners[0] - corners[1] - corners[2] + corners[3]) > 0.1
+
+
+TRIMODAL = [(10, 3, 3), (24, 6, 4), (24, 11, 2), (40, 5, 8), (40, 18, 2)]
+TRIMODAL += [(40, 35, 1), (96, 5, 19), (96, 29, 3), (120, 55, 2)]
 
 
 @pytest.mark.parametrize("setting", TRIMODAL)

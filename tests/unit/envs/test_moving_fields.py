@@ -7,7 +7,7 @@ import pytest
 
 from swarmbo.errors import ConfigError
 from swarmbo_envs import robot_team_v0
-from swarmbo_envs.fields import build_field, build_field_in_time
+from swarmbo_envs.fields import build_field
 from swarmbo_envs.fields.landscape import DrawnInTime, Plume
 from swarmbo_envs.fields.settings import ChangeSettings, DrawSettings, PlumeSettings
 
@@ -17,8 +17,8 @@ PLACES = np.array([[100.0, 100.0], [700.0, 400.0], [1100.0, 50.0]])
 @pytest.mark.parametrize("table", [{"gp": {"time": {}}}, {"plume": {}}])
 def test_equal_seeds_give_equal_fields_in_every_round_and_others_do_not(table):
     (kind,) = table
-    one, same, other = (build_field_in_time({kind: {**table[kind], "seed": seed}}, 200) for seed in (3, 3, 4))
-    assert one.moves
+    one, same, other = (build_field({kind: {**table[kind], "seed": seed}}, 200, moving=True) for seed in (3, 3, 4))
+    assert one.change is not None
     for round_number in (9, 0, 4):
         np.testing.assert_array_equal(one.at(round_number).value(PLACES), same.at(round_number).value(PLACES))
         np.testing.assert_array_equal(one.value(PLACES, round_number), one.at(round_number).value(PLACES))
@@ -45,7 +45,7 @@ def test_draws_have_the_covariance_of_the_product_kernel():
 
 
 def test_a_plume_in_a_steady_wind_peaks_at_its_source_line_and_reaches_the_stated_peak():
-    field = build_field_in_time({"plume": {"gusts": 0.0, "peak": 50.0, "decay_rounds": 20.0}}, 200)
+    field = build_field({"plume": {"gusts": 0.0, "peak": 50.0, "decay_rounds": 20.0}}, 200, moving=True)
     source = np.array([[120.0, 400.0]])
     assert field.at(8).value(source)[0] == pytest.approx(50.0, rel=1e-6)
     downwind = field.at(8).value(np.array([[300.0, 400.0], [600.0, 400.0], [300.0, 600.0], [300.0, 200.0]]))
@@ -107,8 +107,8 @@ def test_what_a_plume_holds_is_what_its_sources_let_out_less_what_decayed():
 def test_the_range_of_a_plume_covers_what_it_comes_to_in_any_wind_and_from_many_sources():
     near = [[300.0, 350.0], [300.0, 400.0], [300.0, 450.0]]
     for settings in ({"gusts": 0.0}, {}, {"gusts": 2.0}, {"sources": near}, {"sources": near, "gusts": 2.0, "seed": 3}):
-        field = build_field_in_time({"plume": settings}, 300)
-        assert max(field.at(number).maximum for number in range(0, 45, 3)) <= field.maximum
+        field = build_field({"plume": settings}, 300, moving=True)
+        assert max(field.at(number).maximum for number in range(0, 45, 3)) <= field.span[1]
 
 
 def series(tmp_path, **more):
@@ -123,15 +123,15 @@ def series(tmp_path, **more):
 
 @pytest.mark.parametrize("sites", ["only", "interpolated"])
 def test_series_are_linear_between_their_times_and_level_beyond(tmp_path, sites):
-    field = build_field_in_time(series(tmp_path, sites=sites, time_step=1.0), 50)
+    field = build_field(series(tmp_path, sites=sites, time_step=1.0), 50, moving=True)
     corner = np.array([[100.0, 0.0], [50.0, 50.0]])
     for round_number, value in ((0, 30.0), (1, 32.0), (3, 36.0), (10, 50.0), (99, 50.0)):
         np.testing.assert_allclose(field.at(round_number).value(corner), [value, 100.0], rtol=1e-9)
-    assert (field.minimum, field.maximum) == (20.0, 101.0)
+    assert field.span == (20.0, 101.0)
 
 
 def test_a_round_lasts_by_default_as_long_as_times_are_usually_apart(tmp_path):
-    field = build_field_in_time(series(tmp_path), 50)  # steps of 2, 2 and 6
+    field = build_field(series(tmp_path), 50, moving=True)  # steps of 2, 2 and 6
     assert field.at(1).value(np.zeros((1, 2)))[0] == pytest.approx(24.0)
 
 
@@ -150,10 +150,10 @@ def test_a_round_lasts_by_default_as_long_as_times_are_usually_apart(tmp_path):
 def test_wrong_columns_of_times_are_named(tmp_path, more, message):
     table = series(tmp_path, **more)
     if message is None:
-        assert build_field_in_time(table, 50).moves
+        assert build_field(table, 50, moving=True).change is not None
         return
     with pytest.raises(ConfigError, match=message):
-        build_field_in_time(table, 50)
+        build_field(table, 50, moving=True)
 
 
 def test_times_that_are_dates_and_files_that_are_not_divided_by_commas_get_a_hint(tmp_path):
@@ -161,17 +161,17 @@ def test_times_that_are_dates_and_files_that_are_not_divided_by_commas_get_a_hin
     table = {"csv": str(path), "x": "x", "y": "y", "value": "v", "time": "t"}
     path.write_text("x,y,t,v\n0,0,2026-01-01,2\n9,9,2026-01-02,3\n")
     with pytest.raises(ConfigError, match=r"time: line 2, column 't': got '2026-01-01'.*time since the first"):
-        build_field_in_time(table, 50)
+        build_field(table, 50, moving=True)
     path.write_text("x;y;t;v\n0;0;1;2\n9;9;2;3\n")
     with pytest.raises(ConfigError, match=r"no column 'x'; columns: x;y;t;v; got ';' between columns, wanted commas"):
-        build_field_in_time(table, 50)
+        build_field(table, 50, moving=True)
 
 
 def test_one_time_is_no_series(tmp_path):
     path = tmp_path / "one.csv"
     path.write_text("x,y,t,v\n0,0,1,2\n9,9,1,3\n")
     with pytest.raises(ConfigError, match=r"\$\.field\.time: got 1 time; wanted at least 2, or no column of times"):
-        build_field_in_time({"csv": str(path), "x": "x", "y": "y", "value": "v", "time": "t"}, 50)
+        build_field({"csv": str(path), "x": "x", "y": "y", "value": "v", "time": "t"}, 50, moving=True)
 
 
 @pytest.mark.parametrize(("table", "at"), [({"gp": {"time": {}}}, "gp.time"), ({"plume": {}}, None)])

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from swarmbo_envs.fields.world import RadioLinks, links_in_range
+from swarmbo_envs.fields.world import RadioLinks
 
 places = st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), min_size=1, max_size=8)
 
@@ -11,7 +11,7 @@ places = st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), min_siz
 @given(places, st.floats(1, 100))
 def test_exactly_the_pairs_in_range_are_linked_with_their_distance(points, range_m):
     agents = [f"robot_{i}" for i in range(len(points))]
-    graph = links_in_range(agents, np.array(points, dtype=float), range_m)
+    graph = RadioLinks(agents).at(np.array(points, dtype=float), range_m)
     assert list(graph.nodes) == agents
     for i, one in enumerate(agents):
         for j, other in enumerate(agents[:i]):
@@ -22,7 +22,7 @@ def test_exactly_the_pairs_in_range_are_linked_with_their_distance(points, range
 
 
 def test_a_line_of_robots_relays_end_to_end():
-    graph = links_in_range(["a", "b", "c"], np.array([[0.0, 0], [10, 0], [20, 0]]), 10.0)
+    graph = RadioLinks(["a", "b", "c"]).at(np.array([[0.0, 0], [10, 0], [20, 0]]), 10.0)
     assert nx.shortest_path(graph, "a", "c") == ["a", "b", "c"]
 
 

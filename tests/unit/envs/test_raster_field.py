@@ -44,7 +44,7 @@ def test_degrees_become_metres_and_each_value_stays_where_it_was(tiff, west, nor
     env = robot_team_v0.parallel_env(field={"raster": tiff(values, west, north, 0.01)})
     field = env.field
     a, b = (generator.uniform(field.low, field.high, (50, 2)) for _ in range(2))
-    there = [field.projection.degrees(X) for X in (a, b)]
+    there = [field.coordinates.projection.degrees(X) for X in (a, b)]
     np.testing.assert_allclose(np.hypot(*(a - b).T), haversine(*there), rtol=7e-3)
     lon = np.where(there[0][:, 0] < west, there[0][:, 0] + 360, there[0][:, 0])
     column, row = (lon - west) / 0.01 - 0.5, (north - there[0][:, 1]) / 0.01 - 0.5
@@ -74,7 +74,7 @@ def test_regions_in_degrees_lie_where_they_should_on_a_projected_raster(tiff, tm
     path.write_text(json.dumps({"type": "Polygon", "coordinates": [ring]}))
     raster = tiff(np.random.default_rng(1).random((50, 50)), 8.0, 47.5, 0.01)
     env = robot_team_v1.parallel_env(field={"raster": raster}, no_go=[{"geojson": str(path)}])
-    inside = env.field.projection.metres(np.array([[8.15, 47.25], [8.3, 47.25]]))
+    inside = env.field.coordinates.projection.metres(np.array([[8.15, 47.25], [8.3, 47.25]]))
     assert env.ground.is_free(inside).tolist() == [False, True]
 
 
@@ -200,7 +200,7 @@ def test_gaps_of_a_projected_raster_are_kept_out_of(tiff):
     raster = tiff(np.where(np.isnan(values), -1.0, values), west, north, cell, nodata=-1.0)
     env = robot_team_v1.parallel_env(field={"raster": raster})
     sites = env.sites()
-    lon, lat = env.field.projection.degrees(sites).T
+    lon, lat = env.field.coordinates.projection.degrees(sites).T
     own = np.column_stack([lon - west - cell / 2, lat - (north - 39.5 * cell)])
     assert len(sites) > 8000
     assert between_known(values, cell, own).all()

@@ -4,7 +4,7 @@ import pytest
 
 from swarmbo.errors import ConfigError
 from swarmbo_envs import sensor_field_v0
-from swarmbo_envs.fields import build_field_in_time
+from swarmbo_envs.fields import build_field
 from swarmbo_envs.pictures import FieldPicture
 
 STILL = {"gp": {"lengthscale_m": 300.0, "size_m": [900.0, 600.0]}}
@@ -90,7 +90,7 @@ def test_a_sensor_that_saves_its_energy_keeps_its_spot():
 def test_all_of_the_map_is_seen_and_relays_connect_all_sensors():
     env = world(sensors=17)
     low, high = env.stations.low, env.stations.high
-    sites = env.field.first.sites
+    sites = env.field.sites
     assert ((sites[:, None] >= low - 1e-6) & (sites[:, None] <= high + 1e-6)).all(axis=2).any(axis=1).all()
     assert nx.is_connected(env.interaction_graph())
     env.stations.radio_range_m /= 1.06
@@ -133,7 +133,7 @@ def test_where_only_sites_can_be_measured_a_sensor_looks_at_its_own_again_and_ag
             {a: [*env.action_space(a).low[:2], 0.0] for a in env.agents} | {"sensor_1": [x + 20.0, y - 20.0, 1.0]}
         )
         np.testing.assert_array_equal(infos["sensor_1"]["location"], own[0])
-        assert infos["sensor_1"]["measurement"] == env.field.first.value(own[:1])[0]
+        assert infos["sensor_1"]["measurement"] == env.field.value(own[:1])[0]
     assert len(env.candidates("sensor_1")) == len(own)
     assert (np.abs(own - env.stations.places[1]) <= 110.0 + 1e-6).all()
 
@@ -163,7 +163,7 @@ def test_noise_depends_on_nothing_but_seed_sensor_round_and_episode():
     def measured(**changed):
         env = world(noise_std=1.0, **changed)
         still = [act(env, 1)[4]["sensor_1"]["measurement"] for _ in range(2)]
-        return np.array(still) - env.field.first.value(env.stations.spots[1][:1])[0]
+        return np.array(still) - env.field.value(env.stations.spots[1][:1])[0]
 
     np.testing.assert_allclose(measured(), measured(energy_price=3.0, spots=9), rtol=1e-9)
 
@@ -257,7 +257,7 @@ def test_pictures_and_texts_show_the_round():
 )
 @pytest.mark.parametrize("table", [{"survey": "oxford-ph"}, {"plume": {}}])
 def test_titles_of_pictures_lie_within_them(table, title):
-    picture = FieldPicture(build_field_in_time(table, 100).first)
+    picture = FieldPicture(build_field(table, 100, moving=True))
     height, width, _ = picture.finish(title).shape
     box = picture._figure._suptitle.get_window_extent()
     assert 0 <= box.x0 < box.x1 <= width

@@ -11,12 +11,7 @@ from swarmbo_envs import sensor_field_v0
 STILL = {"gp": {"lengthscale_m": 200.0, "size_m": [900.0, 600.0]}}
 MOVING = {"gp": {"lengthscale_m": 200.0, "size_m": [900.0, 600.0], "time": {"lengthscale_rounds": 4.0}}}
 PLUME = {"plume": {}}
-TASKS = [
-    ("map", STILL, {}),
-    ("map", MOVING, {}),
-    ("level", STILL, {"level": 0.2}),
-    ("level", PLUME, {"level": 30.0}),
-]
+TASKS = [("map", STILL, {}), ("map", MOVING, {}), ("level", STILL, {"level": 0.2}), ("level", PLUME, {"level": 30.0})]
 
 
 def episode(env, generator, wish=0.7):
@@ -76,7 +71,7 @@ def test_where_all_sites_are_knots_the_belief_is_that_of_a_gaussian_process(seri
     seen += [infos for *_, infos in episode(env, np.random.default_rng(3))]
     samples = [(info["location"], info["measurement"]) for infos in seen for info in infos.values() if info["sampled"]]
     X, y = np.array([place for place, _ in samples]), np.array([value for _, value in samples])
-    truth = env.field.first.value(scorer.points)
+    truth = env.field.value(scorer.points)
     kernel = ConstantKernel(truth.var(), "fixed") * Matern(scorer._lengthscale, "fixed", nu=1.5)
     process = GaussianProcessRegressor(kernel, alpha=noise_std**2 + 1e-6 * truth.var(), optimizer=None)
     process.fit(X, y - truth.mean())
@@ -118,7 +113,7 @@ def test_with_default_settings_sampling_pays_and_doing_without_pays_nothing(fiel
         env.reset(seed=1)
         returns[wish] = sum(sum(rewards.values()) for _, rewards, *_ in episode(env, np.random.default_rng(5), wish))
     assert returns[0.0] == 0.0
-    assert returns[1.0] > 0.1 * env.field.at(0).value(env.field.first.points).std()
+    assert returns[1.0] > 0.1 * env.field.at(0).value(env.field.points).std()
 
 
 @pytest.mark.thorough

@@ -79,12 +79,9 @@ def networks():
 @given(networks())
 def test_the_gradient_is_that_of_finite_differences(drawn):
     network, x = drawn
-    value, gradient = network.value_and_gradient(x)
-    assert value == pytest.approx(network.value(x[None])[0])
-    error = check_grad(
-        lambda x: network.value_and_gradient(x)[0], lambda x: network.value_and_gradient(x)[1], x, epsilon=1e-6
-    )
-    assert error <= 1e-4 * (1.0 + np.linalg.norm(gradient))
+    ones = np.ones(len(network.serving))
+    error = check_grad(lambda x: network.value(x[None])[0], lambda x: network.gradient(x, ones), x, epsilon=1e-6)
+    assert error <= 1e-4 * (1.0 + np.linalg.norm(network.gradient(x, ones)))
 
 
 @given(networks(), st.integers(0, 4))

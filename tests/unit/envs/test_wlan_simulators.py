@@ -206,8 +206,8 @@ def test_outcomes_are_means_over_runs(simulated):
     env = simulated(simulation={"run": 3, "runs": 4, "processes": 2})
     env.reset(seed=0)
     assert [info["measurement"] for info in measure(env).values()] == [45.0, 99.0, 0.0]  # runs 3 to 6
-    assert env.source["runs"] == 4
-    assert env.source["run"] == 3
+    assert env.rules.source["runs"] == 4
+    assert env.rules.source["run"] == 3
 
 
 def test_capacity_is_that_of_the_simulators_ratio(simulated):
@@ -216,7 +216,7 @@ def test_capacity_is_that_of_the_simulators_ratio(simulated):
     users = 20.0 * np.log2(1.0 + np.array([10.0, 11.0, 11.0]))
     told = [info["measurement"] for info in measure(env).values()]
     assert told == pytest.approx([users[0], users[1] + users[2], 0.0])
-    assert (env.source["objective"], env.source["runs"]) == ("capacity", 1)
+    assert (env.rules.source["objective"], env.rules.source["runs"]) == ("capacity", 1)
     assert env.ground_truth() is not None
     assert simulated().ground_truth() is None
 

@@ -6,8 +6,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from swarmbo.belief import ExactGP, Hyperparameters, Views
-from swarmbo.plotting import AgentViews, World, agent_maps_figure, plot_view_errors, write_figures
-from swarmbo.plotting.agent_maps import NO_VIEWS
+from swarmbo.plotting import AgentViews, World, write_figures
+from swarmbo.plotting.agent_maps import NO_VIEWS, agent_maps_figure, plot_view_errors
 from swarmbo.plotting.history import agents_of
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from swarmbo.plotting import render_frames, write_animation
+from swarmbo.plotting.animation import render_frames, write_animation
 
 
 def test_one_frame_a_round_every_frame_differs_and_the_last_is_as_it_was_rendered(run, tmp_path):
@@ -23,9 +23,10 @@ def test_one_frame_a_round_every_frame_differs_and_the_last_is_as_it_was_rendere
 
 
 @pytest.mark.thorough
-def test_a_long_run_is_thinned_out_and_its_last_round_kept(run, tmp_path):
+def test_a_long_run_is_thinned_out_and_its_last_round_kept(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("swarmbo.plotting.animation._MOST_FRAMES", 10)
     made = run(rounds=23, robots=2)
-    path = write_animation(made.records, made.world, made.settings, tmp_path / "run.gif", max_frames=10)
+    path = write_animation(made.records, made.world, made.settings, tmp_path / "run.gif")
     rendered = render_frames(made.records, made.world, made.settings, [len(made.records) - 1], stride=3)
     with Image.open(path) as picture:
         assert picture.n_frames == 9  # rounds 0, 3, ..., 21 and 23

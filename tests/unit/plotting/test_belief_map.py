@@ -7,9 +7,10 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from swarmbo.errors import ShapeError
-from swarmbo.plotting import World, belief_map_figure, plot_findings, plot_mean, plot_paths, plot_std, plot_truth, style
-from swarmbo.plotting.history import belief_after, failures, measurements, path_of
-from swarmbo.plotting.maps import frame_map, lattice_over, plot_field
+from swarmbo.plotting import World, style
+from swarmbo.plotting.belief_map import belief_map_figure, plot_mean, plot_std, plot_truth
+from swarmbo.plotting.history import belief_after, failures, measurements, stops_of
+from swarmbo.plotting.maps import frame_map, lattice_over, plot_field, plot_findings, plot_paths
 from swarmbo.spaces import Domain
 
 
@@ -146,7 +147,7 @@ def test_without_any_measurement_the_map_says_so_and_still_shows_the_attempts(ru
     mean = figure.axes[1]
     assert any("no measurement has succeeded" in text.get_text() for text in mean.texts)
     assert len(lines(mean, "failed")[0]) == len(failures(made.records)) == 12
-    np.testing.assert_array_equal(lines(mean, "robot_0")[0], path_of(made.records, "robot_0"))
+    np.testing.assert_array_equal(lines(mean, "robot_0")[0], stops_of(made.records, "robot_0"))
 
 
 def test_a_world_that_is_no_plane_is_refused(run):

@@ -4,8 +4,8 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from swarmbo.errors import ShapeError
-from swarmbo.plotting import Difference, RegretCurves, comparison_figure, plot_differences, plot_regret_curves, save
-from swarmbo.plotting.comparison import bootstrap_band
+from swarmbo.plotting import Difference, RegretCurves, comparison_figure, save
+from swarmbo.plotting.comparison import bootstrap_band, plot_differences, plot_regret_curves
 
 MEASUREMENTS = np.arange(4, 44, 4)
 
@@ -85,8 +85,6 @@ def test_regret_of_zero_needs_no_logarithm():
     assert ax.get_yscale() == "linear"
 
 
-def test_curves_of_the_wrong_shape_are_refused():
-    with pytest.raises(ShapeError, match=r"got regrets of shape \(3,\)"):
-        RegretCurves("hills", "team", np.arange(3), np.arange(3.0))
+def test_no_curves_are_refused():
     with pytest.raises(ShapeError, match="no regret curves"):
         comparison_figure([], [], "team")

@@ -4,8 +4,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from swarmbo.belief import ExactGP, Hyperparameters
-from swarmbo.plotting import ErrorTraces, error_traffic_figure, plot_errors
 from swarmbo.plotting.history import agents_of
+from swarmbo.plotting.run_figures import ErrorTraces, error_traffic_figure, plot_errors
 from swarmbo.records import Score, Traffic
 
 

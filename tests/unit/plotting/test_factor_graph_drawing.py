@@ -5,7 +5,8 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from swarmbo.graph import FactorGraph
-from swarmbo.plotting import factor_graph_figure, plot_factor_graph, style
+from swarmbo.plotting import plot_factor_graph, style
+from swarmbo.plotting.variables import factor_graph_figure
 
 
 @pytest.fixture
@@ -17,9 +18,9 @@ def graph() -> FactorGraph:
     )
 
 
-def drawn(graph, positions=None):
+def drawn(graph):
     ax = Figure().subplots()
-    assert plot_factor_graph(ax, graph, positions) is ax
+    assert plot_factor_graph(ax, graph) is ax
     edges = next(c for c in ax.collections if isinstance(c, LineCollection)).get_segments()
     return ax, {text.get_text(): np.array(text.xy) for text in ax.texts}, edges
 
@@ -44,14 +45,6 @@ def test_colours_are_those_of_the_owners(graph):
     assert to_hex(at["f2"].get_facecolor()[0]) == style.agent_colour(1)
     assert to_hex(at["f3"].get_facecolor()[0]) == style.agent_colour(0)
     assert to_hex(at["x4"].get_edgecolor()[0]) == style.agent_colour(1)
-
-
-def test_variables_stand_where_they_are_put(graph):
-    positions = {"x1": (0.0, 0.0), "x2": (4.0, 1.0), "x3": (2.0, 0.0), "x4": (2.0, 2.0)}
-    _, places, _ = drawn(graph, positions)
-    assert {name: tuple(places[name]) for name in positions} == positions
-    np.testing.assert_allclose(places["f1"], [1.0, 0.0])
-    assert not np.allclose(places["f2"], positions["x2"])
 
 
 def test_layout_repeats(graph):

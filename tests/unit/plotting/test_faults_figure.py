@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from matplotlib.figure import Figure
 
-from swarmbo.plotting import faults_figure, plot_age, plot_failures, plot_fates, plot_network
+from swarmbo.plotting.traffic import faults_figure, plot_age, plot_failures, plot_fates, plot_network
 from swarmbo.records import EdgeTraffic, Evaluation, LinkReport, NetworkRecord, RoundRecord, Sample, SolveReport
 
 

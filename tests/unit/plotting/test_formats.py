@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 
 from swarmbo.errors import ConfigError
-from swarmbo.plotting import Formats, regret_figure, style, write_figures
+from swarmbo.plotting import Formats, style, write_figures
+from swarmbo.plotting.regret import regret_figure
 from swarmbo.plotting.style import encoder, write_frames
 from swarmbo.runs.stored_files import own_files
 

@@ -6,7 +6,7 @@ from scipy.optimize import LinearConstraint, minimize
 
 from swarmbo.plotting import style
 from swarmbo.plotting.animation import MovingMap
-from swarmbo.plotting.history import path_of
+from swarmbo.plotting.history import stops_of
 from swarmbo.plotting.maps import lattice_over
 from swarmbo.records import Recommendation, RoundRecord, Sample
 
@@ -15,12 +15,12 @@ def test_artists_follow_the_records(run):
     made = run(failing=0.3)
     lattice = lattice_over(made.world, 20)
     agents = [f"robot_{i}" for i in range(4)]
-    moving = MovingMap(Figure().subplots(), lattice, agents, style.MEAN_COLOURS, Normalize(0, 1), "white", made.world)
+    moving = MovingMap(Figure().subplots(), lattice, agents, (style.MEAN_COLOURS, Normalize(0, 1), "white"), made.world)
     past = made.records[:4]
     picture = lattice.image(np.arange(lattice.shown.size, dtype=float))
     drawn = moving.show(past, [("robot_0", "robot_3")], picture)
     for index, agent in enumerate(agents):
-        path, (disc, number) = path_of(past, agent), drawn["robots"][2 * index : 2 * index + 2]
+        path, (disc, number) = stops_of(past, agent), drawn["robots"][2 * index : 2 * index + 2]
         np.testing.assert_array_equal(drawn["ways"][index].get_xydata(), path)
         np.testing.assert_array_equal(disc.get_xydata(), path[-1:])
         assert (number.get_position(), number.get_text()) == (tuple(path[-1]), str(index))
@@ -36,7 +36,7 @@ def test_robots_in_one_place_are_drawn_side_by_side(run):
     made = run()
     lattice = lattice_over(made.world, 20)
     agents = [f"robot_{i}" for i in range(4)]
-    moving = MovingMap(Figure().subplots(), lattice, agents, style.MEAN_COLOURS, Normalize(0, 1), "white", made.world)
+    moving = MovingMap(Figure().subplots(), lattice, agents, (style.MEAN_COLOURS, Normalize(0, 1), "white"), made.world)
     west, east, south, north = lattice.extent
     middle, corner = np.array([west + east, south + north]) / 2, np.array([west, south])
     heads, _ = moving.side_by_side(np.array([middle, corner, middle, middle * 1.001]), None, have_batteries=False)
@@ -52,7 +52,7 @@ def test_neither_batteries_nor_the_best_measurement_are_covered_and_robots_toget
     made = run()
     lattice, agents = lattice_over(made.world, 20), [f"robot_{i}" for i in range(4)]
     ax = style.new_figure(4.0, 4.0).subplots()
-    moving = MovingMap(ax, lattice, agents, style.MEAN_COLOURS, Normalize(0, 1), "white", made.world)
+    moving = MovingMap(ax, lattice, agents, (style.MEAN_COLOURS, Normalize(0, 1), "white"), made.world)
     low, size = made.world.domain.low, made.world.domain.high - made.world.domain.low
     shares = np.clip(corner + 0.03 * np.array([[0, 0], [0.3, 0], [1, 0.5], [0.2, 1.0]]), 0.0, 1.0)
     places = (low + size * shares).tolist()
@@ -82,7 +82,7 @@ def test_a_robot_alone_at_the_edge_stays_there_and_is_drawn_whole(run):
     made = run()
     lattice = lattice_over(made.world, 20)
     moving = MovingMap(
-        Figure().subplots(), lattice, ["robot_0"], style.MEAN_COLOURS, Normalize(0, 1), "white", made.world
+        Figure().subplots(), lattice, ["robot_0"], (style.MEAN_COLOURS, Normalize(0, 1), "white"), made.world
     )
     records = [RoundRecord(0, [Sample("robot_0", made.world.domain.low.tolist(), 1.0, battery=0.4)])]
     drawn = moving.show(records, [], lattice.image(np.zeros(lattice.shown.size)))

@@ -4,9 +4,12 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from swarmbo.plotting import plot_best, plot_map_error, plot_regret, regret_figure, style
-from swarmbo.plotting.regret import plot_level_score
+from swarmbo.plotting import World, style
+from swarmbo.plotting.regret import plot_best, plot_level_score, plot_map_error, plot_regret, regret_figure
 from swarmbo.records import Evaluation, Recommendation, RoundRecord, Score
+from swarmbo.spaces import Domain
+
+LINE = Domain(np.zeros(1), np.ones(1))
 
 
 def axes() -> Axes:
@@ -42,7 +45,7 @@ def test_map_error_is_that_of_the_records_with_gaps_where_there_is_none(run):
 def test_best_so_far_and_measurements_are_those_of_the_records(run):
     records = run(failing=0.0).records
     ax = axes()
-    plot_best(ax, records, maximum=500.0)
+    plot_best(ax, records, World(LINE, maximum=500.0))
     np.testing.assert_array_equal(heights(ax, "best"), [r.best.mean for r in records])
     np.testing.assert_array_equal(heights(ax, "measurements"), [s.measurement for r in records for s in r.samples])
     np.testing.assert_array_equal(heights(ax, "true maximum"), [500.0, 500.0])
@@ -108,7 +111,7 @@ def test_a_round_of_one_joint_point_has_no_batch():
 def test_what_is_far_below_all_others_is_marked_on_the_edge(worst):
     outcomes = [*[-1e6, -2e6, -3e6][:worst], -3.0, -2.5, -2.0, -1.5, -1.0, -0.5, -0.4, -0.3]
     ax = axes()
-    plot_best(ax, joint_records(outcomes), maximum=0.0)
+    plot_best(ax, joint_records(outcomes), World(LINE, maximum=0.0))
     bottom, top = ax.get_ylim()
     assert -5.0 < bottom < -2.0
     assert 0.0 < top < 1.0
@@ -124,7 +127,7 @@ def test_what_is_far_below_all_others_is_marked_on_the_edge(worst):
 )
 def test_an_axis_that_shows_everything_is_left_alone(outcomes):
     ax = axes()
-    plot_best(ax, joint_records(outcomes), maximum=3.0)
+    plot_best(ax, joint_records(outcomes), World(LINE, maximum=3.0))
     bottom, top = ax.get_ylim()
     assert bottom < min(outcomes)
     assert top > 3.0
@@ -154,7 +157,7 @@ def records_with(best):
 )
 def test_what_was_found_has_a_logarithmic_scale_where_it_approaches_zero_over_orders_of_magnitude(best, scale):
     ax = axes()
-    plot_best(ax, records_with(best), maximum=max(*best, 0.0))
+    plot_best(ax, records_with(best), World(LINE, maximum=max(*best, 0.0)))
     assert ax.get_yscale() == scale
     low, high = ax.get_ylim()
     assert low < min(best) <= max(*best, 0.0) < high or scale == "linear"
@@ -182,7 +185,7 @@ def test_a_round_that_evaluates_the_recommendation_is_marked():
 
     rounds = [record(1, [0.0], 1.0, [0.5]), record(2, [0.2], 2.0, [0.7]), record(3, [0.7], 3.0, [0.7])]
     ax = axes()
-    plot_best(ax, rounds)
+    plot_best(ax, rounds, World(LINE))
     (marked,) = [line for line in ax.get_lines() if line.get_label() == "recommendation evaluated"]
     assert marked.get_xydata().tolist() == [[3.0, 3.0]]
 

@@ -3,10 +3,11 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, to_rgba
 from matplotlib.figure import Figure
 
-from swarmbo.plotting import World, plot_declined, plot_level, plot_regret, plot_sensors, style
+from swarmbo.plotting import World, style
 from swarmbo.plotting.animation import MovingMap
-from swarmbo.plotting.maps import lattice_over
-from swarmbo.plotting.regret import plot_best
+from swarmbo.plotting.belief_map import plot_level
+from swarmbo.plotting.maps import lattice_over, plot_sensors
+from swarmbo.plotting.regret import plot_best, plot_declined, plot_regret
 from swarmbo.records import RoundRecord, Sample, Score
 from swarmbo.spaces import Domain
 
@@ -48,7 +49,7 @@ def test_sensors_are_drawn_where_they_stand_with_beams_to_what_they_looked_at():
 def test_a_moving_map_of_sensors_follows_the_records_and_draws_the_level():
     ax, world = axes(), World(DOMAIN, standpoints=STANDS)
     lattice = lattice_over(world, 30)
-    moving = MovingMap(ax, lattice, list(STANDS), style.MEAN_COLOURS, Normalize(0, 100), "white", world, level=50.0)
+    moving = MovingMap(ax, lattice, list(STANDS), (style.MEAN_COLOURS, Normalize(0, 100), "white"), world, level=50.0)
     drawn = moving.show(records(), [("sensor_0", "sensor_1")], lattice.image(lattice.points[:, 0]))
     np.testing.assert_array_equal(drawn["links"][0].get_segments(), [[STANDS["sensor_0"], STANDS["sensor_1"]]])
     _, _, spots, failed = drawn["sensors"]
@@ -78,7 +79,7 @@ def test_bars_stack_those_who_measured_and_those_who_did_not():
 
 
 def test_of_a_field_that_moves_no_best_so_far_is_claimed():
-    ax = plot_best(axes(), records(), maxima=np.array([3.0, 4.0]))
+    ax = plot_best(axes(), records(), World(Domain(np.zeros(1), np.ones(1)), maxima=np.array([3.0, 4.0])))
     labels = [line.get_label() for line in ax.get_lines()]
     assert "best so far" not in labels
     (truth,) = [line for line in ax.get_lines() if line.get_label() == "true maximum"]

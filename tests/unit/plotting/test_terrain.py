@@ -145,7 +145,7 @@ def test_a_film_draws_the_line_of_a_level_bases_above_ways_and_the_last_rounds_b
     rounds[-1] = msgspec.structs.replace(rounds[-1], best=found, recommendation=found)
     lattice = lattice_over(world, 20)
     ax = Figure().subplots()
-    moving = MovingMap(ax, lattice, ["robot_0"], style.MEAN_COLOURS, Normalize(0, 1), "white", world, level)
+    moving = MovingMap(ax, lattice, ["robot_0"], (style.MEAN_COLOURS, Normalize(0, 1), "white"), world, level)
     drawn = moving.show(rounds, [], lattice.image(lattice.points[:, 0] / 25.0))
     assert drawn["ways"][0].get_xydata()[0].tolist() == [0.0, 0.0]
     assert drawn["recent"][0].get_xydata()[:, 0].tolist() == [13.0, 14.0, 15.0, 16.0, 17.0, 18.0, 19.0]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from swarmbo.plotting import plot_traffic, traffic_figure
+from swarmbo.plotting.traffic import plot_traffic, traffic_figure
 from swarmbo.records import RoundRecord, SolveReport, Traffic
 
 

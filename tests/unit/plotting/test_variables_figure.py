@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from swarmbo.plotting import plot_found, plot_variables, variables_figure
 from swarmbo.plotting.history import World
+from swarmbo.plotting.variables import plot_found, plot_variables, variables_figure
 from swarmbo.records import Evaluation, Recommendation, RoundRecord
 from swarmbo.spaces import Domain
 

@@ -8,7 +8,7 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError
-from swarmbo.plotting import plot_found, plot_variables
+from swarmbo.plotting.variables import plot_found, plot_variables
 from swarmbo.runs import load, load_run, resume, run
 from swarmbo.runs.figures import world_of
 from swarmbo.runs.runner import assemble

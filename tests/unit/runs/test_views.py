@@ -8,7 +8,8 @@ import pytest
 
 from swarmbo.belief import Views
 from swarmbo.metrics import map_rmse
-from swarmbo.plotting import agent_maps, agent_maps_figure
+from swarmbo.plotting import agent_maps
+from swarmbo.plotting.agent_maps import agent_maps_figure
 from swarmbo.runs import load, resume, run
 from swarmbo.runs.figures import draw_run, views_of, world_of
 from swarmbo.runs.folder import RunFolder

@@ -11,30 +11,14 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from typing import Any
 
-_ARRAYS = {
-    "point_xy": ctypes.c_double,
-    "user_xy": ctypes.c_double,
-    "serving": ctypes.c_int32,
-    "power_dbm": ctypes.c_double,
-    "to_users_db": ctypes.c_double,
-    "between_db": ctypes.c_double,
-    "disturbs": ctypes.c_double,
-    "width_mhz": ctypes.c_double,
-    "channel": ctypes.c_int32,
-    "primary": ctypes.c_int32,
-}
-_NUMBERS = (
-    "loss_at_one_metre_db",
-    "loss_per_decade_db",
-    "noise_dbm",
-    "bandwidth_mhz",
-    "user_power_dbm",
-    "warm_up_s",
-    "seconds",
-)
+_ARRAYS: dict[str, Any] = dict.fromkeys(("point_xy", "user_xy"), ctypes.c_double)
+_ARRAYS |= {"serving": ctypes.c_int32}
+_ARRAYS |= dict.fromkeys(("power_dbm", "to_users_db", "between_db", "disturbs", "width_mhz"), ctypes.c_double)
+_ARRAYS |= dict.fromkeys(("channel", "primary"), ctypes.c_int32)
+_NUMBERS = ("loss_at_one_metre_db", "loss_per_decade_db", "noise_dbm", "bandwidth_mhz", "user_power_dbm")
+_NUMBERS += ("warm_up_s", "seconds")
 
 
 class Wlan(ctypes.Structure):
@@ -54,7 +38,7 @@ def answer(library: ctypes.CDLL, request: dict[str, Any]) -> dict[str, Any]:
 
     ``request`` has an ``objective``, and the fields of ``Wlan`` with arrays as flat lists, row by row.
     """
-    arrays = {name: _array(kind, request[name]) for name, kind in _ARRAYS.items()}
+    arrays = {name: (kind * len(request[name]))(*request[name]) for name, kind in _ARRAYS.items()}
     numbers = {name: request[name] for name in (*_NUMBERS, "run", "points", "users")}
     wlan = Wlan(**arrays, **numbers)
     n_users = request["users"]
@@ -65,10 +49,6 @@ def answer(library: ctypes.CDLL, request: dict[str, Any]) -> dict[str, Any]:
     associated = (ctypes.c_int32 * n_users)()
     library.swarmbo_throughput(ctypes.byref(wlan), told, associated)
     return {"mbps": list(told), "associated": list(associated)}
-
-
-def _array(kind: Any, values: Sequence[float]) -> Any:
-    return (kind * len(values))(*values)
 
 
 def _end_with_parent() -> None:

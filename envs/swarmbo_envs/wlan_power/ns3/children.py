@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import IO, Any
@@ -35,6 +35,9 @@ class Failure:
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.words}" if self.words else self.reason
+
+
+_NO_ANSWER = Failure("the simulator answered with what is no answer")
 
 
 class Children:
@@ -89,11 +92,10 @@ class Children:
 
     def start(self) -> Failure | None:
         """Start one child now, as a check."""
-        child = self._places.get()
-        if child is None:
-            child = self._started()
+        child = self._places.get() or self._started()
+        failed = child if isinstance(child, Failure) else None
         self._places.put(None if isinstance(child, Failure) else child)
-        return child if isinstance(child, Failure) else None
+        return failed
 
     def ask(self, questions: Sequence[Mapping[str, Any]]) -> list[Answer | Failure]:
         """Answers to JSON questions, in their order; an ``id`` is added to each."""
@@ -123,11 +125,11 @@ class Children:
                 if isinstance(started, Failure):
                     return started
                 child = started
-            answer = child.ask(question, self._timeout_s)
+            child.uses += 1
+            answer = child.exchange(json.dumps(question).encode() + b"\n", self._timeout_s)
             if not isinstance(answer, Failure):
                 is_fit = self._is_answer is None or self._is_answer(question, answer)
-                is_fit = is_fit and answer.get("id") == question["id"]
-                answer = answer if is_fit else Failure("the simulator answered with what is no answer")
+                answer = answer if is_fit and answer.get("id") == question["id"] else _NO_ANSWER
             return answer
         finally:
             if child is not None and isinstance(answer, Failure):
@@ -140,24 +142,21 @@ class Children:
             child = _Child(self._command, self._environment)
         except OSError as error:
             return Failure(f"the simulator cannot be started: {error.strerror or error}")
-        told = child.read(_START_S)
-        if isinstance(told, Failure) or told.get("ready") is not True:
-            child.end()
-            return told if isinstance(told, Failure) else Failure("the simulator did not say that it is ready")
-        return child
+        told = child.exchange(b"", _START_S)
+        if not isinstance(told, Failure) and told.get("ready") is True:
+            return child
+        child.end()
+        return told if isinstance(told, Failure) else Failure("the simulator did not say that it is ready")
 
 
 class _Child:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None) -> None:
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed when the child is ended
+        pipe = subprocess.PIPE
         try:
+            # a session of its own: a keyboard interrupt is for the parent, which ends the child
             self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._complaints,
-                env=environment,
-                start_new_session=True,  # a keyboard interrupt is for the parent, which ends the child
+                command, stdin=pipe, stdout=pipe, stderr=self._complaints, env=environment, start_new_session=True
             )
         except OSError:
             self._complaints.close()
@@ -170,51 +169,40 @@ class _Child:
         """True while the process runs."""
         return self._process.poll() is None
 
-    def ask(self, question: Mapping[str, Any], timeout_s: float) -> Answer | Failure:
-        """Write a question and read its answer."""
-        self.uses += 1
-        return self._exchange(json.dumps(question).encode() + b"\n", timeout_s)
-
-    def read(self, timeout_s: float) -> Answer | Failure:
-        """Read a line that answers no question."""
-        return self._exchange(b"", timeout_s)
-
     def end(self) -> None:
         """End the process in any state."""
         self._finalizer()
 
-    def _exchange(self, text: bytes, timeout_s: float) -> Answer | Failure:
+    def exchange(self, text: bytes, timeout_s: float) -> Answer | Failure:
+        """Write a question, or nothing, and read a line; the process is killed if it takes longer."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        with self._killed_after(timeout_s) as is_late:
-            try:
-                self._process.stdin.write(text)
-                self._process.stdin.flush()
-                line = self._process.stdout.readline(_LONGEST)
-            except OSError:  # the reader has closed the pipe
-                line = b""
-        if line.endswith(b"\n"):
-            return _decoded(line)
-        reason = f"the simulator did not answer within {timeout_s:g} s" if is_late.is_set() else self._why()
-        return Failure(reason, self._last_words())
-
-    @contextlib.contextmanager
-    def _killed_after(self, seconds: float) -> Generator[threading.Event]:
-        """Kill the process if the block takes longer, which wakes the waiting reader."""
         is_late = threading.Event()
 
         def strike() -> None:
             is_late.set()
-            _kill(self._process)
+            _kill(self._process)  # which wakes the waiting reader
 
-        timer = threading.Timer(seconds, strike)
+        timer = threading.Timer(timeout_s, strike)
         timer.daemon = True
         timer.start()
         try:
-            yield is_late
+            self._process.stdin.write(text)
+            self._process.stdin.flush()
+            line = self._process.stdout.readline(_LONGEST)
+        except OSError:  # the reader has closed the pipe
+            line = b""
         finally:
             timer.cancel()
             timer.join()
+        if not line.endswith(b"\n"):
+            late = f"the simulator did not answer within {timeout_s:g} s"
+            return Failure(late if is_late.is_set() else self._why(), self._last_words())
+        try:
+            answer = json.loads(line)
+        except (ValueError, RecursionError):
+            answer = None
+        return answer if isinstance(answer, dict) else _NO_ANSWER
 
     def _why(self) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -232,14 +220,6 @@ class _Child:
         lines = self._complaints.read().decode(errors="replace").split("\n")
         said = [" ".join(line.split()) for line in lines if line.strip()]
         return said[-1][:200] if said else ""
-
-
-def _decoded(line: bytes) -> Answer | Failure:
-    try:
-        answer = json.loads(line)
-    except (ValueError, RecursionError):
-        answer = None
-    return answer if isinstance(answer, dict) else Failure("the simulator answered with what is no answer")
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:

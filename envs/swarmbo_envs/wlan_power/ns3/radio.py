@@ -18,10 +18,10 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.errors import ConfigError
+from swarmbo_envs.shared import Ends, Values
 from swarmbo_envs.wlan_power.network import Network
 from swarmbo_envs.wlan_power.ns3.children import Children, Failure
-from swarmbo_envs.wlan_power.settings import SimulationSettings
-from swarmbo_envs.wlan_power.spectrum import whole_channel
+from swarmbo_envs.wlan_power.settings import SimulationSettings, whole_channel
 from swarmbo_envs.wlan_power.topology import LOSS_AT_ONE_METRE_DB, LOSS_PER_DECADE_DB, Topology
 
 _SOURCE = Path(__file__).with_name("wlan_downlink.cc")
@@ -63,16 +63,11 @@ def compiled_library() -> Library:
     needs = next((folder for folder in (root / "lib64", root / "lib") if folder.is_dir()), root)
     key = "\0".join([version, platform.system(), platform.machine(), *_FLAGS, *_PARTS]).encode()
     digest = hashlib.blake2b(_SOURCE.read_bytes() + key, digest_size=8).hexdigest()
-    path = cache_folder() / f"wlan-ns3-{version}-{digest}.so"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "swarmbo"
+    path = cache / f"wlan-ns3-{version}-{digest}.so"
     if not path.is_file():
         _compile(path, root / "include", needs)
     return Library(path, needs, version)
-
-
-def cache_folder() -> Path:
-    """Folder of compiled libraries."""
-    stated = os.environ.get("XDG_CACHE_HOME")
-    return (Path(stated) if stated else Path.home() / ".cache") / "swarmbo"
 
 
 def _wheel() -> tuple[str, Path]:
@@ -80,16 +75,12 @@ def _wheel() -> tuple[str, Path]:
     try:
         wheel = importlib.metadata.distribution("ns3")
     except importlib.metadata.PackageNotFoundError:
-        raise ConfigError(
-            "'ns3' needs the package 'ns3', which is not installed; pip install swarmbo[ns3]", at=_AT
-        ) from None
+        got = "'ns3' needs the package 'ns3', which is not installed"
+        raise ConfigError(f"{got}; pip install swarmbo[ns3]", at=_AT) from None
     root = Path(str(wheel.locate_file("ns3")))
     if not (root / "include" / "ns3" / "wifi-module.h").is_file():
-        raise ConfigError(
-            f"'ns3' needs the headers of ns-3's wifi module; wanted them in {root / 'include'}; "
-            "pip install --force-reinstall ns3",
-            at=_AT,
-        )
+        got = f"'ns3' needs the headers of ns-3's wifi module; wanted them in {root / 'include'}"
+        raise ConfigError(f"{got}; pip install --force-reinstall ns3", at=_AT)
     return wheel.version, root
 
 
@@ -99,11 +90,8 @@ def _compiler() -> str:
         if found := shutil.which(name):
             return found
     tried = f"$CXX, {stated!r}," if stated else ", ".join(_COMPILERS)
-    raise ConfigError(
-        f"'ns3' compiles a small C++ file once, and no compiler is there ({tried} not found); install one, "
-        "such as by `apt install g++`",
-        at=_AT,
-    )
+    got = f"'ns3' compiles a small C++ file once, and no compiler is there ({tried} not found)"
+    raise ConfigError(f"{got}; install one, such as by `apt install g++`", at=_AT)
 
 
 def _compile(path: Path, include: Path, needs: Path) -> None:
@@ -120,20 +108,16 @@ def _compile(path: Path, include: Path, needs: Path) -> None:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".building-") as folder:
             made = Path(folder) / path.name
             command = [compiler, *_FLAGS, f"-I{include}", str(_SOURCE), "-o", str(made), f"-L{needs}", *links]
-            done = subprocess.run(
-                command, capture_output=True, text=True, errors="replace", timeout=_COMPILE_S, check=False
-            )
+            told: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace"}
+            done = subprocess.run(command, timeout=_COMPILE_S, check=False, **told)
             if done.returncode != 0:
                 raise ConfigError(_reason(compiler, done.stderr), at=_AT)
             made.replace(path)
     except subprocess.TimeoutExpired:
         raise ConfigError(f"got no library from {compiler} within {_COMPILE_S:g} s; try again", at=_AT) from None
     except OSError as error:
-        raise ConfigError(
-            f"cannot keep the compiled part in {path.parent}: {error.strerror or error}; "
-            "set XDG_CACHE_HOME to a folder that can be written",
-            at=_AT,
-        ) from None
+        got = f"cannot keep the compiled part in {path.parent}: {error.strerror or error}"
+        raise ConfigError(f"{got}; set XDG_CACHE_HOME to a folder that can be written", at=_AT) from None
 
 
 def _reason(compiler: str, told: str) -> str:
@@ -158,13 +142,9 @@ class Ns3Radio:
         self.objective, self.settings = objective, settings
         library = compiled_library()
         self.version = library.version
-        self._children = Children(
-            [sys.executable, "-I", str(_CHILD), str(library.path)],
-            environment=library.environment,
-            processes=settings.processes,
-            timeout_s=settings.timeout_s,
-            is_answer=_is_answer,
-        )
+        limits: dict[str, Any] = {"processes": settings.processes, "timeout_s": settings.timeout_s}
+        command = [sys.executable, "-I", str(_CHILD), str(library.path)]
+        self._children = Children(command, environment=library.environment, is_answer=_is_answer, **limits)
         if (failure := self._children.start()) is not None:
             raise ConfigError(f"ns-3 does not start: {failure.reason}", at="$.radio")
 
@@ -180,7 +160,7 @@ class Ns3Radio:
         return [first] if self.objective == "capacity" else list(range(first, first + self.settings.runs))
 
     def user_rates(
-        self, network: Network, topology: Topology, users: Float[np.ndarray, "m 2"], point: Float[np.ndarray, " d"]
+        self, network: Network, topology: Topology, users: Ends, point: Values
     ) -> Float[np.ndarray, "runs m"] | Failure:
         """Rates of users at locations (m, 2) in each run, Mbit/s (0 if absent), or the failure; at a joint setting."""
         rates = np.zeros((len(self.runs), len(network.present)))
@@ -202,9 +182,7 @@ class Ns3Radio:
         """End the child processes; the next question starts new ones."""
         self._children.close()
 
-    def _question(
-        self, network: Network, topology: Topology, users: Float[np.ndarray, "m 2"], point: Float[np.ndarray, " d"]
-    ) -> dict[str, Any]:
+    def _question(self, network: Network, topology: Topology, users: Ends, point: Values) -> dict[str, Any]:
         there, s, k = network.present, self.settings, network.n_points
         spectrum, numbers = network.spectrum, [(0, 0)] * k
         if spectrum is not None:
@@ -229,17 +207,13 @@ class Ns3Radio:
             "loss_per_decade_db": LOSS_PER_DECADE_DB,
             "noise_dbm": 10.0 * math.log10(network.noise_mw),
             "bandwidth_mhz": network.bandwidth_mhz,
-            "user_power_dbm": s.user_power_dbm,
-            "warm_up_s": s.warm_up_s,
-            "seconds": s.seconds,
+            **{name: getattr(s, name) for name in ("user_power_dbm", "warm_up_s", "seconds")},
         }
 
 
 def _is_answer(question: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
     """True for one finite nonnegative number per user."""
     values: Sequence[Any] | Any = told.get("mbps" if question["objective"] == "throughput" else "sinr")
-    return (
-        isinstance(values, list)
-        and len(values) == question["users"]
-        and all(isinstance(value, int | float) and math.isfinite(value) and value >= 0.0 for value in values)
-    )
+    if not isinstance(values, list) or len(values) != question["users"]:
+        return False
+    return all(isinstance(value, int | float) and math.isfinite(value) and value >= 0.0 for value in values)
