@@ -10,9 +10,8 @@ from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.cholesky import factorise, solve_rows
 from swarmbo.belief.gp.conditioning import CovarianceRows, JointPosterior
-from swarmbo.belief.gp.exact import ExactGP
+from swarmbo.belief.gp.exact import ExactGP, Marginals
 from swarmbo.belief.gp.spatial import PlaceBelief, PosteriorCache, Views
-from swarmbo.belief.gp.tiled_field import Marginals
 from swarmbo.kernels import KERNEL_NAMES, correlation
 from swarmbo.spaces import PlaceTable, first_of_each, place_keys
 

@@ -12,16 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.gp.additive_prediction import AdditivePosterior
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, domain_of, given_hyperparameters, own_kernels
-from swarmbo.belief.gp.engine import Outcomes, read_channels, write_channels
+from swarmbo.belief.gp.engine import Outcomes
 from swarmbo.belief.gp.fit import fit_additive, fit_together, prior_hyperparameters
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
-from swarmbo.belief.gp.observations import units
 from swarmbo.belief.gp.spatial import checked_evaluations, checked_points, checked_rounds
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
@@ -50,8 +48,6 @@ class AdditiveGP(AdditivePosterior):
         mean: Prior mean of the sum, shared out evenly, or ``{factor: mean}``.
         time: Correlation over rounds, for all factors, by which old outcomes lose weight; None for a function that does
             not change.
-        standardise: Scale outcomes to mean 0 and variance 1 at each update until the first ``fit``. Outputscale and
-            noise variance are in that unit then, and ``mean`` must be 0.
         outcomes: Outcomes that ``condition_on_pending`` expects: totals, or all factors.
 
     Raises:
@@ -79,11 +75,8 @@ class AdditiveGP(AdditivePosterior):
         noise_variance: float = 1e-2,
         mean: float | Mapping[str, float] = 0.0,
         time: TimeCorrelation | None = None,
-        standardise: bool = False,
         outcomes: Outcomes = "total",
     ) -> None:
-        if standardise and mean != 0.0:
-            raise ConfigError(f"got {mean} with standardise; wanted 0, the mean of standardised outcomes", at="$.mean")
         if not isinstance(graph, FactorGraph):
             bounds = {str(x): pair for x, pair in bounds.items()} if isinstance(bounds, Mapping) else bounds
             graph = FactorGraph.of_any(graph, bounds if isinstance(bounds, Mapping) else None)
@@ -91,7 +84,7 @@ class AdditiveGP(AdditivePosterior):
         hyperparameters = given_hyperparameters(
             settings, graph, domain, lengthscale, outputscale, noise_variance, mean, time
         )
-        super().__init__(**self._fields(settings, graph, domain, outcomes, hyperparameters, standardise=standardise))
+        super().__init__(**self._fields(settings, graph, domain, outcomes, hyperparameters))
 
     @classmethod
     def _fields(
@@ -101,12 +94,9 @@ class AdditiveGP(AdditivePosterior):
         domain: Domain,
         outcomes: Outcomes,
         hyperparameters: AdditiveHyperparameters,
-        *,
-        standardise: bool,
     ) -> dict[str, Any]:
-        own = {"settings": settings, "graph": graph, "domain": domain, "outcomes": outcomes, "fitted_at": 0}
-        own |= {"hyperparameters": hyperparameters, "standardise": standardise}
-        return own | cls._no_data(len(graph.variables), len(graph.factors))
+        own = {"settings": settings, "graph": graph, "domain": domain, "outcomes": outcomes}
+        return {**own, "hyperparameters": hyperparameters} | cls._no_data(len(graph.variables), len(graph.factors))
 
     @classmethod
     def _of(cls, values: Mapping[str, Any]) -> "AdditiveGP":
@@ -133,8 +123,7 @@ class AdditiveGP(AdditivePosterior):
             )
         if unknown := [factor for factor in settings.factors if factor not in graph.factors]:
             raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(graph.factors)}", at="$.factors")
-        hyperparameters = prior_hyperparameters(settings, graph)
-        return cls._of(cls._fields(settings, graph, domain, outcomes, hyperparameters, standardise=False))
+        return cls._of(cls._fields(settings, graph, domain, outcomes, prior_hyperparameters(settings, graph)))
 
     @classmethod
     def from_hyperparameters(
@@ -225,17 +214,7 @@ class AdditiveGP(AdditivePosterior):
             X, y, totals, factors, noise_variance, self.domain.n_dims, len(self.graph.factors)
         )
         rounds = checked_rounds(self.now if rounds is None else rounds, len(points))
-        if not len(points):
-            return self
-        updated = self._told(points, new_totals, new_factors, noise, rounds)
-        return updated._standardised() if self.standardise and not self.fitted_at else updated
-
-    def _standardised(self) -> "AdditiveGP":
-        offsets, scales, _ = units(self.totals, self.factors)
-        hyper = msgspec.structs.replace(
-            self.hyperparameters, constants=tuple(offsets.tolist()), scales=tuple(scales.tolist())
-        )
-        return self.with_hyperparameters(hyper)
+        return self._told(points, new_totals, new_factors, noise, rounds) if len(points) else self
 
     def condition_on_pending(
         self, X: ArrayLike, rounds: ArrayLike | float | None = None, awaited: ArrayLike | None = None
@@ -287,38 +266,3 @@ class AdditiveGP(AdditivePosterior):
 
     def _fitted(self, hyperparameters: AdditiveHyperparameters) -> "AdditiveGP":
         return self._with(hyperparameters=hyperparameters, fitted_at=self.n_data, base=None, **self._nothing_pending)
-
-    def state_dict(self) -> dict[str, Any]:
-        """All of the state, the factorised part included, as plain JSON data and arrays.
-
-        Returns:
-            ``{"json": {...}, "arrays": {name: array}}``; ``from_state_dict`` makes an equal belief of it, to the bit.
-        """
-        plain = {"standardise": self.standardise, "fitted_at": self.fitted_at, "outcomes": self.outcomes}
-        return write_channels(self, msgspec.to_builtins(self.hyperparameters), plain)
-
-    @classmethod
-    def from_state_dict(
-        cls, settings: AdditiveGPSettings, graph: FactorGraph, domain: Domain, state: Mapping[str, Any]
-    ) -> "AdditiveGP":
-        """Restore the belief of a ``state_dict``; it continues bit-identically.
-
-        Args:
-            settings: As of the saved belief.
-            graph: As of the saved belief.
-            domain: As of the saved belief.
-            state: What ``state_dict`` returned, also after a trip through JSON and ``.npz``.
-
-        Raises:
-            StateVersionError: If another version wrote it.
-        """
-        empty = cls.create(settings, graph, domain)
-        return read_channels(
-            state,
-            lambda plain: empty._with(
-                hyperparameters=msgspec.convert(plain["hyperparameters"], AdditiveHyperparameters),
-                outcomes=plain["outcomes"],
-                standardise=bool(plain["standardise"]),
-                fitted_at=int(plain["fitted_at"]),
-            ),
-        )

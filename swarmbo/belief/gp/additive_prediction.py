@@ -35,8 +35,7 @@ class AdditivePosterior(ChannelGP):
     settings: AdditiveGPSettings
     graph: FactorGraph
     hyperparameters: AdditiveHyperparameters
-    standardise: bool  # at each update, until the first fit
-    fitted_at: int  # number of data at the last fit; 0: not yet
+    fitted_at: int = 0  # number of data at the last fit; 0: not yet
 
     @cached_property
     def channels(self) -> AdditiveHyperparameters:

@@ -6,32 +6,41 @@ change only in ``fit``; predictions plug them in, so their uncertainty is not pa
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import msgspec
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp.engine import read_channels, write_channels
+from swarmbo.belief.gp import tiles
+from swarmbo.belief.gp.cholesky import Factorised
+from swarmbo.belief.gp.conditioning import Conditioned, JointPosterior
+from swarmbo.belief.gp.engine import ChannelGP
 from swarmbo.belief.gp.fit import FITTED_TO, fit_field, prior_field_hyperparameters
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, ExactGPSettings, Hyperparameters
-from swarmbo.belief.gp.spatial import CHUNK, checked_noise, checked_outcomes
-from swarmbo.belief.gp.tiled_field import TiledField
-from swarmbo.errors import ShapeError
+from swarmbo.belief.gp.spatial import CHUNK, FieldGP, checked_noise, checked_outcomes
+from swarmbo.errors import ShapeError, StateVersionError
+from swarmbo.records import Neglected
 from swarmbo.spaces import Domain
+
+Marginals = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
+
+_VERSION = 6  # 6: fields of many measurements have no factor; 5: rounds by that name
+_ARRAYS = dict.fromkeys(("points", "totals", "factors", "noise", "rounds", "pending", "pending_rounds"), float)
+_ARRAYS |= {"awaited": bool}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ExactGP(TiledField):
+class ExactGP(ChannelGP, FieldGP):
     """Immutable belief about a field: every method that learns returns a new one. Make one with ``create``.
 
     It is the engine of all exact beliefs, ``ChannelGP``, with one latent, which every row reads at its own location.
-    Its predictions and the fields not listed here are those of ``ChannelGP``. With more than 2,000 measurements it
-    predicts by tiles, not exactly (``is_tiled``).
+    Other predictions and the fields not listed here are those of ``ChannelGP``. With more than 2,000 measurements it
+    predicts by tiles, not exactly (``is_tiled``): no matrix has them all.
 
     Args:
         settings: Kernel, priors, effort of the fit.
@@ -47,6 +56,9 @@ class ExactGP(TiledField):
         >>> bool(abs(mean[0] - 300.0) < 1.0), bool(0.0 < var[0] < belief.prior_variance)
         (True, True)
     """
+
+    channel: ClassVar[int] = 0
+    is_one_latent: ClassVar[bool] = True
 
     settings: ExactGPSettings
     tells_since_fit: int = 0
@@ -224,6 +236,55 @@ class ExactGP(TiledField):
             means[start : start + CHUNK] = prior.matrix(U, union) @ weights
         return list((first.channels.constants[0] + first.hyperparameters.scale * means).T)
 
+    @cached_property
+    def _tiles(self) -> tiles.Tiles:
+        return tiles.Tiles.of(self.channels, self.observations)
+
+    def _with(self, **changes: Any) -> Self:
+        other = super()._with(**changes)
+        if "_tiles" in vars(self) and other.points is self.points and other.hyperparameters is self.hyperparameters:
+            vars(other)["_tiles"] = self._tiles  # neither the round nor what is pending changes them
+        return other
+
+    @property
+    def is_tiled(self) -> bool:
+        """True if there are more than 2,000 measurements: predictions are by the nearest of them (``gp.tiles``)."""
+        return len(self.points) > tiles.TILED_FROM
+
+    def marginals(self, X: ArrayLike) -> Marginals:
+        """Means and variances by tiles at points (m, d), physical, without pending ones."""
+        return self._tiles.marginals(self._query(self._points(X)))
+
+    def posterior(self, X: ArrayLike) -> Marginals:
+        """Means (m,) and variances (m,) >= 0 of the field at points (m, d), physical, as ``SpatialGP.posterior``."""
+        return self.marginals(X) if self.is_tiled and not self.n_pending else super().posterior(X)
+
+    def posterior_mean(self, X: ArrayLike) -> Float[np.ndarray, " m"]:
+        """Means (m,) at points (m, d), physical."""
+        return self.marginals(X)[0] if self.is_tiled else super().posterior_mean(X)
+
+    def posterior_cache(
+        self, X: ArrayLike, marginals: Callable[[Float[np.ndarray, "k c"]], Marginals] | None = None
+    ) -> JointPosterior:
+        """Posterior at fixed points (m, d), physical, with fast covariances.
+
+        With tiles, covariances have the correlations given at most 256 measurements, those nearest to the points.
+
+        Args:
+            X: Points.
+            marginals: Means and variances given the data, of points with their rounds; by default those by tiles.
+        """
+        if not self.is_tiled:
+            return super().posterior_cache(X)
+        ahead = np.column_stack([self.pending, self.pending_rounds]) if self.has_time else self.pending
+        both = np.concatenate([self._points(X), ahead])
+        joint = self._tiles.joint(self._query(both), *(marginals or self.marginals)(both))
+        return joint.given_last(self.n_pending, self.noise_variance)
+
+    def neglected(self) -> Neglected:
+        """Effect of what a belief by tiles leaves out, at 8 measured locations spread over the first coordinate."""
+        return self._tiles.neglected(self.now if self.has_time else 0.0)
+
     def _split(self, X: ArrayLike) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, " m"]]:
         points, d = self._points(X), self.domain.n_dims
         return points[:, :d], points[:, d] if self.has_time else np.full(len(points), self.now)
@@ -234,8 +295,21 @@ class ExactGP(TiledField):
         Returns:
             ``{"json": {...}, "arrays": {name: array}}``; ``from_state_dict`` makes an equal belief of it, to the bit.
         """
-        plain = {"tells_since_fit": self.tells_since_fit, "is_fitted": self.is_fitted}
-        return write_channels(self, msgspec.to_builtins(self.hyperparameters), plain)
+        plain: dict[str, Any] = {
+            "version": _VERSION,
+            "tells_since_fit": self.tells_since_fit,
+            "is_fitted": self.is_fitted,
+            "hyperparameters": msgspec.to_builtins(self.hyperparameters),
+            "now": self.now,
+        }
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        if not self.is_tiled:
+            known, given = self._on_data.parts[0], self._given
+            whole = known if given is None else given.parts[0]
+            pending = None if given is None else [whole.jitter]
+            plain |= {"is_coupled": True, "jitters": [known.jitter], "jitters_pending": pending}
+            arrays["L_0"] = whole.L
+        return {"json": plain, "arrays": {name: array.copy(order="K") for name, array in arrays.items()}}
 
     @classmethod
     def from_state_dict(cls, settings: ExactGPSettings, domain: Domain, state: Mapping[str, Any]) -> "ExactGP":
@@ -249,11 +323,21 @@ class ExactGP(TiledField):
         Raises:
             StateVersionError: If another version wrote it.
         """
-        return read_channels(
-            state,
-            lambda plain: replace(
-                cls._empty(settings, domain, msgspec.convert(plain["hyperparameters"], Hyperparameters)),
-                tells_since_fit=int(plain["tells_since_fit"]),
-                is_fitted=bool(plain["is_fitted"]),
-            ),
-        )
+        plain, arrays = state["json"], state["arrays"]
+        if plain.get("version") != _VERSION:
+            raise StateVersionError(
+                f"belief state: got version {plain.get('version')}; wanted {_VERSION}, the version that reads it"
+            )
+        # always one memory order, whatever the file kept: so BLAS is called in the same way
+        saved: dict[str, Any] = {name: np.array(arrays[name], dtype=kind, order="C") for name, kind in _ARRAYS.items()}
+        saved |= {name: plain[name] for name in ("tells_since_fit", "is_fitted")} | {"now": float(plain["now"])}
+        belief = cls._empty(settings, domain, msgspec.convert(plain["hyperparameters"], Hyperparameters))._with(**saved)
+        if belief.is_tiled:
+            return belief
+        data, L, given = belief.observations, np.array(arrays["L_0"], dtype=float, order="F"), None
+        own = np.asfortranarray(L[: len(data), : len(data)])
+        known = Factorised.restored(own, None, data.residuals(belief.channels), plain["jitters"][0])
+        base = Conditioned(belief.channels, belief.scopes, data, is_coupled=True, parts=(known,), now=belief.now)
+        if (jitters := plain["jitters_pending"]) is not None:
+            given = replace(base, data=data.then(belief.ahead), parts=(known.awaiting(L, None, jitters[0]),))
+        return belief._with(base=base, given=given)

@@ -94,21 +94,6 @@ class StackedParts(Sequence[Factorised]):
         return made
 
     @classmethod
-    def restored(
-        cls,
-        hyper: AdditiveHyperparameters,
-        data: Observations,
-        inverses: Sequence[Float[np.ndarray, "_r _r"]],
-        jitters: Sequence[float],
-    ) -> "StackedParts":
-        """From inverses that were written down."""
-        made = cls._begun(hyper, data, len(inverses))
-        made.jitters[:] = jitters
-        for i, inverse in enumerate(inverses):
-            made._put(i, inverse[: made.counts[i], : made.counts[i]], 0)
-        return made
-
-    @classmethod
     def _begun(
         cls, hyper: AdditiveHyperparameters, data: Observations, k: int, base: "StackedParts | None" = None
     ) -> "StackedParts":
@@ -134,17 +119,6 @@ class StackedParts(Sequence[Factorised]):
         inverse = BlockRows.empty(k, T, base.inverse, int(base.counts.min(initial=T)))
         return cls(entries, counts, known, residuals, noise, inverse, whitened, alpha, base.jitters.copy())
 
-    def _put(self, i: int, inverse: Float[np.ndarray, "n n"], first: int) -> None:
-        """Take another L⁻¹ for one latent, of which the rows before ``first`` are there."""
-        from swarmbo.belief.gp.compiled import follow  # late: numba is slow to load
-
-        T = self.entries.shape[1]
-        square = np.zeros((1, T, T))
-        square[0, : len(inverse), : len(inverse)] = inverse
-        self.inverse.put(np.array([i]), square, first)
-        rows, residual = self.inverse.addresses, self.residuals[i]
-        follow(rows, i, 0, int(self.known[i]), residual, self.whitened[i], self.alpha[i])
-
     def _patch(
         self,
         i: int,
@@ -154,6 +128,8 @@ class StackedParts(Sequence[Factorised]):
         base: "StackedParts | None",
     ) -> None:
         """Factorise one latent's matrix, with something added to its diagonal."""
+        from swarmbo.belief.gp.compiled import follow  # late: numba is slow to load
+
         K = factor_covariance(hyper, scope, i, own, own)
         K.flat[:: len(own) + 1] += own.noise_variances(hyper)
         r = 0 if base is None else int(base.counts[i])
@@ -161,7 +137,12 @@ class StackedParts(Sequence[Factorised]):
             part = Factorised.of(K, np.zeros(len(K)))
         else:
             part = base[i].extended(K[r:, :r], K[r:, r:], None)
-        self._put(i, part.inverse, r)
+        T = self.entries.shape[1]
+        square = np.zeros((1, T, T))
+        square[0, : len(K), : len(K)] = part.inverse
+        self.inverse.put(np.array([i]), square, r)
+        rows, residual = self.inverse.addresses, self.residuals[i]
+        follow(rows, i, 0, int(self.known[i]), residual, self.whitened[i], self.alpha[i])
         self.jitters[i] = part.jitter
 
     @property
