@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from swarmbo.acquisition.utility import BatchValue, Block, Scores, Utility, of_first, of_successors
 from swarmbo.belief import PlaceBelief
-from swarmbo.belief.at_places import KnownPlaces, Looked
+from swarmbo.belief.at_places import KnownPlaces
 from swarmbo.belief.gp.conditioning import CovarianceRows, JointPosterior
 from swarmbo.belief.gp.spatial import PosteriorCache
 
@@ -79,11 +79,11 @@ class PlaceScores(Scores):
         cache = belief.posterior_cache(places)
         self._mean, self._var = cache.mean, cache.var.copy()
         # many rows of covariances are cheaper all at once
-        at_once = (_ROWS if isinstance(cache, JointPosterior | Looked) else MANY) * picks >= len(places)
-        if at_once or not isinstance(cache, JointPosterior | Looked):
+        at_once = (_ROWS if isinstance(cache, JointPosterior) else MANY) * picks >= len(places)
+        if at_once or not isinstance(cache, JointPosterior):
             self._rows = _Between(cache, len(places), picks, at_once)
         else:
-            self._rows = cache.by_row(picks) if isinstance(cache, Looked) else CovarianceRows(cache, None, picks)
+            self._rows = CovarianceRows(cache, picks)
 
     @property
     def value(self) -> Float[np.ndarray, " k"]:

@@ -27,10 +27,11 @@ from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters, E
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.observations import Observations
-from swarmbo.belief.gp.path_sample import FeatureSample, PriorDraw
-from swarmbo.belief.gp.spatial import checked_evaluations, checked_points
+from swarmbo.belief.gp.path_sample import FeatureSample
+from swarmbo.belief.gp.spatial import checked_points
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph
+from swarmbo.kernels import FourierDraw
 from swarmbo.problem.data import Dataset
 from swarmbo.spaces import Domain
 
@@ -92,32 +93,9 @@ class Ensemble:
         return len(self.parts[0].scopes) == len(self.graph.factors)
 
     @property
-    def n_data(self) -> int:
-        """Number of evaluated points with at least one outcome."""
-        return int((np.isfinite(self.data.totals) | np.isfinite(self.data.factors).any(axis=1)).sum())
-
-    @property
     def weights(self) -> tuple[Float[np.ndarray, " M"], ...]:
         """Probability of each member, part by part; no less than the floor."""
         return tuple(part.weights(self.settings.floor) for part in self.parts)
-
-    def update(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        *,
-        totals: ArrayLike | None = None,
-        factors: ArrayLike | None = None,
-        noise_variance: ArrayLike | float | None = None,
-    ) -> "Ensemble":
-        """Learn outcome by outcome; hyper-parameters and features stay. Takes what ``AdditiveGP.update`` takes."""
-        n, k = self.domain.n_dims, len(self.graph.factors)
-        *told, noise = checked_evaluations(X, y, totals, factors, noise_variance, n, k)
-        new = Dataset(*told, noise_std=np.sqrt(noise))
-        parts = [
-            part.updated(of_part(new, self.domain, part.hyper.factors, coupled=self.is_coupled)) for part in self.parts
-        ]
-        return replace(self, parts=tuple(parts), data=self.data.then(new))
 
     def condition_on_pending(self, X: ArrayLike, awaited: ArrayLike | None = None) -> "Ensemble":
         """Ensemble with pending points (p, n), physical, which reduce the variance only.
@@ -160,7 +138,7 @@ class Ensemble:
         Each factor has a stream in ``rngs``, so that its owner can draw alone; each part one that its owners share.
         """
         names, f = self.graph.factors, self.settings.n_features
-        draws, constants, scales = dict[str, PriorDraw](), dict[str, float](), dict[str, float]()
+        draws, constants, scales = dict[str, FourierDraw](), dict[str, float](), dict[str, float]()
         for part, member, noise_rng in zip(self.parts, chosen, noise_rngs, strict=True):
             own = part.hyper.factors
             prior = np.array([rngs[i].standard_normal(f) for i in own])

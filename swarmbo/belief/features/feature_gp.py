@@ -248,10 +248,3 @@ class FeatureGP(FieldGP):
     def _mean(self, Phi: Float[np.ndarray, "m p"]) -> Float[np.ndarray, " m"]:
         h = self.hyperparameters
         return h.offset + h.scale * (h.mean + Phi @ self.weights)
-
-
-def basis_of(hyperparameters: Hyperparameters, n_features: int, seed: int) -> FeatureBasis:
-    """Basis drawn for hyper-parameters: over locations, or over locations and times."""
-    h = hyperparameters
-    time = None if h.time is None else (h.time.kernel, h.time.lengthscale)
-    return FeatureBasis.create(seed, h.kernel, np.array(h.lengthscales), h.outputscale, n_features, time)

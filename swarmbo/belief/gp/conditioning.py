@@ -250,7 +250,7 @@ class JointPosterior:
         """With other marginals, and the same correlations."""
         least = _SMALLEST * self.scale**2 * sum(term.weight * term.prior.outputscale for term in self.terms)
         factor = np.sqrt(np.maximum(var, least) / np.maximum(self.var, least))
-        return replace(self, mean=mean, var=var, factor=factor)
+        return replace(self, mean=mean, var=var, factor=factor if self.factor is None else factor * self.factor)
 
     def given_last(self, count: int, noise_variance: float) -> "JointPosterior":
         """At all but the last of the points, which will be measured; means stay."""
@@ -260,10 +260,13 @@ class JointPosterior:
         first, last = np.arange(n), np.arange(n, n + count)
         noisy, own = self.cov(last, last), self.of_rows(first)
         noisy.flat[:: count + 1] += noise_variance
-        told = solve_rows(factorise(noisy)[0], self.cov(last, first).T).T
-        unscaled = told / (self.scale if own.factor is None else self.scale * own.factor)
-        var = np.maximum(own.var - np.einsum("pm,pm->m", told, told), 0.0)
-        return replace(own, var=var, V=np.concatenate([own.V, unscaled]))
+        return own.told(solve_rows(factorise(noisy)[0], self.cov(last, first).T).T)
+
+    def told(self, told: Float[np.ndarray, "p m"]) -> "JointPosterior":
+        """Given p more outcomes whose whitened covariances with the points are known, in the outcome's unit."""
+        unscaled = told / (self.scale if self.factor is None else self.scale * self.factor)
+        var = np.maximum(self.var - np.einsum("pm,pm->m", told, told), 0.0)
+        return replace(self, var=var, V=np.concatenate([self.V.T, unscaled.T], axis=1).T)
 
 
 class CovarianceRows:
@@ -271,16 +274,12 @@ class CovarianceRows:
 
     With whitened covariances W of all outcomes, a column each, cov(u, v) = k(u, v) - W(u)·W(v). An outcome at u with a
     variance s² beyond what is known adds the column cov(u, ·) / s. So a row is one product of a matrix with a vector.
-    ``told`` is whitened information beside the data's, in physical units.
     """
 
-    def __init__(self, posterior: JointPosterior, told: Float[np.ndarray, "p m"] | None, more: int) -> None:
-        n, p = len(posterior.V), 0 if told is None else len(told)
-        self._known, self._whitened = n + p, np.empty((len(posterior.mean), n + p + more))
-        np.multiply(posterior.V.T, posterior.scale, out=self._whitened[:, :n])
-        self._factor = posterior.factor
-        if told is not None:
-            self._whitened[:, n : n + p] = (told if self._factor is None else told / self._factor).T
+    def __init__(self, posterior: JointPosterior, more: int) -> None:
+        self._known, self._factor = len(posterior.V), posterior.factor
+        self._whitened = np.empty((len(posterior.mean), self._known + more))
+        np.multiply(posterior.V.T, posterior.scale, out=self._whitened[:, : self._known])
         unit = posterior.scale**2
         self._priors = [(unit * term.weight, term.prior.by_row(term.at)) for term in posterior.terms]
 

@@ -125,7 +125,7 @@ class ChannelGP(SpatialGP):
         """Number of evaluated points with at least one outcome."""
         return int(self.known.sum())
 
-    @property
+    @cached_property
     def known(self) -> Bool[np.ndarray, " t"]:
         """Which evaluated points have at least one outcome."""
         return ~np.isnan(self.totals) | (~np.isnan(self.factors)).any(axis=1)

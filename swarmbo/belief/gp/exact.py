@@ -281,9 +281,9 @@ class ExactGP(ChannelGP, FieldGP):
         joint = self._tiles.joint(self._query(both), *(marginals or self.marginals)(both))
         return joint.given_last(self.n_pending, self.noise_variance)
 
-    def neglected(self) -> Neglected:
+    def neglected(self) -> Neglected | None:
         """Effect of what a belief by tiles leaves out, at 8 measured locations spread over the first coordinate."""
-        return self._tiles.neglected(self.now if self.has_time else 0.0)
+        return self._tiles.neglected(self.now if self.has_time else 0.0) if self.is_tiled else None
 
     def _split(self, X: ArrayLike) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, " m"]]:
         points, d = self._points(X), self.domain.n_dims

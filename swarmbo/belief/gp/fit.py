@@ -17,7 +17,7 @@ from swarmbo.belief.gp.hyperparameters import (
     TimeCorrelation,
 )
 from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardisation, standardised_noise, units
-from swarmbo.belief.gp.prior import ROOM, TIED_FROM, HyperparameterPrior, packed, starting_thetas, warm_start
+from swarmbo.belief.gp.prior import ROOM, TIED_FROM, HyperparameterPrior, packed, starting_thetas
 from swarmbo.belief.gp.tiles import TILED_FROM
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KERNEL_NAMES, KernelName
@@ -83,7 +83,10 @@ def fit_field(
             return LogPosterior(prior, [settings.kernel], [range(domain.n_dims)], rows.U, z, noise, decay=decay)
 
         log_posterior = given(fitted_to)
-        starts = [] if previous is None else [warm_start(prior, previous, scale)]
+        starts = list[Float[np.ndarray, " p"]]()
+        if previous is not None:
+            one, ratio = previous.as_channel(), previous.scale / scale
+            starts.append(packed(prior, one, [0], one.noise_variances, ratio))
         if not (is_many and starts):
             starts.append(prior.centre)
         if len(data) <= SETTLED_FROM or previous is None:

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from swarmbo.kernels import Covariance, KernelName, correlation, require_kernel
 from swarmbo.registry import FIELD, kind
-from swarmbo.settings import Count, Fraction, Positive, Settings, Whole, require
+from swarmbo.settings import Count, Fraction, NonNegative, Positive, Settings, Whole, require
 
 TOTAL = -1  # channel of an outcome of the sum; a factor's own outcomes have its index as channel
 LengthscaleModel = Literal["shared", "hierarchical", "separate"]
@@ -105,7 +105,7 @@ class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
         require_kernel(self)
 
 
-class TimeCorrelation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TimeCorrelation(Settings, frozen=True):
     """The kernel over time of a belief with a time axis.
 
     Args:
@@ -119,18 +119,18 @@ class TimeCorrelation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     kernel: KernelName
-    lengthscale: float
+    lengthscale: Positive
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_kernel(self)
-        require(self, "lengthscale", lambda value: value > 0.0, "a number > 0")
 
     def between(self, one: Float[np.ndarray, "*_"], other: Float[np.ndarray, "*_"]) -> Float[np.ndarray, "*_"]:
         """Correlation of the field in some rounds with that in others, by broadcasting."""
         return correlation(self.kernel, np.abs(one - other) / self.lengthscale)
 
 
-class Hyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Hyperparameters(Settings, frozen=True):
     """All that turns data into a posterior; with the data, enough to rebuild a belief.
 
     A physical outcome is offset + scale * (mean + f + noise), f of prior variance ``outputscale``.
@@ -138,22 +138,18 @@ class Hyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     kernel: KernelName
     lengthscales: tuple[float, ...]  # one per coordinate, in shares of the domain's sides
-    outputscale: float
-    noise_variance: float  # of standardised outcomes, as a
+    outputscale: Positive
+    noise_variance: NonNegative  # of standardised outcomes, as a
     mean: float = 0.0
     offset: float = 0.0
-    scale: float = 1.0
+    scale: Positive = 1.0
     time: TimeCorrelation | None = None  # None for a field that stays as it is
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_kernel(self)
         is_length = len(self.lengthscales) > 0 and all(0.0 < length < math.inf for length in self.lengthscales)
         require(self, "lengthscales", lambda _: is_length, "finite numbers > 0, one per coordinate")
-        require(self, "outputscale", lambda value: value > 0.0, "a number > 0")
-        require(self, "noise_variance", lambda value: value >= 0.0, "a number >= 0")
-        require(self, "mean", lambda _: True, "a finite number")
-        require(self, "offset", lambda _: True, "a finite number")
-        require(self, "scale", lambda value: value > 0.0, "a number > 0")
 
     @property
     def prior(self) -> Covariance:

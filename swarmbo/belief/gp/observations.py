@@ -1,7 +1,7 @@
 """Outcomes of a sum and of its factors, one entry each, in the order of time, and the unit of standardised ones."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
 from swarmbo.kernels import KERNEL_NAMES, kernel_matrix
 
+_OF_EACH = ("row", "channel", "outcome", "noise", "rounds")
 LEAST_NOISE = 1e-8  # of the variance of outcomes: a deviation of 1e-4 of theirs
 
 
@@ -69,9 +70,7 @@ class Observations:
 
     def take(self, rows: Bool[np.ndarray, " r"] | Int[np.ndarray, " s"] | slice) -> "Observations":
         """Some of them."""
-        return Observations(
-            self.places, self.row[rows], self.channel[rows], self.outcome[rows], self.noise[rows], self.rounds[rows]
-        )
+        return Observations(self.places, *(getattr(self, name)[rows] for name in _OF_EACH))
 
     def of_channel(self, channel: int) -> "Observations":
         """Those of one factor alone, or of the total."""
@@ -86,27 +85,16 @@ class Observations:
     def begin_with(self, other: "Observations") -> bool:
         """True if the first of these are others, place for place."""
         n, t = len(other), len(other.places)
-        return (
-            n <= len(self)
-            and np.array_equal(self.places[:t], other.places)
-            and np.array_equal(self.row[:n], other.row)
-            and np.array_equal(self.channel[:n], other.channel)
-            and np.array_equal(self.outcome[:n], other.outcome)
-            and np.array_equal(self.noise[:n], other.noise, equal_nan=True)
-            and np.array_equal(self.rounds[:n], other.rounds)
-        )
+        pairs = ((getattr(self, name)[:n], getattr(other, name)) for name in _OF_EACH)
+        is_first = np.array_equal(self.places[:t], other.places)
+        return is_first and all(np.array_equal(*pair, equal_nan=True) for pair in pairs)
 
     def then(self, other: "Observations") -> "Observations":
         """These, followed by others."""
         used, row = np.unique(other.row, return_inverse=True)
-        return Observations(
-            np.concatenate([self.places, other.places[used]]),
-            np.concatenate([self.row, len(self.places) + row]),
-            np.concatenate([self.channel, other.channel]),
-            np.concatenate([self.outcome, other.outcome]),
-            np.concatenate([self.noise, other.noise]),
-            np.concatenate([self.rounds, other.rounds]),
-        )
+        other = replace(other, places=other.places[used], row=len(self.places) + row)
+        both = (np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("places", *_OF_EACH))
+        return Observations(*both)
 
     def hold(self, factor: int) -> Bool[np.ndarray, " r"]:
         """True if each outcome has a factor in it."""

@@ -20,7 +20,6 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorForm
 from swarmbo.belief.gp.hyperparameters import (
     AdditiveHyperparameters,
     ExactGPSettings,
-    Hyperparameters,
     LengthscaleModel,
 )
 from swarmbo.spaces import Domain
@@ -198,7 +197,7 @@ class HyperparameterPrior:
         lengthscales: Float[np.ndarray, " d"],
         outputscales: Float[np.ndarray, " k"],
         noise_variances: Float[np.ndarray, " c"],
-        time_lengthscale: float | None = None,
+        log_time: float | None = None,
     ) -> Float[np.ndarray, " p"]:
         """The theta nearest to given hyper-parameters, within the bounds; of time by default the prior's mode."""
         if (ties := self.ties) is not None:
@@ -206,7 +205,7 @@ class HyperparameterPrior:
             outputscales = _geometric_means(outputscales, ties.latents)
             noise_variances = _geometric_means(noise_variances, ties.noises)
         logs, q = np.log(lengthscales) - self.base, self.n_lengthscales
-        time = self.centre[q : q + self.has_time] if time_lengthscale is None else [np.log(time_lengthscale)]
+        time = self.centre[q : q + self.has_time] if log_time is None else [log_time]
         floors = np.exp(self.bounds[len(self.bounds) - len(noise_variances) :, 0])
         theta = np.concatenate(
             [
@@ -242,17 +241,6 @@ def _geometric_means(values: Float[np.ndarray, " n"], places: Int[np.ndarray, " 
 _SHORT_LENGTHSCALE = 0.15  # of a side
 
 
-def warm_start(prior: HyperparameterPrior, previous: Hyperparameters, scale: float) -> Float[np.ndarray, " p"]:
-    """The last optimum of a field as a theta under a new outcome scale: its physical variances stay what they were."""
-    square = squared(previous.scale / scale)
-    return prior.pack(
-        np.array(previous.lengthscales),
-        np.array([previous.outputscale * square]),
-        np.array([previous.noise_variance * square]),
-        None if previous.time is None else previous.time.lengthscale,
-    )
-
-
 def packed(
     prior: HyperparameterPrior,
     warm: AdditiveHyperparameters,
@@ -261,17 +249,12 @@ def packed(
     ratio: float,
 ) -> Float[np.ndarray, " p"]:
     """Theta at an earlier optimum, in the unit of the present outcomes, which is ``ratio`` times smaller."""
-    square = squared(ratio)
+    square = min(max(ratio, 1e-6), 1e6) ** 2  # of scales that are further apart than this bounds hold anyway
     lengths = np.concatenate([warm.lengthscale_array(i) for i in factors])
     outputs = np.array([warm.outputscales[i] for i in factors])
     times = [warm.times[i].lengthscale for i in factors] if warm.times else []
-    time = float(np.exp(np.mean(np.log(times)))) if times else None
-    return prior.pack(lengths, outputs * square, np.array(noises) * square, time)
-
-
-def squared(ratio: float) -> float:
-    """Of a ratio of scales; where they are further apart than this, bounds hold anyway."""
-    return min(max(ratio, 1e-6), 1e6) ** 2
+    log_time = float(np.mean(np.log(times))) if times else None
+    return prior.pack(lengths, outputs * square, np.array(noises) * square, log_time)
 
 
 def starting_thetas(

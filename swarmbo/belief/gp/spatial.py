@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.errors import ShapeError
+from swarmbo.records import Neglected
 from swarmbo.spaces import Domain
 
 
@@ -74,8 +75,44 @@ class PlaceBelief(Protocol):
         ...
 
 
+class Answered(ABC):
+    """Base of what answers as one belief by another one, ``one``."""
+
+    @property
+    @abstractmethod
+    def one(self) -> PlaceBelief:
+        """The belief that answers."""
+
+    @property
+    def n_data(self) -> int:
+        """Number of its outcomes."""
+        return self.one.n_data
+
+    @property
+    def noise_variance(self) -> float:
+        """Its variance of the measurement noise, in the square of the outcome's unit."""
+        return self.one.noise_variance
+
+    @property
+    def prior_variance(self) -> float:
+        """Its variance of the field before any data, in the square of the outcome's unit."""
+        return self.one.prior_variance
+
+    def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """Its means and variances at physical points."""
+        return self.one.posterior(X)
+
+    def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
+        """Its means at physical points."""
+        return self.one.posterior_mean(X)
+
+    def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> PosteriorCache:
+        """Its posterior at fixed points, with fast covariances."""
+        return self.one.posterior_cache(X)
+
+
 @dataclass(frozen=True, eq=False)
-class Views:
+class Views(Answered):
     """Local beliefs of several agents of one round; as one belief it answers by its representative.
 
     An agent with only its own belief has no representative, and must not ask.
@@ -85,31 +122,9 @@ class Views:
     representative: str
 
     @property
-    def n_data(self) -> int:
-        """Number of the representative's outcomes."""
-        return self.by_agent[self.representative].n_data
-
-    @property
-    def noise_variance(self) -> float:
-        """Noise variance of the representative."""
-        return self.by_agent[self.representative].noise_variance
-
-    @property
-    def prior_variance(self) -> float:
-        """Prior variance of the representative."""
-        return self.by_agent[self.representative].prior_variance
-
-    def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Means and variances of the representative at physical points."""
-        return self.by_agent[self.representative].posterior(X)
-
-    def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
-        """Means of the representative at physical points."""
-        return self.by_agent[self.representative].posterior_mean(X)
-
-    def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> PosteriorCache:
-        """Representative's posterior at fixed points."""
-        return self.by_agent[self.representative].posterior_cache(X)
+    def one(self) -> PlaceBelief:
+        """That of the representative."""
+        return self.by_agent[self.representative]
 
     def at(self, now: float) -> "Views":
         """Beliefs at another round."""
@@ -324,6 +339,10 @@ class FieldGP(SpatialGP):
     def at(self, now: float) -> Self:
         """The same belief at another round; itself without a time axis."""
         return replace(self, now=float(now)) if self.has_time else self
+
+    def neglected(self) -> Neglected | None:
+        """Effect of the measurements that it leaves out; None if it leaves none out."""
+        return None
 
 
 def checked_places(X: ArrayLike, domain: Domain, has_time: bool, now: float) -> Float[np.ndarray, "m c"]:

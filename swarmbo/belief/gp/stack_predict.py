@@ -109,7 +109,7 @@ def _solved(
     width = _NONE
     for b in range(n_rows // ROWS):
         width += _ROWS
-        block(blocks[b] + _unsigned(place) * _ROWS * width * _BYTES, width, width, k, s, w, has_gradient)
+        block(blocks[b] + _unsigned(place) * _ROWS * width * _BYTES, width, k, s, w, has_gradient)
 
 
 @numba.njit(nogil=True, fastmath=LANES)
@@ -383,7 +383,7 @@ def predict_roughly(
             out = _unsigned(squares.ctypes.data)
             for _ in range(n_rows // ROWS):
                 width += _ROWS
-                rough_block(rows, width, width, at, out)
+                rough_block(rows, width, at, out)
                 rows += _ROWS * width * _HALF
             if is_contrast:
                 away_from[:] = _ZERO

@@ -24,20 +24,18 @@ _ROWS, _BYTES, _ONE = _unsigned(ROWS), _unsigned(8), _unsigned(1)  # compiled co
 
 
 @intrinsic
-def _block(
-    _typing: Any, matrix: Any, apart: Any, n: Any, points: Any, squares: Any, pulled: Any, is_pulled: Any
-) -> Any:
+def _block(_typing: Any, matrix: Any, n: Any, points: Any, squares: Any, pulled: Any, is_pulled: Any) -> Any:
     """Some rows of a triangular matrix, as many as a block has.
 
-    The intrinsic takes the address of the first row, how many entries lie between rows, how many of each are looked at,
-    and the addresses of vectors k (that many times eight points, the points of an entry after one another), of eight
-    sums of squares, and of vectors w like k; last whether w is wanted. With v the products of rows and k, it adds v² to
+    The intrinsic takes the address of the first row, how many entries each has, and the addresses of vectors k (that
+    many times eight points, the points of an entry after one another), of eight sums of squares, and of vectors w like
+    k; last whether w is wanted. With v the products of rows and k, it adds v² to
     the sums, and row by row v times the row to w.
     """
 
     def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        matrix, apart, n, points, squares, pulled, is_pulled = arguments
-        starts, v = _products(builder, matrix, apart, n, points, squares, _DOUBLE, POINTS)
+        matrix, n, points, squares, pulled, is_pulled = arguments
+        starts, v = _products(builder, matrix, n, points, squares, _DOUBLE, POINTS)
         with builder.if_then(is_pulled), cgutils.for_range(builder, n, intp=_INT) as loop:
             place = _entry(builder, pulled, builder.mul(loop.index, _INT(POINTS)), _DOUBLE)
             w = _load(builder, place, _DOUBLE, POINTS)
@@ -47,19 +45,19 @@ def _block(
             _put(builder, w, place)
         return context.get_dummy_value()
 
-    return types.void(matrix, apart, n, points, squares, pulled, is_pulled), emit
+    return types.void(matrix, n, points, squares, pulled, is_pulled), emit
 
 
 @intrinsic
-def _rough_block(_typing: Any, matrix: Any, apart: Any, n: Any, points: Any, squares: Any) -> Any:
+def _rough_block(_typing: Any, matrix: Any, n: Any, points: Any, squares: Any) -> Any:
     """The same in single precision, of sixteen points, and without w."""
 
     def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        matrix, apart, n, points, squares = arguments
-        _products(builder, matrix, apart, n, points, squares, _SINGLE, ROUGH_POINTS)
+        matrix, n, points, squares = arguments
+        _products(builder, matrix, n, points, squares, _SINGLE, ROUGH_POINTS)
         return context.get_dummy_value()
 
-    return types.void(matrix, apart, n, points, squares), emit
+    return types.void(matrix, n, points, squares), emit
 
 
 @intrinsic
@@ -149,10 +147,10 @@ def _block_of_one(_typing: Any, matrix: Any, n: Any, k: Any, w: Any, is_pulled: 
 
 
 def _products(
-    builder: Any, matrix: Any, apart: Any, n: Any, points: Any, squares: Any, number: Any, lanes: int
+    builder: Any, matrix: Any, n: Any, points: Any, squares: Any, number: Any, lanes: int
 ) -> tuple[list[Any], list[Any]]:
     """Starts of rows, and their products with vectors of some points, whose squares are added up."""
-    starts = [_entry(builder, matrix, builder.mul(apart, _INT(row)), number) for row in range(ROWS)]
+    starts = [_entry(builder, matrix, builder.mul(n, _INT(row)), number) for row in range(ROWS)]
     place, v = _entry(builder, squares, _INT(0), number), list[Any]()
     for first in range(0, ROWS, _IN_FLIGHT):
         own = starts[first : first + _IN_FLIGHT]

@@ -233,7 +233,9 @@ def test_evidence_of_the_fit_equals_that_of_the_belief():
     assert len({time.lengthscale for time in h.times}) == 1
     prior = HyperparameterPrior.of(own, GRAPH.factors, (2, 2, 1), own.lengthscale_model([2, 2, 1], alone=False), [1e-4])
     lengths = np.concatenate([h.lengthscale_array(i) for i in range(3)])
-    theta = prior.pack(lengths, np.array(h.outputscales), np.array([h.total_noise_variance]), h.times[0].lengthscale)
+    theta = prior.pack(
+        lengths, np.array(h.outputscales), np.array([h.total_noise_variance]), np.log(h.times[0].lengthscale)
+    )
     z = (outcomes.sum(axis=1) - outcomes.sum(axis=1).mean()) / h.common_scale
     log_posterior = LogPosterior(
         prior, h.kernels, COLUMNS, X, z, np.full(15, np.nan), None, (h.times[0].kernel, rounds)

@@ -130,7 +130,7 @@ def test_covariances_by_tiles_are_those_of_a_distribution_with_the_marginals_of_
         np.testing.assert_allclose(cache.mean, tiled.posterior_mean(X), rtol=1e-12)
         np.testing.assert_allclose(C.diagonal(), cache.var, rtol=1e-9)
         assert np.linalg.eigvalsh(C).min() > -1e-9
-        rows = CovarianceRows(cache, None, 1)
+        rows = CovarianceRows(cache, 1)
         np.testing.assert_allclose(rows.row(7), C[7], rtol=1e-9, atol=1e-12)
         rows.take(7, C[7, 7] + noise)
         left = C - np.outer(C[7], C[7]) / (C[7, 7] + noise)
