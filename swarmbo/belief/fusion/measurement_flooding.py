@@ -169,11 +169,10 @@ class MeasurementFlooding(FusedView):
     @property
     def is_finished(self) -> bool:
         """True if every neighbour has confirmed all entries of this agent, and has been answered."""
-        return all(self._agrees.get(name, True) and self._is_done(self._peer(name)) for name in self.neighbours)
-
-    def _is_done(self, peer: _Peer) -> bool:
-        is_owed = peer.owed or peer.is_owed or peer.is_owed_all
-        return peer.is_known and not is_owed and not self._lacks(peer)
+        peers = [self._peer(name) for name in self.neighbours]
+        is_owed = any(peer.owed or peer.is_owed or peer.is_owed_all or not peer.is_known for peer in peers)
+        agrees = all(self._agrees.get(name, True) for name in self.neighbours)
+        return agrees and not is_owed and not any(map(self._lacks, peers))
 
     def meet(self, neighbours: Iterable[str]) -> None:
         """Set the neighbours within radio range."""

@@ -139,19 +139,9 @@ class AdditiveGP(AdditivePosterior):
         rounds: ArrayLike | float | None = None,
         outcomes: Outcomes = "total",
     ) -> "AdditiveGP":
-        """Rebuild a belief from a record, without a fit.
+        """Rebuild a belief from a record of hyper-parameters and data, which are as in ``update``, without a fit.
 
-        Args:
-            settings: Kernel, priors, effort of later fits.
-            graph: Scopes.
-            domain: The box of joint points.
-            hyperparameters: As recorded.
-            X: Evaluated points (t, n), physical.
-            totals: As in ``update``.
-            factors: As in ``update``.
-            noise_variance: As in ``update``.
-            rounds: As in ``update``. The belief is that of round 0 until ``at`` sets another.
-            outcomes: As in ``create``.
+        It is that of round 0 until ``at`` sets another.
 
         Raises:
             ShapeError: If the shapes do not fit.

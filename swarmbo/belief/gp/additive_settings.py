@@ -109,10 +109,10 @@ _NOTHING_OWN = FactorPrior()
 
 
 class FactorForm(NamedTuple):
-    """``FactorPrior`` with the gaps filled; medians that depend on the sizes of factors stay open."""
+    """``FactorPrior`` with the gaps filled; a median that depends on the number of factors stays open."""
 
     kernel: KernelName
-    lengthscale_log_median: float | None
+    lengthscale_log_median: float
     lengthscale_log_std: float
     outputscale_median: float | None
     outputscale_log_std: float
@@ -197,17 +197,23 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
 
     def of_factors(self, factors: Sequence[str]) -> list[FactorForm]:
         """Forms of some factors; equal ones are one object."""
-        common = (self.kernel, self.lengthscale_log_std, self.outputscale_log_std, self.noise_median)
+        lengths = self.lengthscale_log_median, self.lengthscale_log_std
+        common = (self.kernel, *lengths, self.outputscale_log_std, self.noise_median)
         return [_form(self.factors.get(factor, _NOTHING_OWN), *common) for factor in factors]
 
 
 @lru_cache(maxsize=1024)
 def _form(
-    own: FactorPrior, kernel: KernelName, length_log_std: float, output_log_std: float, noise_median: float
+    own: FactorPrior,
+    kernel: KernelName,
+    length_log_median: float,
+    length_log_std: float,
+    output_log_std: float,
+    noise_median: float,
 ) -> FactorForm:
     return FactorForm(
         own.kernel or kernel,
-        own.lengthscale_log_median,
+        length_log_median if own.lengthscale_log_median is None else own.lengthscale_log_median,
         own.lengthscale_log_std or length_log_std,
         own.outputscale_median,
         own.outputscale_log_std or output_log_std,

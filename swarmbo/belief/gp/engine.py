@@ -55,9 +55,8 @@ class ChannelGP(SpatialGP):
     given: Conditioned | None = None
 
     def __post_init__(self) -> None:
-        data = (self.points, self.totals, self.factors, self.noise, self.rounds)
-        for array in (*data, self.pending, self.pending_rounds, self.awaited):
-            array.flags.writeable = False
+        for name in self._no_data(0, 0):
+            getattr(self, name).flags.writeable = False
 
     @cached_property
     @abstractmethod
@@ -73,16 +72,9 @@ class ChannelGP(SpatialGP):
     def _no_data(n: int, k: int) -> dict[str, Any]:
         """Fields of no evaluations of k latents at points of n coordinates."""
         none, points = np.zeros(0), np.zeros((0, n))
-        return {
-            "points": points,
-            "totals": none,
-            "factors": np.zeros((0, k)),
-            "noise": np.zeros((0, 1 + k)),
-            "rounds": none,
-            "pending": points,
-            "pending_rounds": none,
-            "awaited": np.zeros((0, k), dtype=bool),
-        }
+        data = {"points": points, "totals": none, "factors": np.zeros((0, k)), "noise": np.zeros((0, 1 + k))}
+        ahead = {"pending": points, "pending_rounds": none, "awaited": np.zeros((0, k), dtype=bool)}
+        return {**data, "rounds": none, **ahead}
 
     def extended_from(self, earlier: "ChannelGP") -> Self:
         """The same belief, bit-identical; a factorisation of another one is extended, if its data come first here.
@@ -96,11 +88,9 @@ class ChannelGP(SpatialGP):
         data = self.observations
         if known.hyper != self.channels or known.scopes != self.scopes or not data.begin_with(known.data):
             return self
-        parts = (
-            known.parts
-            if len(data) == len(known.data)
-            else StackedParts.of(known.hyper, known.scopes, data, known.parts)
-        )
+        parts = known.parts
+        if len(data) > len(known.data):
+            parts = StackedParts.of(known.hyper, known.scopes, data, known.parts)
         return self._with(base=replace(known, data=data, parts=parts))
 
     def drop_cache(self) -> None:

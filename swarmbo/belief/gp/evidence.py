@@ -281,7 +281,7 @@ class LogPosterior:
         whitened = cholesky.solve_lower(L, self.z)
         design = cholesky.solve_lower(L, self._design)
         whitened = whitened - design @ _least_squares(design, whitened)
-        alpha = cholesky.solve_lower_transposed(L, whitened)
+        alpha = cholesky.solve_lower(L, whitened, transposed=True)
         K_inverse, _ = lapack.dpotri(L, lower=1)
         value = -0.5 * float(whitened @ whitened) - float(np.log(L.diagonal()).sum()) - 0.5 * t * np.log(2.0 * np.pi)
         # W = alpha alphaᵀ - K⁻¹: pairs off the diagonal count twice, which takes the half away

@@ -66,12 +66,7 @@ class ExactGP(ChannelGP, FieldGP):
 
     @classmethod
     def create(cls, settings: ExactGPSettings, domain: Domain) -> "ExactGP":
-        """A belief without data, its hyper-parameters at the mode of their prior (in logarithms).
-
-        Args:
-            settings: Kernel, priors, effort of the fit.
-            domain: The box of physical points.
-        """
+        """A belief without data over a box of physical points, at the mode of its prior (in logarithms)."""
         return cls._empty(settings, domain, prior_field_hyperparameters(settings, domain))
 
     @classmethod
@@ -84,15 +79,7 @@ class ExactGP(ChannelGP, FieldGP):
         y: ArrayLike,
         noise_variance: ArrayLike | float | None = None,
     ) -> "ExactGP":
-        """Rebuild a belief from a record, without a fit.
-
-        Args:
-            settings: Kernel, priors, effort of later fits.
-            domain: The box of physical points.
-            hyperparameters: As recorded.
-            X: Data points (n, d), physical, with a time axis (n, d + 1): the round of each last.
-            y: Outcomes (n,), physical.
-            noise_variance: As in ``update``.
+        """Rebuild a belief from a record of hyper-parameters and data, which are as in ``update``, without a fit.
 
         Raises:
             ShapeError: If the shapes do not fit, or a value is not finite.
@@ -238,7 +225,7 @@ class ExactGP(ChannelGP, FieldGP):
 
     @cached_property
     def _tiles(self) -> tiles.Tiles:
-        return tiles.Tiles.of(self.channels, self.observations)
+        return tiles.Tiles(self.channels, self.observations)
 
     def _with(self, **changes: Any) -> Self:
         other = super()._with(**changes)
@@ -313,12 +300,9 @@ class ExactGP(ChannelGP, FieldGP):
 
     @classmethod
     def from_state_dict(cls, settings: ExactGPSettings, domain: Domain, state: Mapping[str, Any]) -> "ExactGP":
-        """Restore the belief of a ``state_dict``; it continues bit-identically.
+        """Restore the belief of a ``state_dict``, also after a conversion to JSON and ``.npz`` and back.
 
-        Args:
-            settings: As of the saved belief.
-            domain: As of the saved belief.
-            state: Result of ``state_dict``, also after a conversion to JSON and ``.npz`` and back.
+        Settings and domain are those of the saved belief; it continues bit-identically.
 
         Raises:
             StateVersionError: If another version wrote it.

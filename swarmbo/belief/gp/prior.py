@@ -93,24 +93,14 @@ class HyperparameterPrior:
             firsts = [alike.index(place) for place in range(len(places))]
             counts = [1] * len(places)
             noise_medians = [*(noise_medians[i] for i in firsts if is_mixed), noise_medians[-1]]
-        medians = np.array(
-            [
-                settings.lengthscale_log_median
-                if prior.lengthscale_log_median is None
-                else prior.lengthscale_log_median
-                for prior in own
-            ]
-        ) + 0.5 * np.log(sizes)
+        medians = np.array([prior.lengthscale_log_median for prior in own]) + 0.5 * np.log(sizes)
         spreads = np.array([prior.lengthscale_log_std for prior in own])
         if model == "shared":
             medians = np.full(sum(counts), np.average(medians, weights=sizes))
             spreads = np.full(sum(counts), spreads.mean())
         else:
             medians, spreads = np.repeat(medians[firsts], counts), np.repeat(spreads[firsts], counts)
-        outputs = [
-            (1.0 / k if prior.outputscale_median is None else prior.outputscale_median, prior.outputscale_log_std)
-            for prior in (own[i] for i in firsts)
-        ]
+        outputs = [(own[i].outputscale_median or 1.0 / k, own[i].outputscale_log_std) for i in firsts]
         base = np.zeros(sum(counts))
         return cls._made(settings, counts, model, medians, spreads, outputs, noise_medians, base, ties)
 

@@ -227,8 +227,9 @@ def promises(
         K += kernel_matrix(kernel, V, V, lengths, float(output))
     L = cholesky.factorise(K)[0]
     whitened, ones = cholesky.solve_lower(L, z), cholesky.solve_lower(L, np.ones(len(z)))
-    alpha = cholesky.solve_lower_transposed(L, whitened - ones * (ones @ whitened) / (ones @ ones))  # minus the mean
-    probes = cholesky.solve_lower_transposed(L, rng.standard_normal((len(U), _PROBES)))
+    whitened -= ones * (ones @ whitened) / (ones @ ones)  # minus the mean
+    alpha = cholesky.solve_lower(L, whitened, transposed=True)
+    probes = cholesky.solve_lower(L, rng.standard_normal((len(U), _PROBES)), transposed=True)
     usual = float(np.exp(evidence.settings.lengthscale_log_median))
     # a variable without an effect may have a long lengthscale
     lengthscales = np.minimum(fit.starting_point().lengthscales, usual)

@@ -120,7 +120,7 @@ def test_tiles_of_2000_measurements_differ_little_from_all(monkeypatch: pytest.M
 def test_covariances_by_tiles_are_those_of_a_distribution_with_the_marginals_of_the_tiles(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("swarmbo.belief.gp.tiles.Tiles.of", partial(Tiles.of, neighbours=40, jointly=20))
+    monkeypatch.setattr("swarmbo.belief.gp.tiles.Tiles", partial(Tiles, neighbours=40, jointly=20))
     _, tiled = exact_and_tiled(160, monkeypatch)
     X, every = SITES[300:420:4], np.arange(30)
     for belief in (tiled, tiled.condition_on_pending(SITES[301:420:30])):
@@ -267,7 +267,7 @@ def test_a_team_whose_tiles_have_all_measurements_decides_as_by_the_exact_belief
 
 def test_a_run_and_a_survey_say_what_tiles_neglect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("swarmbo.belief.gp.tiles.TILED_FROM", 20)
-    monkeypatch.setattr("swarmbo.belief.gp.tiles.Tiles.of", partial(Tiles.of, neighbours=10, jointly=10))
+    monkeypatch.setattr("swarmbo.belief.gp.tiles.Tiles", partial(Tiles, neighbours=10, jointly=10))
     summary = run(load("robots", ["rounds=6"]), tmp_path / "run")
     said = summary.neglected
     assert isinstance(said, Neglected)
@@ -291,7 +291,7 @@ def test_near_measurements_count_as_one_where_noise_hides_the_field_between_them
     exact, tiled = (ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, hyper, X, y) for _ in range(2))
     mean, var = exact.posterior(SITES)
     monkeypatch.setattr("swarmbo.belief.gp.tiles.TILED_FROM", 800)
-    monkeypatch.setattr("swarmbo.belief.gp.tiles.Tiles.of", partial(Tiles.of, neighbours=900))
+    monkeypatch.setattr("swarmbo.belief.gp.tiles.Tiles", partial(Tiles, neighbours=900))
     by_tiles, var_by_tiles = tiled.posterior(SITES)
     near = merged(tiled.channels, tiled.observations)
     assert (len(near) < 450) == fewer
