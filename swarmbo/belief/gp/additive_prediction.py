@@ -112,7 +112,7 @@ class AdditivePosterior(ChannelGP):
 
         For a factor it is bit-identical with any others in the stack.
         """
-        return self._stack(stack).marginals(U, gradient=gradient)
+        return self._stack(stack).posterior(U, gradient=gradient)
 
     def local_mean(self, stack: FactorStack, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
         """Mean of ``local`` (g, m), bit-identical, without the cost of a variance."""
@@ -131,7 +131,7 @@ class AdditivePosterior(ChannelGP):
 
         ``rough``: three digits will do, where that is quicker.
         """
-        return self._stack(stack).contrast(U, stack.take(reference[None]), gradient=gradient, rough=rough)
+        return self._stack(stack).posterior(U, stack.take(reference[None]), gradient=gradient, rough=rough)
 
     def factor_posterior(self, factor: str, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and variance of one factor.

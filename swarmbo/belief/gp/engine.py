@@ -11,7 +11,7 @@ for points pending.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
@@ -199,16 +199,11 @@ class ChannelGP(SpatialGP):
         **changes: Any,
     ) -> Self:
         """With further outcomes, all checked. What was worked out so far is extended; points pending are forgotten."""
-        return self._with(
-            points=np.concatenate([self.points, points]),
-            totals=np.concatenate([self.totals, totals]),
-            factors=np.concatenate([self.factors, factors]),
-            noise=np.concatenate([self.noise, noise]),
-            rounds=np.concatenate([self.rounds, rounds]),
-            base=self._known,
-            **self._nothing_pending,
-            **changes,
-        )
+        new = {"points": points, "totals": totals, "factors": factors, "noise": noise, "rounds": rounds}
+        return self._with(**self._followed_by(new), base=self._known, **self._nothing_pending, **changes)
+
+    def _followed_by(self, new: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {name: np.concatenate([getattr(self, name), rows]) for name, rows in new.items()}
 
     def _awaiting(
         self, points: Float[np.ndarray, "q d"], rounds: Float[np.ndarray, " q"], awaited: Bool[np.ndarray, "q k"]
@@ -221,13 +216,9 @@ class ChannelGP(SpatialGP):
         if is_coupled == self._is_tied and not self.is_tiled:
             ahead = Observations.pending(self.domain.to_unit(points), awaited, rounds, in_sum=in_sum)
             given = self._conditioned.extended(ahead)
-        return self._with(
-            pending=np.concatenate([self.pending, points]),
-            pending_rounds=np.concatenate([self.pending_rounds, rounds]),
-            awaited=np.concatenate([self.awaited, awaited]),
-            base=self._on_data if self.given is None and not self.is_tiled else self.base,
-            given=given,
-        )
+        new = {"pending": points, "pending_rounds": rounds, "awaited": awaited}
+        base = self._on_data if self.given is None and not self.is_tiled else self.base
+        return self._with(**self._followed_by(new), base=base, given=given)
 
     @property
     def _given(self) -> Conditioned | None:

@@ -277,9 +277,7 @@ class LogPosterior:
         lengthscales, outputscales, noises = self.prior.unpack(theta)
         pairs, parts = self._covariances(lengthscales, outputscales)
         left, left_slope = self._left(theta)
-        L = self._factor(outputscales, noises, pairs, left)
-        whitened = cholesky.solve_lower(L, self.z)
-        design = cholesky.solve_lower(L, self._design)
+        L, design, whitened = self._whitened(outputscales, noises, pairs, left)
         whitened = whitened - design @ _least_squares(design, whitened)
         alpha = cholesky.solve_lower(L, whitened, transposed=True)
         K_inverse, _ = lapack.dpotri(L, lower=1)
@@ -305,8 +303,8 @@ class LogPosterior:
             return found[2]
         lengthscales, outputscales, noises = self.prior.unpack(theta)
         pairs, _ = self._covariances(lengthscales, outputscales)
-        L = self._factor(outputscales, noises, pairs, self._left(theta)[0])
-        return _least_squares(cholesky.solve_lower(L, self._design), cholesky.solve_lower(L, self.z))
+        _, design, whitened = self._whitened(outputscales, noises, pairs, self._left(theta)[0])
+        return _least_squares(design, whitened)
 
     def _evaluated(
         self, theta: Float[np.ndarray, " p"]
@@ -334,19 +332,21 @@ class LogPosterior:
         left, slope = correlation_and_slope(self._time_kernel, r)
         return left, slope * r**2
 
-    def _factor(
+    def _whitened(
         self,
         outputscales: Float[np.ndarray, " k"],
         noises: Float[np.ndarray, " c"],
         pairs: Float[np.ndarray, " pairs"],
         left: Float[np.ndarray, " pairs"] | None,
-    ) -> Float[np.ndarray, "t t"]:
+    ) -> tuple[Float[np.ndarray, "t t"], Float[np.ndarray, "t c"], Float[np.ndarray, " t"]]:
+        """L, and L⁻¹ times the design and the outcomes."""
         t = len(self.z)
         K = np.zeros(t * t)
         K[self._places] = pairs if left is None else pairs * left
         noise = np.where(self._is_fitted, noises[self._noise_of], self.known_noise)
         K[:: t + 1] = outputscales @ self._holds + noise
-        return cholesky.factorise(K.reshape(t, t, order="F"))[0]
+        L, _ = cholesky.factorise(K.reshape(t, t, order="F"))
+        return L, cholesky.solve_lower(L, self._design), cholesky.solve_lower(L, self.z)
 
     def _covariances(
         self, lengthscales: Float[np.ndarray, " d"], outputscales: Float[np.ndarray, " k"]

@@ -13,7 +13,6 @@ from swarmbo.belief.gp.hyperparameters import (
     AdditiveHyperparameters,
     ExactGPSettings,
     Hyperparameters,
-    TimeAxis,
     TimeCorrelation,
 )
 from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardisation, standardised_noise, units
@@ -79,7 +78,7 @@ def fit_field(
 
         def given(rows: Observations) -> LogPosterior:
             z, noise = (rows.outcome - offset) / scale, standardised_noise(rows.noise, scale)
-            decay = decay_of(settings.time, rows)
+            decay = None if settings.time is None else (settings.time.kernel, rows.rounds)
             return LogPosterior(prior, [settings.kernel], [range(domain.n_dims)], rows.U, z, noise, decay=decay)
 
         log_posterior = given(fitted_to)
@@ -168,12 +167,12 @@ def fit_jointly(
     if is_shown:
         z = (data.outcome - np.array([*offsets, offsets.sum()])[data.channel]) / scale
         starts, goes_on = _joint_starts(belief, prior, warm, scale, rng, is_mixed=is_mixed)
-        noise, time = standardised_noise(data.noise, scale), decay_of(settings.time, data)
+        noise, time = standardised_noise(data.noise, scale), settings.time
 
         def given(rows: slice | Int[np.ndarray, " m"]) -> LogPosterior:
             U, channel = data.U[rows], data.channel[rows] if is_mixed else None
-            own_time = None if time is None else (time[0], time[1][rows])
-            return LogPosterior(prior, _kernels(belief), belief.scopes, U, z[rows], noise[rows], channel, own_time)
+            decay = None if time is None else (time.kernel, data.rounds[rows])
+            return LogPosterior(prior, _kernels(belief), belief.scopes, U, z[rows], noise[rows], channel, decay)
 
         if len(starts) > goes_on and (part := _part(len(data), rng)) is not None:
             led, _ = maximise(given(part), starts[goes_on:], settings.max_iterations)
@@ -296,11 +295,6 @@ def _joint_hyperparameters(
     )
     noises = [*noises, of_total] if is_mixed else [of_total]
     return hyperparameters_at(settings, factors, sizes, prior, theta, noises, constants, scales)
-
-
-def decay_of(time: TimeAxis | None, data: Observations) -> tuple[KernelName, Float[np.ndarray, " r"]] | None:
-    """The kernel over time, and the round of each outcome; None where nothing fades."""
-    return None if time is None else (time.kernel, data.rounds)
 
 
 def hyperparameters_at(

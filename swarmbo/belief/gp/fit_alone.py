@@ -177,10 +177,6 @@ def search(
             best = np.lexsort((-all_begun.value, own))[np.searchsorted(own, which)]
             starts, begun = starts[best], all_begun.take(best)
     theta, value, mean = maximise_stacked(log_posterior, starts, which, max_iterations, begun=begun, **_BRISK)
-    best = _best(value, which)
+    by_latent = value.reshape(len(z), -1)
+    best = by_latent.argmax(axis=1) + by_latent.shape[1] * np.arange(len(z))
     return theta[best], mean[best]
-
-
-def _best(value: Float[np.ndarray, " b"], which: Int[np.ndarray, " b"]) -> Int[np.ndarray, " g"]:
-    rows = value.reshape(which[-1] + 1, -1)
-    return rows.argmax(axis=1) + rows.shape[1] * np.arange(len(rows))

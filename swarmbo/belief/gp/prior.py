@@ -151,11 +151,6 @@ class HyperparameterPrior:
             covariance[range(q), range(q)] += self.deviation**2
         return np.linalg.inv(covariance)
 
-    @property
-    def covariance(self) -> Float[np.ndarray, "p p"]:
-        """Of theta (p, p)."""
-        return np.linalg.inv(self.precision)
-
     def log_density(self, theta: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
         """Log density of theta, without its constant, and the gradient."""
         weighted = self.precision @ (theta - self.centre)
@@ -163,7 +158,7 @@ class HyperparameterPrior:
 
     def sample(self, rng: np.random.Generator) -> Float[np.ndarray, " p"]:
         """A theta drawn from the prior, moved to the bounds where it lies outside."""
-        theta = self.centre + np.linalg.cholesky(self.covariance) @ rng.standard_normal(len(self.centre))
+        theta = self.centre + np.linalg.cholesky(np.linalg.inv(self.precision)) @ rng.standard_normal(len(self.centre))
         return np.clip(theta, self.bounds[:, 0], self.bounds[:, 1])
 
     def unpack(

@@ -18,7 +18,6 @@ a core's fastest cache.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numba
@@ -426,26 +425,27 @@ class StackPosterior:
 
     def mean(self, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
         """Posterior mean of f_i(u) in physical units, without the cost of a variance."""
-        return self.constants + self._physical(U, None, MEAN).mean
+        return self.constants + self.scales * self._predicted(U, None, MEAN, self._alpha).mean
 
-    def marginals(self, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Marginals:
-        """Posterior of f_i(u) in physical units; gradients by coordinates of the unit cube."""
-        found = self._physical(U, None, GRADIENT if gradient else VARIANCE)
-        return replace(found, mean=self.constants + found.mean)
-
-    def contrast(
+    def posterior(
         self,
         U: Float[np.ndarray, "g m a"],
-        reference: Float[np.ndarray, "g 1 a"],
+        reference: Float[np.ndarray, "g 1 a"] | None = None,
         *,
         gradient: bool = False,
         rough: bool = False,
     ) -> Marginals:
-        """Posterior of f_i(u) - f_i(reference): offsets between factors, which totals can't tell, cancel.
+        """Posterior of f_i(u), or of f_i(u) - f_i(reference), in physical units; gradients by unit coordinates.
 
-        ``rough``: three digits will do, to say where to look. It counts for factors observed one by one.
+        Offsets between factors, which totals can't tell, cancel in a contrast. ``rough``: three digits will do, to say
+        where to look. It counts for factors observed one by one.
         """
-        return self._physical(U, reference, GRADIENT if gradient else VARIANCE, rough=rough)
+        wanted, scales = GRADIENT if gradient else VARIANCE, self.scales
+        mean, var, dmean, dvar = self._predicted(U, reference, wanted, self._alpha, rough=rough)
+        mean = scales * mean if reference is not None else self.constants + scales * mean
+        if not gradient:
+            return Marginals(mean, scales**2 * var)
+        return Marginals(mean, scales**2 * var, scales[..., None] * dmean, scales[..., None] ** 2 * dvar)
 
     def weighted(
         self, U: Float[np.ndarray, "g m a"], alpha: Float[np.ndarray, "g T"], *, gradient: bool = False
@@ -453,21 +453,6 @@ class StackPosterior:
         """Covariances with the observations, times weights; their gradients are 0 where not wanted."""
         told, _, pulled, _ = self._predicted(U, None, SLOPE if gradient else MEAN, alpha)
         return told, pulled
-
-    def _physical(
-        self,
-        U: Float[np.ndarray, "g m a"],
-        reference: Float[np.ndarray, "g 1 a"] | None,
-        wanted: int,
-        *,
-        rough: bool = False,
-    ) -> Marginals:
-        """Posterior of f_i(u), or of f_i(u) - f_i(reference), but for prior means; physical."""
-        mean, var, dmean, dvar = self._predicted(U, reference, wanted, self._alpha, rough=rough)
-        scales = self.scales
-        if wanted != GRADIENT:
-            return Marginals(scales * mean, scales**2 * var)
-        return Marginals(scales * mean, scales**2 * var, scales[..., None] * dmean, scales[..., None] ** 2 * dvar)
 
     def _predicted(
         self,
