@@ -6,9 +6,8 @@ Every member is a Gaussian linear model over its own random features. A new outc
 member's predictive density, and updates each member's posterior by rank one; at intervals hyper-parameters are fitted
 and features drawn again, from all data at once.
 
-With totals, a member is one kernel for all factors, with separate features for each: weights of features are drawn
-jointly, and the drawn sum is the sum of one drawn function per factor. With outcomes per factor, each factor has its
-own dictionary and weights, independent of other outcomes. In both cases agents maximise a draw by messages.
+With totals, a member is one kernel for all factors, with separate features for each, whose weights are drawn jointly.
+With outcomes per factor, each factor has its own dictionary and weights. Agents maximise a draw by messages.
 
 Source: Lu, Polyzos, Li & Giannakis 2022, section 4. Their appendix takes the standard normal density for the spectrum
 of exp(-r²), which is that of exp(-r²/2); here kernels and spectra are those of ``swarmbo.kernels``. They leave open

@@ -2,13 +2,11 @@
 
 theta is that of ``gp.prior``. Time multiplies the covariance of all latents alike, so it is worked in after their sum.
 Constant means are profiled: at every theta they take their generalised-least-squares values, the maximum of the
-evidence over them; by the envelope theorem the gradient is then that at fixed means. Matrices are kept as their pairs
-below the diagonal, half the work of whole ones.
+evidence over them; by the envelope theorem the gradient is then that at fixed means.
 
-All that is kept are the pairs of outcomes, whatever the number of factors: a first compiled pass adds up their
-covariances, and a second, once it is known how the evidence depends on each pair, works out what each factor has to do
-with it. Factors that have one lengthscale and one outputscale by groups take one pass: their correlations add up before
-anything else is worked out, so two numbers for each pair of outcomes stand for a group of any size.
+Matrices are kept as their pairs below the diagonal. A first compiled pass adds up covariances of all factors, and a
+second, once it is known how the evidence depends on each pair, works out what each factor has to do with it. For
+factors that have hyper-parameters in common by groups, correlations that are added up group by group are enough.
 """
 
 from collections.abc import Sequence
@@ -208,10 +206,9 @@ def covariances(
 class LogPosterior:
     """Log posterior density of theta given outcomes of the total, of factors, or both; value and gradient.
 
-    Totals of factors that have one kernel of the library's own, nothing in common, and do not decay take the pass that
-    stacks take: it needs less than half the time. A matrix that is singular to rounding is left to LAPACK. Outcomes
-    without a ``channel`` are totals; ``known_noise`` is NaN where theta has it; ``decay`` has the kernel over time and
-    the round of each outcome.
+    Totals of factors with one kernel of the library's own, nothing in common and no decay take the pass that stacks
+    take, in less than half the time, unless a matrix is singular to rounding. Outcomes without a ``channel`` are
+    totals; ``known_noise`` is NaN where theta has it; ``decay`` has the kernel over time and the round of each outcome.
 
     Source: Rasmussen & Williams 2006, eqs. 2.30 and 5.9; Kandasamy et al. 2015, section 3.3 for the sum.
     """

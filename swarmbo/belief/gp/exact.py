@@ -194,14 +194,10 @@ class ExactGP(ChannelGP, FieldGP):
 
     @staticmethod
     def posterior_means(beliefs: "Sequence[ExactGP]", X: ArrayLike) -> list[Float[np.ndarray, " m"]]:
-        """Means of several beliefs at the same points; covariances of common data are computed once.
+        """Means (m,) of several beliefs at the same points (m, d), physical: those of ``posterior_mean``, to rounding.
 
-        Args:
-            beliefs: At least one, of one domain, with equal hyper-parameters and of one round.
-            X: Points (m, d), physical.
-
-        Returns:
-            Means (m,) of each, in the unit of the outcome: those of ``posterior_mean``, to rounding.
+        Beliefs are at least one, of one domain and round, with equal hyper-parameters; covariances of common data are
+        computed once.
 
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.

@@ -144,10 +144,9 @@ def search(
     """The best theta for each of some latents, and its mean: a part of many outcomes says where to look.
 
     Starts of one latent follow one another, as many for each. ``goes_on``: the first of them is where an earlier search
-    ended; it is one of those that all outcomes have their say of, and of a latent that is observed by itself it is left
-    to them alone. ``follows_all``: all outcomes say how good each place is that the part came to, and not the best of
-    them only: a sum has more maxima than a part can tell apart. The ``part`` is of each its own, or
-    every so manyth outcome.
+    ended; it is among those that all outcomes judge. ``follows_all``: all outcomes search on from each place that the
+    part came to, not from the best of them only: a sum has more maxima than a part can tell apart. The ``part`` is of
+    each its own, or every so manyth outcome.
     """
     from swarmbo.belief.gp.stack_fit import doubled, maximise_stacked  # late: numba is slow to load
 

@@ -5,9 +5,8 @@ e and alpha = (K + noise)⁻¹ (z - Σ_j p_j(X) - e), the functions
 
     f_i(x) = p_i(x) + k_i(x, X) alpha
 
-are together one draw of all factors given the totals z, cross-covariances included. Only p_j at the data and alpha tie
-the factors together: an agent that owns factor i draws p_i alone, tells the others its values at the data (one number
-per observation), and everybody solves the same system. Source: Wilson et al. 2020, eq. 9, for a sum of processes.
+are together one draw of all factors given the totals z, cross-covariances included. Source: Wilson et al. 2020, eq. 9,
+for a sum of processes.
 """
 
 from abc import ABC, abstractmethod

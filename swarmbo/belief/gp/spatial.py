@@ -273,13 +273,9 @@ class SpatialGP(ABC):
         """The posterior at fixed points (m, d), physical, from which covariances between subsets are cheap."""
 
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean and variance of the field (without measurement noise).
+        """Means (m,) and variances (m,) >= 0 of the field, without noise, at points (m, d), physical.
 
-        Args:
-            X: Points (m, d), physical.
-
-        Returns:
-            Means (m,) in the unit of the outcome, and variances (m,) >= 0 in its square.
+        They are in the unit of the outcome and in its square.
 
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
@@ -293,13 +289,9 @@ class SpatialGP(ABC):
         return mean, var
 
     def joint_posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m m"]]:
-        """Mean and joint covariance of the field.
+        """Means (m,) and covariances (m, m) of the field, without noise, at points (m, d), physical.
 
-        Args:
-            X: Points (m, d), physical.
-
-        Returns:
-            Means (m,) in the unit of the outcome, and covariances (m, m) in its square.
+        They are in the unit of the outcome and in its square.
 
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.

@@ -8,13 +8,9 @@ alpha the mean's weights:
     var  = s - |v|², v = k L⁻ᵀ,    d var  = -2 dk · v L⁻¹
 
 and for the contrast f_i(u) - f_i(v) the same with k(u) - k(v) and prior variance 2 (s - k(u, v)). Multiplying by L⁻¹ is
-faster than solving triangular systems, and keeps twice the digits that multiplying by K⁻¹ does. A factor's L⁻¹ is read
-block by block of its rows and only as far as the diagonal: with each row go its entry of v for eight points and, at
-once, its share of L⁻ᵀ v.
-
-At one point that leaves seven eighths undone, so there entries of L⁻¹ lie side by side. Tables of hundreds of points
-only say where to look: there sixteen points lie side by side in single precision, and so does L⁻¹, which then fits into
-a core's fastest cache.
+faster than solving triangular systems, and keeps twice the digits that multiplying by K⁻¹ does. Its blocks of rows are
+read once, as far as the diagonal, for eight points; of one point entries of L⁻¹ lie side by side instead. Tables of
+hundreds of points only say where to look: sixteen points go side by side in single precision.
 """
 
 from collections.abc import Sequence
@@ -60,9 +56,8 @@ class Stack(NamedTuple):
     """Factors of equal size, for compiled code: codes of their kernels, and their data in lengthscales.
 
     Beyond ``counts`` observations lies padding. ``weights`` make covariances of correlations with observations.
-    ``given`` has, of factors whose kernel is ``GIVEN``, the correlations and slopes between the points, the one of
-    reference after them, and the observations, the point of reference after them; ``places`` their L⁻¹ among the rows
-    of all.
+    ``given`` has correlations and slopes of ``GIVEN`` kernels, points by observations, the reference last in both.
+    ``places`` are those of L⁻¹ among the rows of all.
     """
 
     kernels: Int[np.ndarray, " g"]

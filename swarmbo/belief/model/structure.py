@@ -56,16 +56,15 @@ class ScopeFit:
 
 @dataclass(frozen=True, eq=False)
 class ScopeEvidence:
-    """Log weight of scopes given totals, by a separate fit of hyper-parameters for each.
+    """Log weight of scopes given totals, by a separate fit of hyper-parameters for each; fits are cached.
 
     The weight is the evidence p(y | scopes, theta) times the prior density of theta relative to its mode, at the theta
     with the largest product. That is Laplace's approximation of the evidence without theta if data narrow theta equally
-    for all structures. The evidence at the best theta alone would favour scopes with more parameters.
+    for all structures.
 
-    Every fit starts at the same point (None: at the prior's mode and also at short lengthscales), so the weight depends
-    on the data and the scopes only; a chain over structures requires that. Fits are cached. Lengthscales that are
-    ``auto`` are hierarchical for all scopes, so that priors can be compared. Constant totals give all scopes equal
-    weight.
+    Every fit starts at the same point (None: at the prior's mode and also at short lengthscales): a chain over
+    structures requires that. Lengthscales that are ``auto`` are hierarchical for all scopes, so that priors can be
+    compared. Constant totals give all scopes equal weight.
     """
 
     settings: AdditiveGPSettings
