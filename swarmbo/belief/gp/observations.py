@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
-from swarmbo.kernels import KERNEL_NAMES, kernel_matrix
 
 _OF_EACH = ("row", "channel", "outcome", "noise", "rounds")
 LEAST_NOISE = 1e-8  # of the variance of outcomes: a deviation of 1e-4 of theirs
@@ -140,31 +140,20 @@ def factor_covariance(
     hyper: AdditiveHyperparameters, scope: Sequence[int], factor: int, one: Observations, other: Observations
 ) -> Float[np.ndarray, "r s"]:
     """Prior covariance of one factor, at the points of outcomes and between their rounds."""
-    X, Z = one.at(scope), other.at(scope)
-    K = kernel_matrix(hyper.kernels[factor], X, Z, hyper.lengthscale_array(factor), hyper.outputscales[factor])
-    return K if not hyper.times else K * hyper.times[factor].between(one.rounds[:, None], other.rounds[None])
+    return hyper.covariance(factor).matrix(projection(hyper, scope, one), projection(hyper, scope, other))
 
 
 def observation_covariance(
     hyper: AdditiveHyperparameters, scopes: Sequence[Sequence[int]], one: Observations, other: Observations
 ) -> Float[np.ndarray, "r s"]:
     """Prior covariance between outcomes, without noise: two of them share the factors that both hold."""
-    if one is other and not hyper.times and set(hyper.kernels) <= set(KERNEL_NAMES):
-        from swarmbo.belief.gp.evidence import covariances  # late: numba is slow to load
-
-        return covariances(hyper, scopes, one.U, np.array([one.hold(i) for i in range(len(scopes))], dtype=float))
+    if len(scopes) == 1 or all((each.channel == TOTAL).all() for each in (one, other)):
+        return reduce(np.add, (factor_covariance(hyper, scope, i, one, other) for i, scope in enumerate(scopes)))
     K = np.zeros((len(one), len(other)))
     for i, scope in enumerate(scopes):
         rows, columns = np.flatnonzero(one.hold(i)), np.flatnonzero(other.hold(i))
-        if not (len(rows) and len(columns)):
-            continue
-        part = factor_covariance(hyper, scope, i, one.take(rows), other.take(columns))
-        if len(scopes) == 1:
-            return part
-        if part.shape == K.shape:
-            K += part
-        else:
-            K[np.ix_(rows, columns)] += part
+        if len(rows) and len(columns):
+            K[np.ix_(rows, columns)] += factor_covariance(hyper, scope, i, one.take(rows), other.take(columns))
     return K
 
 
