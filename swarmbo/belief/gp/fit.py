@@ -12,6 +12,7 @@ from swarmbo.belief.gp.fit_alone import fit_alone, search
 from swarmbo.belief.gp.hyperparameters import (
     AdditiveHyperparameters,
     ExactGPSettings,
+    FactorHyperparameters,
     Hyperparameters,
     TimeCorrelation,
 )
@@ -308,16 +309,21 @@ def hyperparameters_at(
     scales: Float[np.ndarray, " k"] | None = None,
 ) -> AdditiveHyperparameters:
     """Theta as hyper-parameters; one noise variance is that of totals and of factors alike, by default theta's."""
-    k, time = len(factors), prior.time_lengthscale(theta)
+    k, pace = len(factors), prior.time_lengthscale(theta)
     lengthscales, outputscales, fitted = prior.unpack(theta)
     noises = noises or fitted.tolist()
-    return AdditiveHyperparameters(
-        kernels=tuple(form.kernel for form in settings.of_factors(factors)),
-        lengthscales=tuple(tuple(part.tolist()) for part in np.split(lengthscales, np.cumsum(sizes)[:-1])),
-        outputscales=tuple(outputscales.tolist()),
-        noise_variances=tuple(noises[:k]) if len(noises) > 1 else (noises[0],) * k,
-        total_noise_variance=noises[-1],
-        constants=(0.0,) * k if constants is None else tuple(constants.tolist()),
-        scales=(1.0,) * k if scales is None else tuple(scales.tolist()),
-        times=() if settings.time is None or time is None else (TimeCorrelation(settings.time.kernel, time),) * k,
+    time = None if settings.time is None or pace is None else TimeCorrelation(settings.time.kernel, pace)
+    found = zip(
+        settings.of_factors(factors),
+        np.split(lengthscales, np.cumsum(sizes)[:-1]),
+        outputscales.tolist(),
+        noises[:k] if len(noises) > 1 else [noises[0]] * k,
+        [0.0] * k if constants is None else constants.tolist(),
+        [1.0] * k if scales is None else scales.tolist(),
+        strict=True,
     )
+    own = (
+        FactorHyperparameters(form.kernel, tuple(lengths.tolist()), output, noise, constant, scale, time)
+        for form, lengths, output, noise, constant, scale in found
+    )
+    return AdditiveHyperparameters.of(own, noises[-1])

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import msgspec
 import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.additive_settings import FactorForm
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, FactorHyperparameters, TimeCorrelation
 from swarmbo.belief.gp.observations import Observations, noise_ahead, standardisation, standardised_noise, units
 from swarmbo.belief.gp.prior import HyperparameterPrior, packed, starting_thetas
 
@@ -88,28 +87,15 @@ def _found(
     priors: Sequence[HyperparameterPrior],
 ) -> AdditiveHyperparameters:
     settings, forms = belief.settings, belief.settings.of_factors(belief.graph.factors)
-    lengthscales, outputscales, noises = zip(
-        *(prior.unpack(theta) for prior, theta in zip(priors, thetas, strict=True)), strict=True
-    )
-    times = [prior.time_lengthscale(theta) for prior, theta in zip(priors, thetas, strict=True)]
-    outcomes = belief.observations.by_factor(len(forms))
-    hyper = AdditiveHyperparameters(
-        kernels=tuple(form.kernel for form in forms),
-        lengthscales=tuple(tuple(own.tolist()) for own in lengthscales),
-        outputscales=tuple(np.concatenate(outputscales).tolist()),
-        noise_variances=tuple(
-            noise_ahead(float(noise), own, float(scale), settings.noise_floor)
-            for (noise,), own, scale in zip(noises, outcomes, scales, strict=True)
-        ),
-        total_noise_variance=0.0,
-        constants=tuple(constants.tolist()),
-        scales=tuple(scales.tolist()),
-        times=()
-        if settings.time is None
-        else tuple(TimeCorrelation(settings.time.kernel, own) for own in times if own),
-    )
-    noise = sum(hyper.in_one_unit().noise_variances)  # a total that comes later has the noise of all its factors
-    return msgspec.structs.replace(hyper, total_noise_variance=float(noise))
+    outcomes, factors = belief.observations.by_factor(len(forms)), list[FactorHyperparameters]()
+    found = zip(forms, priors, thetas, outcomes, constants.tolist(), scales.tolist(), strict=True)
+    for form, prior, theta, own, constant, scale in found:
+        lengths, (output,), (noise,) = prior.unpack(theta)
+        ahead, pace = noise_ahead(float(noise), own, scale, settings.noise_floor), prior.time_lengthscale(theta)
+        time = None if settings.time is None or pace is None else TimeCorrelation(settings.time.kernel, pace)
+        variances = float(output), ahead
+        factors.append(FactorHyperparameters(form.kernel, tuple(lengths.tolist()), *variances, constant, scale, time))
+    return AdditiveHyperparameters.of(factors)
 
 
 def _searched(

@@ -1,7 +1,8 @@
 """What an exact Gaussian process is told to be (settings), and what it was fitted to be (hyper-parameters)."""
 
 import math
-from typing import Literal
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -158,16 +159,21 @@ class Hyperparameters(Settings, frozen=True):
 
     def as_channel(self) -> "AdditiveHyperparameters":
         """The same as those of a sum of one."""
-        return AdditiveHyperparameters(
-            kernels=(self.kernel,),
-            lengthscales=(self.lengthscales,),
-            outputscales=(self.outputscale,),
-            noise_variances=(self.noise_variance,),
-            total_noise_variance=self.noise_variance,
-            constants=(self.offset + self.scale * self.mean,),
-            scales=(self.scale,),
-            times=() if self.time is None else (self.time,),
-        )
+        variances, constant = (self.outputscale, self.noise_variance), self.offset + self.scale * self.mean
+        own = FactorHyperparameters(self.kernel, self.lengthscales, *variances, constant, self.scale, self.time)
+        return AdditiveHyperparameters.of([own], self.noise_variance)
+
+
+class FactorHyperparameters(NamedTuple):
+    """One factor's part of ``AdditiveHyperparameters``."""
+
+    kernel: KernelName
+    lengthscales: tuple[float, ...]
+    outputscale: float
+    noise_variance: float
+    constant: float
+    scale: float
+    time: TimeCorrelation | None = None
 
 
 class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -200,6 +206,24 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
         for field in ("kernels", "outputscales", "noise_variances", "constants", "scales"):
             require(self, field, lambda v: len(v) == len(self.lengthscales), "one per factor")
         require(self, "times", lambda v: len(v) in (0, len(self.lengthscales)), "one per factor, or none")
+
+    @classmethod
+    def of(
+        cls, factors: Iterable[FactorHyperparameters], total_noise_variance: float | None = None
+    ) -> "AdditiveHyperparameters":
+        """Those of some factors; by default a total has the noise of all of them."""
+        kernels, lengthscales, outputs, noises, constants, scales, times = zip(*factors, strict=True)
+        times = () if None in times else times
+        made = cls(kernels, lengthscales, outputs, noises, total_noise_variance or 0.0, constants, scales, times)
+        if total_noise_variance is not None:
+            return made
+        return msgspec.structs.replace(made, total_noise_variance=math.fsum(made.in_one_unit().noise_variances))
+
+    def factor(self, i: int) -> FactorHyperparameters:
+        """Those of one factor."""
+        variances, time = (self.outputscales[i], self.noise_variances[i]), self.times[i] if self.times else None
+        unit = self.constants[i], self.scales[i]
+        return FactorHyperparameters(self.kernels[i], self.lengthscales[i], *variances, *unit, time)
 
     @property
     def constant(self) -> float:
