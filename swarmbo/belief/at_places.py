@@ -68,13 +68,13 @@ class AtPlaces(KnownPlaces):
     pending: Int[np.ndarray, " p"]
 
     @classmethod
-    def of(cls, belief: PlaceBelief, places: Float[np.ndarray, "k d"], entries: int = _ENTRIES) -> PlaceBelief:
-        """The belief, fast at places; unchanged if it is not exact, or would store more than ``entries`` numbers."""
+    def of(cls, belief: PlaceBelief, places: Float[np.ndarray, "k d"]) -> PlaceBelief:
+        """The belief, fast at places; unchanged if it is not exact, or would store too many numbers."""
         if not isinstance(belief, ExactGP):
             return belief
         keys = place_keys(places)
         first, _ = first_of_each(keys)
-        if not belief.is_tiled and (len(belief.points) + belief.n_pending) * len(first) > entries:
+        if not belief.is_tiled and (len(belief.points) + belief.n_pending) * len(first) > _ENTRIES:
             return belief
         places = places[first[np.argsort(keys[first])]]
         if belief.is_tiled:

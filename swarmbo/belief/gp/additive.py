@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from swarmbo.belief.gp.additive_prediction import AdditivePosterior
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, domain_of, given_hyperparameters, own_kernels
 from swarmbo.belief.gp.engine import Outcomes
-from swarmbo.belief.gp.fit import fit_additive, fit_together, prior_hyperparameters
+from swarmbo.belief.gp.fit import fit_jointly, fit_together, prior_hyperparameters
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
 from swarmbo.belief.gp.spatial import checked_evaluations, checked_points, checked_rounds
 from swarmbo.errors import ConfigError, ShapeError
@@ -241,7 +241,10 @@ class AdditiveGP(AdditivePosterior):
             The new belief. Degenerate data (none, one, equal or constant ones) give a proper belief too, at the mode of
             the prior where they do not show the scale of outcomes.
         """
-        return self._fitted(fit_additive(self, rng, warm))
+        # totals tie all factors together
+        return self._fitted(
+            fit_jointly(self, rng, warm) if self._has_totals else fit_together([self], [rng], [warm])[0]
+        )
 
     @classmethod
     def fit_together(

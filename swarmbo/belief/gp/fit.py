@@ -115,21 +115,12 @@ def _field_hyperparameters(
     )
 
 
-def fit_additive(
-    belief: "AdditivePosterior", rng: np.random.Generator, warm: AdditiveHyperparameters | None
-) -> AdditiveHyperparameters:
-    """Maximum a-posteriori hyper-parameters: of factors observed alone each by itself, with any totals all jointly."""
-    if (belief.observations.channel == TOTAL).any():
-        return fit_jointly(belief, rng, warm)
-    return fit_together([belief], [rng], [warm])[0]
-
-
 def fit_together(
     beliefs: "Sequence[AdditivePosterior]",
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """Fits side by side: of sums with totals, or of factors observed alone (to the bit as by ``fit_additive``)."""
+    """Fits side by side: of sums with totals, or of factors observed alone (to the bit as one by one)."""
     if not beliefs:
         return []
     if all((belief.observations.channel == TOTAL).any() for belief in beliefs):
