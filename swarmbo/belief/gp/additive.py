@@ -241,10 +241,9 @@ class AdditiveGP(AdditivePosterior):
             The new belief. Degenerate data (none, one, equal or constant ones) give a proper belief too, at the mode of
             the prior where they do not show the scale of outcomes.
         """
-        # totals tie all factors together
-        return self._fitted(
-            fit_jointly(self, rng, warm) if self._has_totals else fit_together([self], [rng], [warm])[0]
-        )
+        if self._has_totals:  # they tie all factors together
+            return self._fitted(fit_jointly(self, rng, warm))
+        return self._fitted(fit_together([self], [rng], [warm])[0])
 
     @classmethod
     def fit_together(
