@@ -24,9 +24,9 @@ from numpy.typing import ArrayLike
 from swarmbo.belief.features.ensemble_part import EnsemblePart, bases_of, dictionary, fit_part, of_part
 from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters, EnsembleSettings, PartHyperparameters
 from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.gp.additive_prediction import FeatureSample
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.observations import Observations
-from swarmbo.belief.gp.path_sample import FeatureSample
 from swarmbo.belief.gp.spatial import checked_points
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph

@@ -84,19 +84,9 @@ class AdditiveGP(AdditivePosterior):
         hyperparameters = given_hyperparameters(
             settings, graph, domain, lengthscale, outputscale, noise_variance, mean, time
         )
-        super().__init__(**self._fields(settings, graph, domain, outcomes, hyperparameters))
-
-    @classmethod
-    def _fields(
-        cls,
-        settings: AdditiveGPSettings,
-        graph: FactorGraph,
-        domain: Domain,
-        outcomes: Outcomes,
-        hyperparameters: AdditiveHyperparameters,
-    ) -> dict[str, Any]:
         own = {"settings": settings, "graph": graph, "domain": domain, "outcomes": outcomes}
-        return {**own, "hyperparameters": hyperparameters} | cls._no_data(len(graph.variables), len(graph.factors))
+        none = self._no_data(len(graph.variables), len(graph.factors))
+        super().__init__(**own, hyperparameters=hyperparameters, **none)  # pyright: ignore[reportArgumentType]
 
     @classmethod
     def _of(cls, values: Mapping[str, Any]) -> "AdditiveGP":
@@ -123,7 +113,9 @@ class AdditiveGP(AdditivePosterior):
             )
         if unknown := [factor for factor in settings.factors if factor not in graph.factors]:
             raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(graph.factors)}", at="$.factors")
-        return cls._of(cls._fields(settings, graph, domain, outcomes, prior_hyperparameters(settings, graph)))
+        own = {"settings": settings, "graph": graph, "domain": domain, "outcomes": outcomes}
+        own |= {"hyperparameters": prior_hyperparameters(settings, graph)}
+        return cls._of(own | cls._no_data(len(graph.variables), len(graph.factors)))
 
     @classmethod
     def from_hyperparameters(

@@ -36,11 +36,8 @@ _FIELD_TOLERANCE = 1e7 * float(np.finfo(float).eps)  # L-BFGS-B's own; theta of 
 
 def prior_hyperparameters(settings: AdditiveGPSettings, graph: FactorGraph) -> AdditiveHyperparameters:
     """The mode of the prior, outcomes unscaled."""
-    sizes = [len(scope) for scope in graph.scopes]
-    model = settings.lengthscale_model(sizes, alone=False)
-    medians = [form.noise_median for form in settings.of_factors(graph.factors)]
-    prior = HyperparameterPrior.of(settings, graph.factors, sizes, model, [*medians, settings.noise_median])
-    return hyperparameters_at(settings, graph.factors, sizes, prior, prior.centre)
+    prior = _joint_prior(settings, graph, is_mixed=True)
+    return hyperparameters_at(settings, graph, prior, prior.centre)
 
 
 def prior_field_hyperparameters(settings: ExactGPSettings, domain: Domain) -> Hyperparameters:
@@ -154,7 +151,7 @@ def fit_jointly(
     is_mixed = bool((data.channel != TOTAL).any())
     if len(data) >= _PART and not is_mixed and is_stackable(belief):
         return fit_sums([belief], [rng], [warm])[0]
-    prior = _joint_prior(belief, is_mixed=is_mixed)
+    prior = _joint_prior(belief.settings, belief.graph, is_mixed=is_mixed)
     theta, constants = prior.centre, offsets
     if is_shown:
         z = (data.outcome - np.array([*offsets, offsets.sum()])[data.channel]) / scale
@@ -189,7 +186,7 @@ def fit_sums(
 
     found, alike = dict[int, AdditiveHyperparameters](), dict[tuple[Any, ...], list[_Sum]]()
     for place, (belief, rng, earlier) in enumerate(zip(beliefs, rngs, warm, strict=True)):
-        data, prior = belief.observations, _joint_prior(belief, is_mixed=False)
+        data, prior = belief.observations, _joint_prior(belief.settings, belief.graph, is_mixed=False)
         offsets, scales, is_shown = units(belief.totals, belief.factors)
         if is_shown:
             starts, goes_on = _joint_starts(belief, prior, earlier, float(scales[0]), rng, is_mixed=False)
@@ -243,11 +240,11 @@ def _kernels(belief: "AdditivePosterior") -> list[KernelName]:
     return [form.kernel for form in belief.settings.of_factors(belief.graph.factors)]
 
 
-def _joint_prior(belief: "AdditivePosterior", *, is_mixed: bool) -> HyperparameterPrior:
-    settings, factors, sizes = belief.settings, belief.graph.factors, [len(scope) for scope in belief.scopes]
-    medians = [form.noise_median for form in settings.of_factors(factors)]
-    noises = [*medians, settings.noise_median] if is_mixed else [settings.noise_median]
-    return HyperparameterPrior.of(settings, factors, sizes, settings.lengthscale_model(sizes, alone=False), noises)
+def _joint_prior(settings: AdditiveGPSettings, graph: FactorGraph, *, is_mixed: bool) -> HyperparameterPrior:
+    sizes = [len(scope) for scope in graph.scopes]
+    medians = [form.noise_median for form in settings.of_factors(graph.factors)] if is_mixed else []
+    model = settings.lengthscale_model(sizes, alone=False)
+    return HyperparameterPrior.of(settings, graph.factors, sizes, model, [*medians, settings.noise_median])
 
 
 def _joint_starts(
@@ -279,20 +276,19 @@ def _joint_hyperparameters(
     *,
     is_mixed: bool,
 ) -> AdditiveHyperparameters:
-    settings, factors, sizes = belief.settings, belief.graph.factors, [len(scope) for scope in belief.scopes]
-    fitted, own = prior.unpack(theta)[2], [*data.by_factor(len(factors)), data.of_channel(TOTAL)]
+    settings = belief.settings
+    fitted, own = prior.unpack(theta)[2], [*data.by_factor(len(belief.scopes)), data.of_channel(TOTAL)]
     *noises, of_total = (
         noise_ahead(float(noise), outcomes, float(scales[0]), settings.noise_floor)
         for noise, outcomes in zip(fitted if is_mixed else fitted.repeat(len(own)), own, strict=True)
     )
     noises = [*noises, of_total] if is_mixed else [of_total]
-    return hyperparameters_at(settings, factors, sizes, prior, theta, noises, constants, scales)
+    return hyperparameters_at(settings, belief.graph, prior, theta, noises, constants, scales)
 
 
 def hyperparameters_at(
     settings: AdditiveGPSettings,
-    factors: Sequence[str],
-    sizes: Sequence[int],
+    graph: FactorGraph,
     prior: HyperparameterPrior,
     theta: Float[np.ndarray, " p"],
     noises: Sequence[float] = (),
@@ -300,13 +296,13 @@ def hyperparameters_at(
     scales: Float[np.ndarray, " k"] | None = None,
 ) -> AdditiveHyperparameters:
     """Theta as hyper-parameters; one noise variance is that of totals and of factors alike, by default theta's."""
-    k, pace = len(factors), prior.time_lengthscale(theta)
+    k, pace = len(graph.factors), prior.time_lengthscale(theta)
     lengthscales, outputscales, fitted = prior.unpack(theta)
     noises = noises or fitted.tolist()
     time = None if settings.time is None or pace is None else TimeCorrelation(settings.time.kernel, pace)
     found = zip(
-        settings.of_factors(factors),
-        np.split(lengthscales, np.cumsum(sizes)[:-1]),
+        settings.of_factors(graph.factors),
+        np.split(lengthscales, np.cumsum([len(scope) for scope in graph.scopes])[:-1]),
         outputscales.tolist(),
         noises[:k] if len(noises) > 1 else [noises[0]] * k,
         [0.0] * k if constants is None else constants.tolist(),

@@ -12,12 +12,10 @@ from jaxtyping import Float
 from swarmbo.belief.gp import cholesky
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, SampledStructure, StructureSettings
 from swarmbo.belief.gp.observations import standardisation, standardised_noise
-from swarmbo.belief.gp.prior import HyperparameterPrior
+from swarmbo.belief.gp.prior import HyperparameterPrior, starting_thetas
 from swarmbo.belief.model import partitions
 from swarmbo.belief.model.partitions import Block, Scopes, canonical
 from swarmbo.kernels import kernel_matrix
-
-_SHORT_LENGTHSCALE = 0.15  # of a side: a first search for narrow peaks starts here
 
 
 class StartingPoint(msgspec.Struct, frozen=True):
@@ -121,9 +119,7 @@ class ScopeEvidence:
             lengths = [self.start.lengthscales[v] * math.sqrt(len(scope)) for scope in scopes for v in scope]
             _, outputscales, _ = prior.unpack(prior.centre)
             return [prior.pack(np.array(lengths), outputscales, np.array([self.start.noise_variance]))]
-        short = prior.centre.copy()
-        short[: prior.n_lengthscales] = np.log(_SHORT_LENGTHSCALE)
-        return [prior.centre, short]
+        return starting_thetas(prior, [], None)
 
 
 _PATIENCE = 6  # promising scopes in a row that may fail

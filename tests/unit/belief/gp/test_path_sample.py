@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from swarmbo.belief import AdditiveGP
+from swarmbo.belief.gp.additive_prediction import StackedDraws, draw_prior
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
-from swarmbo.belief.gp.path_sample import StackedDraws, draw_prior
 from swarmbo.graph import FactorGraph, stacks_of
 
 GRAPH = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"], "h": ["c"]})

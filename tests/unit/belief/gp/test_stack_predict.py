@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 from scipy.spatial.distance import cdist
 
 from swarmbo.belief import AdditiveGP
-from swarmbo.belief.gp import path_sample, stack as stacks, stack_fit, stack_predict
+from swarmbo.belief.gp import additive_prediction, stack as stacks, stack_fit, stack_predict
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.kernels import KERNEL_NAMES, correlation, register_kernel, threads
@@ -200,7 +200,7 @@ def test_what_comes_out_does_not_depend_to_the_bit_on_the_number_of_threads(monk
     def noted(n_rows, work, in_threads=threads.in_threads):
         in_threads(n_rows, lambda rows: (shares.append(rows), work(rows))[1])
 
-    for module in (stack_predict, stack_fit, path_sample, stacks):
+    for module in (stack_predict, stack_fit, additive_prediction, stacks):
         monkeypatch.setattr(module, "in_threads", noted)
 
     def everything(n_threads):
