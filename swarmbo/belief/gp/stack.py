@@ -28,10 +28,10 @@ class Marginals:
 
 
 @dataclass(frozen=True, eq=False)
-class StackedParts(Sequence[Factorised]):
+class StackedParts:
     """Data of the posterior of k latents with up to T observations each, pending ones last; arrays are 0 beyond.
 
-    As a sequence it gives the factorised matrix of each, which takes a while: ask the arrays where all are wanted.
+    ``[i]`` is the factorised matrix of one, which takes a while: ask the arrays where all are wanted.
     """
 
     entries: Int[np.ndarray, "k T"]  # which observations each latent has, in their order
@@ -169,12 +169,7 @@ class StackedParts(Sequence[Factorised]):
         alpha[: len(residual)] = inverse.T @ (inverse @ residual)
         return alpha
 
-    def __len__(self) -> int:
-        return len(self.counts)
-
-    def __getitem__(self, i: Any) -> Any:
-        if isinstance(i, slice):
-            return [self[j] for j in range(*i.indices(len(self)))]
+    def __getitem__(self, i: int) -> Factorised:
         n, r = int(self.counts[i]), int(self.known[i])
         (inverse,) = self.inverse.squares(np.array([i]), n)
         L, whitened = np.asfortranarray(inverted(np.asfortranarray(inverse))), self.whitened[i, :n]
