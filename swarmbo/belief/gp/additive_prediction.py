@@ -25,7 +25,6 @@ from swarmbo.belief.gp.engine import ChannelGP
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.spatial import checked_points
 from swarmbo.belief.gp.stack import Marginals, StackedParts
-from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
 from swarmbo.kernels import FourierDraw, spectral_frequencies
 from swarmbo.kernels.threads import in_threads
@@ -325,11 +324,5 @@ class AdditivePosterior(ChannelGP):
         return draw_posterior(self.graph, self._conditioned, rngs, noise_rng, n_features)
 
     def log_evidences(self) -> tuple[float, ...]:
-        """``log_evidence`` for each factor's own outcomes.
-
-        Raises:
-            ConfigError: If there are totals, which tie the factors together.
-        """
-        if self._has_totals:
-            raise ConfigError("got outcomes of the sum; wanted outcomes of single factors", at="$.outcomes")
+        """``log_evidence`` for each factor's own outcomes, where there are no totals."""
         return tuple(self._on_data.log_densities.tolist())

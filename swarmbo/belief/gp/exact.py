@@ -16,13 +16,11 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp import tiles
+from swarmbo.belief.gp import fit as fits, spatial, tiles
 from swarmbo.belief.gp.cholesky import Factorised
 from swarmbo.belief.gp.conditioning import Conditioned, JointPosterior
 from swarmbo.belief.gp.engine import ChannelGP
-from swarmbo.belief.gp.fit import FITTED_TO, fit_field, prior_field_hyperparameters
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, ExactGPSettings, Hyperparameters
-from swarmbo.belief.gp.spatial import CHUNK, FieldGP, checked_noise, checked_outcomes
 from swarmbo.errors import ShapeError, StateVersionError
 from swarmbo.records import Neglected
 from swarmbo.spaces import Domain
@@ -35,7 +33,7 @@ _ARRAYS |= {"awaited": bool}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ExactGP(ChannelGP, FieldGP):
+class ExactGP(ChannelGP, spatial.FieldGP):
     """Immutable belief about a field: every method that learns returns a new one. Make one with ``create``.
 
     It is the engine of all exact beliefs, ``ChannelGP``, with one latent, which every row reads at its own location.
@@ -67,7 +65,7 @@ class ExactGP(ChannelGP, FieldGP):
     @classmethod
     def create(cls, settings: ExactGPSettings, domain: Domain) -> "ExactGP":
         """A belief without data over a box of physical points, at the mode of its prior (in logarithms)."""
-        return cls._empty(settings, domain, prior_field_hyperparameters(settings, domain))
+        return cls._empty(settings, domain, fits.prior_field_hyperparameters(settings, domain))
 
     @classmethod
     def from_hyperparameters(
@@ -124,7 +122,7 @@ class ExactGP(ChannelGP, FieldGP):
         With more than 1,000 rows a fit factorises a large matrix again, and changes little. Then the wait is longer by
         the square of the thousands of rows, rounded up.
         """
-        wait = self.settings.refit_every * max(1, math.ceil((len(self.points) / FITTED_TO) ** 2))
+        wait = self.settings.refit_every * max(1, math.ceil((len(self.points) / fits.FITTED_TO) ** 2))
         return self.tells_since_fit >= (wait if self.is_fitted else 1)
 
     def update(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> "ExactGP":
@@ -145,7 +143,7 @@ class ExactGP(ChannelGP, FieldGP):
             ShapeError: If the shapes do not fit, or a value is not finite; it names the row.
         """
         points, rounds = self._split(X)
-        outcomes, noise = checked_outcomes(y, len(points)), checked_noise(noise_variance, len(points))
+        outcomes, noise = spatial.checked_outcomes(y, len(points)), spatial.checked_noise(noise_variance, len(points))
         if outcomes.size == 0:
             return self
         totals, tells = np.full(len(points), np.nan), self.tells_since_fit + 1
@@ -185,7 +183,7 @@ class ExactGP(ChannelGP, FieldGP):
         """
         previous = self.hyperparameters if self.is_fitted else None
         return self._with(
-            hyperparameters=fit_field(self.settings, self.domain, self.observations, rng, previous),
+            hyperparameters=fits.fit_field(self.settings, self.domain, self.observations, rng, previous),
             base=None,
             tells_since_fit=0,
             is_fitted=True,
@@ -214,9 +212,9 @@ class ExactGP(ChannelGP, FieldGP):
         points, prior = first._points(X), first.hyperparameters.prior
         union = union if first.has_time else union[:, :-1]
         means = np.zeros((len(points), len(beliefs)))
-        for start in range(0, len(points), CHUNK):
-            U = first._to_unit(points[start : start + CHUNK])
-            means[start : start + CHUNK] = prior.matrix(U, union) @ weights
+        for start in range(0, len(points), spatial.CHUNK):
+            U = first._to_unit(points[start : start + spatial.CHUNK])
+            means[start : start + spatial.CHUNK] = prior.matrix(U, union) @ weights
         return list((first.channels.constants[0] + first.hyperparameters.scale * means).T)
 
     @cached_property

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.belief.gp.additive_settings import FactorForm
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, FactorHyperparameters, TimeCorrelation
 from swarmbo.belief.gp.observations import Observations, noise_ahead, standardisation, standardised_noise, units
 from swarmbo.belief.gp.prior import HyperparameterPrior, packed, starting_thetas
@@ -45,7 +44,7 @@ def fit_alone(
     belief = beliefs[0]
     settings, k = belief.settings, len(belief.scopes)
     forms = settings.of_factors(belief.graph.factors)
-    known = dict[tuple[FactorForm, int], HyperparameterPrior]()
+    known = dict[tuple[object, int], HyperparameterPrior]()
     priors, alike = list[HyperparameterPrior](), dict[tuple[int, int, str, bool], list[_Problem]]()
     for factor, form, size in zip(belief.graph.factors, forms, map(len, belief.scopes), strict=True):
         if (form, size) not in known:

@@ -211,7 +211,7 @@ def test_a_fit_to_many_is_one_to_as_many_as_are_drawn(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(("rows", "wait"), [(30, 1), (50, 1), (51, 2), (100, 4), (250, 25)])
 def test_with_many_rows_fits_come_less_often(monkeypatch: pytest.MonkeyPatch, rows: int, wait: int) -> None:
-    monkeypatch.setattr("swarmbo.belief.gp.exact.FITTED_TO", 50)
+    monkeypatch.setattr("swarmbo.belief.gp.fit.FITTED_TO", 50)
     belief, tells = belief_of(rows), 0
     while not belief.needs_fit:
         belief, tells = dataclasses.replace(belief, tells_since_fit=tells + 1), tells + 1
