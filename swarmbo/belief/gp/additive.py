@@ -20,7 +20,7 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, domain_of, g
 from swarmbo.belief.gp.engine import Outcomes
 from swarmbo.belief.gp.fit import fit_jointly, fit_together, prior_hyperparameters
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
-from swarmbo.belief.gp.spatial import checked_evaluations, checked_points, checked_rounds
+from swarmbo.belief.gp.spatial import checked_noise, checked_partial_outcomes, checked_points, checked_rounds
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
@@ -192,11 +192,16 @@ class AdditiveGP(AdditivePosterior):
         Raises:
             ShapeError: If shapes do not fit, or an outcome is infinite or beyond 1e60; it names the row.
         """
-        points, new_totals, new_factors, noise = checked_evaluations(
-            X, y, totals, factors, noise_variance, self.domain.n_dims, len(self.graph.factors)
-        )
-        rounds = checked_rounds(self.now if rounds is None else rounds, len(points))
-        return self._told(points, new_totals, new_factors, noise, rounds) if len(points) else self
+        if y is not None:
+            if totals is not None or factors is not None:
+                raise ShapeError("y: got it together with totals or factors; wanted either y, or totals and factors")
+            totals, factors = (y, None) if np.ndim(y) == 1 else (None, y)
+        points, k = checked_points(X, self.domain.n_dims), len(self.graph.factors)
+        n = len(points)
+        sums = checked_partial_outcomes("totals", totals, (n,))
+        parts = checked_partial_outcomes("factors", factors, (n, k))
+        noise, rounds = checked_noise(noise_variance, n, k), checked_rounds(self.now if rounds is None else rounds, n)
+        return self._told(points, sums, parts, noise, rounds) if n else self
 
     def condition_on_pending(
         self, X: ArrayLike, rounds: ArrayLike | float | None = None, awaited: ArrayLike | None = None

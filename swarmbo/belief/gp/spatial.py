@@ -216,32 +216,6 @@ def checked_rounds(rounds: ArrayLike | float, n_points: int) -> Float[np.ndarray
     return rounds
 
 
-def checked_evaluations(
-    X: ArrayLike,
-    y: ArrayLike | None,
-    totals: ArrayLike | None,
-    factors: ArrayLike | None,
-    noise_variance: ArrayLike | float | None,
-    n_dims: int,
-    n_factors: int,
-) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"], Float[np.ndarray, "n k"], Float[np.ndarray, "n c"]]:
-    """Copies of points, totals (n,), outcomes by factor (n, k) and noise variances (see ``checked_noise``).
-
-    ``y`` holds totals or outcomes by factor, as the number of axes says; None where the next two are given.
-    """
-    points = checked_points(X, n_dims)
-    if y is not None:
-        if totals is not None or factors is not None:
-            raise ShapeError("y: got it together with totals or factors; wanted either y, or totals and factors")
-        totals, factors = (y, None) if np.ndim(y) == 1 else (None, y)
-    return (
-        points,
-        checked_partial_outcomes("totals", totals, (len(points),)),
-        checked_partial_outcomes("factors", factors, (len(points), n_factors)),
-        checked_noise(noise_variance, len(points), n_factors),
-    )
-
-
 def _refuse(name: str, given: Float[np.ndarray, "..."], refused: Bool[np.ndarray, "..."], wanted: str) -> None:
     if refused.any():
         place = tuple(np.argwhere(refused)[0].tolist())

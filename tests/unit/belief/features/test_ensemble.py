@@ -14,7 +14,7 @@ from swarmbo.belief.features.ensemble import Ensemble
 from swarmbo.belief.features.ensemble_part import _fit_variances, bases_of, feature_rows, of_part
 from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters, EnsembleSettings, Member
 from swarmbo.belief.gp.observations import TOTAL
-from swarmbo.belief.gp.spatial import checked_evaluations
+from swarmbo.belief.gp.spatial import checked_noise, checked_partial_outcomes, checked_points
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.kernels import kernel_matrix
 from swarmbo.problem.data import Dataset
@@ -51,8 +51,10 @@ class Taught(Ensemble):
         return int((np.isfinite(self.data.totals) | np.isfinite(self.data.factors).any(axis=1)).sum())
 
     def update(self, X, y=None, *, totals=None, factors=None, noise_variance=None):
-        *told, noise = checked_evaluations(X, y, totals, factors, noise_variance, 3, 2)
-        new = Dataset(*told, noise_std=np.sqrt(noise))
+        X, n = checked_points(X, 3), len(X)
+        totals = checked_partial_outcomes("totals", y if totals is None else totals, (n,))
+        factors = checked_partial_outcomes("factors", factors, (n, 2))
+        new = Dataset(X, totals, factors, noise_std=np.sqrt(checked_noise(noise_variance, n, 2)))
         parts = [
             part.updated(of_part(new, self.domain, part.hyper.factors, coupled=self.is_coupled)) for part in self.parts
         ]
