@@ -314,12 +314,9 @@ class AdditivePosterior(ChannelGP):
     def sample(
         self, rngs: Mapping[str, np.random.Generator], noise_rng: np.random.Generator, n_features: int = 512
     ) -> PathSample:
-        """A joint draw of all factors from the posterior.
+        """A joint draw of all factors from the posterior, by a stream per factor and one that all agents share.
 
-        Args:
-            rngs: One stream per factor, so that its owner can draw alone.
-            noise_rng: A stream that all agents share.
-            n_features: Random features of each factor's prior draw, an even number >= 2.
+        ``n_features``, an even number >= 2, is that of each factor's prior draw.
         """
         return draw_posterior(self.graph, self._conditioned, rngs, noise_rng, n_features)
 

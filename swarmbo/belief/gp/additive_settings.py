@@ -191,12 +191,7 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
             require(self, field, lambda value: not value or self.structure is None, "none where a structure is learned")
 
     def lengthscale_model(self, sizes: Sequence[int], *, alone: bool) -> LengthscaleModel:
-        """Relation of the lengthscales in a fit.
-
-        Args:
-            sizes: Number of variables of each factor that is fitted.
-            alone: True if it is one factor with its own outcomes.
-        """
+        """Relation of the lengthscales in a fit of factors of ``sizes`` variables, or of one with its own outcomes."""
         if self.lengthscales != "auto":
             return self.lengthscales
         return "separate" if alone or max(sizes) == 1 else "hierarchical"
