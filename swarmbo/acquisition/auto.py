@@ -18,7 +18,7 @@ from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.acquisition.trust_region import Restarts, TrustRegion, box_around
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.model.incumbents import incumbent, known, starting_points, to_beat
+from swarmbo.belief.model.incumbents import incumbent, starting_points, to_beat
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model
 from swarmbo.belief.model.transforms import learn_factors, learn_totals
@@ -177,7 +177,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         low, high = box_around(incumbent(belief), side * _SIDES[asked % len(_SIDES)] if p and not is_plain else side)
         starts = starting_points(belief, low, high)
         # draws of an untransformed sum pay off once outcomes distinguish the functions
-        is_told = patience == 1 and int(known(belief).sum()) >= belief.domain.n_dims
+        is_told = patience == 1 and belief.n_data >= belief.domain.n_dims
         by_turns = not is_whole and (not is_plain or is_told)
         # models alternate by member: draws and bounds in step with them would leave each model one of the two
         n_models = max(1, len(model.learned.candidate_models))
@@ -284,7 +284,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
 
 def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " t"]:
     """Posterior means of evaluations in use, so that a trust region does not wait to beat noise."""
-    seen, awaited = known(belief), situation.history.awaited
+    seen, awaited = belief.known, situation.history.awaited
     if awaited is not None:
         seen &= ~awaited[len(awaited) - len(seen) :].any(axis=1)
     # NaN marks what is unknown or still awaited: it is no failure of the region

@@ -13,7 +13,6 @@ from swarmbo.acquisition.acquisition import Acquisition
 from swarmbo.acquisition.box_functions import BeliefFunctions, ContrastFunctions
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, SampledStructure
-from swarmbo.belief.model.incumbents import known
 from swarmbo.belief.model.joint_situation import JointSituation, OutcomeMode
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
 from swarmbo.boundary.rng import stream
@@ -257,6 +256,6 @@ def _is_stuck(belief: AdditiveGP) -> bool:
     """True if the posterior means of the last evaluations of one factor gained nothing."""
     if len(belief.graph.factors) > 1 or belief.has_time or belief.n_data <= _STUCK:
         return False
-    means = belief.posterior_mean(belief.X[known(belief)])
+    means = belief.posterior_mean(belief.X[belief.known])
     earlier, best = float(means[:-_STUCK].max()), float(means.max())
     return best - earlier <= _GAIN * (best - float(np.median(means)))

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from swarmbo.acquisition.utility import BatchValue, Block, Options, Scores, Utility, of_first, of_successors
 from swarmbo.belief import PlaceBelief
-from swarmbo.belief.at_places import KnownPlaces, Looked
+from swarmbo.belief.at_places import KnownPlaces
 from swarmbo.belief.gp.conditioning import CovarianceRows, JointPosterior
 from swarmbo.belief.gp.spatial import PosteriorCache
 
@@ -78,11 +78,12 @@ class PlaceScores(Scores):
             return
         cache = belief.posterior_cache(places)
         self._mean, self._var = cache.mean, cache.var.copy()
-        many = _ROWS if isinstance(cache, JointPosterior | Looked) else _MANY
-        if many * picks >= len(places) or not isinstance(cache, JointPosterior | Looked):
-            self._rows = Between(cache, len(places), picks, many)
+        # many rows of covariances are cheaper all at once
+        if isinstance(cache, JointPosterior) and _ROWS * picks < len(places):
+            self._rows = CovarianceRows(cache, picks)
         else:
-            self._rows = cache.by_row(picks) if isinstance(cache, Looked) else CovarianceRows(cache, None, picks)
+            many = _ROWS if isinstance(cache, JointPosterior) else _MANY
+            self._rows = Between(cache, len(places), picks, many)
 
     @property
     def value(self) -> Float[np.ndarray, " k"]:

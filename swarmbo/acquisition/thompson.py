@@ -14,8 +14,8 @@ from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.acquisition.local_utility import LocalUtility
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
+from swarmbo.belief.gp.additive_prediction import FeatureSample, PathSample
 from swarmbo.belief.gp.cholesky import factorise
-from swarmbo.belief.gp.path_sample import FeatureSample, PathSample
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import EnsembleModel, Model
 from swarmbo.boundary.rng import stream

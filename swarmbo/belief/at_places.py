@@ -1,6 +1,6 @@
 """A belief for repeated queries at known places: one triangular solve for all, and a factor of pending ones alone."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -9,10 +9,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.cholesky import factorise, solve_rows
-from swarmbo.belief.gp.conditioning import CovarianceRows, JointPosterior
-from swarmbo.belief.gp.exact import ExactGP
-from swarmbo.belief.gp.spatial import PlaceBelief, PosteriorCache, Views
-from swarmbo.belief.gp.tiled_field import Marginals
+from swarmbo.belief.gp.conditioning import JointPosterior
+from swarmbo.belief.gp.exact import ExactGP, Marginals
+from swarmbo.belief.gp.spatial import Answered, PlaceBelief, PosteriorCache, Views
 from swarmbo.kernels import KERNEL_NAMES, correlation
 from swarmbo.spaces import PlaceTable, first_of_each, place_keys
 
@@ -20,33 +19,7 @@ _ENTRIES = 2**26  # most stored covariances with data: 512 MiB
 
 
 @dataclass(frozen=True, eq=False)
-class Looked:
-    """Posterior at some of the places, given the pending ones."""
-
-    cache: JointPosterior
-    told: Float[np.ndarray, "p k"]
-
-    @property
-    def mean(self) -> Float[np.ndarray, " k"]:
-        """Posterior means (k,)."""
-        return self.cache.mean
-
-    @property
-    def var(self) -> Float[np.ndarray, " k"]:
-        """Latent posterior variances (k,), >= 0."""
-        return np.maximum(self.cache.var - np.einsum("pk,pk->k", self.told, self.told), 0.0)
-
-    def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
-        """Latent posterior covariances between two subsets of the k places."""
-        return self.cache.cov(rows, cols) - self.told[:, rows].T @ self.told[:, cols]
-
-    def by_row(self, more: int = 0) -> CovarianceRows:
-        """Latent posterior covariances of single places with all, while at most ``more`` are taken as measured."""
-        return CovarianceRows(self.cache, self.told, more)
-
-
-@dataclass(frozen=True, eq=False)
-class KnownPlaces(ABC):
+class KnownPlaces(Answered):
     """An exact belief with fast predictions at known places.
 
     Pending places reduce the variance like measurements with the usual noise, in any order. ``known`` is the table of
@@ -58,19 +31,9 @@ class KnownPlaces(ABC):
     known: PlaceTable
 
     @property
-    def n_data(self) -> int:
-        """Number of outcomes."""
-        return self.belief.n_data
-
-    @property
-    def noise_variance(self) -> float:
-        """Variance of the measurement noise, in the square of the outcome's unit."""
-        return self.belief.noise_variance
-
-    @property
-    def prior_variance(self) -> float:
-        """Variance of the field before any data, in the square of the outcome's unit."""
-        return self.belief.prior_variance
+    def one(self) -> ExactGP:
+        """The exact belief."""
+        return self.belief
 
     def rows_of(self, X: Float[np.ndarray, "k d"]) -> Int[np.ndarray, " k"] | None:
         """Indices of points among the places; None if any is not among them."""
@@ -105,13 +68,13 @@ class AtPlaces(KnownPlaces):
     pending: Int[np.ndarray, " p"]
 
     @classmethod
-    def of(cls, belief: PlaceBelief, places: Float[np.ndarray, "k d"], entries: int = _ENTRIES) -> PlaceBelief:
-        """The belief, fast at places; unchanged if it is not exact, or would store more than ``entries`` numbers."""
+    def of(cls, belief: PlaceBelief, places: Float[np.ndarray, "k d"]) -> PlaceBelief:
+        """The belief, fast at places; unchanged if it is not exact, or would store too many numbers."""
         if not isinstance(belief, ExactGP):
             return belief
         keys = place_keys(places)
         first, _ = first_of_each(keys)
-        if not belief.is_tiled and (len(belief.points) + belief.n_pending) * len(first) > entries:
+        if not belief.is_tiled and (len(belief.points) + belief.n_pending) * len(first) > _ENTRIES:
             return belief
         places = places[first[np.argsort(keys[first])]]
         if belief.is_tiled:
@@ -141,7 +104,7 @@ class AtPlaces(KnownPlaces):
         if (rows := self.rows_of(X)) is None:
             return self._anywhere.posterior_cache(X)
         own = self.cache.of_rows(rows)
-        return Looked(own, self._told(own))
+        return own.told(self._told(own)) if len(self.pending) else own
 
     def at(self, now: float) -> PlaceBelief:
         """Belief at another round; itself without temporal decay."""
@@ -164,9 +127,7 @@ class AtPlaces(KnownPlaces):
         return factorise(told)[0]
 
     def _told(self, own: JointPosterior) -> Float[np.ndarray, "p k"]:
-        """Information of pending places about some."""
-        if not len(self.pending):
-            return np.zeros((0, len(own.mean)))
+        """Whitened covariances of pending places with some."""
         return solve_rows(self._root, self.cache.cross(self.pending, own).T).T
 
 

@@ -12,11 +12,12 @@ import numpy as np
 from jaxtyping import Float
 from rich.table import Table
 
-from swarmbo import metrics, plotting
+from swarmbo import metrics
 from swarmbo.compare.output import markdown
 from swarmbo.compare.statistics import FEWEST_PAIRS, paired_difference
 from swarmbo.errors import ConfigError
 from swarmbo.plotting import style
+from swarmbo.plotting.comparison import RegretCurves, plot_regret_curves
 from swarmbo.records import RoundRecord
 from swarmbo.runs import reading, scenario_files
 from swarmbo.runs.scenario import scenario_of
@@ -297,12 +298,12 @@ def draw_reproduction(given: Reproduction, scores: Sequence[Scores], path: Path,
             for ax, problem in zip(panels[row], problems, strict=True):
                 here = [one for one in scores if one.problem == problem]
                 curves = [
-                    plotting.RegretCurves(
+                    RegretCurves(
                         problem, one.method, np.array(one.at), one.curves[shown], "", SHOWN_TEXT[shown], shown == "best"
                     )
                     for one in here
                 ]
-                plotting.plot_regret_curves(ax, curves, methods)
+                plot_regret_curves(ax, curves, methods)
                 ax.set_xlabel(given.axis)
                 printed = given.problems[problem].printed if row == 0 else {}
                 for one in (one for one in here if one.method in printed):

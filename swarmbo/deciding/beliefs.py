@@ -12,7 +12,7 @@ from swarmbo.belief import ExactGP, ExactGPSettings, PlaceBelief
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
 from swarmbo.belief.fusion.fused import Talk
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
-from swarmbo.belief.model.success import Requirement, SuccessGP, excess_of
+from swarmbo.belief.model.success import Requirement, SuccessGP, demand, excess_of
 from swarmbo.boundary.rng import stream
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.setup import Setup
@@ -215,10 +215,15 @@ def required_of(belief: FieldBelief, log: Logbook, agents: Iterable[str], round_
         key = good.tobytes(), bad.tobytes()
         if key not in made:
             rows = np.concatenate([good, bad])
-            told, rounds = np.arange(len(rows)) < len(good), rows[:, d] if belief.seen.has_time else None
-            U = domain.to_unit(rows[:, :d])
-            made[key] = SuccessGP.learned(U, told, rounds=rounds, now=round_number, memory=memory)
-        out[agent] = Requirement.after(excess_of(log.record(agent).tolist()), made[key], np.arange(d))
+            made[key] = SuccessGP.learned(
+                domain.to_unit(rows[:, :d]),
+                np.arange(len(rows)) < len(good),
+                rounds=rows[:, d] if belief.seen.has_time else None,
+                now=round_number,
+                memory=memory,
+            )
+        least = demand(excess_of(log.record(agent).tolist()), made[key].odds)
+        out[agent] = Requirement(np.arange(d), made[key], least)
     return out
 
 

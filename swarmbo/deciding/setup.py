@@ -37,7 +37,7 @@ from swarmbo.settings import Settings
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults, InProcess
 
-DEFAULT_KINDS: Mapping[Team, dict[str, str]] = {
+DEFAULT_KINDS: Mapping[Team, dict[Slot, str]] = {
     FIELD: {"belief": "exact", "acquisition": "auto", "coordination": "exact", "transport": "in-process"},
     FUNCTION: {"belief": "additive", "acquisition": "auto", "coordination": "admm", "transport": "in-process"},
 }
@@ -311,8 +311,9 @@ class Setup:
         if near is not None and near.safe is not None and first > 1:
             raise ConfigError(f"got {first} with safe; wanted 1, as no design is safe", at="$.initial")
         number, team = whole_number(given.get("seed", 0), 0, "$.seed"), FIELD if problem.is_field else FUNCTION
-        stated: dict[Slot, object] = {slot: given[slot] for slot in SLOTS if given.get(slot, UNSET) is not UNSET}
-        parts: dict[str, Any] = {slot: part(slot, own, team) for slot, own in (DEFAULT_KINDS[team] | stated).items()}
+        own: dict[Slot, object] = {**DEFAULT_KINDS[team]}
+        own.update({slot: given[slot] for slot in SLOTS if given.get(slot, UNSET) is not UNSET})
+        parts: dict[str, Any] = {slot: part(slot, stated, team) for slot, stated in own.items()}
         check_of_account(parts["acquisition"], team)
         faults, agents = parts["transport"], problem.agents
         if isinstance(faults, Faults) and (strangers := sorted(faults.named - set(agents))):

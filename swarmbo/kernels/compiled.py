@@ -13,6 +13,7 @@ from numba.extending import intrinsic
 from swarmbo.kernels.registry import KERNEL_NAMES
 
 _FUSED: Any = {"contract"}
+_intrinsic: Any = intrinsic  # what it makes is called without the first argument, which numba supplies
 _LOG2_E, _LN2_HIGH, _LN2_LOW = 1.0 / math.log(2.0), 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _FAR = 700.0  # exp(-700) is 1e-304; larger arguments are cut there, so that no power of 2 leaves float64
 _1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13 = (1.0 / math.factorial(n) for n in range(1, 14))
@@ -22,8 +23,8 @@ GIVEN = len(CODES)  # a user's own kernel: correlations and slopes come in array
 _MATERN12, _MATERN32, _MATERN52 = CODES["matern12"], CODES["matern32"], CODES["matern52"]
 
 
-@intrinsic
-def _power(_typing: Any, times: Any) -> Any:
+@_intrinsic
+def _halved(_typing: Any, times: Any) -> Any:
     """2 to the power of -times, for an int32 of at most 1022, from its bits."""
 
     def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -32,9 +33,6 @@ def _power(_typing: Any, times: Any) -> Any:
         return builder.bitcast(builder.shl(exponent, wide(52)), ir.DoubleType())
 
     return types.float64(types.int32), emit
-
-
-halved: Any = _power  # called without the first argument, which numba supplies
 
 
 @numba.njit(nogil=True, fastmath=_FUSED)
@@ -49,7 +47,7 @@ def fall(x: float) -> float:
     r = (n * _LN2_HIGH - x) + n * _LN2_LOW
     series = 1.0 + r * (_1 + r * (_2 + r * (_3 + r * (_4 + r * (_5 + r * (_6 + r * (_7 + r * (
         _8 + r * (_9 + r * (_10 + r * (_11 + r * (_12 + r * _13))))))))))))  # fmt: skip
-    return series * halved(n)
+    return series * _halved(n)
 
 
 @numba.njit(nogil=True, fastmath=_FUSED, error_model="numpy")
@@ -85,8 +83,8 @@ def radial(
             near[i] = slope[i] = outputscale * fall(0.5 * squares[i])
 
 
-@intrinsic
-def _rough_power(_typing: Any, times: Any) -> Any:
+@_intrinsic
+def _rough_halved(_typing: Any, times: Any) -> Any:
     """2 to the power of -times, for an int32 of at most 126, in single precision."""
 
     def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -97,7 +95,6 @@ def _rough_power(_typing: Any, times: Any) -> Any:
     return types.float32(types.int32), emit
 
 
-_rough_halved: Any = _rough_power
 _single: Any = np.float32
 _s0, _s1, _s2, _s3, _s4, _s5, _s6 = (_single(1.0 / math.factorial(n)) for n in range(7))
 _S_FAR, _S_HALF, _S_LOG2_E, _S_LN2_HIGH, _S_LN2_LOW = map(_single, (80.0, 0.5, _LOG2_E, 0.693359375, -2.12194440e-4))

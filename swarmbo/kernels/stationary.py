@@ -173,13 +173,10 @@ class FourierDraw:
 
     def __call__(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
         """Values at n points, in the unit of the outcome."""
-        points = np.asarray(X, dtype=float)
-        if points.ndim != 2 or points.shape[1] != self.frequencies.shape[1]:
-            raise ShapeError(f"X: got shape {points.shape}; wanted (n, {self.frequencies.shape[1]})")
-        values = np.empty(points.shape[0])
-        for start in range(0, points.shape[0], _CHUNK):
+        values = np.empty(len(X))
+        for start in range(0, len(X), _CHUNK):
             rows = slice(start, start + _CHUNK)
-            phase = points[rows] @ self.frequencies.T
+            phase = X[rows] @ self.frequencies.T
             values[rows] = np.sin(phase) @ self.sine_weights + np.cos(phase) @ self.cosine_weights
         return values
 
@@ -198,15 +195,6 @@ def draw(
 
     Source: Rahimi & Recht 2007, with the spectral densities of ``spectral_frequencies``.
     """
-    lengthscales = np.asarray(lengthscales, dtype=float)
-    if lengthscales.ndim != 1 or not (np.isfinite(lengthscales).all() and (lengthscales > 0.0).all()):
-        raise ConfigError(
-            f"got {lengthscales.tolist()}; wanted one finite number > 0 a coordinate", at="$.lengthscales"
-        )
-    if not (np.isfinite(outputscale) and outputscale > 0.0):
-        raise ConfigError(f"got {outputscale}; wanted a finite number > 0", at="$.outputscale")
-    if n_features < 2 or n_features % 2:
-        raise ConfigError(f"got {n_features}; wanted an even integer >= 2", at="$.n_features")
     n_frequencies = n_features // 2
     frequencies = spectral_frequencies(rng, name, lengthscales, n_frequencies)
     weights = np.sqrt(outputscale / n_frequencies) * rng.standard_normal((2, n_frequencies))

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from swarmbo import metrics
-from swarmbo.belief import ExactGP, means_by_agent
+from swarmbo.belief import means_by_agent
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
 from swarmbo.records import (
@@ -161,12 +161,9 @@ def _complete(previous: RoundRecord | None, team: Team, truth: GroundTruth | Non
 
 
 def _neglected(team: Team) -> Neglected | UnsetType:
-    """Neglect of a belief by tiles; unset for other beliefs."""
-    if not team.problem.is_field:
-        return UNSET
-    belief = team.belief
-    seen = belief.views.by_agent[belief.views.representative] if isinstance(belief, FusedBelief) else belief
-    return seen.neglected() if isinstance(seen, ExactGP) and seen.is_tiled else UNSET
+    """Neglect of a belief by tiles; unset for other beliefs, a user's own among them."""
+    found = team.belief.neglected() if team.problem.is_field and hasattr(team.belief, "neglected") else None
+    return UNSET if found is None else found
 
 
 def _best(so_far: Recommendation | None, evaluations: Sequence[Evaluation], noise_std: float) -> Recommendation | None:

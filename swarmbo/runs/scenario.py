@@ -173,7 +173,7 @@ def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
     tables = {table: value for table in SLOTS if isinstance(value := filled.get(table, {}), dict)}
     if any("kind" not in value for value in tables.values()):
         usual = DEFAULT_KINDS[team_in(filled["environment"], trust)]
-        filled |= {table: {"kind": usual[table], **value} for table, value in tables.items()}
+        filled |= {slot: {"kind": usual[slot], **tables[slot]} for slot in SLOTS if slot in tables}
     require_no_stranger(filled)
     own = own_names(filled)
     known: list[Slot] = [table for table in SLOTS if f"$.{table}.kind" not in own]

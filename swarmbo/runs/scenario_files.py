@@ -198,7 +198,8 @@ def _default_kind(
 ) -> str | None:
     """Kind of a table that states none, in the world that the scenario will have."""
     overridden = [{"id": value} for path, value in parsed if path == ("environment", "id")]
-    return DEFAULT_KINDS[team_in(overridden[-1] if overridden else data.get("environment"), trust)].get(table)
+    usual: dict[str, str] = {**DEFAULT_KINDS[team_in(overridden[-1] if overridden else data.get("environment"), trust)]}
+    return usual.get(table)
 
 
 def parse_override(text: str) -> tuple[tuple[str, ...], Any]:

@@ -143,7 +143,7 @@ def plan_next(
     found = SurveyMap(x, y, *(part.reshape(len(y), len(x)) for part in (shown[0], np.sqrt(shown[1]))))
     places = _places(samples, names, chosen, belief, found, aim, level, positions)
     error, spread = left_out_rmse(samples, belief), float(np.std(samples.values))
-    neglected = belief.neglected() if belief.is_tiled else None
+    neglected = belief.neglected()
     return SurveyPlan(samples, found, places, aim, level, error, spread, neglected)
 
 

@@ -6,9 +6,8 @@ Every member is a Gaussian linear model over its own random features. A new outc
 member's predictive density, and updates each member's posterior by rank one; at intervals hyper-parameters are fitted
 and features drawn again, from all data at once.
 
-With totals, a member is one kernel for all factors, with separate features for each: weights of features are drawn
-jointly, and the drawn sum is the sum of one drawn function per factor. With outcomes per factor, each factor has its
-own dictionary and weights, independent of other outcomes. In both cases agents maximise a draw by messages.
+With totals, a member is one kernel for all factors, with separate features for each, whose weights are drawn jointly.
+With outcomes per factor, each factor has its own dictionary and weights. Agents maximise a draw by messages.
 
 Source: Lu, Polyzos, Li & Giannakis 2022, section 4. Their appendix takes the standard normal density for the spectrum
 of exp(-r²), which is that of exp(-r²/2); here kernels and spectra are those of ``swarmbo.kernels``. They leave open
@@ -25,12 +24,13 @@ from numpy.typing import ArrayLike
 from swarmbo.belief.features.ensemble_part import EnsemblePart, bases_of, dictionary, fit_part, of_part
 from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters, EnsembleSettings, PartHyperparameters
 from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.gp.additive_prediction import FeatureSample
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.observations import Observations
-from swarmbo.belief.gp.path_sample import FeatureSample, PriorDraw
-from swarmbo.belief.gp.spatial import checked_evaluations, checked_points
+from swarmbo.belief.gp.spatial import checked_points
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph
+from swarmbo.kernels import FourierDraw
 from swarmbo.problem.data import Dataset
 from swarmbo.spaces import Domain
 
@@ -92,32 +92,9 @@ class Ensemble:
         return len(self.parts[0].scopes) == len(self.graph.factors)
 
     @property
-    def n_data(self) -> int:
-        """Number of evaluated points with at least one outcome."""
-        return int((np.isfinite(self.data.totals) | np.isfinite(self.data.factors).any(axis=1)).sum())
-
-    @property
     def weights(self) -> tuple[Float[np.ndarray, " M"], ...]:
         """Probability of each member, part by part; no less than the floor."""
         return tuple(part.weights(self.settings.floor) for part in self.parts)
-
-    def update(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        *,
-        totals: ArrayLike | None = None,
-        factors: ArrayLike | None = None,
-        noise_variance: ArrayLike | float | None = None,
-    ) -> "Ensemble":
-        """Learn outcome by outcome; hyper-parameters and features stay. Takes what ``AdditiveGP.update`` takes."""
-        n, k = self.domain.n_dims, len(self.graph.factors)
-        *told, noise = checked_evaluations(X, y, totals, factors, noise_variance, n, k)
-        new = Dataset(*told, noise_std=np.sqrt(noise))
-        parts = [
-            part.updated(of_part(new, self.domain, part.hyper.factors, coupled=self.is_coupled)) for part in self.parts
-        ]
-        return replace(self, parts=tuple(parts), data=self.data.then(new))
 
     def condition_on_pending(self, X: ArrayLike, awaited: ArrayLike | None = None) -> "Ensemble":
         """Ensemble with pending points (p, n), physical, which reduce the variance only.
@@ -160,7 +137,7 @@ class Ensemble:
         Each factor has a stream in ``rngs``, so that its owner can draw alone; each part one that its owners share.
         """
         names, f = self.graph.factors, self.settings.n_features
-        draws, constants, scales = dict[str, PriorDraw](), dict[str, float](), dict[str, float]()
+        draws, constants, scales = dict[str, FourierDraw](), dict[str, float](), dict[str, float]()
         for part, member, noise_rng in zip(self.parts, chosen, noise_rngs, strict=True):
             own = part.hyper.factors
             prior = np.array([rngs[i].standard_normal(f) for i in own])

@@ -14,10 +14,9 @@ from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import TOTAL, Observations, standardised_noise, units
-from swarmbo.belief.gp.path_sample import PriorDraw
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph
-from swarmbo.kernels import KernelName
+from swarmbo.kernels import FourierDraw, KernelName
 from swarmbo.problem.data import Dataset
 from swarmbo.spaces import Domain
 
@@ -105,14 +104,14 @@ class EnsemblePart:
             out.append(w @ (constants[:, i : i + 1] + self.hyper.scale * self.models.mean(Phi)))
         return np.array(out)
 
-    def draw(self, member: int, prior: Float[np.ndarray, "k f"], noise: Float[np.ndarray, " t"]) -> list[PriorDraw]:
+    def draw(self, member: int, prior: Float[np.ndarray, "k f"], noise: Float[np.ndarray, " t"]) -> list[FourierDraw]:
         """One function per factor, standardised: a joint draw from a member's posterior, by standard normal numbers."""
         drawn = self.models.draw(member, prior.ravel(), noise).reshape(prior.shape)
-        out = list[PriorDraw]()
+        out = list[FourierDraw]()
         for basis, w in zip(self.bases[member], drawn, strict=True):
             k = len(basis.frequencies)
             sines, cosines = np.split(np.sqrt(basis.outputscale / k) * w, 2)
-            out.append(PriorDraw(basis.frequencies, sines, cosines))
+            out.append(FourierDraw(basis.frequencies, sines, cosines))
         return out
 
     def _constants(self) -> Float[np.ndarray, "M k"]:

@@ -1,13 +1,12 @@
 """Settings of an ensemble of Gaussian processes, and the fitted state of its members."""
 
-import math
 from typing import Literal, get_args
 
 import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, FactorHyperparameters
 from swarmbo.kernels import KernelName, require_kernel
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Count, Even, Fraction, NonNegative, Positive, Settings, require
@@ -106,24 +105,10 @@ class EnsembleHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
 
     def of_members(self, chosen: tuple[int, ...]) -> AdditiveHyperparameters:
         """One chosen member of each part, as one sum of processes."""
-        kernels, lengthscales = list[KernelName](), list[tuple[float, ...]]()
-        outputscales, noises, constants, scales = list[float](), list[float](), list[float](), list[float]()
+        factors = list[FactorHyperparameters]()
         for part, index in zip(self.parts, chosen, strict=True):
-            member, k = part.members[index], len(part.factors)
-            kernels += [member.kernel] * k
-            lengthscales += member.lengthscales
-            outputscales += [member.outputscale * share for share in member.shares]
-            noises += [member.noise_variance] * k
-            constants += part.constants(member).tolist()
-            scales += [part.scale] * k
-        out = AdditiveHyperparameters(
-            kernels=tuple(kernels),
-            lengthscales=tuple(lengthscales),
-            outputscales=tuple(outputscales),
-            noise_variances=tuple(noises),
-            total_noise_variance=0.0,
-            constants=tuple(constants),
-            scales=tuple(scales),
-        )
-        noise = noises[0] if len(self.parts) == 1 else math.fsum(out.in_one_unit().noise_variances)
-        return msgspec.structs.replace(out, total_noise_variance=noise)
+            own, constants = part.members[index], part.constants(part.members[index]).tolist()
+            for lengths, share, constant in zip(own.lengthscales, own.shares, constants, strict=True):
+                variances = own.outputscale * share, own.noise_variance
+                factors.append(FactorHyperparameters(own.kernel, lengths, *variances, constant, part.scale))
+        return AdditiveHyperparameters.of(factors, factors[0].noise_variance if len(self.parts) == 1 else None)

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp.cholesky import factorise, solve_lower, solve_lower_transposed
+from swarmbo.belief.gp.cholesky import factorise, solve_lower
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.belief.gp.observations import standardised_noise
 from swarmbo.belief.gp.spatial import CHUNK, FieldGP, to_unit
@@ -52,15 +52,10 @@ class FeatureBasis:
         With a kernel over ``time`` and its lengthscale, points have a round as last coordinate, and the kernel of the
         sums is the product of both: so is its spectral density.
         """
-        scales = np.array(lengthscales, dtype=float)
-        if scales.ndim != 1 or scales.size == 0 or not (np.isfinite(scales).all() and (scales > 0.0).all()):
-            raise ConfigError(f"got {scales.tolist()}; wanted one finite number > 0 a coordinate", at="$.lengthscales")
-        if not (np.isfinite(outputscale) and outputscale > 0.0):
-            raise ConfigError(f"got {outputscale}; wanted a finite number > 0", at="$.outputscale")
         if not 2 <= n_features <= _LARGEST or n_features % 2:
             raise ConfigError(f"got {n_features}; wanted an even integer from 2 to {_LARGEST}", at="$.n_features")
         rng = stream(seed, "feature basis")
-        frequencies = spectral_frequencies(rng, kernel, scales, n_features // 2)
+        frequencies = spectral_frequencies(rng, kernel, lengthscales, n_features // 2)
         if time is not None:
             over_time = spectral_frequencies(rng, time[0], np.array([time[1]]), n_features // 2)
             frequencies = np.hstack([frequencies, over_time])
@@ -71,17 +66,9 @@ class FeatureBasis:
         """Sines and cosines together, 2k."""
         return 2 * self.frequencies.shape[0]
 
-    @property
-    def n_dims(self) -> int:
-        """Number of coordinates d of a point."""
-        return self.frequencies.shape[1]
-
     def features(self, U: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m p"]:
         """Features (m, 2k) of points (m, d) in the unit cube: all sines, then all cosines."""
-        points = np.asarray(U, dtype=float)
-        if points.ndim != 2 or points.shape[1] != self.n_dims:
-            raise ShapeError(f"U: got shape {points.shape}; wanted (m, {self.n_dims})")
-        phase = points @ self.frequencies.T
+        phase = U @ self.frequencies.T
         waves = np.concatenate([np.sin(phase), np.cos(phase)], axis=1)
         return np.sqrt(2.0 * self.outputscale / self.n_features) * waves
 
@@ -211,7 +198,7 @@ class FeatureGP(FieldGP):
     def weights(self) -> Float[np.ndarray, " p"]:
         """Posterior mean of the weights; pending points do not change it."""
         L = self._root if self.pending is None else replace(self, pending=None)._root
-        return solve_lower_transposed(L, solve_lower(L, self.information.shift))
+        return solve_lower(L, solve_lower(L, self.information.shift), transposed=True)
 
     @property
     def n_data(self) -> int:
@@ -248,10 +235,3 @@ class FeatureGP(FieldGP):
     def _mean(self, Phi: Float[np.ndarray, "m p"]) -> Float[np.ndarray, " m"]:
         h = self.hyperparameters
         return h.offset + h.scale * (h.mean + Phi @ self.weights)
-
-
-def basis_of(hyperparameters: Hyperparameters, n_features: int, seed: int) -> FeatureBasis:
-    """Basis drawn for hyper-parameters: over locations, or over locations and times."""
-    h = hyperparameters
-    time = None if h.time is None else (h.time.kernel, h.time.lengthscale)
-    return FeatureBasis.create(seed, h.kernel, np.array(h.lengthscales), h.outputscale, n_features, time)

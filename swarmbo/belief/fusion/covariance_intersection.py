@@ -11,14 +11,7 @@ from scipy.linalg import eigh
 from scipy.optimize import minimize_scalar
 
 from swarmbo.belief.features.feature_gp import FeatureGP, Information
-from swarmbo.belief.fusion.fused_view import (
-    MOST,
-    FusedView,
-    is_information,
-    packed_bytes,
-    read_body,
-    unpacked_bytes,
-)
+from swarmbo.belief.fusion.fused_view import MOST, FusedView, is_information, packed_bytes, unpacked_bytes
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.boundary.rng import sobol
 from swarmbo.spaces import Domain
@@ -73,6 +66,8 @@ class CovarianceIntersection(FusedView):
     news, and differs, gets the present one again.
     """
 
+    content = _Body
+
     def __init__(self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = ()) -> None:
         self._left: dict[str, int] = {}  # repeats that remain for each neighbour
         self._answers: dict[str, int] = {}  # repeats for each neighbour that knew less
@@ -82,12 +77,7 @@ class CovarianceIntersection(FusedView):
     @property
     def belief(self) -> FeatureGP:
         """Belief from its own measurements and received messages."""
-        return FeatureGP(
-            domain=self.domain,
-            hyperparameters=self.proposal.hyperparameters,
-            basis=self.proposal.basis,
-            information=self._estimate,
-        )
+        return self._by_features(self._estimate)
 
     @property
     def reached(self) -> dict[str, float]:
@@ -123,14 +113,12 @@ class CovarianceIntersection(FusedView):
         self._tally = {self.name: float(self.n_measurements)} if self.n_measurements else {}
         self._tell_all()
 
-    def _fits(self, body: msgspec.Raw) -> bool:
-        said = read_body(body, _Body)
-        if said is None or not self._is_known(said.tally) or not all(0.0 <= n < MOST for n in said.tally.values()):
+    def _fits(self, said: _Body) -> bool:
+        if not self._is_known(said.tally) or not all(0.0 <= n < MOST for n in said.tally.values()):
             return False
         return not said.estimate or is_information(said.estimate, self.proposal.n_features)
 
-    def _take(self, sender: str, body: msgspec.Raw) -> None:
-        said = msgspec.msgpack.decode(body, type=_Body)
+    def _take(self, sender: str, said: _Body) -> None:
         p = self.proposal.n_features
         other = Information.unpacked(unpacked_bytes(said.estimate), p) if said.estimate else Information.none(p)
         last = float(self.X[:, -1].max(initial=0.0)) if self.n_columns > self.domain.n_dims else None

@@ -3,13 +3,13 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.fusion.measurement_flooding import MeasurementFlooding, Measurements
+from swarmbo.belief.gp.conditioning import JointPosterior
 from swarmbo.belief.gp.exact import ExactGP
-from swarmbo.belief.gp.hyperparameters import ExactGPSettings
-from swarmbo.belief.gp.spatial import FieldGP, PosteriorCache
+from swarmbo.belief.gp.spatial import FieldGP
 
 _SMALLEST = 1e-12  # share of the prior variance below which a variance is taken for rounding
 
@@ -31,20 +31,6 @@ def robust_committee(
     precision = 1.0 / prior_variance + (weights * (1.0 / variances - 1.0 / prior_variance)).sum(axis=0)
     shift = (weights * (means - prior_mean) / variances).sum(axis=0)
     return prior_mean + shift / precision, 1.0 / precision
-
-
-@dataclass(frozen=True, eq=False)
-class CommitteePosterior:
-    """Means and variances (m,) of a committee, and correlations of one expert, with a factor for its deviations."""
-
-    mean: Float[np.ndarray, " m"]
-    var: Float[np.ndarray, " m"]
-    expert: PosteriorCache
-    factor: Float[np.ndarray, " m"]
-
-    def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
-        """Covariances between two subsets of the points."""
-        return self.factor[rows, None] * self.expert.cov(rows, cols) * self.factor[cols]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,7 +58,7 @@ class CommitteeGP(FieldGP):
         """Means (m,) at physical points (m, d)."""
         return self.posterior(X)[0]
 
-    def posterior_cache(self, X: ArrayLike) -> CommitteePosterior:
+    def posterior_cache(self, X: ArrayLike) -> JointPosterior:
         """Posterior at fixed physical points (m, d)."""
         points, h = self._points(X), self.hyperparameters
         told = [expert.posterior(points) for expert in self.experts or (self.own,)]
@@ -80,7 +66,7 @@ class CommitteeGP(FieldGP):
         mean, var = robust_committee(means, variances, h.offset + h.scale * h.mean, self.prior_variance)
         expert, least = self.foreseen.posterior_cache(points), _SMALLEST * self.prior_variance
         var = var * np.clip(expert.var / np.maximum(self.own.posterior(points)[1], least), 0.0, 1.0)
-        return CommitteePosterior(mean, var, expert, np.sqrt(var / np.maximum(expert.var, least)))
+        return expert.scaled(mean, var)
 
     def condition_on_pending(self, X: Float[np.ndarray, "q d"]) -> "CommitteeGP":
         """Belief whose variance includes measurements with the usual noise at pending points; the mean is unchanged."""
@@ -108,7 +94,3 @@ class CommitteeFlooding(MeasurementFlooding):
             own=own,
             foreseen=own,
         )
-
-    def _exact(self, measurements: Measurements) -> ExactGP:
-        h = self.proposal.hyperparameters
-        return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *measurements)

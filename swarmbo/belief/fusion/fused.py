@@ -18,11 +18,11 @@ from swarmbo.belief.fusion.proposal import FusedSettings, FusionMethod, Proposal
 from swarmbo.belief.fusion.push_sum import PushSum
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
-from swarmbo.belief.gp.spatial import PlaceBelief, Views, checked_noise, checked_outcomes, checked_places
+from swarmbo.belief.gp.spatial import Answered, PlaceBelief, Views, checked_noise, checked_outcomes, checked_places
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import check_links
 from swarmbo.errors import ConfigError, StateVersionError
-from swarmbo.records import LinkReport, Traffic, by_name
+from swarmbo.records import LinkReport, Neglected, Traffic, by_name
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults, FaultyTransport, InProcess
 
@@ -47,7 +47,7 @@ class Talk(NamedTuple):
     steps: int
 
 
-class FusedBelief:
+class FusedBelief(Answered):
     """Agents that fuse beliefs, seen from outside: their measurements, exchanges of messages, and beliefs.
 
     As one belief it is that of its representative: the first of the agents with the most measurements.
@@ -256,9 +256,13 @@ class FusedBelief:
         return Views(by_agent, self.representative if self.has_all else "")
 
     @property
-    def n_data(self) -> int:
-        """Number of measurements that the representative knows."""
-        return self.agents[self.representative].belief.n_data
+    def one(self) -> PlaceBelief:
+        """Present belief of the representative."""
+        return self.agents[self.representative].belief.at(self.now)
+
+    def neglected(self) -> Neglected | None:
+        """Effect of the measurements that the representative's belief leaves out; None if it leaves none out."""
+        return self.agents[self.representative].belief.at(self.now).neglected()
 
     @property
     def places(self) -> Float[np.ndarray, "n d"]:
@@ -269,19 +273,6 @@ class FusedBelief:
     def hyperparameters(self) -> Hyperparameters:
         """Hyper-parameters of the representative."""
         return self.agents[self.representative].proposal.hyperparameters
-
-    @property
-    def noise_variance(self) -> float:
-        """Variance of the measurement noise by the representative, in the square of the outcome's unit."""
-        return self.agents[self.representative].belief.noise_variance
-
-    def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Means and variances at physical points by the representative."""
-        return self.agents[self.representative].belief.at(self.now).posterior(X)
-
-    def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
-        """Means at physical points by the representative."""
-        return self.agents[self.representative].belief.at(self.now).posterior_mean(X)
 
     def state_dict(self) -> dict[str, Any]:
         """State of all agents as ``{"json": plain data, "arrays": {name: array}}``."""

@@ -3,14 +3,14 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.features.feature_gp import Information, information_of, packed_size
+from swarmbo.belief.features.feature_gp import FeatureGP, Information, information_of, packed_size
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.belief.gp import spatial
 from swarmbo.belief.gp.cholesky import factorise
@@ -44,6 +44,7 @@ class FusedView(ABC):
     exchange, for a team and for an ``Agent`` alike. All begin with the same ``proposal``, of version 0.
     """
 
+    content: ClassVar[type[Any]]  # of its messages
     means_by_proposal = True  # True if its messages depend on its proposal
     team: frozenset[str] | None = None  # all agents, if known: no other agent has measurements
     is_whole = False  # True if its state surely has all its data
@@ -102,12 +103,9 @@ class FusedView(ABC):
             ShapeError: If the shapes do not fit, or a value is not finite; it names the row.
         """
         points = spatial.checked_points(X, self.n_columns)
-        outcomes, noise = (
-            spatial.checked_outcomes(y, len(points)),
-            spatial.checked_noise(noise_variance, len(points))[:, 1],
-        )
+        outcomes, noise = spatial.checked_outcomes(y, len(points)), spatial.checked_noise(noise_variance, len(points))
         self.X, self.y = np.concatenate([self.X, points]), np.concatenate([self.y, outcomes])
-        self.noise = np.concatenate([self.noise, noise])
+        self.noise = np.concatenate([self.noise, noise[:, 1]])
         if outcomes.size:
             self._has_measured(outcomes.size)
 
@@ -141,10 +139,11 @@ class FusedView(ABC):
                 self._adopt(news)
             self._agrees[envelope.sender] = agrees = note.stamp == self.proposal.stamp
             if agrees or not self.means_by_proposal:
-                if not self._fits(note.body):
+                said = read_body(note.body, self.content)
+                if said is None or not self._fits(said):
                     self.refused[envelope.sender] += 1
                     continue
-                self._take(envelope.sender, note.body)
+                self._take(envelope.sender, said)
             if note.proposal is not None or not agrees:
                 self._must_answer(envelope.sender)
 
@@ -190,6 +189,10 @@ class FusedView(ABC):
         proposal, X, y, noise = self.proposal, self.X[rows], self.y[rows], self.noise[rows]
         return information_of(proposal.basis, proposal.hyperparameters, self.domain, X, y, noise)
 
+    def _by_features(self, information: Information) -> FeatureGP:
+        h, basis = self.proposal.hyperparameters, self.proposal.basis
+        return FeatureGP(domain=self.domain, hyperparameters=h, basis=basis, information=information)
+
     @abstractmethod
     def _has_measured(self, n_new: int) -> None:
         """Account for its last ``n_new`` measurements."""
@@ -199,11 +202,11 @@ class FusedView(ABC):
         """Drop data under another proposal, and summarise its own measurements again."""
 
     @abstractmethod
-    def _fits(self, body: msgspec.Raw) -> bool:
+    def _fits(self, said: Any) -> bool:
         """True if a neighbour's content is admissible."""
 
     @abstractmethod
-    def _take(self, sender: str, body: msgspec.Raw) -> None:
+    def _take(self, sender: str, said: Any) -> None:
         """Process a neighbour's admissible content under the present proposal."""
 
     @abstractmethod

@@ -9,13 +9,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.fusion.fused_view import (
-    MOST,
-    FusedView,
-    packed_bytes,
-    read_body,
-    unpacked_bytes,
-)
+from swarmbo.belief.fusion.fused_view import MOST, FusedView, packed_bytes, unpacked_bytes
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import ExactGPSettings
@@ -129,6 +123,7 @@ class MeasurementFlooding(FusedView):
     takes 8 bytes more, and the entry one.
     """
 
+    content = _Body
     means_by_proposal = False
 
     def __init__(self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = ()) -> None:
@@ -147,8 +142,11 @@ class MeasurementFlooding(FusedView):
         return self._belief
 
     def _made(self) -> Any:
+        return self._exact(self.known)
+
+    def _exact(self, measurements: Measurements) -> ExactGP:
         h = self.proposal.hyperparameters
-        return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *self.known)
+        return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *measurements)
 
     @property
     def known(self) -> Measurements:
@@ -171,11 +169,10 @@ class MeasurementFlooding(FusedView):
     @property
     def is_finished(self) -> bool:
         """True if every neighbour has confirmed all entries of this agent, and has been answered."""
-        return all(self._agrees.get(name, True) and self._is_done(self._peer(name)) for name in self.neighbours)
-
-    def _is_done(self, peer: _Peer) -> bool:
-        is_owed = peer.owed or peer.is_owed or peer.is_owed_all
-        return peer.is_known and not is_owed and not self._lacks(peer)
+        peers = [self._peer(name) for name in self.neighbours]
+        is_owed = any(peer.owed or peer.is_owed or peer.is_owed_all or not peer.is_known for peer in peers)
+        agrees = all(self._agrees.get(name, True) for name in self.neighbours)
+        return agrees and not is_owed and not any(map(self._lacks, peers))
 
     def meet(self, neighbours: Iterable[str]) -> None:
         """Set the neighbours within radio range."""
@@ -201,9 +198,8 @@ class MeasurementFlooding(FusedView):
     def _must_answer(self, neighbour: str) -> None:
         self._peer(neighbour).is_owed = True
 
-    def _fits(self, body: msgspec.Raw) -> bool:
-        said = read_body(body, _Body)
-        if said is None or not self._is_known([*said.has, *said.entries]):
+    def _fits(self, said: _Body) -> bool:
+        if not self._is_known([*said.has, *said.entries]):
             return False
         counts = [*said.has.values(), *(number for number, _ in said.entries.values())]
         own = max(said.has.get(self.name, 0), said.entries.get(self.name, (0, b""))[0])
@@ -212,8 +208,8 @@ class MeasurementFlooding(FusedView):
         news = [entry for author, entry in said.entries.items() if entry[0] > self._has.get(author, 0)]
         return all(self._is_entry(number, content) for number, content in news)
 
-    def _take(self, sender: str, body: msgspec.Raw) -> None:
-        said, peer = msgspec.msgpack.decode(body, type=_Body), self._peer(sender)
+    def _take(self, sender: str, said: _Body) -> None:
+        peer = self._peer(sender)
         told = said.has | {author: number for author, (number, _) in said.entries.items()}
         if (own := told.get(self.name, 0)) > self.n_measurements:
             raise LostStateError(

@@ -5,8 +5,9 @@ from hashlib import blake2b
 from typing import Annotated, Literal
 
 import msgspec
+import numpy as np
 
-from swarmbo.belief.features.feature_gp import FeatureBasis, basis_of
+from swarmbo.belief.features.feature_gp import FeatureBasis
 from swarmbo.belief.gp.hyperparameters import ExactGPSettings, Hyperparameters
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Count, Settings, Share, require
@@ -93,4 +94,5 @@ def _stamp(proposal: Proposal) -> bytes:
 
 @lru_cache(maxsize=64)
 def _basis(seed: int, h: Hyperparameters, n_features: int) -> FeatureBasis:
-    return basis_of(h, n_features, seed)
+    time = None if h.time is None else (h.time.kernel, h.time.lengthscale)
+    return FeatureBasis.create(seed, h.kernel, np.array(h.lengthscales), h.outputscale, n_features, time)

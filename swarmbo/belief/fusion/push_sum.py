@@ -9,15 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.features.feature_gp import FeatureGP, Information, packed_size
-from swarmbo.belief.fusion.fused_view import (
-    MOST,
-    FusedView,
-    are_numbers,
-    is_sound,
-    packed_bytes,
-    read_body,
-    unpacked_bytes,
-)
+from swarmbo.belief.fusion.fused_view import MOST, FusedView, are_numbers, is_sound, packed_bytes, unpacked_bytes
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.spaces import Domain
 
@@ -31,11 +23,6 @@ class Mass:
 
     vector: Float[np.ndarray, " _"]
     tally: dict[str, float] = field(default_factory=dict[str, float])
-
-    @classmethod
-    def none(cls, size: int) -> "Mass":
-        """Zero mass."""
-        return cls(np.zeros(size))
 
     def __add__(self, other: "Mass", factor: float = 1.0) -> "Mass":
         batches = dict.fromkeys([*self.tally, *other.tally])
@@ -74,7 +61,7 @@ class _Link:
     def __init__(self, size: int, patience: int) -> None:
         self.own, self.theirs, self.sent, self.heard = 1, 0, 0, 0
         self.silence, self.is_heard = patience + 1, False
-        self.given, self.taken = Mass.none(size), Mass.none(size)
+        self.given = self.taken = Mass(np.zeros(size))
 
 
 class _View(NamedTuple):
@@ -116,6 +103,8 @@ class PushSum(FusedView):
     sums). Sessions are our own, after the flows of Jesus, Baquero & Almeida 2009.
     """
 
+    content = _Body
+
     def __init__(
         self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = (), patience: int = 12
     ) -> None:
@@ -129,12 +118,8 @@ class PushSum(FusedView):
     @property
     def belief(self) -> FeatureGP:
         """Belief from its own measurements and received messages."""
-        return FeatureGP(
-            domain=self.domain,
-            hyperparameters=self.proposal.hyperparameters,
-            basis=self.proposal.basis,
-            information=self._sound(self._view().information),
-        )
+        information = self._view().information  # its own measurements only if received mass is invalid
+        return self._by_features(information if is_sound(information) else self._own_information)
 
     @property
     def reached(self) -> dict[str, float]:
@@ -151,10 +136,8 @@ class PushSum(FusedView):
         """True if mass has settled: its belief holds all measurements, once, of every agent in contact."""
         return self._view().is_settled
 
-    def _sound(self, information: Information) -> Information:
-        """Same information, or its own measurements only if received mass is invalid."""
-        if is_sound(information):
-            return information
+    @property
+    def _own_information(self) -> Information:
         return Information.unpacked(self._own.vector[1:], self.proposal.n_features)
 
     def _size(self) -> int:
@@ -185,11 +168,10 @@ class PushSum(FusedView):
     def _reset(self, link: _Link) -> None:
         """Undo all given and taken mass, as the other end will when it learns of it."""
         link.is_heard = False
-        link.given, link.taken = Mass.none(self._size()), Mass.none(self._size())
+        link.given = link.taken = Mass(np.zeros(self._size()))
 
-    def _fits(self, body: msgspec.Raw) -> bool:
-        said = read_body(body, _Body)
-        if said is None or not all(0 <= n < MOST for n in (said.number, said.heard, said.own, said.theirs)):
+    def _fits(self, said: _Body) -> bool:
+        if not all(0 <= n < MOST for n in (said.number, said.heard, said.own, said.theirs)):
             return False
         is_tally = all(self._is_batch(name) and abs(share) <= MOST for name, share in said.tally.items())
         return is_tally and (not said.given or are_numbers(said.given, self._size()))
@@ -199,8 +181,7 @@ class PushSum(FusedView):
         agent, first, n = name.rsplit(" ", 2) if name.count(" ") > 1 else ("", "", "")
         return self._is_known([agent]) and all(y.isascii() and y.isdecimal() and len(y) < 10 for y in (first, n))
 
-    def _take(self, sender: str, body: msgspec.Raw) -> None:
-        said = msgspec.msgpack.decode(body, type=_Body)
+    def _take(self, sender: str, said: _Body) -> None:
         if sender not in self.neighbours or said.number <= (link := self._link(sender)).heard:
             return
         link.heard, link.silence = said.number, 0
@@ -259,8 +240,7 @@ class PushSum(FusedView):
         """N times the average of its mass; its own measurements if that is invalid."""
         mass = self._mass()
         if min(mass.tally.values(), default=0.0) < -_NOTHING:  # it has forwarded mass of a session that ended
-            own = Information.unpacked(self._own.vector[1:], self.proposal.n_features)
-            return _View(own, dict(self._own.tally), is_settled=False)
+            return _View(self._own_information, dict(self._own.tally), is_settled=False)
         shares = {batch: share for batch, share in mass.tally.items() if share > _NOTHING}
         most = max(shares.values(), default=1.0)
         information = Information.unpacked(mass.vector[1:] / most, self.proposal.n_features)

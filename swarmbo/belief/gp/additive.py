@@ -12,17 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.gp.additive_prediction import AdditivePosterior
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, domain_of, given_hyperparameters, own_kernels
-from swarmbo.belief.gp.engine import Outcomes, read_channels, write_channels
-from swarmbo.belief.gp.fit import fit_additive, fit_together, prior_hyperparameters
+from swarmbo.belief.gp.engine import Outcomes
+from swarmbo.belief.gp.fit import fit_jointly, fit_together, prior_hyperparameters
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
-from swarmbo.belief.gp.observations import units
-from swarmbo.belief.gp.spatial import checked_evaluations, checked_points, checked_rounds
+from swarmbo.belief.gp.spatial import checked_noise, checked_partial_outcomes, checked_points, checked_rounds
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
@@ -46,12 +44,11 @@ class AdditiveGP(AdditivePosterior):
         lengthscale: Lengthscale > 0 in the unit of the variables: one for all, ``{variable: length}``, or ``{factor:
             (length, ...)}`` in the order of the factor's scope.
         outputscale: Prior variance of each factor, > 0, or ``{factor: variance}``.
-        noise_variance: Noise variance of each outcome, >= 0, if ``update`` gets no other.
-        mean: Prior mean of the sum, divided evenly among factors, or ``{factor: mean}``.
-        time: Correlation over rounds, by which old outcomes of all factors lose weight; None: no change over time.
-        standardise: True: each update until the first ``fit`` scales outcomes to mean 0 and variance 1. Outputscale and
-            noise variance are then in this unit, and ``mean`` must be 0.
-        outcomes: Outcomes that ``condition_on_pending`` expects: totals, or those of all factors.
+        noise_variance: Noise variance of each outcome, >= 0, unless ``update`` is given another.
+        mean: Prior mean of the sum, shared out evenly, or ``{factor: mean}``.
+        time: Correlation over rounds, for all factors, by which old outcomes lose weight; None for a function that does
+            not change.
+        outcomes: Outcomes that ``condition_on_pending`` expects: totals, or all factors.
 
     Raises:
         ConfigError: If a value is out of range, or names a factor or variable that is not in the graph.
@@ -78,11 +75,8 @@ class AdditiveGP(AdditivePosterior):
         noise_variance: float = 1e-2,
         mean: float | Mapping[str, float] = 0.0,
         time: TimeCorrelation | None = None,
-        standardise: bool = False,
         outcomes: Outcomes = "total",
     ) -> None:
-        if standardise and mean != 0.0:
-            raise ConfigError(f"got {mean} with standardise; wanted 0, the mean of standardised outcomes", at="$.mean")
         if not isinstance(graph, FactorGraph):
             bounds = {str(x): pair for x, pair in bounds.items()} if isinstance(bounds, Mapping) else bounds
             graph = FactorGraph.of_any(graph, bounds if isinstance(bounds, Mapping) else None)
@@ -90,22 +84,9 @@ class AdditiveGP(AdditivePosterior):
         hyperparameters = given_hyperparameters(
             settings, graph, domain, lengthscale, outputscale, noise_variance, mean, time
         )
-        super().__init__(**self._fields(settings, graph, domain, outcomes, hyperparameters, standardise=standardise))
-
-    @classmethod
-    def _fields(
-        cls,
-        settings: AdditiveGPSettings,
-        graph: FactorGraph,
-        domain: Domain,
-        outcomes: Outcomes,
-        hyperparameters: AdditiveHyperparameters,
-        *,
-        standardise: bool,
-    ) -> dict[str, Any]:
-        own = {"settings": settings, "graph": graph, "domain": domain, "outcomes": outcomes, "fitted_at": 0}
-        own |= {"hyperparameters": hyperparameters, "standardise": standardise}
-        return own | cls._no_data(len(graph.variables), len(graph.factors))
+        own = {"settings": settings, "graph": graph, "domain": domain, "outcomes": outcomes}
+        none = self._no_data(len(graph.variables), len(graph.factors))
+        super().__init__(**own, hyperparameters=hyperparameters, **none)  # pyright: ignore[reportArgumentType]
 
     @classmethod
     def _of(cls, values: Mapping[str, Any]) -> "AdditiveGP":
@@ -132,8 +113,9 @@ class AdditiveGP(AdditivePosterior):
             )
         if unknown := [factor for factor in settings.factors if factor not in graph.factors]:
             raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(graph.factors)}", at="$.factors")
-        hyperparameters = prior_hyperparameters(settings, graph)
-        return cls._of(cls._fields(settings, graph, domain, outcomes, hyperparameters, standardise=False))
+        own = {"settings": settings, "graph": graph, "domain": domain, "outcomes": outcomes}
+        own |= {"hyperparameters": prior_hyperparameters(settings, graph)}
+        return cls._of(own | cls._no_data(len(graph.variables), len(graph.factors)))
 
     @classmethod
     def from_hyperparameters(
@@ -149,19 +131,9 @@ class AdditiveGP(AdditivePosterior):
         rounds: ArrayLike | float | None = None,
         outcomes: Outcomes = "total",
     ) -> "AdditiveGP":
-        """Rebuild a belief from a record, without a fit.
+        """Rebuild a belief from a record of hyper-parameters and data, which are as in ``update``, without a fit.
 
-        Args:
-            settings: Kernel, priors and effort of later fits.
-            graph: Scopes.
-            domain: The box of joint points.
-            hyperparameters: Recorded hyper-parameters.
-            X: Evaluated points (t, n), physical.
-            totals: As in ``update``.
-            factors: As in ``update``.
-            noise_variance: As in ``update``.
-            rounds: As in ``update``. The belief predicts round 0 until ``at`` sets another.
-            outcomes: Outcomes that ``condition_on_pending`` expects.
+        It is that of round 0 until ``at`` sets another.
 
         Raises:
             ShapeError: If the shapes do not fit.
@@ -220,21 +192,16 @@ class AdditiveGP(AdditivePosterior):
         Raises:
             ShapeError: If shapes do not fit, or an outcome is infinite or above 1e60 in size; the row is named.
         """
-        points, new_totals, new_factors, noise = checked_evaluations(
-            X, y, totals, factors, noise_variance, self.domain.n_dims, len(self.graph.factors)
-        )
-        rounds = checked_rounds(self.now if rounds is None else rounds, len(points))
-        if not len(points):
-            return self
-        updated = self._told(points, new_totals, new_factors, noise, rounds)
-        return updated._standardised() if self.standardise and not self.fitted_at else updated
-
-    def _standardised(self) -> "AdditiveGP":
-        offsets, scales, _ = units(self.totals, self.factors)
-        hyper = msgspec.structs.replace(
-            self.hyperparameters, constants=tuple(offsets.tolist()), scales=tuple(scales.tolist())
-        )
-        return self.with_hyperparameters(hyper)
+        if y is not None:
+            if totals is not None or factors is not None:
+                raise ShapeError("y: got it together with totals or factors; wanted either y, or totals and factors")
+            totals, factors = (y, None) if np.ndim(y) == 1 else (None, y)
+        points, k = checked_points(X, self.domain.n_dims), len(self.graph.factors)
+        n = len(points)
+        sums = checked_partial_outcomes("totals", totals, (n,))
+        parts = checked_partial_outcomes("factors", factors, (n, k))
+        noise, rounds = checked_noise(noise_variance, n, k), checked_rounds(self.now if rounds is None else rounds, n)
+        return self._told(points, sums, parts, noise, rounds) if n else self
 
     def condition_on_pending(
         self, X: ArrayLike, rounds: ArrayLike | float | None = None, awaited: ArrayLike | None = None
@@ -271,7 +238,9 @@ class AdditiveGP(AdditivePosterior):
             The new belief. Degenerate data (no or one outcome, equal points or equal outcomes) give a proper belief.
             Hyper-parameters that they do not determine are at the prior's mode.
         """
-        return self._fitted(fit_additive(self, rng, warm))
+        if self._has_totals:  # they tie all factors together
+            return self._fitted(fit_jointly(self, rng, warm))
+        return self._fitted(fit_together([self], [rng], [warm])[0])
 
     @classmethod
     def fit_together(
@@ -286,38 +255,3 @@ class AdditiveGP(AdditivePosterior):
 
     def _fitted(self, hyperparameters: AdditiveHyperparameters) -> "AdditiveGP":
         return self._with(hyperparameters=hyperparameters, fitted_at=self.n_data, base=None, **self._nothing_pending)
-
-    def state_dict(self) -> dict[str, Any]:
-        """All of the state, including the factorisation, as plain JSON data and arrays.
-
-        Returns:
-            ``{"json": {...}, "arrays": {name: array}}``, from which ``from_state_dict`` makes a bit-identical belief.
-        """
-        plain = {"standardise": self.standardise, "fitted_at": self.fitted_at, "outcomes": self.outcomes}
-        return write_channels(self, msgspec.to_builtins(self.hyperparameters), plain)
-
-    @classmethod
-    def from_state_dict(
-        cls, settings: AdditiveGPSettings, graph: FactorGraph, domain: Domain, state: Mapping[str, Any]
-    ) -> "AdditiveGP":
-        """Restore the belief of a ``state_dict``; it continues bit-identically.
-
-        Args:
-            settings: Settings of the saved belief.
-            graph: Graph of the saved belief.
-            domain: Domain of the saved belief.
-            state: Result of ``state_dict``, also after a conversion to JSON and ``.npz`` and back.
-
-        Raises:
-            StateVersionError: If another version wrote the state.
-        """
-        empty = cls.create(settings, graph, domain)
-        return read_channels(
-            state,
-            lambda plain: empty._with(
-                hyperparameters=msgspec.convert(plain["hyperparameters"], AdditiveHyperparameters),
-                outcomes=plain["outcomes"],
-                standardise=bool(plain["standardise"]),
-                fitted_at=int(plain["fitted_at"]),
-            ),
-        )

@@ -1,6 +1,16 @@
-"""Predictions of an additive belief: single factors for agents, and their sum."""
+"""Predictions of an additive belief: single factors for agents, their sum, and functions drawn from all of them.
 
-from collections.abc import Mapping
+Matheron's rule turns a draw from the prior into one from the posterior: with the factors' prior draws p_j, noise draws
+e and alpha = (K + noise)⁻¹ (z - Σ_j p_j(X) - e), the functions
+
+    f_i(x) = p_i(x) + k_i(x, X) alpha
+
+are together one draw of all factors given the totals z, cross-covariances included. Source: Wilson et al. 2020, eq. 9,
+for a sum of processes.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -10,18 +20,166 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.conditioning import Conditioned
 from swarmbo.belief.gp.engine import ChannelGP
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
-from swarmbo.belief.gp.path_sample import PathSample, draw_posterior
 from swarmbo.belief.gp.spatial import checked_points
 from swarmbo.belief.gp.stack import Marginals, StackedParts
-from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
+from swarmbo.kernels import FourierDraw, spectral_frequencies
+from swarmbo.kernels.threads import in_threads
 
 if TYPE_CHECKING:
     from swarmbo.belief.gp.stack_predict import StackPosterior
 
 _ENTRIES = 2**20  # means of factors worked out at once
+_Drawn = tuple[Float[np.ndarray, "g 1"], Float[np.ndarray, "g 1"], Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]
+
+
+@dataclass(frozen=True, eq=False)
+class StackedDraws:
+    """Prior draws of some factors of equal size, evaluated together; functions that change, in the round ``now``.
+
+    Frequencies are in radians per side of the domain, the last ones of what changes in radians per round.
+    """
+
+    draws: Sequence[FourierDraw]
+    now: float = 0.0
+
+    def values(
+        self, U: Float[np.ndarray, "g m a"], rounds: Float[np.ndarray, " m"] | None = None, *, gradient: bool = False
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """Values, standardised, now or in the rounds given; gradients are 0 where not wanted."""
+        from swarmbo.belief.gp.compiled import put_waves  # late: numba is slow to load
+
+        frequencies, weights = self._waves
+        X = U
+        if frequencies.shape[1] > U.shape[2]:  # the round is one more coordinate
+            when = np.full(U.shape[1], self.now) if rounds is None else rounds
+            X = np.concatenate([U, np.broadcast_to(when[:, None], (*U.shape[:2], 1))], axis=2)
+        value, slope, points = np.empty(U.shape[:2]), np.zeros(U.shape), np.ascontiguousarray(X)
+
+        def put(rows: slice) -> None:
+            put_waves(gradient, points[rows], frequencies[rows], weights[rows], value[rows], slope[rows])
+
+        in_threads(len(points), put)
+        return value, slope
+
+    @cached_property
+    def _waves(self) -> tuple[Float[np.ndarray, "g c D"], Float[np.ndarray, "g 2 D"]]:
+        weights = np.array([(draw.sine_weights, draw.cosine_weights) for draw in self.draws])
+        return np.array([draw.frequencies.T for draw in self.draws]), weights
+
+
+class _Sample(ABC):
+    """Drawn functions, one per factor: c_i + scale_i z_i(u), at coordinates of the unit cube."""
+
+    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
+        """Each factor's drawn function, physical; coordinates of the unit cube."""
+        constants, scales, z, _ = self._drawn(stack, U, gradient=False)
+        return constants + scales * z
+
+    def value_and_gradient(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"]
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """Values and gradients by coordinates of the unit cube."""
+        constants, scales, z, slopes = self._drawn(stack, U, gradient=True)
+        return constants + scales * z, scales[..., None] * slopes
+
+    @abstractmethod
+    def _drawn(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool) -> _Drawn:
+        """Constants, scales, standardised values and their gradients."""
+
+
+class PathSample(_Sample):
+    """A joint draw of all factors from their posterior. Made by ``AdditiveGP.sample``.
+
+    ``draws`` are prior draws by factor, ``alpha`` the weights of the update.
+    """
+
+    def __init__(
+        self,
+        graph: FactorGraph,
+        conditioned: Conditioned,
+        draws: Mapping[str, FourierDraw],
+        alpha: Float[np.ndarray, "k T"],
+    ) -> None:
+        self.graph = graph
+        self._conditioned, self._draws, self._alpha = conditioned, draws, alpha
+        self._prepared: dict[tuple[str, ...], tuple[StackPosterior, StackedDraws]] = {}
+
+    def _drawn(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool) -> _Drawn:
+        from swarmbo.belief.gp.stack_predict import StackPosterior  # late: numba is slow to load
+
+        index = [self.graph.place_of[factor] for factor in stack.factors]
+        if stack.factors not in self._prepared:
+            draws = StackedDraws([self._draws[f] for f in stack.factors], self._conditioned.now)
+            self._prepared[stack.factors] = StackPosterior(self._conditioned, index), draws
+        own, draws = self._prepared[stack.factors]
+        drawn, ddrawn = draws.values(U, gradient=gradient)
+        told, pulled = own.weighted(U, self._alpha[index], gradient=gradient)
+        return own.constants, own.scales, drawn + told, ddrawn + pulled
+
+
+def draw_prior(rng: np.random.Generator, hyper: AdditiveHyperparameters, factor: int, n_features: int) -> FourierDraw:
+    """A function from one factor's prior, with standardised values."""
+    D = n_features // 2
+    frequencies = spectral_frequencies(rng, hyper.kernels[factor], hyper.lengthscale_array(factor), D)
+    weights = np.sqrt(hyper.outputscales[factor] / D) * rng.standard_normal((2, D))
+    if hyper.times:
+        # the kernels over variables and over rounds multiply, so their frequencies are drawn independently
+        time = hyper.times[factor]
+        pulses = spectral_frequencies(rng, time.kernel, np.array([time.lengthscale]), D)
+        frequencies = np.hstack([frequencies, pulses])
+    return FourierDraw(frequencies, weights[0], weights[1])
+
+
+def _at_data(conditioned: Conditioned, factor: int, draw: FourierDraw) -> Float[np.ndarray, " _r"]:
+    """Values of a factor's prior draw at each observation of its part; 0 where not in it."""
+    rounds = conditioned.part_data[0 if conditioned.is_coupled else factor].rounds
+    points = conditioned.points([factor])[0, : len(rounds)]
+    ((values,), _) = StackedDraws([draw]).values(points[None], rounds)
+    return np.where(conditioned.seen[factor], values, 0.0) if conditioned.is_coupled else values
+
+
+def draw_posterior(
+    graph: FactorGraph,
+    conditioned: Conditioned,
+    rngs: Mapping[str, np.random.Generator],
+    noise_rng: np.random.Generator,
+    n_features: int,
+) -> PathSample:
+    """Condition prior draws on the data. With totals the noise has a stream that all factors share."""
+    hyper, parts, alphas = conditioned.hyper, conditioned.parts, list[Float[np.ndarray, " _r"]]()
+    draws = [draw_prior(rngs[f], hyper, i, n_features) for i, f in enumerate(graph.factors)]
+    values = [_at_data(conditioned, i, draw) for i, draw in enumerate(draws)]
+    for i, own in enumerate(conditioned.part_data):
+        s = int((~np.isnan(own.outcome)).sum())  # pending ones come last, and take the draw's own value: no change
+        drawn = np.sum(values, axis=0) if conditioned.is_coupled else values[i]
+        rng = noise_rng if conditioned.is_coupled else rngs[graph.factors[i]]
+        moved = drawn[:s] + np.sqrt(own.noise_variances(hyper)[:s]) * rng.standard_normal(s)
+        if isinstance(parts, StackedParts):
+            alphas.append(parts.solve(i, parts.residuals[i, :s] - moved))
+        else:
+            alphas.append(parts[0].solve(parts[0].residual[:s] - moved))
+    return PathSample(graph, conditioned, dict(zip(graph.factors, draws, strict=True)), conditioned.spread(alphas))
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureSample(_Sample):
+    """Sums of waves c_i + scale_i w_i·phi_i(u). Made by ``Ensemble.draw``."""
+
+    graph: FactorGraph
+    draws: Mapping[str, FourierDraw]
+    constants: Mapping[str, float]
+    scales: Mapping[str, float]
+
+    def _drawn(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool) -> _Drawn:
+        constants, scales = (
+            np.array([numbers[factor] for factor in stack.factors])[:, None]
+            for numbers in (self.constants, self.scales)
+        )
+        return constants, scales, *StackedDraws([self.draws[f] for f in stack.factors]).values(U, gradient=gradient)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -35,8 +193,7 @@ class AdditivePosterior(ChannelGP):
     settings: AdditiveGPSettings
     graph: FactorGraph
     hyperparameters: AdditiveHyperparameters
-    standardise: bool  # at each update, until the first fit
-    fitted_at: int  # number of data at the last fit; 0: not yet
+    fitted_at: int = 0  # number of data at the last fit; 0: not yet
 
     @cached_property
     def channels(self) -> AdditiveHyperparameters:
@@ -113,7 +270,7 @@ class AdditivePosterior(ChannelGP):
 
         A factor's result is bit-identical whatever other factors are in the stack.
         """
-        return self._stack(stack).marginals(U, gradient=gradient)
+        return self._stack(stack).posterior(U, gradient=gradient)
 
     def local_mean(self, stack: FactorStack, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
         """Mean (g, m) as in ``local``, bit-identical, without the cost of a variance."""
@@ -132,7 +289,7 @@ class AdditivePosterior(ChannelGP):
 
         ``rough``: a precision of three digits is enough, where this is faster.
         """
-        return self._stack(stack).contrast(U, stack.take(reference[None]), gradient=gradient, rough=rough)
+        return self._stack(stack).posterior(U, stack.take(reference[None]), gradient=gradient, rough=rough)
 
     def factor_posterior(self, factor: str, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and variance of one factor.
@@ -157,21 +314,12 @@ class AdditivePosterior(ChannelGP):
     def sample(
         self, rngs: Mapping[str, np.random.Generator], noise_rng: np.random.Generator, n_features: int = 512
     ) -> PathSample:
-        """Joint draw of all factors from the posterior; see ``swarmbo.belief.gp.path_sample``.
+        """A joint draw of all factors from the posterior, by a stream per factor and one that all agents share.
 
-        Args:
-            rngs: A random stream per factor, so that its owner can draw alone.
-            noise_rng: A random stream that all agents share.
-            n_features: Number of random features of each factor's prior draw, even, >= 2.
+        ``n_features``, an even number >= 2, is that of each factor's prior draw.
         """
         return draw_posterior(self.graph, self._conditioned, rngs, noise_rng, n_features)
 
     def log_evidences(self) -> tuple[float, ...]:
-        """``log_evidence`` of each factor's own outcomes.
-
-        Raises:
-            ConfigError: If there are totals, which depend on several factors.
-        """
-        if self._has_totals:
-            raise ConfigError("got outcomes of the sum; wanted outcomes of single factors", at="$.outcomes")
+        """``log_evidence`` for each factor's own outcomes, where there are no totals."""
         return tuple(self._on_data.log_densities.tolist())

@@ -8,7 +8,13 @@ from typing import Annotated, Literal, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, LengthscaleModel, TimeAxis, TimeCorrelation
+from swarmbo.belief.gp.hyperparameters import (
+    AdditiveHyperparameters,
+    FactorHyperparameters,
+    LengthscaleModel,
+    TimeAxis,
+    TimeCorrelation,
+)
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KernelName, kernel_names, require_kernel
@@ -110,10 +116,10 @@ _NOTHING_OWN = FactorPrior()
 
 
 class FactorForm(NamedTuple):
-    """``FactorPrior`` with the gaps filled; medians that depend on the sizes of factors stay open."""
+    """``FactorPrior`` with the gaps filled; a median that depends on the number of factors stays open."""
 
     kernel: KernelName
-    lengthscale_log_median: float | None
+    lengthscale_log_median: float
     lengthscale_log_std: float
     outputscale_median: float | None
     outputscale_log_std: float
@@ -186,29 +192,30 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
             require(self, field, lambda value: not value or self.structure is None, "none where a structure is learned")
 
     def lengthscale_model(self, sizes: Sequence[int], *, alone: bool) -> LengthscaleModel:
-        """Relation of the lengthscales in a fit: ``lengthscales``, with ``auto`` resolved.
-
-        Args:
-            sizes: Number of variables of each fitted factor.
-            alone: True if one factor is fitted to its own outcomes.
-        """
+        """Relation of the lengthscales in a fit of factors of ``sizes`` variables, or of one with its own outcomes."""
         if self.lengthscales != "auto":
             return self.lengthscales
         return "separate" if alone or max(sizes) == 1 else "hierarchical"
 
     def of_factors(self, factors: Sequence[str]) -> list[FactorForm]:
-        """Kernels and priors of some factors; equal ones are one object."""
-        common = (self.kernel, self.lengthscale_log_std, self.outputscale_log_std, self.noise_median)
+        """Forms of some factors; equal ones are one object."""
+        lengths = self.lengthscale_log_median, self.lengthscale_log_std
+        common = (self.kernel, *lengths, self.outputscale_log_std, self.noise_median)
         return [_form(self.factors.get(factor, _NOTHING_OWN), *common) for factor in factors]
 
 
 @lru_cache(maxsize=1024)
 def _form(
-    own: FactorPrior, kernel: KernelName, length_log_std: float, output_log_std: float, noise_median: float
+    own: FactorPrior,
+    kernel: KernelName,
+    length_log_median: float,
+    length_log_std: float,
+    output_log_std: float,
+    noise_median: float,
 ) -> FactorForm:
     return FactorForm(
         own.kernel or kernel,
-        own.lengthscale_log_median,
+        length_log_median if own.lengthscale_log_median is None else own.lengthscale_log_median,
         own.lengthscale_log_std or length_log_std,
         own.outputscale_median,
         own.outputscale_log_std or output_log_std,
@@ -267,16 +274,12 @@ def given_hyperparameters(
     means = _each("mean", mean, graph.factors) if isinstance(mean, Mapping) else [mean / k] * k
     if not all(math.isfinite(value) for value in means):
         raise ConfigError(f"got {mean}; wanted finite numbers", at="$.mean")
-    return AdditiveHyperparameters(
-        kernels=tuple(form.kernel for form in settings.of_factors(graph.factors)),
-        lengthscales=tuple(lengths),
-        outputscales=tuple(outputs),
-        noise_variances=(float(noise_variance),) * k,
-        total_noise_variance=float(noise_variance),
-        constants=tuple(float(value) for value in means),
-        scales=(1.0,) * k,
-        times=() if time is None else (time,) * k,
+    kernels, noise = [form.kernel for form in settings.of_factors(graph.factors)], float(noise_variance)
+    factors = (
+        FactorHyperparameters(kernel, own, output, noise, float(value), 1.0, time)
+        for kernel, own, output, value in zip(kernels, lengths, outputs, means, strict=True)
     )
+    return AdditiveHyperparameters.of(factors, noise)
 
 
 def _lengths(
@@ -325,30 +328,17 @@ def regrouped(
     for scope, lengths in zip(old.scopes, hyper.lengthscales, strict=True):
         for variable, length in zip(scope, lengths, strict=True):
             logs[variable].append(float(np.log(length)))
-    k, fresh = len(new.factors), len(new.factors) - len(kept)
-    variance, left = (
-        sum(hyper.outputscales),
-        sum(hyper.outputscales) - sum(hyper.outputscales[i] for i in kept.values()),
-    )
-    share = max(left, 1e-3 * variance) / max(fresh, 1)
-    constant = (hyper.constant - sum(hyper.constants[i] for i in kept.values())) / max(fresh, 1)
+    fresh, variance = max(len(new.factors) - len(kept), 1), sum(hyper.outputscales)
+    share = max(variance - sum(hyper.outputscales[i] for i in kept.values()), 1e-3 * variance) / fresh
+    constant = (hyper.constant - sum(hyper.constants[i] for i in kept.values())) / fresh
     typical = None
     if hyper.times:
         pace = float(np.exp(np.mean([np.log(time.lengthscale) for time in hyper.times])))
         typical = TimeCorrelation(hyper.times[0].kernel, pace)
     averages = {variable: float(np.exp(np.mean(values))) for variable, values in logs.items()}
-    return AdditiveHyperparameters(
-        kernels=tuple(hyper.kernels[kept[i]] if i in kept else kernel for i in range(k)),
-        lengthscales=tuple(
-            hyper.lengthscales[kept[i]] if i in kept else tuple(averages[variable] for variable in scope)
-            for i, scope in enumerate(new.scopes)
-        ),
-        outputscales=tuple(hyper.outputscales[kept[i]] if i in kept else share for i in range(k)),
-        noise_variances=tuple(
-            hyper.noise_variances[kept[i]] if i in kept else hyper.total_noise_variance for i in range(k)
-        ),
-        total_noise_variance=hyper.total_noise_variance,
-        constants=tuple(hyper.constants[kept[i]] if i in kept else constant for i in range(k)),
-        scales=(hyper.scales[0],) * k,
-        times=tuple(hyper.times[kept[i]] if i in kept else typical for i in range(k)) if typical else (),
-    )
+    noise, scale, factors = hyper.total_noise_variance, hyper.scales[0], list[FactorHyperparameters]()
+    for i, scope in enumerate(new.scopes):
+        lengths = tuple(averages[variable] for variable in scope)
+        other = FactorHyperparameters(kernel, lengths, share, noise, constant, scale, typical)
+        factors.append(hyper.factor(kept[i]) if i in kept else other)
+    return AdditiveHyperparameters.of(factors, noise)

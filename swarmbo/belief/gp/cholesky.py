@@ -15,20 +15,12 @@ _EPSILON = float(np.finfo(float).eps)
 
 
 def solve_lower(
-    L: Float[np.ndarray, "n n"], B: Float[np.ndarray, "n *m"], *, in_place: bool = False
+    L: Float[np.ndarray, "n n"], B: Float[np.ndarray, "n *m"], *, transposed: bool = False, in_place: bool = False
 ) -> Float[np.ndarray, "n *m"]:
-    """L⁻¹ B by forward substitution, fastest with L in Fortran order; B in Fortran order may be overwritten."""
-    return _solve(L, B, transposed=False, in_place=in_place)
+    """L⁻¹ B, or L⁻ᵀ B, fastest with L in Fortran order; B in Fortran order may be overwritten.
 
-
-def solve_lower_transposed(L: Float[np.ndarray, "n n"], B: Float[np.ndarray, "n *m"]) -> Float[np.ndarray, "n *m"]:
-    """L⁻ᵀ B by back substitution; with ``solve_lower`` before it, K⁻¹ B for K = L Lᵀ."""
-    return _solve(L, B, transposed=True)
-
-
-def _solve(
-    L: Float[np.ndarray, "n n"], B: Float[np.ndarray, "n *m"], *, transposed: bool, in_place: bool = False
-) -> Float[np.ndarray, "n *m"]:
+    One after the other they are K⁻¹ B for K = L Lᵀ.
+    """
     if B.size == 0:
         return np.zeros_like(B)
     solution, info = lapack.dtrtrs(L, B, lower=1, trans=int(transposed), overwrite_b=int(in_place))
@@ -166,7 +158,7 @@ class Factorised:
     ) -> "Factorised":
         """From a factor and its inverse, if that is kept."""
         whitened = solve_lower(L, residual)
-        return cls(L, residual, whitened, solve_lower_transposed(L, whitened), jitter, inverse)
+        return cls(L, residual, whitened, solve_lower(L, whitened, transposed=True), jitter, inverse)
 
     @cached_property
     def inverse(self) -> Float[np.ndarray, "r r"]:
@@ -213,7 +205,7 @@ class Factorised:
         s = len(residual)
         known = np.asfortranarray(self.L[:s, :s])
         alpha = np.zeros(len(self.residual))
-        alpha[:s] = solve_lower_transposed(known, solve_lower(known, residual))
+        alpha[:s] = solve_lower(known, solve_lower(known, residual), transposed=True)
         return alpha
 
     def log_density(self) -> float:

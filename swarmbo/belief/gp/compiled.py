@@ -81,8 +81,7 @@ def grow(
     They have ``starts`` rows, and are to have ``ends``; ``followed`` first outcomes are in ``whitened`` and ``alpha``
     already, ``known`` observations have outcomes. ``given`` has correlations of observations from ``first`` on with
     all, where a kernel's code is ``GIVEN``. ``blocks`` has the addresses of the rows of all L⁻¹, whose upper triangles
-    are 0. ``is_sound`` tells whether all pivots are above rounding noise; if not, nothing of that latent means
-    anything.
+    are 0. A latent ``is_sound`` if all pivots are above rounding noise; else nothing of it means anything.
     """
     T = Zt.shape[2]
     squares, near, slope, row = np.empty(T), np.empty(T), np.empty(T), np.empty(T)

@@ -7,6 +7,7 @@ is of a field, which has one latent. Outcomes of single latents alone leave them
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -168,18 +169,11 @@ def condition(
     return Conditioned(hyper, scopes, data, is_coupled, (part,), now)
 
 
-@dataclass(frozen=True, eq=False)
-class Term:
-    """One latent of the channel: its prior, the points as it reads them, and the square of its unit over theirs."""
+class Term(NamedTuple):
+    """One latent of the channel: its prior, in the square of the channel's unit, and the points as it reads them."""
 
     prior: Covariance
     at: Float[np.ndarray, "m a"]
-    weight: float
-
-    def matrix(self, rows: Int[np.ndarray, " r"] | slice, at: Float[np.ndarray, "c a"]) -> Float[np.ndarray, "r c"]:
-        """Prior covariances of some of the points with others."""
-        prior = self.prior.matrix(self.at[rows], at)
-        return prior if self.weight == 1.0 else self.weight * prior
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,9 +193,10 @@ class JointPosterior:
         hyper, scopes, V, means = conditioned.hyper, conditioned.scopes, list[np.ndarray](), list[np.ndarray]()
         scale = hyper.scale_of(channel)
         weights = [(own / scale) ** 2 for own in hyper.scales]
+        priors = {i: hyper.covariance(i) for i in conditioned.latents_of(channel)}
         terms = [
-            Term(hyper.covariance(i), projection(hyper, scopes[i], query), weights[i])
-            for i in conditioned.latents_of(channel)
+            Term(replace(prior, outputscale=weights[i] * prior.outputscale), projection(hyper, scopes[i], query))
+            for i, prior in priors.items()
         ]
         for place in conditioned.parts_of(channel):
             part = conditioned.parts[place]  # one of many is made when it is asked for
@@ -210,7 +205,7 @@ class JointPosterior:
             V.append(whitened if weights[place] == 1.0 else np.sqrt(weights[place]) * whitened)
             means.append(V[-1].T @ part.whitened)
         stacked = V[0] if len(V) == 1 else np.concatenate(V)
-        variance = sum(term.weight * term.prior.outputscale for term in terms)
+        variance = sum(term.prior.outputscale for term in terms)
         return cls(
             mean=hyper.constant_of(channel) + scale * np.asarray(sum(means)),
             var=scale**2 * np.maximum(variance - np.einsum("nm,nm->m", stacked, stacked), 0.0),
@@ -235,22 +230,24 @@ class JointPosterior:
     def _covariances(
         self, rows: Int[np.ndarray, " r"] | slice, at: Sequence[Float[np.ndarray, "c _a"]], V: Float[np.ndarray, "n c"]
     ) -> Float[np.ndarray, "r c"]:
-        prior = reduce(np.add, [term.matrix(rows, own) for term, own in zip(self.terms, at, strict=True)])
+        prior = reduce(
+            np.add, [term.prior.matrix(term.at[rows], own) for term, own in zip(self.terms, at, strict=True)]
+        )
         prior -= self.V[:, rows].T @ V  # in place: there are very many of these
         prior *= self.scale**2
         return prior
 
     def of_rows(self, rows: Int[np.ndarray, " r"]) -> "JointPosterior":
         """Posterior at some of the points."""
-        terms = tuple(replace(term, at=term.at[rows]) for term in self.terms)
+        terms = tuple(Term(term.prior, term.at[rows]) for term in self.terms)
         V, factor = self.V.T.take(rows, axis=0).T, None if self.factor is None else self.factor[rows]
         return replace(self, mean=self.mean[rows], var=self.var[rows], V=V, terms=terms, factor=factor)
 
     def scaled(self, mean: Float[np.ndarray, " m"], var: Float[np.ndarray, " m"]) -> "JointPosterior":
         """With other marginals, and the same correlations."""
-        least = _SMALLEST * self.scale**2 * sum(term.weight * term.prior.outputscale for term in self.terms)
+        least = _SMALLEST * self.scale**2 * sum(term.prior.outputscale for term in self.terms)
         factor = np.sqrt(np.maximum(var, least) / np.maximum(self.var, least))
-        return replace(self, mean=mean, var=var, factor=factor)
+        return replace(self, mean=mean, var=var, factor=factor if self.factor is None else factor * self.factor)
 
     def given_last(self, count: int, noise_variance: float) -> "JointPosterior":
         """At all but the last of the points, which will be measured; means stay."""
@@ -260,10 +257,13 @@ class JointPosterior:
         first, last = np.arange(n), np.arange(n, n + count)
         noisy, own = self.cov(last, last), self.of_rows(first)
         noisy.flat[:: count + 1] += noise_variance
-        told = solve_rows(factorise(noisy)[0], self.cov(last, first).T).T
-        unscaled = told / (self.scale if own.factor is None else self.scale * own.factor)
-        var = np.maximum(own.var - np.einsum("pm,pm->m", told, told), 0.0)
-        return replace(own, var=var, V=np.concatenate([own.V, unscaled]))
+        return own.told(solve_rows(factorise(noisy)[0], self.cov(last, first).T).T)
+
+    def told(self, told: Float[np.ndarray, "p m"]) -> "JointPosterior":
+        """Given p more outcomes whose whitened covariances with the points are known, in the outcome's unit."""
+        unscaled = told / (self.scale if self.factor is None else self.scale * self.factor)
+        var = np.maximum(self.var - np.einsum("pm,pm->m", told, told), 0.0)
+        return replace(self, var=var, V=np.concatenate([self.V.T, unscaled.T], axis=1).T)
 
 
 class CovarianceRows:
@@ -271,26 +271,19 @@ class CovarianceRows:
 
     With whitened covariances W of all outcomes, a column each, cov(u, v) = k(u, v) - W(u)·W(v). An outcome at u with a
     variance s² beyond what is known adds the column cov(u, ·) / s. So a row is one product of a matrix with a vector.
-    ``told`` is whitened information beside the data's, in physical units.
     """
 
-    def __init__(self, posterior: JointPosterior, told: Float[np.ndarray, "p m"] | None, more: int) -> None:
-        n, p = len(posterior.V), 0 if told is None else len(told)
-        self._known, self._whitened = n + p, np.empty((len(posterior.mean), n + p + more))
-        np.multiply(posterior.V.T, posterior.scale, out=self._whitened[:, :n])
-        self._factor = posterior.factor
-        if told is not None:
-            self._whitened[:, n : n + p] = (told if self._factor is None else told / self._factor).T
-        unit = posterior.scale**2
-        self._priors = [(unit * term.weight, term.prior.by_row(term.at)) for term in posterior.terms]
+    def __init__(self, posterior: JointPosterior, more: int) -> None:
+        self._known, self._factor = len(posterior.V), posterior.factor
+        self._whitened = np.empty((len(posterior.mean), self._known + more))
+        np.multiply(posterior.V.T, posterior.scale, out=self._whitened[:, : self._known])
+        self._unit = posterior.scale**2
+        self._priors = [term.prior.by_row(term.at) for term in posterior.terms]
 
     def row(self, point: int) -> Float[np.ndarray, " m"]:
         """Latent covariances of one of the points with all, in the square of the outcome's unit."""
-        (unit, prior), *further = self._priors
-        covariances = prior(point)
-        covariances *= unit
-        for unit, prior in further:
-            covariances += unit * prior(point)
+        covariances = reduce(np.add, [prior(point) for prior in self._priors])
+        covariances *= self._unit
         known = self._whitened[:, : self._known]
         covariances -= known @ known[point]
         return covariances if self._factor is None else covariances * self._factor * self._factor[point]

@@ -11,22 +11,20 @@ for points pending.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp.cholesky import Factorised
 from swarmbo.belief.gp.conditioning import Conditioned, JointPosterior, condition
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import TOTAL, Observations
 from swarmbo.belief.gp.spatial import CHUNK, SpatialGP, checked_rounds
 from swarmbo.belief.gp.stack import StackedParts
-from swarmbo.errors import StateVersionError
 
 Outcomes = Literal["total", "per-factor"]
 
@@ -57,9 +55,8 @@ class ChannelGP(SpatialGP):
     given: Conditioned | None = None
 
     def __post_init__(self) -> None:
-        data = (self.points, self.totals, self.factors, self.noise, self.rounds)
-        for array in (*data, self.pending, self.pending_rounds, self.awaited):
-            array.flags.writeable = False
+        for name in self._no_data(0, 0):
+            getattr(self, name).flags.writeable = False
 
     @cached_property
     @abstractmethod
@@ -75,16 +72,9 @@ class ChannelGP(SpatialGP):
     def _no_data(n: int, k: int) -> dict[str, Any]:
         """Fields of no evaluations of k latents at points of n coordinates."""
         none, points = np.zeros(0), np.zeros((0, n))
-        return {
-            "points": points,
-            "totals": none,
-            "factors": np.zeros((0, k)),
-            "noise": np.zeros((0, 1 + k)),
-            "rounds": none,
-            "pending": points,
-            "pending_rounds": none,
-            "awaited": np.zeros((0, k), dtype=bool),
-        }
+        data = {"points": points, "totals": none, "factors": np.zeros((0, k)), "noise": np.zeros((0, 1 + k))}
+        ahead = {"pending": points, "pending_rounds": none, "awaited": np.zeros((0, k), dtype=bool)}
+        return {**data, "rounds": none, **ahead}
 
     def extended_from(self, earlier: "ChannelGP") -> Self:
         """This belief, bit-identical, by extending an earlier factorisation if its data come first here."""
@@ -94,11 +84,9 @@ class ChannelGP(SpatialGP):
         data = self.observations
         if known.hyper != self.channels or known.scopes != self.scopes or not data.begin_with(known.data):
             return self
-        parts = (
-            known.parts
-            if len(data) == len(known.data)
-            else StackedParts.of(known.hyper, known.scopes, data, known.parts)
-        )
+        parts = known.parts
+        if len(data) > len(known.data):
+            parts = StackedParts.of(known.hyper, known.scopes, data, known.parts)
         return self._with(base=replace(known, data=data, parts=parts))
 
     def drop_cache(self) -> None:
@@ -123,7 +111,7 @@ class ChannelGP(SpatialGP):
         """Number of evaluated points with at least one outcome."""
         return int(self.known.sum())
 
-    @property
+    @cached_property
     def known(self) -> Bool[np.ndarray, " t"]:
         """Mask of evaluated points with at least one outcome."""
         return ~np.isnan(self.totals) | (~np.isnan(self.factors)).any(axis=1)
@@ -207,16 +195,11 @@ class ChannelGP(SpatialGP):
         **changes: Any,
     ) -> Self:
         """With further outcomes, all checked. What was worked out so far is extended; points pending are forgotten."""
-        return self._with(
-            points=np.concatenate([self.points, points]),
-            totals=np.concatenate([self.totals, totals]),
-            factors=np.concatenate([self.factors, factors]),
-            noise=np.concatenate([self.noise, noise]),
-            rounds=np.concatenate([self.rounds, rounds]),
-            base=self._known,
-            **self._nothing_pending,
-            **changes,
-        )
+        new = {"points": points, "totals": totals, "factors": factors, "noise": noise, "rounds": rounds}
+        return self._with(**self._followed_by(new), base=self._known, **self._nothing_pending, **changes)
+
+    def _followed_by(self, new: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {name: np.concatenate([getattr(self, name), rows]) for name, rows in new.items()}
 
     def _awaiting(
         self, points: Float[np.ndarray, "q d"], rounds: Float[np.ndarray, " q"], awaited: Bool[np.ndarray, "q k"]
@@ -229,13 +212,9 @@ class ChannelGP(SpatialGP):
         if is_coupled == self._is_tied and not self.is_tiled:
             ahead = Observations.pending(self.domain.to_unit(points), awaited, rounds, in_sum=in_sum)
             given = self._conditioned.extended(ahead)
-        return self._with(
-            pending=np.concatenate([self.pending, points]),
-            pending_rounds=np.concatenate([self.pending_rounds, rounds]),
-            awaited=np.concatenate([self.awaited, awaited]),
-            base=self._on_data if self.given is None and not self.is_tiled else self.base,
-            given=given,
-        )
+        new = {"pending": points, "pending_rounds": rounds, "awaited": awaited}
+        base = self._on_data if self.given is None and not self.is_tiled else self.base
+        return self._with(**self._followed_by(new), base=base, given=given)
 
     @property
     def _given(self) -> Conditioned | None:
@@ -288,70 +267,3 @@ class ChannelGP(SpatialGP):
         rounds = points[:, n] if self.has_time else np.zeros(m)
         channel, nothing = np.full(m, self.channel), np.zeros(m)
         return Observations(self.domain.to_unit(points[:, :n]), np.arange(m), channel, nothing, nothing, rounds)
-
-
-_VERSION = 6  # 6: fields of many measurements have no factor; 5: rounds by that name
-
-
-_DATA = ("points", "totals", "factors", "noise", "rounds", "pending", "pending_rounds")
-
-B = TypeVar("B", bound=ChannelGP)
-
-
-def write_channels(belief: ChannelGP, hyperparameters: Any, plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Data, hyper-parameters and posterior of a belief, that of points pending included."""
-    written = {"version": _VERSION, **plain, "hyperparameters": hyperparameters, "now": belief.now}
-    arrays = {name: getattr(belief, name) for name in (*_DATA, "awaited")}
-    if belief.is_tiled:
-        return {"json": written, "arrays": {name: array.copy(order="K") for name, array in arrays.items()}}
-    on_data, given = belief._on_data, belief._given  # pyright: ignore[reportPrivateUsage]
-    whole = on_data if given is None else given
-    written |= {
-        "is_coupled": on_data.is_coupled,
-        "jitters": on_data.jitters.tolist(),
-        "jitters_pending": None if given is None else given.jitters.tolist(),
-    }
-    if isinstance(whole.parts, StackedParts):  # all follows from the inverses
-        for i, count in enumerate(whole.counts.tolist()):
-            (arrays[f"inverse_{i}"],) = whole.parts.inverse.squares(np.array([i]), count)
-    else:
-        arrays["L_0"] = whole.parts[0].L
-        if whole.parts[0].kept_inverse is not None:
-            arrays["inverse_0"] = whole.parts[0].kept_inverse
-    return {"json": written, "arrays": {name: array.copy(order="K") for name, array in arrays.items()}}
-
-
-def read_channels(state: Mapping[str, Any], made: Callable[[Mapping[str, Any]], B]) -> B:
-    """Belief that ``write_channels`` wrote down; ``made`` makes one without data from the plain data."""
-    plain = dict(state["json"])
-    if plain.get("version") != _VERSION:
-        raise StateVersionError(
-            f"belief state: got version {plain.get('version')}; wanted {_VERSION}, the version that reads it"
-        )
-    # always one memory order, whatever the file kept: so BLAS is called in the same way
-    arrays = {name: np.array(state["arrays"][name], dtype=float, order="C") for name in _DATA}
-    awaited = np.array(state["arrays"]["awaited"], dtype=bool)
-    belief = made(plain)._with(**arrays, awaited=awaited, now=float(plain["now"]))  # pyright: ignore[reportPrivateUsage]
-    if belief.is_tiled:
-        return belief
-    data, is_coupled = belief.observations, belief.is_one_latent or bool(plain["is_coupled"])
-    hyper, scopes, pending = belief.channels, belief.scopes, plain["jitters_pending"]
-    given, both = None, data if pending is None else data.then(belief.ahead)
-    if not is_coupled:
-        inverses = [np.array(state["arrays"][f"inverse_{i}"], dtype=float) for i in range(len(scopes))]
-        parts = StackedParts.restored(hyper, data, inverses, plain["jitters"])
-        base = Conditioned(hyper, scopes, data, is_coupled, parts, belief.now)
-        if pending is not None:
-            given = replace(base, data=both, parts=StackedParts.restored(hyper, both, inverses, pending))
-        return belief._with(base=base, given=given)  # pyright: ignore[reportPrivateUsage]
-    hyper = hyper.in_one_unit()
-    L, inverse, residual = np.array(state["arrays"]["L_0"], dtype=float, order="F"), None, data.residuals(hyper)
-    if "inverse_0" in state["arrays"]:
-        inverse = np.array(state["arrays"]["inverse_0"], dtype=float, order="C")
-    r = len(residual)
-    first = None if inverse is None else np.ascontiguousarray(inverse[:r, :r])
-    known = Factorised.restored(np.asfortranarray(L[:r, :r]), first, residual, float(plain["jitters"][0]))
-    base = Conditioned(hyper, scopes, data, is_coupled, (known,), belief.now)
-    if pending is not None:
-        given = replace(base, data=both, parts=(known.awaiting(L, inverse, float(pending[0])),))
-    return belief._with(base=base, given=given)  # pyright: ignore[reportPrivateUsage]

@@ -2,13 +2,11 @@
 
 theta is that of ``gp.prior``. Time multiplies the covariance of all latents alike, so it is worked in after their sum.
 Constant means are profiled: at every theta they take their generalised-least-squares values, the maximum of the
-evidence over them; by the envelope theorem the gradient is then that at fixed means. Matrices are kept as their pairs
-below the diagonal, half the work of whole ones.
+evidence over them; by the envelope theorem the gradient is then that at fixed means.
 
-All that is kept are the pairs of outcomes, whatever the number of factors: a first compiled pass adds up their
-covariances, and a second, once it is known how the evidence depends on each pair, works out what each factor has to do
-with it. Factors that have one lengthscale and one outputscale by groups take one pass: their correlations add up before
-anything else is worked out, so two numbers for each pair of outcomes stand for a group of any size.
+Matrices are kept as their pairs below the diagonal. A first compiled pass adds up covariances of all factors, and a
+second, once it is known how the evidence depends on each pair, works out what each factor has to do with it. For
+factors that have hyper-parameters in common by groups, correlations that are added up group by group are enough.
 """
 
 from collections.abc import Sequence
@@ -24,7 +22,7 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import pdist
 
 from swarmbo.belief.gp import cholesky
-from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
+from swarmbo.belief.gp.hyperparameters import TOTAL
 from swarmbo.belief.gp.prior import ROOM, HyperparameterPrior
 from swarmbo.belief.gp.stack_evaluation import evaluate_one, room_for
 from swarmbo.boundary.compiling import LANES, compiled, read_only
@@ -187,31 +185,12 @@ def put_derivatives(
         first = ends[f]
 
 
-def covariances(
-    hyper: AdditiveHyperparameters,
-    scopes: Sequence[Sequence[int]],
-    U: Float[np.ndarray, "t n"],
-    holds: Float[np.ndarray, "k t"],
-) -> Float[np.ndarray, "t t"]:
-    """Prior covariances of outcomes without noise; all scales are equal, kernels swarmbo's own, and nothing fades."""
-    columns, lengths = np.concatenate([np.array(scope) for scope in scopes]), np.concatenate(hyper.lengthscales)
-    codes, ends = np.array([CODES[kernel] for kernel in hyper.kernels]), np.cumsum([len(scope) for scope in scopes])
-    t, outputs, nothing = len(U), np.array(hyper.outputscales), np.zeros((0, 2, 0))
-    pairs, K, above = np.zeros(t * (t - 1) // 2), np.zeros((t, t)), np.triu_indices(t, 1)
-    add_covariances(codes, ends, U.T[columns] / lengths[:, None], outputs, holds, nothing, nothing, pairs)
-    K[above] = pairs
-    K += K.T
-    K.flat[:: t + 1] = outputs @ holds
-    return K
-
-
 class LogPosterior:
     """Log posterior density of theta given outcomes of the total, of factors, or both; value and gradient.
 
-    Totals of factors that have one kernel of the library's own, nothing in common, and do not decay take the pass that
-    stacks take: it needs less than half the time. A matrix that is singular to rounding is left to LAPACK. Outcomes
-    without a ``channel`` are totals; ``known_noise`` is NaN where theta has it; ``decay`` has the kernel over time and
-    the round of each outcome.
+    Totals of factors with one kernel of the library's own, nothing in common and no decay take the pass that stacks
+    take, in less than half the time, unless a matrix is singular to rounding. Outcomes without a ``channel`` are
+    totals; ``known_noise`` is NaN where theta has it; ``decay`` has the kernel over time and the round of each outcome.
 
     Source: Rasmussen & Williams 2006, eqs. 2.30 and 5.9; Kandasamy et al. 2015, section 3.3 for the sum.
     """
@@ -277,11 +256,9 @@ class LogPosterior:
         lengthscales, outputscales, noises = self.prior.unpack(theta)
         pairs, parts = self._covariances(lengthscales, outputscales)
         left, left_slope = self._left(theta)
-        L = self._factor(outputscales, noises, pairs, left)
-        whitened = cholesky.solve_lower(L, self.z)
-        design = cholesky.solve_lower(L, self._design)
+        L, design, whitened = self._whitened(outputscales, noises, pairs, left)
         whitened = whitened - design @ _least_squares(design, whitened)
-        alpha = cholesky.solve_lower_transposed(L, whitened)
+        alpha = cholesky.solve_lower(L, whitened, transposed=True)
         K_inverse, _ = lapack.dpotri(L, lower=1)
         value = -0.5 * float(whitened @ whitened) - float(np.log(L.diagonal()).sum()) - 0.5 * t * np.log(2.0 * np.pi)
         # W = alpha alphaᵀ - K⁻¹: pairs off the diagonal count twice, which takes the half away
@@ -305,8 +282,8 @@ class LogPosterior:
             return found[2]
         lengthscales, outputscales, noises = self.prior.unpack(theta)
         pairs, _ = self._covariances(lengthscales, outputscales)
-        L = self._factor(outputscales, noises, pairs, self._left(theta)[0])
-        return _least_squares(cholesky.solve_lower(L, self._design), cholesky.solve_lower(L, self.z))
+        _, design, whitened = self._whitened(outputscales, noises, pairs, self._left(theta)[0])
+        return _least_squares(design, whitened)
 
     def _evaluated(
         self, theta: Float[np.ndarray, " p"]
@@ -334,19 +311,21 @@ class LogPosterior:
         left, slope = correlation_and_slope(self._time_kernel, r)
         return left, slope * r**2
 
-    def _factor(
+    def _whitened(
         self,
         outputscales: Float[np.ndarray, " k"],
         noises: Float[np.ndarray, " c"],
         pairs: Float[np.ndarray, " pairs"],
         left: Float[np.ndarray, " pairs"] | None,
-    ) -> Float[np.ndarray, "t t"]:
+    ) -> tuple[Float[np.ndarray, "t t"], Float[np.ndarray, "t c"], Float[np.ndarray, " t"]]:
+        """L, and L⁻¹ times the design and the outcomes."""
         t = len(self.z)
         K = np.zeros(t * t)
         K[self._places] = pairs if left is None else pairs * left
         noise = np.where(self._is_fitted, noises[self._noise_of], self.known_noise)
         K[:: t + 1] = outputscales @ self._holds + noise
-        return cholesky.factorise(K.reshape(t, t, order="F"))[0]
+        L, _ = cholesky.factorise(K.reshape(t, t, order="F"))
+        return L, cholesky.solve_lower(L, self._design), cholesky.solve_lower(L, self.z)
 
     def _covariances(
         self, lengthscales: Float[np.ndarray, " d"], outputscales: Float[np.ndarray, " k"]

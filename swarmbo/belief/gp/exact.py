@@ -6,32 +6,39 @@ change only in ``fit``; predictions plug them in, so their uncertainty is not pa
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import msgspec
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp.engine import read_channels, write_channels
-from swarmbo.belief.gp.fit import FITTED_TO, fit_field, prior_field_hyperparameters
+from swarmbo.belief.gp import fit as fits, spatial, tiles
+from swarmbo.belief.gp.cholesky import Factorised
+from swarmbo.belief.gp.conditioning import Conditioned, JointPosterior
+from swarmbo.belief.gp.engine import ChannelGP
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, ExactGPSettings, Hyperparameters
-from swarmbo.belief.gp.spatial import CHUNK, checked_noise, checked_outcomes
-from swarmbo.belief.gp.tiled_field import TiledField
-from swarmbo.errors import ShapeError
+from swarmbo.errors import ShapeError, StateVersionError
+from swarmbo.records import Neglected
 from swarmbo.spaces import Domain
+
+Marginals = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
+
+_VERSION = 6  # 6: fields of many measurements have no factor; 5: rounds by that name
+_ARRAYS = dict.fromkeys(("points", "totals", "factors", "noise", "rounds", "pending", "pending_rounds"), float)
+_ARRAYS |= {"awaited": bool}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ExactGP(TiledField):
-    """Immutable belief about a field: methods that learn return a new belief. Make one with ``create``.
+class ExactGP(ChannelGP, spatial.FieldGP):
+    """Immutable belief about a field: every method that learns returns a new one. Make one with ``create``.
 
-    It is a ``ChannelGP`` with one latent, which each measurement observes at its location. Methods and fields that are
-    not listed here are those of ``ChannelGP``. With more than 2,000 measurements, predictions are approximate: they use
-    the nearest measurements only (``is_tiled``).
+    It is the engine of all exact beliefs, ``ChannelGP``, with one latent, which every row reads at its own location.
+    Other predictions and the fields not listed here are those of ``ChannelGP``. With more than 2,000 measurements it
+    predicts by tiles, not exactly (``is_tiled``): no matrix has them all.
 
     Args:
         settings: Kernel, priors and effort of a fit.
@@ -48,19 +55,17 @@ class ExactGP(TiledField):
         (True, True)
     """
 
+    channel: ClassVar[int] = 0
+    is_one_latent: ClassVar[bool] = True
+
     settings: ExactGPSettings
     tells_since_fit: int = 0
     is_fitted: bool = False
 
     @classmethod
     def create(cls, settings: ExactGPSettings, domain: Domain) -> "ExactGP":
-        """Make a belief without data, with hyper-parameters at the mode of their prior (in logarithms).
-
-        Args:
-            settings: Kernel, priors and effort of a fit.
-            domain: The box of physical points.
-        """
-        return cls._empty(settings, domain, prior_field_hyperparameters(settings, domain))
+        """A belief without data over a box of physical points, at the mode of its prior (in logarithms)."""
+        return cls._empty(settings, domain, fits.prior_field_hyperparameters(settings, domain))
 
     @classmethod
     def from_hyperparameters(
@@ -72,15 +77,7 @@ class ExactGP(TiledField):
         y: ArrayLike,
         noise_variance: ArrayLike | float | None = None,
     ) -> "ExactGP":
-        """Rebuild a belief from a record, without a fit.
-
-        Args:
-            settings: Kernel, priors and effort of later fits.
-            domain: The box of physical points.
-            hyperparameters: Recorded hyper-parameters.
-            X: Measured locations (n, d), physical. With a time axis (n, d + 1), the last coordinate is the round.
-            y: Outcomes (n,), physical.
-            noise_variance: As in ``update``.
+        """Rebuild a belief from a record of hyper-parameters and data, which are as in ``update``, without a fit.
 
         Raises:
             ShapeError: If the shapes do not fit, or a value is not finite.
@@ -125,7 +122,7 @@ class ExactGP(TiledField):
         With more than 1,000 measurements, a fit is slow and changes little. Then the number of updates is multiplied by
         the square of the thousands of measurements, rounded up.
         """
-        wait = self.settings.refit_every * max(1, math.ceil((len(self.points) / FITTED_TO) ** 2))
+        wait = self.settings.refit_every * max(1, math.ceil((len(self.points) / fits.FITTED_TO) ** 2))
         return self.tells_since_fit >= (wait if self.is_fitted else 1)
 
     def update(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> "ExactGP":
@@ -146,7 +143,7 @@ class ExactGP(TiledField):
             ShapeError: If the shapes do not fit, or a value is not finite; the message names the row.
         """
         points, rounds = self._split(X)
-        outcomes, noise = checked_outcomes(y, len(points)), checked_noise(noise_variance, len(points))
+        outcomes, noise = spatial.checked_outcomes(y, len(points)), spatial.checked_noise(noise_variance, len(points))
         if outcomes.size == 0:
             return self
         totals, tells = np.full(len(points), np.nan), self.tells_since_fit + 1
@@ -186,7 +183,7 @@ class ExactGP(TiledField):
         """
         previous = self.hyperparameters if self.is_fitted else None
         return self._with(
-            hyperparameters=fit_field(self.settings, self.domain, self.observations, rng, previous),
+            hyperparameters=fits.fit_field(self.settings, self.domain, self.observations, rng, previous),
             base=None,
             tells_since_fit=0,
             is_fitted=True,
@@ -195,14 +192,10 @@ class ExactGP(TiledField):
 
     @staticmethod
     def posterior_means(beliefs: "Sequence[ExactGP]", X: ArrayLike) -> list[Float[np.ndarray, " m"]]:
-        """Means of several beliefs at common points; covariances of common data are computed once.
+        """Means (m,) of several beliefs at the same points (m, d), physical: those of ``posterior_mean``, to rounding.
 
-        Args:
-            beliefs: At least one belief; all have one domain, equal hyper-parameters and one round.
-            X: Points (m, d), physical.
-
-        Returns:
-            Means (m,) of each belief, in the unit of the outcome, equal to ``posterior_mean`` up to rounding.
+        Beliefs are at least one, of one domain and round, with equal hyper-parameters; covariances of common data are
+        computed once.
 
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
@@ -219,10 +212,59 @@ class ExactGP(TiledField):
         points, prior = first._points(X), first.hyperparameters.prior
         union = union if first.has_time else union[:, :-1]
         means = np.zeros((len(points), len(beliefs)))
-        for start in range(0, len(points), CHUNK):
-            U = first._to_unit(points[start : start + CHUNK])
-            means[start : start + CHUNK] = prior.matrix(U, union) @ weights
+        for start in range(0, len(points), spatial.CHUNK):
+            U = first._to_unit(points[start : start + spatial.CHUNK])
+            means[start : start + spatial.CHUNK] = prior.matrix(U, union) @ weights
         return list((first.channels.constants[0] + first.hyperparameters.scale * means).T)
+
+    @cached_property
+    def _tiles(self) -> tiles.Tiles:
+        return tiles.Tiles(self.channels, self.observations)
+
+    def _with(self, **changes: Any) -> Self:
+        other = super()._with(**changes)
+        if "_tiles" in vars(self) and other.points is self.points and other.hyperparameters is self.hyperparameters:
+            vars(other)["_tiles"] = self._tiles  # neither the round nor what is pending changes them
+        return other
+
+    @property
+    def is_tiled(self) -> bool:
+        """True if there are more than 2,000 measurements: predictions are by the nearest of them (``gp.tiles``)."""
+        return len(self.points) > tiles.TILED_FROM
+
+    def marginals(self, X: ArrayLike) -> Marginals:
+        """Means and variances by tiles at points (m, d), physical, without pending ones."""
+        return self._tiles.marginals(self._query(self._points(X)))
+
+    def posterior(self, X: ArrayLike) -> Marginals:
+        """Means (m,) and variances (m,) >= 0 of the field at points (m, d), physical, as ``SpatialGP.posterior``."""
+        return self.marginals(X) if self.is_tiled and not self.n_pending else super().posterior(X)
+
+    def posterior_mean(self, X: ArrayLike) -> Float[np.ndarray, " m"]:
+        """Means (m,) at points (m, d), physical."""
+        return self.marginals(X)[0] if self.is_tiled else super().posterior_mean(X)
+
+    def posterior_cache(
+        self, X: ArrayLike, marginals: Callable[[Float[np.ndarray, "k c"]], Marginals] | None = None
+    ) -> JointPosterior:
+        """Posterior at fixed points (m, d), physical, with fast covariances.
+
+        With tiles, covariances have the correlations given at most 256 measurements, those nearest to the points.
+
+        Args:
+            X: Points.
+            marginals: Means and variances given the data, of points with their rounds; by default those by tiles.
+        """
+        if not self.is_tiled:
+            return super().posterior_cache(X)
+        ahead = np.column_stack([self.pending, self.pending_rounds]) if self.has_time else self.pending
+        both = np.concatenate([self._points(X), ahead])
+        joint = self._tiles.joint(self._query(both), *(marginals or self.marginals)(both))
+        return joint.given_last(self.n_pending, self.noise_variance)
+
+    def neglected(self) -> Neglected | None:
+        """Effect of what a belief by tiles leaves out, at 8 measured locations spread over the first coordinate."""
+        return self._tiles.neglected(self.now if self.has_time else 0.0) if self.is_tiled else None
 
     def _split(self, X: ArrayLike) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, " m"]]:
         points, d = self._points(X), self.domain.n_dims
@@ -234,26 +276,46 @@ class ExactGP(TiledField):
         Returns:
             ``{"json": {...}, "arrays": {name: array}}``, from which ``from_state_dict`` makes a bit-identical belief.
         """
-        plain = {"tells_since_fit": self.tells_since_fit, "is_fitted": self.is_fitted}
-        return write_channels(self, msgspec.to_builtins(self.hyperparameters), plain)
+        plain: dict[str, Any] = {
+            "version": _VERSION,
+            "tells_since_fit": self.tells_since_fit,
+            "is_fitted": self.is_fitted,
+            "hyperparameters": msgspec.to_builtins(self.hyperparameters),
+            "now": self.now,
+        }
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        if not self.is_tiled:
+            known, given = self._on_data.parts[0], self._given
+            whole = known if given is None else given.parts[0]
+            pending = None if given is None else [whole.jitter]
+            plain |= {"is_coupled": True, "jitters": [known.jitter], "jitters_pending": pending}
+            arrays["L_0"] = whole.L
+        return {"json": plain, "arrays": {name: array.copy(order="K") for name, array in arrays.items()}}
 
     @classmethod
     def from_state_dict(cls, settings: ExactGPSettings, domain: Domain, state: Mapping[str, Any]) -> "ExactGP":
-        """Restore the belief of a ``state_dict``; it continues bit-identically.
+        """Restore the belief of a ``state_dict``, also after a conversion to JSON and ``.npz`` and back.
 
-        Args:
-            settings: Settings of the saved belief.
-            domain: Domain of the saved belief.
-            state: Result of ``state_dict``, also after a conversion to JSON and ``.npz`` and back.
+        Settings and domain are those of the saved belief; it continues bit-identically.
 
         Raises:
             StateVersionError: If another version wrote the state.
         """
-        return read_channels(
-            state,
-            lambda plain: replace(
-                cls._empty(settings, domain, msgspec.convert(plain["hyperparameters"], Hyperparameters)),
-                tells_since_fit=int(plain["tells_since_fit"]),
-                is_fitted=bool(plain["is_fitted"]),
-            ),
-        )
+        plain, arrays = state["json"], state["arrays"]
+        if plain.get("version") != _VERSION:
+            raise StateVersionError(
+                f"belief state: got version {plain.get('version')}; wanted {_VERSION}, the version that reads it"
+            )
+        # always one memory order, whatever the file kept: so BLAS is called in the same way
+        saved: dict[str, Any] = {name: np.array(arrays[name], dtype=kind, order="C") for name, kind in _ARRAYS.items()}
+        saved |= {name: plain[name] for name in ("tells_since_fit", "is_fitted")} | {"now": float(plain["now"])}
+        belief = cls._empty(settings, domain, msgspec.convert(plain["hyperparameters"], Hyperparameters))._with(**saved)
+        if belief.is_tiled:
+            return belief
+        data, L, given = belief.observations, np.array(arrays["L_0"], dtype=float, order="F"), None
+        own = np.asfortranarray(L[: len(data), : len(data)])
+        known = Factorised.restored(own, None, data.residuals(belief.channels), plain["jitters"][0])
+        base = Conditioned(belief.channels, belief.scopes, data, is_coupled=True, parts=(known,), now=belief.now)
+        if (jitters := plain["jitters_pending"]) is not None:
+            given = replace(base, data=data.then(belief.ahead), parts=(known.awaiting(L, None, jitters[0]),))
+        return belief._with(base=base, given=given)

@@ -12,12 +12,12 @@ from swarmbo.belief.gp.fit_alone import fit_alone, search
 from swarmbo.belief.gp.hyperparameters import (
     AdditiveHyperparameters,
     ExactGPSettings,
+    FactorHyperparameters,
     Hyperparameters,
-    TimeAxis,
     TimeCorrelation,
 )
 from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardisation, standardised_noise, units
-from swarmbo.belief.gp.prior import ROOM, TIED_FROM, HyperparameterPrior, packed, starting_thetas, warm_start
+from swarmbo.belief.gp.prior import ROOM, TIED_FROM, HyperparameterPrior, packed, starting_thetas
 from swarmbo.belief.gp.tiles import TILED_FROM
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KERNEL_NAMES, KernelName
@@ -36,11 +36,8 @@ _FIELD_TOLERANCE = 1e7 * float(np.finfo(float).eps)  # L-BFGS-B's own; theta of 
 
 def prior_hyperparameters(settings: AdditiveGPSettings, graph: FactorGraph) -> AdditiveHyperparameters:
     """The mode of the prior, outcomes unscaled."""
-    sizes = [len(scope) for scope in graph.scopes]
-    model = settings.lengthscale_model(sizes, alone=False)
-    medians = [form.noise_median for form in settings.of_factors(graph.factors)]
-    prior = HyperparameterPrior.of(settings, graph.factors, sizes, model, [*medians, settings.noise_median])
-    return hyperparameters_at(settings, graph.factors, sizes, prior, prior.centre)
+    prior = _joint_prior(settings, graph, is_mixed=True)
+    return hyperparameters_at(settings, graph, prior, prior.centre)
 
 
 def prior_field_hyperparameters(settings: ExactGPSettings, domain: Domain) -> Hyperparameters:
@@ -79,11 +76,14 @@ def fit_field(
 
         def given(rows: Observations) -> LogPosterior:
             z, noise = (rows.outcome - offset) / scale, standardised_noise(rows.noise, scale)
-            decay = decay_of(settings.time, rows)
+            decay = None if settings.time is None else (settings.time.kernel, rows.rounds)
             return LogPosterior(prior, [settings.kernel], [range(domain.n_dims)], rows.U, z, noise, decay=decay)
 
         log_posterior = given(fitted_to)
-        starts = [] if previous is None else [warm_start(prior, previous, scale)]
+        starts = list[Float[np.ndarray, " p"]]()
+        if previous is not None:
+            one, ratio = previous.as_channel(), previous.scale / scale
+            starts.append(packed(prior, one, [0], one.noise_variances, ratio))
         if not (is_many and starts):
             starts.append(prior.centre)
         if len(data) <= SETTLED_FROM or previous is None:
@@ -112,21 +112,12 @@ def _field_hyperparameters(
     )
 
 
-def fit_additive(
-    belief: "AdditivePosterior", rng: np.random.Generator, warm: AdditiveHyperparameters | None
-) -> AdditiveHyperparameters:
-    """Maximum a-posteriori hyper-parameters: of factors observed alone each by itself, with any totals all jointly."""
-    if (belief.observations.channel == TOTAL).any():
-        return fit_jointly(belief, rng, warm)
-    return fit_together([belief], [rng], [warm])[0]
-
-
 def fit_together(
     beliefs: "Sequence[AdditivePosterior]",
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """Fits side by side: of sums with totals, or of factors observed alone (to the bit as by ``fit_additive``)."""
+    """Fits side by side: of sums with totals, or of factors observed alone (to the bit as one by one)."""
     if not beliefs:
         return []
     if all((belief.observations.channel == TOTAL).any() for belief in beliefs):
@@ -160,17 +151,17 @@ def fit_jointly(
     is_mixed = bool((data.channel != TOTAL).any())
     if len(data) >= _PART and not is_mixed and is_stackable(belief):
         return fit_sums([belief], [rng], [warm])[0]
-    prior = _joint_prior(belief, is_mixed=is_mixed)
+    prior = _joint_prior(belief.settings, belief.graph, is_mixed=is_mixed)
     theta, constants = prior.centre, offsets
     if is_shown:
         z = (data.outcome - np.array([*offsets, offsets.sum()])[data.channel]) / scale
         starts, goes_on = _joint_starts(belief, prior, warm, scale, rng, is_mixed=is_mixed)
-        noise, time = standardised_noise(data.noise, scale), decay_of(settings.time, data)
+        noise, time = standardised_noise(data.noise, scale), settings.time
 
         def given(rows: slice | Int[np.ndarray, " m"]) -> LogPosterior:
             U, channel = data.U[rows], data.channel[rows] if is_mixed else None
-            own_time = None if time is None else (time[0], time[1][rows])
-            return LogPosterior(prior, _kernels(belief), belief.scopes, U, z[rows], noise[rows], channel, own_time)
+            decay = None if time is None else (time.kernel, data.rounds[rows])
+            return LogPosterior(prior, _kernels(belief), belief.scopes, U, z[rows], noise[rows], channel, decay)
 
         if len(starts) > goes_on and (part := _part(len(data), rng)) is not None:
             led, _ = maximise(given(part), starts[goes_on:], settings.max_iterations)
@@ -195,7 +186,7 @@ def fit_sums(
 
     found, alike = dict[int, AdditiveHyperparameters](), dict[tuple[Any, ...], list[_Sum]]()
     for place, (belief, rng, earlier) in enumerate(zip(beliefs, rngs, warm, strict=True)):
-        data, prior = belief.observations, _joint_prior(belief, is_mixed=False)
+        data, prior = belief.observations, _joint_prior(belief.settings, belief.graph, is_mixed=False)
         offsets, scales, is_shown = units(belief.totals, belief.factors)
         if is_shown:
             starts, goes_on = _joint_starts(belief, prior, earlier, float(scales[0]), rng, is_mixed=False)
@@ -249,11 +240,11 @@ def _kernels(belief: "AdditivePosterior") -> list[KernelName]:
     return [form.kernel for form in belief.settings.of_factors(belief.graph.factors)]
 
 
-def _joint_prior(belief: "AdditivePosterior", *, is_mixed: bool) -> HyperparameterPrior:
-    settings, factors, sizes = belief.settings, belief.graph.factors, [len(scope) for scope in belief.scopes]
-    medians = [form.noise_median for form in settings.of_factors(factors)]
-    noises = [*medians, settings.noise_median] if is_mixed else [settings.noise_median]
-    return HyperparameterPrior.of(settings, factors, sizes, settings.lengthscale_model(sizes, alone=False), noises)
+def _joint_prior(settings: AdditiveGPSettings, graph: FactorGraph, *, is_mixed: bool) -> HyperparameterPrior:
+    sizes = [len(scope) for scope in graph.scopes]
+    medians = [form.noise_median for form in settings.of_factors(graph.factors)] if is_mixed else []
+    model = settings.lengthscale_model(sizes, alone=False)
+    return HyperparameterPrior.of(settings, graph.factors, sizes, model, [*medians, settings.noise_median])
 
 
 def _joint_starts(
@@ -285,25 +276,19 @@ def _joint_hyperparameters(
     *,
     is_mixed: bool,
 ) -> AdditiveHyperparameters:
-    settings, factors, sizes = belief.settings, belief.graph.factors, [len(scope) for scope in belief.scopes]
-    fitted, own = prior.unpack(theta)[2], [*data.by_factor(len(factors)), data.of_channel(TOTAL)]
+    settings = belief.settings
+    fitted, own = prior.unpack(theta)[2], [*data.by_factor(len(belief.scopes)), data.of_channel(TOTAL)]
     *noises, of_total = (
         noise_ahead(float(noise), outcomes, float(scales[0]), settings.noise_floor)
         for noise, outcomes in zip(fitted if is_mixed else fitted.repeat(len(own)), own, strict=True)
     )
     noises = [*noises, of_total] if is_mixed else [of_total]
-    return hyperparameters_at(settings, factors, sizes, prior, theta, noises, constants, scales)
-
-
-def decay_of(time: TimeAxis | None, data: Observations) -> tuple[KernelName, Float[np.ndarray, " r"]] | None:
-    """The kernel over time, and the round of each outcome; None where nothing fades."""
-    return None if time is None else (time.kernel, data.rounds)
+    return hyperparameters_at(settings, belief.graph, prior, theta, noises, constants, scales)
 
 
 def hyperparameters_at(
     settings: AdditiveGPSettings,
-    factors: Sequence[str],
-    sizes: Sequence[int],
+    graph: FactorGraph,
     prior: HyperparameterPrior,
     theta: Float[np.ndarray, " p"],
     noises: Sequence[float] = (),
@@ -311,16 +296,21 @@ def hyperparameters_at(
     scales: Float[np.ndarray, " k"] | None = None,
 ) -> AdditiveHyperparameters:
     """Theta as hyper-parameters; one noise variance is that of totals and of factors alike, by default theta's."""
-    k, time = len(factors), prior.time_lengthscale(theta)
+    k, pace = len(graph.factors), prior.time_lengthscale(theta)
     lengthscales, outputscales, fitted = prior.unpack(theta)
     noises = noises or fitted.tolist()
-    return AdditiveHyperparameters(
-        kernels=tuple(form.kernel for form in settings.of_factors(factors)),
-        lengthscales=tuple(tuple(part.tolist()) for part in np.split(lengthscales, np.cumsum(sizes)[:-1])),
-        outputscales=tuple(outputscales.tolist()),
-        noise_variances=tuple(noises[:k]) if len(noises) > 1 else (noises[0],) * k,
-        total_noise_variance=noises[-1],
-        constants=(0.0,) * k if constants is None else tuple(constants.tolist()),
-        scales=(1.0,) * k if scales is None else tuple(scales.tolist()),
-        times=() if settings.time is None or time is None else (TimeCorrelation(settings.time.kernel, time),) * k,
+    time = None if settings.time is None or pace is None else TimeCorrelation(settings.time.kernel, pace)
+    found = zip(
+        settings.of_factors(graph.factors),
+        np.split(lengthscales, np.cumsum([len(scope) for scope in graph.scopes])[:-1]),
+        outputscales.tolist(),
+        noises[:k] if len(noises) > 1 else [noises[0]] * k,
+        [0.0] * k if constants is None else constants.tolist(),
+        [1.0] * k if scales is None else scales.tolist(),
+        strict=True,
     )
+    own = (
+        FactorHyperparameters(form.kernel, tuple(lengths.tolist()), output, noise, constant, scale, time)
+        for form, lengths, output, noise, constant, scale in found
+    )
+    return AdditiveHyperparameters.of(own, noises[-1])

@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import msgspec
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.belief.gp.additive_settings import FactorForm
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, FactorHyperparameters, TimeCorrelation
 from swarmbo.belief.gp.observations import Observations, noise_ahead, standardisation, standardised_noise, units
 from swarmbo.belief.gp.prior import HyperparameterPrior, packed, starting_thetas
 
@@ -46,7 +44,7 @@ def fit_alone(
     belief = beliefs[0]
     settings, k = belief.settings, len(belief.scopes)
     forms = settings.of_factors(belief.graph.factors)
-    known = dict[tuple[FactorForm, int], HyperparameterPrior]()
+    known = dict[tuple[object, int], HyperparameterPrior]()
     priors, alike = list[HyperparameterPrior](), dict[tuple[int, int, str, bool], list[_Problem]]()
     for factor, form, size in zip(belief.graph.factors, forms, map(len, belief.scopes), strict=True):
         if (form, size) not in known:
@@ -88,28 +86,15 @@ def _found(
     priors: Sequence[HyperparameterPrior],
 ) -> AdditiveHyperparameters:
     settings, forms = belief.settings, belief.settings.of_factors(belief.graph.factors)
-    lengthscales, outputscales, noises = zip(
-        *(prior.unpack(theta) for prior, theta in zip(priors, thetas, strict=True)), strict=True
-    )
-    times = [prior.time_lengthscale(theta) for prior, theta in zip(priors, thetas, strict=True)]
-    outcomes = belief.observations.by_factor(len(forms))
-    hyper = AdditiveHyperparameters(
-        kernels=tuple(form.kernel for form in forms),
-        lengthscales=tuple(tuple(own.tolist()) for own in lengthscales),
-        outputscales=tuple(np.concatenate(outputscales).tolist()),
-        noise_variances=tuple(
-            noise_ahead(float(noise), own, float(scale), settings.noise_floor)
-            for (noise,), own, scale in zip(noises, outcomes, scales, strict=True)
-        ),
-        total_noise_variance=0.0,
-        constants=tuple(constants.tolist()),
-        scales=tuple(scales.tolist()),
-        times=()
-        if settings.time is None
-        else tuple(TimeCorrelation(settings.time.kernel, own) for own in times if own),
-    )
-    noise = sum(hyper.in_one_unit().noise_variances)  # a total that comes later has the noise of all its factors
-    return msgspec.structs.replace(hyper, total_noise_variance=float(noise))
+    outcomes, factors = belief.observations.by_factor(len(forms)), list[FactorHyperparameters]()
+    found = zip(forms, priors, thetas, outcomes, constants.tolist(), scales.tolist(), strict=True)
+    for form, prior, theta, own, constant, scale in found:
+        lengths, (output,), (noise,) = prior.unpack(theta)
+        ahead, pace = noise_ahead(float(noise), own, scale, settings.noise_floor), prior.time_lengthscale(theta)
+        time = None if settings.time is None or pace is None else TimeCorrelation(settings.time.kernel, pace)
+        variances = float(output), ahead
+        factors.append(FactorHyperparameters(form.kernel, tuple(lengths.tolist()), *variances, constant, scale, time))
+    return AdditiveHyperparameters.of(factors)
 
 
 def _searched(
@@ -144,10 +129,9 @@ def search(
     """The best theta for each of some latents, and its mean: a part of many outcomes says where to look.
 
     Starts of one latent follow one another, as many for each. ``goes_on``: the first of them is where an earlier search
-    ended; it is one of those that all outcomes have their say of, and of a latent that is observed by itself it is left
-    to them alone. ``follows_all``: all outcomes say how good each place is that the part came to, and not the best of
-    them only: a sum has more maxima than a part can tell apart. The ``part`` is of each its own, or
-    every so manyth outcome.
+    ended; it is among those that all outcomes judge. ``follows_all``: all outcomes search on from each place that the
+    part came to, not from the best of them only: a sum has more maxima than a part can tell apart. The ``part`` is of
+    each its own, or every so manyth outcome.
     """
     from swarmbo.belief.gp.stack_fit import doubled, maximise_stacked  # late: numba is slow to load
 
@@ -177,10 +161,6 @@ def search(
             best = np.lexsort((-all_begun.value, own))[np.searchsorted(own, which)]
             starts, begun = starts[best], all_begun.take(best)
     theta, value, mean = maximise_stacked(log_posterior, starts, which, max_iterations, begun=begun, **_BRISK)
-    best = _best(value, which)
+    by_latent = value.reshape(len(z), -1)
+    best = by_latent.argmax(axis=1) + by_latent.shape[1] * np.arange(len(z))
     return theta[best], mean[best]
-
-
-def _best(value: Float[np.ndarray, " b"], which: Int[np.ndarray, " b"]) -> Int[np.ndarray, " g"]:
-    rows = value.reshape(which[-1] + 1, -1)
-    return rows.argmax(axis=1) + rows.shape[1] * np.arange(len(rows))

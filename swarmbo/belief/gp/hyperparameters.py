@@ -1,7 +1,8 @@
 """What an exact Gaussian process is told to be (settings), and what it was fitted to be (hyper-parameters)."""
 
 import math
-from typing import Literal
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -9,7 +10,7 @@ from jaxtyping import Float
 
 from swarmbo.kernels import Covariance, KernelName, correlation, require_kernel
 from swarmbo.registry import FIELD, kind
-from swarmbo.settings import Count, Fraction, Positive, Settings, Whole, require
+from swarmbo.settings import Count, Fraction, NonNegative, Positive, Settings, Whole, require
 
 TOTAL = -1  # channel of an outcome of the sum; a factor's own outcomes have its index as channel
 LengthscaleModel = Literal["shared", "hierarchical", "separate"]
@@ -104,8 +105,8 @@ class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
         require_kernel(self)
 
 
-class TimeCorrelation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Kernel over time of a belief with a time axis, with given hyper-parameters.
+class TimeCorrelation(Settings, frozen=True):
+    """The kernel over time of a belief with a time axis.
 
     Args:
         kernel: Covariance function.
@@ -118,18 +119,18 @@ class TimeCorrelation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     kernel: KernelName
-    lengthscale: float
+    lengthscale: Positive
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_kernel(self)
-        require(self, "lengthscale", lambda value: value > 0.0, "a number > 0")
 
     def between(self, one: Float[np.ndarray, "*_"], other: Float[np.ndarray, "*_"]) -> Float[np.ndarray, "*_"]:
         """Correlation of the field between rounds, for two arrays of rounds that are broadcast."""
         return correlation(self.kernel, np.abs(one - other) / self.lengthscale)
 
 
-class Hyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Hyperparameters(Settings, frozen=True):
     """All that turns data into a posterior; with the data, enough to rebuild a belief.
 
     A physical outcome is offset + scale * (mean + f + noise), f of prior variance ``outputscale``.
@@ -137,22 +138,18 @@ class Hyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     kernel: KernelName
     lengthscales: tuple[float, ...]  # one per coordinate, in shares of the domain's sides
-    outputscale: float
-    noise_variance: float  # of standardised outcomes, as a
+    outputscale: Positive
+    noise_variance: NonNegative  # of standardised outcomes, as a
     mean: float = 0.0
     offset: float = 0.0
-    scale: float = 1.0
+    scale: Positive = 1.0
     time: TimeCorrelation | None = None  # None for a field that stays as it is
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_kernel(self)
         is_length = len(self.lengthscales) > 0 and all(0.0 < length < math.inf for length in self.lengthscales)
         require(self, "lengthscales", lambda _: is_length, "finite numbers > 0, one per coordinate")
-        require(self, "outputscale", lambda value: value > 0.0, "a number > 0")
-        require(self, "noise_variance", lambda value: value >= 0.0, "a number >= 0")
-        require(self, "mean", lambda _: True, "a finite number")
-        require(self, "offset", lambda _: True, "a finite number")
-        require(self, "scale", lambda value: value > 0.0, "a number > 0")
 
     @property
     def prior(self) -> Covariance:
@@ -161,16 +158,21 @@ class Hyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def as_channel(self) -> "AdditiveHyperparameters":
         """The same as those of a sum of one."""
-        return AdditiveHyperparameters(
-            kernels=(self.kernel,),
-            lengthscales=(self.lengthscales,),
-            outputscales=(self.outputscale,),
-            noise_variances=(self.noise_variance,),
-            total_noise_variance=self.noise_variance,
-            constants=(self.offset + self.scale * self.mean,),
-            scales=(self.scale,),
-            times=() if self.time is None else (self.time,),
-        )
+        variances, constant = (self.outputscale, self.noise_variance), self.offset + self.scale * self.mean
+        own = FactorHyperparameters(self.kernel, self.lengthscales, *variances, constant, self.scale, self.time)
+        return AdditiveHyperparameters.of([own], self.noise_variance)
+
+
+class FactorHyperparameters(NamedTuple):
+    """One factor's part of ``AdditiveHyperparameters``."""
+
+    kernel: KernelName
+    lengthscales: tuple[float, ...]
+    outputscale: float
+    noise_variance: float
+    constant: float
+    scale: float
+    time: TimeCorrelation | None = None
 
 
 class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -203,6 +205,24 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
         for field in ("kernels", "outputscales", "noise_variances", "constants", "scales"):
             require(self, field, lambda v: len(v) == len(self.lengthscales), "one per factor")
         require(self, "times", lambda v: len(v) in (0, len(self.lengthscales)), "one per factor, or none")
+
+    @classmethod
+    def of(
+        cls, factors: Iterable[FactorHyperparameters], total_noise_variance: float | None = None
+    ) -> "AdditiveHyperparameters":
+        """Those of some factors; by default a total has the noise of all of them."""
+        kernels, lengthscales, outputs, noises, constants, scales, times = zip(*factors, strict=True)
+        times = () if None in times else times
+        made = cls(kernels, lengthscales, outputs, noises, total_noise_variance or 0.0, constants, scales, times)
+        if total_noise_variance is not None:
+            return made
+        return msgspec.structs.replace(made, total_noise_variance=math.fsum(made.in_one_unit().noise_variances))
+
+    def factor(self, i: int) -> FactorHyperparameters:
+        """Those of one factor."""
+        variances, time = (self.outputscales[i], self.noise_variances[i]), self.times[i] if self.times else None
+        unit = self.constants[i], self.scales[i]
+        return FactorHyperparameters(self.kernels[i], self.lengthscales[i], *variances, *unit, time)
 
     @property
     def constant(self) -> float:

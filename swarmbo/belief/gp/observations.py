@@ -1,15 +1,16 @@
 """Outcomes of a sum and of its factors, one entry each, in the order of time, and the unit of standardised ones."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
-from swarmbo.kernels import KERNEL_NAMES, kernel_matrix
 
+_OF_EACH = ("row", "channel", "outcome", "noise", "rounds")
 LEAST_NOISE = 1e-8  # of the variance of outcomes: a deviation of 1e-4 of theirs
 
 
@@ -69,9 +70,7 @@ class Observations:
 
     def take(self, rows: Bool[np.ndarray, " r"] | Int[np.ndarray, " s"] | slice) -> "Observations":
         """Some of them."""
-        return Observations(
-            self.places, self.row[rows], self.channel[rows], self.outcome[rows], self.noise[rows], self.rounds[rows]
-        )
+        return Observations(self.places, *(getattr(self, name)[rows] for name in _OF_EACH))
 
     def of_channel(self, channel: int) -> "Observations":
         """Those of one factor alone, or of the total."""
@@ -86,27 +85,16 @@ class Observations:
     def begin_with(self, other: "Observations") -> bool:
         """True if the first of these are others, place for place."""
         n, t = len(other), len(other.places)
-        return (
-            n <= len(self)
-            and np.array_equal(self.places[:t], other.places)
-            and np.array_equal(self.row[:n], other.row)
-            and np.array_equal(self.channel[:n], other.channel)
-            and np.array_equal(self.outcome[:n], other.outcome)
-            and np.array_equal(self.noise[:n], other.noise, equal_nan=True)
-            and np.array_equal(self.rounds[:n], other.rounds)
-        )
+        pairs = ((getattr(self, name)[:n], getattr(other, name)) for name in _OF_EACH)
+        is_first = np.array_equal(self.places[:t], other.places)
+        return is_first and all(np.array_equal(*pair, equal_nan=True) for pair in pairs)
 
     def then(self, other: "Observations") -> "Observations":
         """These, followed by others."""
         used, row = np.unique(other.row, return_inverse=True)
-        return Observations(
-            np.concatenate([self.places, other.places[used]]),
-            np.concatenate([self.row, len(self.places) + row]),
-            np.concatenate([self.channel, other.channel]),
-            np.concatenate([self.outcome, other.outcome]),
-            np.concatenate([self.noise, other.noise]),
-            np.concatenate([self.rounds, other.rounds]),
-        )
+        other = replace(other, places=other.places[used], row=len(self.places) + row)
+        both = (np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("places", *_OF_EACH))
+        return Observations(*both)
 
     def hold(self, factor: int) -> Bool[np.ndarray, " r"]:
         """True if each outcome has a factor in it."""
@@ -152,31 +140,20 @@ def factor_covariance(
     hyper: AdditiveHyperparameters, scope: Sequence[int], factor: int, one: Observations, other: Observations
 ) -> Float[np.ndarray, "r s"]:
     """Prior covariance of one factor, at the points of outcomes and between their rounds."""
-    X, Z = one.at(scope), other.at(scope)
-    K = kernel_matrix(hyper.kernels[factor], X, Z, hyper.lengthscale_array(factor), hyper.outputscales[factor])
-    return K if not hyper.times else K * hyper.times[factor].between(one.rounds[:, None], other.rounds[None])
+    return hyper.covariance(factor).matrix(projection(hyper, scope, one), projection(hyper, scope, other))
 
 
 def observation_covariance(
     hyper: AdditiveHyperparameters, scopes: Sequence[Sequence[int]], one: Observations, other: Observations
 ) -> Float[np.ndarray, "r s"]:
     """Prior covariance between outcomes, without noise: two of them share the factors that both hold."""
-    if one is other and not hyper.times and set(hyper.kernels) <= set(KERNEL_NAMES):
-        from swarmbo.belief.gp.evidence import covariances  # late: numba is slow to load
-
-        return covariances(hyper, scopes, one.U, np.array([one.hold(i) for i in range(len(scopes))], dtype=float))
+    if len(scopes) == 1 or all((each.channel == TOTAL).all() for each in (one, other)):
+        return reduce(np.add, (factor_covariance(hyper, scope, i, one, other) for i, scope in enumerate(scopes)))
     K = np.zeros((len(one), len(other)))
     for i, scope in enumerate(scopes):
         rows, columns = np.flatnonzero(one.hold(i)), np.flatnonzero(other.hold(i))
-        if not (len(rows) and len(columns)):
-            continue
-        part = factor_covariance(hyper, scope, i, one.take(rows), other.take(columns))
-        if len(scopes) == 1:
-            return part
-        if part.shape == K.shape:
-            K += part
-        else:
-            K[np.ix_(rows, columns)] += part
+        if len(rows) and len(columns):
+            K[np.ix_(rows, columns)] += factor_covariance(hyper, scope, i, one.take(rows), other.take(columns))
     return K
 
 

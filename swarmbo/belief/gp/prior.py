@@ -20,7 +20,6 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorForm
 from swarmbo.belief.gp.hyperparameters import (
     AdditiveHyperparameters,
     ExactGPSettings,
-    Hyperparameters,
     LengthscaleModel,
 )
 from swarmbo.spaces import Domain
@@ -94,24 +93,14 @@ class HyperparameterPrior:
             firsts = [alike.index(place) for place in range(len(places))]
             counts = [1] * len(places)
             noise_medians = [*(noise_medians[i] for i in firsts if is_mixed), noise_medians[-1]]
-        medians = np.array(
-            [
-                settings.lengthscale_log_median
-                if prior.lengthscale_log_median is None
-                else prior.lengthscale_log_median
-                for prior in own
-            ]
-        ) + 0.5 * np.log(sizes)
+        medians = np.array([prior.lengthscale_log_median for prior in own]) + 0.5 * np.log(sizes)
         spreads = np.array([prior.lengthscale_log_std for prior in own])
         if model == "shared":
             medians = np.full(sum(counts), np.average(medians, weights=sizes))
             spreads = np.full(sum(counts), spreads.mean())
         else:
             medians, spreads = np.repeat(medians[firsts], counts), np.repeat(spreads[firsts], counts)
-        outputs = [
-            (1.0 / k if prior.outputscale_median is None else prior.outputscale_median, prior.outputscale_log_std)
-            for prior in (own[i] for i in firsts)
-        ]
+        outputs = [(own[i].outputscale_median or 1.0 / k, own[i].outputscale_log_std) for i in firsts]
         base = np.zeros(sum(counts))
         return cls._made(settings, counts, model, medians, spreads, outputs, noise_medians, base, ties)
 
@@ -162,11 +151,6 @@ class HyperparameterPrior:
             covariance[range(q), range(q)] += self.deviation**2
         return np.linalg.inv(covariance)
 
-    @property
-    def covariance(self) -> Float[np.ndarray, "p p"]:
-        """Of theta (p, p)."""
-        return np.linalg.inv(self.precision)
-
     def log_density(self, theta: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
         """Log density of theta, without its constant, and the gradient."""
         weighted = self.precision @ (theta - self.centre)
@@ -174,7 +158,7 @@ class HyperparameterPrior:
 
     def sample(self, rng: np.random.Generator) -> Float[np.ndarray, " p"]:
         """A theta drawn from the prior, moved to the bounds where it lies outside."""
-        theta = self.centre + np.linalg.cholesky(self.covariance) @ rng.standard_normal(len(self.centre))
+        theta = self.centre + np.linalg.cholesky(np.linalg.inv(self.precision)) @ rng.standard_normal(len(self.centre))
         return np.clip(theta, self.bounds[:, 0], self.bounds[:, 1])
 
     def unpack(
@@ -198,7 +182,7 @@ class HyperparameterPrior:
         lengthscales: Float[np.ndarray, " d"],
         outputscales: Float[np.ndarray, " k"],
         noise_variances: Float[np.ndarray, " c"],
-        time_lengthscale: float | None = None,
+        log_time: float | None = None,
     ) -> Float[np.ndarray, " p"]:
         """The theta nearest to given hyper-parameters, within the bounds; of time by default the prior's mode."""
         if (ties := self.ties) is not None:
@@ -206,7 +190,7 @@ class HyperparameterPrior:
             outputscales = _geometric_means(outputscales, ties.latents)
             noise_variances = _geometric_means(noise_variances, ties.noises)
         logs, q = np.log(lengthscales) - self.base, self.n_lengthscales
-        time = self.centre[q : q + self.has_time] if time_lengthscale is None else [np.log(time_lengthscale)]
+        time = self.centre[q : q + self.has_time] if log_time is None else [log_time]
         floors = np.exp(self.bounds[len(self.bounds) - len(noise_variances) :, 0])
         theta = np.concatenate(
             [
@@ -242,17 +226,6 @@ def _geometric_means(values: Float[np.ndarray, " n"], places: Int[np.ndarray, " 
 _SHORT_LENGTHSCALE = 0.15  # of a side
 
 
-def warm_start(prior: HyperparameterPrior, previous: Hyperparameters, scale: float) -> Float[np.ndarray, " p"]:
-    """The last optimum of a field as a theta under a new outcome scale: its physical variances stay what they were."""
-    square = squared(previous.scale / scale)
-    return prior.pack(
-        np.array(previous.lengthscales),
-        np.array([previous.outputscale * square]),
-        np.array([previous.noise_variance * square]),
-        None if previous.time is None else previous.time.lengthscale,
-    )
-
-
 def packed(
     prior: HyperparameterPrior,
     warm: AdditiveHyperparameters,
@@ -261,17 +234,12 @@ def packed(
     ratio: float,
 ) -> Float[np.ndarray, " p"]:
     """Theta at an earlier optimum, in the unit of the present outcomes, which is ``ratio`` times smaller."""
-    square = squared(ratio)
+    square = min(max(ratio, 1e-6), 1e6) ** 2  # of scales that are further apart than this bounds hold anyway
     lengths = np.concatenate([warm.lengthscale_array(i) for i in factors])
     outputs = np.array([warm.outputscales[i] for i in factors])
     times = [warm.times[i].lengthscale for i in factors] if warm.times else []
-    time = float(np.exp(np.mean(np.log(times)))) if times else None
-    return prior.pack(lengths, outputs * square, np.array(noises) * square, time)
-
-
-def squared(ratio: float) -> float:
-    """Of a ratio of scales; where they are further apart than this, bounds hold anyway."""
-    return min(max(ratio, 1e-6), 1e6) ** 2
+    log_time = float(np.mean(np.log(times))) if times else None
+    return prior.pack(lengths, outputs * square, np.array(noises) * square, log_time)
 
 
 def starting_thetas(

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.errors import ShapeError
+from swarmbo.records import Neglected
 from swarmbo.spaces import Domain
 
 
@@ -74,8 +75,44 @@ class PlaceBelief(Protocol):
         ...
 
 
+class Answered(ABC):
+    """Base of what answers as one belief by another one, ``one``."""
+
+    @property
+    @abstractmethod
+    def one(self) -> PlaceBelief:
+        """The belief that answers."""
+
+    @property
+    def n_data(self) -> int:
+        """Number of its outcomes."""
+        return self.one.n_data
+
+    @property
+    def noise_variance(self) -> float:
+        """Its variance of the measurement noise, in the square of the outcome's unit."""
+        return self.one.noise_variance
+
+    @property
+    def prior_variance(self) -> float:
+        """Its variance of the field before any data, in the square of the outcome's unit."""
+        return self.one.prior_variance
+
+    def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """Its means and variances at physical points."""
+        return self.one.posterior(X)
+
+    def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
+        """Its means at physical points."""
+        return self.one.posterior_mean(X)
+
+    def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> PosteriorCache:
+        """Its posterior at fixed points, with fast covariances."""
+        return self.one.posterior_cache(X)
+
+
 @dataclass(frozen=True, eq=False)
-class Views:
+class Views(Answered):
     """Local beliefs of several agents of one round; as one belief it answers by its representative.
 
     An agent with only its own belief has no representative, and must not ask.
@@ -85,31 +122,9 @@ class Views:
     representative: str
 
     @property
-    def n_data(self) -> int:
-        """Number of the representative's outcomes."""
-        return self.by_agent[self.representative].n_data
-
-    @property
-    def noise_variance(self) -> float:
-        """Noise variance of the representative."""
-        return self.by_agent[self.representative].noise_variance
-
-    @property
-    def prior_variance(self) -> float:
-        """Prior variance of the representative."""
-        return self.by_agent[self.representative].prior_variance
-
-    def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Means and variances of the representative at physical points."""
-        return self.by_agent[self.representative].posterior(X)
-
-    def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
-        """Means of the representative at physical points."""
-        return self.by_agent[self.representative].posterior_mean(X)
-
-    def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> PosteriorCache:
-        """Representative's posterior at fixed points."""
-        return self.by_agent[self.representative].posterior_cache(X)
+    def one(self) -> PlaceBelief:
+        """That of the representative."""
+        return self.by_agent[self.representative]
 
     def at(self, now: float) -> "Views":
         """Beliefs at another round."""
@@ -201,32 +216,6 @@ def checked_rounds(rounds: ArrayLike | float, n_points: int) -> Float[np.ndarray
     return rounds
 
 
-def checked_evaluations(
-    X: ArrayLike,
-    y: ArrayLike | None,
-    totals: ArrayLike | None,
-    factors: ArrayLike | None,
-    noise_variance: ArrayLike | float | None,
-    n_dims: int,
-    n_factors: int,
-) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"], Float[np.ndarray, "n k"], Float[np.ndarray, "n c"]]:
-    """Copies of points, totals (n,), outcomes by factor (n, k) and noise variances (see ``checked_noise``).
-
-    ``y`` holds totals or outcomes by factor, as the number of axes says; None where the next two are given.
-    """
-    points = checked_points(X, n_dims)
-    if y is not None:
-        if totals is not None or factors is not None:
-            raise ShapeError("y: got it together with totals or factors; wanted either y, or totals and factors")
-        totals, factors = (y, None) if np.ndim(y) == 1 else (None, y)
-    return (
-        points,
-        checked_partial_outcomes("totals", totals, (len(points),)),
-        checked_partial_outcomes("factors", factors, (len(points), n_factors)),
-        checked_noise(noise_variance, len(points), n_factors),
-    )
-
-
 def _refuse(name: str, given: Float[np.ndarray, "..."], refused: Bool[np.ndarray, "..."], wanted: str) -> None:
     if refused.any():
         place = tuple(np.argwhere(refused)[0].tolist())
@@ -258,13 +247,9 @@ class SpatialGP(ABC):
         """Posterior at fixed points (m, d), physical, which gives covariances between subsets cheaply."""
 
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean and variance of the field, without measurement noise.
+        """Means (m,) and variances (m,) >= 0 of the field, without noise, at points (m, d), physical.
 
-        Args:
-            X: Points (m, d), physical.
-
-        Returns:
-            Means (m,) in the unit of the outcome, and variances (m,) >= 0 in its square.
+        They are in the unit of the outcome and in its square.
 
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
@@ -278,13 +263,9 @@ class SpatialGP(ABC):
         return mean, var
 
     def joint_posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m m"]]:
-        """Mean and joint covariance of the field, without measurement noise.
+        """Means (m,) and covariances (m, m) of the field, without noise, at points (m, d), physical.
 
-        Args:
-            X: Points (m, d), physical.
-
-        Returns:
-            Means (m,) in the unit of the outcome, and covariances (m, m) in its square.
+        They are in the unit of the outcome and in its square.
 
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
@@ -324,6 +305,10 @@ class FieldGP(SpatialGP):
     def at(self, now: float) -> Self:
         """Belief for another round; this belief if there is no time axis."""
         return replace(self, now=float(now)) if self.has_time else self
+
+    def neglected(self) -> Neglected | None:
+        """Effect of the measurements that it leaves out; None if it leaves none out."""
+        return None
 
 
 def checked_places(X: ArrayLike, domain: Domain, has_time: bool, now: float) -> Float[np.ndarray, "m c"]:

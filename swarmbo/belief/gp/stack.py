@@ -28,10 +28,10 @@ class Marginals:
 
 
 @dataclass(frozen=True, eq=False)
-class StackedParts(Sequence[Factorised]):
+class StackedParts:
     """Data of the posterior of k latents with up to T observations each, pending ones last; arrays are 0 beyond.
 
-    As a sequence it gives the factorised matrix of each, which takes a while: ask the arrays where all are wanted.
+    ``[i]`` is the factorised matrix of one, which takes a while: ask the arrays where all are wanted.
     """
 
     entries: Int[np.ndarray, "k T"]  # which observations each latent has, in their order
@@ -94,21 +94,6 @@ class StackedParts(Sequence[Factorised]):
         return made
 
     @classmethod
-    def restored(
-        cls,
-        hyper: AdditiveHyperparameters,
-        data: Observations,
-        inverses: Sequence[Float[np.ndarray, "_r _r"]],
-        jitters: Sequence[float],
-    ) -> "StackedParts":
-        """From inverses that were written down."""
-        made = cls._begun(hyper, data, len(inverses))
-        made.jitters[:] = jitters
-        for i, inverse in enumerate(inverses):
-            made._put(i, inverse[: made.counts[i], : made.counts[i]], 0)
-        return made
-
-    @classmethod
     def _begun(
         cls, hyper: AdditiveHyperparameters, data: Observations, k: int, base: "StackedParts | None" = None
     ) -> "StackedParts":
@@ -134,17 +119,6 @@ class StackedParts(Sequence[Factorised]):
         inverse = BlockRows.empty(k, T, base.inverse, int(base.counts.min(initial=T)))
         return cls(entries, counts, known, residuals, noise, inverse, whitened, alpha, base.jitters.copy())
 
-    def _put(self, i: int, inverse: Float[np.ndarray, "n n"], first: int) -> None:
-        """Take another L⁻¹ for one latent, of which the rows before ``first`` are there."""
-        from swarmbo.belief.gp.compiled import follow  # late: numba is slow to load
-
-        T = self.entries.shape[1]
-        square = np.zeros((1, T, T))
-        square[0, : len(inverse), : len(inverse)] = inverse
-        self.inverse.put(np.array([i]), square, first)
-        rows, residual = self.inverse.addresses, self.residuals[i]
-        follow(rows, i, 0, int(self.known[i]), residual, self.whitened[i], self.alpha[i])
-
     def _patch(
         self,
         i: int,
@@ -154,6 +128,8 @@ class StackedParts(Sequence[Factorised]):
         base: "StackedParts | None",
     ) -> None:
         """Factorise one latent's matrix, with something added to its diagonal."""
+        from swarmbo.belief.gp.compiled import follow  # late: numba is slow to load
+
         K = factor_covariance(hyper, scope, i, own, own)
         K.flat[:: len(own) + 1] += own.noise_variances(hyper)
         r = 0 if base is None else int(base.counts[i])
@@ -161,7 +137,12 @@ class StackedParts(Sequence[Factorised]):
             part = Factorised.of(K, np.zeros(len(K)))
         else:
             part = base[i].extended(K[r:, :r], K[r:, r:], None)
-        self._put(i, part.inverse, r)
+        T = self.entries.shape[1]
+        square = np.zeros((1, T, T))
+        square[0, : len(K), : len(K)] = part.inverse
+        self.inverse.put(np.array([i]), square, r)
+        rows, residual = self.inverse.addresses, self.residuals[i]
+        follow(rows, i, 0, int(self.known[i]), residual, self.whitened[i], self.alpha[i])
         self.jitters[i] = part.jitter
 
     @property
@@ -188,12 +169,7 @@ class StackedParts(Sequence[Factorised]):
         alpha[: len(residual)] = inverse.T @ (inverse @ residual)
         return alpha
 
-    def __len__(self) -> int:
-        return len(self.counts)
-
-    def __getitem__(self, i: Any) -> Any:
-        if isinstance(i, slice):
-            return [self[j] for j in range(*i.indices(len(self)))]
+    def __getitem__(self, i: int) -> Factorised:
         n, r = int(self.counts[i]), int(self.known[i])
         (inverse,) = self.inverse.squares(np.array([i]), n)
         L, whitened = np.asfortranarray(inverted(np.asfortranarray(inverse))), self.whitened[i, :n]

@@ -27,8 +27,7 @@ def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "8 T"]) -> tu
     """Put -A⁻¹ in the place of a positive definite matrix A, by elimination of four pivots at a time.
 
     Only the lower triangle of A means anything; its size is a multiple of four. Returns half the logarithm of the
-    determinant, and the smallest pivot. Pivots are the squares of Cholesky's; where one is not above 0, nothing else
-    means anything.
+    determinant, and the smallest pivot, the square of Cholesky's: above 0, or nothing else means anything.
 
     Source: Goodnight 1979 (sweeps); Higham 2002, section 14.4 (for such matrices pivots need no search).
     """
@@ -136,16 +135,14 @@ def evaluate(
     """Log evidence of sums, its gradient and average information, by the c logarithms in ``logs``.
 
     These are of a lengthscales, that of time where outcomes fade, k outputscales and the fitted noise variance. The
-    coordinates of each of the k parts of a sum end at ``ends``; a latent that is observed by itself is one. Each row is
-    of the sum ``which``, and something is ``added`` to the diagonal, so that it is not singular. Where the kernel is
-    ``GIVEN``, of a latent that is observed by itself, ``given`` has for each pair of its outcomes the correlation, its
-    slope, and what it gains with the logarithm of the lengthscale of time.
+    coordinates of each of the k parts of a sum end at ``ends``. Each row is of the sum ``which``, and something is
+    ``added`` to the diagonal. Of a ``GIVEN`` kernel ``given`` has for each pair of outcomes of a latent the
+    correlation, its slope, and what it gains with the logarithm of the lengthscale of time.
 
-    The arrays from ``value`` on are overwritten; ``information`` of shape (b, 0, 0) is not wanted. A row is sound if
-    the matrix was positive definite, to rounding; if not, nothing else means anything. Large arrays cost as much to
-    allocate as to use: ``room`` of ``room_for`` saves that, empty room does not. Other stages than 0 leave the
-    inverse of one row's matrix to the caller: 1 puts the matrix, 2 finds in its place the inverse, negative, and half
-    the logarithm of the determinant as ``value``, and puts what makes the information, without it.
+    The arrays from ``value`` on are overwritten; ``information`` of shape (b, 0, 0) is not wanted. Only sound rows,
+    whose matrix was positive definite to rounding, mean anything. Other stages than 0 leave the inverse of one row's
+    matrix to the caller: 1 puts the matrix, 2 finds in its place the inverse, negative, and half the logarithm of the
+    determinant as ``value``, and puts what makes the information. ``room`` is of ``room_for``, or empty.
     """
     a, t, k = Ut.shape[1], Ut.shape[2], len(ends)
     c, T = logs.shape[1], t if stage else (t + _BLOCK - 1) // _BLOCK * _BLOCK

@@ -1,16 +1,13 @@
 """The evidence of stacks of latents in one compiled pass for each theta, and its maximum. Import it late.
 
-What ``gp.evidence`` works out for one matrix of outcomes is done here for many small ones side by side; each latent
-searches on its own. What is observed may also be a sum of latents that read some of the coordinates each. Besides
-value and gradient there is the average information, the mean of the observed and the expected information about theta
-(Gilmour, Thompson & Cullis 1995),
+What ``gp.evidence`` works out for one matrix of outcomes is done here for many small ones, of latents or of sums of
+some, side by side. Besides value and gradient there is the average information, the mean of the observed and the
+expected information about theta (Gilmour, Thompson & Cullis 1995),
 
     A_ij = 1/2 αᵀ K_i K⁻¹ K_j α,        K_i = dK / dθ_i,  α = K⁻¹ (z - mean),
 
 which needs products with vectors only and is never indefinite. With the prior's precision it makes steps of Newton's
-kind, so a search takes a handful of evaluations where one that learns the curvature from gradients takes twenty. Of
-a theta nothing is kept but slopes, covariances of all parts of a sum but the last, and, in place of the covariances,
-their inverse: what fits into a core's cache.
+kind, so a search takes a handful of evaluations where one that learns the curvature from gradients takes twenty.
 """
 
 from collections.abc import Sequence
@@ -47,10 +44,7 @@ class Evaluated:
     mean: Float[np.ndarray, " b"]
 
     def bent(self, moved: Float[np.ndarray, "b p"], before: Float[np.ndarray, "b p"]) -> "Evaluated":
-        """With information that agrees, along the last step, with how the gradient changed.
-
-        The average information leaves out what data and model disagree on. Steps that trust it alone go too far along
-        ridges, and come back, again and again.
+        """With information that agrees, along the last step, with the gradient: else steps overshoot along ridges.
 
         Source: Nocedal & Wright 2006, eq. 6.19 (BFGS), of one step only.
         """
@@ -76,10 +70,9 @@ class Evaluated:
 class StackedLogPosterior:
     """Log posterior densities of the hyper-parameters of g latents, or of g sums, each given t outcomes of its own.
 
-    To the diagonal of a matrix that is singular to rounding something is added. Priors, all of one form, are of theta;
-    those of several latents are of their sum. Points are as each latent reads them, or all latents of a sum in turn.
-    ``known_noise`` is NaN where theta has it; ``decay`` has the kernel over time and the round of each outcome. Sums
-    have no kernel of a user's own, and do not fade.
+    To the diagonal of a matrix that is singular to rounding something is added. Priors are of one form. Points are as
+    each latent reads them, or all latents of a sum in turn; sums have no kernel of a user's own, and do not fade.
+    ``known_noise`` is NaN where theta has it; ``decay`` has the kernel over time and the round of each outcome.
 
     Source: Rasmussen & Williams 2006, eqs. 2.30 and 5.9; Gilmour et al. 1995 for the average information.
     """
@@ -214,14 +207,11 @@ def maximise_stacked(
 ) -> tuple[Float[np.ndarray, "b p"], Float[np.ndarray, " b"], Float[np.ndarray, " b"]]:
     """Local searches side by side: damped Newton steps within bounds. The result of one does not depend on the others.
 
-    A step solves the information, damped, for the gradient, in those coordinates that a bound does not hold back. It is
-    damped less after it brought what it promised, and more after it brought little or none. A search ends when the gain
-    that its undamped step promises, or that of an accepted one, is below ``tolerance``, relative to the value. No step
-    is ``longest`` in natural logarithms: the quadratic model knows nothing of what lies further. Of two searches of a
-    latent that come nearer than ``apart`` in all coordinates, only the one further up goes on.
-
-    Starts of one latent (``which``) follow one another, as many for each; ``begun`` is what they are worth, if known.
-    Returns thetas, the log posterior there, and the profiled means.
+    A search ends when the gain that its undamped step promises, or that of an accepted one, is below ``tolerance``,
+    relative to the value. No step is longer than ``longest`` in natural logarithms. Of two searches of a latent that
+    come nearer than ``apart`` in all coordinates, only the one further up goes on. Starts of one latent (``which``)
+    follow one another, as many for each; ``begun`` is what they are worth, if known. Returns thetas, the log posterior
+    there, and the profiled means.
 
     Source: Nocedal & Wright 2006, section 4.1 for the damping, 16.7 for projection on bounds.
     """

@@ -8,17 +8,12 @@ alpha the mean's weights:
     var  = s - |v|², v = k L⁻ᵀ,    d var  = -2 dk · v L⁻¹
 
 and for the contrast f_i(u) - f_i(v) the same with k(u) - k(v) and prior variance 2 (s - k(u, v)). Multiplying by L⁻¹ is
-faster than solving triangular systems, and keeps twice the digits that multiplying by K⁻¹ does. A factor's L⁻¹ is read
-block by block of its rows and only as far as the diagonal: with each row go its entry of v for eight points and, at
-once, its share of L⁻ᵀ v.
-
-At one point that leaves seven eighths undone, so there entries of L⁻¹ lie side by side. Tables of hundreds of points
-only say where to look: there sixteen points lie side by side in single precision, and so does L⁻¹, which then fits into
-a core's fastest cache.
+faster than solving triangular systems, and keeps twice the digits that multiplying by K⁻¹ does. Its blocks of rows are
+read once, as far as the diagonal, for eight points; of one point entries of L⁻¹ lie side by side instead. Tables of
+hundreds of points only say where to look: sixteen points go side by side in single precision.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numba
@@ -61,9 +56,8 @@ class Stack(NamedTuple):
     """Factors of equal size, for compiled code: codes of their kernels, and their data in lengthscales.
 
     Beyond ``counts`` observations lies padding. ``weights`` make covariances of correlations with observations.
-    ``given`` has, of factors whose kernel is ``GIVEN``, the correlations and slopes between the points, the one of
-    reference after them, and the observations, the point of reference after them; ``places`` their L⁻¹ among the rows
-    of all.
+    ``given`` has correlations and slopes of ``GIVEN`` kernels, points by observations, the reference last in both.
+    ``places`` are those of L⁻¹ among the rows of all.
     """
 
     kernels: Int[np.ndarray, " g"]
@@ -109,7 +103,7 @@ def _solved(
     width = _NONE
     for b in range(n_rows // ROWS):
         width += _ROWS
-        block(blocks[b] + _unsigned(place) * _ROWS * width * _BYTES, width, width, k, s, w, has_gradient)
+        block(blocks[b] + _unsigned(place) * _ROWS * width * _BYTES, width, k, s, w, has_gradient)
 
 
 @numba.njit(nogil=True, fastmath=LANES)
@@ -383,7 +377,7 @@ def predict_roughly(
             out = _unsigned(squares.ctypes.data)
             for _ in range(n_rows // ROWS):
                 width += _ROWS
-                rough_block(rows, width, width, at, out)
+                rough_block(rows, width, at, out)
                 rows += _ROWS * width * _HALF
             if is_contrast:
                 away_from[:] = _ZERO
@@ -426,26 +420,27 @@ class StackPosterior:
 
     def mean(self, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
         """Posterior mean of f_i(u) in physical units, without the cost of a variance."""
-        return self.constants + self._physical(U, None, MEAN).mean
+        return self.constants + self.scales * self._predicted(U, None, MEAN, self._alpha).mean
 
-    def marginals(self, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Marginals:
-        """Posterior of f_i(u) in physical units; gradients by coordinates of the unit cube."""
-        found = self._physical(U, None, GRADIENT if gradient else VARIANCE)
-        return replace(found, mean=self.constants + found.mean)
-
-    def contrast(
+    def posterior(
         self,
         U: Float[np.ndarray, "g m a"],
-        reference: Float[np.ndarray, "g 1 a"],
+        reference: Float[np.ndarray, "g 1 a"] | None = None,
         *,
         gradient: bool = False,
         rough: bool = False,
     ) -> Marginals:
-        """Posterior of f_i(u) - f_i(reference): offsets between factors, which totals can't tell, cancel.
+        """Posterior of f_i(u), or of f_i(u) - f_i(reference), in physical units; gradients by unit coordinates.
 
-        ``rough``: three digits will do, to say where to look. It counts for factors observed one by one.
+        Offsets between factors, which totals can't tell, cancel in a contrast. ``rough``: three digits will do, to say
+        where to look. It counts for factors observed one by one.
         """
-        return self._physical(U, reference, GRADIENT if gradient else VARIANCE, rough=rough)
+        wanted, scales = GRADIENT if gradient else VARIANCE, self.scales
+        mean, var, dmean, dvar = self._predicted(U, reference, wanted, self._alpha, rough=rough)
+        mean = scales * mean if reference is not None else self.constants + scales * mean
+        if not gradient:
+            return Marginals(mean, scales**2 * var)
+        return Marginals(mean, scales**2 * var, scales[..., None] * dmean, scales[..., None] ** 2 * dvar)
 
     def weighted(
         self, U: Float[np.ndarray, "g m a"], alpha: Float[np.ndarray, "g T"], *, gradient: bool = False
@@ -453,21 +448,6 @@ class StackPosterior:
         """Covariances with the observations, times weights; their gradients are 0 where not wanted."""
         told, _, pulled, _ = self._predicted(U, None, SLOPE if gradient else MEAN, alpha)
         return told, pulled
-
-    def _physical(
-        self,
-        U: Float[np.ndarray, "g m a"],
-        reference: Float[np.ndarray, "g 1 a"] | None,
-        wanted: int,
-        *,
-        rough: bool = False,
-    ) -> Marginals:
-        """Posterior of f_i(u), or of f_i(u) - f_i(reference), but for prior means; physical."""
-        mean, var, dmean, dvar = self._predicted(U, reference, wanted, self._alpha, rough=rough)
-        scales = self.scales
-        if wanted != GRADIENT:
-            return Marginals(scales * mean, scales**2 * var)
-        return Marginals(scales * mean, scales**2 * var, scales[..., None] * dmean, scales[..., None] ** 2 * dvar)
 
     def _predicted(
         self,

@@ -8,8 +8,7 @@ Source: Vecchia 1988; Katzfuss & Guinness 2021 for predictions by nearest neighb
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -33,9 +32,10 @@ _CHECKED = 8  # measured places at which the neglect is measured
 _FARTHEST = 40.0  # lengthscales, at which nothing is left of any correlation
 
 
-@dataclass(frozen=True, eq=False)
 class Tiles:
     """Measurements of one field, ready for posteriors by the nearest; those of one place and round count as one.
+
+    Near ones are taken as one, where that changes little (``merged``).
 
     Args:
         hyper: Hyper-parameters of the field, as of a channel.
@@ -44,20 +44,24 @@ class Tiles:
         jointly: Largest number of measurements that give correlations.
     """
 
-    hyper: AdditiveHyperparameters
-    data: Observations
-    neighbours: int = NEIGHBOURS
-    jointly: int = JOINTLY
-
-    @classmethod
-    def of(cls, hyper: AdditiveHyperparameters, data: Observations, **sizes: int) -> "Tiles":
-        """Tiles of all measurements; near ones are taken as one, where that changes little (``merged``)."""
-        return cls(hyper, merged(hyper, data), **sizes)
+    def __init__(
+        self,
+        hyper: AdditiveHyperparameters,
+        data: Observations,
+        neighbours: int = NEIGHBOURS,
+        jointly: int = JOINTLY,
+    ) -> None:
+        self.hyper, self.data, self.neighbours, self.jointly = hyper, merged(hyper, data), neighbours, jointly
+        self._lengthscales = hyper.lengthscale_array(0)
+        self._scope = range(len(self._lengthscales))
+        self._points = projection(hyper, self._scope, self.data)
+        self._residuals, self._noise = self.data.residuals(hyper), self.data.noise_variances(hyper)
+        self._trees: dict[float, cKDTree] = {}
 
     def marginals(self, query: Observations) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Means and variances (m,), in the unit of the outcome, at points of the query."""
         prior, scale = self.hyper.covariance(0), self.hyper.scales[0]
-        points, (mean, var) = projection(self.hyper, self._scopes[0], query), np.empty((2, len(query)))
+        points, (mean, var) = projection(self.hyper, self._scope, query), np.empty((2, len(query)))
         for members, rows in self._tiles(query):
             at = self._points[rows]
             K = prior.matrix(at, at)
@@ -84,7 +88,7 @@ class Tiles:
             unions = (np.unique(near[:, :count]) for count in (most, 3 * each, 2 * each, each))
             rows = next(union for union in unions if len(union) <= self.jointly)
         data = self.data.take(rows)
-        given = condition(self.hyper, self._scopes, data, is_coupled=True, keeps_inverse=False)
+        given = condition(self.hyper, (self._scope,), data, is_coupled=True, keeps_inverse=False)
         return JointPosterior.of(given, 0, query).scaled(mean, var)
 
     def neglected(self, now: float) -> Neglected:
@@ -92,7 +96,7 @@ class Tiles:
         few = self.data.take(slice(None, None, -(-len(self.data) // _CHECKED)))
         few = replace(few, rounds=np.full(len(few), now))
         mean, var = self.marginals(few)
-        further, least = replace(self, neighbours=4 * self.neighbours).marginals(few)
+        further, least = type(self)(self.hyper, self.data, 4 * self.neighbours).marginals(few)
         std = np.sqrt(np.maximum(least, np.finfo(float).tiny))
         off, wider = float((np.abs(further - mean) / std).max()), float((np.sqrt(var) / std).max())
         return Neglected(len(few), self.neighbours, off, max(wider - 1.0, 0.0))
@@ -114,30 +118,6 @@ class Tiles:
                 yield from ((members[i], np.sort(near[i])) for i in np.flatnonzero(done))
                 left = np.sort(np.concatenate([left[:0], *(members[i] for i in np.flatnonzero(~done))]))
                 counts[int(np.argmax(sides / counts))] *= 2
-
-    @cached_property
-    def _lengthscales(self) -> Float[np.ndarray, " d"]:
-        return self.hyper.lengthscale_array(0)
-
-    @property
-    def _scopes(self) -> tuple[range]:
-        return (range(len(self._lengthscales)),)
-
-    @cached_property
-    def _points(self) -> Float[np.ndarray, "n c"]:
-        return projection(self.hyper, self._scopes[0], self.data)
-
-    @cached_property
-    def _residuals(self) -> Float[np.ndarray, " n"]:
-        return self.data.residuals(self.hyper)
-
-    @cached_property
-    def _noise(self) -> Float[np.ndarray, " n"]:
-        return self.data.noise_variances(self.hyper)
-
-    @cached_property
-    def _trees(self) -> dict[float, cKDTree]:
-        return {}
 
     def _nearest(
         self, now: float, at: Float[np.ndarray, "m d"], count: int

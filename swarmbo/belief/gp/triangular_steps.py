@@ -20,24 +20,23 @@ _IN_FLIGHT = 8 if binding.get_host_cpu_features().get("avx512f") else 4  # rows 
 _DOUBLE, _SINGLE, _INT, _LANE = ir.DoubleType(), ir.FloatType(), ir.IntType(64), ir.IntType(32)
 _FUSED = ("contract",)
 _unsigned: Any = np.uint64
+_step: Any = intrinsic  # what it makes is called without the first argument, which numba supplies
 _ROWS, _BYTES, _ONE = _unsigned(ROWS), _unsigned(8), _unsigned(1)  # compiled code makes floats of mixed integers
 
 
-@intrinsic
-def _block(
-    _typing: Any, matrix: Any, apart: Any, n: Any, points: Any, squares: Any, pulled: Any, is_pulled: Any
-) -> Any:
+@_step
+def block(_typing: Any, matrix: Any, n: Any, points: Any, squares: Any, pulled: Any, is_pulled: Any) -> Any:
     """Some rows of a triangular matrix, as many as a block has.
 
-    The intrinsic takes the address of the first row, how many entries lie between rows, how many of each are looked at,
-    and the addresses of vectors k (that many times eight points, the points of an entry after one another), of eight
-    sums of squares, and of vectors w like k; last whether w is wanted. With v the products of rows and k, it adds v² to
+    The intrinsic takes the address of the first row, how many entries each has, and the addresses of vectors k (that
+    many times eight points, the points of an entry after one another), of eight sums of squares, and of vectors w like
+    k; last whether w is wanted. With v the products of rows and k, it adds v² to
     the sums, and row by row v times the row to w.
     """
 
     def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        matrix, apart, n, points, squares, pulled, is_pulled = arguments
-        starts, v = _products(builder, matrix, apart, n, points, squares, _DOUBLE, POINTS)
+        matrix, n, points, squares, pulled, is_pulled = arguments
+        starts, v = _products(builder, matrix, n, points, squares, _DOUBLE, POINTS)
         with builder.if_then(is_pulled), cgutils.for_range(builder, n, intp=_INT) as loop:
             place = _entry(builder, pulled, builder.mul(loop.index, _INT(POINTS)), _DOUBLE)
             w = _load(builder, place, _DOUBLE, POINTS)
@@ -47,23 +46,23 @@ def _block(
             _put(builder, w, place)
         return context.get_dummy_value()
 
-    return types.void(matrix, apart, n, points, squares, pulled, is_pulled), emit
+    return types.void(matrix, n, points, squares, pulled, is_pulled), emit
 
 
-@intrinsic
-def _rough_block(_typing: Any, matrix: Any, apart: Any, n: Any, points: Any, squares: Any) -> Any:
+@_step
+def rough_block(_typing: Any, matrix: Any, n: Any, points: Any, squares: Any) -> Any:
     """The same in single precision, of sixteen points, and without w."""
 
     def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        matrix, apart, n, points, squares = arguments
-        _products(builder, matrix, apart, n, points, squares, _SINGLE, ROUGH_POINTS)
+        matrix, n, points, squares = arguments
+        _products(builder, matrix, n, points, squares, _SINGLE, ROUGH_POINTS)
         return context.get_dummy_value()
 
-    return types.void(matrix, apart, n, points, squares), emit
+    return types.void(matrix, n, points, squares), emit
 
 
-@intrinsic
-def _rough_apart(_typing: Any, x: Any, Z: Any, between: Any, n_dims: Any, n: Any, squares: Any) -> Any:
+@_step
+def rough_apart(_typing: Any, x: Any, Z: Any, between: Any, n_dims: Any, n: Any, squares: Any) -> Any:
     """Squares of distances between sixteen points and n others are added up, in single precision.
 
     It takes the addresses of the points' coordinates, sixteen for each dimension, and of the others', ``between``
@@ -85,8 +84,8 @@ def _rough_apart(_typing: Any, x: Any, Z: Any, between: Any, n_dims: Any, n: Any
     return types.void(x, Z, between, n_dims, n, squares), emit
 
 
-@intrinsic
-def _rough_told(_typing: Any, K: Any, n: Any, weights: Any, shifts: Any, alpha: Any, told: Any) -> Any:
+@_step
+def rough_told(_typing: Any, K: Any, n: Any, weights: Any, shifts: Any, alpha: Any, told: Any) -> Any:
     """K becomes weights K - shifts, entry after entry, and alpha K is added up, of sixteen points in single precision.
 
     It takes addresses, and the number of entries.
@@ -111,8 +110,8 @@ def _rough_told(_typing: Any, K: Any, n: Any, weights: Any, shifts: Any, alpha: 
     return types.void(K, n, weights, shifts, alpha, told), emit
 
 
-@intrinsic
-def _block_of_one(_typing: Any, matrix: Any, n: Any, k: Any, w: Any, is_pulled: Any) -> Any:
+@_step
+def block_of_one(_typing: Any, matrix: Any, n: Any, k: Any, w: Any, is_pulled: Any) -> Any:
     """The same of one point: eight entries of a row side by side, all rows at once.
 
     It takes the address of the first row, which the others follow, how many entries each has (a multiple of eight),
@@ -149,10 +148,10 @@ def _block_of_one(_typing: Any, matrix: Any, n: Any, k: Any, w: Any, is_pulled: 
 
 
 def _products(
-    builder: Any, matrix: Any, apart: Any, n: Any, points: Any, squares: Any, number: Any, lanes: int
+    builder: Any, matrix: Any, n: Any, points: Any, squares: Any, number: Any, lanes: int
 ) -> tuple[list[Any], list[Any]]:
     """Starts of rows, and their products with vectors of some points, whose squares are added up."""
-    starts = [_entry(builder, matrix, builder.mul(apart, _INT(row)), number) for row in range(ROWS)]
+    starts = [_entry(builder, matrix, builder.mul(n, _INT(row)), number) for row in range(ROWS)]
     place, v = _entry(builder, squares, _INT(0), number), list[Any]()
     for first in range(0, ROWS, _IN_FLIGHT):
         own = starts[first : first + _IN_FLIGHT]
@@ -204,15 +203,8 @@ def _added(builder: Any, total: Any, one: Any, other: Any) -> Any:
     return builder.fadd(total, builder.fmul(one, other, flags=_FUSED), flags=_FUSED)
 
 
-block: Any = _block  # called without the first argument, which numba supplies
-rough_block: Any = _rough_block
-rough_apart: Any = _rough_apart
-rough_told: Any = _rough_told
-block_of_one: Any = _block_of_one
-
-
-@intrinsic
-def _entries(_typing: Any, address: Any) -> Any:
+@_step
+def _at(_typing: Any, address: Any) -> Any:
     """A pointer to the numbers at an address."""
 
     def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -221,7 +213,6 @@ def _entries(_typing: Any, address: Any) -> Any:
     return types.CPointer(types.float64)(address), emit
 
 
-_at: Any = _entries
 _array: Any = vars(numba)["carray"]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.graph import FactorGraph, stacks_of
@@ -13,14 +13,9 @@ PartMeans = tuple[Int[np.ndarray, " _a"], Float[np.ndarray, " t"]]
 N_STARTS = 3  # best evaluations from which a search starts
 
 
-def known(belief: AdditiveGP) -> Bool[np.ndarray, " t"]:
-    """Mask of evaluations with at least one known outcome."""
-    return np.isfinite(belief.totals) | np.isfinite(belief.factors).any(axis=1)
-
-
 def evaluated(belief: AdditiveGP) -> Float[np.ndarray, "t n"]:
     """Points of the unit cube with at least one known outcome."""
-    return belief.domain.to_unit(belief.X[known(belief)])
+    return belief.domain.to_unit(belief.X[belief.known])
 
 
 def part_means(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None = None) -> list[PartMeans]:
@@ -28,7 +23,7 @@ def part_means(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None
 
     With outcomes per factor, means are -inf if an outcome of the part is missing, unless it is missing everywhere.
     """
-    graph, in_use = belief.graph, known(belief)
+    graph = belief.graph
     if factor_means is None:
         order = [factor for stack in stacks_of(graph) for factor in stack.factors]
         row, factor_means = {factor: i for i, factor in enumerate(order)}, belief.means_at_data
@@ -37,7 +32,7 @@ def part_means(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None
     out = list[PartMeans]()
     for part in graph.components:
         own = sorted(row[factor] for factor in part.factors)
-        out.append(as_seen(belief, part, factor_means[own].sum(axis=0), in_use))
+        out.append(as_seen(belief, part, factor_means[own].sum(axis=0)))
     return out
 
 
@@ -55,13 +50,10 @@ def means_of(
     return np.concatenate([belief.local_mean(stack, stack.take(U)) for stack in stacks_of(belief.graph, factors)])
 
 
-def as_seen(
-    belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray, " t"], in_use: Bool[np.ndarray, " T"] | None = None
-) -> PartMeans:
-    """Columns of a part's variables, and means of its sum, in the form of ``part_means``; ``in_use`` is ``known``."""
-    graph = belief.graph
-    own = [graph.place_of[factor] for factor in part.factors]
-    seen = np.isfinite(belief.factors[:, own][known(belief) if in_use is None else in_use]).all(axis=1)
+def as_seen(belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray, " t"]) -> PartMeans:
+    """Columns of a part's variables, and means of its sum, in the form of ``part_means``."""
+    own = [belief.graph.place_of[factor] for factor in part.factors]
+    seen = np.isfinite(belief.factors[:, own][belief.known]).all(axis=1)
     if not belief.is_coupled and seen.any():
         mean = np.where(seen, mean, -np.inf)
     return _columns(belief, part), mean

@@ -4,7 +4,7 @@ Source: Gardner et al. 2017 for the proposal; Kandasamy et al. 2015 for partitio
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -18,18 +18,6 @@ Partition = tuple[Block, ...]  # disjoint, in the form of ``canonical``
 def canonical(blocks: Iterable[Iterable[int]]) -> Scopes:
     """Canonical form of scopes: each sorted, in the order of their smallest elements."""
     return tuple(sorted(tuple(sorted(block)) for block in blocks))
-
-
-def all_partitions(n: int, largest: int | None = None) -> Iterator[Partition]:
-    """Every partition of {0, …, n-1}, their number is the n-th of Bell; fewer with a cap on the size of blocks."""
-    if n == 0:
-        yield ()
-        return
-    for partition in all_partitions(n - 1, largest):
-        for i, block in enumerate(partition):
-            if largest is None or len(block) < largest:
-                yield canonical([*partition[:i], (*block, n - 1), *partition[i + 1 :]])
-        yield canonical([*partition, (n - 1,)])
 
 
 class Proposal(NamedTuple):

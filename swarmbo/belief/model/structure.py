@@ -12,12 +12,10 @@ from jaxtyping import Float
 from swarmbo.belief.gp import cholesky
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, SampledStructure, StructureSettings
 from swarmbo.belief.gp.observations import standardisation, standardised_noise
-from swarmbo.belief.gp.prior import HyperparameterPrior
+from swarmbo.belief.gp.prior import HyperparameterPrior, starting_thetas
 from swarmbo.belief.model import partitions
 from swarmbo.belief.model.partitions import Block, Scopes, canonical
 from swarmbo.kernels import kernel_matrix
-
-_SHORT_LENGTHSCALE = 0.15  # of a side: a first search for narrow peaks starts here
 
 
 class StartingPoint(msgspec.Struct, frozen=True):
@@ -56,16 +54,15 @@ class ScopeFit:
 
 @dataclass(frozen=True, eq=False)
 class ScopeEvidence:
-    """Log weight of scopes given totals, by a separate fit of hyper-parameters for each.
+    """Log weight of scopes given totals, by a separate fit of hyper-parameters for each; fits are cached.
 
     The weight is the evidence p(y | scopes, theta) times the prior density of theta relative to its mode, at the theta
     with the largest product. That is Laplace's approximation of the evidence without theta if data narrow theta equally
-    for all structures. The evidence at the best theta alone would favour scopes with more parameters.
+    for all structures.
 
-    Every fit starts at the same point (None: at the prior's mode and also at short lengthscales), so the weight depends
-    on the data and the scopes only; a chain over structures requires that. Fits are cached. Lengthscales that are
-    ``auto`` are hierarchical for all scopes, so that priors can be compared. Constant totals give all scopes equal
-    weight.
+    Every fit starts at the same point (None: at the prior's mode and also at short lengthscales): a chain over
+    structures requires that. Lengthscales that are ``auto`` are hierarchical for all scopes, so that priors can be
+    compared. Constant totals give all scopes equal weight.
     """
 
     settings: AdditiveGPSettings
@@ -122,9 +119,7 @@ class ScopeEvidence:
             lengths = [self.start.lengthscales[v] * math.sqrt(len(scope)) for scope in scopes for v in scope]
             _, outputscales, _ = prior.unpack(prior.centre)
             return [prior.pack(np.array(lengths), outputscales, np.array([self.start.noise_variance]))]
-        short = prior.centre.copy()
-        short[: prior.n_lengthscales] = np.log(_SHORT_LENGTHSCALE)
-        return [prior.centre, short]
+        return starting_thetas(prior, [], None)
 
 
 _PATIENCE = 6  # promising scopes in a row that may fail
@@ -227,8 +222,9 @@ def promises(
         K += kernel_matrix(kernel, V, V, lengths, float(output))
     L = cholesky.factorise(K)[0]
     whitened, ones = cholesky.solve_lower(L, z), cholesky.solve_lower(L, np.ones(len(z)))
-    alpha = cholesky.solve_lower_transposed(L, whitened - ones * (ones @ whitened) / (ones @ ones))  # minus the mean
-    probes = cholesky.solve_lower_transposed(L, rng.standard_normal((len(U), _PROBES)))
+    whitened -= ones * (ones @ whitened) / (ones @ ones)  # minus the mean
+    alpha = cholesky.solve_lower(L, whitened, transposed=True)
+    probes = cholesky.solve_lower(L, rng.standard_normal((len(U), _PROBES)), transposed=True)
     usual = float(np.exp(evidence.settings.lengthscale_log_median))
     # a variable without an effect may have a long lengthscale
     lengthscales = np.minimum(fit.starting_point().lengthscales, usual)

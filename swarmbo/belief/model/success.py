@@ -155,11 +155,6 @@ class Requirement:
     model: SuccessGP
     least: float
 
-    @classmethod
-    def after(cls, excess: float, model: SuccessGP, columns: Int[np.ndarray, " s"]) -> "Requirement":
-        """Requirement after an excess of failures."""
-        return cls(columns, model, demand(excess, model.odds))
-
     def margin(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
         """Logits by which points of the unit cube exceed it."""
         return self.model.logit(U[:, self.columns]) - self.least
@@ -267,7 +262,7 @@ def requirements(situation: JointSituation, times: Sequence[TimeCorrelation] = (
             memory=memory,
         )
         excess = excess_of(good[rows][situation.chosen[rows]])
-        out.append(Requirement.after(excess, learned, np.array(columns)))
+        out.append(Requirement(np.array(columns), learned, demand(excess, learned.odds)))
     return tuple(out)
 
 

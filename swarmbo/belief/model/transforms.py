@@ -237,7 +237,7 @@ class _Data:
             evidences[i] = np.array(belief.log_evidences()) + densities
         best = evidences.argmax(axis=0)
         warps = tuple(tried[i][1][j] for j, i in enumerate(best))
-        hyperparameters = _picked([tried[i][0].hyperparameters for i in best])
+        hyperparameters = AdditiveHyperparameters.of(tried[i][0].hyperparameters.factor(j) for j, i in enumerate(best))
         splits, odds, n = dict[str, AdditiveGP](), _ODDS_OF_WHOLE[situation.structure], len(situation.history)
         candidate_models: tuple[tuple[int, AdditiveHyperparameters], ...] = ()
         seen = np.flatnonzero(np.isfinite(self.F).any(axis=0)).tolist() if is_all else []
@@ -326,10 +326,3 @@ def _density(belief: AdditiveGP, warp: Warp, outcomes: Float[np.ndarray, " t"], 
     """Log factor from the evidence of standardised, transformed outcomes to that of the outcomes themselves."""
     seen = outcomes[np.isfinite(outcomes)]
     return float(warp.log_slope(seen).sum()) - len(seen) * math.log(belief.hyperparameters.scales[factor])
-
-
-def _picked(choices: list[AdditiveHyperparameters]) -> AdditiveHyperparameters:
-    fields = ("kernels", "lengthscales", "outputscales", "noise_variances", "constants", "scales")
-    own = {field: tuple(getattr(h, field)[j] for j, h in enumerate(choices)) for field in fields}
-    picked = AdditiveHyperparameters(**own, total_noise_variance=0.0)
-    return msgspec.structs.replace(picked, total_noise_variance=float(sum(picked.in_one_unit().noise_variances)))

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 import swarmbo as sb
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views, quick_at
-from swarmbo.belief.at_places import AtPlaces, Looked
+from swarmbo.belief.at_places import AtPlaces
 from swarmbo.belief.gp.conditioning import CovarianceRows, JointPosterior
 from swarmbo.spaces import Domain, PlaceTable, place_keys, unique_places
 
@@ -45,8 +45,8 @@ def test_places_pending_tell_what_they_tell_the_belief(seed: int, n: int, fades:
         wanted = plain.posterior_cache(X).cov(every, every[:2])
         np.testing.assert_allclose(cache.cov(every, every[:2]), wanted, rtol=0, atol=1e-8 * unit)
         np.testing.assert_array_equal(cache.var, var)
-        assert isinstance(cache, Looked | JointPosterior)
-        last, by_row = len(X) - 1, cache.by_row() if isinstance(cache, Looked) else CovarianceRows(cache, None, 0)
+        assert isinstance(cache, JointPosterior)
+        last, by_row = len(X) - 1, CovarianceRows(cache, 0)
         np.testing.assert_allclose(by_row.row(last), cache.cov(every[last:], every)[0], rtol=0, atol=1e-12 * unit)
     np.testing.assert_allclose(quick.at(9.0).posterior(looked)[1], plain.at(9.0).posterior(looked)[1], atol=1e-8 * unit)
 
@@ -144,8 +144,8 @@ def test_rows_of_covariances_know_what_was_taken_as_measured(seed: int, fades: b
     belief, places = belief_of(seed, 9, TimeAxis(lengthscale_median=4.0) if fades else None), SITES[::2][:30]
     quick = AtPlaces.of(belief, SITES).condition_on_pending(SITES[1:4])
     looked = quick.posterior_cache(places)
-    assert isinstance(looked, Looked)
-    rows, var, unit = looked.by_row(len(taken)), looked.var, belief.prior_variance
+    assert isinstance(looked, JointPosterior)
+    rows, var, unit = CovarianceRows(looked, len(taken)), looked.var, belief.prior_variance
     for n, point in enumerate(taken):
         known = belief.condition_on_pending(np.concatenate([SITES[1:4], places[taken[:n]]])).posterior_cache(places)
         expected = known.cov(np.array([point]), np.arange(len(places)))[0]

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from swarmbo.boundary.rng import stream
-from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.kernels import KERNEL_NAMES, FourierDraw, draw, kernel_matrix, spectral_frequencies
 
 LENGTHSCALES = np.array([0.4, 1.1])
@@ -44,24 +43,3 @@ def test_a_draw_over_more_points_than_a_chunk_equals_the_pieces():
     X = stream(3, "points").uniform(size=(9000, 2))
     np.testing.assert_allclose(f(X), np.concatenate([f(X[:5000]), f(X[5000:])]), rtol=1e-12, atol=1e-12)
     assert f(X[:0]).shape == (0,)
-
-
-@pytest.mark.parametrize(
-    ("change", "at"),
-    [
-        ({"lengthscales": np.array([0.1, 0.0])}, "lengthscales"),
-        ({"lengthscales": np.array([0.1, np.nan])}, "lengthscales"),
-        ({"outputscale": -1.0}, "outputscale"),
-        ({"n_features": 7}, "n_features"),
-        ({"n_features": 0}, "n_features"),
-    ],
-)
-def test_bad_parameters_are_refused_with_the_place(change, at):
-    arguments = {"lengthscales": LENGTHSCALES, "outputscale": 1.0, "n_features": 8} | change
-    with pytest.raises(ConfigError, match=rf"\$\.{at}: got"):
-        draw(stream(0), "rbf", **arguments)
-
-
-def test_points_of_another_dimension_are_refused():
-    with pytest.raises(ShapeError, match=r"wanted \(n, 2\)"):
-        draw(stream(0), "rbf", LENGTHSCALES, 1.0)(np.zeros((3, 3)))

@@ -11,9 +11,10 @@ from scipy.stats import multivariate_normal
 import swarmbo as sb
 from swarmbo.belief import AdditiveGP, AdditiveGPSettings
 from swarmbo.belief.features.ensemble import Ensemble
-from swarmbo.belief.features.ensemble_part import _fit_variances, bases_of, feature_rows
+from swarmbo.belief.features.ensemble_part import _fit_variances, bases_of, feature_rows, of_part
 from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters, EnsembleSettings, Member
 from swarmbo.belief.gp.observations import TOTAL
+from swarmbo.belief.gp.spatial import checked_noise, checked_partial_outcomes, checked_points
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.kernels import kernel_matrix
 from swarmbo.problem.data import Dataset
@@ -42,12 +43,30 @@ def with_noise(data, seed=7):
     return replace(data, noise_std=np.where(np.arange(len(data))[:, None] % 3, noise, np.nan))
 
 
+class Taught(Ensemble):
+    """An ensemble that is told outcomes as other beliefs are; hyper-parameters and features stay."""
+
+    @property
+    def n_data(self):
+        return int((np.isfinite(self.data.totals) | np.isfinite(self.data.factors).any(axis=1)).sum())
+
+    def update(self, X, y=None, *, totals=None, factors=None, noise_variance=None):
+        X, n = checked_points(X, 3), len(X)
+        totals = checked_partial_outcomes("totals", y if totals is None else totals, (n,))
+        factors = checked_partial_outcomes("factors", factors, (n, 2))
+        new = Dataset(X, totals, factors, noise_std=np.sqrt(checked_noise(noise_variance, n, 2)))
+        parts = [
+            part.updated(of_part(new, self.domain, part.hyper.factors, coupled=self.is_coupled)) for part in self.parts
+        ]
+        return replace(self, parts=tuple(parts), data=self.data.then(new))
+
+
 def learn(belief, more):
     return belief.update(more.X, totals=more.totals, factors=more.factors, noise_variance=more.known_noise**2)
 
 
 def fitted(outcomes="total", settings=SMALL, t=14, seed=3):
-    return Ensemble.learned(settings, GRAPH, DOMAIN, seen(t, outcomes), coupled=outcomes == "total", seed=seed)
+    return Taught.learned(settings, GRAPH, DOMAIN, seen(t, outcomes), coupled=outcomes == "total", seed=seed)
 
 
 @pytest.mark.parametrize("told", [False, True])
@@ -57,7 +76,7 @@ def test_weights_by_recursion_are_those_of_the_batch_evidence_of_random_features
     known, more = seen(14, outcomes), seen(9, outcomes, seed=1)
     if told:
         known, more = with_noise(known), with_noise(more, seed=8)
-    belief = Ensemble.learned(SMALL, GRAPH, DOMAIN, known, coupled=outcomes == "total", seed=3)
+    belief = Taught.learned(SMALL, GRAPH, DOMAIN, known, coupled=outcomes == "total", seed=3)
     belief = learn(belief, more)
     U = DOMAIN.to_unit(np.concatenate([known.X, more.X]))
     for part in belief.parts:
@@ -86,7 +105,7 @@ def test_learning_one_by_one_in_any_cuts_gives_the_same_bits() -> None:
         cut = learn(cut, more.take(rows))
     history = base.data.then(more)
     again = [
-        Ensemble.learned(SMALL, GRAPH, DOMAIN, history, coupled=True, seed=3, previous=base.hyper, last=last)
+        Taught.learned(SMALL, GRAPH, DOMAIN, history, coupled=True, seed=3, previous=base.hyper, last=last)
         for last in (None, base, cut, fitted(t=5))
     ]
     for other in (cut, *again):
@@ -110,7 +129,7 @@ def test_an_ensemble_of_one_keeps_what_every_belief_keeps_to() -> None:
     # of several, the variance of the mixture may grow with data that make another member likelier
     one = EnsembleSettings(kernels=("matern52",), lengthscales=(0.5,), n_features=200)
     none = Dataset(np.zeros((0, 3)), np.zeros(0), np.zeros((0, 2)))
-    check_belief(lambda: Ensemble.learned(one, GRAPH, DOMAIN, none, coupled=True, seed=0))
+    check_belief(lambda: Taught.learned(one, GRAPH, DOMAIN, none, coupled=True, seed=0))
 
 
 def test_parts_of_factors_do_not_hear_of_each_other() -> None:
@@ -119,7 +138,7 @@ def test_parts_of_factors_do_not_hear_of_each_other() -> None:
     previous = [None, None]
     for t in range(10, 31, 5):
         both = [
-            Ensemble.learned(SMALL, GRAPH, DOMAIN, data.take(slice(t)), coupled=False, seed=3, previous=kept)
+            Taught.learned(SMALL, GRAPH, DOMAIN, data.take(slice(t)), coupled=False, seed=3, previous=kept)
             for data, kept in zip((ours, theirs), previous, strict=True)
         ]
         previous = [belief.hyper for belief in both]
@@ -136,7 +155,7 @@ def test_the_member_that_made_the_data_wins() -> None:
         K = kernel_matrix(kernel, X, X, np.array([length]), 1.0) + 1e-2 * np.eye(150)
         y = np.linalg.cholesky(K) @ np.random.default_rng(m + 1).standard_normal(150)
         data = Dataset(X, y, np.full((150, 1), np.nan))
-        belief = Ensemble.learned(dictionary, graph, domain, data, coupled=True, seed=0)
+        belief = Taught.learned(dictionary, graph, domain, data, coupled=True, seed=0)
         assert int(belief.weights[0].argmax()) == m
 
 
@@ -250,7 +269,7 @@ def test_totals_and_outcomes_of_factors_are_learned_together() -> None:
     totals = known.factors.sum(axis=1)
     factors = known.factors.copy()
     totals[:7], factors[7:] = np.nan, np.nan
-    mixed = Ensemble.learned(SMALL, GRAPH, DOMAIN, Dataset(known.X, totals, factors), coupled=True, seed=3)
+    mixed = Taught.learned(SMALL, GRAPH, DOMAIN, Dataset(known.X, totals, factors), coupled=True, seed=3)
     assert mixed.parts[0].models.n_rows == 14 + 7
     means = mixed.factor_means(DOMAIN.to_unit(known.X[:7]))
     assert np.abs(means - known.factors[:7].T).max() < 1.5
@@ -288,7 +307,7 @@ def test_fitted_variances_are_the_best_of_their_neighbourhood(scale, noise, seed
 def test_few_or_equal_or_huge_outcomes_give_a_proper_belief(t) -> None:
     for y in (np.full(t, 3.0), np.linspace(1e59, 2e59, t), np.linspace(0.0, 1e-40, t)):
         data = Dataset(seen(t).X, y, np.full((t, 2), np.nan))
-        belief = Ensemble.learned(SMALL, GRAPH, DOMAIN, data, coupled=True, seed=0)
+        belief = Taught.learned(SMALL, GRAPH, DOMAIN, data, coupled=True, seed=0)
         belief = belief.update(seen(1).X, [-9e59])
         mean, var = belief.posterior(seen(5).X)
         assert np.isfinite(mean).all()
@@ -348,7 +367,7 @@ def test_a_lengthscale_that_is_no_number_and_no_way_to_fit_is_refused_in_python_
 
 def test_members_whose_outcomes_all_have_a_known_noise_foresee_that_of_the_mean() -> None:
     data = replace(seen(14), noise_std=np.full((14, 3), 0.5))
-    belief = Ensemble.learned(SMALL, GRAPH, DOMAIN, data, coupled=True, seed=3)
+    belief = Taught.learned(SMALL, GRAPH, DOMAIN, data, coupled=True, seed=3)
     noises = np.array([member.noise_variance for member in belief.parts[0].hyper.members])
     np.testing.assert_allclose(noises * belief.parts[0].hyper.scale ** 2, 0.25, rtol=1e-9)
     chosen = belief.choose([np.random.default_rng(0)])

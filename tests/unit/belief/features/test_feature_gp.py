@@ -8,10 +8,10 @@ from swarmbo.belief.features.feature_gp import (
     FeatureBasis,
     FeatureGP,
     Information,
-    basis_of,
     information_of,
     packed_size,
 )
+from swarmbo.belief.fusion import Proposal
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ShapeError
 from swarmbo.spaces import Domain
@@ -93,7 +93,7 @@ def test_a_vector_of_another_length_is_refused():
 def test_with_a_time_axis_data_fade_as_those_of_the_exact_process():
     fading = msgspec.structs.replace(H, time=TimeCorrelation("matern32", 8.0))
     rounds = np.linspace(0.0, 14.0, 15)[:, None]
-    basis = basis_of(fading, 2000, 0)
+    basis = Proposal(0, "", fading, 0, 2000).basis
     known = information_of(basis, fading, DOMAIN, np.hstack([X, rounds]), y)
     gp = FeatureGP(domain=DOMAIN, hyperparameters=fading, basis=basis, information=known)
     exact = ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, fading, np.hstack([X, rounds]), y)
@@ -108,7 +108,7 @@ def test_with_a_time_axis_data_fade_as_those_of_the_exact_process():
 
 def test_a_reading_of_known_noise_weighs_as_many_of_the_fitted_noise_as_it_is_quieter():
     """m readings of one place and outcome, of noise variance s: the same information as one of s / m."""
-    basis, s = basis_of(H, 30, 0), H.noise_variance * H.scale**2
+    basis, s = Proposal(0, "", H, 0, 30).basis, H.noise_variance * H.scale**2
     thrice = information_of(basis, H, DOMAIN, X[[0, 0, *range(15)]], y[[0, 0, *range(15)]])
     once = information_of(basis, H, DOMAIN, X, y, np.array([s / 3.0, *[np.nan] * 14]))
     np.testing.assert_allclose(once.precision, thrice.precision, atol=1e-9)

@@ -2,7 +2,6 @@
 
 import json
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -24,11 +23,10 @@ NAMES = ["a", "b", "c", "d"]
 class AddingUp(CovarianceIntersection):
     """What not to do: take every estimate that is heard as independent of one's own."""
 
-    def _take(self, sender, body):
+    def _take(self, sender, said):
         before = self._estimate
-        super()._take(sender, body)
-        _, estimate = msgspec.msgpack.decode(body)
-        self._estimate = before + Information.unpacked(np.frombuffer(estimate), P)
+        super()._take(sender, said)
+        self._estimate = before + Information.unpacked(np.frombuffer(said.estimate), P)
 
 
 def after_planted_double_counting(kind, readings):

@@ -1,6 +1,5 @@
 """What the engine says of fields and of sums alike."""
 
-import msgspec
 import numpy as np
 import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -109,33 +108,6 @@ def test_outcomes_that_are_told_to_be_exact_are_learned_without_jitter():
     belief = field_of(X, outcomes(X), 0.0)
     assert belief.jitter == 0.0
     np.testing.assert_allclose(belief.posterior_mean(X), outcomes(X), atol=0.01)
-
-
-@pytest.mark.parametrize("time", [None, TimeCorrelation("matern32", 6.0)])
-def test_a_field_is_a_sum_of_one(time):
-    """Two constructors, one posterior: means, covariances, their gradients, and points pending."""
-    X, ahead, places = points(20), points(3, seed=4), points(6, seed=5)
-    y, rounds = outcomes(X), np.arange(20.0) % 7
-    h = msgspec.structs.replace(FIELD, time=time)
-    rows = X if time is None else np.column_stack([X, rounds])
-    field = field_of(rows, y, h=h).at(8.0).condition_on_pending(ahead)
-    graph = FactorGraph.from_scopes({"f": ["a", "b"]})
-    one = AdditiveGP(
-        graph,
-        BOX,
-        kernel="matern52",
-        lengthscale={"f": (30.0, 150.0)},
-        outputscale=1.7 * 35.0**2,
-        noise_variance=1e-3 * 35.0**2,
-        mean=297.0,
-        time=time,
-    )
-    one = one.update(X, y, rounds=rounds).at(8.0).condition_on_pending(ahead)
-    for a, b in zip(field.posterior(places), one.posterior(places), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8)
-    for a, b in zip(field.joint_posterior(places), one.joint_posterior(places), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-7)
-    np.testing.assert_allclose(field.posterior_mean(places), one.posterior_mean(places), rtol=1e-10)
 
 
 @pytest.mark.parametrize("time", [None, TimeCorrelation("matern32", 6.0)])

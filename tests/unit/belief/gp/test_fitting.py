@@ -6,9 +6,9 @@ from scipy.optimize import approx_fprime
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
 from swarmbo.belief.gp import cholesky
 from swarmbo.belief.gp.evidence import LogPosterior
-from swarmbo.belief.gp.fit import fit_field, warm_start
+from swarmbo.belief.gp.fit import fit_field
 from swarmbo.belief.gp.observations import Observations, standardisation
-from swarmbo.belief.gp.prior import HyperparameterPrior
+from swarmbo.belief.gp.prior import HyperparameterPrior, packed
 from swarmbo.kernels import kernel_matrix
 from swarmbo.spaces import Domain
 
@@ -100,6 +100,10 @@ def test_lengthscale_models_differ_as_they_say():
     ratio = {model: h.lengthscales[1] / h.lengthscales[0] for model, h in by_model.items()}
     assert ratio["shared"] == pytest.approx(1.0)
     assert 1.5 < ratio["hierarchical"] < ratio["separate"]
+
+
+def warm_start(prior, previous, scale):
+    return packed(prior, previous.as_channel(), [0], [previous.noise_variance], previous.scale / scale)
 
 
 def test_a_warm_start_keeps_the_physical_variances_under_a_new_scale():

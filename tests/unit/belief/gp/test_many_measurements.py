@@ -120,7 +120,7 @@ def test_tiles_of_2000_measurements_differ_little_from_all(monkeypatch: pytest.M
 def test_covariances_by_tiles_are_those_of_a_distribution_with_the_marginals_of_the_tiles(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("swarmbo.belief.gp.tiles.Tiles.of", partial(Tiles.of, neighbours=40, jointly=20))
+    monkeypatch.setattr("swarmbo.belief.gp.tiles.Tiles", partial(Tiles, neighbours=40, jointly=20))
     _, tiled = exact_and_tiled(160, monkeypatch)
     X, every = SITES[300:420:4], np.arange(30)
     for belief in (tiled, tiled.condition_on_pending(SITES[301:420:30])):
@@ -130,7 +130,7 @@ def test_covariances_by_tiles_are_those_of_a_distribution_with_the_marginals_of_
         np.testing.assert_allclose(cache.mean, tiled.posterior_mean(X), rtol=1e-12)
         np.testing.assert_allclose(C.diagonal(), cache.var, rtol=1e-9)
         assert np.linalg.eigvalsh(C).min() > -1e-9
-        rows = CovarianceRows(cache, None, 1)
+        rows = CovarianceRows(cache, 1)
         np.testing.assert_allclose(rows.row(7), C[7], rtol=1e-9, atol=1e-12)
         rows.take(7, C[7, 7] + noise)
         left = C - np.outer(C[7], C[7]) / (C[7, 7] + noise)
@@ -211,7 +211,7 @@ def test_a_fit_to_many_is_one_to_as_many_as_are_drawn(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(("rows", "wait"), [(30, 1), (50, 1), (51, 2), (100, 4), (250, 25)])
 def test_with_many_rows_fits_come_less_often(monkeypatch: pytest.MonkeyPatch, rows: int, wait: int) -> None:
-    monkeypatch.setattr("swarmbo.belief.gp.exact.FITTED_TO", 50)
+    monkeypatch.setattr("swarmbo.belief.gp.fit.FITTED_TO", 50)
     belief, tells = belief_of(rows), 0
     while not belief.needs_fit:
         belief, tells = dataclasses.replace(belief, tells_since_fit=tells + 1), tells + 1
@@ -267,7 +267,7 @@ def test_a_team_whose_tiles_have_all_measurements_decides_as_by_the_exact_belief
 
 def test_a_run_and_a_survey_say_what_tiles_neglect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("swarmbo.belief.gp.tiles.TILED_FROM", 20)
-    monkeypatch.setattr("swarmbo.belief.gp.tiles.Tiles.of", partial(Tiles.of, neighbours=10, jointly=10))
+    monkeypatch.setattr("swarmbo.belief.gp.tiles.Tiles", partial(Tiles, neighbours=10, jointly=10))
     summary = run(load("robots", ["rounds=6"]), tmp_path / "run")
     said = summary.neglected
     assert isinstance(said, Neglected)
@@ -291,7 +291,7 @@ def test_near_measurements_count_as_one_where_noise_hides_the_field_between_them
     exact, tiled = (ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, hyper, X, y) for _ in range(2))
     mean, var = exact.posterior(SITES)
     monkeypatch.setattr("swarmbo.belief.gp.tiles.TILED_FROM", 800)
-    monkeypatch.setattr("swarmbo.belief.gp.tiles.Tiles.of", partial(Tiles.of, neighbours=900))
+    monkeypatch.setattr("swarmbo.belief.gp.tiles.Tiles", partial(Tiles, neighbours=900))
     by_tiles, var_by_tiles = tiled.posterior(SITES)
     near = merged(tiled.channels, tiled.observations)
     assert (len(near) < 450) == fewer

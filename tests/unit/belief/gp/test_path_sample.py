@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from swarmbo.belief import AdditiveGP
+from swarmbo.belief.gp.additive_prediction import StackedDraws, draw_prior
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
-from swarmbo.belief.gp.path_sample import PathSample, StackedDraws, draw_prior, path_weights, told
 from swarmbo.graph import FactorGraph, stacks_of
 
 GRAPH = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"], "h": ["c"]})
@@ -142,36 +142,6 @@ def test_gradients_of_draws_equal_finite_differences(way):
             np.testing.assert_allclose(gradient[..., j], change, rtol=0.0, atol=2e-3)
 
 
-@pytest.mark.parametrize("way", ["per-factor", "mixed"])
-def test_agents_that_draw_alone_and_tell_one_number_per_observation_get_the_same_functions(way):
-    belief = belief_of(way)
-    together = belief.sample(streams(1), np.random.default_rng(2), 64)
-    conditioned, r = belief._conditioned, {"total": 6, "per-factor": 6, "mixed": 13}[way]
-    messages, draws, rngs = {}, {}, streams(1)
-    for i, factor in enumerate(GRAPH.factors):
-        draws[factor] = draw_prior(rngs[factor], conditioned.hyper, i, 64)
-        messages[i] = told(conditioned, i, draws[factor])
-        assert messages[i].shape == (r,)
-    for i, factor in enumerate(GRAPH.factors):
-        noise = {0: np.random.default_rng(2)} if conditioned.is_coupled else {i: rngs[factor]}
-        known = messages if conditioned.is_coupled else {i: messages[i]}
-        alpha = path_weights(conditioned, known, noise)
-        own = PathSample(GRAPH, conditioned, {factor: draws[factor]}, alpha)
-        (stack,) = stacks_of(GRAPH, [factor])
-        for ours, theirs in (
-            (own.value(stack, stack.take(PLACES)), together.value(stack, stack.take(PLACES))),
-            (own.value(stack, stack.take(PLACES)), together.of([factor]).value(stack, stack.take(PLACES))),
-        ):
-            np.testing.assert_array_equal(ours, theirs)
-
-
-def test_a_draw_of_some_factors_knows_no_others():
-    sample = belief_of("total").sample(streams(1), np.random.default_rng(2), 64).of(["f"])
-    (stack,) = stacks_of(GRAPH, ["h"])
-    with pytest.raises(KeyError):
-        sample.value(stack, stack.take(PLACES))
-
-
 @pytest.mark.parametrize("way", ["total", "per-factor"])
 def test_points_pending_do_not_change_a_draw(way):
     belief = belief_of(way)
@@ -191,13 +161,13 @@ def test_without_data_draws_are_of_the_prior():
 def test_waves_are_sines_and_cosines(fades):
     """Against NumPy, with derivatives by finite differences, in phases of many turns either way."""
     hyper = belief_of("per-factor", time=TimeCorrelation("matern32", 0.01) if fades else None).hyperparameters
-    draws = [draw_prior(np.random.default_rng(i), hyper, 0, 64, now=3.0) for i in range(2)]
+    draws = [draw_prior(np.random.default_rng(i), hyper, 0, 64) for i in range(2)]
     U, rounds = np.random.default_rng(3).normal(size=(2, 7, 2)) * 20.0, np.arange(7.0)
-    waves, steps = StackedDraws(draws), 1e-6 * np.eye(2)
+    waves, steps = StackedDraws(draws, 3.0), 1e-6 * np.eye(2)
     for given, when in ((None, np.full(7, 3.0)), (rounds, rounds)):
-        phases = [own @ draw.frequencies.T for own, draw in zip(U, draws, strict=True)]
+        phases = [own @ draw.frequencies[:, :2].T for own, draw in zip(U, draws, strict=True)]
         if fades:
-            phases = [phase + when[:, None] * draw.pulses for phase, draw in zip(phases, draws, strict=True)]
+            phases = [phase + when[:, None] * draw.frequencies[:, 2] for phase, draw in zip(phases, draws, strict=True)]
         expected = [
             np.sin(phase) @ draw.sine_weights + np.cos(phase) @ draw.cosine_weights
             for phase, draw in zip(phases, draws, strict=True)

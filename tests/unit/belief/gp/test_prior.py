@@ -16,7 +16,7 @@ def test_log_density_is_the_normal_one_up_to_a_constant(model):
     prior = HyperparameterPrior.of_field(ExactGPSettings(lengthscales=model), SQUARE)
     rng = np.random.default_rng(0)
     a, b = (prior.centre + rng.normal(size=prior.centre.size) for _ in range(2))
-    normal = multivariate_normal(prior.centre, prior.covariance)
+    normal = multivariate_normal(prior.centre, np.linalg.inv(prior.precision))
     expected = normal.logpdf(a) - normal.logpdf(b)
     assert prior.log_density(a)[0] - prior.log_density(b)[0] == pytest.approx(expected)
 
@@ -75,7 +75,7 @@ def test_samples_follow_the_prior():
     rng = np.random.default_rng(0)
     thetas = np.array([prior.sample(rng) for _ in range(4000)])
     np.testing.assert_allclose(thetas.mean(axis=0), prior.centre, atol=0.1)
-    np.testing.assert_allclose(np.cov(thetas.T), prior.covariance, atol=0.15)
+    np.testing.assert_allclose(np.cov(thetas.T), np.linalg.inv(prior.precision), atol=0.15)
 
 
 def test_the_default_lengthscale_prior_covers_a_square_map_as_documented():

@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 from scipy.spatial.distance import cdist
 
 from swarmbo.belief import AdditiveGP
-from swarmbo.belief.gp import path_sample, stack as stacks, stack_fit, stack_predict
+from swarmbo.belief.gp import additive_prediction, stack as stacks, stack_fit, stack_predict
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.kernels import KERNEL_NAMES, correlation, register_kernel, threads
@@ -54,34 +54,23 @@ def central_differences(f, U, step=1e-6):
     return np.stack(columns, axis=-1)
 
 
+@pytest.mark.parametrize("is_contrast", [False, True])
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
 @pytest.mark.parametrize("kernel", [*SMOOTH, {"f": "rbf", "g": "matern32", "h": "matern52", "o": "rbf", "p": "rbf"}])
-def test_gradients_of_factors_equal_finite_differences(outcomes, kernel):
-    belief, rng = belief_of(outcomes, kernel), np.random.default_rng(1)
-    for stack in stacks_of(GRAPH):
-        U = rng.random((len(stack.factors), 7, stack.size))
-        found = belief.local(stack, U, gradient=True)
-        plain = belief.local(stack, U)
-        np.testing.assert_allclose(plain.mean, found.mean, rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(plain.var, found.var, rtol=1e-11)
-        expected = central_differences(lambda V, stack=stack: belief.local(stack, V).mean, U)
-        np.testing.assert_allclose(found.dmean, expected, rtol=1e-5, atol=1e-6)
-        expected = central_differences(lambda V, stack=stack: belief.local(stack, V).var, U)
-        np.testing.assert_allclose(found.dvar, expected, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-@pytest.mark.parametrize("kernel", SMOOTH)
-def test_gradients_of_contrasts_equal_finite_differences(outcomes, kernel):
+def test_gradients_of_factors_and_contrasts_equal_finite_differences(outcomes, kernel, is_contrast):
     belief, rng = belief_of(outcomes, kernel), np.random.default_rng(1)
     reference = rng.random(4)
+
+    def ask(stack, U, **more):
+        return belief.local_contrast(stack, U, reference, **more) if is_contrast else belief.local(stack, U, **more)
+
     for stack in stacks_of(GRAPH):
         U = rng.random((len(stack.factors), 7, stack.size))
-        found = belief.local_contrast(stack, U, reference, gradient=True)
+        found, plain = ask(stack, U, gradient=True), ask(stack, U)
+        np.testing.assert_allclose(plain.mean, found.mean, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(plain.var, found.var, rtol=1e-11)
         for name, derivative in (("mean", found.dmean), ("var", found.dvar)):
-            expected = central_differences(
-                lambda V, stack=stack, name=name: getattr(belief.local_contrast(stack, V, reference), name), U
-            )
+            expected = central_differences(lambda V, stack=stack, name=name: getattr(ask(stack, V), name), U)
             np.testing.assert_allclose(derivative, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -211,7 +200,7 @@ def test_what_comes_out_does_not_depend_to_the_bit_on_the_number_of_threads(monk
     def noted(n_rows, work, in_threads=threads.in_threads):
         in_threads(n_rows, lambda rows: (shares.append(rows), work(rows))[1])
 
-    for module in (stack_predict, stack_fit, path_sample, stacks):
+    for module in (stack_predict, stack_fit, additive_prediction, stacks):
         monkeypatch.setattr(module, "in_threads", noted)
 
     def everything(n_threads):

@@ -12,7 +12,6 @@ from swarmbo.belief import AdditiveGPSettings
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.model.partitions import (
     Proposal,
-    all_partitions,
     log_acceptance,
     log_probability,
     sample_partitions,
@@ -28,6 +27,8 @@ from swarmbo.belief.model.structure import (
     without_scope,
 )
 from swarmbo.kernels import kernel_matrix
+
+from .conftest import all_partitions
 
 SETTINGS = AdditiveGPSettings()
 CHAIN = tuple((i, i + 1) for i in range(7))

@@ -9,7 +9,6 @@ from hypothesis import given, strategies as st
 
 from swarmbo.belief.model.partitions import (
     Proposal,
-    all_partitions,
     averaged,
     canonical,
     log_acceptance,
@@ -17,6 +16,8 @@ from swarmbo.belief.model.partitions import (
     propose,
     sample_partitions,
 )
+
+from .conftest import all_partitions
 
 CAPS = [None, 1, 2, 3]
 
