@@ -17,7 +17,8 @@ from swarmbo.deciding.setup import settings_again
 from swarmbo.errors import ConfigError, ShapeError, TransportError
 from swarmbo.fleet import letters, measuring
 from swarmbo.fleet.letters import LONGEST, Letter, opened, sealed
-from swarmbo.fleet.mail import GOODBYE, Carrier, Journal, Mail
+from swarmbo.fleet.link import Link
+from swarmbo.fleet.mail import GOODBYE, Journal, Mail
 from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.fleet.schema import fits_agent
 from swarmbo.fleet.table_agent import TableAgent
@@ -40,7 +41,7 @@ class Member:
         self,
         name: str,
         plan: Plan,
-        carrier: Carrier,
+        carrier: Link,
         folder: Path,
         clock: Callable[[], float] = time.monotonic,
         measure: "measuring.Instrument | None" = None,
@@ -59,8 +60,10 @@ class Member:
         self._has_spoken = True
         self.refused = 0  # letters without a right to be sent
         state = self._journal.state()
+        self._outcomes: Callable[[], bytes] = bytes  # of known tables
         if plan.tables is not None:
-            self._agent = TableAgent(name, plan)
+            self._agent = chooser = TableAgent(name, plan)
+            self._outcomes = lambda: chooser.outcomes
         elif state is None:
             settings = settings_again(plan.settings, {})
             problem = Problem.from_plain(plan.problem)
@@ -213,36 +216,30 @@ class Member:
                     self._come_back(letter)
             case letters.Join():
                 self._join(letter)
-            case letters.Ping():
-                pass
             case letters.End():
                 self.has_ended = True
             case _:
-                self.refused += 1
+                self.refused += not isinstance(letter, letters.Ping)
 
     def _carry_out(self, order: letters.Order) -> None:
-        if isinstance(order, letters.Begin):
-            self._turn += 1
-            self._begin(order)
-            return
-        if isinstance(order, letters.Measure):
-            self._turn += 1
-            self._due = order
-            return
-        if isinstance(order, letters.SendSnapshot):
-            self._turn, self._has_spoken = self._turn + 1, True
-            self._agent.give_up(order.last)  # a participant failed during it
-            snapshot = self._agent.snapshot()
-            self._mail.write(HUB, letters.Snapshot(order.turn, snapshot if len(snapshot) <= _MOST_LENT else b""))
-            return
-        agent = self._agent
-        if isinstance(agent, TableAgent) or (order.query is not None and order.query not in agent.log.open):
+        if isinstance(order, letters.Told) and order.query is not None and order.query not in self._agent.log.open:
             self.refused += 1
             return
         self._turn += 1
-        if order.row.has_come or not agent.problem.is_field:
-            agent.note(order.query or UNASKED, order.row)
-        self._turn_page()
+        match order:
+            case letters.Begin():
+                self._begin(order)
+            case letters.Measure():
+                self._due = order
+            case letters.SendSnapshot():
+                self._has_spoken = True
+                self._agent.give_up(order.last)  # a participant failed during it
+                snapshot = self._agent.snapshot()
+                self._mail.write(HUB, letters.Snapshot(order.turn, snapshot if len(snapshot) <= _MOST_LENT else b""))
+            case letters.Told():
+                if order.row.has_come or not self._agent.problem.is_field:
+                    self._agent.note(order.query or UNASKED, order.row)
+                self._turn_page()
 
     def _turn_page(self) -> None:
         state = self._agent.state_dict()
@@ -295,13 +292,13 @@ class Member:
             assert word is not None
             assert report is not None
             counts = self._mail.repeated, self.refused + self._mail.refused
-            told = self._others(), self._agent.outcomes if isinstance(self._agent, TableAgent) else b""
-            self._mail.write(HUB, letters.Word(self._turn, self._query, word, report, self._agent.sent, *counts, *told))
+            told = letters.Word(self._turn, self._query, word, report, self._agent.sent, *counts, self._others())
+            self._mail.write(HUB, msgspec.structs.replace(told, outcomes=self._outcomes()))
 
     def _others(self) -> dict[str, float]:
         """Values of absent agents' variables of a function, if it is the first present agent."""
         agent, participants, problem = self._agent, self._agent.participants, self._agent.problem
-        if isinstance(agent, TableAgent) or participants is None or problem.is_field:
+        if participants is None or problem.is_field or self.plan.tables is not None:
             return {}
         if self.name != participants.members[0]:
             return {}

@@ -13,6 +13,7 @@ from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.deadline_tables import DeadlineAgent, Terms
 from swarmbo.coordination.participant import Participant, read
 from swarmbo.coordination.tables import Conflicts
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.fleet.plan import Plan
 from swarmbo.records import LinkReport, SolveReport, Traffic
 from swarmbo.transport import Envelope, Routes
@@ -33,6 +34,7 @@ class TableAgent:
         setup = plan.setup
         self.name, self.problem, self._method, self._seed = name, setup.problem, setup.coordination, setup.seed
         self._known, self._own = plan.tables, plan.tables.own(self.problem.graph, name)
+        self.log = Logbook.empty(setup.problem)
         self.participants: Participants | None = None
         self.links: nx.Graph[str] | None = None  # of a fleet's own network, on which all reach all
         self.sent: dict[str, Traffic] = {}
@@ -121,11 +123,10 @@ class TableAgent:
         """Snapshot for a returning agent, which needs nothing."""
         return _NOTHING
 
-    def restore(self, state: bytes, *known: Any) -> None:
-        """Take over a snapshot: nothing."""
+    def restore(self, *known: Any) -> None:
+        """Take over a snapshot, or outcomes: there is nothing."""
 
-    def told_again(self, told: Any) -> None:
-        """Take over outcomes: there are none."""
+    note = told_again = restore
 
     def state_dict(self) -> dict[str, Any]:
         """State between choices: none."""

@@ -2,7 +2,7 @@
 
 import heapq
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -162,7 +162,6 @@ class FaultyTransport(InProcessTransport):
     def __init__(self, routes: Routes, faults: Faults, seed: int, round: int = 0, team: int | None = None) -> None:
         super().__init__(routes)
         self.faults, self._team = faults, team
-        self._cut: Cut | None = None
         self._begin(seed, round)
         self._n_sent = 0
         self._around: dict[frozenset[str], Routes] = {}  # by failed agents
@@ -177,14 +176,6 @@ class FaultyTransport(InProcessTransport):
     def renew(self, round: int) -> None:
         """Begin another agreement, as if newly opened: messages still under way are too late for it."""
         self._begin(self.faults.drawn(self._team, round), round)
-
-    def cut(self, *parts: Collection[str]) -> None:
-        """Lose every message between different parts from now on; agents in no part are one more."""
-        self._cut = Cut(parts=tuple(tuple(part) for part in parts))
-
-    def heal(self) -> None:
-        """End the cut."""
-        self._cut = None
 
     def is_gone(self, agent: str) -> bool:
         """True if an agent has failed, or has not joined yet."""
@@ -265,8 +256,6 @@ class FaultyTransport(InProcessTransport):
     def _carries(self, link: tuple[str, str]) -> bool:
         survives = not self.faults.loss or self._draw("loss", link) >= self.faults.loss
         if self._mortal and (self.is_gone(link[0]) or self.is_gone(link[1])):
-            return False
-        if self._cut is not None and self._cut.parts_links(link):
             return False
         return survives and not any(c.holds(self.round, self.now) and c.parts_links(link) for c in self.faults.cuts)
 

@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from swarmbo.errors import TransportError
 from swarmbo.records import EdgeTraffic, Traffic
@@ -182,7 +182,6 @@ class Envelope(NamedTuple):
     payload: bytes
 
 
-@runtime_checkable
 class Transport(Protocol):
     """Contract of a transport of agents' messages, such as :class:`swarmbo.transport.InProcessTransport`."""
 
