@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import msgspec
 
@@ -27,6 +28,7 @@ _STALLS = 2  # attempts of live agents without a decision, after which the run e
 _ANSWER = 3.0  # times the patience, for a snapshot: it takes no computation
 Links = tuple[tuple[str, str], ...]
 Hear = Callable[[str, letters.Letter], None]
+_Asked = TypeVar("_Asked", letters.Snapshot, letters.Measured)
 
 
 class Hub:
@@ -212,15 +214,9 @@ class Hub:
 
     def _snapshots(self, sources: Sequence[str]) -> dict[str, bytes]:
         """Request snapshots from some agents; those without an answer count as failed."""
-        found: dict[str, bytes] = {}
-        self._order({source: letters.SendSnapshot(0, self._last) for source in sources})
-
-        def hear(sender: str, letter: letters.Letter) -> None:
-            if isinstance(letter, letters.Snapshot) and sender in sources and letter.turn == self._turns[sender]:
-                found[sender] = letter.state
-
-        self._answered(sources, found, "what it knows", hear, _ANSWER * self.plan.patience_s)
-        return {source: state for source, state in found.items() if source in self.absence.present}
+        orders = {source: letters.SendSnapshot(0, self._last) for source in sources}
+        found = self._asked(orders, letters.Snapshot, "what it knows", _ANSWER * self.plan.patience_s)
+        return {source: letter.state for source, letter in found.items() if source in self.absence.present}
 
     def _wait_for_anybody(self) -> None:
         why = "; ".join(f"{agent}: {reason}" for agent, reason in self.absence.away.items())
@@ -230,26 +226,17 @@ class Hub:
 
     def measure(self, places: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, tuple[letters.Answer, ...]]:
         """Have agents measure with their own instruments; measurements of failed agents count as failed."""
-        found: dict[str, tuple[letters.Answer, ...]] = {}
-        self._order({agent: letters.Measure(0, tuple(map(tuple, there))) for agent, there in places.items()})
-        asked = [agent for agent in places if agent in self.absence.present]
+        orders = {agent: letters.Measure(0, tuple(map(tuple, there))) for agent, there in places.items()}
+        found = self._asked(orders, letters.Measured, "what it measured")
+        return {agent: self._answers(agent, found.get(agent), len(there)) for agent, there in places.items()}
 
-        def hear(sender: str, letter: letters.Letter) -> None:
-            if isinstance(letter, letters.Measured) and sender in asked and letter.turn == self._turns[sender]:
-                found[sender] = self._answers(sender, letter, len(places[sender]))
-
-        self._answered(asked, found, "what it measured", hear)
-        for agent in places.keys() - found.keys():
-            nothing = dict.fromkeys(self.problem.graph.factors_owned_by(agent))
-            failed = letters.Answer(nothing, failure=f"it is gone: {self.absence.away[agent]}")
-            found[agent] = (failed,) * len(places[agent])
-        return {agent: found[agent] for agent in places}
-
-    def _answers(self, agent: str, letter: letters.Measured, count: int) -> tuple[letters.Answer, ...]:
+    def _answers(self, agent: str, letter: letters.Measured | None, count: int) -> tuple[letters.Answer, ...]:
+        own = self.problem.graph.factors_owned_by(agent)
+        if letter is None:
+            return (letters.Answer(dict.fromkeys(own), failure=f"it is gone: {self.absence.away[agent]}"),) * count
         if letter.refused:
             raise TransportError(f"agent {agent!r}: {letter.refused}")
-        own = set(self.problem.graph.factors_owned_by(agent))
-        if len(letter.answers) != count or any(set(answer.outcomes) != own for answer in letter.answers):
+        if len(letter.answers) != count or any(set(answer.outcomes) != set(own) for answer in letter.answers):
             raise TransportError(f"agent {agent!r}: got other measurements; wanted {count} of {sorted(own)}")
         return letter.answers
 
@@ -298,16 +285,24 @@ class Hub:
             self._turns[agent] += 1
             self.mail.write(agent, msgspec.structs.replace(order, turn=self._turns[agent]))
 
-    def _answered(
-        self, asked: Sequence[str], found: Container[str], what: str, hear: Hear, longest: float | None = None
-    ) -> None:
-        """Wait until all requested agents have answered or failed; live ones without an answer count as failed, too."""
+    def _asked(
+        self, orders: Mapping[str, letters.Order], kind: type[_Asked], what: str, longest: float | None = None
+    ) -> dict[str, _Asked]:
+        """Order present agents to answer, and wait for that; live ones without an answer count as failed, too."""
+        found: dict[str, _Asked] = {}
+        self._order(orders)
+        asked = [agent for agent in orders if agent in self.absence.present]
+
+        def hear(sender: str, letter: letters.Letter) -> None:
+            if isinstance(letter, kind) and sender in asked and letter.turn == self._turns[sender]:
+                found[sender] = letter
 
         def missing() -> list[str]:
             return [agent for agent in asked if agent not in found and agent in self.absence.present]
 
         if not self._heard_until(lambda: not missing(), what, hear, longest=longest, asked=asked, found=found):
             self._leave(missing(), f"it lives, and has not said {what}")
+        return found
 
     def _leave(self, agents: Collection[str], why: str) -> None:
         for agent in agents:

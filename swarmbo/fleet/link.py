@@ -47,9 +47,8 @@ class Link:
         try:
             self._session = zenoh.open(config)
         except zenoh.ZError as error:
-            why = (
-                str(error).split(" [")[0].split(" at /")[0].rstrip(":")
-            )  # the rest are positions in Zenoh's own source
+            # the rest are positions in Zenoh's own source
+            why = str(error).split(" [")[0].split(" at /")[0].rstrip(":")
             raise ConfigError(
                 f"{name!r} cannot listen at {plan.endpoints[name]}: {why}; is the port taken? wanted another --port",
                 at="$.port",
@@ -113,7 +112,9 @@ def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
     }
     if plan.keys is None:
         return settings
-    files = {kind: Path(plan.keys) / file for kind, file in _files(name).items()}
+    own = {"private_key": f"{name}.key", "certificate": f"{name}.pem"}
+    named = {f"{end}_{kind}": file for end in ("listen", "connect") for kind, file in own.items()}
+    files = {kind: Path(plan.keys) / file for kind, file in {"root_ca_certificate": AUTHORITY, **named}.items()}
     if missing := [path for path in files.values() if not path.is_file()]:
         raise ConfigError(f"{missing[0]}: no such file; wanted a folder that `swarmbo fleet keys` made", at="$.keys")
     settings["transport/link/tls"] = {
@@ -123,16 +124,6 @@ def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
     }
     settings["access_control"] = _access(name, plan.run, list(others))
     return settings
-
-
-def _files(name: str) -> dict[str, str]:
-    return {
-        "root_ca_certificate": AUTHORITY,
-        "listen_private_key": f"{name}.key",
-        "listen_certificate": f"{name}.pem",
-        "connect_private_key": f"{name}.key",
-        "connect_certificate": f"{name}.pem",
-    }
 
 
 def _access(name: str, run: str, others: list[str]) -> dict[str, Any]:

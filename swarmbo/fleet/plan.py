@@ -15,24 +15,13 @@ from swarmbo.deciding.setup import Setup, part, settings_again
 from swarmbo.errors import ConfigError
 from swarmbo.fleet.tables import Tables
 from swarmbo.problem import Problem
-from swarmbo.registry import FIELD
+from swarmbo.registry import FIELD, SLOTS
 from swarmbo.settings import Positive
 from swarmbo.transport import InProcess
 
 HUB = "world"  # the member that has the world and the log
 Protocol = Literal["tcp", "tls", "quic"]
-_SETTINGS = {
-    "belief",
-    "acquisition",
-    "coordination",
-    "transport",
-    "seed",
-    "rounds",
-    "initial",
-    "start",
-    "step_limit",
-    "safe",
-}
+_SETTINGS = {*SLOTS, "seed", "rounds", "initial", "start", "step_limit", "safe"}
 _SHORT = 32  # characters of a scenario's name in a run's name
 _VERSION = 2  # 2: outcomes are sent as rows; journals of earlier versions cannot be read
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=,+-]{0,63}")

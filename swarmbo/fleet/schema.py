@@ -10,7 +10,6 @@ from msgspec import UNSET
 from swarmbo.agent.schema import is_place, is_stop
 from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.coordination.messages import Codec
-from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import OwnRow, Stop
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet import letters
@@ -26,20 +25,20 @@ def fits_agent(letter: Letter, sender: str, name: str, problem: Problem) -> bool
     """True if an agent may receive the letter from this sender."""
     if sender != HUB:
         return isinstance(letter, letters.Said) and sender in problem.agents and _is_message(letter.payload)
-    variables = problem.graph.variables_owned_by(name)
     match letter:
         case letters.Begin():
-            return _is_order(letter.turn) and _can_begin(letter, name, problem)
+            return 0 < letter.turn < _MOST and _can_begin(letter, name, problem)
         case letters.Told():
             has_total = letter.row.total is not UNSET
             is_asked = letter.query is not None and (problem.outcomes == "total" or not has_total)
             return (problem.is_field or is_asked) and is_row(letter.row, name, problem)
         case letters.Measure():
-            return all(_is_position(place, len(variables), problem) for place in letter.places)
+            n = len(problem.graph.variables_owned_by(name))
+            return all(is_place(at, problem) if problem.is_field else len(at) == n for at in letter.places)
         case letters.Back():
             rows = [*letter.told.told.values(), *letter.told.attached, *letter.came.values()]
             is_known = letter.since >= 0 and all(query[1:].isdecimal() for query in letter.came)
-            return _is_order(letter.turn) and is_known and all(is_row(row, name, problem) for row in rows)
+            return 0 < letter.turn < _MOST and is_known and all(is_row(row, name, problem) for row in rows)
         case _:
             return isinstance(letter, letters.SendSnapshot | letters.Ping | letters.End | letters.Join)
 
@@ -59,9 +58,8 @@ def fits_hub(letter: Letter, sender: str, problem: Problem) -> bool:
         case letters.Measured():
             return all(_is_answer(answer, sender, problem) for answer in letter.answers)
         case letters.Odd():
-            return set(letter.refused) <= {*problem.agents, HUB} and all(
-                0 <= n < _MOST for n in letter.refused.values()
-            )
+            is_of_members = set(letter.refused) <= {*problem.agents, HUB}
+            return is_of_members and all(0 <= n < _MOST for n in letter.refused.values())
         case letters.Here():
             return len(letter.start) <= _NAME
         case _:
@@ -90,10 +88,6 @@ def _is_message(payload: bytes) -> bool:
     return True
 
 
-def _is_order(turn: int) -> bool:
-    return 0 < turn < _MOST
-
-
 def _can_begin(letter: letters.Begin, name: str, problem: Problem) -> bool:
     agents, participants = set(problem.agents), letter.participants
     if letter.links is not None and not all(a in agents and b in agents for a, b in letter.links):
@@ -103,18 +97,15 @@ def _can_begin(letter: letters.Begin, name: str, problem: Problem) -> bool:
             participants.checked(name, problem)
         except ConfigError:
             return False
-        if not all(
-            is_row(row, agent, problem)
-            for agent, rows in participants.said.items()
-            for row in (*rows.told.values(), *rows.attached)
-        ):
+        said = [
+            (agent, row) for agent, rows in participants.said.items() for row in (*rows.told.values(), *rows.attached)
+        ]
+        if not all(is_row(row, agent, problem) for agent, row in said):
             return False
-    return letter.offer is None or (problem.is_field and _is_offer(letter.offer, problem))
-
-
-def _is_offer(offer: Offer, problem: Problem) -> bool:
-    told = [*(offer.candidates or ()), *([] if offer.position is None else [offer.position])]
-    return offer.price >= 0.0 and all(is_place(place, problem) for place in told)
+    if (offer := letter.offer) is None:
+        return True
+    places = [*(offer.candidates or ()), *([] if offer.position is None else [offer.position])]
+    return problem.is_field and offer.price >= 0.0 and all(is_place(place, problem) for place in places)
 
 
 def _is_answer(answer: letters.Answer, name: str, problem: Problem) -> bool:
@@ -122,10 +113,6 @@ def _is_answer(answer: letters.Answer, name: str, problem: Problem) -> bool:
     is_own = set(answer.outcomes) == own and own.issuperset(answer.noise)
     is_known = _are_outcomes(answer.outcomes.values()) and _are_stds(answer.noise.values())
     return is_own and is_known and (answer.location is None or is_place(answer.location, problem))
-
-
-def _is_position(place: Collection[float], count: int, problem: Problem) -> bool:
-    return is_place(tuple(place), problem) if problem.is_field else len(place) == count
 
 
 def _are_outcomes(outcomes: Iterable[float | None]) -> bool:
