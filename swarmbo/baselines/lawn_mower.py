@@ -74,12 +74,8 @@ class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
 
 def strip_of_agents(situation: Situation) -> dict[str, int]:
     """Strips by agent: from west to east, in the order of their starts."""
-    team = list(dict.fromkeys([*situation.starts, *situation.agents]))
-
-    def start_x(agent: str) -> float:
-        return float(situation.starts[agent][0]) if agent in situation.starts else np.inf
-
-    return {agent: strip for strip, agent in enumerate(sorted(team, key=lambda agent: (start_x(agent), agent)))}
+    starts = dict.fromkeys(situation.agents, np.inf) | {agent: float(at[0]) for agent, at in situation.starts.items()}
+    return {agent: strip for strip, agent in enumerate(sorted(starts, key=lambda agent: (starts[agent], agent)))}
 
 
 def ground_of(domain: Domain, sites: Float[np.ndarray, "k 2"] | None) -> "SweptGround":

@@ -273,7 +273,7 @@ def solve(
     """Solve a problem in tables (DCOP, MAP): choose a value for every variable, with a bound if you ask for one."""
     with options.one_line_errors():
         from swarmbo.cli.tables import table_problem
-        from swarmbo.interchange.solving import solve_problem
+        from swarmbo.interchange.solved import solve_problem
 
         drawing = options.figure_at(figure, None, dpi)
         given = {"kind": coordination, "bound": bound, "rounds": rounds}

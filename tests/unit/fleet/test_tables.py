@@ -18,8 +18,7 @@ from swarmbo.fleet.table_agent import TableAgent
 from swarmbo.fleet.tables import to_plan
 from swarmbo.interchange import TableProblem
 from swarmbo.interchange.pydcop import problem_of_yaml
-from swarmbo.interchange.solved import Solved
-from swarmbo.interchange.solving import solve_problem
+from swarmbo.interchange.solved import Solved, solve_problem
 from swarmbo.transport import Envelope
 
 THOROUGH = pytest.mark.thorough
