@@ -126,8 +126,7 @@ class Hub:
         self._write({agent: letters.Begin(0, edges, offered[agent], participants, self._last) for agent in members})
 
         def hear(sender: str, letter: letters.Letter) -> None:
-            is_due = isinstance(letter, letters.Word) and sender in members and letter.turn == self._turns[sender]
-            if is_due and self._has_values(sender, letter, members):
+            if isinstance(letter, letters.Word) and self._is_due(sender, letter, members):
                 words[sender] = letter
                 self._count(sender, letter.repeated, letter.refused)
 
@@ -160,13 +159,14 @@ class Hub:
         self._knowing = members
         return [words[agent] for agent in members]
 
-    def _has_values(self, sender: str, word: letters.Word, members: Sequence[str]) -> bool:
-        """True if it has the sender's values, and exactly the first present agent has those of absent agents."""
+    def _is_due(self, sender: str, word: letters.Word, members: Sequence[str]) -> bool:
+        """True if it answers this order with own values; exactly the first present agent has those of absent agents."""
         graph = self.problem.graph
         is_own = set(word.values) == {*graph.variables_owned_by(sender)} or (self.problem.is_field and not word.values)
         absent = [x for x, owner in zip(graph.variables, graph.variable_owners, strict=True) if owner not in members]
         says = sender == members[0] and not self.problem.is_field and self.plan.tables is None
-        return is_own and set(word.others) == set(absent if says else ())
+        is_asked = sender in members and word.turn == self._turns[sender]
+        return is_asked and is_own and set(word.others) == set(absent if says else ())
 
     def _readmit(self) -> None:
         """Readmit returning agents; without present agents, wait for one with the last decision."""

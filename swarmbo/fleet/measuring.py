@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from pettingzoo.utils.wrappers import BaseParallelWrapper
@@ -36,7 +36,7 @@ def loaded(name: str, trust: bool) -> Instrument:
     slots.find_in([os.getcwd()], name, _AT)
     found: Any = slots.load(name, _AT)
     if callable(found):
-        return found
+        return cast(Instrument, found)
     raise ConfigError(f"got {name!r}, which is {short(found)}; wanted a function of a location", at=_AT)
 
 
