@@ -7,14 +7,7 @@ import numpy as np
 
 
 def claim(holds: object, what: str, got: object, wanted: object) -> None:
-    """Refuse a part that violates a claim, named by its subject, with the result of the part and the required one.
-
-    Example:
-        >>> claim(False, "n_data after two outcomes", 3, 2)
-        Traceback (most recent call last):
-            ...
-        AssertionError: n_data after two outcomes: got 3; wanted 2
-    """
+    """Refuse a part that violates a claim, named by its subject, with the result of the part and the required one."""
     if not holds:
         refuse(what, got, wanted)
 

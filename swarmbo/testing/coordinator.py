@@ -1,7 +1,7 @@
 """Checks of coordination methods on small graphs, and on sums of smooth functions with one maximum."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition import DBGPUCB, Auto, Situation
+from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.belief.model import JointSituation
 from swarmbo.coordination import participant
@@ -36,24 +37,13 @@ def graphs() -> Iterator[tuple[str, FactorGraph, "nx.Graph[str]"]]:
 
 
 @dataclass(frozen=True, eq=False)
-class Bowls:
+class Bowls(BoxFunctions):
     """Concave quadratics, one per factor, with a preferred location and near-equal variables."""
 
     graph: FactorGraph
     low: Float[np.ndarray, " n"]
     high: Float[np.ndarray, " n"]
     starts: Float[np.ndarray, "k n"]
-    allowed: frozenset[str] | None = None
-
-    @property
-    def levels(self) -> Mapping[str, Float[np.ndarray, " k"]]:
-        """None: all variables are real numbers."""
-        return {}
-
-    @property
-    def n_exchanges(self) -> int:
-        """Zero: factors need no exchange."""
-        return 0
 
     def published(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
@@ -69,17 +59,13 @@ class Bowls:
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
         """The same with its gradient."""
-        if self.allowed is not None:
-            wanted = f"only its own, {sorted(self.allowed)}"
-            claim(self.allowed.issuperset(stack.factors), "factors that an agent asked for", stack.factors, wanted)
+        if self.owned is not None:
+            wanted = f"only its own, {sorted(self.owned)}"
+            claim(self.owned.issuperset(stack.factors), "factors that an agent asked for", stack.factors, wanted)
         place = np.array([0.3 + 0.1 * (self.graph.factors.index(name) % 5) for name in stack.factors])
         away = U - place[:, None, None]
         spread = U - U.mean(axis=-1, keepdims=True)
         return -(away**2 + spread**2).sum(axis=-1), -2.0 * (away + spread)
-
-    def of(self, factors: Iterable[str]) -> "Bowls":
-        """Functions of some factors only."""
-        return replace(self, allowed=frozenset(factors))
 
 
 def check_joint_policy(make: Callable[[], Any]) -> None:

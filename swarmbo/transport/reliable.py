@@ -35,17 +35,6 @@ class Reliable:
     Attributes:
         ticks: Steps of the transport below.
         given_up: Pairs (sender, recipient) that are given up.
-
-    Example:
-        >>> from swarmbo.transport import Faults
-        >>> transport = Reliable(Faults(loss=0.7).open(["a", "b"]))
-        >>> for n in range(3):
-        ...     transport.send(Envelope("a", "b", bytes([n])))
-        >>> arrived = []
-        >>> while inboxes := transport.deliver():
-        ...     arrived += [envelope.payload for envelope in inboxes["b"]]
-        >>> sorted(arrived), transport.traffic.messages > 3
-        ([b'\x00', b'\x01', b'\x02'], True)
     """
 
     _data: ClassVar = struct.Struct("<BI")
