@@ -1,6 +1,5 @@
 """Hub of a fleet: the coordinator process, which orders decisions, collects them and forwards outcomes."""
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
@@ -23,7 +22,6 @@ from swarmbo.problem.data import News
 
 LOOK = 0.2  # seconds between checks for live agents
 _PAUSE = 5.0 * LOOK  # most seconds that one check counts for: the hub's own pauses are no agent's silence
-_ASKING = 1.0  # seconds between invitations to agents of an earlier run
 _STALLS = 2  # attempts of live agents without a decision, after which the run ends
 _ANSWER = 3.0  # times the patience, for a snapshot: it takes no computation
 Links = tuple[tuple[str, str], ...]
@@ -52,17 +50,10 @@ class Hub:
         self.plan, self._setup = plan, plan.setup
         self.problem = self._setup.problem
         self.mail = Mail(carrier, clock=clock, fits=lambda sender, letter: fits_hub(letter, sender, self.problem))
-        self._carrier, self._attend, self._clock, self._here = carrier, attend, clock, frozenset(here)
+        self._attend, self._clock = attend, clock
         agents = self.problem.agents
         self._goes_on = plan.goes_on  # stored: a plan builds its whole setup anew at each access
         self.absence = Absence(plan, agents, self.mail, here, ended)
-        plans = {agent: plan.of(agent).encoded() for agent in agents if agent not in self._here}
-        self._invitations = {  # too long plans are read from disk only
-            agent: letters.sealed(letters.Join(content))
-            for agent, content in plans.items()
-            if len(content) < letters.LONGEST // 2
-        }
-        self._invited = -math.inf
         self._turns, self._round = Counter[str](), 0  # orders sent to each
         self.repeated = self.refused = 0
         self._counted: dict[str, tuple[int, int]] = {}
@@ -327,7 +318,6 @@ class Hub:
             if listened > longest:
                 return False
             self._attend()
-            self._invite()
             got = self.mail.read(LOOK, is_done)
             now = self._clock()
             # a hub that was suspended must not take its own pause for the agents' silence
@@ -339,13 +329,6 @@ class Hub:
                 self.absence.look(0.0 if got is not None else passed, what, missing, self.odd_of)
             listened += passed
         return True
-
-    def _invite(self) -> None:
-        if self._clock() - self._invited >= _ASKING:
-            self._invited = self._clock()
-            for agent, invitation in self._invitations.items():
-                if not self.mail.parcels[agent]:
-                    self._carrier.invite(agent, invitation)
 
     def _hear(self, sender: str, letter: letters.Letter, hear: Hear | None = None) -> None:
         if isinstance(letter, letters.Odd):  # a restarted agent counts from 0 again

@@ -140,14 +140,8 @@ class Receipt(msgspec.Struct, frozen=True, tag=True, array_like=True):
     digest: bytes
 
 
-class Join(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Invitation of the hub to an agent of an earlier run, with the plan of this run."""
-
-    plan: bytes
-
-
 Order = Begin | Told | Measure | SendSnapshot  # orders of the hub that an agent carries out in turn
-FromHub = Order | Back | Ping | End | Join
+FromHub = Order | Back | Ping | End
 ToHub = Word | Measured | Snapshot | Here | Odd
 Letter = Said | FromHub | ToHub | Receipt
 

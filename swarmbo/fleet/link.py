@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from swarmbo.errors import ConfigError, needed
 from swarmbo.fleet.letters import LONGEST
-from swarmbo.fleet.plan import HUB, Plan
+from swarmbo.fleet.plan import Plan
 
 _EXTRA = "zenoh"
 AUTHORITY = "authority.pem"
@@ -31,8 +31,8 @@ class Link:
     """Sends parcels to members of a fleet, and queues arrivals.
 
     There is no discovery; each member dials all others, and again after a loss. A parcel from ``a`` to ``b`` is a
-    sample of the key ``swarmbo/RUN/b/a``, an invitation of one ``swarmbo/join/b``. With ``tls`` and ``quic`` every
-    member shows its certificate, by whose name others let it send and receive its own parcels only.
+    sample of the key ``swarmbo/RUN/b/a``. With ``tls`` and ``quic`` every member shows its certificate, by whose name
+    others let it send and receive its own parcels only.
     """
 
     def __init__(self, name: str, plan: Plan) -> None:
@@ -53,8 +53,7 @@ class Link:
                 f"{name!r} cannot listen at {plan.endpoints[name]}: {why}; is the port taken? wanted another --port",
                 at="$.port",
             ) from error
-        keys = [f"swarmbo/{plan.run}/{name}/*", *([] if name == HUB else [_invitation(name)])]
-        self._subscribers = [self._session.declare_subscriber(key, self._hear) for key in keys]
+        self._subscriber = self._session.declare_subscriber(f"swarmbo/{plan.run}/{name}/*", self._hear)
 
     def send(self, recipient: str, content: bytes) -> None:
         """Send without confirmation.
@@ -63,10 +62,6 @@ class Link:
         others. More batches may not wait, or repeated letters would pile up before links with high loss.
         """
         self._session.put(f"swarmbo/{self.plan.run}/{recipient}/{self.name}", content)
-
-    def invite(self, recipient: str, content: bytes) -> None:
-        """Send to an agent of any run, as the hub."""
-        self._session.put(_invitation(recipient), content)
 
     def wait(self, seconds: float) -> Parcel | None:
         """Next parcel; None if there is none in time."""
@@ -84,15 +79,9 @@ class Link:
                 raise
 
     def _hear(self, sample: Any) -> None:
-        key = str(sample.key_expr)
-        sender = HUB if key == _invitation(self.name) else key.rpartition("/")[2]
+        sender = str(sample.key_expr).rpartition("/")[2]
         if sender in self.plan.endpoints and sender != self.name and len(sample.payload) <= LONGEST:
             self._arrived.put(Parcel(sender, bytes(sample.payload)))
-
-
-def _invitation(agent: str) -> str:
-    """Key of invitations to an agent of any run; keys of a run have one part more."""
-    return f"swarmbo/join/{agent}"
 
 
 def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
@@ -136,16 +125,6 @@ def _access(name: str, run: str, others: list[str]) -> dict[str, Any]:
             "hears": ("egress", "put", f"swarmbo/{run}/{other}/{name}"),
             "is told who listens": ("egress", "declare_subscriber", f"swarmbo/{run}/{name}/*"),
         }
-        if other == HUB:
-            allowed |= {
-                "invites": ("ingress", "put", _invitation(name)),
-                "is told who can join": ("egress", "declare_subscriber", _invitation(name)),
-            }
-        if name == HUB:
-            allowed |= {
-                "is invited": ("egress", "put", _invitation(other)),
-                "can join": ("ingress", "declare_subscriber", _invitation(other)),
-            }
         rules += [
             {"id": f"{other} {what}", "permission": "allow", "flows": [flow], "messages": [message], "key_exprs": [key]}
             for what, (flow, message, key) in allowed.items()

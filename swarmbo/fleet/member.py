@@ -76,7 +76,6 @@ class Member:
             self._turn = int(state["json"]["orders"])
             for recipient, content in state["json"]["outstanding"]:
                 self._mail.post(recipient, bytes.fromhex(content))
-        self.invited: Plan | None = None
         for sender, content in self._journal.letters():
             is_new = False
             # clock ticks are in the journal: a restarted member repeats them at the same places between letters
@@ -95,13 +94,12 @@ class Member:
             self._mail.write(HUB, letters.Here(os.urandom(8), is_new and state is None))
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Process letters until the hub ends the run, another takes over (``invited``), or ``stop`` is True. A
-        TransportError if it decides and nothing arrives for longer than its patience.
+        """Process letters until the hub ends the run, or ``stop`` is True. A TransportError if it decides and nothing
+        arrives for longer than its patience.
         """
-        while not (self.has_ended or self.invited or stop()):
+        while not (self.has_ended or stop()):
             self.step(_MAY_STOP)
-        if self.invited is None:  # otherwise the old hub is gone
-            self._mail.settle(GOODBYE, stop)
+        self._mail.settle(GOODBYE, stop)
         self.close()
 
     def step(self, seconds: float) -> None:
@@ -169,24 +167,7 @@ class Member:
                 copy(self._agent).restore(letter.state, letter.came, letter.last, letter.since)
             except ConfigError:
                 return False
-        if isinstance(letter, letters.Join):
-            return self._plan_of(letter) is not None
         return not isinstance(letter, letters.Measure) or self._measure is not None
-
-    def _plan_of(self, letter: letters.Join) -> Plan | None:
-        """Plan of an invitation, with its own keys; None if it is invalid."""
-        try:
-            plan = Plan.decoded(letter.plan, "what the hub says")
-        except ConfigError:
-            return None
-        return msgspec.structs.replace(plan, keys=self.plan.keys)
-
-    def _join(self, letter: letters.Join) -> None:
-        """Leave this run for that of a hub that replaced its own; other invitations are ignored."""
-        plan = self._plan_of(letter)
-        measures = self._measure is not None
-        if plan is not None and self.plan.invites(self.name, plan) and measures is (self.name in plan.measures):
-            self.invited = plan
 
     def _complain(self) -> None:
         if (count := self.odd.total()) > self._complained:
@@ -214,8 +195,6 @@ class Member:
             case letters.Back():
                 if letter.turn > self._turn and self._goes_on:
                     self._come_back(letter)
-            case letters.Join():
-                self._join(letter)
             case letters.End():
                 self.has_ended = True
             case _:

@@ -114,11 +114,6 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"got {seconds}; wanted seconds > 0", at=f"{at}.{name}")
         return self
 
-    def invites(self, name: str, other: "Plan") -> bool:
-        """True if a member of this run must join another: that of a hub that replaced its own."""
-        places = {(plan.endpoints.get(HUB), plan.endpoints.get(name)) for plan in (self, other)}
-        return other.run != self.run and len(places) == 1 and None not in next(iter(places))
-
     def encoded(self) -> bytes:
         """Plan as JSON."""
         return msgspec.json.format(msgspec.json.encode(self)) + b"\n"

@@ -40,7 +40,7 @@ def fits_agent(letter: Letter, sender: str, name: str, problem: Problem) -> bool
             is_known = letter.since >= 0 and all(query[1:].isdecimal() for query in letter.came)
             return 0 < letter.turn < _MOST and is_known and all(is_row(row, name, problem) for row in rows)
         case _:
-            return isinstance(letter, letters.SendSnapshot | letters.Ping | letters.End | letters.Join)
+            return isinstance(letter, letters.SendSnapshot | letters.Ping | letters.End)
 
 
 def fits_hub(letter: Letter, sender: str, problem: Problem) -> bool:

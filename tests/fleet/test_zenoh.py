@@ -175,35 +175,6 @@ def run_with_one_by_hand(out: Path, there: Path, keys: Path) -> None:
     assert agents[0].wait(20) == 0
 
 
-def test_a_command_that_is_started_again_takes_in_the_agent_that_was_left_elsewhere(tmp_path, alone, keys):
-    first, second, there = tmp_path / "first", tmp_path / "second", tmp_path / "there"
-    fleet = ["fleet", "wlan", *SETTINGS, "--port", str(free_port()), "--keys", str(keys), "--no-figures", "-q"]
-    command = [sys.executable, "-m", "swarmbo", *fleet, "--elsewhere", "ap_2", "--out", str(first)]
-    killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    until, plan = time.monotonic() + 200, first / "fleet" / "fleet.json"
-    while not plan.is_file() and time.monotonic() < until:
-        time.sleep(0.1)
-    there.mkdir()
-    (there / "fleet.json").write_bytes(plan.read_bytes())
-    agent = [sys.executable, "-m", "swarmbo", "agent", "ap_2", "--fleet", str(there / "fleet.json")]
-    left = subprocess.Popen(agent)
-    try:
-        log = first / "rounds.jsonl"
-        while not (log.is_file() and log.read_text().count("\n") >= 4) and time.monotonic() < until:
-            time.sleep(0.1)
-        killed.kill()
-        killed.wait(20)
-        time.sleep(6.0)  # those that it had started have ended, too
-        ended = swarmbo(*fleet, "--elsewhere", "ap_2", "--out", str(second))  # before, it waited for ten minutes
-        assert ended.returncode == 0, ended.stderr
-        assert left.wait(20) == 0
-    finally:
-        for process in (killed, left):
-            process.kill()
-            process.wait(20)
-    assert points(second) == points(alone)
-
-
 def test_by_a_deadline_a_fleet_goes_on_without_one_that_dies_again_and_again_and_takes_it_back(tmp_path):
     out, log = tmp_path / "run", tmp_path / "said"
     timed = ["--set=coordination.kind=max-sum", "--set=coordination.mode=asynchronous", "--set=rounds=400"]

@@ -19,7 +19,6 @@ from swarmbo.fleet.letters import (
     Begin,
     End,
     Here,
-    Join,
     Letter,
     Measure,
     Measured,
@@ -85,7 +84,6 @@ LETTERS = st.one_of(
         Word, st.integers(1, 99), st.text(max_size=9), NUMBERS, st.just(REPORT), st.just({"news": Traffic(1, 2, 3)})
     ),
     st.builds(Told, st.integers(1, 99), st.none() | st.text(max_size=9), ROWS),
-    st.builds(Join, st.binary(max_size=99)),
     st.builds(Measure, st.integers(1, 99), st.tuples(PLACES)),
     st.builds(Measured, st.integers(1, 99), st.tuples(ANSWERS), st.text(max_size=9)),
     st.just(End()),
