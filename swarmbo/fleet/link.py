@@ -15,7 +15,7 @@ from swarmbo.fleet.plan import Plan
 
 _EXTRA = "zenoh"
 AUTHORITY = "authority.pem"
-_DAYS = 30
+_ISSUER, _DAYS = "swarmbo test authority", 30
 _ENCIPHERMENT = ("key_encipherment", "data_encipherment", "encipher_only", "decipher_only")
 _NOT_FOR = (*_ENCIPHERMENT, "content_commitment", "key_agreement", "crl_sign")
 
@@ -145,65 +145,50 @@ def make_keys(folder: Path, hosts: Mapping[str, str]) -> list[Path]:
     """Make an authority, and a certificate and a key for each member at its host, valid for 30 days; the authority's
     key is not kept. A member needs ``authority.pem`` and its own two files. A folder with keys is refused.
     """
-    maker = _Maker()
+    modules = ("x509", *(f"hazmat.primitives.{name}" for name in ("hashes", "serialization", "asymmetric.ec")))
+    x509, hashes, form, ec = (needed(f"cryptography.{module}", _EXTRA, "swarmbo fleet keys") for module in modules)
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / AUTHORITY).exists():
         raise ConfigError(f"{folder}: holds keys already; wanted another folder")
-    issuer, signing = "swarmbo test authority", maker.key()
-    written = [_write(folder / AUTHORITY, maker.certificate(issuer, signing, issuer, signing))]
-    for name, host in hosts.items():
-        key = maker.key()
-        certificate = maker.certificate(name, key, issuer, signing, host)
-        written += [_write(folder / f"{name}.pem", certificate), _write(folder / f"{name}.key", maker.text(key))]
-    return written
+    now, signing = datetime.now(UTC), ec.generate_private_key(ec.SECP256R1())
 
+    def name_of(member: str) -> Any:
+        return x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, member)])
 
-class _Maker:
-    def __init__(self) -> None:
-        modules = ("x509", *(f"hazmat.primitives.{name}" for name in ("hashes", "serialization", "asymmetric.ec")))
-        found = [needed(f"cryptography.{module}", "zenoh", "swarmbo fleet keys") for module in modules]
-        self._x509, self._hashes, self._serialization, self._ec = found
-
-    def key(self) -> Any:
-        return self._ec.generate_private_key(self._ec.SECP256R1())
-
-    def text(self, key: Any) -> bytes:
-        form = self._serialization
-        return key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
-
-    def certificate(self, name: str, key: Any, issuer: str, signing: Any, host: str | None = None) -> bytes:
-        """Certificate of a name's key, at a host; without a host it is the authority's own."""
-        x509, now, is_authority = self._x509, datetime.now(UTC), host is None
-        usage = x509.KeyUsage(
-            digital_signature=not is_authority, key_cert_sign=is_authority, **dict.fromkeys(_NOT_FOR, False)
-        )
+    def certificate(member: str, key: Any, host: str | None = None) -> bytes:
+        """Certificate of a member's key, at a host; without a host it is the authority's own."""
+        is_authority, unused = host is None, dict.fromkeys(_NOT_FOR, False)
+        usage = x509.KeyUsage(digital_signature=not is_authority, key_cert_sign=is_authority, **unused)
         made = (
             x509.CertificateBuilder()
-            .subject_name(self._name(name))
-            .issuer_name(self._name(issuer))
+            .subject_name(name_of(member))
+            .issuer_name(name_of(_ISSUER))
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(hours=1))  # clocks differ
             .not_valid_after(now + timedelta(days=_DAYS))
             .add_extension(usage, critical=True)
-            .add_extension(
-                x509.BasicConstraints(ca=is_authority, path_length=0 if is_authority else None), critical=True
-            )
+            .add_extension(x509.BasicConstraints(is_authority, 0 if is_authority else None), critical=True)
         )
         if host is not None:
+            try:
+                address = x509.IPAddress(ipaddress.ip_address(host))
+            except ValueError:
+                address = x509.DNSName(host)
             both = [x509.oid.ExtendedKeyUsageOID.SERVER_AUTH, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]
-            made = made.add_extension(x509.SubjectAlternativeName([self._address(host)]), critical=False)
+            made = made.add_extension(x509.SubjectAlternativeName([address]), critical=False)
             made = made.add_extension(x509.ExtendedKeyUsage(both), critical=False)
-        return made.sign(signing, self._hashes.SHA256()).public_bytes(self._serialization.Encoding.PEM)
+        return made.sign(signing, hashes.SHA256()).public_bytes(form.Encoding.PEM)
 
-    def _name(self, name: str) -> Any:
-        return self._x509.Name([self._x509.NameAttribute(self._x509.oid.NameOID.COMMON_NAME, name)])
-
-    def _address(self, host: str) -> Any:
-        try:
-            return self._x509.IPAddress(ipaddress.ip_address(host))
-        except ValueError:
-            return self._x509.DNSName(host)
+    written = [_write(folder / AUTHORITY, certificate(_ISSUER, signing))]
+    for member, host in hosts.items():
+        key = ec.generate_private_key(ec.SECP256R1())
+        text = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
+        written += [
+            _write(folder / f"{member}.pem", certificate(member, key, host)),
+            _write(folder / f"{member}.key", text),
+        ]
+    return written
 
 
 def _write(path: Path, text: bytes) -> Path:
