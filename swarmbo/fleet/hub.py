@@ -167,7 +167,10 @@ class Hub:
                 for agent in knowing:
                     self._welcome(agent)
             elif not present:
-                self._wait_for_anybody()
+                why = "; ".join(f"{agent}: {reason}" for agent, reason in self.absence.away.items())
+                is_back = lambda: any(map(self._knows, self.absence.returning))  # noqa: E731
+                if not self._heard_until(is_back, "anybody", longest=JOINING):
+                    raise TransportError(f"round {self._round}: no remaining agent knows the decision ({why})")
             elif (state := self._snapshots(present[:1]).get(present[0])) is not None:
                 for agent in back:
                     self._welcome_with(agent, state)
@@ -208,12 +211,6 @@ class Hub:
         orders = {source: letters.SendSnapshot(0, self._last) for source in sources}
         found = self._asked(orders, letters.Snapshot, "what it knows", _ANSWER * self.plan.patience_s)
         return {source: letter.state for source, letter in found.items() if source in self.absence.present}
-
-    def _wait_for_anybody(self) -> None:
-        why = "; ".join(f"{agent}: {reason}" for agent, reason in self.absence.away.items())
-        is_back = lambda: any(map(self._knows, self.absence.returning))  # noqa: E731
-        if not self._heard_until(is_back, "anybody", longest=JOINING):
-            raise TransportError(f"round {self._round}: no remaining agent knows the decision ({why})")
 
     def measure(self, places: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, tuple[letters.Answer, ...]]:
         """Have agents measure with their own instruments; measurements of failed agents count as failed."""

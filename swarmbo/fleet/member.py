@@ -110,7 +110,9 @@ class Member:
             self._heard = now
         if self._goes_on and now - self._greeted > self.plan.patience_s:  # the hub may count it as failed
             self._greet()
-        self._complain()
+        if (count := self.odd.total()) > self._complained:
+            self._complained = count
+            self._mail.write(HUB, letters.Odd(dict(self.odd)))
         if self._due is not None:
             self._answer(self._due)
         elif self._agent.keeps_time:
@@ -168,11 +170,6 @@ class Member:
             except ConfigError:
                 return False
         return not isinstance(letter, letters.Measure) or self._measure is not None
-
-    def _complain(self) -> None:
-        if (count := self.odd.total()) > self._complained:
-            self._complained = count
-            self._mail.write(HUB, letters.Odd(dict(self.odd)))
 
     def take(self, sender: str, letter: Letter) -> None:
         """Carry out a letter; a late one changes nothing."""

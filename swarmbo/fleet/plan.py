@@ -114,31 +114,22 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"got {seconds}; wanted seconds > 0", at=f"{at}.{name}")
         return self
 
-    def encoded(self) -> bytes:
-        """Plan as JSON."""
-        return msgspec.json.format(msgspec.json.encode(self)) + b"\n"
-
     def write(self, path: Path) -> None:
         """Write it as JSON, atomically: a waiting process may read it as soon as it exists."""
         with replacing(path) as file:
-            file.write(self.encoded())
+            file.write(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
         """Read a plan."""
-        return cls.decoded(read_regular(path), str(path))
-
-    @classmethod
-    def decoded(cls, content: bytes, at: str) -> "Plan":
-        """Decode a plan from JSON; ``at`` is its source, for messages."""
         try:
-            plain = msgspec.json.decode(content)
+            plain = msgspec.json.decode(read_regular(path))
             if isinstance(plain, dict) and (version := plain.get("version", 1)) != _VERSION:
-                raise ConfigError(f"{at}: got version {version}; wanted {_VERSION}, of the same swarmbo everywhere")
+                raise ConfigError(f"{path}: got version {version}; wanted {_VERSION}, of the same swarmbo everywhere")
             plan = msgspec.convert(plain, cls)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise ConfigError(f"{at}: {error}; wanted the plan that `swarmbo fleet` wrote") from error
-        return plan.checked(at)
+            raise ConfigError(f"{path}: {error}; wanted the plan that `swarmbo fleet` wrote") from error
+        return plan.checked(str(path))
 
 
 def new_run(name: str, seed: int) -> str:

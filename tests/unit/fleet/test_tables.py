@@ -121,8 +121,9 @@ def test_files_of_pydcops_forms_are_solved_alike_by_a_fleet_and_over_links_that_
         assert problem.told(alone.solution.value) == pytest.approx(LEAST[name])
 
 
-def test_each_agent_receives_its_own_tables_only():
-    plan = Plan.decoded(plan_of(parts(), sb.DSA()).of("bob").encoded(), "received")
+def test_each_agent_receives_its_own_tables_only(tmp_path):
+    plan_of(parts(), sb.DSA()).of("bob").write(tmp_path / "bob.json")
+    plan = Plan.read(tmp_path / "bob.json")
     assert set(plan.tables.by_factor) == {"g", "h"}
     np.testing.assert_array_equal(plan.tables.own(plan.setup.problem.graph, "bob")["g"], parts().tables["g"])
     with pytest.raises(ConfigError, match=r"without tables of 'alice'; wanted its own, alice\.json"):
@@ -140,7 +141,7 @@ def test_each_agent_receives_its_own_tables_only():
     ):
         wrong = msgspec.structs.replace(right, tables=msgspec.structs.replace(right.tables, **change))
         with pytest.raises(ConfigError, match=f"tables: got {says}"):
-            Plan.decoded(wrong.encoded(), "received")
+            wrong.checked()
 
 
 def test_an_odd_message_before_the_order_is_dropped_alone():
