@@ -94,7 +94,7 @@ def run_fleet(
         away = ", ".join([*network.elsewhere, *network.measures])
         drawn_as = options.formats(formats, dpi, no_figures)
         if is_in_tables(source):
-            from swarmbo.fleet.run import solve_by_fleet
+            from swarmbo.fleet.table_run import solve_by_fleet
             from swarmbo.interchange.solved import method_of
 
             if formats or dpi:

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import UNSET
 from rich.table import Table as RichTable
 
+from swarmbo import registry
 from swarmbo.boundary.files import replacing
 from swarmbo.coordination.agreement import Solution
 from swarmbo.coordination.deadline import has_deadline
@@ -21,7 +22,6 @@ from swarmbo.coordination.plan import TableMethod, TraceRow, traced
 from swarmbo.errors import ConfigError
 from swarmbo.interchange.networks import uai_solution
 from swarmbo.interchange.problem import TableProblem
-from swarmbo.registry import FIELD, kinds, name_of, nearest_kind, settings_of
 from swarmbo.settings import convert
 from swarmbo.transport import Faults, InProcess
 
@@ -117,7 +117,7 @@ class Solved:
         table.add_row("problem", f"{counts}, {problem.n_entries:,} entries")
         if problem.idle:
             table.add_row("agents that own nothing", _shortened(problem.idle))
-        table.add_row("coordination", f"{name_of(self.method)}, seed {self.seed}")
+        table.add_row("coordination", f"{registry.name_of(self.method)}, seed {self.seed}")
         goes_on = ": an agent failed; with max-sum and mode=asynchronous the others choose without it"
         table.add_row("status", report.status + (goes_on if report.status == "blocked" else ""))
         table.add_row("valid", "yes" if self.is_valid else "no: cost too high" if self._is_above else "no")
@@ -210,7 +210,7 @@ def method_of(coordination: Mapping[str, Any]) -> TableMethod:
     """Method for tables of a ``kind`` and its settings; a few names of pyDCOP are taken for the kind."""
     known, kind = table_methods(), coordination.get("kind")
     if kind not in known:
-        near = nearest_kind(str(kind), list(known))
+        near = registry.nearest_kind(str(kind), list(known))
         if near is None or (near.replace("-", "") != str(kind).replace("-", "") and kind != "dpop"):
             hint = "" if near is None else f"; did you mean {near!r}?"
             raise ConfigError(f"got {kind!r}; wanted one of {', '.join(known)}{hint}", at="$.coordination.kind")
@@ -225,7 +225,9 @@ def transport_of(settings: Mapping[str, Any], agents: Sequence[str]) -> Faults |
         if isinstance(events := plain.get(key), list):
             plain[key] = [{"round": 0, **event} if isinstance(event, Mapping) else event for event in events]
     is_faulty = not set(plain) <= {"kind", "as_agents"}
-    transport = settings_of("transport", {"kind": "faulty" if is_faulty else "in-process", **plain}, "$.transport")
+    transport = registry.settings_of(
+        "transport", {"kind": "faulty" if is_faulty else "in-process", **plain}, "$.transport"
+    )
     if isinstance(transport, Faults) and (strangers := sorted(transport.named - set(agents))):
         raise ConfigError(f"got {strangers[0]!r}; wanted some of {', '.join(agents)}", at="$.transport")
     if isinstance(transport, Faults):
@@ -238,7 +240,11 @@ def transport_of(settings: Mapping[str, Any], agents: Sequence[str]) -> Faults |
 
 def table_methods() -> dict[str, type[TableMethod]]:
     """Coordination methods for tables, by name."""
-    return {name: known for name, known in kinds("coordination", FIELD).items() if issubclass(known, TableMethod)}
+    return {
+        name: known
+        for name, known in registry.kinds("coordination", registry.FIELD).items()
+        if issubclass(known, TableMethod)
+    }
 
 
 def _shortened(words: "tuple[str, ...] | list[str]") -> str:

@@ -11,7 +11,7 @@ from swarmbo.cli import app
 from swarmbo.coordination.messages import Choice, Codec, Label
 from swarmbo.coordination.tables import factor_values
 from swarmbo.errors import BudgetError, ConfigError, RunFolderError, TransportError
-from swarmbo.fleet import run as fleet_run
+from swarmbo.fleet import table_run
 from swarmbo.fleet.plan import Plan
 from swarmbo.fleet.run import Network, NetworkReport
 from swarmbo.fleet.table_agent import TableAgent
@@ -59,7 +59,7 @@ def test_a_fleet_chooses_as_one_process_does_whatever_is_lost_and_killed(network
     wire = network(loss=0.5, twice=0.2, late=0.5, seed=5)  # some send before others are asked
     fleet, hub = fleet_of(fleets, problem, method, wire, kill=0.03)
     with threadpool_limits(1, user_api="blas"):
-        assert fleet_run.solution_by(hub, problem) == method.solve(problem.graph, problem.tables, seed=1)
+        assert table_run.solution_by(hub, problem) == method.solve(problem.graph, problem.tables, seed=1)
     assert fleet.kills > 2
 
 
@@ -113,7 +113,7 @@ def test_files_of_pydcops_forms_are_solved_alike_by_a_fleet_and_over_links_that_
     problem = problem_of_yaml(PYDCOP[name], "file")
     alone = solve_problem(problem, {"kind": method}, seed=1)
     _, hub = fleet_of(fleets, problem, alone.method, network())
-    assert fleet_run.solution_by(hub, problem) == alone.solution
+    assert table_run.solution_by(hub, problem) == alone.solution
     lossy = solve_problem(problem, {"kind": method}, 1, {"loss": 0.3, "delay": 1})
     assert lossy.is_valid
     assert (lossy.solution.assignment, lossy.solution.value) == (alone.solution.assignment, lossy.unhindered)
@@ -166,7 +166,7 @@ def test_by_a_deadline_all_act_on_what_has_come_and_nobody_is_in_the_way(network
     problem = parts()
     wire = network(loss=0.2, late=0.05)
     fleet, hub = fleet_of(fleets, problem, BY_DEADLINE, wire, kill=kill)
-    solution = fleet_run.solution_by(hub, problem)
+    solution = table_run.solution_by(hub, problem)
     assert solution.report.status == "deadline"
     assert solution.value == pytest.approx(factor_values(problem.graph, problem.tables, solution.assignment).sum())
     assert np.isfinite(solution.value)
@@ -180,7 +180,7 @@ def test_clocks_of_a_deadline_begin_when_all_are_there(network, fleets):
     fleet, hub = fleet_of(fleets, problem, BY_DEADLINE, network())
     fleet.leave("bob")
     fleet.schedule = [(40, lambda: asked.extend(m._turn for m in fleet.members.values())), (41, fleet.come, "bob")]
-    assert set(fleet_run.solution_by(hub, problem).assignment) == set(problem.graph.variables)
+    assert set(table_run.solution_by(hub, problem).assignment) == set(problem.graph.variables)
     assert asked == [0, 0, 0]
 
 
@@ -188,7 +188,7 @@ def test_by_a_deadline_the_fleet_goes_on_without_an_agent_that_is_gone(network, 
     problem = parts()
     fleet, hub = fleet_of(fleets, problem, BY_DEADLINE, network(), Network(patience_s=3.0))
     fleet.schedule = [(6, fleet.leave, "bob")]
-    solution = fleet_run.solution_by(hub, problem)
+    solution = table_run.solution_by(hub, problem)
     assert set(problem.graph.variables) - set(solution.assignment) == {"y"}
     assert (solution.value, solution.report.value) == (-np.inf, None)
     assert hub.absent == solution.report.links.silent == ("bob",)
@@ -200,7 +200,7 @@ def test_agents_that_wait_end_with_the_name_of_one_that_is_gone(network, fleets)
     fleet, hub = fleet_of(fleets, problem, sb.MGM(), network(), Network(patience_s=3.0))
     fleet.schedule = [(6, fleet.leave, "bob")]
     with pytest.raises(TransportError, match="received nothing"):
-        fleet_run.solution_by(hub, problem)
+        table_run.solution_by(hub, problem)
 
 
 def test_what_no_fleet_can_do_is_refused_before_processes_start():
@@ -228,14 +228,14 @@ def test_what_no_fleet_can_do_is_refused_before_processes_start():
 def test_a_folder_with_a_run_is_left_as_it_is(tmp_path):
     (tmp_path / "scenario.toml").touch()
     with pytest.raises(RunFolderError, match="holds a run"):
-        fleet_run.solve_by_fleet(parts(), BY_DEADLINE, 1, tmp_path, NETWORK)
+        table_run.solve_by_fleet(parts(), BY_DEADLINE, 1, tmp_path, NETWORK)
     assert {path.name for path in tmp_path.iterdir()} <= {"scenario.toml", ".lock"}
 
 
 def test_a_fleet_prints_notes_and_the_plan_that_others_need(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     chosen = lambda problem, method, seed, *rest: (solve_problem(problem, {"kind": "exact"}), NetworkReport())  # noqa: E731
-    monkeypatch.setattr(fleet_run, "solve_by_fleet", chosen)
+    monkeypatch.setattr(table_run, "solve_by_fleet", chosen)
     (tmp_path / "p.wcsp").write_text("p 1 2 2 3 2 1 0 2 0 1 0 2 0")
     ended = CliRunner().invoke(app, ["fleet", "p.wcsp", "--elsewhere", "x0"], catch_exceptions=False)
     assert "waiting for x0: start each with `swarmbo agent NAME --fleet runs/p-0-fleet/fleet/NAME.json`" in ended.stderr
