@@ -146,7 +146,7 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
 
         ``seed`` is the team's, so that draws differ between teams and rounds. None: the seed of the settings.
         """
-        return FaultyTransport(Routes(agents, links), self, self.drawn(seed, round), round, seed)
+        return FaultyTransport(Routes(agents, links), self, round, seed)
 
     def drawn(self, team: int | None, round: int) -> int:
         """Seed of a round, derived from the team's seed. Without one it is the seed of the settings."""
@@ -159,23 +159,20 @@ class FaultyTransport(InProcessTransport):
     ``now`` is the number of ended steps.
     """
 
-    def __init__(self, routes: Routes, faults: Faults, seed: int, round: int = 0, team: int | None = None) -> None:
+    def __init__(self, routes: Routes, faults: Faults, round: int, team: int | None) -> None:
         super().__init__(routes)
         self.faults, self._team = faults, team
-        self._begin(seed, round)
         self._n_sent = 0
         self._around: dict[frozenset[str], Routes] = {}  # by failed agents
         self._mortal = frozenset(event.agent for event in (*faults.deaths, *faults.joins))
-
-    def _begin(self, seed: int, round: int) -> None:
-        self.round, self.now, self._seed = round, 0, seed
-        self._streams: dict[tuple[str, str, str], np.random.Generator] = {}
-        self._free: dict[tuple[str, str], float] = {}  # step at which a link has carried all waiting messages
-        self._due: list[tuple[int, int, int, int, Envelope]] = []  # arrival, sender's index, number, step of sending
+        self.renew(round)
 
     def renew(self, round: int) -> None:
         """Begin another agreement, as if newly opened: messages still under way are too late for it."""
-        self._begin(self.faults.drawn(self._team, round), round)
+        self.round, self.now, self._seed = round, 0, self.faults.drawn(self._team, round)
+        self._streams: dict[tuple[str, str, str], np.random.Generator] = {}
+        self._free: dict[tuple[str, str], float] = {}  # step at which a link has carried all waiting messages
+        self._due: list[tuple[int, int, int, int, Envelope]] = []  # arrival, sender's index, number, step of sending
 
     def is_gone(self, agent: str) -> bool:
         """True if an agent has failed, or has not joined yet."""
