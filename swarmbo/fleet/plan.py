@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+import numpy as np
 
+from swarmbo.agent.schema import forbidding
 from swarmbo.boundary.files import read_regular, replacing
 from swarmbo.coordination.deadline import has_deadline
+from swarmbo.coordination.tables import Table
 from swarmbo.deciding.setup import Setup, part, settings_again
 from swarmbo.errors import ConfigError
-from swarmbo.fleet.tables import Tables
+from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
 from swarmbo.registry import FIELD, SLOTS
 from swarmbo.settings import Positive
@@ -25,6 +28,37 @@ _SETTINGS = {*SLOTS, "seed", "rounds", "initial", "start", "step_limit", "safe"}
 _SHORT = 32  # characters of a scenario's name in a run's name
 _VERSION = 2  # 2: outcomes are sent as rows; journals of earlier versions cannot be read
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=,+-]{0,63}")
+
+
+class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Tables of a problem whose factors are known: the number of values by variable, and tables by factor, as bytes of
+    float64 in C order. By a deadline all agents know the forbidden pairs of each one, as of ``Conflicts.packed``.
+    """
+
+    sizes: dict[str, int]
+    forbidden: dict[str, bytes]
+    by_factor: dict[str, bytes]
+
+    def require_of(self, graph: FactorGraph, at: str, *, is_timed: bool) -> None:
+        """Refuse tables of another graph, and such that are no utilities; ``is_timed`` by a deadline."""
+        sizes, own = self.sizes, self.by_factor
+        if set(sizes) != set(graph.variables) or not set(own) <= set(graph.factors) or min(sizes.values()) < 1:
+            raise ConfigError("got sizes or tables of others; wanted those of the problem", at=at)
+        if wrong := [f for f in own if len(own[f]) != 8 * math.prod(sizes[x] for x in graph.scope(f))]:
+            raise ConfigError(f"got a table of {wrong[0]!r} that has another size", at=at)
+        if wrong := [f for f in own if not (np.frombuffer(own[f], "<f8") < np.inf).all()]:
+            raise ConfigError(f"got NaN or inf in the table of {wrong[0]!r}; wanted numbers or -inf", at=at)
+        fits = forbidding(graph, sizes)
+        wrong = [agent for agent in graph.agents if not fits(agent, self.forbidden.get(agent, b""))]
+        if wrong and (is_timed or self.forbidden):
+            raise ConfigError(f"got no forbidden pairs of {wrong[0]!r} that fit its factors; wanted them", at=at)
+
+    def own(self, graph: FactorGraph, agent: str) -> dict[str, Table]:
+        """Tables of an agent's factors."""
+        shapes = {f: [self.sizes[x] for x in graph.scope(f)] for f in graph.factors_owned_by(agent)}
+        if not set(shapes) <= set(self.by_factor):
+            raise ConfigError(f"got a plan without tables of {agent!r}; wanted its own, {agent}.json", at="--fleet")
+        return {f: np.frombuffer(self.by_factor[f], "<f8").reshape(shape) for f, shape in shapes.items()}
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

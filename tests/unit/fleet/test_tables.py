@@ -15,7 +15,6 @@ from swarmbo.fleet import table_run
 from swarmbo.fleet.plan import Plan
 from swarmbo.fleet.run import Network, NetworkReport
 from swarmbo.fleet.table_agent import TableAgent
-from swarmbo.fleet.tables import to_plan
 from swarmbo.interchange import TableProblem
 from swarmbo.interchange.pydcop import problem_of_yaml
 from swarmbo.interchange.solved import Solved, solve_problem
@@ -45,7 +44,7 @@ def parts() -> TableProblem:
 
 
 def plan_of(problem, method, seed=1, network=NETWORK) -> Plan:
-    return network.plan(problem.graph.agents, problem.name, seed, **to_plan(problem, method, seed))
+    return network.plan(problem.graph.agents, problem.name, seed, **table_run.to_plan(problem, method, seed))
 
 
 def fleet_of(fleets, problem, method, wire, network=NETWORK, **more):
