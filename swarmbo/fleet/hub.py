@@ -16,7 +16,6 @@ from swarmbo.fleet import letters
 from swarmbo.fleet.link import Link
 from swarmbo.fleet.mail import GOODBYE, JOINING, Absence, Mail
 from swarmbo.fleet.plan import HUB, Plan
-from swarmbo.fleet.schema import fits_hub
 from swarmbo.problem import Problem
 from swarmbo.problem.data import News
 
@@ -49,7 +48,9 @@ class Hub:
     ) -> None:
         self.plan, self._setup = plan, plan.setup
         self.problem = self._setup.problem
-        self.mail = Mail(carrier, clock=clock, fits=lambda sender, letter: fits_hub(letter, sender, self.problem))
+        self.mail = Mail(
+            carrier, clock=clock, fits=lambda sender, letter: letters.fits_hub(letter, sender, self.problem)
+        )
         self._attend, self._clock = attend, clock
         agents = self.problem.agents
         self._goes_on = plan.goes_on  # stored: a plan builds its whole setup anew at each access

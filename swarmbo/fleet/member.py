@@ -16,11 +16,10 @@ from swarmbo.deciding.own_rows import UNASKED
 from swarmbo.deciding.setup import settings_again
 from swarmbo.errors import ConfigError, ShapeError, TransportError
 from swarmbo.fleet import letters, measuring
-from swarmbo.fleet.letters import LONGEST, Letter, opened, sealed
+from swarmbo.fleet.letters import LONGEST, Letter, fits_agent, opened, sealed
 from swarmbo.fleet.link import Link
 from swarmbo.fleet.mail import GOODBYE, Journal, Mail
 from swarmbo.fleet.plan import HUB, Plan
-from swarmbo.fleet.schema import fits_agent
 from swarmbo.fleet.table_agent import TableAgent
 from swarmbo.problem import Problem
 from swarmbo.transport import Envelope

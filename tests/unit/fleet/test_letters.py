@@ -30,11 +30,11 @@ from swarmbo.fleet.letters import (
     Told,
     Word,
     digest_of,
+    fits_agent,
     opened,
     sealed,
 )
 from swarmbo.fleet.plan import HUB
-from swarmbo.fleet.schema import fits_agent
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.spaces import Domain
 
