@@ -7,7 +7,7 @@ import queue
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from swarmbo.errors import ConfigError, needed
 from swarmbo.fleet.letters import LONGEST
@@ -18,13 +18,7 @@ AUTHORITY = "authority.pem"
 _ISSUER, _DAYS = "swarmbo test authority", 30
 _ENCIPHERMENT = ("key_encipherment", "data_encipherment", "encipher_only", "decipher_only")
 _NOT_FOR = (*_ENCIPHERMENT, "content_commitment", "key_agreement", "crl_sign")
-
-
-class Parcel(NamedTuple):
-    """Received bytes and their sender; with keys, the sender is authenticated."""
-
-    sender: str
-    content: bytes
+Parcel = tuple[str, bytes]  # received: the sender, who is authenticated with keys, and the content
 
 
 class Link:
@@ -81,7 +75,7 @@ class Link:
     def _hear(self, sample: Any) -> None:
         sender = str(sample.key_expr).rpartition("/")[2]
         if sender in self.plan.endpoints and sender != self.name and len(sample.payload) <= LONGEST:
-            self._arrived.put(Parcel(sender, bytes(sample.payload)))
+            self._arrived.put((sender, bytes(sample.payload)))
 
 
 def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:

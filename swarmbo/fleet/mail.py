@@ -75,7 +75,7 @@ class Mail:
             self._repeat()
             parcel = self._carrier.wait(min(left, _SOON / 4))
             if parcel is not None and (letter := self._taken_in(parcel)) is not None:
-                return parcel.sender, letter
+                return parcel[0], letter
         return None
 
     def settle(self, seconds: float, stop: Callable[[], bool] = lambda: False) -> None:
@@ -120,13 +120,6 @@ class Mail:
                 self._carrier.send(key[0], content)
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """A processed letter, as it was sealed, with its sender."""
-
-    sender: str
-    content: bytes
-
-
 class Journal:
     """A member's state after a round, and later letters, in two files. A killed process leaves at most one partial
     letter, without a receipt: it comes again.
@@ -151,17 +144,17 @@ class Journal:
             if end > len(data):
                 break
             try:
-                entry = msgspec.msgpack.decode(data[start + _LENGTH : end], type=Entry)
+                entry = msgspec.msgpack.decode(data[start + _LENGTH : end], type=tuple[str, bytes])
             except msgspec.MsgspecError as error:
                 raise ConfigError(f"{path}: is damaged ({error}); wanted it as the member wrote it") from error
-            yield entry.sender, entry.content
+            yield entry
             start = end
         if start < len(data):
             self._log.truncate(start)
 
     def keep(self, sender: str, content: bytes) -> None:
         """Save a letter."""
-        entry = msgspec.msgpack.encode(Entry(sender, content))
+        entry = msgspec.msgpack.encode((sender, content))
         self._log.write(len(entry).to_bytes(_LENGTH, "little") + entry)
         self._log.flush()
 

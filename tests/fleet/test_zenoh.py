@@ -309,7 +309,7 @@ def session(settings):
 def heard(link: Link, seconds: float = 2.0) -> list[tuple[str, bytes]]:
     found = []
     while (parcel := link.wait(seconds)) is not None:
-        found.append(tuple(parcel))
+        found.append(parcel)
     return found
 
 
