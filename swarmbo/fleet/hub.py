@@ -54,7 +54,7 @@ class Hub:
         self._attend, self._clock = attend, clock
         agents = self.problem.agents
         self._goes_on = plan.goes_on  # stored: a plan builds its whole setup anew at each access
-        self.absence = Absence(plan, agents, self.mail, here, ended)
+        self.absence = Absence(plan, agents, self.mail, here, {} if ended is None else ended)
         self._turns, self._round = Counter[str](), 0  # orders sent to each
         self.repeated = self.refused = 0
         self._counted: dict[str, tuple[int, int]] = {}

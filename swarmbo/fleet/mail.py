@@ -184,16 +184,11 @@ class Absence:
     """
 
     def __init__(
-        self,
-        plan: Plan,
-        agents: Collection[str],
-        mail: Mail,
-        here: Collection[str] = (),
-        ended: Mapping[str, str] | None = None,
+        self, plan: Plan, agents: Collection[str], mail: Mail, here: Collection[str], ended: Mapping[str, str]
     ) -> None:
         self._patience, self._goes_on = plan.patience_s, plan.goes_on
         self._agents, self._mail = tuple(agents), mail
-        self._here, self._ended = frozenset(here), {} if ended is None else ended
+        self._here, self._ended = frozenset(here), ended
         self.away, self.back, self.forgetful = dict[str, str](), set[str](), set[str]()
         self._hung = Counter[str]()
         self._noted = set[str]()  # agents with a noted end

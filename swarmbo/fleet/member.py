@@ -79,7 +79,7 @@ class Member:
             is_new = False
             # clock ticks are in the journal: a restarted member repeats them at the same places between letters
             if (sender, content) == (name, _TICK):
-                self._tick(self._arrived)
+                self._tick()
                 continue
             if sender == name:  # its own measurement is not repeated
                 self._due = None
@@ -148,7 +148,7 @@ class Member:
         self._heard = self._clock()  # it waits for no agent
         # before it acts on the tick: what it says then follows from the journal alone
         self._journal.keep(self.name, _TICK)
-        self._tick(self._arrived)
+        self._tick()
 
     def close(self) -> None:
         """Close its journal."""
@@ -176,7 +176,7 @@ class Member:
             if isinstance(letter, letters.Said):
                 self._arrived.append(Envelope(sender, self.name, letter.payload))
                 if not self._agent.keeps_time:
-                    self._tick(self._arrived)
+                    self._tick()
             else:
                 self.refused += 1
             return
@@ -248,10 +248,10 @@ class Member:
             self._agent.links = links
         offered = {} if letter.offer is None else msgspec.structs.asdict(letter.offer)
         self._query = self._agent.ask(**offered)
-        self._tick(self._arrived)
+        self._tick()
 
-    def _tick(self, inbox: list[Envelope]) -> None:
-        self._arrived, kept_time = [], self._agent.keeps_time
+    def _tick(self) -> None:
+        inbox, self._arrived, kept_time = self._arrived, [], self._agent.keeps_time
         try:
             said = self._agent.tick(self._clock(), inbox)
         except TransportError:  # a message with a wrong checksum; nothing of it was processed
