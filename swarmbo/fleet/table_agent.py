@@ -70,11 +70,8 @@ class TableAgent:
             return []
         if self._agent is None:
             self._agent, inbox, self._early = self._begun(), [*self._early, *inbox], []
-        if isinstance(self._agent, DeadlineAgent):
-            outbox = self._agent.tick(self._ticks, inbox)
-            self._ticks += 1
-        else:
-            outbox = self._agent.tick(now, inbox)
+        outbox = self._agent.tick(self._ticks, inbox)  # who waits in step has no use for a time
+        self._ticks += 1
         present = None if self.participants is None else self.participants.members
         outbox = [envelope for envelope in outbox if present is None or envelope.recipient in present]
         self.sent["agree"] += Traffic(len(outbox), sum(len(envelope.payload) for envelope in outbox), len(outbox))
