@@ -1,8 +1,10 @@
 """Hub of a fleet: the coordinator process, which orders decisions, collects them and forwards outcomes."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
@@ -21,6 +23,7 @@ from swarmbo.problem.data import News
 
 LOOK = 0.2  # seconds between checks for live agents
 _PAUSE = 5.0 * LOOK  # most seconds that one check counts for: the hub's own pauses are no agent's silence
+_ASKING = 1.0  # seconds between invitations to agents of an earlier run
 _STALLS = 2  # attempts of live agents without a decision, after which the run ends
 _ANSWER = 3.0  # times the patience, for a snapshot: it takes no computation
 Links = tuple[tuple[str, str], ...]
@@ -51,10 +54,14 @@ class Hub:
         self.mail = Mail(
             carrier, clock=clock, fits=lambda sender, letter: letters.fits_hub(letter, sender, self.problem)
         )
-        self._attend, self._clock = attend, clock
+        self._carrier, self._attend, self._clock = carrier, attend, clock
         agents = self.problem.agents
         self._goes_on = plan.goes_on  # stored: a plan builds its whole setup anew at each access
         self.absence = Absence(plan, agents, self.mail, here, {} if ended is None else ended)
+        self._invitations, self._invited = dict[str, bytes](), -math.inf  # by agent; when they were last sent
+        for agent in sorted({*agents} - {*here}):
+            with suppress(TransportError):  # too long for a letter: such a plan is read from disk only
+                self._invitations[agent] = letters.sealed(letters.Join(plan.of(agent)))
         self._turns, self._round = Counter[str](), 0  # orders sent to each
         self.repeated = self.refused = 0
         self._counted: dict[str, tuple[int, int]] = {}
@@ -316,6 +323,7 @@ class Hub:
             if listened > longest:
                 return False
             self._attend()
+            self._invite()
             got = self.mail.read(LOOK, is_done)
             now = self._clock()
             # a hub that was suspended must not take its own pause for the agents' silence
@@ -327,6 +335,13 @@ class Hub:
                 self.absence.look(0.0 if got is not None else passed, what, missing, self.odd_of)
             listened += passed
         return True
+
+    def _invite(self) -> None:
+        if self._clock() - self._invited >= _ASKING:
+            self._invited = self._clock()
+            for agent, invitation in self._invitations.items():
+                if not self.mail.parcels[agent]:
+                    self._carrier.invite(agent, invitation)
 
     def _hear(self, sender: str, letter: letters.Letter, hear: Hear | None = None) -> None:
         if isinstance(letter, letters.Odd):  # a restarted agent counts from 0 again

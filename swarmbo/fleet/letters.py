@@ -15,9 +15,9 @@ from swarmbo.agent.schema import Participants, is_place, is_stop
 from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.coordination.messages import Codec
 from swarmbo.deciding.offers import Offer
-from swarmbo.deciding.own_rows import OwnRow, OwnRows, Stop
+from swarmbo.deciding.own_rows import OwnRow, OwnRows
 from swarmbo.errors import ConfigError, TransportError
-from swarmbo.fleet.plan import HUB
+from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.problem import Problem
 from swarmbo.records import SolveReport, Traffic
 
@@ -151,8 +151,14 @@ class Receipt(msgspec.Struct, frozen=True, tag=True, array_like=True):
     digest: bytes
 
 
+class Join(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Invitation of the hub to an agent of an earlier run, with the plan of this run."""
+
+    plan: Plan
+
+
 Order = Begin | Told | Measure | SendSnapshot  # orders of the hub that an agent carries out in turn
-FromHub = Order | Back | Ping | End
+FromHub = Order | Back | Ping | End | Join
 ToHub = Word | Measured | Snapshot | Here | Odd
 Letter = Said | FromHub | ToHub | Receipt
 
@@ -215,7 +221,7 @@ def fits_agent(letter: Letter, sender: str, name: str, problem: Problem) -> bool
             is_known = letter.since >= 0 and all(query[1:].isdecimal() for query in letter.came)
             return 0 < letter.turn < _MOST and is_known and all(is_row(row, name, problem) for row in rows)
         case _:
-            return isinstance(letter, SendSnapshot | Ping | End)
+            return isinstance(letter, SendSnapshot | Ping | End | Join)
 
 
 def fits_hub(letter: Letter, sender: str, problem: Problem) -> bool:
@@ -248,11 +254,11 @@ def is_row(row: OwnRow, name: str, problem: Problem) -> bool:
     is_own = set(own).issuperset([*row.factors, *row.noise]) and 0 <= row.order < _MOST
     stds = [*row.noise.values(), *([] if row.total_noise is None else [row.total_noise])]
     is_known = _are_outcomes([*row.factors.values(), total]) and _are_stds(stds)
-    stops: tuple[Stop, ...] = row.on_the_way
+    are_stops = all(problem.is_field and is_stop(stop, problem) for stop in row.on_the_way)
     is_there = _are_values(row.place, variables, problem)
     if problem.is_field and row.factors:
         is_there = is_there and is_place([row.place.get(variable, math.nan) for variable in variables], problem)
-    return is_own and is_known and is_there and all(problem.is_field and is_stop(stop, problem) for stop in stops)
+    return is_own and is_known and is_there and are_stops
 
 
 def _is_message(payload: bytes) -> bool:

@@ -25,8 +25,8 @@ class Link:
     """Sends parcels to members of a fleet, and queues arrivals.
 
     There is no discovery; each member dials all others, and again after a loss. A parcel from ``a`` to ``b`` is a
-    sample of the key ``swarmbo/RUN/b/a``. With ``tls`` and ``quic`` every member shows its certificate, by whose name
-    others let it send and receive its own parcels only.
+    sample of the key ``swarmbo/RUN/b/a``; an invitation to an agent of any run has ``join`` as RUN. With ``tls`` and
+    ``quic`` every member shows its certificate, by whose name others let it send and receive its own parcels only.
     """
 
     def __init__(self, name: str, plan: Plan) -> None:
@@ -47,7 +47,8 @@ class Link:
                 f"{name!r} cannot listen at {plan.endpoints[name]}: {why}; is the port taken? wanted another --port",
                 at="$.port",
             ) from error
-        self._subscriber = self._session.declare_subscriber(f"swarmbo/{plan.run}/{name}/*", self._hear)
+        keys = [f"swarmbo/{run}/{name}/*" for run in (plan.run, "join")]
+        self._subscribers = [self._session.declare_subscriber(key, self._hear) for key in keys]
 
     def send(self, recipient: str, content: bytes) -> None:
         """Send without confirmation.
@@ -56,6 +57,10 @@ class Link:
         others. More batches may not wait, or repeated letters would pile up before links with high loss.
         """
         self._session.put(f"swarmbo/{self.plan.run}/{recipient}/{self.name}", content)
+
+    def invite(self, recipient: str, content: bytes) -> None:
+        """Send to an agent of any run."""
+        self._session.put(f"swarmbo/join/{recipient}/{self.name}", content)
 
     def wait(self, seconds: float) -> Parcel | None:
         """Next parcel; None if there is none in time."""
@@ -105,19 +110,19 @@ def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
         "enable_mtls": True,
         "verify_name_on_connect": True,
     }
-    settings["access_control"] = _access(name, plan.run, list(others))
+    settings["access_control"] = _access(name, list(others))
     return settings
 
 
-def _access(name: str, run: str, others: list[str]) -> dict[str, Any]:
+def _access(name: str, others: list[str]) -> dict[str, Any]:
     """Access rules: each other member may send parcels that it signs, and receive its own; all else is denied."""
     rules: list[dict[str, Any]] = []
     for other in others:
         allowed = {
-            "says": ("ingress", "put", f"swarmbo/{run}/{name}/{other}"),
-            "listens": ("ingress", "declare_subscriber", f"swarmbo/{run}/{other}/*"),
-            "hears": ("egress", "put", f"swarmbo/{run}/{other}/{name}"),
-            "is told who listens": ("egress", "declare_subscriber", f"swarmbo/{run}/{name}/*"),
+            "says": ("ingress", "put", f"swarmbo/*/{name}/{other}"),
+            "listens": ("ingress", "declare_subscriber", f"swarmbo/*/{other}/*"),
+            "hears": ("egress", "put", f"swarmbo/*/{other}/{name}"),
+            "is told who listens": ("egress", "declare_subscriber", f"swarmbo/*/{name}/*"),
         }
         rules += [
             {"id": f"{other} {what}", "permission": "allow", "flows": [flow], "messages": [message], "key_exprs": [key]}

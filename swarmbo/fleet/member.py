@@ -75,6 +75,7 @@ class Member:
             self._turn = int(state["json"]["orders"])
             for recipient, content in state["json"]["outstanding"]:
                 self._mail.post(recipient, bytes.fromhex(content))
+        self.invited: Plan | None = None
         for sender, content in self._journal.letters():
             is_new = False
             # clock ticks are in the journal: a restarted member repeats them at the same places between letters
@@ -93,12 +94,13 @@ class Member:
             self._mail.write(HUB, letters.Here(os.urandom(8), is_new and state is None))
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Process letters until the hub ends the run, or ``stop`` is True. A TransportError if it decides and nothing
-        arrives for longer than its patience.
+        """Process letters until the hub ends the run, another takes over (``invited``), or ``stop`` is True. A
+        TransportError if it decides and nothing arrives for longer than its patience.
         """
-        while not (self.has_ended or stop()):
+        while not (self.has_ended or self.invited or stop()):
             self.step(_MAY_STOP)
-        self._mail.settle(GOODBYE, stop)
+        if self.invited is None:  # otherwise the old hub is gone
+            self._mail.settle(GOODBYE, stop)
         self.close()
 
     def step(self, seconds: float) -> None:
@@ -163,11 +165,13 @@ class Member:
         """Check a letter before it is saved; a snapshot is tried on a copy."""
         if not fits_agent(letter, sender, self.name, self._agent.problem):
             return False
-        if isinstance(letter, letters.Back) and letter.state:
-            try:
+        try:
+            if isinstance(letter, letters.Back) and letter.state:
                 copy(self._agent).restore(letter.state, letter.came, letter.last, letter.since)
-            except ConfigError:
-                return False
+            if isinstance(letter, letters.Join):
+                letter.plan.checked()
+        except ConfigError:
+            return False
         return not isinstance(letter, letters.Measure) or self._measure is not None
 
     def take(self, sender: str, letter: Letter) -> None:
@@ -191,10 +195,19 @@ class Member:
             case letters.Back():
                 if letter.turn > self._turn and self._goes_on:
                     self._come_back(letter)
+            case letters.Join():
+                self._join(letter.plan)
             case letters.End():
                 self.has_ended = True
             case _:
                 self.refused += not isinstance(letter, letters.Ping)
+
+    def _join(self, plan: Plan) -> None:
+        """Leave this run for that of a hub that replaced its own; other invitations are ignored."""
+        is_own = all(plan.endpoints.get(member) == self.plan.endpoints[member] for member in (HUB, self.name))
+        measures = self._measure is not None
+        if is_own and plan.run != self.plan.run and measures is (self.name in plan.measures):
+            self.invited = msgspec.structs.replace(plan, keys=self.plan.keys)
 
     def _carry_out(self, order: letters.Order) -> None:
         if isinstance(order, letters.Told) and order.query is not None and order.query not in self._agent.log.open:

@@ -5,7 +5,7 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -90,7 +90,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tick_s: Positive = 0.05
     keys: str | None = None
     tables: Tables | None = None
-    version: int = _VERSION
+    version: Annotated[int, msgspec.Meta(ge=_VERSION, le=_VERSION)] = _VERSION
 
     @property
     def setup(self) -> Setup:

@@ -257,12 +257,12 @@ def _require_fleet(team: FleetTeam) -> None:
 def be_member(
     name: str, path: Path, *, attached: bool = False, keys: Path | None = None, measure: Instrument | None = None
 ) -> None:
-    """Run one agent of a fleet until the run ends.
+    """Run one agent of a fleet until the run ends; if the hub is restarted before that, the agent joins the new run.
 
     Its journal is next to the plan, in a folder of the agent, by run. If ``attached``, it ends when standard input
     does. ``keys`` are those on this machine, if not as in the plan; ``measure`` is its own instrument.
     """
-    plan = Plan.read(path)
+    plan: Plan | None = Plan.read(path)
     if keys is not None:
         plan = msgspec.structs.replace(plan, keys=str(keys))
     require_fits(measure, name, plan.measures)
@@ -273,8 +273,11 @@ def be_member(
     folder.mkdir(exist_ok=True)
     with locked(folder), threadpool_limits(1, user_api="blas"):  # the number of threads changes last digits
         (folder / "pid").write_text(f"{os.getpid()}\n")
-        with closing(Link(name, plan)) as link:
-            Member(name, plan, link, folder / plan.run, measure=measure).run(ended.is_set)
+        while plan is not None:
+            with closing(Link(name, plan)) as link:
+                member = Member(name, plan, link, folder / plan.run, measure=measure)
+                member.run(ended.is_set)
+                plan = member.invited
 
 
 def _watch(ended: threading.Event) -> None:

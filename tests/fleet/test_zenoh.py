@@ -175,6 +175,35 @@ def run_with_one_by_hand(out: Path, there: Path, keys: Path) -> None:
     assert agents[0].wait(20) == 0
 
 
+def test_a_command_that_is_started_again_takes_in_the_agent_that_was_left_elsewhere(tmp_path, alone, keys):
+    first, second, there = tmp_path / "first", tmp_path / "second", tmp_path / "there"
+    fleet = ["fleet", "wlan", *SETTINGS, "--port", str(free_port()), "--keys", str(keys), "--no-figures", "-q"]
+    command = [sys.executable, "-m", "swarmbo", *fleet, "--elsewhere", "ap_2", "--out", str(first)]
+    killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until, plan = time.monotonic() + 200, first / "fleet" / "fleet.json"
+    while not plan.is_file() and time.monotonic() < until:
+        time.sleep(0.1)
+    there.mkdir()
+    (there / "fleet.json").write_bytes(plan.read_bytes())
+    agent = [sys.executable, "-m", "swarmbo", "agent", "ap_2", "--fleet", str(there / "fleet.json")]
+    left = subprocess.Popen(agent)
+    try:
+        log = first / "rounds.jsonl"
+        while not (log.is_file() and log.read_text().count("\n") >= 4) and time.monotonic() < until:
+            time.sleep(0.1)
+        killed.kill()
+        killed.wait(20)
+        time.sleep(6.0)  # those that it had started have ended, too
+        ended = swarmbo(*fleet, "--elsewhere", "ap_2", "--out", str(second))  # before, it waited for ten minutes
+        assert ended.returncode == 0, ended.stderr
+        assert left.wait(20) == 0
+    finally:
+        for process in (killed, left):
+            process.kill()
+            process.wait(20)
+    assert points(second) == points(alone)
+
+
 class Timed:
     """A fleet of robots by a deadline, of which robot_3 may be started by hand."""
 
@@ -336,7 +365,8 @@ def test_who_has_a_key_cannot_speak_as_somebody_else_nor_listen_to_what_is_not_i
             if (parcel := three.a.wait(0.2)) is not None:
                 break
         assert parcel == ("b", b"in its own name")  # it is connected
-        nasty.put("swarmbo/three/a/world", b"as the hub")
+        for run in ("three", "join"):
+            nasty.put(f"swarmbo/{run}/a/world", b"as the hub")
         three.hub.send("a", b"a secret")
         three.hub.send("b", b"for b")
         found = heard(three.a)

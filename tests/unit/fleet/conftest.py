@@ -33,8 +33,8 @@ class Wire:
     def clock(self) -> float:
         return self.now
 
-    def carrier(self, name: str) -> "Carrier":
-        return Carrier(self, name)
+    def carrier(self, name: str, run: str = "test") -> "Carrier":
+        return Carrier(self, name, run)
 
     def send(self, sender: str, recipient: str, content: bytes) -> None:
         loss, twice, late = self._faults
@@ -56,14 +56,17 @@ class Wire:
 class Carrier:
     """A member's end of it."""
 
-    def __init__(self, wire: Wire, name: str) -> None:
-        self._wire, self._name = wire, name
+    def __init__(self, wire: Wire, name: str, run: str) -> None:
+        self._wire, self._name, self._start = wire, name, "" if run == "test" else f"{run}/"
 
     def send(self, recipient: str, content: bytes) -> None:
-        self._wire.send(self._name, recipient, content)
+        self._wire.send(self._name, self._start + recipient, content)
+
+    def invite(self, recipient: str, content: bytes) -> None:
+        self._wire.send(self._name, f"join/{recipient}", content)
 
     def wait(self, seconds: float) -> Parcel | None:
-        parcel = self._wire.take(self._name)
+        parcel = self._wire.take(self._start + self._name) or self._wire.take(f"join/{self._name}")
         if parcel is None:
             self._wire.now += max(seconds, 1e-3)
         return parcel
@@ -85,13 +88,13 @@ class Members:
 
     def begin(self, agents):
         """The hub, once all members run."""
-        hub = Hub(self.plan, self.wire.carrier(HUB), self.turn, self.wire.clock)
+        hub = Hub(self.plan, self.wire.carrier(HUB, self.plan.run), self.turn, self.wire.clock)
         self.members = {name: self.member(name) for name in agents}
         return hub
 
     def member(self, name):
         own = self.measures.get(name)
-        carrier = self.wire.carrier(name)
+        carrier = self.wire.carrier(name, self.plan.run)
         made = Member(name, self.plan.of(name), carrier, self.folder / name, self.wire.clock, own)
         self.everybody.append(made)
         return made
@@ -133,16 +136,18 @@ class Fleet(Members):
         kill: Share of turns after which a member is killed and started again.
         measures: What some of them measure by.
         patience: Seconds on the wire's clock.
+        run: Its name; members of others are not heard.
+        port: Of the hub.
     """
 
-    def __init__(self, world, wire, folder, kill=0.0, measures=None, patience=60.0, **settings):
+    def __init__(self, world, wire, folder, kill=0.0, measures=None, patience=60.0, run="test", port=7447, **settings):
         measures = measures or {}
         self.world = MeasuredElsewhere(world, tuple(measures)) if measures else world
         self.team = FleetTeam.for_env(world, **settings)
         level, sites = told_beforehand(self.team.world)
         plan = Plan(
-            run="test",
-            endpoints=endpoints_of(self.team.agents, "tcp", 7447),
+            run=run,
+            endpoints=endpoints_of(self.team.agents, "tcp", port),
             problem=self.team.problem.to_plain(),
             settings=self.team.setup.to_plain(),
             level=level,

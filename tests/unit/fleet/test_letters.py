@@ -19,6 +19,7 @@ from swarmbo.fleet.letters import (
     Begin,
     End,
     Here,
+    Join,
     Letter,
     Measure,
     Measured,
@@ -34,7 +35,7 @@ from swarmbo.fleet.letters import (
     opened,
     sealed,
 )
-from swarmbo.fleet.plan import HUB
+from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.spaces import Domain
 
@@ -84,6 +85,7 @@ LETTERS = st.one_of(
         Word, st.integers(1, 99), st.text(max_size=9), NUMBERS, st.just(REPORT), st.just({"news": Traffic(1, 2, 3)})
     ),
     st.builds(Told, st.integers(1, 99), st.none() | st.text(max_size=9), ROWS),
+    st.builds(Join, st.just(Plan("run", {"a": "tcp/127.0.0.1:7447"}, {}, {}))),
     st.builds(Measure, st.integers(1, 99), st.tuples(PLACES)),
     st.builds(Measured, st.integers(1, 99), st.tuples(ANSWERS), st.text(max_size=9)),
     st.just(End()),

@@ -8,8 +8,10 @@ from threadpoolctl import threadpool_limits
 import swarmbo as sb
 from swarmbo.deciding.own_rows import OwnRow
 from swarmbo.errors import ConfigError, TransportError
-from swarmbo.fleet.letters import Begin, Said, Told, Word, sealed
+from swarmbo.fleet.hub import Hub
+from swarmbo.fleet.letters import Begin, Join, Said, Told, Word, sealed
 from swarmbo.fleet.mail import Journal
+from swarmbo.fleet.member import Member
 from swarmbo.fleet.plan import HUB, Plan, new_run
 from swarmbo.fleet.run import NetworkReport, members_of
 from swarmbo.records import NetworkRecord
@@ -162,6 +164,77 @@ def test_who_is_started_late_is_waited_for_longer_than_who_falls_silent(network,
     with pytest.raises(TransportError, match=rf"received nothing from \['{late}'\] for 60 s"):
         decisions(fleet.team, world())
     assert wire.now < 330.0 + 2 * fleet.plan.patience_s
+
+
+class LeftBehind:
+    """A process elsewhere: of an earlier run, until a hub has it join another, as ``be_member`` does."""
+
+    def __init__(self, fleet, name):
+        self.fleet, self.member, self.asked = fleet, fleet.members.pop(name), 0
+
+    def step(self, seconds):
+        self.asked += len(lost := self.fleet.wire._under_way[f"join/{self.member.name}"])
+        if self.asked < 3:  # the network has lost them
+            lost.clear()
+        self.member.step(seconds)
+        if (plan := self.member.invited) is not None:
+            self.close()
+            carrier = self.fleet.wire.carrier(self.member.name, plan.run)
+            self.member = Member(self.member.name, plan, carrier, self.fleet.folder / plan.run, self.fleet.wire.clock)
+            self.fleet.everybody.append(self.member)
+
+    def close(self):
+        self.member.close()
+
+
+@pytest.mark.parametrize("timed", [False, True], ids=["all are needed", "by a deadline"])
+def test_a_hub_that_is_started_again_finds_within_seconds_who_runs(network, fleets, timed):
+    given = SETTINGS
+    if timed:
+        given = SETTINGS | {"coordination": sb.ADMM(mode="asynchronous", deadline=12, patience=4, starts=2)}
+    wire = network()
+    first = fleets(world(), wire, **given)
+    decisions(first.team, world())
+    began, second = wire.now, fleets(world(), wire, run="second", **given)
+    name = second.team.agents[-1]
+    second.members.pop(name).close()
+    wire._under_way["second/world"].clear()  # it has never said anything
+    second.members[name] = LeftBehind(first, name)
+    points, _ = decisions(second.team, world())
+    assert second.members[name].member.plan.run == "second"
+    assert second.team.hub.absent == ()
+    assert wire.now - began < 30.0
+    assert timed or points == decisions(sb.Team.for_env(world(), **SETTINGS), world())[0]
+
+
+def test_a_hub_does_not_ask_processes_of_its_own_machine_to_join(network, fleets):
+    wire = network()
+    fleet = fleets(world(), wire, **SETTINGS)
+    here, there = fleet.team.agents
+    fleet.team.hub = Hub(fleet.plan, wire.carrier(HUB), fleet.turn, wire.clock, here=[here])
+    decisions(fleet.team, world())
+    assert not wire._under_way[f"join/{here}"]
+    assert fleet.members[there].invited is None  # it is in this run already
+
+
+def test_nobody_joins_a_run_whose_hub_is_elsewhere_or_which_it_is_in_already(network, fleets):
+    wire = network()
+    fleet, other = fleets(world(), wire, **SETTINGS), fleets(world(), wire, run="other", port=9000, **SETTINGS)
+    name, stranger = fleet.team.agents
+    new = msgspec.structs.replace(fleet.plan, run="new")
+    measuring, unreachable = (
+        msgspec.structs.replace(new, **given) for given in ({"measures": (name,)}, {"endpoints": {}})
+    )
+    for plan in (other.plan, fleet.plan, measuring, unreachable):
+        wire.send(HUB, name, sealed(Join(plan)))
+    wire.send(stranger, name, sealed(Join(new)))
+    for _ in range(9):
+        fleet.members[name].step(0.0)
+    assert fleet.members[name].invited is None
+    assert fleet.members[name].odd == {HUB: 1, stranger: 1}
+    wire.send(HUB, name, sealed(Join(msgspec.structs.replace(new, keys="of the hub"))))
+    fleet.members[name].step(0.0)
+    assert fleet.members[name].invited == new
 
 
 @pytest.mark.parametrize("outcomes", ["per-factor", "total"])
