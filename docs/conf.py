@@ -28,7 +28,6 @@ extensions = [
     "links",
     "mathml",
     "outputs",
-    "pages",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_fragments/**", "_ext/**", "tutorials/*", "gallery/*", "README.md"]

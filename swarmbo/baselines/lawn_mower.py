@@ -56,7 +56,9 @@ class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
             raise ConfigError(got, at="$.coordination.kind")
         if situation.horizon is None:
             raise ConfigError("a lawn-mower sweep needs the number of rounds; give `rounds`", at="$.rounds")
-        strips, ground = strip_of_agents(situation), ground_of(situation.domain, situation.sites)
+        ground, unknown = ground_of(situation.domain, situation.sites), dict.fromkeys(situation.agents, np.inf)
+        begins = unknown | {agent: float(place[0]) for agent, place in situation.starts.items()}
+        from_west = sorted(begins, key=lambda agent: (begins[agent], agent))  # the strips of agents
         points: dict[str, np.ndarray] = {}
         for agent in situation.movers:
             places, reach = situation.candidates[agent], np.inf
@@ -65,22 +67,12 @@ class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
                 reach = _COARSE ** np.round(np.log(max(float(off.max()), 1e-9)) / np.log(_COARSE))
             start = situation.starts.get(agent)
             begun = None if start is None else (float(start[0]), float(start[1]))
-            plan = sweep(ground, strips[agent], len(strips), situation.horizon, begun, reach)
+            plan = sweep(ground, from_west.index(agent), len(from_west), situation.horizon, begun, reach)
             target = plan[min(situation.round, len(plan)) - 1]
             if here is not None and np.isfinite(reach):
                 target = ground.ahead(here, target, reach)
             points[agent] = places[int(np.linalg.norm(places - target, axis=1).argmin())]
         return Decision(points, SolveReport(status="not_needed"))
-
-
-def strip_of_agents(situation: Situation) -> dict[str, int]:
-    """Strips by agent: from west to east, in the order of their starts."""
-    team = list(dict.fromkeys([*situation.starts, *situation.agents]))
-
-    def start_x(agent: str) -> float:
-        return float(situation.starts[agent][0]) if agent in situation.starts else np.inf
-
-    return {agent: strip for strip, agent in enumerate(sorted(team, key=lambda agent: (start_x(agent), agent)))}
 
 
 def ground_of(domain: Domain, sites: Float[np.ndarray, "k 2"] | None) -> "SweptGround":

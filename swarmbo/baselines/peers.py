@@ -125,8 +125,6 @@ class BoTorchLogNEI(Settings, frozen=True, tag_field="kind", tag=_LOG_NEI):
         >>> team = sb.Team(graph, bounds, coordination={"kind": "botorch-log-nei", "restarts": 4})
         >>> team.coordination == sb.BoTorchLogNEI(restarts=4)
         True
-        >>> team.ask().point == sb.Team(graph, bounds).ask().point  # the initial design is that of all methods
-        True
     """
 
     restarts: Count = 10
@@ -190,10 +188,7 @@ class AxDefault(Settings, frozen=True, tag_field="kind", tag=_AX):
     Example:
         >>> import swarmbo as sb
         >>> graph, bounds = sb.FactorGraph.from_scopes({"f": ["x", "y"]}), dict.fromkeys("xy", (0.0, 1.0))
-        >>> team = sb.Team(graph, bounds, coordination="ax")
-        >>> team.coordination == sb.AxDefault()
-        True
-        >>> team.ask().point == sb.Team(graph, bounds).ask().point  # the initial design is that of all methods
+        >>> sb.Team(graph, bounds, coordination="ax").coordination == sb.AxDefault()
         True
     """
 
@@ -251,10 +246,7 @@ class OptunaGP(Settings, frozen=True, tag_field="kind", tag="optuna-gp"):
     Example:
         >>> import swarmbo as sb
         >>> graph, bounds = sb.FactorGraph.from_scopes({"f": ["x", "y"]}), dict.fromkeys("xy", (0.0, 1.0))
-        >>> team = sb.Team(graph, bounds, coordination="optuna-gp")
-        >>> team.coordination == sb.OptunaGP()
-        True
-        >>> team.ask().point == sb.Team(graph, bounds).ask().point  # the initial design is that of all methods
+        >>> sb.Team(graph, bounds, coordination="optuna-gp").coordination == sb.OptunaGP()
         True
     """
 
@@ -276,10 +268,7 @@ class OptunaTPE(Settings, frozen=True, tag_field="kind", tag="optuna-tpe"):
     Example:
         >>> import swarmbo as sb
         >>> graph, bounds = sb.FactorGraph.from_scopes({"f": ["x", "y"]}), dict.fromkeys("xy", (0.0, 1.0))
-        >>> team = sb.Team(graph, bounds, coordination="optuna-tpe")
-        >>> team.coordination == sb.OptunaTPE()
-        True
-        >>> team.ask().point == sb.Team(graph, bounds).ask().point  # the initial design is that of all methods
+        >>> sb.Team(graph, bounds, coordination="optuna-tpe").coordination == sb.OptunaTPE()
         True
     """
 
@@ -292,28 +281,17 @@ def _suggested(situation: JointSituation, sampler: str, kind: str) -> tuple[Floa
     optuna = peer_package("optuna", kind)
     seed = int(stream(situation.seed, "optuna baseline", evaluations=n_asked(situation)).integers(2**31))
     space = {variable: optuna.distributions.FloatDistribution(0.0, 1.0) for variable in situation.graph.variables}
-    verbosity = optuna.logging.get_verbosity()
+    states, verbosity = optuna.trial.TrialState, optuna.logging.get_verbosity()
+    state_of = {"complete": states.COMPLETE, "failed": states.FAIL, "running": states.RUNNING}
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # avoids a line for each study, one per decision
     try:
         made = getattr(optuna.samplers, sampler)(seed=seed, n_startup_trials=situation.initial)
         study = optuna.create_study(direction="maximize", sampler=made)
-        study.add_trials(_trials(situation, optuna, space))
+        for point, status, total in trials(situation):
+            params, value = dict(zip(space, point, strict=True)), total if status == "complete" else None
+            state = state_of[status]
+            study.add_trial(optuna.trial.create_trial(state=state, params=params, distributions=space, value=value))
         params = study.ask(space).params
     finally:
         optuna.logging.set_verbosity(verbosity)
-    point = np.array([params[variable] for variable in situation.graph.variables])
-    return np.clip(point, 0.0, 1.0), SolveReport(status="not_needed")
-
-
-def _trials(situation: JointSituation, optuna: Any, space: dict[str, Any]) -> list[Any]:
-    states = optuna.trial.TrialState
-    state_of = {"complete": states.COMPLETE, "failed": states.FAIL, "running": states.RUNNING}
-    return [
-        optuna.trial.create_trial(
-            state=state_of[status],
-            params=dict(zip(space, point, strict=True)),
-            distributions=space,
-            value=total if status == "complete" else None,
-        )
-        for point, status, total in trials(situation)
-    ]
+    return np.clip([params[variable] for variable in space], 0.0, 1.0), SolveReport(status="not_needed")

@@ -50,28 +50,19 @@ class TurboRegion(Settings, frozen=True):
         require(self, "largest", lambda v: v >= self.initial, "a number >= `initial`")
 
     def replay(
-        self,
-        outcomes: Float[np.ndarray, " t"],
-        initial: int,
-        n_dims: int,
-        *,
-        chosen: Bool[np.ndarray, " t"] | None = None,
-        steps: Bool[np.ndarray, " t"] | None = None,
+        self, outcomes: Float[np.ndarray, " t"], chosen: Bool[np.ndarray, " t"], steps: Bool[np.ndarray, " t"], n: int
     ) -> "RegionState":
-        """State of the region after outcomes in the order of arrival; NaN (failed) counts as no improvement.
+        """State of the region after outcomes of n variables in the order of arrival; NaN (failed) is no improvement.
 
-        The first ``initial`` chosen ones belong to the initial design. Points that were not ``chosen`` are known, and
-        do not count; ``steps`` masks those with a result.
+        Points that were not ``chosen`` are known, and do not count; ``steps`` masks those chosen with a result.
         """
-        own = np.ones(len(outcomes), dtype=bool) if chosen is None else chosen
-        counted = own if steps is None else steps
-        tolerance = self.failures or max(4, n_dims)
-        first, restarts, design, length, wins, losses, best = 0, 0, initial, self.initial, 0, 0, -math.inf
+        tolerance = self.failures or max(4, n)
+        first, restarts, design, length, wins, losses, best = 0, 0, 0, self.initial, 0, 0, -math.inf
         n_chosen = 0  # since the search last started over
         for t, outcome in enumerate(outcomes):
             known = bool(np.isfinite(outcome))
-            n_chosen += int(own[t])
-            if counted[t] and n_chosen > design:
+            n_chosen += int(chosen[t])
+            if steps[t] and n_chosen > design:
                 improved = known and (math.isinf(best) or outcome > best + _GAIN * abs(best))
                 wins, losses = (wins + 1, 0) if improved else (0, losses + 1)
                 if wins == self.successes:
@@ -136,10 +127,7 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
     Example:
         >>> import swarmbo as sb
         >>> graph, bounds = sb.FactorGraph.from_scopes({"f": ["x", "y"]}), dict.fromkeys("xy", (0.0, 1.0))
-        >>> team = sb.Team(graph, bounds, coordination="turbo-1")
-        >>> team.coordination == sb.Turbo1()
-        True
-        >>> team.ask().point == sb.Team(graph, bounds).ask().point  # the initial design is that of all methods
+        >>> sb.Team(graph, bounds, coordination="turbo-1").coordination == sb.Turbo1()
         True
     """
 
@@ -150,7 +138,7 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
         """Candidate that maximises one draw from the posterior; the acquisition is not used."""
         n, seed, report = situation.domain.n_dims, situation.seed, SolveReport(status="not_needed")
         U, y = one_outcome.seen_totals(situation)
-        state = self.region.replay(y, 0, n, chosen=situation.chosen, steps=situation.steps())
+        state = self.region.replay(y, situation.chosen, situation.steps(), n)
         rng = stream(seed, "turbo baseline", evaluations=one_outcome.n_asked(situation))
         U, y = U[state.first :], y[state.first :]
         known = np.isfinite(y)

@@ -82,7 +82,7 @@ def run_fleet(
     drawn_as = options.formats(formats, dpi, no_figures)
     if tables.is_in_tables(source):
         from swarmbo.fleet.table_run import solve_by_fleet
-        from swarmbo.interchange.solving import method_of
+        from swarmbo.interchange.solved import method_of
 
         if formats or dpi:
             raise ConfigError("got a format of figures; wanted none: `swarmbo solve --figure` draws", at="--format")

@@ -253,7 +253,7 @@ def solve(
 ) -> None:
     """Solve a problem in tables (DCOP, MAP): choose a value for every variable, with a bound if you ask for one."""
     from swarmbo.cli.tables import table_problem
-    from swarmbo.interchange.solving import solve_problem
+    from swarmbo.interchange.solved import solve_problem
 
     drawing = options.figure_at(figure, None, dpi)
     given = {"kind": coordination, "bound": bound, "rounds": rounds}

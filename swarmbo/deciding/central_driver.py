@@ -13,14 +13,13 @@ from swarmbo.acquisition import by_view
 from swarmbo.belief.fusion.fused import Talk
 from swarmbo.belief.fusion.fused_view import Spoken, Unfinished, carried, talk
 from swarmbo.belief.model.incumbents import evaluated
-from swarmbo.coordination import Solution, deadline, deadline_box, deadline_tables, participant
-from swarmbo.coordination.agreement import Agreement
+from swarmbo.coordination import deadline, deadline_box, deadline_tables, participant, tables as conflicts
+from swarmbo.coordination.agreement import Agreement, Solution
 from swarmbo.coordination.central import Central
 from swarmbo.coordination.messages import Codec, Note
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.plan import BoxMethod, TableMethod
 from swarmbo.coordination.requests import HandOn, Steps, ToAll, asked
-from swarmbo.coordination.tables import Conflicts
 from swarmbo.deciding import joint, places
 from swarmbo.deciding.setup import Carrying
 from swarmbo.errors import ConfigError
@@ -230,7 +229,7 @@ class CentralDriver:
         graph, tables, default = problem.graph, problem.tables, places.declining(problem)
         opened = self._opened(graph.agents, links), self.round
         found = deadline_tables.agree_by_deadline(timed, graph, tables, *opened, default=default, seed=seed).said
-        own = {agent: Conflicts.packed(graph, tables, agent) for agent in self.words.graph.agents}
+        own = {agent: conflicts.Conflicts.packed(graph, tables, agent) for agent in self.words.graph.agents}
         self.words.exchanged("claims", asked(ToAll(own)))
         self.words.summed("choices", 1, len(self.words.graph.agents))
         if whole := deadline_tables.whole_factors(graph, found.assignment):

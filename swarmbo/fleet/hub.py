@@ -4,7 +4,9 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import TypeVar
 
 import msgspec
 
@@ -13,9 +15,9 @@ from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, stops_by_round
 from swarmbo.errors import TransportError
 from swarmbo.fleet import letters
-from swarmbo.fleet.mail import GOODBYE, JOINING, AllNeeded, Carrier, LeftOut, Mail
+from swarmbo.fleet.link import Link
+from swarmbo.fleet.mail import GOODBYE, JOINING, Absence, Mail
 from swarmbo.fleet.plan import HUB, Plan
-from swarmbo.fleet.schema import fits_hub
 from swarmbo.problem import Problem
 from swarmbo.problem.data import News
 
@@ -26,10 +28,7 @@ _STALLS = 2  # attempts of live agents without a decision, after which the run e
 _ANSWER = 3.0  # times the patience, for a snapshot: it takes no computation
 Links = tuple[tuple[str, str], ...]
 Hear = Callable[[str, letters.Letter], None]
-
-
-def _pass_over(sender: str, letter: letters.Letter) -> None:
-    """Ignore a letter while only receipts are awaited."""
+_Asked = TypeVar("_Asked", letters.Snapshot, letters.Measured)
 
 
 class Hub:
@@ -44,7 +43,7 @@ class Hub:
     def __init__(
         self,
         plan: Plan,
-        carrier: Carrier,
+        carrier: Link,
         attend: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
         here: Collection[str] = (),
@@ -52,18 +51,17 @@ class Hub:
     ) -> None:
         self.plan, self._setup = plan, plan.setup
         self.problem = self._setup.problem
-        self.mail = Mail(carrier, clock=clock, fits=lambda sender, letter: fits_hub(letter, sender, self.problem))
-        self._carrier, self._attend, self._clock, self._here = carrier, attend, clock, frozenset(here)
-        agents, goes_on = self.problem.agents, plan.goes_on
-        self._goes_on = goes_on  # stored: a plan builds its whole setup anew at each access
-        self.absence = LeftOut(plan, agents, self.mail, here, ended) if goes_on else AllNeeded(plan, agents, self.mail)
-        plans = {agent: plan.of(agent).encoded() for agent in agents if agent not in self._here}
-        self._invitations = {  # too long plans are read from disk only
-            agent: letters.sealed(letters.Join(content))
-            for agent, content in plans.items()
-            if len(content) < letters.LONGEST // 2
-        }
-        self._invited = -math.inf
+        self.mail = Mail(
+            carrier, clock=clock, fits=lambda sender, letter: letters.fits_hub(letter, sender, self.problem)
+        )
+        self._carrier, self._attend, self._clock = carrier, attend, clock
+        agents = self.problem.agents
+        self._goes_on = plan.goes_on  # stored: a plan builds its whole setup anew at each access
+        self.absence = Absence(plan, agents, self.mail, here, {} if ended is None else ended)
+        self._invitations, self._invited = dict[str, bytes](), -math.inf  # by agent; when they were last sent
+        for agent in sorted({*agents} - {*here}):
+            with suppress(TransportError):  # too long for a letter: such a plan is read from disk only
+                self._invitations[agent] = letters.sealed(letters.Join(plan.of(agent)))
         self._turns, self._round = Counter[str](), 0  # orders sent to each
         self.repeated = self.refused = 0
         self._counted: dict[str, tuple[int, int]] = {}
@@ -87,14 +85,14 @@ class Hub:
         return sum(self.odd.values(), Counter(self.mail.odd))
 
     def words(
-        self, links: Callable[[Collection[str]], "Links | None"], offers: "Mapping[str, Offer] | None" = None
+        self, links: Callable[[Collection[str]], Links | None], offers: Mapping[str, Offer] | None = None
     ) -> list[letters.Word]:
         """Have agents decide, given links for absent agents; by a deadline repeated without those that fail. A
         TransportError if all are needed and one is silent, if none decides, or if they differ in the query.
         """
         self._round += 1
         while (got := self.mail.read(0.0)) is not None:  # agents that returned meanwhile
-            self._hear(*got, _pass_over)
+            self._hear(*got)
         words, self._stalls = None, 0
         while words is None:
             self._readmit()
@@ -109,7 +107,7 @@ class Hub:
         return words
 
     def _attempt(
-        self, links: Callable[[Collection[str]], "Links | None"], offers: "Mapping[str, Offer] | None"
+        self, links: Callable[[Collection[str]], Links | None], offers: Mapping[str, Offer] | None
     ) -> list[letters.Word] | None:
         words = dict[str, letters.Word]()
         # an order must not overtake outcomes that are still unacknowledged
@@ -127,9 +125,7 @@ class Hub:
         self._write({agent: letters.Begin(0, edges, offered[agent], participants, self._last) for agent in members})
 
         def hear(sender: str, letter: letters.Letter) -> None:
-            if not (isinstance(letter, letters.Word) and sender in members and letter.turn == self._turns[sender]):
-                return
-            if self._is_own(sender, letter) and self._is_of_others(sender, letter, members):
+            if isinstance(letter, letters.Word) and self._is_due(sender, letter, members):
                 words[sender] = letter
                 self._count(sender, letter.repeated, letter.refused)
 
@@ -162,16 +158,14 @@ class Hub:
         self._knowing = members
         return [words[agent] for agent in members]
 
-    def _is_own(self, sender: str, word: letters.Word) -> bool:
-        own = set(self.problem.graph.variables_owned_by(sender))
-        return set(word.values) == own or (self.problem.is_field and not word.values)
-
-    def _is_of_others(self, sender: str, word: letters.Word, members: Sequence[str]) -> bool:
-        """True if exactly the first present agent states the values of absent agents' variables."""
+    def _is_due(self, sender: str, word: letters.Word, members: Sequence[str]) -> bool:
+        """True if it answers this order with own values; exactly the first present agent has those of absent agents."""
         graph = self.problem.graph
+        is_own = set(word.values) == {*graph.variables_owned_by(sender)} or (self.problem.is_field and not word.values)
         absent = [x for x, owner in zip(graph.variables, graph.variable_owners, strict=True) if owner not in members]
         says = sender == members[0] and not self.problem.is_field and self.plan.tables is None
-        return set(word.others) == set(absent if says else ())
+        is_asked = sender in members and word.turn == self._turns[sender]
+        return is_asked and is_own and set(word.others) == set(absent if says else ())
 
     def _readmit(self) -> None:
         """Readmit returning agents; without present agents, wait for one with the last decision."""
@@ -181,7 +175,10 @@ class Hub:
                 for agent in knowing:
                     self._welcome(agent)
             elif not present:
-                self._wait_for_anybody()
+                why = "; ".join(f"{agent}: {reason}" for agent, reason in self.absence.away.items())
+                is_back = lambda: any(map(self._knows, self.absence.returning))  # noqa: E731
+                if not self._heard_until(is_back, "anybody", longest=JOINING):
+                    raise TransportError(f"round {self._round}: no remaining agent knows the decision ({why})")
             elif (state := self._snapshots(present[:1]).get(present[0])) is not None:
                 for agent in back:
                     self._welcome_with(agent, state)
@@ -191,17 +188,15 @@ class Hub:
 
     def _welcome_with(self, agent: str, state: bytes) -> None:
         """Readmit an agent with a snapshot, if it can continue from that."""
-        assert isinstance(self.absence, LeftOut)
         has_own_belief = self.problem.is_field and not learns_alike(self._setup)
         if not state:
-            self.absence.refuse(agent, "what it missed is too long for a letter")
+            self.absence.leave(agent, "what it missed is too long for a letter")
         elif has_own_belief and agent in self.absence.forgetful and self._took_part[agent]:
-            self.absence.refuse(agent, "what it had written down is lost, and so is its own belief")
+            self.absence.leave(agent, "what it had written down is lost, and so is its own belief")
         else:
             self._welcome(agent, state)
 
     def _welcome(self, agent: str, state: bytes = b"") -> None:
-        assert isinstance(self.absence, LeftOut)
         came = self._came_of[agent] if state and not learns_alike(self._setup) else {}
         self._write({agent: letters.Back(0, self._last, self._untold[agent], state, came, self._took_part[agent])})
         self.absence.admit(agent)
@@ -221,47 +216,25 @@ class Hub:
 
     def _snapshots(self, sources: Sequence[str]) -> dict[str, bytes]:
         """Request snapshots from some agents; those without an answer count as failed."""
-        found: dict[str, bytes] = {}
-        self._order({source: letters.SendSnapshot(0, self._last) for source in sources})
-
-        def hear(sender: str, letter: letters.Letter) -> None:
-            if isinstance(letter, letters.Snapshot) and sender in sources and letter.turn == self._turns[sender]:
-                found[sender] = letter.state
-
-        self._answered(sources, found, "what it knows", hear, _ANSWER * self.plan.patience_s)
-        return {source: state for source, state in found.items() if source in self.absence.present}
-
-    def _wait_for_anybody(self) -> None:
-        why = "; ".join(f"{agent}: {reason}" for agent, reason in self.absence.away.items())
-        is_back = lambda: any(map(self._knows, self.absence.returning))  # noqa: E731
-        if not self._heard_until(is_back, "anybody", longest=JOINING):
-            raise TransportError(f"round {self._round}: no remaining agent knows the decision ({why})")
+        orders = {source: letters.SendSnapshot(0, self._last) for source in sources}
+        found = self._asked(orders, letters.Snapshot, "what it knows", _ANSWER * self.plan.patience_s)
+        return {source: letter.state for source, letter in found.items() if source in self.absence.present}
 
     def measure(self, places: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, tuple[letters.Answer, ...]]:
         """Have agents measure with their own instruments; measurements of failed agents count as failed."""
-        found: dict[str, tuple[letters.Answer, ...]] = {}
-        self._order({agent: letters.Measure(0, tuple(map(tuple, there))) for agent, there in places.items()})
-        asked = [agent for agent in places if agent in self.absence.present]
+        orders = {agent: letters.Measure(0, tuple(map(tuple, there))) for agent, there in places.items()}
+        found = self._asked(orders, letters.Measured, "what it measured")
+        return {agent: self._answers(agent, found.get(agent), len(there)) for agent, there in places.items()}
 
-        def hear(sender: str, letter: letters.Letter) -> None:
-            if isinstance(letter, letters.Measured) and sender in asked and letter.turn == self._turns[sender]:
-                found[sender] = self._answers(sender, letter, len(places[sender]))
-
-        self._answered(asked, found, "what it measured", hear)
-        failed = {agent: self._failed(agent, len(there)) for agent, there in places.items() if agent not in found}
-        return {agent: found[agent] if agent in found else failed[agent] for agent in places}
-
-    def _answers(self, agent: str, letter: letters.Measured, count: int) -> tuple[letters.Answer, ...]:
+    def _answers(self, agent: str, letter: letters.Measured | None, count: int) -> tuple[letters.Answer, ...]:
+        own = self.problem.graph.factors_owned_by(agent)
+        if letter is None:
+            return (letters.Answer(dict.fromkeys(own), failure=f"it is gone: {self.absence.away[agent]}"),) * count
         if letter.refused:
             raise TransportError(f"agent {agent!r}: {letter.refused}")
-        own = set(self.problem.graph.factors_owned_by(agent))
-        if len(letter.answers) != count or any(set(answer.outcomes) != own for answer in letter.answers):
+        if len(letter.answers) != count or any(set(answer.outcomes) != set(own) for answer in letter.answers):
             raise TransportError(f"agent {agent!r}: got other measurements; wanted {count} of {sorted(own)}")
         return letter.answers
-
-    def _failed(self, agent: str, count: int) -> tuple[letters.Answer, ...]:
-        own = self.problem.graph.factors_owned_by(agent)
-        return (letters.Answer(dict.fromkeys(own), failure=f"it is gone: {self.absence.away[agent]}"),) * count
 
     def tell(self, query: str | None, news: News, *, is_all: bool) -> None:
         """Report to every agent its own part of the outcomes; for failed agents it is kept."""
@@ -308,19 +281,26 @@ class Hub:
             self._turns[agent] += 1
             self.mail.write(agent, msgspec.structs.replace(order, turn=self._turns[agent]))
 
-    def _answered(
-        self, asked: Sequence[str], found: Container[str], what: str, hear: Hear, longest: float | None = None
-    ) -> None:
-        """Wait until all requested agents have answered or failed; live ones without an answer count as failed, too."""
+    def _asked(
+        self, orders: Mapping[str, letters.Order], kind: type[_Asked], what: str, longest: float | None = None
+    ) -> dict[str, _Asked]:
+        """Order present agents to answer, and wait for that; live ones without an answer count as failed, too."""
+        found: dict[str, _Asked] = {}
+        self._order(orders)
+        asked = [agent for agent in orders if agent in self.absence.present]
+
+        def hear(sender: str, letter: letters.Letter) -> None:
+            if isinstance(letter, kind) and sender in asked and letter.turn == self._turns[sender]:
+                found[sender] = letter
 
         def missing() -> list[str]:
             return [agent for agent in asked if agent not in found and agent in self.absence.present]
 
         if not self._heard_until(lambda: not missing(), what, hear, longest=longest, asked=asked, found=found):
             self._leave(missing(), f"it lives, and has not said {what}")
+        return found
 
     def _leave(self, agents: Collection[str], why: str) -> None:
-        assert isinstance(self.absence, LeftOut)
         for agent in agents:
             self.absence.leave(agent, why, is_hung=True)
 
@@ -328,7 +308,7 @@ class Hub:
         self,
         is_done: Callable[[], bool],
         what: str,
-        hear: Hear = _pass_over,
+        hear: Hear | None = None,
         found: Container[str] | None = None,
         *,
         asked: Sequence[str] | None = None,
@@ -363,14 +343,14 @@ class Hub:
                 if not self.mail.parcels[agent]:
                     self._carrier.invite(agent, invitation)
 
-    def _hear(self, sender: str, letter: letters.Letter, hear: Hear) -> None:
+    def _hear(self, sender: str, letter: letters.Letter, hear: Hear | None = None) -> None:
         if isinstance(letter, letters.Odd):  # a restarted agent counts from 0 again
             self.odd[sender] = self.odd.get(sender, Counter[str]()) | Counter(letter.refused)
         elif isinstance(letter, letters.Here):
             unread = [letters.opened(content) for to, content in self.mail.outstanding if to == sender]
             orders = sum(not isinstance(letter, letters.Ping) for letter in unread)
             self.absence.hear(sender, letter, has_orders=self._turns[sender] > orders)
-        else:
+        elif hear is not None:
             hear(sender, letter)
 
 

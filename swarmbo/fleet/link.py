@@ -7,32 +7,26 @@ import queue
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from swarmbo.errors import ConfigError, needed
 from swarmbo.fleet.letters import LONGEST
-from swarmbo.fleet.plan import HUB, Plan
+from swarmbo.fleet.plan import Plan
 
 _EXTRA = "zenoh"
 AUTHORITY = "authority.pem"
-_DAYS = 30
+_ISSUER, _DAYS = "swarmbo test authority", 30
 _ENCIPHERMENT = ("key_encipherment", "data_encipherment", "encipher_only", "decipher_only")
 _NOT_FOR = (*_ENCIPHERMENT, "content_commitment", "key_agreement", "crl_sign")
-
-
-class Parcel(NamedTuple):
-    """Received bytes and their sender; with keys, the sender is authenticated."""
-
-    sender: str
-    content: bytes
+Parcel = tuple[str, bytes]  # received: the sender, who is authenticated with keys, and the content
 
 
 class Link:
     """Sends parcels to members of a fleet, and queues arrivals.
 
     There is no discovery; each member dials all others, and again after a loss. A parcel from ``a`` to ``b`` is a
-    sample of the key ``swarmbo/RUN/b/a``, an invitation of one ``swarmbo/join/b``. With ``tls`` and ``quic`` every
-    member shows its certificate, by whose name others let it send and receive its own parcels only.
+    sample of the key ``swarmbo/RUN/b/a``; an invitation to an agent of any run has ``join`` as RUN. With ``tls`` and
+    ``quic`` every member shows its certificate, by whose name others let it send and receive its own parcels only.
     """
 
     def __init__(self, name: str, plan: Plan) -> None:
@@ -47,14 +41,13 @@ class Link:
         try:
             self._session = zenoh.open(config)
         except zenoh.ZError as error:
-            why = (
-                str(error).split(" [")[0].split(" at /")[0].rstrip(":")
-            )  # the rest are positions in Zenoh's own source
+            # the rest are positions in Zenoh's own source
+            why = str(error).split(" [")[0].split(" at /")[0].rstrip(":")
             raise ConfigError(
                 f"{name!r} cannot listen at {plan.endpoints[name]}: {why}; is the port taken? wanted another --port",
                 at="$.port",
             ) from error
-        keys = [f"swarmbo/{plan.run}/{name}/*", *([] if name == HUB else [_invitation(name)])]
+        keys = [f"swarmbo/{run}/{name}/*" for run in (plan.run, "join")]
         self._subscribers = [self._session.declare_subscriber(key, self._hear) for key in keys]
 
     def send(self, recipient: str, content: bytes) -> None:
@@ -66,8 +59,8 @@ class Link:
         self._session.put(f"swarmbo/{self.plan.run}/{recipient}/{self.name}", content)
 
     def invite(self, recipient: str, content: bytes) -> None:
-        """Send to an agent of any run, as the hub."""
-        self._session.put(_invitation(recipient), content)
+        """Send to an agent of any run."""
+        self._session.put(f"swarmbo/join/{recipient}/{self.name}", content)
 
     def wait(self, seconds: float) -> Parcel | None:
         """Next parcel; None if there is none in time."""
@@ -85,15 +78,9 @@ class Link:
                 raise
 
     def _hear(self, sample: Any) -> None:
-        key = str(sample.key_expr)
-        sender = HUB if key == _invitation(self.name) else key.rpartition("/")[2]
+        sender = str(sample.key_expr).rpartition("/")[2]
         if sender in self.plan.endpoints and sender != self.name and len(sample.payload) <= LONGEST:
-            self._arrived.put(Parcel(sender, bytes(sample.payload)))
-
-
-def _invitation(agent: str) -> str:
-    """Key of invitations to an agent of any run; keys of a run have one part more."""
-    return f"swarmbo/join/{agent}"
+            self._arrived.put((sender, bytes(sample.payload)))
 
 
 def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
@@ -113,7 +100,9 @@ def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
     }
     if plan.keys is None:
         return settings
-    files = {kind: Path(plan.keys) / file for kind, file in _files(name).items()}
+    own = {"private_key": f"{name}.key", "certificate": f"{name}.pem"}
+    named = {f"{end}_{kind}": file for end in ("listen", "connect") for kind, file in own.items()}
+    files = {kind: Path(plan.keys) / file for kind, file in {"root_ca_certificate": AUTHORITY, **named}.items()}
     if missing := [path for path in files.values() if not path.is_file()]:
         raise ConfigError(f"{missing[0]}: no such file; wanted a folder that `swarmbo fleet keys` made", at="$.keys")
     settings["transport/link/tls"] = {
@@ -121,40 +110,20 @@ def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
         "enable_mtls": True,
         "verify_name_on_connect": True,
     }
-    settings["access_control"] = _access(name, plan.run, list(others))
+    settings["access_control"] = _access(name, list(others))
     return settings
 
 
-def _files(name: str) -> dict[str, str]:
-    return {
-        "root_ca_certificate": AUTHORITY,
-        "listen_private_key": f"{name}.key",
-        "listen_certificate": f"{name}.pem",
-        "connect_private_key": f"{name}.key",
-        "connect_certificate": f"{name}.pem",
-    }
-
-
-def _access(name: str, run: str, others: list[str]) -> dict[str, Any]:
+def _access(name: str, others: list[str]) -> dict[str, Any]:
     """Access rules: each other member may send parcels that it signs, and receive its own; all else is denied."""
     rules: list[dict[str, Any]] = []
     for other in others:
         allowed = {
-            "says": ("ingress", "put", f"swarmbo/{run}/{name}/{other}"),
-            "listens": ("ingress", "declare_subscriber", f"swarmbo/{run}/{other}/*"),
-            "hears": ("egress", "put", f"swarmbo/{run}/{other}/{name}"),
-            "is told who listens": ("egress", "declare_subscriber", f"swarmbo/{run}/{name}/*"),
+            "says": ("ingress", "put", f"swarmbo/*/{name}/{other}"),
+            "listens": ("ingress", "declare_subscriber", f"swarmbo/*/{other}/*"),
+            "hears": ("egress", "put", f"swarmbo/*/{other}/{name}"),
+            "is told who listens": ("egress", "declare_subscriber", f"swarmbo/*/{name}/*"),
         }
-        if other == HUB:
-            allowed |= {
-                "invites": ("ingress", "put", _invitation(name)),
-                "is told who can join": ("egress", "declare_subscriber", _invitation(name)),
-            }
-        if name == HUB:
-            allowed |= {
-                "is invited": ("egress", "put", _invitation(other)),
-                "can join": ("ingress", "declare_subscriber", _invitation(other)),
-            }
         rules += [
             {"id": f"{other} {what}", "permission": "allow", "flows": [flow], "messages": [message], "key_exprs": [key]}
             for what, (flow, message, key) in allowed.items()
@@ -175,65 +144,50 @@ def make_keys(folder: Path, hosts: Mapping[str, str]) -> list[Path]:
     """Make an authority, and a certificate and a key for each member at its host, valid for 30 days; the authority's
     key is not kept. A member needs ``authority.pem`` and its own two files. A folder with keys is refused.
     """
-    maker = _Maker()
+    modules = ("x509", *(f"hazmat.primitives.{name}" for name in ("hashes", "serialization", "asymmetric.ec")))
+    x509, hashes, form, ec = (needed(f"cryptography.{module}", _EXTRA, "swarmbo fleet keys") for module in modules)
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / AUTHORITY).exists():
         raise ConfigError(f"{folder}: holds keys already; wanted another folder")
-    issuer, signing = "swarmbo test authority", maker.key()
-    written = [_write(folder / AUTHORITY, maker.certificate(issuer, signing, issuer, signing))]
-    for name, host in hosts.items():
-        key = maker.key()
-        certificate = maker.certificate(name, key, issuer, signing, host)
-        written += [_write(folder / f"{name}.pem", certificate), _write(folder / f"{name}.key", maker.text(key))]
-    return written
+    now, signing = datetime.now(UTC), ec.generate_private_key(ec.SECP256R1())
 
+    def name_of(member: str) -> Any:
+        return x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, member)])
 
-class _Maker:
-    def __init__(self) -> None:
-        modules = ("x509", *(f"hazmat.primitives.{name}" for name in ("hashes", "serialization", "asymmetric.ec")))
-        found = [needed(f"cryptography.{module}", "zenoh", "swarmbo fleet keys") for module in modules]
-        self._x509, self._hashes, self._serialization, self._ec = found
-
-    def key(self) -> Any:
-        return self._ec.generate_private_key(self._ec.SECP256R1())
-
-    def text(self, key: Any) -> bytes:
-        form = self._serialization
-        return key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
-
-    def certificate(self, name: str, key: Any, issuer: str, signing: Any, host: str | None = None) -> bytes:
-        """Certificate of a name's key, at a host; without a host it is the authority's own."""
-        x509, now, is_authority = self._x509, datetime.now(UTC), host is None
-        usage = x509.KeyUsage(
-            digital_signature=not is_authority, key_cert_sign=is_authority, **dict.fromkeys(_NOT_FOR, False)
-        )
+    def certificate(member: str, key: Any, host: str | None = None) -> bytes:
+        """Certificate of a member's key, at a host; without a host it is the authority's own."""
+        is_authority, unused = host is None, dict.fromkeys(_NOT_FOR, False)
+        usage = x509.KeyUsage(digital_signature=not is_authority, key_cert_sign=is_authority, **unused)
         made = (
             x509.CertificateBuilder()
-            .subject_name(self._name(name))
-            .issuer_name(self._name(issuer))
+            .subject_name(name_of(member))
+            .issuer_name(name_of(_ISSUER))
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(hours=1))  # clocks differ
             .not_valid_after(now + timedelta(days=_DAYS))
             .add_extension(usage, critical=True)
-            .add_extension(
-                x509.BasicConstraints(ca=is_authority, path_length=0 if is_authority else None), critical=True
-            )
+            .add_extension(x509.BasicConstraints(is_authority, 0 if is_authority else None), critical=True)
         )
         if host is not None:
+            try:
+                address = x509.IPAddress(ipaddress.ip_address(host))
+            except ValueError:
+                address = x509.DNSName(host)
             both = [x509.oid.ExtendedKeyUsageOID.SERVER_AUTH, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]
-            made = made.add_extension(x509.SubjectAlternativeName([self._address(host)]), critical=False)
+            made = made.add_extension(x509.SubjectAlternativeName([address]), critical=False)
             made = made.add_extension(x509.ExtendedKeyUsage(both), critical=False)
-        return made.sign(signing, self._hashes.SHA256()).public_bytes(self._serialization.Encoding.PEM)
+        return made.sign(signing, hashes.SHA256()).public_bytes(form.Encoding.PEM)
 
-    def _name(self, name: str) -> Any:
-        return self._x509.Name([self._x509.NameAttribute(self._x509.oid.NameOID.COMMON_NAME, name)])
-
-    def _address(self, host: str) -> Any:
-        try:
-            return self._x509.IPAddress(ipaddress.ip_address(host))
-        except ValueError:
-            return self._x509.DNSName(host)
+    written = [_write(folder / AUTHORITY, certificate(_ISSUER, signing))]
+    for member, host in hosts.items():
+        key = ec.generate_private_key(ec.SECP256R1())
+        text = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
+        written += [
+            _write(folder / f"{member}.pem", certificate(member, key, host)),
+            _write(folder / f"{member}.key", text),
+        ]
+    return written
 
 
 def _write(path: Path, text: bytes) -> Path:

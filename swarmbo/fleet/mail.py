@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -13,7 +13,7 @@ from swarmbo.coordination.schema import said_of
 from swarmbo.deciding.team_state import read_state, write_state
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet.letters import DIGEST, Here, Letter, Ping, Receipt, opened, sealed
-from swarmbo.fleet.link import Parcel
+from swarmbo.fleet.link import Link, Parcel
 from swarmbo.fleet.plan import Plan
 
 _SOON, _LATE = 0.2, 2.0  # seconds until a letter is repeated: at first, and at most
@@ -26,22 +26,6 @@ _HANGS = 2  # times that an agent may hang before it stays out
 _STARTING = 120.0  # seconds that a process on this machine may take to start
 
 
-class Carrier(Protocol):
-    """Contract of a carrier of parcels, such as ``Link``."""
-
-    def send(self, recipient: str, content: bytes, /) -> None:
-        """Send without confirmation."""
-        ...
-
-    def invite(self, recipient: str, content: bytes, /) -> None:
-        """Send to an agent of any run, as the hub."""
-        ...
-
-    def wait(self, seconds: float, /) -> Parcel | None:
-        """Next parcel; None if there is none in time."""
-        ...
-
-
 class Mail:
     """Letters of one member. ``keep`` saves a new letter before its receipt is sent, so that it survives a kill; one
     that does not fit is dropped. ``refused`` counts bad parcels, ``odd`` unchanged ones of them by sender.
@@ -49,7 +33,7 @@ class Mail:
 
     def __init__(
         self,
-        carrier: Carrier,
+        carrier: Link,
         keep: Callable[[str, bytes], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
         fits: Callable[[str, Letter], bool] = lambda sender, letter: True,
@@ -91,7 +75,7 @@ class Mail:
             self._repeat()
             parcel = self._carrier.wait(min(left, _SOON / 4))
             if parcel is not None and (letter := self._taken_in(parcel)) is not None:
-                return parcel.sender, letter
+                return parcel[0], letter
         return None
 
     def settle(self, seconds: float, stop: Callable[[], bool] = lambda: False) -> None:
@@ -136,13 +120,6 @@ class Mail:
                 self._carrier.send(key[0], content)
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """A processed letter, as it was sealed, with its sender."""
-
-    sender: str
-    content: bytes
-
-
 class Journal:
     """A member's state after a round, and later letters, in two files. A killed process leaves at most one partial
     letter, without a receipt: it comes again.
@@ -167,17 +144,17 @@ class Journal:
             if end > len(data):
                 break
             try:
-                entry = msgspec.msgpack.decode(data[start + _LENGTH : end], type=Entry)
+                entry = msgspec.msgpack.decode(data[start + _LENGTH : end], type=tuple[str, bytes])
             except msgspec.MsgspecError as error:
                 raise ConfigError(f"{path}: is damaged ({error}); wanted it as the member wrote it") from error
-            yield entry.sender, entry.content
+            yield entry
             start = end
         if start < len(data):
             self._log.truncate(start)
 
     def keep(self, sender: str, content: bytes) -> None:
         """Save a letter."""
-        entry = msgspec.msgpack.encode(Entry(sender, content))
+        entry = msgspec.msgpack.encode((sender, content))
         self._log.write(len(entry).to_bytes(_LENGTH, "little") + entry)
         self._log.flush()
 
@@ -199,66 +176,27 @@ class Journal:
         return self.folder / f"{self._number}.{kind}"
 
 
-class AllNeeded:
-    """Policy for agents that wait for one another: none may fail, and a silence of all ends the run."""
+class Absence:
+    """Policy of the hub for silent agents. In lockstep none may fail, and a silence of all ends the run.
 
-    returning: tuple[str, ...] = ()
-    forgetful: frozenset[str] = frozenset()
-    longest = math.inf
-
-    def __init__(self, plan: Plan, agents: Collection[str], mail: Mail) -> None:
-        self._plan, self.present, self._mail = plan, tuple(agents), mail
-        self.away: Mapping[str, str] = {}
-        self._quiet = 0.0
-
-    def begin(self) -> None:
-        """Start to listen."""
-        self._quiet = 0.0
-
-    def look(self, seconds: float, waited_for: str, missing: Collection[str], refused: Mapping[str, int]) -> None:
-        """Raise if nothing arrived for longer than the patience; for an agent never heard, than ten minutes.
-        ``seconds`` is the time of listening without arrivals, 0 if anything arrived.
-        """
-        self._quiet = self._quiet + seconds if seconds else 0.0
-        if self._quiet > self._plan.patience_s:
-            unread = {recipient for recipient, _ in self._mail.outstanding}
-            silent = [agent for agent in self.present if agent in unread or agent in missing]
-            if self._quiet > JOINING or all(self._mail.parcels[agent] for agent in silent):
-                raise TransportError(
-                    f"received nothing from {silent} for {self._quiet:.0f} s; wanted {waited_for}: do they run, by the "
-                    f"plan of this run, and can they be reached?{said_of(refused)}"
-                )
-
-    def hear(self, agent: str, letter: Here, *, has_orders: bool) -> None:
-        """Ignore a sign of life: others wait in any case."""
-
-
-class LeftOut:
-    """Policy by a deadline: failed agents are left out, and readmitted. Every live agent acknowledges letters, so one
-    silent for half of the patience is pinged, and fails after the whole; ten minutes if never heard.
+    By a deadline failed agents are left out, and readmitted. Every live agent acknowledges letters, so one silent for
+    half of the patience is pinged, and fails after the whole; ten minutes if never heard.
     """
 
     def __init__(
-        self,
-        plan: Plan,
-        agents: Collection[str],
-        mail: Mail,
-        here: Collection[str] = (),
-        ended: Mapping[str, str] | None = None,
+        self, plan: Plan, agents: Collection[str], mail: Mail, here: Collection[str], ended: Mapping[str, str]
     ) -> None:
-        self._plan, self._agents, self._mail = plan, tuple(agents), mail
-        self._here, self._ended = frozenset(here), {} if ended is None else ended
+        self._patience, self._goes_on = plan.patience_s, plan.goes_on
+        self._agents, self._mail = tuple(agents), mail
+        self._here, self._ended = frozenset(here), ended
         self.away, self.back, self.forgetful = dict[str, str](), set[str](), set[str]()
         self._hung = Counter[str]()
         self._noted = set[str]()  # agents with a noted end
         self._parcels, self._pings = Counter[str](), 0
-        self._quiet: dict[str, float] = {}
+        self._quiet, self._all_quiet = dict[str, float](), 0.0
         self._starts: dict[str, set[bytes]] = {}
-
-    @property
-    def longest(self) -> float:
-        """Seconds after which live agents that do not carry out orders count as failed."""
-        return JOINING + 10.0 * self._plan.patience_s
+        # seconds after which live agents that do not carry out orders count as failed
+        self.longest = JOINING + 10.0 * plan.patience_s if plan.goes_on else math.inf
 
     @property
     def present(self) -> tuple[str, ...]:
@@ -272,11 +210,23 @@ class LeftOut:
 
     def begin(self) -> None:
         """Start to listen: agents without orders have not been silent."""
-        self._quiet = dict.fromkeys(self._agents, 0.0)
+        self._quiet, self._all_quiet = dict.fromkeys(self._agents, 0.0), 0.0
 
     def look(self, seconds: float, waited_for: str, missing: Collection[str], refused: Mapping[str, int]) -> None:
-        """Note failed agents; see ``AllNeeded.look``. All arrivals must be processed before."""
+        """Note failed agents, or raise if all are needed. All arrivals must be processed before; ``seconds`` is the
+        time of listening without arrivals, 0 if anything arrived.
+        """
         unread = {recipient for recipient, _ in self._mail.outstanding}
+        if not self._goes_on:
+            self._all_quiet = self._all_quiet + seconds if seconds else 0.0
+            silent = [agent for agent in self._agents if agent in unread or agent in missing]
+            longest = self._patience if all(self._mail.parcels[agent] for agent in silent) else JOINING
+            if self._all_quiet > max(longest, self._patience):
+                raise TransportError(
+                    f"received nothing from {silent} for {self._all_quiet:.0f} s; wanted {waited_for}: do they run, by "
+                    f"the plan of this run, and can they be reached?{said_of(refused)}"
+                )
+            return
         for agent in self.present:
             if agent in self._ended and agent not in self._noted:
                 self._noted.add(agent)
@@ -286,7 +236,7 @@ class LeftOut:
             quiet = 0.0 if come != self._parcels[agent] else self._quiet.get(agent, 0.0) + seconds
             self._parcels[agent], self._quiet[agent] = come, quiet
             starting = _STARTING if agent in self._here else JOINING
-            patience = self._plan.patience_s if come else max(starting, self._plan.patience_s)
+            patience = self._patience if come else max(starting, self._patience)
             if agent in unread and quiet > patience:
                 self.leave(agent, f"received nothing of it for {quiet:.0f} s")
             elif agent not in unread and quiet > patience / 2.0:
@@ -304,6 +254,8 @@ class LeftOut:
 
     def hear(self, agent: str, letter: Here, *, has_orders: bool) -> None:
         """Note that an agent runs; ``has_orders`` is True if it reported an order before, and so has a journal."""
+        if not self._goes_on:  # others wait in any case
+            return
         starts = self._starts.setdefault(agent, set())
         is_again = letter.is_new and has_orders and bool(starts) and letter.start not in starts
         starts.add(letter.start)
@@ -314,11 +266,6 @@ class LeftOut:
                 self.leave(agent, "what it had written down is lost")
         if agent in self.away and self._hung[agent] < _HANGS:
             self.back.add(agent)
-
-    def refuse(self, agent: str, why: str) -> None:
-        """Note that an agent cannot be readmitted."""
-        self.away[agent] = why
-        self.back.discard(agent)
 
     def admit(self, agent: str) -> None:
         """Note that an agent is readmitted."""

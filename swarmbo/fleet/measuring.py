@@ -1,8 +1,8 @@
 """Measurements of one agent by its own instrument, a user's function."""
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 from pettingzoo.utils.wrappers import BaseParallelWrapper
@@ -19,35 +19,12 @@ _AT = "--measure"
 _KEYS = ("measurement", "factors", "noise_std", "location")
 
 
-class Instrument(Protocol):
-    """Robot, access point or instrument behind ``swarmbo agent NAME --measure module:function``.
-
-    It is called with one location at a time, and returns after the measurement. An exception in it is a failed
-    measurement, which the log names, and the run continues.
-
-    Example:
-        >>> def depth(place):
-        ...     return 12.5 - 0.1 * place[0]
-        >>> from swarmbo.problem import Problem
-        >>> from swarmbo.spaces import Domain
-        >>> field = Problem.of_field(["boat"], Domain(np.zeros(2), np.full(2, 9.0)))
-        >>> answered(depth, field, "boat", [5.0, 1.0]).outcomes
-        {'boat': 12.0}
-    """
-
-    def __call__(self, place: Any, /) -> float | Mapping[str, Any] | None:
-        """Measure.
-
-        Args:
-            place: In a field, the location (d,), physical, as an array; of a function the values of the agent's own
-                variables, by name.
-
-        Returns:
-            The outcome: a number; None or NaN if it failed. Or a table: ``measurement``, that number, or of an agent
-            that owns several factors ``factors``, ``{factor: number}``; ``noise_std`` if known, >= 0, of all or by
-            factor; in a field ``location`` (d,), the actual one. Anything else is refused and ends the run.
-        """
-        ...
+# A robot, access point or instrument behind ``swarmbo agent NAME --measure module:function``: called with one place at
+# a time, in a field the location (d,), physical, of a function the values of the agent's own variables, by name. It
+# returns the outcome after the measurement: a number, or None or NaN if it failed. Or a table: ``measurement``, that
+# number, or of an agent with several factors ``factors``, {factor: number}; ``noise_std`` if known, >= 0, of all or by
+# factor; in a field ``location`` (d,), the actual one. Anything else is refused and ends the run.
+Instrument = Callable[[Any], float | Mapping[str, Any] | None]
 
 
 def loaded(name: str, trust: bool) -> Instrument:
@@ -80,12 +57,20 @@ def require_fits(measure: Instrument | None, agent: str, measures: Sequence[str]
 
 
 def answered(measure: Instrument, problem: Problem, agent: str, place: list[float]) -> Answer:
-    """Measure at codes of the agent's own variables; a ShapeError if the result is inadmissible."""
+    """Measure at codes of the agent's own variables. An exception of the instrument is a failed measurement, which the
+    log names; a ShapeError if the result is inadmissible.
+
+    Example:
+        >>> from swarmbo.spaces import Domain
+        >>> field = Problem.of_field(["boat"], Domain(np.zeros(2), np.full(2, 9.0)))
+        >>> answered(lambda place: 12.5 - 0.1 * place[0], field, "boat", [5.0, 1.0]).outcomes
+        {'boat': 12.0}
+    """
     channels = problem.graph.factors_owned_by(agent)
     named = problem.valued(dict(zip(problem.graph.variables_owned_by(agent), place, strict=True)))
     try:
         told = measure(np.array(place) if problem.is_field else named)
-    except Exception as error:  # noqa: BLE001  any exception of an instrument is a failed measurement
+    except Exception as error:  # noqa: BLE001
         return Answer(dict.fromkeys(channels), failure=error_text(error))
     try:
         return _answer(told if isinstance(told, Mapping) else {"measurement": told}, problem, channels)
@@ -102,11 +87,12 @@ def _answer(told: Mapping[str, Any], problem: Problem, channels: tuple[str, ...]
     given = told.get("factors", dict.fromkeys(channels, told.get("measurement")))
     if not isinstance(given, Mapping) or set(given) != set(channels):
         raise ShapeError(f"got {short(given)}; wanted a number for each of {list(channels)}")
-    outcomes = {channel: _known(told_number(given[channel], repr(channel))) for channel in channels}
+    outcomes = {channel: told_number(given[channel], repr(channel)) for channel in channels}
+    known = {channel: None if np.isnan(outcome) else outcome for channel, outcome in outcomes.items()}
     stds = told.get("noise_std")
     by_channel = stds if isinstance(stds, Mapping) else dict.fromkeys(channels, stds)
     noise = {channel: told_noise(by_channel.get(channel), repr(channel)) for channel in channels}
-    return Answer(outcomes, {channel: std for channel, std in noise.items() if std == std}, _location(told, problem))
+    return Answer(known, {channel: std for channel, std in noise.items() if std == std}, _location(told, problem))
 
 
 def _location(told: Mapping[str, Any], problem: Problem) -> tuple[float, ...] | None:
@@ -116,13 +102,6 @@ def _location(told: Mapping[str, Any], problem: Problem) -> tuple[float, ...] | 
     if not problem.is_field or place is None or place.shape != (problem.box.n_dims,) or not problem.box.is_near(place):
         raise ShapeError(f"got location {short(given)}; wanted, in a field, {problem.box.n_dims} numbers in or near it")
     return tuple(place.tolist())
-
-
-def _known(number: float) -> float | None:
-    return None if np.isnan(number) else number
-
-
-Info = Mapping[str, Any]
 
 
 class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
@@ -153,7 +132,7 @@ class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
         return *rest, self._measured(infos)
 
     def _measured(self, infos: Infos) -> dict[str, Any]:
-        places = {agent: _places(self._coded(agent, infos[agent])) for agent in self._measuring if agent in infos}
+        places = {agent: self._places(agent, infos[agent]) for agent in self._measuring if agent in infos}
         if lost := [agent for agent, there in places.items() if not there and Report.of(infos[agent]).is_measured]:
             raise TransportError(
                 f"the environment does not state where {lost[0]!r} is; wanted its location, to measure there"
@@ -170,21 +149,18 @@ class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
         said = {"by_agents": list(asked), **({"failures": failed} if failed else {})}
         return found | {first: {**found[first], "source": {**source, **said}}}
 
-    def _coded(self, agent: str, info: Info) -> Info:
-        """Info with the codes of a function's variables, which agents' letters have."""
-        if self._function is None or info.get("location") is None:
-            return info
-        return {**info, "location": self._function.coded(agent, info["location"])}
+    def _places(self, agent: str, info: Mapping[str, Any]) -> list[list[float]]:
+        """Locations, or codes of a function's variables, to measure: en route in turn, then its position; none if it
+        abstained.
+        """
+        if self._function is not None and info.get("location") is not None:
+            info = {**info, "location": self._function.coded(agent, info["location"])}
+        report = Report.of(info)
+        ends = [] if report.declined or not report.is_placed else [report.place]
+        return [place.tolist() for place in (*(stop.place for stop in report.on_the_way), *ends) if place is not None]
 
 
-def _places(info: Info) -> list[list[float]]:
-    """Locations for an agent to measure: en route in turn, then its position; none if it abstained."""
-    report = Report.of(info)
-    ends = [] if report.declined or not report.is_placed else [report.place]
-    return [place.tolist() for place in (*(stop.place for stop in report.on_the_way), *ends) if place is not None]
-
-
-def _told(info: Info, answers: tuple[Answer, ...], problem: Problem, agent: str) -> dict[str, Any]:
+def _told(info: Mapping[str, Any], answers: tuple[Answer, ...], problem: Problem, agent: str) -> dict[str, Any]:
     """An agent's info, with its own measurements in place of simulated ones."""
     report, told, left = Report.of(info), dict(info), list(answers)
     if report.on_the_way:

@@ -16,10 +16,10 @@ from swarmbo.deciding.own_rows import UNASKED
 from swarmbo.deciding.setup import settings_again
 from swarmbo.errors import ConfigError, ShapeError, TransportError
 from swarmbo.fleet import letters, measuring
-from swarmbo.fleet.letters import LONGEST, Letter, opened, sealed
-from swarmbo.fleet.mail import GOODBYE, Carrier, Journal, Mail
+from swarmbo.fleet.letters import LONGEST, Letter, fits_agent, opened, sealed
+from swarmbo.fleet.link import Link
+from swarmbo.fleet.mail import GOODBYE, Journal, Mail
 from swarmbo.fleet.plan import HUB, Plan
-from swarmbo.fleet.schema import fits_agent
 from swarmbo.fleet.table_agent import TableAgent
 from swarmbo.problem import Problem
 from swarmbo.transport import Envelope
@@ -40,7 +40,7 @@ class Member:
         self,
         name: str,
         plan: Plan,
-        carrier: Carrier,
+        carrier: Link,
         folder: Path,
         clock: Callable[[], float] = time.monotonic,
         measure: "measuring.Instrument | None" = None,
@@ -59,8 +59,10 @@ class Member:
         self._has_spoken = True
         self.refused = 0  # letters without a right to be sent
         state = self._journal.state()
+        self._outcomes: Callable[[], bytes] = bytes  # of known tables
         if plan.tables is not None:
-            self._agent = TableAgent(name, plan)
+            self._agent = chooser = TableAgent(name, plan)
+            self._outcomes = lambda: chooser.outcomes
         elif state is None:
             settings = settings_again(plan.settings, {})
             problem = Problem.from_plain(plan.problem)
@@ -78,7 +80,7 @@ class Member:
             is_new = False
             # clock ticks are in the journal: a restarted member repeats them at the same places between letters
             if (sender, content) == (name, _TICK):
-                self._tick(self._arrived)
+                self._tick()
                 continue
             if sender == name:  # its own measurement is not repeated
                 self._due = None
@@ -109,7 +111,9 @@ class Member:
             self._heard = now
         if self._goes_on and now - self._greeted > self.plan.patience_s:  # the hub may count it as failed
             self._greet()
-        self._complain()
+        if (count := self.odd.total()) > self._complained:
+            self._complained = count
+            self._mail.write(HUB, letters.Odd(dict(self.odd)))
         if self._due is not None:
             self._answer(self._due)
         elif self._agent.keeps_time:
@@ -146,7 +150,7 @@ class Member:
         self._heard = self._clock()  # it waits for no agent
         # before it acts on the tick: what it says then follows from the journal alone
         self._journal.keep(self.name, _TICK)
-        self._tick(self._arrived)
+        self._tick()
 
     def close(self) -> None:
         """Close its journal."""
@@ -161,34 +165,14 @@ class Member:
         """Check a letter before it is saved; a snapshot is tried on a copy."""
         if not fits_agent(letter, sender, self.name, self._agent.problem):
             return False
-        if isinstance(letter, letters.Back) and letter.state:
-            try:
-                copy(self._agent).restore(letter.state, letter.came, letter.last, letter.since)
-            except ConfigError:
-                return False
-        if isinstance(letter, letters.Join):
-            return self._plan_of(letter) is not None
-        return not isinstance(letter, letters.Measure) or self._measure is not None
-
-    def _plan_of(self, letter: letters.Join) -> Plan | None:
-        """Plan of an invitation, with its own keys; None if it is invalid."""
         try:
-            plan = Plan.decoded(letter.plan, "what the hub says")
+            if isinstance(letter, letters.Back) and letter.state:
+                copy(self._agent).restore(letter.state, letter.came, letter.last, letter.since)
+            if isinstance(letter, letters.Join):
+                letter.plan.checked()
         except ConfigError:
-            return None
-        return msgspec.structs.replace(plan, keys=self.plan.keys)
-
-    def _join(self, letter: letters.Join) -> None:
-        """Leave this run for that of a hub that replaced its own; other invitations are ignored."""
-        plan = self._plan_of(letter)
-        measures = self._measure is not None
-        if plan is not None and self.plan.invites(self.name, plan) and measures is (self.name in plan.measures):
-            self.invited = plan
-
-    def _complain(self) -> None:
-        if (count := self.odd.total()) > self._complained:
-            self._complained = count
-            self._mail.write(HUB, letters.Odd(dict(self.odd)))
+            return False
+        return not isinstance(letter, letters.Measure) or self._measure is not None
 
     def take(self, sender: str, letter: Letter) -> None:
         """Carry out a letter; a late one changes nothing."""
@@ -196,7 +180,7 @@ class Member:
             if isinstance(letter, letters.Said):
                 self._arrived.append(Envelope(sender, self.name, letter.payload))
                 if not self._agent.keeps_time:
-                    self._tick(self._arrived)
+                    self._tick()
             else:
                 self.refused += 1
             return
@@ -212,37 +196,38 @@ class Member:
                 if letter.turn > self._turn and self._goes_on:
                     self._come_back(letter)
             case letters.Join():
-                self._join(letter)
-            case letters.Ping():
-                pass
+                self._join(letter.plan)
             case letters.End():
                 self.has_ended = True
             case _:
-                self.refused += 1
+                self.refused += not isinstance(letter, letters.Ping)
+
+    def _join(self, plan: Plan) -> None:
+        """Leave this run for that of a hub that replaced its own; other invitations are ignored."""
+        is_own = all(plan.endpoints.get(member) == self.plan.endpoints[member] for member in (HUB, self.name))
+        measures = self._measure is not None
+        if is_own and plan.run != self.plan.run and measures is (self.name in plan.measures):
+            self.invited = msgspec.structs.replace(plan, keys=self.plan.keys)
 
     def _carry_out(self, order: letters.Order) -> None:
-        if isinstance(order, letters.Begin):
-            self._turn += 1
-            self._begin(order)
-            return
-        if isinstance(order, letters.Measure):
-            self._turn += 1
-            self._due = order
-            return
-        if isinstance(order, letters.SendSnapshot):
-            self._turn, self._has_spoken = self._turn + 1, True
-            self._agent.give_up(order.last)  # a participant failed during it
-            snapshot = self._agent.snapshot()
-            self._mail.write(HUB, letters.Snapshot(order.turn, snapshot if len(snapshot) <= _MOST_LENT else b""))
-            return
-        agent = self._agent
-        if isinstance(agent, TableAgent) or (order.query is not None and order.query not in agent.log.open):
+        if isinstance(order, letters.Told) and order.query is not None and order.query not in self._agent.log.open:
             self.refused += 1
             return
         self._turn += 1
-        if order.row.has_come or not agent.problem.is_field:
-            agent.note(order.query or UNASKED, order.row)
-        self._turn_page()
+        match order:
+            case letters.Begin():
+                self._begin(order)
+            case letters.Measure():
+                self._due = order
+            case letters.SendSnapshot():
+                self._has_spoken = True
+                self._agent.give_up(order.last)  # a participant failed during it
+                snapshot = self._agent.snapshot()
+                self._mail.write(HUB, letters.Snapshot(order.turn, snapshot if len(snapshot) <= _MOST_LENT else b""))
+            case letters.Told():
+                if order.row.has_come or not self._agent.problem.is_field:
+                    self._agent.note(order.query or UNASKED, order.row)
+                self._turn_page()
 
     def _turn_page(self) -> None:
         state = self._agent.state_dict()
@@ -276,10 +261,10 @@ class Member:
             self._agent.links = links
         offered = {} if letter.offer is None else msgspec.structs.asdict(letter.offer)
         self._query = self._agent.ask(**offered)
-        self._tick(self._arrived)
+        self._tick()
 
-    def _tick(self, inbox: list[Envelope]) -> None:
-        self._arrived, kept_time = [], self._agent.keeps_time
+    def _tick(self) -> None:
+        inbox, self._arrived, kept_time = self._arrived, [], self._agent.keeps_time
         try:
             said = self._agent.tick(self._clock(), inbox)
         except TransportError:  # a message with a wrong checksum; nothing of it was processed
@@ -295,13 +280,13 @@ class Member:
             assert word is not None
             assert report is not None
             counts = self._mail.repeated, self.refused + self._mail.refused
-            told = self._others(), self._agent.outcomes if isinstance(self._agent, TableAgent) else b""
-            self._mail.write(HUB, letters.Word(self._turn, self._query, word, report, self._agent.sent, *counts, *told))
+            told = letters.Word(self._turn, self._query, word, report, self._agent.sent, *counts, self._others())
+            self._mail.write(HUB, msgspec.structs.replace(told, outcomes=self._outcomes()))
 
     def _others(self) -> dict[str, float]:
         """Values of absent agents' variables of a function, if it is the first present agent."""
         agent, participants, problem = self._agent, self._agent.participants, self._agent.problem
-        if isinstance(agent, TableAgent) or participants is None or problem.is_field:
+        if participants is None or problem.is_field or self.plan.tables is not None:
             return {}
         if self.name != participants.members[0]:
             return {}

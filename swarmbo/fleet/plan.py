@@ -5,37 +5,60 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+import numpy as np
 
+from swarmbo.agent.schema import forbidding
 from swarmbo.boundary.files import read_regular, replacing
 from swarmbo.coordination.deadline import has_deadline
+from swarmbo.coordination.tables import Table
 from swarmbo.deciding.setup import Setup, part, settings_again
 from swarmbo.errors import ConfigError
-from swarmbo.fleet.tables import Tables
+from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
-from swarmbo.registry import FIELD
+from swarmbo.registry import FIELD, SLOTS
 from swarmbo.settings import Positive
 from swarmbo.transport import InProcess
 
 HUB = "world"  # the member that has the world and the log
 Protocol = Literal["tcp", "tls", "quic"]
-_SETTINGS = {
-    "belief",
-    "acquisition",
-    "coordination",
-    "transport",
-    "seed",
-    "rounds",
-    "initial",
-    "start",
-    "step_limit",
-    "safe",
-}
+_SETTINGS = {*SLOTS, "seed", "rounds", "initial", "start", "step_limit", "safe"}
 _SHORT = 32  # characters of a scenario's name in a run's name
 _VERSION = 2  # 2: outcomes are sent as rows; journals of earlier versions cannot be read
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=,+-]{0,63}")
+
+
+class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Tables of a problem whose factors are known: the number of values by variable, and tables by factor, as bytes of
+    float64 in C order. By a deadline all agents know the forbidden pairs of each one, as of ``Conflicts.packed``.
+    """
+
+    sizes: dict[str, int]
+    forbidden: dict[str, bytes]
+    by_factor: dict[str, bytes]
+
+    def require_of(self, graph: FactorGraph, at: str, *, is_timed: bool) -> None:
+        """Refuse tables of another graph, and such that are no utilities; ``is_timed`` by a deadline."""
+        sizes, own = self.sizes, self.by_factor
+        if set(sizes) != set(graph.variables) or not set(own) <= set(graph.factors) or min(sizes.values()) < 1:
+            raise ConfigError("got sizes or tables of others; wanted those of the problem", at=at)
+        if wrong := [f for f in own if len(own[f]) != 8 * math.prod(sizes[x] for x in graph.scope(f))]:
+            raise ConfigError(f"got a table of {wrong[0]!r} that has another size", at=at)
+        if wrong := [f for f in own if not (np.frombuffer(own[f], "<f8") < np.inf).all()]:
+            raise ConfigError(f"got NaN or inf in the table of {wrong[0]!r}; wanted numbers or -inf", at=at)
+        fits = forbidding(graph, sizes)
+        wrong = [agent for agent in graph.agents if not fits(agent, self.forbidden.get(agent, b""))]
+        if wrong and (is_timed or self.forbidden):
+            raise ConfigError(f"got no forbidden pairs of {wrong[0]!r} that fit its factors; wanted them", at=at)
+
+    def own(self, graph: FactorGraph, agent: str) -> dict[str, Table]:
+        """Tables of an agent's factors."""
+        shapes = {f: [self.sizes[x] for x in graph.scope(f)] for f in graph.factors_owned_by(agent)}
+        if not set(shapes) <= set(self.by_factor):
+            raise ConfigError(f"got a plan without tables of {agent!r}; wanted its own, {agent}.json", at="--fleet")
+        return {f: np.frombuffer(self.by_factor[f], "<f8").reshape(shape) for f, shape in shapes.items()}
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,7 +90,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tick_s: Positive = 0.05
     keys: str | None = None
     tables: Tables | None = None
-    version: int = _VERSION
+    version: Annotated[int, msgspec.Meta(ge=_VERSION, le=_VERSION)] = _VERSION
 
     @property
     def setup(self) -> Setup:
@@ -125,36 +148,22 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"got {seconds}; wanted seconds > 0", at=f"{at}.{name}")
         return self
 
-    def invites(self, name: str, other: "Plan") -> bool:
-        """True if a member of this run must join another: that of a hub that replaced its own."""
-        places = {(plan.endpoints.get(HUB), plan.endpoints.get(name)) for plan in (self, other)}
-        return other.run != self.run and len(places) == 1 and None not in next(iter(places))
-
-    def encoded(self) -> bytes:
-        """Plan as JSON."""
-        return msgspec.json.format(msgspec.json.encode(self)) + b"\n"
-
     def write(self, path: Path) -> None:
         """Write it as JSON, atomically: a waiting process may read it as soon as it exists."""
         with replacing(path) as file:
-            file.write(self.encoded())
+            file.write(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
         """Read a plan."""
-        return cls.decoded(read_regular(path), str(path))
-
-    @classmethod
-    def decoded(cls, content: bytes, at: str) -> "Plan":
-        """Decode a plan from JSON; ``at`` is its source, for messages."""
         try:
-            plain = msgspec.json.decode(content)
+            plain = msgspec.json.decode(read_regular(path))
             if isinstance(plain, dict) and (version := plain.get("version", 1)) != _VERSION:
-                raise ConfigError(f"{at}: got version {version}; wanted {_VERSION}, of the same swarmbo everywhere")
+                raise ConfigError(f"{path}: got version {version}; wanted {_VERSION}, of the same swarmbo everywhere")
             plan = msgspec.convert(plain, cls)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise ConfigError(f"{at}: {error}; wanted the plan that `swarmbo fleet` wrote") from error
-        return plan.checked(at)
+            raise ConfigError(f"{path}: {error}; wanted the plan that `swarmbo fleet` wrote") from error
+        return plan.checked(str(path))
 
 
 def new_run(name: str, seed: int) -> str:

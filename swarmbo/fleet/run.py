@@ -199,12 +199,11 @@ def new_folder(out: Path) -> Generator[None]:
 def begun(plan: Plan, place: Path, here: Sequence[str]) -> Generator[tuple[Hub, Processes]]:
     """Write a fleet's plan to a place, or, with tables, each agent's next to it. Begin it, and end its processes."""
     with closing(Link(HUB, plan)) as link:
-        agents = () if plan.tables is None else [name for name in plan.endpoints if name != HUB]
         place.parent.mkdir(exist_ok=True)
-        for path, own in (
-            {place.with_name(f"{agent}.json"): plan.of(agent) for agent in agents} or {place: plan}
-        ).items():
-            own.write(path)
+        if plan.tables is None:
+            plan.write(place)
+        for name in plan.endpoints.keys() - {HUB} if plan.tables is not None else ():
+            plan.of(name).write(place.with_name(f"{name}.json"))
         with closing(Processes(here, place, goes_on=plan.goes_on)) as processes:
             yield Hub(plan, link, processes.attend, here=here, ended=processes.ended), processes
 

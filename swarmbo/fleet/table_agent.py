@@ -13,6 +13,7 @@ from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.deadline_tables import DeadlineAgent, Terms
 from swarmbo.coordination.participant import Participant, read
 from swarmbo.coordination.tables import Conflicts
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.fleet.plan import Plan
 from swarmbo.records import LinkReport, SolveReport, Traffic
 from swarmbo.transport import Envelope, Routes
@@ -33,6 +34,7 @@ class TableAgent:
         setup = plan.setup
         self.name, self.problem, self._method, self._seed = name, setup.problem, setup.coordination, setup.seed
         self._known, self._own = plan.tables, plan.tables.own(self.problem.graph, name)
+        self.log = Logbook.empty(setup.problem)
         self.participants: Participants | None = None
         self.links: nx.Graph[str] | None = None  # of a fleet's own network, on which all reach all
         self.sent: dict[str, Traffic] = {}
@@ -68,11 +70,8 @@ class TableAgent:
             return []
         if self._agent is None:
             self._agent, inbox, self._early = self._begun(), [*self._early, *inbox], []
-        if isinstance(self._agent, DeadlineAgent):
-            outbox = self._agent.tick(self._ticks, inbox)
-            self._ticks += 1
-        else:
-            outbox = self._agent.tick(now, inbox)
+        outbox = self._agent.tick(self._ticks, inbox)  # who waits in step has no use for a time
+        self._ticks += 1
         present = None if self.participants is None else self.participants.members
         outbox = [envelope for envelope in outbox if present is None or envelope.recipient in present]
         self.sent["agree"] += Traffic(len(outbox), sum(len(envelope.payload) for envelope in outbox), len(outbox))
@@ -121,11 +120,10 @@ class TableAgent:
         """Snapshot for a returning agent, which needs nothing."""
         return _NOTHING
 
-    def restore(self, state: bytes, *known: Any) -> None:
-        """Take over a snapshot: nothing."""
+    def restore(self, *known: Any) -> None:
+        """Take over a snapshot, or outcomes: there is nothing."""
 
-    def told_again(self, told: Any) -> None:
-        """Take over outcomes: there are none."""
+    note = told_again = restore
 
     def state_dict(self) -> dict[str, Any]:
         """State between choices: none."""

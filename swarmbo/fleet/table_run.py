@@ -1,14 +1,33 @@
 """Solution of a problem in tables by a fleet: a process for each agent, which knows its own factors' tables."""
 
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import msgspec
+import numpy as np
+from msgspec import UNSET
+
+from swarmbo.coordination.agreement import Solution, TableOutcome, solution_with
+from swarmbo.coordination.deadline import has_deadline
+from swarmbo.coordination.deadline_tables import judged
 from swarmbo.coordination.plan import TableMethod
-from swarmbo.errors import ConfigError
+from swarmbo.coordination.tables import Conflicts, factor_values, sizes_of
+from swarmbo.errors import BudgetError, ConfigError, TransportError
+from swarmbo.fleet.hub import Hub
+from swarmbo.fleet.letters import LONGEST, Ping
+from swarmbo.fleet.plan import Tables
 from swarmbo.fleet.run import FOLDER, PLAN, Network, NetworkReport, begun, new_folder
-from swarmbo.fleet.table_hub import solution_by
-from swarmbo.fleet.tables import to_plan
+from swarmbo.graph import FactorGraph
 from swarmbo.interchange import TableProblem
 from swarmbo.interchange.solved import Solved
+from swarmbo.problem import Problem
+from swarmbo.records import LinkReport, SolveReport, Traffic
+from swarmbo.spaces import Domain
+from swarmbo.transport import Routes
+
+_HEAD = 2**12  # bytes of a message beside its table
 
 
 def solve_by_fleet(
@@ -31,3 +50,58 @@ def solve_by_fleet(
             hub.end()
         solved.write(out / "solution.json")
         return solved, NetworkReport.of(hub, processes, {})
+
+
+def solution_by(hub: Hub, problem: TableProblem) -> Solution:
+    """Have the agents of a fleet choose, and combine their decisions."""
+    graph, tables = problem.graph, problem.tables
+    for agent in graph.agents:  # clocks of a deadline begin when all are there
+        hub.mail.write(agent, Ping(0))
+    decisions = hub.words(lambda absent: None)
+    traffic = sum((decision.sent.get("agree", Traffic()) for decision in decisions), Traffic())
+    values = {x: value for decision in decisions for x, value in decision.values.items()}
+    chosen = {x: int(values[x]) for x in graph.variables if x in values}
+    if strange := [x for x, index in chosen.items() if index != values[x] or not 0 <= index < len(problem.domains[x])]:
+        raise TransportError(f"got {values[strange[0]]} for {strange[0]!r}; wanted the position of one of its values")
+    if hub.plan.goes_on:
+        ticks, reports = hub.plan.setup.coordination.deadline, [decision.report.links for decision in decisions]
+        guessed = tuple(agent for links in reports if links is not UNSET for agent in links.without)
+        links = LinkReport(ticks, silent=hub.absent, without=guessed)
+        return judged(graph, tables, chosen, SolveReport("deadline", ticks, traffic=traffic, links=links))
+    try:
+        outcomes = [each for one in decisions for each in msgspec.msgpack.decode(one.outcomes, type=list[TableOutcome])]
+        return solution_with(graph, chosen, factor_values(graph, tables, chosen), outcomes, traffic)
+    except (msgspec.MsgspecError, ValueError, LookupError) as error:
+        raise TransportError(f"an agent's outcome does not fit: {error}; do versions of swarmbo differ?") from error
+
+
+def to_plan(problem: TableProblem, method: TableMethod, seed: int) -> dict[str, Any]:
+    """Problem, settings and all tables as a ``Plan`` has them. A BudgetError if an exact method would exceed its
+    budget, or a message would be too long for a letter.
+    """
+    graph, tables = problem.graph, problem.tables
+    sizes, is_timed = sizes_of(graph, tables), has_deadline(method)
+    joined = {} if is_timed else method.plan(graph, sizes, Routes(graph.agents), seed).joined
+    _require_short(graph, sizes, joined)
+    highs = np.array([max(size - 1, 1) for size in sizes.values()], dtype=float)
+    known = Tables(
+        sizes,
+        {agent: Conflicts.packed(graph, tables, agent) for agent in graph.agents} if is_timed else {},
+        {f: np.ascontiguousarray(table, "<f8").tobytes() for f, table in tables.items()},
+    )
+    plain = Problem(graph, Domain(np.zeros(len(highs)), highs)).to_plain()
+    return {"problem": plain, "settings": {"coordination": msgspec.to_builtins(method), "seed": seed}, "tables": known}
+
+
+def _require_short(graph: FactorGraph, sizes: Mapping[str, int], joined: Mapping[str, Sequence[str]]) -> None:
+    """Refuse tables that are too long to be sent: of variables, of an elimination's steps, and of factors for them."""
+    owner = graph.variable_owner
+    sent = [(x,) for x in graph.variables if any(graph.owner(f) != owner(x) for f in graph.factors_of(x))]
+    sent += [tuple(scope) for x, scope in joined.items() if scope and owner(x) != owner(scope[0])]
+    for f in graph.factors:  # the step of the variable that is eliminated first joins it
+        steps = [x for x in graph.scope(f) if {*graph.scope(f)} <= {x, *joined.get(x, ())}]
+        sent += [graph.scope(f) for x in steps if owner(x) != graph.owner(f)]
+    most = max((math.prod(sizes[x] for x in scope) for scope in sent), default=0)
+    if 8 * most > (longest := LONGEST - _HEAD):
+        got = f"agents of a fleet would send a table of {most:,} entries; a message holds {longest // 8:,}"
+        raise BudgetError(f"{got}. Give the variables fewer values, or use max-sum, or `swarmbo solve`.")

@@ -11,7 +11,7 @@ import numpy as np
 from swarmbo.deciding.logbook import Choice
 from swarmbo.deciding.offers import offer_of, own_places
 from swarmbo.errors import ConfigError
-from swarmbo.fleet.hub import Hub, Links
+from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.letters import Word
 from swarmbo.problem.data import News
 from swarmbo.records import LinkReport, SolveReport, Status, Traffic
@@ -80,7 +80,9 @@ def told_beforehand(world: World | None) -> tuple[float | None, list[list[float]
     return world.level, None if sites is None else sites.tolist()
 
 
-def _edges(links: "nx.Graph[Any] | None", absent: Collection[str], *, is_field: bool) -> Links | None:
+def _edges(
+    links: "nx.Graph[Any] | None", absent: Collection[str], *, is_field: bool
+) -> tuple[tuple[str, str], ...] | None:
     """Links for members; absent agents receive nothing, and relay nothing."""
     if links is None:
         return None

@@ -108,7 +108,10 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
             groups.setdefault(tuple(numbers), {})[key[0]] = distributions[key]
         if len(groups) > 1:
             # outcomes depend on other parameters too: once all values were tried, these need to be repeated
-            groups = {numbers: space for numbers, space in groups.items() if _n_values(space) > len(numbers)}
+            counts = {
+                ran: math.prod(_variable(of).axis.count or math.inf for of in groups[ran].values()) for ran in groups
+            }
+            groups = {ran: space for ran, space in groups.items() if counts[ran] > len(ran)}
         with self._lock:
             self._groups = list(groups.values())
             # a name that is new here makes new teams, which learn all trials again
@@ -242,11 +245,6 @@ def _variable(distribution: Any) -> Variable:
     if not isinstance(distribution, optuna.distributions.FloatDistribution):
         raise ConfigError(f"got {short(distribution)}; wanted a float, an int or a categorical one")
     return Real(low, high, is_log, distribution.step)
-
-
-def _n_values(space: Space) -> float:
-    """Number of different parameters; infinite with a continuous one."""
-    return math.prod(_variable(distribution).axis.count or math.inf for distribution in space.values())
 
 
 def _graph(scopes: Mapping[str, Sequence[str]], space: Space) -> FactorGraph:

@@ -189,9 +189,6 @@ class Ros2Robots:
             goal = GeoPoseStamped(header, _GeoPose(_GeoPoint(float(lat), float(lon), math.nan), upright))
             self._session.put(f"{robot}/goal_geopose", goal.serialize())
 
-    def _move(self, robot: str, payload: bytes, driven: Driven) -> None:
-        self._places[robot] = self._place_in(payload)
-
     def _learn(self, robot: str, payload: bytes, driven: Driven) -> None:
         _require_length("Float64", payload, 12, 12)
         value, place = float(Float64.deserialize(payload).data), self._places.get(robot)
@@ -211,7 +208,7 @@ class Ros2Robots:
         if not math.isfinite(value):
             driven.failed[robot] += 1
 
-    def _place_in(self, payload: bytes) -> Place:
+    def _move(self, robot: str, payload: bytes, driven: Driven) -> None:
         if self._coordinates is None:
             _require_length("PoseStamped", payload, 72, _LONGEST)
             pose = PoseStamped.deserialize(payload)
@@ -227,7 +224,7 @@ class Ros2Robots:
             place = self._coordinates.metres(np.array([[fix.longitude, fix.latitude]]))[0]
         if not np.isfinite(place).all():
             raise ConfigError(f"got {place.tolist()}; wanted finite numbers")
-        return place
+        self._places[robot] = place
 
     def _give_up(self, driven: Driven) -> None:
         for robot, (query, deadline) in list(self._goals.items()):

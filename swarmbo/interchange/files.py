@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 from swarmbo.boundary.files import open_regular, replacing
 from swarmbo.errors import ConfigError
+from swarmbo.interchange.networks import problem_of_uai, problem_of_wcsp, uai_of_problem, wcsp_of_problem
 from swarmbo.interchange.problem import TableProblem
 from swarmbo.interchange.pydcop import problem_of_yaml, yaml_of_problem
-from swarmbo.interchange.uai import problem_of_uai, uai_of_problem
-from swarmbo.interchange.wcsp import problem_of_wcsp, wcsp_of_problem
 
 
 class _Format(NamedTuple):

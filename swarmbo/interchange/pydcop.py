@@ -41,10 +41,10 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
         domains[variable] = _one_of_domains(given, values, f"$.variables.{variable}")
     if not domains:
         raise ConfigError("got no variable; wanted one at least", at="$.variables")
-    fixed = {
-        variable: _fixed(given, values, f"$.external_variables.{variable}")
-        for variable, given in _table(data, "external_variables").items()
-    }
+    fixed = dict[str, Value]()
+    for variable, given in _table(data, "external_variables").items():
+        at = f"$.external_variables.{variable}"
+        fixed[variable] = _one_of(given.get("initial_value"), _one_of_domains(given, values, at), f"{at}.initial_value")
     room, constant, sign = Room(), 0.0, 1.0 if objective == "max" else -1.0
     notes: list[str] = []
     scopes, tables = dict[str, tuple[str, ...]](), dict[str, Table]()
@@ -220,11 +220,6 @@ def _range(text: str, at: str) -> list[int]:
 
 def _one_of_domains(given: Mapping[str, Any], values: Domains, at: str) -> tuple[Value, ...]:
     return values[_one_of(str(given.get("domain")), tuple(values), f"{at}.domain")]
-
-
-def _fixed(given: Mapping[str, Any], values: Domains, at: str) -> Value:
-    value = given.get("initial_value")
-    return _one_of(value, _one_of_domains(given, values, at), f"{at}.initial_value")
 
 
 def _constraint(

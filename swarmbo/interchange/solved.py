@@ -1,7 +1,8 @@
-"""Solution of a problem of a file, in the file's own sense."""
+"""Solution of a problem in tables, by a method and over a transport that settings name, in its file's own sense."""
 
 import csv
 import io
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,17 @@ import numpy as np
 from msgspec import UNSET
 from rich.table import Table as RichTable
 
+from swarmbo import registry
 from swarmbo.boundary.files import replacing
 from swarmbo.coordination.agreement import Solution
+from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.deadline_tables import whole_factors
-from swarmbo.coordination.plan import TableMethod, TraceRow
+from swarmbo.coordination.participant import solve_with_agents
+from swarmbo.coordination.plan import TableMethod, TraceRow, traced
 from swarmbo.errors import ConfigError
+from swarmbo.interchange.networks import uai_solution
 from swarmbo.interchange.problem import TableProblem
-from swarmbo.interchange.uai import uai_solution
-from swarmbo.registry import name_of
+from swarmbo.settings import convert
 from swarmbo.transport import Faults, InProcess
 
 _MOST_SHOWN = 24  # variables on a terminal
@@ -113,7 +117,7 @@ class Solved:
         table.add_row("problem", f"{counts}, {problem.n_entries:,} entries")
         if problem.idle:
             table.add_row("agents that own nothing", _shortened(problem.idle))
-        table.add_row("coordination", f"{name_of(self.method)}, seed {self.seed}")
+        table.add_row("coordination", f"{registry.name_of(self.method)}, seed {self.seed}")
         goes_on = ": an agent failed; with max-sum and mode=asynchronous the others choose without it"
         table.add_row("status", report.status + (goes_on if report.status == "blocked" else ""))
         table.add_row("valid", "yes" if self.is_valid else "no: cost too high" if self._is_above else "no")
@@ -170,6 +174,77 @@ class Solved:
             status = "FINISHED" if row is self.trace[-1] else "RUNNING"
             rows.writerow([row.round, "", cost, -broken, row.traffic.messages, row.traffic.bytes, status, *told])
         return _written(path, text.getvalue())
+
+
+def solve_problem(
+    problem: TableProblem,
+    coordination: Mapping[str, Any],
+    seed: int = 0,
+    transport: Mapping[str, Any] | None = None,
+    *,
+    needs_trace: bool = False,
+) -> Solved:
+    """Choose values for all variables by the ``kind`` and other settings of a method for tables.
+
+    With a ``transport`` agents exchange encoded messages over it; its ``kind`` is ``faulty`` unless said. Rounds are
+    traced without one, and without a deadline.
+
+    Raises:
+        ConfigError: If there is no such method or setting, or a trace is needed that there is not.
+        BudgetError: If an exact method would exceed its budget.
+    """
+    method, graph = method_of(coordination), problem.graph
+    if needs_trace and (transport or has_deadline(method)):
+        got = "transport settings" if transport else "mode 'asynchronous'"
+        raise ConfigError(f"got {got}, with which no round is traced; wanted neither", at="--trace, --figure")
+    if not transport and not has_deadline(method):
+        return Solved(problem, method, seed, *traced(method, graph, problem.tables, seed=seed))
+    links = transport_of(transport or {}, graph.agents)
+    unhindered = method.solve(graph, problem.tables, seed=seed).value if isinstance(links, Faults) else None
+    carrier = links.open(graph.agents, seed=seed)
+    solution = solve_with_agents(method, graph, problem.tables, carrier, seed=seed)
+    return Solved(problem, method, seed, solution, transport=links, unhindered=unhindered)
+
+
+def method_of(coordination: Mapping[str, Any]) -> TableMethod:
+    """Method for tables of a ``kind`` and its settings; a few names of pyDCOP are taken for the kind."""
+    known, kind = table_methods(), coordination.get("kind")
+    if kind not in known:
+        near = registry.nearest_kind(str(kind), list(known))
+        if near is None or (near.replace("-", "") != str(kind).replace("-", "") and kind != "dpop"):
+            hint = "" if near is None else f"; did you mean {near!r}?"
+            raise ConfigError(f"got {kind!r}; wanted one of {', '.join(known)}{hint}", at="$.coordination.kind")
+        kind = near
+    return convert({**coordination, "kind": kind}, known[kind], "$.coordination")
+
+
+def transport_of(settings: Mapping[str, Any], agents: Sequence[str]) -> Faults | InProcess:
+    """Transport of some settings, whose events are in round 0, the only one."""
+    plain = dict(settings)
+    for key in ("deaths", "joins"):
+        if isinstance(events := plain.get(key), list):
+            plain[key] = [{"round": 0, **event} if isinstance(event, Mapping) else event for event in events]
+    is_faulty = not set(plain) <= {"kind", "as_agents"}
+    transport = registry.settings_of(
+        "transport", {"kind": "faulty" if is_faulty else "in-process", **plain}, "$.transport"
+    )
+    if isinstance(transport, Faults) and (strangers := sorted(transport.named - set(agents))):
+        raise ConfigError(f"got {strangers[0]!r}; wanted some of {', '.join(agents)}", at="$.transport")
+    if isinstance(transport, Faults):
+        rounds = [(event.agent, event.round) for event in (*transport.deaths, *transport.joins)]
+        rounds += [("a cut", cut.rounds[0]) for cut in transport.cuts if cut.rounds is not None]
+        if late := [f"round {number} of {what}" for what, number in rounds if number > 0]:
+            raise ConfigError(f"got {late[0]}; wanted round 0, the only one, and a step of it", at="$.transport")
+    return transport
+
+
+def table_methods() -> dict[str, type[TableMethod]]:
+    """Coordination methods for tables, by name."""
+    return {
+        name: known
+        for name, known in registry.kinds("coordination", registry.FIELD).items()
+        if issubclass(known, TableMethod)
+    }
 
 
 def _shortened(words: "tuple[str, ...] | list[str]") -> str:

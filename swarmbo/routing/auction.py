@@ -21,7 +21,7 @@ from swarmbo.belief import PlaceBelief
 from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.requests import AllReduce, Best, Steps
 from swarmbo.coordination.schema import are_not_negative
-from swarmbo.routing.pilot import Legs, Pilot, Tour, in_turn, on_schedule
+from swarmbo.routing.pilot import Legs, Pilot, Tour, in_turn
 
 Order = Literal["auction", "sequential"]
 SPARE = 6.0  # rounds at the summit, after the first robot's arrival
@@ -65,7 +65,11 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
     tours = {bidder.pilot.agent: bidder.tour for bidder in bidders}
     left_over = {bidder.pilot.agent: left[id(bidder.pilot.gains)].value for bidder in bidders}
     late = [agent for agent in agents if detours[agent]]
-    points |= yield from on_schedule(late, {pilot.agent: pilot for pilot in own}, tours, left_over, planned, taken)
+
+    def pick(pilot: Pilot, picks: Places) -> Float[np.ndarray, " d"] | None:
+        return pilot.pick(tours[pilot.agent], left_over[pilot.agent], planned, picks, taken)
+
+    points |= yield from in_turn(late, {pilot.agent: pilot for pilot in own}, pick, taken)
     return Legs(points, {agent: places[tour.stops] for agent, tour in tours.items()}, rounds + len(late))
 
 
@@ -86,7 +90,9 @@ def _is_bid(
 
 class _Bidder:
     def __init__(self, pilot: Pilot, number: int) -> None:
-        self.pilot, self.number, self.tour, self._in_reach = pilot, number, pilot.tour(), pilot.in_reach()
+        self.pilot, self.number, self.tour = pilot, number, Tour(pilot)
+        listed = set(keys_of(pilot.candidates))
+        self._in_reach = [key in listed for key in keys_of(pilot.places)]  # in this round
 
     def next_stop(self, place: int) -> tuple[bool, bool]:
         """After an insertion: True if the first way-point is out of reach in this round; True if it is that place."""
@@ -140,7 +146,7 @@ class Climber:
     @cached_property
     def rounds(self) -> Float[np.ndarray, " p"]:
         """Rounds to each way-point; inf if it cannot be reached and left in time, or not be measured."""
-        return self.pilot.tour().extra()
+        return Tour(self.pilot).extra()
 
     def rounds_to_best(self, reached: Bool[np.ndarray, " p"]) -> float:
         """Rounds to the best way-point of those ``reached`` by any agent; inf if only others reach it."""
@@ -150,7 +156,7 @@ class Climber:
 
     def bound(self, goals: Places) -> Tour:
         """Route to its best way-point of those in reach until the end, without others' ``goals``; empty without one."""
-        pilot, tour, taken = self.pilot, self.pilot.tour(), set(keys_of(np.array(goals))) if goals else set[bytes]()
+        pilot, tour, taken = self.pilot, Tour(self.pilot), set(keys_of(np.array(goals))) if goals else set[bytes]()
         keys = keys_of(pilot.places)
         listed = [n for n in np.flatnonzero(np.isfinite(self.rounds)).tolist() if keys[n] not in taken]
         if listed:
@@ -165,7 +171,7 @@ class Climber:
         """
         left = self.pilot.untaken(taken)
         is_there = bool(tour.stops) and self.pilot.places[tour.stops[0]].tobytes() in keys_of(left)
-        left = self.pilot.in_time(self.pilot.tour() if is_there else tour, left)
+        left = self.pilot.in_time(Tour(self.pilot) if is_there else tour, left)
         if not len(left):
             return self.pilot.travel.base(self.pilot.agent)
         chosen = self.step(self.pilot.agent, self._given(picks), left)

@@ -39,8 +39,10 @@ class Tour:
         self._legs = list[float]()  # rounds to each stop
         self._has_base = base is not None
         if base is not None:
+            # the return takes rounds that the battery does not cover after the horizon. A route is short enough, and
+            # leads home in time, if both fit into the smaller of the two
             battery = float(pilot.travel.rounds_left(pilot.agent))
-            self._home = unspared(self._way_to(base), self._left, battery)
+            self._home = np.maximum(self._way_to(base) - max(battery - self._left, 0.0), 0.0)
             self._left = min(self._left, battery)
         # costs of each place before each stop, and after the last one; every leg takes at least a round, which bounds
         # the number of stops
@@ -91,28 +93,16 @@ class Tour:
             self._added[n + 1] = self._from[n + 1]
 
     def _away_from(self, here: Float[np.ndarray, " d"]) -> Float[np.ndarray, " p"]:
-        rounds = np.full(len(self._places), np.inf)
-        # unasked places stay at inf: they are not open, so no route needs them
-        rounds[self._asked] = in_rounds(self._travel.rounds(self._agent, here[None], self._places[self._asked])[0])
-        return rounds
+        return self._in_rounds(self._travel.rounds(self._agent, here[None], self._places[self._asked])[0])
 
     def _way_to(self, end: Float[np.ndarray, " d"]) -> Float[np.ndarray, " p"]:
+        return self._in_rounds(self._travel.rounds(self._agent, self._places[self._asked], end[None])[:, 0])
+
+    def _in_rounds(self, told: Int[np.ndarray, " a"]) -> Float[np.ndarray, " p"]:
+        """Rounds that paths count as: at least one for a measurement, inf if unreachable, or unasked as not open."""
         rounds = np.full(len(self._places), np.inf)
-        told = self._travel.rounds(self._agent, self._places[self._asked], end[None])
-        rounds[self._asked] = in_rounds(told[:, 0])
+        rounds[self._asked] = np.where(is_never(told), np.inf, np.maximum(told, 1))
         return rounds
-
-
-def in_rounds(told: Int[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:
-    """Rounds that paths count as: at least one for a measurement, inf if unreachable."""
-    return np.where(is_never(told), np.inf, np.maximum(told, 1))
-
-
-def unspared(home: Float[np.ndarray, " p"], horizon: float, battery: float) -> Float[np.ndarray, " p"]:
-    """Rounds of returns to base that the battery does not cover after ``horizon``. A route is short enough, and leads
-    home in time, if both fit into the smaller of ``horizon`` and ``battery``.
-    """
-    return np.maximum(home - max(battery - horizon, 0.0), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,15 +155,6 @@ class Pilot:
     def places(self) -> Float[np.ndarray, "p d"]:
         """Places that may become way-points."""
         return self.gains.places
-
-    def tour(self) -> Tour:
-        """Its empty route."""
-        return Tour(self)
-
-    def in_reach(self) -> Bool[np.ndarray, " p"]:
-        """Mask of places that it can measure in this round."""
-        listed = set(keys_of(self.candidates))
-        return np.array([key in listed for key in keys_of(self.places)])
 
     def pick(
         self,
@@ -228,22 +209,6 @@ class Legs(NamedTuple):
     points: Points
     routes: dict[str, Float[np.ndarray, "w d"]]
     rounds: int
-
-
-def on_schedule(
-    agents: Sequence[str],
-    own: Mapping[str, Pilot],
-    tours: Mapping[str, Tour],
-    left_over: Mapping[str, Float[np.ndarray, " p"]],
-    planned: Bool[np.ndarray, " p"],
-    taken: set[bytes],
-) -> Steps[Points]:
-    """Next measurements of agents in turn: at their first way-points, or en route to them; see ``in_turn``."""
-
-    def pick(pilot: Pilot, picks: Sequence[Float[np.ndarray, " d"]]) -> Float[np.ndarray, " d"] | None:
-        return pilot.pick(tours[pilot.agent], left_over[pilot.agent], planned, picks, taken)
-
-    return (yield from in_turn(agents, own, pick, taken))
 
 
 def in_turn(agents: Sequence[str], own: Mapping[str, Pilot], pick: Pick, taken: set[bytes]) -> Steps[Points]:

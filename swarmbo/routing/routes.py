@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -82,10 +83,6 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
     explore_share: Probability | None = None
     order: Order = "auction"
 
-    def program(self, situation: Situation) -> Program:
-        """Auction among the agents of a connected part, each with its own knowledge."""
-        return lambda view, own: auction(view, own, self.order)
-
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
         """Plan and go one leg, in this process; report the traffic that separate agents would have."""
         planned = self.planned(situation, acquisition)
@@ -127,7 +124,8 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
         pilots = {agent: self._pilot(situation, agent, gains[id(view)]) for agent, view in views.items()}
         routes = RadioRoutes(agents, situation.links)
         parts = tuple(Part(_graph(group), n, routes) for n, group in enumerate(in_contact(agents, situation.links)))
-        program = self._with_ascent(situation, acquisition) if climbs else self.program(situation)
+        explore = partial(auction, order=self.order)
+        program = self._with_ascent(situation, acquisition, explore) if climbs else explore
         return Planned(Plan(parts, program), pilots)
 
     def _climbs(self, situation: Situation, acquisition: Acquisition) -> bool:
@@ -136,11 +134,11 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
             return False
         return self.explore_share != 0.0 and situation.horizon is not None and situation.horizon >= _FEWEST
 
-    def _with_ascent(self, situation: Situation, acquisition: Acquisition) -> Program:
+    def _with_ascent(self, situation: Situation, acquisition: Acquisition, explore: Program) -> Program:
         """Program that plans routes until it is time to go for the peak."""
         assert situation.horizon is not None
         left, explores = max(situation.horizon - situation.round + 1, 1), self.explores(situation, acquisition)
-        explore, step = self.program(situation), acquisition.alone(situation)
+        step = acquisition.alone(situation)
 
         def steps(view: LocalView, pilots: Mapping[str, Pilot]) -> Steps[Legs]:
             own: dict[str, Climber] = {}

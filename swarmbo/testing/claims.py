@@ -7,14 +7,7 @@ import numpy as np
 
 
 def claim(holds: object, what: str, got: object, wanted: object) -> None:
-    """Refuse a part that violates a claim, named by its subject, with the result of the part and the required one.
-
-    Example:
-        >>> claim(False, "n_data after two outcomes", 3, 2)
-        Traceback (most recent call last):
-            ...
-        AssertionError: n_data after two outcomes: got 3; wanted 2
-    """
+    """Refuse a part that violates a claim, named by its subject, with the result of the part and the required one."""
     if not holds:
         refuse(what, got, wanted)
 
@@ -38,13 +31,13 @@ def claim_equal(got: Any, expected: Any, what: str, wanted: str) -> None:
         refuse(what, " ".join(str(error).split())[:300], wanted)
 
 
-def claim_close(got: Any, expected: Any, what: str, wanted: str, tolerance: float = 1e-6) -> None:
+def claim_close(got: Any, expected: Any, what: str, wanted: str) -> None:
     """Refuse numbers that are not equal up to rounding, relative to the largest of those expected, or 1."""
     one, other = np.asarray(got, dtype=float), np.asarray(expected, dtype=float)
     claim(one.shape == other.shape, what, f"shape {one.shape}", f"shape {other.shape}")
     scale = max(1.0, float(np.abs(other).max(initial=0.0)))
     furthest = float(np.abs(one - other).max(initial=0.0))
-    claim(furthest <= tolerance * scale, what, f"a difference of {furthest:.3g}", wanted)
+    claim(furthest <= 1e-6 * scale, what, f"a difference of {furthest:.3g}", wanted)
 
 
 def claim_point(chosen: Any, low: np.ndarray, high: np.ndarray, where: str) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import heapq
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -146,7 +146,7 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
 
         ``seed`` is the team's seed, so that draws differ between teams and rounds. None: the seed of the settings.
         """
-        return FaultyTransport(Routes(agents, links), self, self.drawn(seed, round), round, seed)
+        return FaultyTransport(Routes(agents, links), self, round, seed)
 
     def drawn(self, team: int | None, round: int) -> int:
         """Seed of a round, derived from the team's seed. Without a team's seed, it is the seed of the settings."""
@@ -159,32 +159,20 @@ class FaultyTransport(InProcessTransport):
     ``now`` is the number of ended steps.
     """
 
-    def __init__(self, routes: Routes, faults: Faults, seed: int, round: int = 0, team: int | None = None) -> None:
+    def __init__(self, routes: Routes, faults: Faults, round: int, team: int | None) -> None:
         super().__init__(routes)
         self.faults, self._team = faults, team
-        self._cut: Cut | None = None
-        self._begin(seed, round)
         self._n_sent = 0
         self._around: dict[frozenset[str], Routes] = {}  # by failed agents
         self._mortal = frozenset(event.agent for event in (*faults.deaths, *faults.joins))
-
-    def _begin(self, seed: int, round: int) -> None:
-        self.round, self.now, self._seed = round, 0, seed
-        self._streams: dict[tuple[str, str, str], np.random.Generator] = {}
-        self._free: dict[tuple[str, str], float] = {}  # step at which a link has carried all waiting messages
-        self._due: list[tuple[int, int, int, int, Envelope]] = []  # arrival, sender's index, number, step of sending
+        self.renew(round)
 
     def renew(self, round: int) -> None:
         """Begin another agreement, as if newly opened: messages still under way are too late for it."""
-        self._begin(self.faults.drawn(self._team, round), round)
-
-    def cut(self, *parts: Collection[str]) -> None:
-        """Lose every message between different parts from now on; agents in no part are one more."""
-        self._cut = Cut(parts=tuple(tuple(part) for part in parts))
-
-    def heal(self) -> None:
-        """End the cut."""
-        self._cut = None
+        self.round, self.now, self._seed = round, 0, self.faults.drawn(self._team, round)
+        self._streams: dict[tuple[str, str, str], np.random.Generator] = {}
+        self._free: dict[tuple[str, str], float] = {}  # step at which a link has carried all waiting messages
+        self._due: list[tuple[int, int, int, int, Envelope]] = []  # arrival, sender's index, number, step of sending
 
     def is_gone(self, agent: str) -> bool:
         """True if an agent has failed, or has not joined yet."""
@@ -265,8 +253,6 @@ class FaultyTransport(InProcessTransport):
     def _carries(self, link: tuple[str, str]) -> bool:
         survives = not self.faults.loss or self._draw("loss", link) >= self.faults.loss
         if self._mortal and (self.is_gone(link[0]) or self.is_gone(link[1])):
-            return False
-        if self._cut is not None and self._cut.parts_links(link):
             return False
         return survives and not any(c.holds(self.round, self.now) and c.parts_links(link) for c in self.faults.cuts)
 

@@ -5,9 +5,9 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from swarmbo.records import EdgeTraffic, LinkReport, Traffic, by_name
+from swarmbo.records import LinkReport, Traffic, by_name
 from swarmbo.transport.faults import FaultyTransport
-from swarmbo.transport.routes import Envelope, Routes
+from swarmbo.transport.routes import Envelope
 
 _CHANCE = 40.0  # a message is given up if mere loss has a probability of exp(-40)
 _PATIENCE = 1000  # steps at least: cuts shorter than that do no harm
@@ -35,23 +35,12 @@ class Reliable:
     Attributes:
         ticks: Steps of the transport below.
         given_up: Pairs (sender, recipient) that are given up.
-
-    Example:
-        >>> from swarmbo.transport import Faults
-        >>> transport = Reliable(Faults(loss=0.7).open(["a", "b"]))
-        >>> for n in range(3):
-        ...     transport.send(Envelope("a", "b", bytes([n])))
-        >>> arrived = []
-        >>> while inboxes := transport.deliver():
-        ...     arrived += [envelope.payload for envelope in inboxes["b"]]
-        >>> sorted(arrived), transport.traffic.messages > 3
-        ([b'\x00', b'\x01', b'\x02'], True)
     """
 
     _data: ClassVar = struct.Struct("<BI")
 
     def __init__(self, below: FaultyTransport) -> None:
-        self.below, self.ticks = below, 0
+        self.below, self.routes, self.ticks = below, below.routes, 0
         self.given_up: set[tuple[str, str]] = set()
         self._open: dict[tuple[str, str, int], _Open] = {}
         self._numbers: dict[tuple[str, str], int] = {}
@@ -60,19 +49,9 @@ class Reliable:
         self._first = 0  # bytes of first transmissions, without headers
 
     @property
-    def routes(self) -> Routes:
-        """Shortest paths between agents."""
-        return self.below.routes
-
-    @property
     def traffic(self) -> Traffic:
         """All traffic, with repetitions and acknowledgements."""
         return self.below.traffic
-
-    @property
-    def edges(self) -> dict[tuple[str, str], EdgeTraffic]:
-        """Traffic from each sender to each recipient."""
-        return self.below.edges
 
     def send(self, envelope: Envelope) -> None:
         """Accept a message."""
@@ -117,7 +96,7 @@ class Reliable:
             repeated=self.traffic.bytes - self._first,
             silent=tuple(agent for agent in self.routes.agents if agent in gone),
             without=without,
-            edges=by_name(self.edges),
+            edges=by_name(self.below.edges),
         )
 
     def _step(self) -> dict[tuple[str, str, int], Envelope]:

@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from swarmbo.errors import TransportError
 from swarmbo.records import EdgeTraffic, Traffic
@@ -64,9 +64,9 @@ class Routes:
         if self._heard is None:
             return dict.fromkeys(self.agents, 1) | {sender: 0}
         if sender not in self._hops_from:
-            hops = {sender: 0}
-            for n, ring in enumerate(self._heard.rings(sender), start=1):
-                hops |= dict.fromkeys(self._heard.named(ring), n)
+            hops: dict[Any, int] = {}
+            for node, following in self._heard.towards(sender).items():  # links lead both ways
+                hops[node] = 0 if following is None else hops[following] + 1
             self._hops_from[sender] = {agent: hops[agent] for agent in self.agents if agent in hops}
         return self._hops_from[sender]
 
@@ -136,26 +136,6 @@ class _Heard:
                 frontier.append(other)
         return found
 
-    def rings(self, start: Any) -> Iterator[int]:
-        """Sets of nodes that are one link away from ``start``, two, and so on."""
-        if start not in self._number:
-            return
-        left = ((1 << len(self._nodes)) - 1) & ~(1 << self._number[start])
-        ring = self._hears[self._number[start]] & left
-        while ring:
-            yield ring
-            left &= ~ring
-            further = 0
-            for number in _members_of(ring):
-                further |= self._hears[number] & left
-                if further == left:  # no node is left to be found
-                    break
-            ring = further
-
-    def named(self, members: int) -> list[Any]:
-        """Nodes of a set."""
-        return [self._nodes[number] for number in _members_of(members)]
-
 
 def _members_of(members: int) -> Iterator[int]:
     """Numbers in a set, rising."""
@@ -182,7 +162,6 @@ class Envelope(NamedTuple):
     payload: bytes
 
 
-@runtime_checkable
 class Transport(Protocol):
     """Contract of a transport of agents' messages, such as :class:`swarmbo.transport.InProcessTransport`."""
 

@@ -204,78 +204,74 @@ def test_a_command_that_is_started_again_takes_in_the_agent_that_was_left_elsewh
     assert points(second) == points(alone)
 
 
-def test_by_a_deadline_a_fleet_goes_on_without_one_that_dies_again_and_again_and_takes_it_back(tmp_path):
-    out, log = tmp_path / "run", tmp_path / "said"
-    timed = ["--set=coordination.kind=max-sum", "--set=coordination.mode=asynchronous", "--set=rounds=400"]
-    fleet = ["fleet", "robots", *timed, "--out", str(out), "--port", str(free_port()), "--no-figures", "-q"]
-    until, pid, killed = time.monotonic() + 400, out / "fleet" / "robot_3" / "pid", set[str]()
+class Timed:
+    """A fleet of robots by a deadline, of which robot_3 may be started by hand."""
 
-    def absent() -> list[list[str]]:
-        """Who was gone, by round."""
-        path = out / "network.jsonl"
+    def __init__(self, folder: Path, *more: str) -> None:
+        self.out, self.log, self.until = folder / "run", folder / "said", time.monotonic() + 600
+        timed = ["--set=coordination.kind=max-sum", "--set=coordination.mode=asynchronous", "--set=rounds=400"]
+        fleet = ["fleet", "robots", *timed, *more, "--out", str(self.out), "--port", str(free_port())]
+        with self.log.open("wb") as said:
+            command = [sys.executable, "-m", "swarmbo", *fleet, "--no-figures", "-q"]
+            self.processes = [subprocess.Popen(command, stdout=said, stderr=said)]
+
+    def start(self) -> None:
+        own = ["agent", "robot_3", "--fleet", str(self.out / "fleet" / "fleet.json")]
+        self.processes.append(subprocess.Popen([sys.executable, "-m", "swarmbo", *own]))
+
+    def absent(self) -> list[list[str]]:
+        """Agents that were gone, by round."""
+        path = self.out / "network.jsonl"
         lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
         return [json.loads(line)["absent"] for line in lines if line.endswith("\n")]
 
-    def reaches(what) -> bool:
-        while not (found := what()) and running.poll() is None and time.monotonic() < until:
+    def require(self, what) -> None:
+        """Wait until something holds."""
+        while not (found := what()) and self.processes[0].poll() is None and time.monotonic() < self.until:
             time.sleep(0.1)
-        return bool(found)
+        assert found, self.log.read_text()
+
+
+@pytest.fixture
+def timed(tmp_path):
+    made = list[Timed]()
+
+    def make(*more: str) -> Timed:
+        made.append(Timed(tmp_path, *more))
+        return made[-1]
+
+    yield make
+    for process in made[0].processes:
+        process.terminate()
+        process.wait(60)
+
+
+def test_by_a_deadline_a_fleet_goes_on_without_one_that_dies_again_and_again_and_takes_it_back(timed):
+    fleet, killed = timed(), set[str]()
+    pid = fleet.out / "fleet" / "robot_3" / "pid"
 
     def kill() -> bool:
-        found = pid.read_text().strip() if len(absent()) > 2 and pid.is_file() else ""
+        found = pid.read_text().strip() if len(fleet.absent()) > 2 and pid.is_file() else ""
         if found and found not in killed:
             os.kill(int(found), signal.SIGKILL)
             killed.add(found)
         return len(killed) == 4
 
-    with log.open("wb") as said:
-        running = subprocess.Popen([sys.executable, "-m", "swarmbo", *fleet], stdout=said, stderr=said)
-        by_hand: list[subprocess.Popen[bytes]] = []
-        try:
-            assert reaches(kill), log.read_text()
-            assert reaches(lambda: ["robot_3"] in absent()), log.read_text()
-            own = ["agent", "robot_3", "--fleet", str(out / "fleet" / "fleet.json")]
-            by_hand.append(subprocess.Popen([sys.executable, "-m", "swarmbo", *own]))
-            assert reaches(lambda: absent()[-1] == []), log.read_text()
-        finally:
-            for process in (running, *by_hand):
-                process.terminate()
-                process.wait(60)
+    fleet.require(kill)
+    fleet.require(lambda: ["robot_3"] in fleet.absent())
+    fleet.start()
+    fleet.require(lambda: fleet.absent()[-1] == [])
 
 
-def test_by_a_deadline_agents_with_beliefs_of_their_own_go_on_without_one_that_is_killed_and_take_it_back(tmp_path):
-    out, log, until = tmp_path / "run", tmp_path / "said", time.monotonic() + 600
-    timed = ["--set=coordination.kind=max-sum", "--set=coordination.mode=asynchronous", "--set=rounds=400"]
-    fleet = ["fleet", "robots", *timed, "--set=belief.kind=fused", "--elsewhere", "robot_3", "--patience", "15"]
-    own = [sys.executable, "-m", "swarmbo", "agent", "robot_3", "--fleet", str(out / "fleet" / "fleet.json")]
-
-    def absent() -> list[list[str]]:
-        """Agents that were gone, by round."""
-        path = out / "network.jsonl"
-        lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
-        return [json.loads(line)["absent"] for line in lines if line.endswith("\n")]
-
-    def reaches(what) -> bool:
-        while not (found := what()) and running.poll() is None and time.monotonic() < until:
-            time.sleep(0.1)
-        return bool(found)
-
-    with log.open("wb") as said:
-        command = [*fleet, "--out", str(out), "--port", str(free_port()), "--no-figures", "-q"]
-        running = subprocess.Popen([sys.executable, "-m", "swarmbo", *command], stdout=said, stderr=said)
-        by_hand: list[subprocess.Popen[bytes]] = []
-        try:
-            assert reaches((out / "fleet" / "fleet.json").is_file), log.read_text()
-            by_hand.append(subprocess.Popen(own))
-            assert reaches(lambda: len(absent()) > 3 and absent()[-1] == []), log.read_text()
-            by_hand[0].kill()
-            assert reaches(lambda: absent()[-1] == ["robot_3"]), log.read_text()
-            by_hand.append(subprocess.Popen(own))
-            assert reaches(lambda: absent()[-1] == []), log.read_text()
-        finally:
-            for process in (running, *by_hand):
-                process.terminate()
-                process.wait(60)
+def test_by_a_deadline_agents_with_beliefs_of_their_own_go_on_without_one_that_is_killed_and_take_it_back(timed):
+    fleet = timed("--set=belief.kind=fused", "--elsewhere", "robot_3", "--patience", "15")
+    fleet.require((fleet.out / "fleet" / "fleet.json").is_file)
+    fleet.start()
+    fleet.require(lambda: len(fleet.absent()) > 3 and fleet.absent()[-1] == [])
+    fleet.processes[-1].kill()
+    fleet.require(lambda: fleet.absent()[-1] == ["robot_3"])
+    fleet.start()
+    fleet.require(lambda: fleet.absent()[-1] == [])
 
 
 def test_an_agent_elsewhere_measures_by_the_function_that_the_page_shows(tmp_path):
@@ -342,7 +338,7 @@ def session(settings):
 def heard(link: Link, seconds: float = 2.0) -> list[tuple[str, bytes]]:
     found = []
     while (parcel := link.wait(seconds)) is not None:
-        found.append(tuple(parcel))
+        found.append(parcel)
     return found
 
 
@@ -369,7 +365,8 @@ def test_who_has_a_key_cannot_speak_as_somebody_else_nor_listen_to_what_is_not_i
             if (parcel := three.a.wait(0.2)) is not None:
                 break
         assert parcel == ("b", b"in its own name")  # it is connected
-        nasty.put("swarmbo/three/a/world", b"as the hub")
+        for run in ("three", "join"):
+            nasty.put(f"swarmbo/{run}/a/world", b"as the hub")
         three.hub.send("a", b"a secret")
         three.hub.send("b", b"for b")
         found = heard(three.a)

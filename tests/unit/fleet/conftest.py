@@ -42,7 +42,7 @@ class Wire:
         for _ in range(2 if self._rng.random() < twice else 1):
             if self._rng.random() >= loss:
                 when = self.now + late * self._rng.random()
-                self._under_way[recipient].append((when, Parcel(sender, content)))
+                self._under_way[recipient].append((when, (sender, content)))
 
     def take(self, name: str) -> Parcel | None:
         due = [entry for entry in self._under_way[name] if entry[0] <= self.now]

@@ -31,11 +31,11 @@ from swarmbo.fleet.letters import (
     Told,
     Word,
     digest_of,
+    fits_agent,
     opened,
     sealed,
 )
-from swarmbo.fleet.plan import HUB
-from swarmbo.fleet.schema import fits_agent
+from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.spaces import Domain
 
@@ -85,7 +85,7 @@ LETTERS = st.one_of(
         Word, st.integers(1, 99), st.text(max_size=9), NUMBERS, st.just(REPORT), st.just({"news": Traffic(1, 2, 3)})
     ),
     st.builds(Told, st.integers(1, 99), st.none() | st.text(max_size=9), ROWS),
-    st.builds(Join, st.binary(max_size=99)),
+    st.builds(Join, st.just(Plan("run", {"a": "tcp/127.0.0.1:7447"}, {}, {}))),
     st.builds(Measure, st.integers(1, 99), st.tuples(PLACES)),
     st.builds(Measured, st.integers(1, 99), st.tuples(ANSWERS), st.text(max_size=9)),
     st.just(End()),

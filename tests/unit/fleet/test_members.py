@@ -221,18 +221,20 @@ def test_nobody_joins_a_run_whose_hub_is_elsewhere_or_which_it_is_in_already(net
     wire = network()
     fleet, other = fleets(world(), wire, **SETTINGS), fleets(world(), wire, run="other", port=9000, **SETTINGS)
     name, stranger = fleet.team.agents
-    measuring = msgspec.structs.replace(fleet.plan, run="new", measures=(name,))
-    plans = [plan.encoded() for plan in (other.plan, fleet.plan, measuring)]
-    for letter in map(Join, [*plans, b"no plan"]):
-        wire.send(HUB, name, sealed(letter))
-    wire.send(stranger, name, sealed(Join(msgspec.structs.replace(fleet.plan, run="new").encoded())))
+    new = msgspec.structs.replace(fleet.plan, run="new")
+    measuring, unreachable = (
+        msgspec.structs.replace(new, **given) for given in ({"measures": (name,)}, {"endpoints": {}})
+    )
+    for plan in (other.plan, fleet.plan, measuring, unreachable):
+        wire.send(HUB, name, sealed(Join(plan)))
+    wire.send(stranger, name, sealed(Join(new)))
     for _ in range(9):
         fleet.members[name].step(0.0)
     assert fleet.members[name].invited is None
     assert fleet.members[name].odd == {HUB: 1, stranger: 1}
-    wire.send(HUB, name, sealed(Join(msgspec.structs.replace(fleet.plan, run="new", keys="of the hub").encoded())))
+    wire.send(HUB, name, sealed(Join(msgspec.structs.replace(new, keys="of the hub"))))
     fleet.members[name].step(0.0)
-    assert fleet.members[name].invited == msgspec.structs.replace(fleet.plan, run="new")
+    assert fleet.members[name].invited == new
 
 
 @pytest.mark.parametrize("outcomes", ["per-factor", "total"])

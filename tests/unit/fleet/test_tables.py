@@ -15,12 +15,9 @@ from swarmbo.fleet import table_run
 from swarmbo.fleet.plan import Plan
 from swarmbo.fleet.run import Network, NetworkReport
 from swarmbo.fleet.table_agent import TableAgent
-from swarmbo.fleet.table_hub import solution_by
-from swarmbo.fleet.tables import to_plan
 from swarmbo.interchange import TableProblem
 from swarmbo.interchange.pydcop import problem_of_yaml
-from swarmbo.interchange.solved import Solved
-from swarmbo.interchange.solving import solve_problem
+from swarmbo.interchange.solved import Solved, solve_problem
 from swarmbo.transport import Envelope
 
 THOROUGH = pytest.mark.thorough
@@ -47,7 +44,7 @@ def parts() -> TableProblem:
 
 
 def plan_of(problem, method, seed=1, network=NETWORK) -> Plan:
-    return network.plan(problem.graph.agents, problem.name, seed, **to_plan(problem, method, seed))
+    return network.plan(problem.graph.agents, problem.name, seed, **table_run.to_plan(problem, method, seed))
 
 
 def fleet_of(fleets, problem, method, wire, network=NETWORK, **more):
@@ -61,7 +58,7 @@ def test_a_fleet_chooses_as_one_process_does_whatever_is_lost_and_killed(network
     wire = network(loss=0.5, twice=0.2, late=0.5, seed=5)  # some send before others are asked
     fleet, hub = fleet_of(fleets, problem, method, wire, kill=0.03)
     with threadpool_limits(1, user_api="blas"):
-        assert solution_by(hub, problem) == method.solve(problem.graph, problem.tables, seed=1)
+        assert table_run.solution_by(hub, problem) == method.solve(problem.graph, problem.tables, seed=1)
     assert fleet.kills > 2
 
 
@@ -115,7 +112,7 @@ def test_files_of_pydcops_forms_are_solved_alike_by_a_fleet_and_over_links_that_
     problem = problem_of_yaml(PYDCOP[name], "file")
     alone = solve_problem(problem, {"kind": method}, seed=1)
     _, hub = fleet_of(fleets, problem, alone.method, network())
-    assert solution_by(hub, problem) == alone.solution
+    assert table_run.solution_by(hub, problem) == alone.solution
     lossy = solve_problem(problem, {"kind": method}, 1, {"loss": 0.3, "delay": 1})
     assert lossy.is_valid
     assert (lossy.solution.assignment, lossy.solution.value) == (alone.solution.assignment, lossy.unhindered)
@@ -123,8 +120,9 @@ def test_files_of_pydcops_forms_are_solved_alike_by_a_fleet_and_over_links_that_
         assert problem.told(alone.solution.value) == pytest.approx(LEAST[name])
 
 
-def test_each_agent_receives_its_own_tables_only():
-    plan = Plan.decoded(plan_of(parts(), sb.DSA()).of("bob").encoded(), "received")
+def test_each_agent_receives_its_own_tables_only(tmp_path):
+    plan_of(parts(), sb.DSA()).of("bob").write(tmp_path / "bob.json")
+    plan = Plan.read(tmp_path / "bob.json")
     assert set(plan.tables.by_factor) == {"g", "h"}
     np.testing.assert_array_equal(plan.tables.own(plan.setup.problem.graph, "bob")["g"], parts().tables["g"])
     with pytest.raises(ConfigError, match=r"without tables of 'alice'; wanted its own, alice\.json"):
@@ -142,7 +140,7 @@ def test_each_agent_receives_its_own_tables_only():
     ):
         wrong = msgspec.structs.replace(right, tables=msgspec.structs.replace(right.tables, **change))
         with pytest.raises(ConfigError, match=f"tables: got {says}"):
-            Plan.decoded(wrong.encoded(), "received")
+            wrong.checked()
 
 
 def test_an_odd_message_before_the_order_is_dropped_alone():
@@ -167,7 +165,7 @@ def test_by_a_deadline_all_act_on_what_has_come_and_nobody_is_in_the_way(network
     problem = parts()
     wire = network(loss=0.2, late=0.05)
     fleet, hub = fleet_of(fleets, problem, BY_DEADLINE, wire, kill=kill)
-    solution = solution_by(hub, problem)
+    solution = table_run.solution_by(hub, problem)
     assert solution.report.status == "deadline"
     assert solution.value == pytest.approx(factor_values(problem.graph, problem.tables, solution.assignment).sum())
     assert np.isfinite(solution.value)
@@ -181,7 +179,7 @@ def test_clocks_of_a_deadline_begin_when_all_are_there(network, fleets):
     fleet, hub = fleet_of(fleets, problem, BY_DEADLINE, network())
     fleet.leave("bob")
     fleet.schedule = [(40, lambda: asked.extend(m._turn for m in fleet.members.values())), (41, fleet.come, "bob")]
-    assert set(solution_by(hub, problem).assignment) == set(problem.graph.variables)
+    assert set(table_run.solution_by(hub, problem).assignment) == set(problem.graph.variables)
     assert asked == [0, 0, 0]
 
 
@@ -189,7 +187,7 @@ def test_by_a_deadline_the_fleet_goes_on_without_an_agent_that_is_gone(network, 
     problem = parts()
     fleet, hub = fleet_of(fleets, problem, BY_DEADLINE, network(), Network(patience_s=3.0))
     fleet.schedule = [(6, fleet.leave, "bob")]
-    solution = solution_by(hub, problem)
+    solution = table_run.solution_by(hub, problem)
     assert set(problem.graph.variables) - set(solution.assignment) == {"y"}
     assert (solution.value, solution.report.value) == (-np.inf, None)
     assert hub.absent == solution.report.links.silent == ("bob",)
@@ -201,7 +199,7 @@ def test_agents_that_wait_end_with_the_name_of_one_that_is_gone(network, fleets)
     fleet, hub = fleet_of(fleets, problem, sb.MGM(), network(), Network(patience_s=3.0))
     fleet.schedule = [(6, fleet.leave, "bob")]
     with pytest.raises(TransportError, match="received nothing"):
-        solution_by(hub, problem)
+        table_run.solution_by(hub, problem)
 
 
 def test_what_no_fleet_can_do_is_refused_before_processes_start():

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 import swarmbo as sb
 from swarmbo.errors import ConfigError
 from swarmbo.interchange import TableProblem
-from swarmbo.interchange.uai import problem_of_uai, uai_of_problem, uai_solution
+from swarmbo.interchange.networks import problem_of_uai, uai_of_problem, uai_solution
 
 THREE = """MARKOV
 3

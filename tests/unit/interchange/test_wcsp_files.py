@@ -10,8 +10,8 @@ import pytest
 import swarmbo as sb
 from swarmbo.errors import ConfigError
 from swarmbo.interchange import TableProblem, read_problem, write_problem
-from swarmbo.interchange.solving import solve_problem
-from swarmbo.interchange.wcsp import problem_of_wcsp, wcsp_of_problem
+from swarmbo.interchange.networks import problem_of_wcsp, wcsp_of_problem
+from swarmbo.interchange.solved import solve_problem
 
 FORBIDS = 1000
 

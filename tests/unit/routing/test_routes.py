@@ -20,7 +20,7 @@ from swarmbo.deciding.central_driver import CentralDriver, Exchanges
 from swarmbo.deciding.places import place_steps
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.routing import Routes
-from swarmbo.routing.pilot import FREE, Gains, Pilot
+from swarmbo.routing.pilot import FREE, Gains, Pilot, Tour
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess, Routes as RadioRoutes
 from swarmbo.worlds.fields import WorldTravel
@@ -154,7 +154,7 @@ def test_a_way_point_goes_where_it_adds_fewest_rounds(seed: int, n: int, horizon
     places = np.arange(n, dtype=float)[:, None]
     nothing: Any = None  # a tour needs the places only
     gains, everywhere = Gains(nothing, nothing, places), np.ones(n, dtype=bool)
-    tour = Pilot("a", gains, Table(table, left), places[0], places, everywhere, horizon).tour()
+    tour = Tour(Pilot("a", gains, Table(table, left), places[0], places, everywhere, horizon))
 
     def length(route: list[int]) -> float:
         ways = [max(1, int(table[a, b])) for a, b in itertools.pairwise([0, *route])]

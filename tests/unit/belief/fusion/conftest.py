@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import networkx as nx
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from swarmbo.belief.fusion import FusedView, Proposal
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.boundary.rng import stream
 from swarmbo.spaces import Domain
+from swarmbo.transport import Cut, FaultyTransport
 
 DOMAIN = Domain(np.array([0.0, -10.0]), np.array([100.0, 30.0]))
 START = Proposal(0, "", Hyperparameters("matern52", (0.3, 0.5), 1.3, 0.05, 0.2, 7.0, 3.0), seed=0, n_features=24)
@@ -20,6 +22,12 @@ PLACES = DOMAIN.from_unit(stream(0, "places").random((40, 2)))
 
 def links_of(names: Sequence[str]) -> "nx.Graph[str]":
     return nx.cycle_graph(list(names))
+
+
+def cut(transport: FaultyTransport, *parts: Sequence[str]) -> None:
+    """Cut a network into some parts from now on, or heal it."""
+    cuts = (Cut(tuple(map(tuple, parts))),) if parts else ()
+    transport.faults = msgspec.structs.replace(transport.faults, cuts=cuts)
 
 
 def ring(kind: Callable[..., Any], names: Sequence[str], **settings: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from swarmbo.belief.fusion import PushSum, exchange
 from swarmbo.boundary.rng import stream
 from swarmbo.transport import Faults, InProcess
 
-from .conftest import DOMAIN, OTHER, PLACES, START, assert_is_pool, links_of, measure, ring
+from .conftest import DOMAIN, OTHER, PLACES, START, assert_is_pool, cut, links_of, measure, ring
 
 
 def team(names):
@@ -71,7 +71,7 @@ def test_each_half_of_a_cut_network_has_the_pool_of_its_half_and_after_healing_t
     transport = Faults(loss=0.2, seed=2).open(names, links_of(names))
     left, right = [agents[name] for name in names[:4]], [agents[name] for name in names[4:]]
     exchange(agents.values(), transport, steps=7)  # in mid-flow, when mass of each half is on the other side
-    transport.cut(names[:4], names[4:])
+    cut(transport, names[:4], names[4:])
     measure(agents["s1"], 3)
     exchange(agents.values(), transport, steps=300)
     for half in (left, right):
@@ -80,7 +80,7 @@ def test_each_half_of_a_cut_network_has_the_pool_of_its_half_and_after_healing_t
             assert set(agent.reached) == {member.name for member in half}
             assert agent.is_settled
     measure(agents["s6"], 2)
-    transport.heal()
+    cut(transport)
     exchange(agents.values(), transport, steps=300)
     for agent in agents.values():
         assert_is_pool(agent, left + right)

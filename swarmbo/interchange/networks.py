@@ -1,0 +1,215 @@
+"""Formats of numbered variables: UAI's Markov networks, and weighted constraint networks (WCSP) as toulbar2 reads them.
+
+Both are lists of words; white space has no meaning. UAI's has potentials >= 0, whose logarithms max-sum maximises
+(MAP); a potential of 0 forbids a combination, and ``BAYES`` has the same form::
+
+    MARKOV  variables  the size of each  factors  of each: number of variables, and their indices  of each: number of
+    entries, and these, the last variable's value changing fastest
+
+WCSP's has whole costs >= 0, of which a sum is minimised::
+
+    name  variables  the largest size  factors  upper bound  the size of each variable
+    of each factor: number of variables, their indices, default cost, number of tuples, and of each tuple: an index of a
+    value for each variable, and the cost
+
+A cost of the upper bound or more forbids a combination, and a sum of the bound or more is no solution. A factor without
+variables has a constant.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.boundary.values import is_plain, short
+from swarmbo.coordination.tables import Table
+from swarmbo.errors import ConfigError
+from swarmbo.interchange.problem import Objective, Room, TableProblem, Value, graph_in_order
+
+_MOST_VARIABLES = 100_000
+_KINDS = ("MARKOV", "BAYES")
+_MOST = 2**62  # WCSP's upper bound
+_EXACT = 2**53  # costs below it are exact as floats
+
+Factors = Sequence[tuple[Sequence[int], Table]]  # variables by number, and entries
+
+
+class _Words:
+    """Words of a text in turn, read as numbers within bounds."""
+
+    def __init__(self, text: str) -> None:
+        self._words, self._next = text.split(), 0
+
+    def take(self, what: str) -> str:
+        """Next word; a ConfigError if there is none."""
+        if self._next == len(self._words):
+            raise ConfigError(f"ends after {self._next} words; wanted {what}: was the file cut off?")
+        self._next += 1
+        return self._words[self._next - 1]
+
+    def whole(self, what: str, lowest: int, highest: int) -> int:
+        """Next word as a whole number within bounds."""
+        word = self.take(what)
+        if not (word.isascii() and word.isdigit() and len(word) < 20 and lowest <= int(word) <= highest):
+            raise ConfigError(f"got {word[:20]!r}, word {self._next}; wanted {what}, {lowest} to {highest}")
+        return int(word)
+
+    def numbers(self, count: int, what: str) -> Float[np.ndarray, " n"]:
+        """Next words as numbers."""
+        words = self._words[self._next : self._next + count]
+        if len(words) < count:
+            raise ConfigError(f"ends after {len(words)} of {count} {what}: was the file cut off?")
+        try:
+            if (strange := next((word for word in words if not is_plain(word)), None)) is not None:
+                raise ValueError(f"got {strange[:20]!r}")
+            numbers = np.array(words, dtype=np.float64)
+        except ValueError as error:
+            raise ConfigError(f"{what}: {error}; wanted numbers >= 0") from None
+        self._next += count
+        return numbers
+
+    def scope(self, factor: int, count: int, n: int) -> list[int]:
+        """Variables of a factor, by number."""
+        scope = [self.whole(f"a variable of factor {factor}", 0, n - 1) for _ in range(count)]
+        if len(set(scope)) < len(scope):
+            raise ConfigError(f"factor {factor} has variables {short(scope)}; wanted each once")
+        return scope
+
+    def require_end(self) -> None:
+        """Refuse further words."""
+        if (left := len(self._words) - self._next) > 0:
+            got = f"got {left} words behind the last table, {self._words[self._next][:20]!r} first"
+            raise ConfigError(f"{got}; wanted none")
+
+
+def problem_of_uai(text: str, name: str) -> TableProblem:
+    """Problem of a text; a variable without a factor gets a constant one."""
+    words, room = _Words(text), Room()
+    if (kind := words.take("MARKOV")) not in _KINDS:
+        raise ConfigError(f"begins with {kind[:20]!r}; wanted {' or '.join(_KINDS)}")
+    n = words.whole("the number of variables", 1, _MOST_VARIABLES)
+    sizes = [words.whole(f"the size of variable {i}", 1, 2**31) for i in range(n)]
+    count = words.whole("the number of factors", 0, 10 * _MOST_VARIABLES)
+    scopes = [words.scope(j, words.whole(f"how many variables factor {j} has", 0, n), n) for j in range(count)]
+    factors = list[tuple[list[int], Table]]()
+    for j, scope in enumerate(scopes):
+        shape = room.take([sizes[i] for i in scope], f"$.f{j}")
+        wanted = math.prod(shape)
+        if (said := words.whole(f"the number of entries of factor {j}", 0, 2**62)) != wanted:
+            raise ConfigError(f"factor {j} has {said} entries; wanted {wanted}, the product of its variables' sizes")
+        entries = words.numbers(wanted, f"entries of factor {j}")
+        if len(strange := entries[~((entries >= 0.0) & (entries < np.inf))]):
+            raise ConfigError(f"factor {j}: got {strange[0]}; wanted potentials >= 0")
+        with np.errstate(divide="ignore"):
+            factors.append((scope, np.log(entries).reshape(shape)))
+    words.require_end()
+    problem = _numbered(name, sizes, factors, room, "max")
+    if problem.constant == -math.inf:
+        raise ConfigError("a factor without variables is 0, so every choice is forbidden; wanted one above 0")
+    return problem
+
+
+def _numbered(
+    name: str, sizes: Sequence[int], factors: Factors, room: Room, objective: Objective, upper: float = math.inf
+) -> TableProblem:
+    """Problem of variables ``x0``, ``x1``, … of such sizes, an agent each; those in no scope get a constant factor."""
+    sign = 1.0 if objective == "max" else -1.0
+    constant = float(sum(float(table) for scope, table in factors if not scope))
+    scopes = {f"f{j}": [f"x{i}" for i in scope] for j, (scope, _) in enumerate(factors) if scope}
+    tables = {f"f{j}": sign * table for j, (scope, table) in enumerate(factors) if scope}
+    seen = {i for scope, _ in factors for i in scope}
+    free = [i for i in range(len(sizes)) if i not in seen]
+    tables |= {f"free_x{i}": np.zeros(room.take([sizes[i]], f"$.x{i}")) for i in free}
+    scopes |= {f"free_x{i}": [f"x{i}"] for i in free}
+    domains: dict[str, tuple[Value, ...]] = {f"x{i}": tuple(range(size)) for i, size in enumerate(sizes)}
+    graph = graph_in_order(scopes, {variable: variable for variable in domains})
+    return TableProblem(name, graph, tables, domains, objective, constant, upper=upper)
+
+
+def uai_of_problem(problem: TableProblem) -> str:
+    """Text of a problem, variables in the graph's order; each factor is divided by its largest entry."""
+    graph = problem.graph
+    place = graph.column_of
+    scopes = [[place[x] for x in graph.scope(f)] for f in graph.factors]
+    sizes = [len(problem.domains[x]) for x in graph.variables]
+    lines = ["MARKOV", str(len(sizes)), " ".join(map(str, sizes)), str(len(scopes))]
+    lines += [" ".join(map(str, [len(scope), *scope])) for scope in scopes]
+    for f in graph.factors:
+        table = problem.tables[f]
+        highest = float(table.max())
+        if highest == -math.inf:
+            raise ConfigError(f"factor {f!r} forbids all; wanted some entry above -inf")
+        potentials = np.exp(table - highest)
+        if ((potentials == 0.0) & (table > -np.inf)).any():
+            got = f"factor {f!r} has entries more than 745 below its largest; as potentials they would be 0"
+            raise ConfigError(f"{got}, which forbids: divide all tables by one number, or write YAML")
+        lines += ["", str(table.size), " ".join(map(repr, potentials.ravel().tolist()))]
+    return "\n".join(lines) + "\n"
+
+
+def uai_solution(assignment: dict[str, int]) -> str:
+    """Assignment in the format of UAI's solvers: ``MPE``, the number of variables, and the index of each."""
+    return f"MPE\n{len(assignment)} {' '.join(map(str, assignment.values()))}\n"
+
+
+def problem_of_wcsp(text: str, _name: str) -> TableProblem:
+    """Problem of a text, which has its name; a variable without a factor gets a constant one."""
+    words, room = _Words(text), Room()
+    called = words.take("the name")
+    n = words.whole("the number of variables", 1, _MOST_VARIABLES)
+    largest = words.whole("the largest size", 1, 2**31)
+    count = words.whole("the number of factors", 0, 10 * _MOST_VARIABLES)
+    upper = words.whole("the upper bound", 1, _MOST)
+    sizes = [words.whole(f"the size of variable {i}", 1, largest) for i in range(n)]
+
+    def cost(what: str) -> float:
+        if _EXACT <= (number := words.whole(what, 0, _MOST)) < upper:
+            raise ConfigError(f"got {number}; wanted {what}, below 2^53, or from the upper bound on, {upper}")
+        return float(number) if number < upper else math.inf
+
+    factors = list[tuple[list[int], Table]]()
+    for j in range(count):
+        scope = words.scope(j, words.whole(f"how many variables factor {j} has (shared ones are not read)", 0, n), n)
+        shape = room.take([sizes[i] for i in scope], f"$.f{j}")
+        table = np.full(shape, cost(f"the default cost of factor {j} (global ones are not read)"))
+        for _ in range(words.whole(f"the number of tuples of factor {j} (shared ones are not read)", 0, table.size)):
+            place = tuple(words.whole(f"a value of variable {i} in factor {j}", 0, sizes[i] - 1) for i in scope)
+            table[place] = cost(f"a cost of factor {j}")
+        factors.append((scope, table))
+    words.require_end()
+    problem = _numbered(called, sizes, factors, room, "min", upper)
+    if problem.constant >= upper:
+        raise ConfigError(f"factors without variables forbid every choice; wanted costs below the upper bound, {upper}")
+    return problem
+
+
+def wcsp_of_problem(problem: TableProblem) -> str:
+    """Text of a problem, variables in the graph's order. Costs are the tables' negated entries, above each table's
+    lowest if that is below 0; the constant makes up for that if it is whole and >= 0. Otherwise the name states by how
+    much all costs are higher. The upper bound is the problem's, or above the sum of all costs that do not forbid.
+    """
+    graph = problem.graph
+    place, costs = graph.column_of, {f: -table + 0.0 for f, table in problem.tables.items()}
+    offset, most = (problem.constant if problem.objective == "min" else -problem.constant), 0
+    for f, cost in costs.items():
+        known = cost[np.isfinite(cost)]
+        lowest = known.min(initial=0.0)
+        highest = known.max(initial=lowest) - lowest
+        if (known != known.round()).any() or highest >= _EXACT:
+            raise ConfigError(f"factor {f!r} has costs other than whole numbers below 2^53; wanted those, or YAML")
+        costs[f], offset, most = cost - lowest, offset + lowest, most + int(highest)
+    constant = int(offset) if offset >= 0.0 and offset == int(offset) else 0
+    upper = min(1 + constant + most, problem.upper + constant - offset)
+    if not constant < upper <= _MOST:
+        raise ConfigError(f"got an upper bound of {upper}; wanted one above the constant, {constant}, up to 2^62")
+    sizes, upper = [len(problem.domains[x]) for x in graph.variables], math.ceil(upper)
+    called = "_".join(problem.name.split()) or "problem"
+    called += "" if constant == offset else f"_costs_{constant - offset:+.15g}"
+    lines = [f"{called} {len(sizes)} {max(sizes)} {len(costs) + 1} {upper}", " ".join(map(str, sizes))]
+    lines.append(f"0 {constant} 0")
+    for f, cost in costs.items():
+        scope = [place[x] for x in graph.scope(f)]
+        rows = [[*at, int(min(cost[at], upper))] for at in zip(*np.nonzero(cost), strict=True)]
+        lines += [" ".join(map(str, row)) for row in ([len(scope), *scope, 0, len(rows)], *rows)]
+    return "\n".join(lines) + "\n"
