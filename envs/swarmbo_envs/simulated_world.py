@@ -234,7 +234,9 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         if self.render_mode is None:
             raise ConfigError("got None; wanted 'rgb_array', 'ansi' or 'human' to render", at="$.render_mode")
         self._show_to_human()
-        return {"rgb_array": self._picture, "ansi": self._text}.get(self.render_mode, lambda: None)()
+        if self.render_mode == "human":
+            return None
+        return self._picture() if self.render_mode == "rgb_array" else self._text()
 
     def _enter(self, number: int) -> None:
         """Draw the world of a number, unless it is the present one."""

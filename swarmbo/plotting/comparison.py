@@ -27,6 +27,11 @@ class RegretCurves:
     quantity: str = "simple regret"
     more_is_better: bool = False
 
+    def __post_init__(self) -> None:
+        if not len(self.regrets) or self.regrets.shape != (len(self.regrets), len(self.measurements)):
+            got = f"{self.method} on {self.problem}: got regrets of shape {self.regrets.shape}"
+            raise ShapeError(f"{got}; wanted (seeds >= 1, {len(self.measurements)})")
+
 
 @dataclass(frozen=True)
 class Difference:

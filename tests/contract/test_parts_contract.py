@@ -24,10 +24,7 @@ def test_exact_beliefs(kernel):
 def test_additive_beliefs(kernel, outcomes):
     settings = sb.AdditiveGPSettings(kernel=kernel)
     domain = sb.AdditiveGP(GRAPH, SIDES).domain
-    sb.testing.check_belief(
-        lambda: sb.AdditiveGP.create(settings, GRAPH, domain, outcomes),
-        lambda state: sb.AdditiveGP.from_state_dict(settings, GRAPH, domain, state),
-    )
+    sb.testing.check_belief(lambda: sb.AdditiveGP.create(settings, GRAPH, domain, outcomes))
 
 
 def test_an_additive_belief_of_given_hyperparameters():

@@ -85,8 +85,8 @@ def test_boxes_restarts_and_regions_are_those_without_the_attached_ones(data):
     box, region = TrustRegion(failures=2), TurboRegion(failures=2, fresh=2)
     if np.isfinite(asked[:3]).any():
         assert box.side(mixed, steps=chosen) == box.side(asked, 3)
-    one = region.replay(mixed, 0, 2, chosen=chosen, steps=chosen)
-    other = region.replay(asked, 3, 2)
+    after = np.arange(len(asked)) >= 3
+    one, other = region.replay(mixed, chosen, chosen, 2), region.replay(asked, after, after, 2)
     if np.isfinite(asked[:3]).any() and not other.restarts:
         assert (one.length, one.n_fresh) == (other.length, other.n_fresh)
     restarts = Restarts(after=4, gain=0.0)

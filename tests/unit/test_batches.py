@@ -8,7 +8,6 @@ import pytest
 import swarmbo as sb
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
 from swarmbo.deciding import function
-from swarmbo.deciding.logbook import Logbook
 from swarmbo_envs.functions import get
 
 FLOOR = 1e-3
@@ -86,7 +85,7 @@ def test_of_a_decided_point_that_is_crowded_the_members_spread_within_bounds_and
     assert [list(again.ask().point.values()) for _ in range(40)] == points.tolist()
 
 
-def test_a_state_knows_which_queries_were_asked_together_and_older_states_load():
+def test_a_state_knows_which_queries_were_asked_together():
     team = team_of(CHAIN, "total", "auto")
     tell(team, CHAIN, team.ask(6))
     tell(team, CHAIN, team.ask(4)[::-1])
@@ -98,11 +97,6 @@ def test_a_state_knows_which_queries_were_asked_together_and_older_states_load()
         tell(one, CHAIN, out)
     assert again.history.basis.tolist() == team.history.basis.tolist() == [0] * 6 + [6] * 4 + [10] * 3
     assert [query.point for query in again.ask(2)] == [query.point for query in team.ask(2)]
-    plain, arrays = Logbook.empty(team.problem).with_query(np.full(4, 0.5))[0].to_state()
-    del arrays["basis"]
-    plain["open"] = {key: row[:4] for key, row in plain["open"].items()}
-    log = Logbook.empty(team.problem).from_state(plain, arrays)
-    assert log.with_total("q00001", 1.0).history.basis.tolist() == [0]
 
 
 @pytest.mark.thorough

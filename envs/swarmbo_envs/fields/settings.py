@@ -1,6 +1,6 @@
 """Settings of fields, and tasks for which a field is measured."""
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from swarmbo.boundary.csv_measurements import CsvColumns
 from swarmbo.boundary.values import short
@@ -247,8 +247,14 @@ class CarriedSettings(Settings, frozen=True):
 FieldSettings = (
     ElevationSettings | MeasuredSettings | RasterFieldSettings | DrawnSettings | SurveySettings | CarriedSettings
 )
-_NAMES = ("elevation", "csv", "raster", "gp", "survey", "plume")
-_MOVING: dict[str, type[FieldSettings]] = dict(zip(_NAMES, get_args(FieldSettings), strict=True))
+_MOVING: dict[str, type[FieldSettings]] = {
+    "elevation": ElevationSettings,
+    "csv": MeasuredSettings,
+    "raster": RasterFieldSettings,
+    "gp": DrawnSettings,
+    "survey": SurveySettings,
+    "plume": CarriedSettings,
+}
 _STILL = {key: kind for key, kind in _MOVING.items() if key != "plume"}
 
 

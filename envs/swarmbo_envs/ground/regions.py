@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import contourpy
 import numpy as np
@@ -77,8 +77,11 @@ class RasterSettings(Settings, frozen=True):
 
 
 RegionSettings = CornersSettings | GeoJSONSettings | RasterSettings
-_NAMES = ("corners", "geojson", "raster")
-_KINDS: dict[str, type[RegionSettings]] = dict(zip(_NAMES, get_args(RegionSettings), strict=True))
+_KINDS: dict[str, type[RegionSettings]] = {
+    "corners": CornersSettings,
+    "geojson": GeoJSONSettings,
+    "raster": RasterSettings,
+}
 
 
 @dataclass(frozen=True, eq=False)

@@ -226,9 +226,11 @@ class World:
         possible[possible] = self.homes.lasts(episode, robot, when[possible], there)
         return near[possible]
 
-    def measure(self, episode: Episode, robot: int, *told: Any) -> dict[str, Any]:
+    def measure(
+        self, episode: Episode, robot: int, distance: float = 0.0, reached: bool = True, measurable: bool = True
+    ) -> dict[str, Any]:
         """Measure with one robot at its position; arguments are those of ``Sensors.measure``."""
-        info = self.sensors.measure(episode, robot, *told)
+        info = self.sensors.measure(episode, robot, distance, reached, measurable)
         if (charge := self.homes.charge(episode)) is not None:
             info["battery"] = float(charge[robot])
         return info

@@ -85,6 +85,8 @@ def test_regret_of_zero_needs_no_logarithm():
     assert ax.get_yscale() == "linear"
 
 
-def test_no_curves_are_refused():
+def test_curves_of_the_wrong_shape_are_refused():
+    with pytest.raises(ShapeError, match=r"got regrets of shape \(3,\)"):
+        RegretCurves("hills", "team", np.arange(3), np.arange(3.0))
     with pytest.raises(ShapeError, match="no regret curves"):
         comparison_figure([], [], "team")
