@@ -105,10 +105,7 @@ def of_one(
     (stack,) = own.stacks
     graph, columns = functions.graph.of([factor]), stack.columns[0]
     low, high = own.box(stack)
-    best, highest = starts[0], -np.inf
-
-    def climbed(X: Float[np.ndarray, "1 m a"]) -> box_steps.Climbing:
-        return functions.value_and_gradient(stack, X, functions.unheard(X))
+    best, highest, climbed = starts[0], -np.inf, box_steps.climbed_by(functions, stack, functions.unheard(low))
 
     for number, start in enumerate(starts):
         x, reached, given = start.copy(), -np.inf, Alternatives(graph, functions, np.roll(starts, -number, axis=0)[:3])

@@ -35,6 +35,12 @@ class Corner:
         return sb.Agreement(np.array(self.point), 0.0, REPORT)
 
 
+class Timely(Corner):
+    """A method with settings that are also those of built-in ones, and mean something else here."""
+
+    mode, deadline, patience, threshold = "asynchronous", 5, 2, 0.0
+
+
 class Alone:
     def decide_joint(self, situation, acquisition):
         return np.full(3, len(situation.history) / 10), REPORT
@@ -78,6 +84,12 @@ def test_own_agreement_is_asked_after_the_initial_design_with_the_links():
     team.tell(team.last_query, 2.0)
     team.ask()
     assert mine.calls[1][2] != seed  # a stream of its own for every history
+
+
+def test_own_agreement_may_have_settings_named_as_those_of_a_deadline():
+    team, points = played(coordination=Timely([0.25, 0.5, 1.0]))
+    assert len(team.coordination.calls) == 3
+    assert points[3] == (0.25, 3.0, 0.0)
 
 
 def test_own_policy_is_told_the_history():
