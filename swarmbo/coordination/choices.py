@@ -148,4 +148,6 @@ def _tabulated(
     padded = np.repeat(x[:, None], max(map(len, values.values())), axis=1)
     for variable, own in values.items():
         padded[view.place[variable], : len(own)] = own
-    return (yield from tabulated(view, padded, received, {variable: len(own) for variable, own in values.items()}))
+    counts = {variable: len(own) for variable, own in values.items()}
+    # a choice without a value loses to others
+    return (yield from tabulated(view, padded, received, counts, is_strict=not view.functions.levels))
