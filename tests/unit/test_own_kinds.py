@@ -1,5 +1,7 @@
 """Acquisitions and methods of agreement that swarmbo does not know are accepted by teams."""
 
+from dataclasses import dataclass
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -22,6 +24,19 @@ class Fixed(sb.Acquisition, frozen=True):
 
     def local_functions(self, situation, model):
         return ConfidenceBounds.on_cube(model.belief, sqrt_beta=dict.fromkeys(model.belief.graph.factors, self.weight))
+
+
+@dataclass(frozen=True, eq=False)
+class Optimism(sb.BeliefFunctions):
+    weight: float  # without a default, after fields of the base that have one
+
+    def merit(self, stack, mean, std):
+        return mean + self.weight * std, 1.0, self.weight
+
+
+class Optimistic(sb.Acquisition, frozen=True):
+    def local_functions(self, situation, model):
+        return Optimism.on_cube(model.belief, weight=3.0)
 
 
 class Corner:
@@ -66,6 +81,10 @@ def test_own_acquisition_works_under_every_way_to_agree():
             team, points = played(acquisition=Fixed(), coordination=coordination, transport=transport)
             assert len(set(points)) == 6, (coordination, transport)
             assert team.last_report.value is not None
+
+
+def test_own_functions_need_no_defaults_in_their_fields():
+    assert played(acquisition=Optimistic())[1] == played(acquisition=Fixed())[1]
 
 
 def test_settings_of_an_own_acquisition_matter():
