@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -64,7 +64,7 @@ class ComposedFunctions(BoxFunctions):
 class JoinedFunctions(ComposedFunctions):
     """Several functions, each of factors that no other has, over all their scopes."""
 
-    joined: Sequence[BoxFunctions] = ()
+    joined: Sequence[BoxFunctions]
 
     def _parts(self, stack: FactorStack) -> list[Part]:
         out: list[Part] = []
@@ -78,7 +78,7 @@ class JoinedFunctions(ComposedFunctions):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FixedPoint(JoinedFunctions):
+class FixedPoint(ComposedFunctions):
     """Functions that are zero on a box of one point."""
 
     @classmethod
@@ -92,6 +92,9 @@ class FixedPoint(JoinedFunctions):
         point[columns] = best[0, columns]
         return self.at(self.graph, point)
 
+    def _parts(self, stack: FactorStack) -> list[Part]:
+        return []
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class InnerFunctions(ComposedFunctions):
@@ -102,8 +105,7 @@ class InnerFunctions(ComposedFunctions):
     @classmethod
     def made_of(cls, inner: BoxFunctions, **own: Any) -> Self:
         """Over the box of the inner functions, unless fields of its ``own`` differ."""
-        names = ("graph", "low", "high", "starts", "owned", "levels")
-        return cls(**({name: getattr(inner, name) for name in names} | own), inner=inner)
+        return cls(**({known.name: getattr(inner, known.name) for known in fields(BoxFunctions)} | own), inner=inner)
 
     @property
     def n_exchanges(self) -> int:

@@ -114,19 +114,16 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
                 at="$.acquisition.groups",
             )
         n = len(situation.history)
-        if (
-            previous is None
-            or previous.scopes is None
-            or n - previous.decomposed_at >= self.learn_every
-            or (
-                previous.decomposed_at == 0 and n > 0  # they were chosen blindly
-            )
-        ):
+        if previous is None or previous.scopes is None or self._is_due(n, previous.decomposed_at):
             belief, learned = self._best_grouping(situation, belief_settings)
         else:
             graph = graph_of_groups(situation.graph, previous.scopes)
             belief, learned = learned_belief(situation, graph, situation.history, belief_settings, previous)
         return Model(given_out(belief, situation), learned)
+
+    def _is_due(self, n: int, decomposed_at: int) -> bool:
+        chosen_blindly = decomposed_at == 0 and n > 0
+        return chosen_blindly or n - decomposed_at >= self.learn_every
 
     def _best_grouping(
         self, situation: JointSituation, belief_settings: AdditiveGPSettings

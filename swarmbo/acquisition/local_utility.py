@@ -44,11 +44,14 @@ class PlaceUtility(Utility):
         """Numbers that rank single locations as ``single`` does, with finer steps where it would round."""
         return self.single(mean, var)
 
-    @abstractmethod
     def of_first(
         self, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"], to_the_letter: bool = False
     ) -> float:
         """``BatchValue``, from the means of all places and their covariance without noise."""
+        means, variances = list(mean[:, None]), list(cov.diagonal()[:, None])  # of one candidate for each agent
+        covariances = [list(row) for row in cov[:, :, None, None]]
+        block = Block(means, variances, covariances, [np.ones(1, dtype=bool)] * len(mean))
+        return float(self.table(block, 0.0).item())
 
     def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> "PlaceScores":
         """Utilities of single locations."""

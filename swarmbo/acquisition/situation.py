@@ -51,30 +51,44 @@ _ABOUT = 0.5
 
 @dataclass(frozen=True)
 class Situation:
-    """Everything that a method may use to choose the next measurements."""
+    """Everything that a method may use to choose the next measurements.
 
-    agents: tuple[str, ...]  # agents that measure in this round, in the team's order
-    # places (k, d) that each agent can measure in this round, in physical units; k may be 0
+    Args:
+        agents: Agents that measure in this round, in the team's order.
+        candidates: Places (k, d) that each agent can measure in this round, in physical units; k may be 0.
+        positions: Position of each agent (d,); agents of unknown position are missing.
+        starts: First measured location of each agent of the team (d,).
+        belief: Belief of the team; ``Views`` if each agent has a separate one.
+        links: Communication graph; None if all agents are connected.
+        domain: The box of all locations.
+        round: 1 for the first decision.
+        horizon: Number of planned rounds; None if unknown.
+        seed: The team's seed, for named random streams.
+        prices: Price of a measurement for agents that may abstain, in the unit of the field; others always measure.
+        level: Threshold that the environment watches; None if it has none.
+        measured: Measured and pending locations (m, d) known to the reader of the situation.
+        measured_by: The same per agent with separate beliefs.
+        sites: All measurable places (k, d); None: anything in the box.
+        travel: Travel times for route planning; None if the world gives none.
+        required: Requirements on success, by each agent's knowledge of failures; agents without failures are missing.
+    """
+
+    agents: tuple[str, ...]
     candidates: Mapping[str, Float[np.ndarray, "_ d"]]
-    # position of each agent (d,); agents of unknown position are missing
     positions: Mapping[str, Float[np.ndarray, " d"]]
-    starts: Mapping[str, Float[np.ndarray, " d"]]  # first measured location of each agent of the team (d,)
-    belief: PlaceBelief  # belief of the team; ``Views`` if each agent has a separate one
-    links: "nx.Graph[str] | None"  # communication graph; None if all agents are connected
-    domain: Domain  # the box of all locations
-    round: int  # 1 for the first decision
-    horizon: int | None  # number of planned rounds; None if unknown
-    seed: int  # the team's seed, for named random streams
-    # price of a measurement for agents that may abstain, in the unit of the field; others always measure
+    starts: Mapping[str, Float[np.ndarray, " d"]]
+    belief: PlaceBelief
+    links: "nx.Graph[str] | None"
+    domain: Domain
+    round: int
+    horizon: int | None
+    seed: int
     prices: Mapping[str, float] = field(default_factory=lambda: dict[str, float]())
-    level: float | None = None  # threshold that the environment watches; None if it has none
-    # measured and pending locations (m, d) known to the reader of the situation
+    level: float | None = None
     measured: Float[np.ndarray, "m d"] | None = None
-    # the same per agent with separate beliefs
     measured_by: Mapping[str, Float[np.ndarray, "m d"]] = field(default_factory=lambda: dict[str, np.ndarray]())
-    sites: Float[np.ndarray, "k d"] | None = None  # all measurable places (k, d); None: anything in the box
-    travel: Travel | None = None  # travel times for route planning; None if the world gives none
-    # requirements on success, by each agent's knowledge of failures; agents without failures are missing
+    sites: Float[np.ndarray, "k d"] | None = None
+    travel: Travel | None = None
     required: Mapping[str, Requirement] = field(default_factory=lambda: dict[str, Requirement]())
 
     def likely_rows(self, agent: str) -> list[int] | None:

@@ -117,9 +117,9 @@ class TargetUtility(Utility):
             noisy = C[np.ix_(others, others)] + self.noise_variance * np.eye(len(others))
             gain = np.linalg.solve(noisy, C[others, first])
             var = C[first, first] - gain @ C[others, first]
-            told = M[first, first] - 2.0 * gain @ M[others, first]
-            told += gain @ M[np.ix_(others, others)] @ gain
-            return float(max(told, 0.0) / (max(var, 0.0) + self.noise_variance))
+            square = M[first, first] - 2.0 * gain @ M[others, first]
+            square += gain @ M[np.ix_(others, others)] @ gain
+            return float(max(square, 0.0) / (max(var, 0.0) + self.noise_variance))
 
         return of_first
 

@@ -17,7 +17,7 @@ from swarmbo.coordination import messages, requests
 from swarmbo.coordination.agreement import BoxOutcome
 from swarmbo.coordination.part import BoxView, Copies, LocalView, Rows
 from swarmbo.coordination.requests import Steps
-from swarmbo.graph import BoxFunctions
+from swarmbo.graph import BoxFunctions, FactorStack
 from swarmbo.graph.box_functions import Climbing, Points, Received, Values, by_factor
 
 FEWEST = 16  # random points for the spread of values: too few would give an arbitrary spread
@@ -127,6 +127,11 @@ class Climbed(NamedTuple):
     value: Values
     step: Values
     known: Climbing
+
+
+def climbed_by(functions: BoxFunctions, stack: FactorStack, received: Received) -> Callable[[Points], Climbing]:
+    """Function of points that a stack's factors climb while received sums stay fixed, to ``ascend``."""
+    return lambda X: functions.value_and_gradient(stack, X, received)
 
 
 def ascend(

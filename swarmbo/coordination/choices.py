@@ -105,10 +105,7 @@ def of_one(
     (stack,) = own.stacks
     graph, columns = functions.graph.of([factor]), stack.columns[0]
     low, high = own.box(stack)
-    best, highest = starts[0], -np.inf
-
-    def climbed(X: Float[np.ndarray, "1 m a"]) -> box_steps.Climbing:
-        return functions.value_and_gradient(stack, X, functions.unheard(X))
+    best, highest, climbed = starts[0], -np.inf, box_steps.climbed_by(functions, stack, functions.unheard(low))
 
     for number, start in enumerate(starts):
         x, reached, given = start.copy(), -np.inf, Alternatives(graph, functions, np.roll(starts, -number, axis=0)[:3])
@@ -151,4 +148,6 @@ def _tabulated(
     padded = np.repeat(x[:, None], max(map(len, values.values())), axis=1)
     for variable, own in values.items():
         padded[view.place[variable], : len(own)] = own
-    return (yield from tabulated(view, padded, received, {variable: len(own) for variable, own in values.items()}))
+    counts = {variable: len(own) for variable, own in values.items()}
+    # a choice without a value loses to others
+    return (yield from tabulated(view, padded, received, counts, is_strict=not view.functions.levels))

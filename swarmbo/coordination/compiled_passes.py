@@ -3,6 +3,7 @@ bit-identical to the loops over messages in ``certificates`` and ``decoding``.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -10,25 +11,25 @@ from jaxtyping import Int
 
 from swarmbo.boundary.compiling import compiled
 from swarmbo.coordination.compiled_messages import Places, Spare, Whole, new_spare, renew_factor, renew_variable
+from swarmbo.coordination.flooding import Layout
 from swarmbo.coordination.tables import Flat
-from swarmbo.graph import Edges
+from swarmbo.graph.bipartite import Edges  # from its own file, so that the cache of compiled code notes a change
 
 _NONE = -1
 
-Graph = tuple[Places, Places, Places, Places, Places]  # fields of ``Edges``, as in ``_arrays``
-Found = tuple[Places, Places, Places]  # order of variables, order of factors, and the edge by which each was found
-# factors' tables end to end and the first entry of each; by edge the number of values and the first entry of a message
-Layout = tuple[Flat, Places, Places, Places]
 
+class Found(NamedTuple):
+    """Order of variables, order of factors, and the edge by which each factor was found."""
 
-def _arrays(edges: Edges) -> Graph:
-    return edges.first, edges.variables, edges.first_of, edges.by_variable, edges.factors
+    order: Places
+    factor_order: Places
+    up: Places
 
 
 @compiled(nogil=True)
-def breadth_first(graph: Graph) -> Found:
+def breadth_first(edges: Edges) -> Found:
     """Order variables and factors breadth-first, and note for each factor the edge by which it was found."""
-    first, variables, first_of, by_variable, factors = graph
+    first, first_of = edges.first, edges.first_of
     n_variables, n_factors = len(first_of) - 1, len(first) - 1
     order, factor_order = np.empty(n_variables, dtype=np.int64), np.empty(n_factors, dtype=np.int64)
     up, seen = np.full(n_factors, _NONE), np.zeros(n_variables, dtype=np.bool_)
@@ -43,26 +44,26 @@ def breadth_first(graph: Graph) -> Found:
             x = order[n_gone]
             n_gone += 1
             for i in range(first_of[x], first_of[x + 1]):
-                edge = by_variable[i]
-                f = factors[edge]
+                edge = edges.by_variable[i]
+                f = edges.factors[edge]
                 if up[f] == _NONE:
                     up[f] = edge
                     factor_order[n_factors_found] = f
                     n_factors_found += 1
                     for other in range(first[f], first[f + 1]):
-                        y = variables[other]
+                        y = edges.variables[other]
                         if not seen[y]:
                             seen[y] = True
                             order[n_found] = y
                             n_found += 1
-    return order, factor_order, up
+    return Found(order, factor_order, up)
 
 
 @compiled(nogil=True)
-def tree_rounds(found: Found, graph: Graph) -> Whole:
+def tree_rounds(found: Found, edges: Edges) -> Whole:
     """Rounds until all messages of a forest are final: half its longest path, as in ``Part.levels``."""
-    (order, factor_order, up), (first, variables, _, _, _) = found, graph
-    behind = np.zeros(len(order), dtype=np.int64)  # edges to the furthest node below a variable
+    factor_order, up, first, variables = found.factor_order, found.up, edges.first, edges.variables
+    behind = np.zeros(len(found.order), dtype=np.int64)  # edges to the furthest node below a variable
     longest = 1
     for back in range(len(factor_order)):
         f = factor_order[len(factor_order) - 1 - back]
@@ -79,32 +80,32 @@ def tree_rounds(found: Found, graph: Graph) -> Whole:
 
 @compiled(nogil=True)
 def _tree_pass(
-    found: Found, graph: Graph, layout: Layout, of_variables: Places, said: Flat, heard: Flat, spare: Spare
+    found: Found, edges: Edges, layout: Layout, of_variables: Places, said: Flat, heard: Flat, spare: Spare
 ) -> None:
     """Compute every message of a forest, of variables (``said``) and of factors: towards the first variable, then away
     from it. ``of_variables`` has the first entries of messages, variable by variable.
     """
     # The first pass renews all messages of a sender, also those that are not final yet; the second pass corrects these.
-    order, factor_order, up = found
-    first, variables, first_of, by_variable, factors = graph
-    tables, begins, sizes, starts = layout
+    factor_order, up = found.factor_order, found.up
+    first, first_of, by_variable = edges.first, edges.first_of, edges.by_variable
+    tables, begins, sizes, starts = layout.tables, layout.begins, layout.sizes, layout.starts
     flow = said, heard, heard
     # towards the root: a factor has all messages from below when its variables below have been renewed
     for back in range(len(factor_order)):
         f = factor_order[len(factor_order) - 1 - back]
         for edge in range(first[f], first[f + 1]):
             if edge != up[f]:
-                x = variables[edge]
+                x = edges.variables[edge]
                 degree = first_of[x + 1] - first_of[x]
                 renew_variable(of_variables, first_of[x], degree, sizes[edge], heard, said, spare)
         n_axes = first[f + 1] - first[f]
         renew_factor(tables, begins[f], sizes, starts, first[f], n_axes, flow, 0.0, spare)
     # away from the root: the factor above a variable has sent before the variable's turn
-    for x in order:
+    for x in found.order:
         size, degree = sizes[by_variable[first_of[x]]], first_of[x + 1] - first_of[x]
         renew_variable(of_variables, first_of[x], degree, size, heard, said, spare)
         for j in range(first_of[x], first_of[x + 1]):
-            f = factors[by_variable[j]]
+            f = edges.factors[by_variable[j]]
             if up[f] == by_variable[j]:
                 n_axes = first[f + 1] - first[f]
                 renew_factor(tables, begins[f], sizes, starts, first[f], n_axes, flow, 0.0, spare)
@@ -115,7 +116,7 @@ def _conditioned(
     edge: Whole,
     begin: Whole,
     end: Whole,
-    graph: Graph,
+    edges: Edges,
     layout: Layout,
     chosen: Places,
     said: Flat,
@@ -123,8 +124,8 @@ def _conditioned(
     out: Flat,
 ) -> None:
     """Compiled form of ``decoding.conditioned_message``; ``chosen`` is -1 for undecided variables."""
-    (_, variables, _, _, factors), (tables, begins, sizes, starts) = graph, layout
-    table = tables[begins[factors[edge]] :]
+    variables, sizes, starts = edges.variables, layout.sizes, layout.starts
+    table = layout.tables[layout.begins[edges.factors[edge]] :]
     fixed, stride, own = 0, 1, 0
     for other in range(end - 1, begin - 1, -1):
         if other == edge:
@@ -185,45 +186,42 @@ def _best_value(heard: Flat, degree: Whole, size: Whole) -> int:
 
 @compiled(nogil=True)
 def _decoding_pass(
-    order: Places, graph: Graph, layout: Layout, from_variables: Flat, from_factors: Flat, heard: Flat, index: Places
+    order: Places, edges: Edges, layout: Layout, from_variables: Flat, from_factors: Flat, heard: Flat, index: Places
 ) -> Places:
     """Choose all variables as :func:`swarmbo.coordination.decoding.decode` does."""
-    first, variables, first_of, by_variable, factors = graph
-    _, _, sizes, starts = layout
+    first, variables, first_of, by_variable = edges.first, edges.variables, edges.first_of, edges.by_variable
     chosen = np.full(len(order), _NONE)
     for x in order:
-        size = sizes[by_variable[first_of[x]]]
+        size = layout.sizes[by_variable[first_of[x]]]
         for k in range(first_of[x + 1] - first_of[x]):
             edge = by_variable[first_of[x] + k]
-            f = factors[edge]
+            f = edges.factors[edge]
             begin, end, out = first[f], first[f + 1], heard[k * size : (k + 1) * size]
             has_earlier = False
             for other in range(begin, end):
                 has_earlier = has_earlier or chosen[variables[other]] != _NONE
             if has_earlier:
-                _conditioned(edge, begin, end, graph, layout, chosen, from_variables, index, out)
+                _conditioned(edge, begin, end, edges, layout, chosen, from_variables, index, out)
             else:
                 for i in range(size):
-                    out[i] = from_factors[starts[edge] + i]
+                    out[i] = from_factors[layout.starts[edge] + i]
         chosen[x] = _best_value(heard, first_of[x + 1] - first_of[x], size)
     return chosen
 
 
 def tree_messages(edges: Edges, layout: Layout, shapes: Iterable[tuple[int, ...]]) -> tuple[Flat, Flat, int]:
     """Final messages of a forest: of variables, of factors, and the number of rounds that agents would take."""
-    graph, (_, _, sizes, starts) = _arrays(edges), layout
-    found = breadth_first(graph)
-    from_variables, from_factors = np.zeros(sizes.sum()), np.zeros(sizes.sum())
-    _tree_pass(found, graph, layout, starts[edges.by_variable], from_variables, from_factors, new_spare(shapes))
-    return from_variables, from_factors, int(tree_rounds(found, graph))
+    found, n_entries = breadth_first(edges), layout.sizes.sum()
+    from_variables, from_factors = np.zeros(n_entries), np.zeros(n_entries)
+    of_variables = layout.starts[edges.by_variable]
+    _tree_pass(found, edges, layout, of_variables, from_variables, from_factors, new_spare(shapes))
+    return from_variables, from_factors, int(tree_rounds(found, edges))
 
 
 def last_choices(
     edges: Edges, layout: Layout, from_variables: Flat, from_factors: Flat
 ) -> Int[np.ndarray, " n_variables"]:
     """Choices of :func:`swarmbo.coordination.decoding.decode` for a whole graph in one process."""
-    graph, (_, _, sizes, _) = _arrays(edges), layout
-    order, _, _ = breadth_first(graph)
-    heard = np.empty(int(np.bincount(edges.variables, weights=sizes).max()))
+    heard = np.empty(int(np.bincount(edges.variables, weights=layout.sizes).max()))
     index = np.empty(np.diff(edges.first).max(), dtype=np.int64)
-    return _decoding_pass(order, graph, layout, from_variables, from_factors, heard, index)
+    return _decoding_pass(breadth_first(edges).order, edges, layout, from_variables, from_factors, heard, index)

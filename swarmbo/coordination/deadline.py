@@ -32,9 +32,10 @@ _FEWEST = 3  # bundles within the patience of the other, on links without loss
 _UNLIKELY = 1e-4
 
 
-def has_deadline(settings: object) -> bool:
+def has_deadline(settings: Timed) -> bool:
     """True if settings are of a coordination method by a deadline; see ``MaxSum(…)`` and ``ADMM(…)``."""
-    return getattr(settings, "mode", None) == "asynchronous" and hasattr(settings, "deadline")
+    # declared by the class: a user's own method may have settings of these names
+    return getattr(settings, "has_deadline_mode", False) and settings.mode == "asynchronous"
 
 
 def require_lockstep(settings: Timed) -> None:

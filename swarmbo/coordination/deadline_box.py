@@ -145,10 +145,9 @@ class OwnRuns:
             # a variable of one factor has no other copy, so nothing pulls at it
             weight = np.where(is_shared, climber.eta / terms.sides[columns] ** 2, 0.0)
             got = tuple(phase[:, : len(self.Z)] for phase in received[f])
-            function = partial(functions.value_and_gradient, stack, received=got)
-            box = terms.low[columns][None, None], terms.high[columns][None, None]
-            how = terms.settings.inner_steps, climber.step, box_steps.pulled_to(z - climber.U, weight)
-            climbed = box_steps.ascend(function, climber.X, *box, *how)
+            function, penalty = box_steps.climbed_by(functions, stack, got), box_steps.pulled_to(z - climber.U, weight)
+            box, n_steps = (terms.low[columns][None, None], terms.high[columns][None, None]), terms.settings.inner_steps
+            climbed = box_steps.ascend(function, climber.X, *box, n_steps, climber.step, penalty)
             climber.X, climber.step = climbed.X, climbed.step
             said = (climber.X + climber.U)[0]
             out += [messages.Pull(f, x, said[:, axis].copy(), climber.eta) for axis, x in enumerate(scope)]

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -32,6 +33,17 @@ class VariableGroup:
     places: Int[np.ndarray, " n"]
     starts: Int[np.ndarray, "n degree"]
     size: int
+
+
+class Layout(NamedTuple):
+    """Factors' tables end to end and the first entry of each; by edge the number of values and the first entry of a
+    message.
+    """
+
+    tables: Flat
+    begins: Places
+    sizes: Places
+    starts: Places
 
 
 class Flooding:
@@ -123,9 +135,9 @@ class Flooding:
         return last_choices(self.graph.edges, self.layout, from_variables, from_factors)
 
     @property
-    def layout(self) -> tuple[Flat, Places, Places, Places]:
-        """Tables end to end with their first entries, and by edge the length and first entry of each message."""
-        return self.tables, self.table_starts, self.edge_sizes, self._by_edge(self._starts)
+    def layout(self) -> Layout:
+        """Places of all tables and messages."""
+        return Layout(self.tables, self.table_starts, self.edge_sizes, self._by_edge(self._starts))
 
     def values(self, chosen: Int[np.ndarray, " n_variables"]) -> Float[np.ndarray, " n_factors"]:
         """Entries of the own factors at a joint choice, in the graph's order of factors."""

@@ -133,10 +133,16 @@ def is_at_edge(values: Float[np.ndarray, "n points"], chosen: Point, low: Point,
 
 
 def tabulated(
-    view: BoxView, values: Grid, received: Sequence[Received], counts: Sizes | None = None, *, rough: bool = False
+    view: BoxView,
+    values: Grid,
+    received: Sequence[Received],
+    counts: Sizes | None = None,
+    *,
+    rough: bool = False,
+    is_strict: bool = True,
 ) -> Steps[dict[str, Table]]:
-    """Tables of the own factors over the first ``counts`` (None: all) values of each variable, axes in scope order; a
-    ShapeError if a value is NaN or +inf. ``received`` are sums at the incumbent, fixed over the table.
+    """Tables of the own factors over the first ``counts`` (None: all) values of each variable, axes in scope order.
+    ``received`` are sums at the incumbent, fixed over the table. NaN and +inf are a ShapeError, or else become -inf.
     """
     out, n_values = dict[str, Table](), values.shape[1]
     for stack, got in zip(view.stacks, received, strict=True):
@@ -146,7 +152,8 @@ def tabulated(
             alike.setdefault(tuple(sizes), []).append(row)
         for shape, rows in alike.items():
             group = FactorStack(tuple(stack.factors[row] for row in rows), stack.columns[rows])
-            own = yield from tables(view.functions, group, values, shape, [phase[rows] for phase in got], rough)
+            there = [phase[rows] for phase in got]
+            own = yield from tables(view.functions, group, values, shape, there, rough, is_strict)
             out.update(zip(group.factors, own, strict=True))
     return out
 
@@ -158,6 +165,7 @@ def tables(
     shape: tuple[int, ...],
     received: Received,
     rough: bool = False,
+    is_strict: bool = True,
 ) -> Steps[Float[np.ndarray, "g ..."]]:
     """Table of each factor over its variables' first values; see :func:`tabulated`."""
     places = np.indices(shape).reshape(len(shape), -1).T  # the index along every axis for each entry, in C order
@@ -168,12 +176,14 @@ def tables(
         frozen = tuple(np.broadcast_to(phase, (len(phase), len(part))) for phase in received)
         # if neighbours matter, tabulate each factor's model of its effect on their terms
         out[:, start : start + CHUNK] = yield Look(functions, stack, U, frozen, bool(frozen), rough)
-    if not (out < np.inf).all():  # false for NaN too
-        g, entry = (int(i) for i in np.argwhere(~(out < np.inf))[0])
+    bad = ~(out < np.inf)  # true for NaN too
+    if is_strict and bad.any():
+        g, entry = (int(i) for i in np.argwhere(bad)[0])
         at = values[stack.columns[g], places[entry]].tolist()
         raise ShapeError(
             f"factor {stack.factors[g]!r}: got the value {out[g, entry]} at {at}; wanted a number, or -inf"
         )
+    out[bad] = -np.inf
     return out.reshape(len(stack.factors), *shape)
 
 

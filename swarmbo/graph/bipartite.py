@@ -1,7 +1,6 @@
 """The bipartite graph of factors and variables: its edges as arrays, and reading it from graphs of networkx."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-@dataclass(frozen=True, eq=False)
-class Edges:
+class Edges(NamedTuple):
     """Pairs of a factor and a variable of its scope, as indices, factor by factor, in the order of the scope.
 
     ``first`` has the first edge of each factor, and last the number of edges. ``by_variable`` has edges variable by

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -32,16 +32,26 @@ class BoxFunctions(ABC):
     A function may need a few numbers from its neighbours (factors that share a variable). In each of ``n_exchanges``
     phases every factor publishes one number per point, and receives the sum over its neighbours. Phase p may use the
     results of phases before p. While a factor moves its point, received sums stay fixed.
+
+    Args:
+        graph: Scopes and owners; n variables.
+        low: Lower corner (n,) of the box, in the order of ``graph.variables``.
+        high: Upper corner (n,).
+        starts: Good starting points (k, n), best first; k may be 0.
+        owned: Factors that may be evaluated; None: all.
+        levels: Places in the unit cube of the values of variables that have a grid, in order; functions are constant
+            around each.
+        lattice_points: Least number of points along each variable for coordination methods with a lattice.
     """
 
-    graph: FactorGraph  # scopes and owners; n variables
-    low: Float[np.ndarray, " n"]  # lower corner (n,) of the box, in the order of ``graph.variables``
-    high: Float[np.ndarray, " n"]  # upper corner (n,)
-    starts: Joint  # good starting points (k, n), best first; k may be 0
-    owned: frozenset[str] | None = None  # factors that may be evaluated; None: all
-    # places in the unit cube of the values of variables that have a grid, in order; functions are constant around each
+    graph: FactorGraph
+    low: Float[np.ndarray, " n"]
+    high: Float[np.ndarray, " n"]
+    starts: Joint
+    _: KW_ONLY  # a subclass's fields need no defaults
+    owned: frozenset[str] | None = None
     levels: Mapping[str, Float[np.ndarray, " k"]] = field(default_factory=dict[str, np.ndarray])
-    lattice_points: int = 0  # least number of points along each variable for coordination methods with a lattice
+    lattice_points: int = 0
 
     @property
     def n_exchanges(self) -> int:

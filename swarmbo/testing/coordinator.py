@@ -140,6 +140,9 @@ def check_coordinator(make: Callable[[], Any]) -> None:
     checks |= {"decide_joint": check_joint_policy, "decide": check_field_policy}
     offered = [check for name, check in checks.items() if hasattr(make(), name)]
     claim(offered, type(make()).__name__, "no method to choose by", f"one of {', '.join(checks)}")
+    if hasattr(make(), "plan") and offered[0] in (_check_tables, _check_functions):
+        told = f"the class of {type(make()).__name__}, which has plan()"
+        claim(isinstance(make(), TableMethod | BoxMethod), told, "another base", "TableMethod or BoxMethod")
     for check in offered:
         check(make)
 

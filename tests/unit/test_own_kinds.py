@@ -1,5 +1,7 @@
 """Acquisitions and methods of agreement that swarmbo does not know are accepted by teams."""
 
+from dataclasses import dataclass
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -24,6 +26,19 @@ class Fixed(sb.Acquisition, frozen=True):
         return ConfidenceBounds.on_cube(model.belief, sqrt_beta=dict.fromkeys(model.belief.graph.factors, self.weight))
 
 
+@dataclass(frozen=True, eq=False)
+class Optimism(sb.BeliefFunctions):
+    weight: float  # without a default, after fields of the base that have one
+
+    def merit(self, stack, mean, std):
+        return mean + self.weight * std, 1.0, self.weight
+
+
+class Optimistic(sb.Acquisition, frozen=True):
+    def local_functions(self, situation, model):
+        return Optimism.on_cube(model.belief, weight=3.0)
+
+
 class Corner:
     """Agents that always agree on one point, and note what they were asked."""
 
@@ -33,6 +48,12 @@ class Corner:
     def maximise(self, functions, links=None, seed=0):
         self.calls.append((functions.graph.factors, links, seed))
         return sb.Agreement(np.array(self.point), 0.0, REPORT)
+
+
+class Timely(Corner):
+    """A method with settings that are also those of built-in ones, and mean something else here."""
+
+    mode, deadline, patience, threshold = "asynchronous", 5, 2, 0.0
 
 
 class Alone:
@@ -62,6 +83,10 @@ def test_own_acquisition_works_under_every_way_to_agree():
             assert team.last_report.value is not None
 
 
+def test_own_functions_need_no_defaults_in_their_fields():
+    assert played(acquisition=Optimistic())[1] == played(acquisition=Fixed())[1]
+
+
 def test_settings_of_an_own_acquisition_matter():
     assert played(acquisition=Fixed(weight=0.0))[1] != played(acquisition=Fixed(weight=30.0))[1]
 
@@ -78,6 +103,12 @@ def test_own_agreement_is_asked_after_the_initial_design_with_the_links():
     team.tell(team.last_query, 2.0)
     team.ask()
     assert mine.calls[1][2] != seed  # a stream of its own for every history
+
+
+def test_own_agreement_may_have_settings_named_as_those_of_a_deadline():
+    team, points = played(coordination=Timely([0.25, 0.5, 1.0]))
+    assert len(team.coordination.calls) == 3
+    assert points[3] == (0.25, 3.0, 0.0)
 
 
 def test_own_policy_is_told_the_history():

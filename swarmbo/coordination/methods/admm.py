@@ -10,8 +10,7 @@ Source: Boyd et al. 2011, sections 3.1.1, 3.3 and 7.2; Bardou et al. 2024 (DuMBO
 only; both are equal as long as the duals of a variable sum to zero.
 """
 
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -100,6 +99,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         ([0.317, 0.35, 0.383], True)
     """
 
+    has_deadline_mode: ClassVar[bool] = True
     rounds: Annotated[int, settings.within(1, 10_000)] = 12
     starts: settings.AtOnce = 12
     screened: Annotated[int, settings.within(0, 2**20)] = 256
@@ -151,10 +151,6 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         functions, point = view.functions, np.zeros(len(view.place))
         drawn, n_given = self._looked_at(view, seed)
         for stack in view.stacks:
-
-            def climbed(X: np.ndarray, stack: Any = stack) -> Any:
-                return functions.value_and_gradient(stack, X, functions.unheard(X))
-
             X = stack.take(drawn)
             values = functions.value(stack, X, functions.unheard(X))
             values[:, :n_given] = np.inf  # given starts are always used
@@ -166,6 +162,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
                     own = yield from choices.of_one(view, factor, given, seed, self.alone_steps)
                     point[stack.columns[row]] = own
                 continue
+            climbed = box_steps.climbed_by(functions, stack, functions.unheard(starts))
             X, values, *_ = box_steps.ascend(climbed, starts, *view.box(stack), self.alone_steps)
             point[stack.columns] = X[np.arange(len(X)), values.argmax(axis=1)]
         return (yield from box_steps.settled(view, point, BoxOutcome(view.part.index, {}, {})))
@@ -242,9 +239,8 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             rows = zip(view.stacks, known, X, U, view.take(Z), view.take(weights), received, steps, strict=True)
             climbs: list[box_steps.Climbed] = []
             for stack, there, x, u, z, weight, got, step in rows:
-                function = partial(functions.value_and_gradient, stack, received=got)
-                how = step, box_steps.pulled_to(z - u, weight), there
-                climbs.append(box_steps.ascend(function, x, *view.box(stack), n_steps, *how))
+                function, penalty = box_steps.climbed_by(functions, stack, got), box_steps.pulled_to(z - u, weight)
+                climbs.append(box_steps.ascend(function, x, *view.box(stack), n_steps, step, penalty, known=there))
             X, steps = [climb.X for climb in climbs], [climb.step for climb in climbs]
             # a round begins where the one before ended, with another penalty; what is received changes what is climbed
             known = [None if functions.n_exchanges else climb.known for climb in climbs]

@@ -1,7 +1,7 @@
 """Max-sum: exact on forests, an anytime heuristic on graphs with loops."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Int
@@ -74,6 +74,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         (True, 'exact')
     """
 
+    has_deadline_mode: ClassVar[bool] = True
     rounds: settings.Count = 50
     damping: settings.Share = 0.5
     tolerance: settings.NonNegative = 1e-6

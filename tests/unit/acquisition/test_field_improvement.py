@@ -8,8 +8,9 @@ from hypothesis import given, strategies as st
 from scipy.stats import norm
 
 import swarmbo as sb
-from swarmbo.acquisition import ExpectedImprovement, Situation, local_acquisition
+from swarmbo.acquisition import ExpectedImprovement, LocalUtility, Situation, local_acquisition
 from swarmbo.acquisition.expected_improvement import JointImprovement
+from swarmbo.acquisition.local_utility import PlaceUtility
 from swarmbo.acquisition.utility import shortlist
 from swarmbo.belief import ExactGP, ExactGPSettings, Views
 from swarmbo.errors import ConfigError
@@ -81,6 +82,11 @@ def test_tables_say_what_a_place_adds_to_those_of_who_measures(order):
         alone = rule.single(*belief.posterior(batch[:1]))[0]
         assert table[choice] + 0.4 == pytest.approx(expected, abs=0.1 * alone)
         assert table[choice] + 0.4 <= 1.1 * alone
+
+
+def test_a_utility_values_a_choice_by_its_table_unless_it_has_a_faster_way():
+    rule, mean, A = LocalUtility(2.0, 1.0, 0.1), np.array([0.4, 0.2, 0.7]), np.random.default_rng(2).normal(size=(3, 3))
+    assert PlaceUtility.of_first(rule, mean, A @ A.T) == pytest.approx(rule.of_first(mean, A @ A.T))
 
 
 def test_two_agents_never_take_one_place_and_the_second_look_is_worth_less():

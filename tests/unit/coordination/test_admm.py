@@ -451,6 +451,19 @@ def test_a_function_that_is_no_number_is_refused() -> None:
         ADMM().maximise(Broken(graph, np.zeros(5), np.ones(5), np.zeros((0, 5))))
 
 
+@pytest.mark.parametrize("scopes", [CHAIN, {"f": ["x0", "x1"]}])
+def test_a_choice_without_a_value_loses_to_others(scopes) -> None:
+    class Partial(Sum):
+        def own(self, factor, X):
+            high = X > 0.5  # constant around each level
+            bad = high[..., 0] & (self.graph.factors[0] == factor)
+            return np.where(bad, np.nan, high.sum(axis=-1)), np.zeros_like(X)
+
+    variables = FactorGraph.from_scopes(scopes).variables
+    found = ADMM().maximise(Partial.on_box(scopes, levels=dict.fromkeys(variables, np.array([0.25, 0.75]))))
+    assert found.point.tolist() == [0.25] + [0.75] * (len(variables) - 1)
+
+
 @pytest.mark.parametrize("coupling", [0.0, 0.3])
 def test_a_round_begins_with_what_is_known_of_where_the_last_one_ended(coupling):
     """Unless neighbours weigh one another: what they say changes what a factor climbs."""

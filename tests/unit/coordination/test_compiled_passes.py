@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.coordination import MaxSum, Solution
-from swarmbo.coordination.compiled_passes import _arrays, breadth_first, tree_rounds
+from swarmbo.coordination.compiled_passes import breadth_first, tree_rounds
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.participant import solve_with_agents
 from swarmbo.graph import Edges, FactorGraph
@@ -74,13 +74,12 @@ def test_the_last_choices_on_loops_are_those_of_variable_after_variable(
 @given(seeds, st.integers(1, 15), st.integers(0, 4))
 def test_the_order_and_the_rounds_are_those_of_the_part(seed: int, n_factors: int, loops: int) -> None:
     graph, _ = draw(np.random.default_rng(seed), n_factors, loops=loops, largest=2, forbidden=0.0)
-    arrays = _arrays(graph.edges)
-    order, factor_order, up = found = breadth_first(arrays)
+    order, factor_order, up = found = breadth_first(graph.edges)
     assert tuple(graph.variables[x] for x in order) == Part(graph, 0, Routes(graph.agents)).order
     assert sorted(factor_order) == list(range(n_factors))
     assert [graph.edges.factors[edge] for edge in up] == list(range(n_factors))
     if graph.is_forest:
-        assert tree_rounds(found, arrays) == len(Part(graph, 0, Routes(graph.agents)).levels)
+        assert tree_rounds(found, graph.edges) == len(Part(graph, 0, Routes(graph.agents)).levels)
 
 
 @given(seeds, st.integers(1, 10), st.integers(0, 4))

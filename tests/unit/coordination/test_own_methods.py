@@ -12,6 +12,7 @@ from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.plan import TableMethod
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.tables import Table
+from swarmbo.testing.coordinator import Bowls
 
 
 class BestResponse(TableMethod, frozen=True, tag="best-response"):
@@ -36,3 +37,18 @@ def test_what_one_agent_does_makes_a_method_that_keeps_the_contract() -> None:
 def test_an_agent_has_no_tables_but_its_own_to_look_at() -> None:
     with pytest.raises(KeyError):
         sb.testing.check_coordinator(lambda: BestResponse(looks_at_others=True))
+
+
+class OtherName(Bowls):
+    """Bowls whose methods call the received sums otherwise."""
+
+    def value_and_gradient(self, stack, U, heard):
+        return super().value_and_gradient(stack, U, heard)
+
+
+@pytest.mark.parametrize("mode", ["lockstep", "asynchronous"])
+def test_functions_may_name_their_arguments_otherwise(mode: str) -> None:
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+    corners = graph, np.zeros(3), np.ones(3), np.empty((0, 3))
+    one, other = (sb.ADMM(rounds=3, mode=mode).maximise(kind(*corners)) for kind in (Bowls, OtherName))
+    assert one.value == other.value

@@ -4,23 +4,32 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from swarmbo.coordination.part import BoxView, LocalView, Part
 from swarmbo.coordination.refinement import (
     Resolution,
     coarse_values,
     is_at_edge,
     tables as asked_tables,
+    tabulated,
     window_values,
 )
 from swarmbo.coordination.requests import looked
 from swarmbo.errors import BudgetError, ShapeError
-from swarmbo.graph import FactorGraph, FactorStack
+from swarmbo.graph import FactorGraph, FactorStack, stacks_of
+from swarmbo.transport import Routes
+
+from .example_sums import ExampleSum
 
 unit = st.floats(0.0, 1.0)
 
 
-def tables(functions, stack, values, received) -> np.ndarray:
+def tables(functions, stack, values, received, **more) -> np.ndarray:
+    return answered(asked_tables(functions, stack, values, values.shape[1:] * stack.size, received, **more))
+
+
+def answered(steps):
     """What comes out where requests for values are answered one by one."""
-    steps, answer = asked_tables(functions, stack, values, values.shape[1:] * stack.size, received), None
+    answer = None
     while True:
         try:
             request = steps.send(answer)
@@ -128,8 +137,34 @@ def test_a_value_that_is_no_number_is_named_with_its_factor_and_point(bad) -> No
             return np.where(U[..., 0] > 0.7, bad, 0.0) * (np.arange(len(stack.factors)) == 1)[:, None]
 
     stack = FactorStack(("f", "g"), np.array([[0], [1]]))
+    values = np.array([[0.0, 0.1], [0.25, 0.75]])
     with pytest.raises(ShapeError, match=r"'g'.*\[0.75\]"), np.errstate(invalid="ignore"):
-        tables(Broken(), stack, np.array([[0.0, 0.1], [0.25, 0.75]]), ())
+        tables(Broken(), stack, values, ())
+    with np.errstate(invalid="ignore"):
+        found = tables(Broken(), stack, values, (), is_strict=False)
+    assert found[1].tolist() == [0.0, -np.inf]
+
+
+class Weighed(ExampleSum):
+    """Factors that tell their variables apart, and are weighed by what they receive."""
+
+    def own(self, factor, X):
+        return X @ 10.0 ** np.arange(X.shape[-1]) + self.graph.factors.index(factor), np.zeros_like(X)
+
+
+@pytest.mark.parametrize("coupling", [0.0, 0.5])
+def test_factors_of_one_stack_have_tables_of_their_own_shapes(coupling) -> None:
+    functions = Weighed.on_box({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]}, coupling=coupling)
+    view = BoxView.on(LocalView.of(Part(functions.graph, 0, Routes(functions.graph.agents))), functions)
+    rng, counts, (stack,) = np.random.default_rng(0), {"x": 2, "y": 3, "z": 3}, view.stacks
+    values, received = rng.random((3, 3)), tuple(rng.random((functions.n_exchanges, 3, 1)))
+    found = answered(tabulated(view, values, [received], counts))
+    assert {f: table.shape for f, table in found.items()} == {"f": (2, 3), "g": (3, 3), "h": (3, 2)}
+    for row, f in enumerate(stack.factors):
+        alone, got = stacks_of(functions.graph, [f])[0], tuple(phase[[row]] for phase in received)
+        for at in np.ndindex(found[f].shape):
+            point = values[stack.columns[row], at][None, None]
+            assert found[f][at] == pytest.approx(functions.value(alone, point, got)[0, 0])
 
 
 @given(

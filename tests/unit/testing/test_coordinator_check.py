@@ -353,6 +353,15 @@ def test_a_way_to_agree_that_breaks_it_is_told_what_was_got_and_what_is_wanted(f
         sb.testing.check_coordinator(broken)
 
 
+def test_a_plan_for_agents_needs_a_base_that_runs_it():
+    class Planned(Draw):
+        def plan(self, functions, routes, seed=0):
+            """Nothing that agents could run."""
+
+    with pytest.raises(AssertionError, match=r"Planned, which has plan\(\): got .*; wanted TableMethod or BoxMethod"):
+        sb.testing.check_coordinator(Planned)
+
+
 def test_agents_may_ask_only_for_what_they_own():
     bowls = Bowls(sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"]}), np.zeros(2), np.ones(2), [])
     (stack,) = stacks_of(bowls.graph)
