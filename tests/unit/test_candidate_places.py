@@ -36,6 +36,6 @@ def test_measured_places_are_recommended_only_inside_the_box():
 
 
 def test_a_team_sends_only_agents_with_candidates():
-    team = sb.Team.for_field(["a", "b"], low=BOX.low, high=BOX.high, seed=1)
+    team = sb.Team.for_field(["a", "b"], low=BOX.low.tolist(), high=BOX.high.tolist(), seed=1)
     query = team.ask({"a": [[0.5, 20.0]]})
     assert {agent: place.tolist() for agent, place in query.points.items()} == {"a": [0.5, 20.0]}
