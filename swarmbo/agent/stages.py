@@ -43,15 +43,15 @@ class Stages(Answering):
         self, log: Logbook, learner: FieldLearner, own: OwnRows, offer: Offer, known: Mapping[str, PackedOffer]
     ) -> Staged[tuple[Logbook, FieldLearner, dict[str, PackedOffer]]]:
         """Exchange measurements and reachable locations in a field, and merge them into log and learner."""
-        keeps, problem = not learner.believed.is_shared, self.setup.problem
+        keeps, problem = not schema.learns_alike(self.setup), self.setup.problem
         sites = None if self.sites is None else PlaceTable(self.sites)
         packed = PackedOffer.of(offer, offer.places(problem.box.n_dims), sites)
-        reports = Reports(self.name, own, packed, self._heard_over, keeps, known)
+        reports = Reports(problem, self.name, own, packed, self._heard_over, keeps, known)
         fits = schema.reports(log, own.attached, self.sites, known)
         heard = yield from self._exchanged("reports", asked(ToAll({self.name: reports.said()}, fits)))
         gone = PackedOffer.of(Offer(takes_part=False), None, None)
         # all participants have the same rows of absent agents, and report for them without a message
-        heard |= {name: Reports(name, rows, gone, keeps=keeps).said() for name, rows in self._absent.items()}
+        heard |= {name: Reports(problem, name, rows, gone, keeps=keeps).said() for name, rows in self._absent.items()}
         return (yield from answered(reports.merged(log, learner, heard), self._talked))
 
     def _talked(self, due: Sequence[Talk]) -> Staged[None]:

@@ -18,7 +18,7 @@ from swarmbo.coordination.participant import Participant
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import PackedOffer, inflated
-from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, round_of, stops_by_round
+from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, stops_by_round
 from swarmbo.deciding.setup import settings_again
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.problem import Problem
@@ -26,8 +26,6 @@ from swarmbo.records import Recommendation
 from swarmbo.transport import Envelope
 
 STATE_VERSION = 5  # 5: the query of each evaluation
-
-
 _MOST = 2**28  # bytes of an unpacked snapshot
 _Packed = tuple[str, tuple[int, ...], bytes]  # type, shape and bytes of an array
 
@@ -154,7 +152,7 @@ class Returning(Talking):
             raise ConfigError(f"{self.name!r} is deciding; wanted the decision finished before `snapshot`")
         plain, arrays = self._lent_log().to_state()
         learned: dict[str, Any] = {}
-        if self._learns_alike:
+        if learns_alike(self._setup):
             learned, more = self._learner.to_state()
             arrays = arrays | more
         elif isinstance(self._learner, FieldLearner):
@@ -167,8 +165,10 @@ class Returning(Talking):
 
         A local belief continues from the agent's last decision, and learns its own measurements since then; others'
         arrive with the next fusion. ``own`` has outcomes of own factors by query, if no other agent may know them;
-        ``last`` is the number of the last valid decision. A ConfigError, if the data are not a snapshot of the same
-        problem.
+        ``last`` is the number of the last valid decision.
+
+        Raises:
+            ConfigError: If the data are not a snapshot of the same problem.
         """
         self.give_up(since)
         try:
@@ -181,7 +181,7 @@ class Returning(Talking):
             if shapes != (self._log.history.X.shape[1:], self._log.history.factors.shape[1:]):
                 raise ValueError(f"got rows of {shapes}")
             learner = self._learner
-            if self._learns_alike:
+            if learns_alike(self._setup):
                 learner = learner.from_state(known, arrays)
             elif isinstance(learner, FieldLearner):
                 learner = learner.returned(known, own)
@@ -204,10 +204,6 @@ class Returning(Talking):
             raise ConfigError(f"{self.name!r} is deciding; wanted the decision finished before the next outcome")
         self._own = rows
 
-    @property
-    def _learns_alike(self) -> bool:
-        return learns_alike(self._setup)
-
     def _stop(self) -> None:
         self._steps = self._begun = self._before = self._clocked = None
         number = self._participant.decision
@@ -229,7 +225,7 @@ class Returning(Talking):
 
     def _lent_log(self) -> Logbook:
         """The log without private outcomes of this agent."""
-        if self._learns_alike:
+        if learns_alike(self._setup):
             return self._log
         history, own = self._log.history, [self.problem.graph.place_of[factor] for factor in self.factors]
         factors, noise = history.factors.copy(), history.known_noise
@@ -244,13 +240,13 @@ class Returning(Talking):
 
     def _filled(self, log: Logbook, own: Mapping[str, OwnRow]) -> Logbook:
         """Fill a received log with outcomes of own factors; outcomes that no agent knows any more count as unheard."""
-        if self._learns_alike:
+        if learns_alike(self._setup):
             return log
         history = log.history
         factors, noise, taken = history.factors.copy(), history.known_noise, history.taken
         if isinstance(self._learner, FieldLearner):
             rows = np.flatnonzero(~np.isnan(factors[:, column := self.problem.graph.place_of[self.name]]))
-            came = [stop for _, stops in stops_by_round(own) for stop in stops]
+            came = [stop for _, stops in stops_by_round(own, self.variables) for stop in stops]
             for i, stop in zip(rows, came, strict=True):
                 measurement = stop.measurement(self.name)
                 factors[i, column], noise[i, 1 + column] = measurement.outcome, measurement.noise_std
@@ -258,7 +254,7 @@ class Returning(Talking):
         assert history.rounds is not None
         assert taken is not None
         taken = taken.copy()
-        by_round = {round_of(name): row for name, row in own.items()}
+        by_round = {int(name[1:]): row for name, row in own.items()}
         for i, asked in enumerate(history.rounds.tolist()):
             row = by_round.get(int(asked))
             for factor in self.factors:

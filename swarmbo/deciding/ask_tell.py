@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from swarmbo.boundary.values import check_links, query_name, whole_number
 from swarmbo.coordination.requests import ToAll, asked
+from swarmbo.deciding.beliefs import OwnBeliefs
 from swarmbo.deciding.central_driver import CentralDriver, Exchanges, parted
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
@@ -153,7 +154,7 @@ class AskTell(TeamState):
                 words.summed("news", since.lines, Layout.of(problem).width)
             return
         # an agent with its own belief keeps its outcomes; others get them by fusion only
-        keeps, said = not learner.believed.is_shared, dict[str, bytes]()
+        keeps, said = isinstance(learner.believed, OwnBeliefs), dict[str, bytes]()
         has_sites = offers.sites is not None and len(offers.sites)
         sites = PlaceTable(np.asarray(offers.sites, dtype=float)) if has_sites else None
         is_whole = words.present in (None, self.agents)  # absent agents do not receive others' offers
@@ -161,7 +162,7 @@ class AskTell(TeamState):
         for agent in self.agents:
             places = own_places(agent, offers, problem, self.seed, self._log.round)
             now_offered[agent] = offer = PackedOffer.of(offer_of(agent, offers), places, sites)
-            said[agent] = Reports(agent, since.of(agent), offer, offers.links, keeps, known).said()
+            said[agent] = Reports(problem, agent, since.of(agent), offer, offers.links, keeps, known).said()
         words.exchanged("reports", asked(ToAll(said)))
         edges = None if offers.links is None else tuple(offers.links.edges)
         self._since = msgspec.structs.replace(since, offered=now_offered if is_whole else {}, edges=edges)

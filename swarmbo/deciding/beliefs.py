@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import networkx as nx
 import numpy as np
@@ -45,7 +45,6 @@ class SharedBelief:
     """One belief that all agents share: an ``ExactGP``, or a user's own belief, which is immutable."""
 
     seen: ExactGP
-    is_shared: ClassVar = True
 
     def copied(self) -> "SharedBelief":
         """Itself."""
@@ -99,7 +98,6 @@ class OwnBeliefs:
     """Local beliefs of agents. They learn in place, and receive others' measurements by fusion."""
 
     seen: FusedBelief
-    is_shared: ClassVar = False
 
     def copied(self) -> "OwnBeliefs":
         """Copy that learns independently."""

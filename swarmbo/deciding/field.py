@@ -149,9 +149,7 @@ class FieldLearner:
         return after, with_pending(after.believed, log, log.round)
 
     def recommend(self, log: Logbook, sites: Sites) -> PlaceSteps[tuple["FieldLearner", Recommendation | None]]:
-        """Location with the largest mean over the allowed sites, or those of ``places_to_recommend``; None if there is
-        none.
-        """
+        """Location with the largest mean over the allowed sites, or ``places_to_recommend``; None if there is none."""
         if isinstance(self.believed, OwnBeliefs):
             return self, (yield from self._most_knowing(self.believed.n_known, sites))
         if self.believed.seen.n_data == 0:
@@ -202,7 +200,7 @@ class FieldLearner:
     def whereabouts(self) -> dict[str, Any]:
         """Plain data that all agents know with any belief: positions and starts."""
         known = {"positions": self.positions, "starts": self.starts}
-        return {kind: {agent: place.tolist() for agent, place in of.items()} for kind, of in known.items()}
+        return {kind: {agent: place.tolist() for agent, place in at.items()} for kind, at in known.items()}
 
     def returned(self, plain: Mapping[str, Any], rows: Mapping[str, OwnRow]) -> "FieldLearner":
         """Learner of a returning agent with its own belief, all its measurements, and another's ``whereabouts``."""
@@ -210,7 +208,7 @@ class FieldLearner:
         assert self.own is not None
         told = [
             (asked, stop.place, math.nan if stop.outcome is None else stop.outcome, stop.noise)
-            for asked, stops in stops_by_round(rows)
+            for asked, stops in stops_by_round(rows, self.setup.problem.graph.variables_owned_by(self.own))
             for stop in stops
         ]
         return replace(self, believed=self.believed.given_again(self.own, told), **_places(plain))

@@ -200,14 +200,12 @@ class FunctionLearner:
         pending = list(log.open.values())
         out: list[tuple[Int[np.ndarray, " a"], list[int]]] = [(whole, list(range(len(pending))))]
         if problem.outcomes == "per-factor":
-            out = [
-                (problem.columns(channel), [n for n, query in enumerate(pending) if channel in query.awaited])
-                for channel in problem.channels
-            ]
+            waits = [frozenset(query.waits) for query in pending]
+            out = [(problem.columns(c), [n for n, own in enumerate(waits) if c in own]) for c in problem.channels]
         places = problem.domain.to_unit(log.out)
         ahead = [(at, places[np.ix_(waiting, at.tolist())], FLOOR, _LONGER_STEPS) for at, waiting in out if waiting]
         if isinstance(domain := problem.domain, MixedDomain):
-            told, ahead = ([rule for rule in of if not _are_all(problem, domain, *rule[:2])] for of in (told, ahead))
+            told, ahead = ([one for one in some if not _are_all(problem, domain, *one[:2])] for some in (told, ahead))
         # by the number of queries: a team restored in mid-run draws the same steps
         rng = stream(self.setup.seed, "apart", asked=log.asked)
         rules, reading = [*told, *ahead], dict[int, list[int]]()

@@ -1,8 +1,7 @@
 """Requested queries of a team, pending outcomes, and results."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,11 +57,6 @@ class OpenQuery:
     round: int = 1
     chosen: bool = True
     basis: int = 0
-
-    @cached_property
-    def awaited(self) -> frozenset[str]:
-        """The same channels as a set."""
-        return frozenset(self.waits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,12 +143,13 @@ class Logbook:
         """Give up all queries; in a field, count rounds from 1 again."""
         return replace(self.without(self.open), begun=self.asked if self.problem.is_field else self.begun)
 
-    def query(self, query_id: str, channels: Iterable[str] = ()) -> OpenQuery:
+    def query(self, query_id: str, channels: Collection[str] = ()) -> OpenQuery:
         """Find an open query that waits for the channels."""
         if query_id not in self.open:
             raise UnknownQueryError(f"query {query_id!r} is not pending; waiting for outcomes: {list(self.open)}")
-        query, named = self.asked_of(query_id, channels), list(channels)
-        if again := [channel for channel in named if channel not in query.awaited]:
+        query = self.asked_of(query_id, channels)
+        waits = frozenset(query.waits)
+        if again := [channel for channel in channels if channel not in waits]:
             raise UnknownQueryError(f"query {query_id!r}: got {again} again; waiting for {list(query.waits)}")
         return query
 
@@ -269,7 +264,7 @@ class Logbook:
         self, point: Float[np.ndarray, " n"], told: Mapping[str, float], noise: Mapping[str, float], *, attached: bool
     ) -> "Logbook":
         """Add measurements in a field without a query, as a row of their own."""
-        factors, noises = ([of.get(channel, np.nan) for channel in self.problem.channels] for of in (told, noise))
+        factors, noises = ([given.get(c, np.nan) for c in self.problem.channels] for given in (told, noise))
         noise_std = np.array([[np.nan, *noises]])
         data = Dataset(point[None], np.array([np.nan]), np.array([factors]), noise_std=noise_std)
         return self.with_evaluations(data, attached=attached)
@@ -283,11 +278,14 @@ class Logbook:
 
     def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Logbook":
         """Restore the state of ``to_state``, with the same problem."""
-        there = _COLUMNS.keys() - ({"measured"} - arrays.keys())  # measured quantities only if there are limits
+        there = [name for name in _COLUMNS if name in arrays or name != "measured"]  # these only if there are limits
         history = Dataset(**{name: np.array(arrays[name], dtype=_COLUMNS[name]) for name in there})
         counts = {name: plain[name] for name in ("asked", "begun", "failures")}
-        asked = zip(np.array(arrays["open"], dtype=float), plain["open"].items(), strict=True)
-        queries = {key: OpenQuery(point, tuple(waits), *rest) for point, (key, (waits, *rest)) in asked}
+        saved = zip(np.array(arrays["open"], dtype=float), plain["open"].items(), strict=True)
+        queries = {
+            query_id: OpenQuery(point, tuple(waits), row, of_round, chosen, basis)
+            for point, (query_id, (waits, row, of_round, chosen, basis)) in saved
+        }
         return replace(self, history=history, **counts)._with_open(queries)
 
     def _closed(self, query_ids: Iterable[str]) -> "Logbook":

@@ -115,7 +115,7 @@ class Near:
 
         If there is none, the most uncertain of such points on lines from random points of the room. If there is none
         either, the best setting itself, or the present one if that is not good enough, and which it is. The model is
-        without pending points.
+        without pending points; ``U`` is the wanted point of the ``room``, and ``rng`` draws the random lines.
         """
         assert self.safe is not None
         safe, start, sums = self.safe, self.problem.domain.to_unit(self.start), history.sums
@@ -146,16 +146,15 @@ class Near:
 
     def simple(self, centre: Float[np.ndarray, " n"]) -> Float[np.ndarray, "k n"]:
         """Simple settings (k, n) of the unit cube: all at largest, and all equal with choices as at a centre."""
-        of = self.problem.variables.values()
-        is_number = np.array([not isinstance(one, Categorical) for one in of])
+        is_number = np.array([not isinstance(one, Categorical) for one in self.problem.variables.values()])
         equal = [np.where(is_number, share, centre) for share in _EQUAL]
         return np.vstack([self.problem.domain.to_unit(largest(self.problem)), *equal])
 
 
 def largest(problem: Problem) -> Float[np.ndarray, " n"]:
     """Codes at which all variables are largest; choices without an order have their first value."""
-    of = problem.variables.values()
-    return np.array([0.0 if isinstance(v, Categorical) and not v.ordered else v.axis.high for v in of])
+    variables = problem.variables.values()
+    return np.array([0.0 if isinstance(v, Categorical) and not v.ordered else v.axis.high for v in variables])
 
 
 def _start(problem: Problem, given: Any) -> Float[np.ndarray, " n"]:

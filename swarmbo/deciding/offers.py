@@ -3,7 +3,6 @@
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,18 +25,17 @@ def random_candidates(
     boxes: Mapping[str, Domain], seed: int, round_number: int, problem: Problem | None = None
 ) -> dict[str, Float[np.ndarray, "k d"]]:
     """Draw 512 allowed locations for each agent, uniform in its box; fewer if hardly anything is allowed."""
-    # a stream for each agent: its draw does not depend on which others are present
-    return {agent: _drawn(box, problem, seed, agent=agent, round=round_number) for agent, box in boxes.items()}
-
-
-def _drawn(box: Domain, problem: Problem | None, seed: int, **names: Any) -> Float[np.ndarray, "k d"]:
-    found, rng = np.zeros((0, box.n_dims)), stream(seed, "candidates", **names)
-    for _ in range(_TRIES):
-        drawn = box.from_unit(rng.random((_N_CANDIDATES, box.n_dims)))
-        found = np.concatenate([found, allowed_places(drawn, problem)])
-        if len(found) >= _N_CANDIDATES:
-            break
-    return found[:_N_CANDIDATES]
+    out = dict[str, np.ndarray]()
+    for agent, box in boxes.items():
+        # a stream for each agent: its draw does not depend on which others are present
+        found, rng = np.zeros((0, box.n_dims)), stream(seed, "candidates", agent=agent, round=round_number)
+        for _ in range(_TRIES):
+            drawn = box.from_unit(rng.random((_N_CANDIDATES, box.n_dims)))
+            found = np.concatenate([found, allowed_places(drawn, problem)])
+            if len(found) >= _N_CANDIDATES:
+                break
+        out[agent] = found[:_N_CANDIDATES]
+    return out
 
 
 def allowed_places(places: Float[np.ndarray, "k d"], problem: Problem | None) -> Float[np.ndarray, "j d"]:

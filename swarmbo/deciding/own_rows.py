@@ -101,11 +101,10 @@ class OwnRow(msgspec.Struct, frozen=True):
             total_noise=None if news.total is None else _known(news.total_noise),
         )
 
-    @property
-    def stop(self) -> Stop | None:
-        """Its own measurement in a field; None without one."""
+    def stop(self, variables: Iterable[str]) -> Stop | None:
+        """Its own measurement in a field, with coordinates in the order of the agent's variables; None without one."""
         for agent, outcome in self.factors.items():
-            return Stop(tuple(self.place.values()), outcome, self.noise.get(agent))
+            return Stop(tuple(self.place[variable] for variable in variables), outcome, self.noise.get(agent))
         return None
 
     def masked(self, *, shows_failures: bool = False) -> "OwnRow":
@@ -173,7 +172,7 @@ class OwnRows(msgspec.Struct, frozen=True):
         if data.rounds is not None and not fades:
             wanted = (len(data), problem.box.n_dims)
             raise ShapeError(f"got rounds for a belief without a time axis; wanted locations {wanted}")
-        own, column, order = problem.columns(agent), problem.channels.index(agent), self.count
+        own, column, order = problem.columns(agent), problem.graph.place_of[agent], self.count
         made = np.flatnonzero(~np.isnan(data.X[:, own]).any(axis=1))
         rounds = (np.full(len(data), float(present)) if data.rounds is None else data.rounds).tolist()
         others = {asked: OwnRow(order, round=asked if fades else None) for asked in set(rounds)}
@@ -195,14 +194,10 @@ def _known(number: float) -> float | None:
     return float(number) if math.isfinite(number) else None
 
 
-def stops_by_round(rows: Mapping[str, OwnRow]) -> list[tuple[int, list[Stop]]]:
-    """One agent's measurements in a field, in the order of arrival, with their rounds."""
-    return [(round_of(name), [*filter(None, [row.stop]), *row.on_the_way]) for name, row in rows.items()]
-
-
-def round_of(query_id: str) -> int:
-    """Number of a query: they are counted from 1."""
-    return int(query_id[1:])
+def stops_by_round(rows: Mapping[str, OwnRow], variables: Sequence[str]) -> list[tuple[int, list[Stop]]]:
+    """Measurements of the agent of these variables in a field, in the order of arrival, with their rounds."""
+    stops = {name: [*filter(None, [row.stop(variables)]), *row.on_the_way] for name, row in rows.items()}
+    return [(int(name[1:]), found) for name, found in stops.items()]  # a query has the number of its round
 
 
 class Layout(NamedTuple):
@@ -244,11 +239,10 @@ class Exchange:
         problem, layout = self.log.problem, Layout.of(self.log.problem)
         variables = problem.graph.variables
         mine = set(problem.graph.variables_owned_by(self.agent))
-        rows = [(query.point, self.own.told.get(name)) for name, query in self.log.open.items()]
+        rows = [(query.point, self.own.told.get(name, OwnRow(0))) for name, query in self.log.open.items()]
         rows += [(np.zeros(problem.domain.n_dims), row) for row in self.own.attached]
         out = np.zeros((len(rows), layout.width))
         for line, (asked, row) in zip(out, rows, strict=True):
-            row = OwnRow(0) if row is None else row
             told = {problem.graph.place_of[c]: (y, row.noise.get(c)) for c, y in row.factors.items()}
             if row.total is not UNSET:
                 told[len(problem.channels)] = row.total, row.total_noise
@@ -273,12 +267,11 @@ class Exchange:
         for i in np.argsort(order, kind="stable"):
             line = sums[i]
             query_id = queries[i] if i < len(queries) else None
-            row = self.own.told.get(query_id) if query_id is not None else self.own.attached[i - len(queries)]
+            row = self.own.attached[i - len(queries)] if query_id is None else self.own.told.get(query_id, OwnRow(0))
             came, place = line[layout.status] != AWAITED, line[layout.place].copy()
             told = {channel: self._heard(line, n, row) for n, channel in enumerate(channels) if came[n]}
-            total, total_noise = self._heard(line, len(channels), None) if came[-1] else (np.nan, np.nan)
+            total, total_noise = self._heard(line, len(channels), row) if came[-1] else (np.nan, np.nan)
             if query_id is None:
-                assert row is not None
                 known, noise = np.array([told.get(channel, (np.nan, np.nan)) for channel in channels]).T
                 noise_std = np.array([[total_noise, *noise]])
                 rounds = None if row.round is None else np.array([row.round])
@@ -292,7 +285,7 @@ class Exchange:
                 log = log.with_total(query_id, total, place, total_noise)
         return log
 
-    def _heard(self, line: Float[np.ndarray, " w"], column: int, own: OwnRow | None) -> tuple[float, float]:
+    def _heard(self, line: Float[np.ndarray, " w"], column: int, own: OwnRow) -> tuple[float, float]:
         """Outcome and its noise as far as this agent knows them; NaN for a failed outcome, or unknown noise."""
         layout = Layout.of(self.log.problem)
         if line[layout.status][column] == FAILED:
@@ -300,6 +293,6 @@ class Exchange:
         if shares_outcomes(self.log.problem):
             noise = float(line[layout.noise][column])
             return float(line[layout.values][column]), np.nan if noise == NOT_KNOWN else noise
-        own, channel = own or OwnRow(0), self.log.problem.channels[column]
+        channel = self.log.problem.channels[column]
         y = own.factors.get(channel)
         return UNHEARD if y is None else y, own.noise.get(channel, np.nan)

@@ -54,11 +54,12 @@ class Reported(NamedTuple):
     measurement: _Measurement
 
 
-def measurements_of(agent: str, own: OwnRows) -> list[Reported]:
+def measurements_of(problem: Problem, agent: str, own: OwnRows) -> list[Reported]:
     """Measurements among an agent's own data."""
     rows: list[tuple[str | int, OwnRow]] = [*own.told.items(), *enumerate(own.attached)]
+    variables = problem.graph.variables_owned_by(agent)
     return [
-        Reported(agent, _Measurement(of, row.order, row.stop, row.round, row.on_the_way, row.has_ended))
+        Reported(agent, _Measurement(of, row.order, row.stop(variables), row.round, row.on_the_way, row.has_ended))
         for of, row in rows
         if row.has_come
     ]
@@ -114,6 +115,7 @@ class Reports:
     If ``keeps``, outcomes stay with their author. ``known`` has last offers, if all agents know that all received them.
     """
 
+    problem: Problem
     agent: str
     own: OwnRows
     offer: PackedOffer
@@ -126,7 +128,7 @@ class Reports:
         own = self.own
         if self.keeps:
             own = OwnRows({query_id: row.masked() for query_id, row in own.told.items()})
-        measurements = [one.measurement for one in measurements_of(self.agent, own)]
+        measurements = [one.measurement for one in measurements_of(self.problem, self.agent, own)]
         # common knowledge decides if a check suffices; an agent that missed the last offer could not use it
         before = self.known.get(self.agent)
         offer = before.check if before and self.offer == before else self.offer
@@ -139,7 +141,7 @@ class Reports:
         reports = {name: msgspec.msgpack.decode(said, type=Report) for name, said in heard.items()}
         said = {name: [Reported(name, one) for one in report.measurements] for name, report in reports.items()}
         # its own report may lack outcomes; its own data do not
-        said |= {self.agent: measurements_of(self.agent, self.own)}
+        said |= {self.agent: measurements_of(self.problem, self.agent, self.own)}
         told = [one for name in log.problem.agents for one in said[name]]
         for of, group in in_order(told, self.own.attached):
             if isinstance(of, str):
@@ -154,9 +156,8 @@ class Reports:
                 data = data_of_group(log.problem, group)
                 learner = learner.attach(data)
                 log = log.with_evaluations(data)
-        said_offers = ((name, report.offer) for name, report in reports.items())
         # a check means the last offer
-        offers = {name: self.known[name] if isinstance(offer, int) else offer for name, offer in said_offers}
+        offers = {name: self.known[name] if isinstance(r.offer, int) else r.offer for name, r in reports.items()}
         return log, learner, offers
 
 
@@ -205,7 +206,7 @@ class Unreported(msgspec.Struct, frozen=True):
 
     def new(self, problem: Problem) -> list[tuple[str | int, list[Reported]]]:
         """Data that are not learned yet, in the order in which all agents learn them."""
-        told = [one for agent in problem.agents for one in measurements_of(agent, self.of(agent))]
+        told = [one for agent in problem.agents for one in measurements_of(problem, agent, self.of(agent))]
         groups = in_order(told, self.of(problem.agents[0]).attached)
         return [(of, group) for of, group in groups if of not in self.learned]
 

@@ -2,8 +2,7 @@
 
 import difflib
 import inspect
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -140,28 +139,35 @@ GivenCoordination = Given | Maximiser | JointPolicy | Solver | Planner
 class Role:
     """Requirements of a user's own class in the place of a kind.
 
-    It must derive from ``base`` and define ``enough`` of the ``methods`` anew, with these arguments.
+    It must derive from ``base`` and define ``enough`` of the ``methods``, with these arguments; those of the base and
+    of ``abstract`` classes do not count.
     """
 
-    in_words: str
+    form: str  # in words, with {} for each method
+    methods: tuple[Callable[..., Any], ...]
     base: type = object
     enough: int = 1
     abstract: tuple[type, ...] = ()
 
     @property
-    def methods(self) -> dict[str, list[str]]:
-        """Names of the methods in the words, and of their arguments."""
-        return {name: arguments.split(", ") for name, arguments in re.findall(r"(\w+)\((.*?)\)", self.in_words)}
+    def arguments(self) -> dict[str, list[str]]:
+        """Names of the methods, and of their arguments."""
+        return {method.__name__: [*inspect.signature(method).parameters][1:] for method in self.methods}
+
+    @property
+    def in_words(self) -> str:
+        """The requirements in words."""
+        return self.form.format(*(f"{name}({', '.join(given)})" for name, given in self.arguments.items()))
 
     def require(self, own: type, name: str, at: str) -> None:
         """Refuse a class that does not meet the requirements."""
-        there = {method: getattr(own, method) for method in self.methods if callable(getattr(own, method, None))}
+        there = {method: getattr(own, method) for method in self.arguments if callable(getattr(own, method, None))}
         for base in (self.base, *self.abstract):
             there = {method: taken for method, taken in there.items() if taken is not getattr(base, method, None)}
         if not issubclass(own, self.base) or len(there) < self.enough:
             raise ConfigError(f"got {name}; wanted {self.in_words}", at=at)
         for method, taken in there.items():
-            wanted = self.methods[method]
+            wanted = self.arguments[method]
             if not registry.takes(taken, "self", *wanted):
                 got = f"{name}.{method}{inspect.signature(taken)}"
                 raise ConfigError(f"got {got}; wanted {method}(self, {', '.join(wanted)})", at=at)
@@ -169,26 +175,27 @@ class Role:
 
 ROLES: Mapping[tuple[Slot, Team], Role] = {
     ("acquisition", FIELD): Role(
-        "your subclass of swarmbo.ChainAcquisition with utility(situation, n_agents), or of swarmbo.Acquisition with "
-        "local_problem(situation)",
+        "your subclass of swarmbo.ChainAcquisition with {}, or of swarmbo.Acquisition with {}",
+        (ChainAcquisition.utility, Acquisition.local_problem),
         base=Acquisition,
         abstract=(ChainAcquisition,),
     ),
     ("acquisition", FUNCTION): Role(
-        "your subclass of swarmbo.Acquisition, with local_functions(situation, model)", base=Acquisition
+        "your subclass of swarmbo.Acquisition, with {}", (Acquisition.local_functions,), base=Acquisition
     ),
-    ("coordination", FIELD): Role("an object with solve(graph, tables, links) or decide(situation, acquisition)"),
-    ("coordination", FUNCTION): Role(
-        "an object with maximise(functions, links, seed) or decide_joint(situation, acquisition)"
-    ),
-    ("belief", FIELD): Role("an object with prior(domain) and restored(domain, state)", enough=2),
-    ("belief", FUNCTION): Role("an object with learn(situation, acquisition, previous)"),
+    ("coordination", FIELD): Role("an object with {} or {}", (Solver.solve, Planner.decide)),
+    ("coordination", FUNCTION): Role("an object with {} or {}", (Maximiser.maximise, JointPolicy.decide_joint)),
+    ("belief", FIELD): Role("an object with {} and {}", (OwnFieldBelief.prior, OwnFieldBelief.restored), enough=2),
+    ("belief", FUNCTION): Role("an object with {}", (OwnJointBelief.learn,)),
 }
 
 
 def part(slot: Slot, given: object, team: Team) -> Any:
     """Make a part of a team from a user's argument: a Settings instance, a kind's name, a table, or an object of the
     user's own class. That is loaded and made from the rest of a table if the name or kind is ``"module:Class"``.
+
+    Raises:
+        ConfigError: If there is no such kind, it does not suit the team, or a setting of it is refused.
     """
     at, role = f"$.{slot}", ROLES.get((slot, team))
     table: Mapping[str, Any] = given if isinstance(given, Mapping) else {"kind": given}
@@ -299,7 +306,11 @@ class Setup:
 
     @classmethod
     def of(cls, problem: Problem, **given: object) -> "Setup":
-        """Make a setup from a user's arguments (see ``Team``); missing parts are those that suit the problem."""
+        """Make a setup from a user's arguments (see ``Team``); missing parts are those that suit the problem.
+
+        Raises:
+            ConfigError: If an argument is unknown or refused, or parts do not fit each other.
+        """
         refuse_unknown({name: own for name, own in given.items() if name not in (*SLOTS, *_NUMBERS, *_NEAR)})
         rounds, initial, near = given.get("rounds"), given.get("initial"), Near.of(problem, *map(given.get, _NEAR))
         horizon = None if rounds is None else whole_number(rounds, 1, "$.rounds", _MOST_ROUNDS)

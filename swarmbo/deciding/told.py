@@ -38,29 +38,28 @@ def news_of(log: Logbook, query_id: str, told: Told, own: Own = None) -> News | 
     """News of a user's outcomes of a query, of an agent's ``own`` channels only, without known ones; None if all are.
     See ``AskTell.tell``.
     """
-    outcome, point, locations, noise_std, failed = told
     problem, query = log.problem, log.asked_of(query_id)
     waits = [channel for channel in query.waits if own is None or channel in own]
     if problem.is_field:
-        if point is not None:
+        if told.point is not None:
             raise ConfigError("got a point; wanted locations = {agent: location}, as this is a field", at="$.point")
-        total, factors, rest_failed = None, _numbers(outcome, "{agent: outcome}", "$.outcomes", own), failed
+        total, factors = None, _numbers(told.outcome, "{agent: outcome}", "$.outcomes", own)
         log.asked_of(query_id, factors)
-        where = {} if locations is None else values.table(locations, "{agent: location}", "$.locations")
+        where = {} if told.locations is None else values.table(told.locations, "{agent: location}", "$.locations")
         if strangers := [agent for agent in where if agent not in factors]:
             raise UnknownQueryError(f"got locations of {strangers} without outcomes; wanted both or only outcomes")
         sent = problem.places(query.point, waits)
         places = sent | {agent: measured_place(problem, agent, where[agent]) for agent in where}
-        spot = problem.joint({agent: places[agent] for agent in waits if failed or agent in factors})
+        spot = problem.joint({agent: places[agent] for agent in waits if told.failed or agent in factors})
     else:
-        if locations is not None:
+        if told.locations is not None:
             wanted = "point = {variable: value}, as this is a function"
             raise ConfigError(f"got locations; wanted {wanted}", at="$.locations")
-        spot = query.point if point is None else problem.placed(point)
-        total, factors = _outcome_of(outcome, problem, own)
-        rest_failed = failed or not isinstance(outcome, Mapping)
+        spot = query.point if told.point is None else problem.placed(told.point)
+        total, factors = _outcome_of(told.outcome, problem, own)
         log.asked_of(query_id, factors)
-    total_noise, noise = noise_of(noise_std, total, factors)
+    total_noise, noise = noise_of(told.noise_std, total, factors)
+    rest_failed = told.failed or not (problem.is_field or isinstance(told.outcome, Mapping))
     may_come, may_tell = frozenset(waits), problem.channels if own is None else own
     new = {channel: y for channel, y in factors.items() if channel in may_come}
     for channel in factors.keys() - new.keys():
@@ -106,7 +105,12 @@ def _require_failure(log: Logbook, query_id: str, query: OpenQuery, channels: Se
 
 
 def measured_of(constraints: object, problem: Problem) -> dict[str, float]:
-    """Measured quantities that have limits, as a user tells them; without those that are unknown."""
+    """Measured quantities that have limits, as a user tells them; without those that are unknown.
+
+    Raises:
+        ConfigError: If they are no table, or one has no limit in the problem.
+        ShapeError: If one is no number.
+    """
     given = values.table(constraints, "{quantity: number}", "$.constraints")
     if strangers := [name for name in given if name not in problem.ranges]:
         raise ConfigError(f"got {strangers}; wanted some of the limits {list(problem.ranges)}", at="$.constraints")
@@ -114,7 +118,7 @@ def measured_of(constraints: object, problem: Problem) -> dict[str, float]:
 
 
 def quantities_in(infos: Mapping[str, Mapping[str, Any]], problem: Problem) -> dict[str, float]:
-    """The same of an environment's infos; those that are no numbers are unknown."""
+    """Measured quantities that have limits, by an environment's infos; without those that are no numbers."""
     told = [info.get("constraints") for info in infos.values()]
     found = {name: value for table in told if isinstance(table, Mapping) for name, value in table.items()}
     return _numbers_in({name: values.reported_number(found.get(name)) for name in problem.ranges})

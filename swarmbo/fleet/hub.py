@@ -209,7 +209,7 @@ class Hub:
                 told = OwnRows({name: came[name]} if name in came else {})
                 came[name] = told.with_told(name, row).told[name]
                 continue
-            stops = [stop for _, stops in stops_by_round({"q00000": row}) for stop in stops]
+            ((_, stops),) = stops_by_round({"q00000": row}, self.problem.graph.variables_owned_by(agent))
             last = next(reversed(came), "q00000")
             before = came.get(last, OwnRow(0))
             came[last] = msgspec.structs.replace(before, on_the_way=(*before.on_the_way, *stops))

@@ -6,8 +6,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from swarmbo.boundary.values import distinct_names, exact, html_table, short, table
 from swarmbo.errors import ConfigError, OwnershipError, ShapeError
@@ -264,6 +262,9 @@ class FactorGraph:
     @cached_property
     def components(self) -> tuple["FactorGraph", ...]:
         """Connected parts, in the order of their first factors, each with the graph's order and owners."""
+        from scipy.sparse import coo_array  # late: takes a tenth of a second to import
+        from scipy.sparse.csgraph import connected_components
+
         n_variables, scopes = len(self.variables), (*self.scopes, *self.joined)
         n = n_variables + len(scopes)
         ends = [(n_variables + place, self.column_of[x]) for place, scope in enumerate(scopes) for x in scope]

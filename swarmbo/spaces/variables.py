@@ -342,7 +342,11 @@ class MixedDomain(Domain):
 
 
 def variable_of(given: Any, at: str) -> Variable:
-    """Variable from a user: a type, its table, or a pair (low, high)."""
+    """Variable from a user: a type, its table, or a pair (low, high).
+
+    Raises:
+        ConfigError: If it is none of these, or a bound or another field is refused; ``at`` is its path.
+    """
     if isinstance(given, Real | Integer | Categorical):
         return given
     if isinstance(given, Mapping):

@@ -99,7 +99,7 @@ class Members(Hub):
                 place = self.problem.valued(row.place)
                 agent.tell(query, _number(row.total) if has_total else row.factors, point=place, noise_std=noise)
             elif self.problem.is_field and row.has_come:
-                (_, stops), *_ = stops_by_round({"q0": row})
+                (_, stops), *_ = stops_by_round({"q0": row}, agent.variables)
                 infos = list(map(_info, stops))
                 info = infos.pop(0) if row.factors else {"sampled": False}
                 agent.observe(query, info | {"on_the_way": infos}, is_all=row.has_ended)

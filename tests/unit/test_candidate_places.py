@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+import swarmbo as sb
 from swarmbo.deciding.offers import checked_candidates, places_to_recommend, random_candidates
 from swarmbo.errors import ShapeError
 from swarmbo.spaces import Domain
@@ -32,3 +33,9 @@ def test_measured_places_are_recommended_only_inside_the_box():
     assert places[-1].tolist() == [0.5, 20.0]
     assert (places >= BOX.low).all()
     assert (places <= BOX.high).all()
+
+
+def test_a_team_sends_only_agents_with_candidates():
+    team = sb.Team.for_field(["a", "b"], low=BOX.low.tolist(), high=BOX.high.tolist(), seed=1)
+    query = team.ask({"a": [[0.5, 20.0]]})
+    assert {agent: place.tolist() for agent, place in query.points.items()} == {"a": [0.5, 20.0]}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import networkx as nx
 import numpy as np
 import pytest
@@ -16,8 +17,11 @@ from swarmbo.acquisition.local_problem import TablesOnDemand
 from swarmbo.agent import Agent, RemoteAgent, run
 from swarmbo.agent.stages import Stages
 from swarmbo.deciding.field import FieldLearner
+from swarmbo.deciding.own_rows import OwnRow, OwnRows, Stop, stops_by_round
+from swarmbo.deciding.reports import measurements_of as measurements_in
 from swarmbo.errors import ConfigError, ConflictError, ShapeError, TransportError, UnknownQueryError
 from swarmbo.problem import Problem
+from swarmbo.problem.data import Measurement
 from swarmbo.records import Traffic
 from swarmbo.registry import name_of
 from swarmbo.spaces import Domain
@@ -590,3 +594,16 @@ def test_of_a_function_there_are_no_places():
     agent.tick(0.0)
     with pytest.raises(ConfigError, match="got agents; wanted none"):
         agent.attach([[0.5]], [[1.0]], agents="x")
+
+
+def test_coordinates_of_a_row_are_read_by_name_in_whatever_order_it_arrives():
+    problem = Case(names=("a", "b")).problem
+    row = OwnRow.measured(0, problem, Measurement("b", np.array([9.0, 3.0]), 1.0, 0.1))
+    stop, turned = Stop((9.0, 3.0), 1.0, 0.1), msgspec.structs.replace(row, place=dict(reversed(row.place.items())))
+    assert [*turned.place.values()] == [3.0, 9.0]
+    assert stops_by_round({"q00002": turned}, problem.graph.variables_owned_by("b")) == [(2, [stop])]
+    ((_, measurement),) = measurements_in(problem, "b", OwnRows({"q00002": turned}))
+    assert measurement.stop == stop
+    part = msgspec.structs.replace(row, place=dict([*row.place.items()][:1]))
+    with pytest.raises(KeyError):
+        measurements_in(problem, "b", OwnRows({"q00002": part}))
