@@ -1,7 +1,7 @@
 """Policies for access points, trained by PPO with shared parameters on drawn WLANs, on worlds that they never saw.
 
     pip install -e ".[rl]"
-    python studies/wlan_policies.py train OUT        # two rewards, minutes on two cores
+    python studies/wlan_policies.py train OUT        # two rewards, ten seeds, a quarter of an hour
     python studies/wlan_policies.py evaluate OUT     # 10 unseen worlds
 
 ``train`` writes ``task-SEED.npz`` and ``own-SEED.npz``, which a scenario takes as a policy, and draws learning curves.
@@ -19,6 +19,7 @@ from swarmbo_envs.wlan_power.many import ManyWlans
 
 WORLD = {"worlds": "drawn", "observes": "losses", "airtime": "full"}
 LEVELS, ROUNDS, COPIES, UPDATES = 5, 6, 32, 60
+REWARDS = ("task", "own")
 UNSEEN = range(10**6, 10**6 + 10)  # training draws seeds below
 
 
@@ -95,16 +96,15 @@ def train(out, reward, seed):
 
 
 def draw(out):
-    """Draw learning curves: mean total of the training worlds at each update, by reward."""
+    """Draw learning curves: mean total of the training worlds, median and range over training seeds."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6.0, 3.4), layout="constrained")
-    for reward, colour in (("task", "C0"), ("own", "C1")):
-        for number, file in enumerate(sorted(out.glob(f"{reward}-*.npz"))):
-            with np.load(file) as arrays:
-                curve = arrays["curve"]
-            steps = ROUNDS * COPIES * 12 * (1 + np.arange(len(curve))) / 1000
-            axes.plot(steps, curve, color=colour, label=f'reward = "{reward}"' if number == 0 else None)
+    for reward, colour in zip(REWARDS, ("C0", "C1"), strict=True):
+        curves = np.array([np.load(file)["curve"] for file in sorted(out.glob(f"{reward}-*.npz"))])
+        steps = ROUNDS * COPIES * 12 * (1 + np.arange(curves.shape[1])) / 1000
+        axes.plot(steps, np.median(curves, axis=0), color=colour, label=f'reward = "{reward}"')
+        axes.fill_between(steps, curves.min(axis=0), curves.max(axis=0), color=colour, alpha=0.2, linewidth=0)
     axes.set(xlabel="steps of access points (thousands)", ylabel="mean total of training worlds (Mbit/s)")
     axes.legend(frameon=False)
     figure.savefig(out / "wlan-policies.png", dpi=150)
@@ -129,22 +129,39 @@ def evaluate(out):
             return np.array([[row[agent][0] for agent in agents] for row in rows])
 
         ways[file.stem] = act
-    for name, act in ways.items():
-        seen, over, shares = worlds.reset(list(UNSEEN)), False, list[np.ndarray]()
-        while not over:
-            seen, _, over = worlds.step(act(seen))
-            shares.append(worlds.totals / best)
-        found = np.array(shares)
-        last, top = found[-1], found.max(axis=0)
-        told = f"mean of rounds {found.mean():.1%}, last {last.mean():.1%} (least {last.min():.1%})"
-        sys.stdout.write(f"{name:16} {told}, best round {top.mean():.1%}\n")
+    rows = {name: figures(shares_of(worlds, act, np.array(best))) for name, act in ways.items()}
+    for reward in REWARDS:
+        rows[f"median of {reward}"] = np.median(
+            [row for name, row in rows.items() if name.startswith(f"{reward}-")], axis=0
+        )
+    for name, row in rows.items():
+        told = "mean of rounds {:.1%}, last {:.1%} (least {:.1%}), best round {:.1%}".format(*row)
+        sys.stdout.write(f"{name:16} {told}\n")
+    seeds = [name.rpartition("-")[2] for name in rows if name.startswith("task-")]
+    for name, other in (("random", "random"), ("its twin of own rewards", "own-{}")):
+        ahead = sum(rows[f"task-{seed}"][0] > rows[other.format(seed)][0] for seed in seeds)
+        sys.stdout.write(f"task is ahead of {name} on {ahead} of {len(seeds)} training seeds\n")
+
+
+def figures(shares):
+    """Mean over rounds and worlds, mean and least of the last round, mean of the best round."""
+    return shares.mean(), shares[-1].mean(), shares[-1].min(), shares.max(axis=0).mean()
+
+
+def shares_of(worlds, act, best):
+    """Shares (rounds, worlds) of the best known total, by one way to act."""
+    seen, over, shares = worlds.reset(list(UNSEEN)), False, list[np.ndarray]()
+    while not over:
+        seen, _, over = worlds.step(act(seen))
+        shares.append(worlds.totals / best)
+    return np.array(shares)
 
 
 if __name__ == "__main__":
     command, folder = sys.argv[1], Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
     if command == "train":
-        for reward, seed in product(("task", "own"), sys.argv[3:] or ["0", "1"]):
+        for reward, seed in product(REWARDS, sys.argv[3:] or map(str, range(10))):
             train(folder, reward, int(seed))
         draw(folder)
     else:
