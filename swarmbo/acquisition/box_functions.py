@@ -120,10 +120,8 @@ class InnerFunctions(ComposedFunctions):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MixedFunctions(InnerFunctions):
-    """Functions of variables with types, of functions over the coordinates of models (``coding``).
-
-    They are constant in a cell of a grid, and have no slope along it. A box around an incumbent limits numbers only:
-    ``low`` and ``high`` of choices are the whole axis.
+    """Functions of variables with types, constant in a cell of a grid, of functions over the coordinates of models
+    (``coding``). A box around an incumbent limits numbers only: choices have their whole axis.
     """
 
     coding: Coding
@@ -238,10 +236,8 @@ class BeliefFunctions(BoxFunctions):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContrastFunctions(BeliefFunctions):
-    """Functions of the difference f_i(u) - f_i(reference), by its own posterior.
-
-    The offset between factors is unknown from totals; it inflates the variance of f_i and cancels in the difference.
-    The floor under the root keeps values finite at the reference itself, where the difference is zero.
+    """Functions of the difference f_i(u) - f_i(reference), by its own posterior: the offset between factors, which
+    totals do not tell, cancels. The floor under the root keeps values finite at the reference.
     """
 
     is_over_beaten: ClassVar[bool] = False  # True: pending points count as evaluated

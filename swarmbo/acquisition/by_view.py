@@ -120,12 +120,10 @@ def looked_at(situation: Situation, belief: PlaceBelief) -> PlaceBelief:
 def turns(
     situation: Situation, choose: Chooser, looked: PlaceBelief | None = None
 ) -> ViewSteps[dict[str, Float[np.ndarray, " d"]]]:
-    """Best place of each agent, with the earlier choices as measured (Desautels et al. 2014).
-
-    Agents choose in the order of the situation, by their own beliefs, and send their choices if these are separate; no
-    place is chosen twice. An agent considers the 64 earlier choices nearest to the middle of its reachable places, and
-    of many measurements the relevant ones. Abstaining agents and those without a free place are missing. ``looked``
-    replaces the beliefs, by ``looked_at``; None: those of the situation.
+    """Best place of each agent in turn, none twice, with the earlier choices as measured (Desautels et al. 2014): of
+    these the 64 nearest to the middle of its places, and of many measurements the relevant ones. Abstaining agents and
+    those without a free place are missing. ``looked`` replaces the beliefs, by ``looked_at``; None: those of the
+    situation.
     """
     belief, candidates = looked_at(situation, situation.belief) if looked is None else looked, situation.candidates
 

@@ -60,9 +60,8 @@ def _ordered(group: Sequence[str], positions: Spots) -> tuple[str, ...]:
 
 
 def shortest_path_order(P: Float[np.ndarray, "n d"]) -> list[int]:
-    """Indices of points along a short open path: the shortest for up to 7 points, else nearest neighbour and 2-opt.
-
-    Deterministic; the smaller end comes first.
+    """Indices of points along a short open path, the smaller end first: the shortest for up to 7 points, else nearest
+    neighbour and 2-opt.
     """
     n = len(P)
     if n < 2:

@@ -201,11 +201,7 @@ class ChainAcquisition(Acquisition, frozen=True):
 
 
 def require_level(world: float | None, own: float | None) -> float:
-    """Level of an acquisition: its own, or else the world's.
-
-    Raises:
-        ConfigError: If neither states one.
-    """
+    """Level of an acquisition: its own, or else the world's; a ConfigError if neither states one."""
     if (level := world if own is None else own) is None:
         raise ConfigError(
             "got none, and the environment states none; wanted a level, here or by an environment with the "
@@ -257,12 +253,9 @@ def _with_the_unseen(
 
 
 def local_acquisition(belief: PlaceBelief, options: Options, utility: Utility, price: float = 0.0) -> np.ndarray:
-    """Table of w_n over options of agent n and its successors: utility of its location given theirs, minus the price.
-
-    One axis per agent; a last row of NaN in ``options`` is to abstain. Entries are -inf if two agents would be at one
-    location. If agent n abstains, they are the utility of idleness.
-
-    Source: Daxberger & Low 2017, eqs. (3) and (5).
+    """Table of w_n over options of agent n and its successors: utility of its location given theirs, minus the price. A
+    last row of NaN in ``options`` is to abstain; if agent n does, entries are the utility of idleness. They are -inf if
+    two agents would be at one location. Source: Daxberger & Low 2017, eqs. (3) and (5).
     """
     table = utility.table_of(belief, options, price)
     copied = type(utility) is LocalUtility  # creates a new table each time; others may keep theirs

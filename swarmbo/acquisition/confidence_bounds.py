@@ -38,10 +38,7 @@ class ConfidenceBounds(BeliefFunctions):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContrastBounds(ContrastFunctions):
-    """The local functions mean + weight x std of f_i(u) - f_i(reference).
-
-    ``weight`` is multiplied by the root of a factor's number of variables.
-    """
+    """The local functions mean + weight x std of f_i(u) - f_i(reference), weight times the root of a factor's size."""
 
     weight: float
 

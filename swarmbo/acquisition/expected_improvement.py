@@ -48,9 +48,8 @@ _SERIES = np.cumprod([1.0, *(-(2.0 * k + 1.0) for k in range(1, 10))])  # 1, -3,
 def log_improvement(
     mean: Float[np.ndarray, "..."], std: Float[np.ndarray, "..."]
 ) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
-    """Logarithm of E[max(Y, 0)] for normal Y (std > 0), and its derivatives by mean and standard deviation.
-
-    Source: Ament et al. 2023, section 4, for the use of the logarithm.
+    """Logarithm of E[max(Y, 0)] for normal Y (std > 0), and its derivatives by mean and standard deviation (Ament et
+    al. 2023, section 4).
     """
     z = mean / std
     log_h, cdf_ratio, pdf_ratio = _ratios(z)
@@ -167,11 +166,8 @@ def _floor(var: Float[np.ndarray, " k"]) -> float:
 
 
 def _whitened(block: Block) -> tuple[dict[tuple[int, int], np.ndarray], np.ndarray]:
-    """Field at candidates as a function of independent standard normals, one for each successor.
-
-    Returns:
-        spread[i, k]: loading of agent i's candidates on the k-th normal, 1 <= k <= i (all k for i = 0); and the
-        remaining variance at the first agent's.
+    """Loading [i, k] of agent i's candidates on the k-th of the successors' normals, k <= i (all k for i = 0); rest
+    variance.
     """
     n = len(block.means)
     left = {(i, i): block.on_axes(block.variances[i], i) for i in range(n)}

@@ -100,9 +100,8 @@ class Information(ChainAcquisition, frozen=True, tag_field="kind", tag="informat
 
 
 def information_scale(situation: Situation, noise_ratio_floor: float) -> tuple[float, float]:
-    """Noise variance for Psi, and the weight of sqrt(log Psi) that gives unknown places the prior std.
-
-    ``noise_ratio_floor`` is the least ratio of noise variance to prior variance.
+    """Noise variance for Psi, at least ``noise_ratio_floor`` of the prior's, and the weight of sqrt(log Psi) that gives
+    unknown places the prior std.
     """
     prior = situation.belief.prior_variance
     noise_variance = max(situation.belief.noise_variance, noise_ratio_floor * prior)

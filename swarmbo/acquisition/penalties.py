@@ -126,10 +126,8 @@ def bounded(
 
 
 def kept_out(functions: BoxFunctions, limits: Sequence[Limit], spread: Mapping[str, float]) -> BoxFunctions:
-    """Local functions that avoid regions and keep constraints; unchanged without any.
-
-    The first factor with all variables of a limit has its penalty. Without such a factor the limit is a factor of its
-    own, of the first variable's owner: agents agree on it as on any other.
+    """Local functions that avoid regions and keep constraints. The first factor with all variables of a limit has its
+    penalty; without such a factor the limit is a factor of its own, of the first variable's owner.
     """
     graph, holds = functions.graph, dict[str, list[Hold]]()
     weights = _part_spreads(graph, spread)
@@ -157,10 +155,8 @@ def kept_out(functions: BoxFunctions, limits: Sequence[Limit], spread: Mapping[s
 def parts_together(
     graph: FactorGraph, needed: Sequence[Requirement]
 ) -> list[tuple[Int[np.ndarray, " a"], tuple[Requirement, ...], tuple[str, ...]]]:
-    """Variables judged together, their requirements, and their owners.
-
-    These are the connected parts of the graph, or all variables if evaluations failed as a whole. Parts without
-    requirements are left out.
+    """Variables judged together, their requirements, and their owners: the connected parts of the graph that have any,
+    or all variables if evaluations failed as a whole.
     """
     n = len(graph.variables)
     if any(len(requirement.columns) == n for requirement in needed):

@@ -75,10 +75,8 @@ def alpha(kind: Exploration, progress: Progress, batch_size: int, noise_ratio: f
 
 
 def practical_beta(n_dims: float, t: int) -> float:
-    """0.2 d log(2t), with at least one evaluation counted; d is the size of a group, the largest factor, or all
-    (DuMBO).
-
-    Source: Kandasamy et al. 2015, section 4.4; DuMBO: its authors' program, with all variables for d.
+    """0.2 d log(2t), d the size of a group, the largest factor, or all (Kandasamy et al. 2015, section 4.4; for DuMBO
+    its authors' program); at least one evaluation is counted.
     """
     return 0.2 * n_dims * math.log(2 * max(t, 1))
 
@@ -95,9 +93,8 @@ def group_beta(group_size: int, n_groups: int, n_dims: int, t: int, delta: float
 
 
 def finite_beta(log_n_points: float, n_factors: int, t: int, delta: float) -> float:
-    """2 log(|D| |U| pi_t / delta) with pi_t = pi² t² / 6; |U| factors, 1 for GP-UCB and DuMBO.
-
-    Source: Hoang et al. 2018, theorem 1; Bardou et al. 2024, theorem 5.2, with one bound for the sum.
+    """2 log(|D| |U| pi_t / delta) with pi_t = pi² t² / 6; |U| factors, 1 for GP-UCB and DuMBO (Hoang et al. 2018,
+    theorem 1; Bardou et al. 2024, theorem 5.2, with one bound for the sum).
     """
     t = max(t, 1)
     return 2.0 * (log_n_points + math.log(n_factors * math.pi**2 * t**2 / (6.0 * delta)))
@@ -118,13 +115,7 @@ def continuous_beta(n_dims: int, n_factors: int, t: int, delta: float, a: float,
 
 
 def lattice_points(n_dims: int, n_factors: int, t: int, delta: float, a: float, b: float) -> float:
-    """D b t² r sqrt(log(2 |U| a / delta)) points along each variable of the cube [0, r]^d with r = 1.
-
-    Source: Hoang et al. 2018, lemma 5, tau_t. Lemma 6, the source of :func:`continuous_beta`, applies it with delta /
-    2.
-
-    Example:
-        >>> [math.ceil(lattice_points(2, 1, t, 0.1, 1.0, 1.0)) for t in (1, 3, 10)]
-        [4, 32, 347]
+    """D b t² r sqrt(log(2 |U| a / delta)) points along each variable of the cube [0, r]^d with r = 1 (Hoang et al.
+    2018, lemma 5, tau_t; lemma 6, the source of :func:`continuous_beta`, has delta / 2).
     """
     return n_dims * max(t, 1) ** 2 * b * math.sqrt(math.log(2.0 * n_factors * a / delta))

@@ -39,10 +39,8 @@ from swarmbo.spaces import Domain
 
 
 def planning_places(domain: Domain, sites: Float[np.ndarray, "k d"] | None, n_places: int) -> Float[np.ndarray, "m d"]:
-    """About ``n_places`` places, spread evenly over the measurable ones, in a fixed order.
-
-    The map is divided into nearly cubic cells. Each cell gives the site nearest to its centre, or its centre if
-    ``sites`` is None; cells without a site give none. All sites are taken if there are no more of them.
+    """About ``n_places`` places, spread evenly over the measurable ones, in a fixed order: of each nearly cubic cell of
+    the map the site nearest to its centre, or its centre if ``sites`` is None.
     """
     given = None if sites is None else np.ascontiguousarray(sites, dtype=float).tobytes()
     return _spread(domain.low.tobytes(), domain.high.tobytes(), given, n_places)

@@ -45,9 +45,8 @@ class _Certain:
 
 @dataclass(frozen=True, eq=False)
 class FieldDraw:
-    """A belief that treats one draw of the field as the truth; make one with ``of``.
-
-    Means are the drawn values (by place, as bytes); -inf at places left out of the draw, NaN at other places.
+    """A belief that treats one draw of the field as the truth. Means are the drawn values (by place, as bytes); -inf at
+    places left out of the draw, NaN at other places.
     """
 
     belief: PlaceBelief
@@ -55,10 +54,7 @@ class FieldDraw:
 
     @classmethod
     def of(cls, belief: PlaceBelief, places: Float[np.ndarray, "k d"], rng: np.random.Generator) -> "FieldDraw":
-        """A joint draw at places (k, d), physical, k >= 1.
-
-        Of more than 1,024 different places a random subset is drawn, as the cost is cubic.
-        """
+        """A joint draw at physical places, one or more; of more than 1,024 a random subset, as the cost is cubic."""
         places = np.unique(places, axis=0)
         listed, values = places, dict.fromkeys((place.tobytes() for place in places), -np.inf)
         if len(places) > _MOST:

@@ -116,10 +116,7 @@ def greedy_batch(scores: Scores, size: int) -> Int[np.ndarray, " s"]:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Belief about the candidates of an agent and of its successors in the chain, B + 1 agents in all.
-
-    An abstaining row, the last candidate, has mean, variance and covariances 0.
-    """
+    """Belief about the candidates of an agent and its B successors in the chain; 0 for a last row that abstains."""
 
     means: list[Float[np.ndarray, " _"]]  # means of each agent (C_i,), C_i candidates
     variances: list[Float[np.ndarray, " _"]]  # variances of each agent (C_i,), without noise
@@ -193,10 +190,8 @@ def of_successors(block: Block, variances: list[Float[np.ndarray, " _"]]) -> lis
 def of_first(
     block: Block, variances: list[Float[np.ndarray, " _"]], successors: list[Taken]
 ) -> Float[np.ndarray, "..."]:
-    """Variance of the first agent's candidates given those of its successors, for all combinations at once.
-
-    ``variances`` include the noise of each agent. With two agents the entry (c_0, c_1) is Var[x_0 = c_0 | x_1 = c_1].
-    Computed by sums and products of single entries only, so that an entry never depends on other entries.
+    """Variance of the first agent's candidates given those of its successors, for all combinations; ``variances``
+    include the noise. Only sums and products of single entries, so that an entry never depends on others.
     """
     n = len(variances)
     given = {(0, j): block.on_axes(block.covariances[0][j], 0, j) for j in range(1, n)}

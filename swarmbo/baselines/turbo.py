@@ -52,9 +52,8 @@ class TurboRegion(Settings, frozen=True):
     def replay(
         self, outcomes: Float[np.ndarray, " t"], chosen: Bool[np.ndarray, " t"], steps: Bool[np.ndarray, " t"], n: int
     ) -> "RegionState":
-        """State of the region after outcomes of n variables in the order of arrival; NaN (failed) is no improvement.
-
-        Points that were not ``chosen`` are known, and do not count; ``steps`` masks those chosen with a result.
+        """State of the region after outcomes in the order of arrival; NaN (failed) is no improvement. Points that were
+        not ``chosen`` are known, and do not count; ``steps`` masks those chosen with a result.
         """
         tolerance = self.failures or max(4, n)
         first, restarts, design, length, wins, losses, best = 0, 0, 0, self.initial, 0, 0, -math.inf

@@ -20,10 +20,8 @@ _ENTRIES = 2**26  # most stored covariances with data: 512 MiB
 
 @dataclass(frozen=True, eq=False)
 class KnownPlaces(Answered):
-    """An exact belief with fast predictions at known places.
-
-    Pending places reduce the variance like measurements with the usual noise, in any order. ``known`` is the table of
-    the places, in the order of their keys.
+    """An exact belief with fast predictions at ``known`` places, in the order of their keys. Pending places reduce the
+    variance like measurements with the usual noise, in any order.
     """
 
     belief: ExactGP
@@ -48,9 +46,8 @@ class KnownPlaces(Answered):
     def prior_correlation(
         self, X: Float[np.ndarray, "p d"], places: Float[np.ndarray, "k d"]
     ) -> Float[np.ndarray, " p"]:
-        """Largest prior correlation of measurements with any of some places, bounded by that with the places' box.
-
-        1 for a user's kernel, which may grow with distance.
+        """Largest prior correlation of measurements with any of some places, bounded by that with the places' box; 1
+        for a user's kernel, which may grow with distance.
         """
         prior, domain = self.belief.hyperparameters, self.belief.domain
         if prior.kernel not in KERNEL_NAMES:
@@ -180,10 +177,8 @@ class AtTiles(KnownPlaces):
 
 
 def quick_at(belief: PlaceBelief, places: Mapping[str, Float[np.ndarray, "_ d"]]) -> PlaceBelief:
-    """Belief, or separate beliefs, fast at the places that each agent can reach.
-
-    A shared exact belief is fast at all places; of at most 2,000 measurements it is equal up to rounding, of more it is
-    by tiles. A separate belief is fast, at its agent's own places, if it is by tiles.
+    """Belief, or separate beliefs, fast at the places that each agent can reach. A shared exact belief is equal up to
+    rounding for at most 2,000 measurements, of more it is by tiles; a separate one is fast only if by tiles.
     """
     if isinstance(belief, Views):
         # none is made fast at others' places: an agent that knows only its own would get other last digits
@@ -195,11 +190,7 @@ def quick_at(belief: PlaceBelief, places: Mapping[str, Float[np.ndarray, "_ d"]]
 
 
 def means_by_agent(views: Views, X: Float[np.ndarray, "m d"]) -> dict[str, Float[np.ndarray, " m"]]:
-    """Each agent's means (m,) at physical points (m, d), in the unit of the outcome.
-
-    For beliefs with equal hyper-parameters, which mostly have common data, covariances with the points are computed
-    once.
-    """
+    """Each agent's means at physical points, in the unit of the outcome; equal hyper-parameters share covariances."""
     groups: dict[Hashable, dict[int, PlaceBelief]] = {}
     for belief in views.by_agent.values():
         kind = (belief.hyperparameters, belief.now) if isinstance(belief, ExactGP) else id(belief)

@@ -80,9 +80,7 @@ def settled(view: BoxView, point: Float[np.ndarray, " n"], outcome: BoxOutcome) 
 def drawn_starts(
     functions: BoxFunctions, variables: Iterable[str], seed: int, n_given: int, n_random: int
 ) -> Float[np.ndarray, "m n"]:
-    """Candidates for starts: given joint points, then random ones that every agent can draw, from a stream for each
-    named variable; columns of other variables are 0.
-    """
+    """Given joint points, then random ones, from a stream for each named variable; columns of other variables are 0."""
     low, high = functions.low, functions.high
     given = np.clip(functions.starts[:n_given], low, high)
     place = functions.graph.column_of
@@ -177,9 +175,8 @@ def ascend(
 
 
 def pulled_to(centre: Points, weight: Float[np.ndarray, "g #m a"]) -> Penalty:
-    """Penalty of the augmented Lagrangian of factors, phi(x) - weight/2 |x - centre|², with centre z - u.
-
-    Source: Boyd et al. 2011, section 3.1.1, in scaled form; Bardou et al. 2024, eq. 10.
+    """Penalty of the augmented Lagrangian of factors, phi(x) - weight/2 |x - centre|², with centre z - u (Boyd et al.
+    2011, section 3.1.1, in scaled form; Bardou et al. 2024, eq. 10).
     """
 
     def lagrangian(X: Points, value: Values, gradient: Points) -> Climbing:

@@ -139,9 +139,7 @@ def _factor_pass(
 def renew_variable(
     starts: Places, first: Whole, degree: Whole, d: Whole, heard: Flat, said: Flat, spare: Spare
 ) -> None:
-    """Write the messages of a variable whose entries begin at ``first`` in ``starts``: sum of earlier factors' messages
-    plus sum of later ones'. ``spare[0]`` receives the sum of all.
-    """
+    """Write the messages of a variable from ``first`` in ``starts`` on; ``spare[0]`` receives the sum of all."""
     sums, after, _, _ = spare
     size = _unsigned(d)
     for j in range(size):

@@ -82,9 +82,7 @@ def tree_rounds(found: Found, edges: Edges) -> Whole:
 def _tree_pass(
     found: Found, edges: Edges, layout: Layout, of_variables: Places, said: Flat, heard: Flat, spare: Spare
 ) -> None:
-    """Compute every message of a forest, of variables (``said``) and of factors: towards the first variable, then away
-    from it. ``of_variables`` has the first entries of messages, variable by variable.
-    """
+    """Compute every message of a forest, towards the first variable and then away; ``said`` are those of variables."""
     # The first pass renews all messages of a sender, also those that are not final yet; the second pass corrects these.
     factor_order, up = found.factor_order, found.up
     first, first_of, by_variable = edges.first, edges.first_of, edges.by_variable

@@ -34,9 +34,7 @@ _REACH = 0.1  # initial reach of a variable, in sides of the box
 
 @dataclass(frozen=True, eq=False)
 class BoxTerms:
-    """Terms of an agreement by a deadline on a joint point, known to all. Runs begin at ``starts``, given ones first.
-    If ``shares``, owners of variables evaluate silent agents' factors.
-    """
+    """Terms of an agreement on a joint point by a deadline. ``shares``: owners evaluate silent agents' factors."""
 
     settings: Timed
     graph: FactorGraph
@@ -82,9 +80,7 @@ class BoxTerms:
         return Schedule(self.conflicts, 1 + len(self.starts), first, compared, decided, self.settings.threshold)
 
     def looks(self, variable: str, stand: Vector, reach: Vector) -> Float[np.ndarray, "k v"]:
-        """Values that a variable evaluates: its present one, values a step away, and a lattice over the box, which has
-        all values of a variable with a grid.
-        """
+        """Values that a variable evaluates: its present one, values a step away, and a lattice or its whole grid."""
         i = self.graph.column_of[variable]
         low, high = self.low[i], self.high[i]
         steps = (reach * self.sides[i])[:, None] * _STEPS

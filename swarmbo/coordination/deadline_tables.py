@@ -311,9 +311,7 @@ class DeadlineAgent(Correspondent):
 
 
 class Settled(NamedTuple):
-    """Choices at the deadline. Variables that ``said`` lacks have their best values by messages in ``solution``. If
-    their owners failed, they have none.
-    """
+    """Choices at the deadline. Variables that ``said`` lacks are in ``solution``, unless their owners failed."""
 
     said: Solution
     solution: Solution

@@ -40,9 +40,7 @@ def conditioned_message(
 
 
 def decode(view: LocalView, tables: Tables, from_variables: ByEdge, from_factors: ByEdge) -> Steps[dict[str, int]]:
-    """Choices of own variables and own factors' variables; of equal values the lowest index. On a forest with final
-    messages this is the best assignment: given its parent, each sum is the exact maximum behind it.
-    """
+    """Choices of own variables and own factors' variables, the best on a forest; of equal values the lowest index."""
     graph, earlier, mail = view.graph, view.part.earlier, Mail()
     factors, variables = set(view.factors), set(view.variables)
     chosen: dict[str, int] = {}

@@ -36,9 +36,7 @@ class VariableGroup:
 
 
 class Layout(NamedTuple):
-    """Factors' tables end to end and the first entry of each; by edge the number of values and the first entry of a
-    message.
-    """
+    """Factors' tables end to end and the first entry of each; by edge the size and the first entry of a message."""
 
     tables: Flat
     begins: Places

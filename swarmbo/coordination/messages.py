@@ -25,9 +25,7 @@ _TOPIC = ("factor", "variable", "neighbour", "phase", "part", "agent")
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, eq=False):
-    """Base of messages; ``key`` names the topic. Messages of one key to one recipient have one sender, and are taken in
-    the order in which they were sent.
-    """
+    """Base of messages; those of one ``key`` to one recipient have one sender, and are taken in the order sent."""
 
     @property
     def key(self) -> Key:
@@ -284,9 +282,7 @@ class Codec:
 
     @classmethod
     def read(cls, payload: bytes) -> tuple[Label, Message]:
-        """Decode a message, with numbers in one dimension, and its label. A TransportError means that bytes were
-        changed on the way, an UnfitError that unchanged bytes encode no message.
-        """
+        """Decode a message, and its label. TransportError: bytes were changed; UnfitError: they encode no message."""
         start, fewest = cls._check.size, cls._check.size + cls._label.size
         if len(payload) < fewest:
             raise TransportError(f"got a message of {len(payload)} bytes; wanted at least {fewest}: it was cut off")

@@ -52,9 +52,7 @@ class SpanningTree:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A connected part, or factors that share no variable. Only ``present`` agents (None: all) add numbers and forward
-    data. Every agent can repeat draws from ``seed``.
-    """
+    """A connected part, or factors that share no variable; only ``present`` agents (None: all) add and forward data."""
 
     graph: FactorGraph
     index: int
@@ -85,9 +83,7 @@ class Part:
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """Rounds of max-sum on a tree: half its longest path, rounded up. A final message never changes, so each is
-        sent once. Variables do not send to factors that have no other variable.
-        """
+        """Rounds of max-sum on a tree, half its longest path: a final message never changes, so each is sent once."""
         graph = self.graph
         assert graph.is_forest
         wait_of_variable = {(x, f): len(graph.factors_of(x)) - 1 for x in graph.variables for f in graph.factors_of(x)}

@@ -34,9 +34,7 @@ Out = TypeVar("Out")
 
 @dataclass(frozen=True, eq=False)
 class Plan(Generic[Own, Out]):
-    """Plan that every agent knows before the agreement; no table, no function's value. ``joined`` has, in an
-    elimination, the variables that each variable's step is joined with.
-    """
+    """Plan that every agent knows before the agreement. ``joined``: the variables that each step is joined with."""
 
     parts: tuple[Part, ...]
     steps: Callable[[LocalView, Own], Steps[Out]]
@@ -169,9 +167,7 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
 
 
 class TraceRow(NamedTuple):
-    """State after a round, of choices and then of the bound; None before the first bound. ``traffic`` is that so far.
-    ``rank`` is the pair of the negated number of forbidding factors and the sum of the others.
-    """
+    """State after a round. ``rank``: the negated number of forbidding factors, and the sum of the others."""
 
     round: int
     rank: Rank

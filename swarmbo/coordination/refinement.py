@@ -35,9 +35,7 @@ CHUNK = 512
 
 @dataclass(frozen=True)
 class Resolution:
-    """Fineness of a part's grids, limited by its largest factor. ``window`` is odd, and ``refinement`` >= 2 is the
-    factor by which the lattice is made finer.
-    """
+    """Fineness of a part's grids. ``window`` is odd; ``refinement`` >= 2 makes the lattice finer, level by level."""
 
     starts: int
     coarse: int
@@ -77,9 +75,7 @@ def _root(entries: int, arity: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Grids:
-    """Values of a part's variables, level by level, known to all. ``starts`` join the first level; the first is the
-    incumbent.
-    """
+    """Values of a part's variables, level by level; ``starts``, the incumbent first, join the first level."""
 
     resolution: Resolution
     low: Float[np.ndarray, " v"]

@@ -154,9 +154,7 @@ class ToAll(NamedTuple):
 
 
 class HandOn(NamedTuple):
-    """Data of agents in turn, each made by ``say`` given those before; answered by all of them. Each agent forwards all
-    data so far; the last one sends every agent the missing ones.
-    """
+    """Data of agents in turn, each made by ``say`` given those before; the last one sends all what they miss."""
 
     order: Sequence[str]
     say: Callable[[str, Mapping[str, bytes]], bytes]

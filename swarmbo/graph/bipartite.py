@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 
 
 class Edges(NamedTuple):
-    """Pairs of a factor and a variable of its scope, as indices, factor by factor, in the order of the scope.
-
-    ``first`` has the first edge of each factor, and last the number of edges. ``by_variable`` has edges variable by
-    variable, in the graph's order of factors; those of each begin at ``first_of``.
+    """Pairs of a factor and a variable of its scope, as indices, factor by factor. ``first`` has the first edge of each
+    factor, and last the number of edges; ``first_of`` that of each variable in ``by_variable``.
     """
 
     factors: Int[np.ndarray, " e"]

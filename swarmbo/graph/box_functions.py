@@ -68,10 +68,8 @@ class BoxFunctions(ABC):
 
     @abstractmethod
     def value_and_gradient(self, stack: FactorStack, U: Points, received: Received) -> Climbing:
-        """Function that each factor climbs while received sums stay fixed, and its gradient.
-
-        Up to a constant in U this is the term of the sum. If the factor's point also enters the neighbours' terms, it
-        is a model of the whole sum's gain by moving that point.
+        """Function that each factor climbs while received sums stay fixed, and its gradient: up to a constant in U the
+        term of the sum, or a model of the whole sum's gain where neighbours' terms have the factor's point.
         """
 
     def rough_value(self, stack: FactorStack, U: Points, received: Received) -> Values:
@@ -83,10 +81,9 @@ class BoxFunctions(ABC):
         return (np.zeros(U.shape[:2]),) * self.n_exchanges
 
     def starting_from(self, best: Joint, columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]) -> Self:
-        """The same from received best points, for an agent that knows outcomes of some factors only.
-
-        They are in the unit cube, best first, and replace as many own starts in the variables ``columns``. ``beaten``
-        is ``swarmbo.belief.model.incumbents.to_beat`` with all outcomes known.
+        """The same from received best points, best first, in the variables ``columns``, for an agent that knows
+        outcomes of some factors only. ``beaten`` is ``swarmbo.belief.model.incumbents.to_beat`` with all outcomes
+        known.
         """
         starts = self.starts.copy()
         starts[:, columns] = np.clip(best, self.low, self.high)[:, columns]

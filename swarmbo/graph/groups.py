@@ -83,10 +83,8 @@ def part_names(graph: FactorGraph) -> dict[str, tuple[str, ...]]:
 
 
 def split_graph(graph: FactorGraph, split: Collection[str], *, shared_outcomes: bool) -> FactorGraph:
-    """Graph in which each of some factors is replaced by one for each of its variables.
-
-    With ``shared_outcomes``, a part belongs to the owner of its variable, else to the factor's owner, who alone can
-    learn it.
+    """Graph in which each of some factors is replaced by one for each of its variables. A part belongs to the owner of
+    its variable with ``shared_outcomes``, else to the factor's owner, who alone can learn it.
     """
     factors, scopes, owners, parts = list[str](), list[tuple[str, ...]](), list[str](), part_names(graph)
     for factor, scope, owner in zip(graph.factors, graph.scopes, graph.factor_owners, strict=True):

@@ -58,9 +58,8 @@ def radial(
     near: Float[np.ndarray, " n"],
     slope: Float[np.ndarray, " n"],
 ) -> None:
-    """Covariances s c(r) and slopes s w(r) of squared distances in lengthscales, into ``near`` and ``slope``.
-
-    See ``swarmbo.kernels.correlation_and_slope``. The slope is 0 at a cusp. Loops vectorise if arrays do not overlap.
+    """Covariances s c(r) and slopes s w(r) (``correlation_and_slope``) of squared distances in lengthscales, into
+    ``near`` and ``slope``, 0 at a cusp. Loops vectorise if arrays do not overlap.
     """
     if kernel == _MATERN12:
         for i in range(len(squares)):

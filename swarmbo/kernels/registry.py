@@ -82,10 +82,7 @@ def own_kernel(name: KernelName) -> OwnKernel:
 
 
 def named_kernels(belief: Any, at: str = "$.belief") -> dict[str, str]:
-    """Kernels that a belief's settings name as a user's own code, by the path of the name; nothing is loaded.
-
-    Kinds of a user's own are skipped.
-    """
+    """Kernels that a belief's settings name as a user's own code, by the path of the name; nothing is loaded."""
     table = msgspec.to_builtins(belief) if isinstance(belief, msgspec.Struct) else belief
     if not isinstance(table, Mapping) or is_own(table.get("kind")):
         return {}
@@ -98,10 +95,8 @@ def unloaded_kernels(belief: Any) -> list[str]:
 
 
 def load_kernels(belief: Any) -> None:
-    """Load and register the user's own kernels that a belief names; only for trusted code.
-
-    A named class is made without settings, and has ``correlation(r)``, ``slope(r)`` and, if functions are drawn,
-    ``frequencies(rng, k, d)``, as in ``register_kernel``.
+    """Load and register the user's own kernels, classes made without settings, that a belief names; only for trusted
+    code.
     """
     for at, name in named_kernels(belief).items():
         if name not in _OWN:

@@ -78,11 +78,8 @@ _PARTS = {"matern12": _matern12, "matern32": _matern32, "matern52": _matern52, "
 def correlation_and_slope(
     name: KernelName, r: Float[np.ndarray, "..."]
 ) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
-    """``correlation``, bit-identical, and the slope w(r) = -c'(r) / r, with one exponential.
-
-    Matern-1/2: exp(-r) / r. Matern-3/2: 3 exp(-√3 r). Matern-5/2: (5/3)(1 + √5 r) exp(-√5 r). RBF: exp(-r²/2).
-    Matern-1/2 has a cusp at r = 0, where no derivative exists. w is set to 0 there, so that every derivative of the
-    kernel at zero distance is 0, the middle of its subdifferential.
+    """``correlation``, bit-identical, and the slope w(r) = -c'(r) / r, with one exponential. Matern-1/2 has a cusp at r
+    = 0: w is set to 0 there, so that derivatives are the middle of the subdifferential.
     """
     r = np.minimum(r, _FAR)
     match name:
@@ -108,10 +105,7 @@ def correlation_and_slope(
 def scaled_distance(
     X: Float[np.ndarray, "n d"], Z: Float[np.ndarray, "m d"], lengthscales: Float[np.ndarray, " d"]
 ) -> Float[np.ndarray, "n m"]:
-    """Distances (n, m) in lengthscales, from differences of coordinates: equal points are at distance exactly 0.
-
-    The expansion |x|² - 2xz + |z|² would be faster in many dimensions, but it loses close pairs to cancellation.
-    """
+    """Distances in lengthscales, by differences: |x|² - 2xz + |z|² would lose close pairs to cancellation."""
     if X.shape[0] == 0 or Z.shape[0] == 0:
         return np.zeros((X.shape[0], Z.shape[0]))
     # differences of scaled coordinates: equal points are at distance exactly 0
@@ -203,9 +197,8 @@ def draw(
 
 @dataclass(frozen=True, eq=False)
 class Covariance:
-    """A covariance function with its hyper-parameters; the lengthscale of time is last, if there is a ``time_kernel``.
-
-    Source: Rasmussen & Williams 2006, section 4.2.4: a product of kernels over different coordinates is a kernel.
+    """A covariance function and its hyper-parameters; the lengthscale of time, if any, is last. A product of kernels
+    over different coordinates is a kernel (Rasmussen & Williams 2006, section 4.2.4).
     """
 
     kernel: KernelName

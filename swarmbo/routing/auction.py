@@ -166,9 +166,7 @@ class Climber:
         return tour
 
     def pick(self, tour: Tour, picks: Places, taken: set[bytes]) -> Float[np.ndarray, " d"] | None:
-        """Place of its next measurement, given others' ``picks`` and their bytes ``taken``; None if it abstains, or all
-        is taken.
-        """
+        """Place of its next measurement, given others' ``picks``; None if it abstains, or all is ``taken``."""
         left = self.pilot.untaken(taken)
         is_there = bool(tour.stops) and self.pilot.places[tour.stops[0]].tobytes() in keys_of(left)
         left = self.pilot.in_time(Tour(self.pilot) if is_there else tour, left)

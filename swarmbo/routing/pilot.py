@@ -212,9 +212,7 @@ class Legs(NamedTuple):
 
 
 def in_turn(agents: Sequence[str], own: Mapping[str, Pilot], pick: Pick, taken: set[bytes]) -> Steps[Points]:
-    """Next measurements of own agents, chosen by ``pick`` given those before, and sent one after the other. Abstaining
-    agents are missing; ``taken`` has all choices as bytes, and grows.
-    """
+    """Next measurements of own agents, by ``pick``, one after the other; ``taken`` has all choices, and grows."""
     picks, points = list[np.ndarray](), dict[str, np.ndarray]()
     d = next(iter(own.values())).places.shape[1] if own else 0
     for agent in agents:

@@ -182,14 +182,8 @@ class Planned:
         return _decision(*self.plan.central_driver(self.pilots))
 
     def with_agents(self, transport: Transport, decision: int) -> Decision:
-        """The same by real messages, each agent with its private knowledge only.
-
-        Args:
-            transport: Opened for at least the agents.
-            decision: Its number, larger than those of earlier ones over the transport.
-
-        Raises:
-            TransportError: If messages are lost or changed, over a transport without faults.
+        """The same by real messages, each agent with its private knowledge only. ``decision`` is larger than earlier
+        ones; a TransportError if messages are lost or changed, over a transport without faults.
         """
         agents = {name: Participant.of(name, self.plan, {name: pilot}, decision) for name, pilot in self.pilots.items()}
         ended = run_to_the_end(agents, transport)

@@ -154,10 +154,7 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
 
 
 class FaultyTransport(InProcessTransport):
-    """Transport of :meth:`Faults.open`. A lost message counts as traffic, with its whole path.
-
-    ``now`` is the number of ended steps.
-    """
+    """Transport of :meth:`Faults.open`. A lost message counts as traffic; ``now`` is the number of ended steps."""
 
     def __init__(self, routes: Routes, faults: Faults, round: int, team: int | None) -> None:
         super().__init__(routes)

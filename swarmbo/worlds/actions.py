@@ -51,16 +51,9 @@ class _Leaf(NamedTuple):
 
 
 class Form(NamedTuple):
-    """Form of an agent's actions.
-
-    An entry of a ``Box`` is the code of a variable: a number, or the position of a choice. An entry of ``Discrete`` or
-    ``MultiDiscrete`` is the position of the value among those of the variable, from the start of the space on. A
-    ``Dict`` has a space for each variable, by its name, or further spaces in the order of the variables.
-
-    Example:
-        >>> form = Form.of(Discrete(9, start=1), {"threshold": Integer(1, 9)}, "a")
-        >>> form.action({"threshold": 4.0}), form.codes(7)
-        (4, {'threshold': 7.0})
+    """Form of an agent's actions. An entry of a ``Box`` is a variable's code, a number or a choice's position; one of
+    ``Discrete`` or ``MultiDiscrete`` the position of the value, from the start of the space on. A ``Dict`` has a space
+    for each variable, by its name, or further spaces in the order of the variables.
     """
 
     leaves: Sequence[tuple[_Leaf, Sequence[str]]]
@@ -68,11 +61,7 @@ class Form(NamedTuple):
 
     @classmethod
     def of(cls, space: "Space[Any]", own: Mapping[str, Variable], agent: str) -> "Form":
-        """Form for an agent's own variables.
-
-        Raises:
-            ConfigError: If the space has other values than these variables.
-        """
+        """Form for an agent's own variables; a ConfigError if the space has other values."""
         leaves, axes = list(_leaves(space, agent)), {name: variable.axis for name, variable in own.items()}
         names = list(own)
         if isinstance(space, Dict) and set(space.spaces) == set(own):
@@ -127,15 +116,9 @@ class Form(NamedTuple):
 
 
 def variables_of(space: "Space[Any]", agent: str) -> dict[str, Variable]:
-    """Variables of an agent that acts in a space: ``a[0]``, ``a[1]``, … of agent ``a``, in a ``Dict`` ``a[key]``.
-
-    Raises:
-        ConfigError: If it is no finite box with one axis, no ``Discrete`` and no ``MultiDiscrete`` of at least two
-            choices, and no ``Dict`` of these.
-
-    Example:
-        >>> list(variables_of(Dict({"power": Box(0.0, 1.0, (2,)), "channel": Discrete(3)}), "ap"))
-        ['ap[channel]', 'ap[power][0]', 'ap[power][1]']
+    """Variables of an agent that acts in a space: ``a[0]``, ``a[1]``, … of agent ``a``, in a ``Dict`` ``a[key]``. A
+    ConfigError if it is no finite box with one axis, no ``Discrete`` and no ``MultiDiscrete`` of at least two choices,
+    and no ``Dict`` of these.
     """
     out = dict[str, Variable]()
     for leaf in _leaves(space, agent):

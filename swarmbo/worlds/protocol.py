@@ -110,10 +110,8 @@ def _amount(value: object) -> float:
 
 @dataclass(frozen=True)
 class Offers:
-    """Options that a world offers for a decision; none by default.
-
-    ``agents`` None are all, ``links`` None connect all, ``boxes`` missing are the problem's, and other parts None are
-    unknown. ``prices``, in the unit of the outcome, are of agents that may abstain; ``standpoints`` of static ones.
+    """Options of a world for a decision, None if unknown; ``agents`` None are all, ``links`` None connect all.
+    ``prices``, in the unit of the outcome, are of agents that may abstain; ``standpoints`` of static ones.
     """
 
     agents: tuple[str, ...] | None = None

@@ -59,10 +59,8 @@ class Ensemble:
         previous: EnsembleHyperparameters | None = None,
         last: "Ensemble | None" = None,
     ) -> "Ensemble":
-        """The ensemble of a history.
-
-        A part is fitted to all data, and its features are drawn, every ``settings.refit_every`` evaluations, or if its
-        outcomes had not shown their scale before. Otherwise it is updated outcome by outcome.
+        """The ensemble of a history. A part is fitted anew every ``settings.refit_every`` evaluations, or if its
+        outcomes had not shown their scale before; otherwise it is updated outcome by outcome.
         """
         k = len(graph.factors)
         groups = [tuple(range(k))] if coupled else [(i,) for i in range(k)]
@@ -97,9 +95,8 @@ class Ensemble:
         return tuple(part.weights(self.settings.floor) for part in self.parts)
 
     def condition_on_pending(self, X: ArrayLike, awaited: ArrayLike | None = None) -> "Ensemble":
-        """Ensemble with pending points (p, n), physical, which reduce the variance only.
-
-        ``awaited`` masks the factors (p, k) with outcomes to come; by default all: as a total if these are reported.
+        """Ensemble with pending physical points, which reduce the variance only. ``awaited`` masks the factors with
+        outcomes to come; by default all: as a total if these are reported.
         """
         U = self.domain.to_unit(checked_points(X, self.domain.n_dims))
         to_come = np.ones((len(U), len(self.graph.factors)), dtype=bool) if awaited is None else np.asarray(awaited)
@@ -132,9 +129,8 @@ class Ensemble:
     def draw(
         self, chosen: Sequence[int], rngs: Sequence[np.random.Generator], noise_rngs: Sequence[np.random.Generator]
     ) -> FeatureSample:
-        """One function per factor: jointly a draw from the posterior of chosen members.
-
-        Each factor has a stream in ``rngs``, so that its owner can draw alone; each part one that its owners share.
+        """One function per factor: jointly a draw from the posterior of chosen members. Each factor has a stream in
+        ``rngs``, so that its owner can draw alone; each part one that its owners share.
         """
         names, f = self.graph.factors, self.settings.n_features
         draws, constants, scales = dict[str, FourierDraw](), dict[str, float](), dict[str, float]()

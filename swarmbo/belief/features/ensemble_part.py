@@ -31,10 +31,8 @@ def of_part(data: Dataset, domain: Domain, factors: Sequence[int], *, coupled: b
 
 @dataclass(frozen=True, eq=False)
 class EnsemblePart:
-    """Members with the same outcomes, and their posteriors; immutable. Made by ``create``.
-
-    In member m factor i is c_i + scale √(share_i) w_i·phi_i(x): separate features for each factor, one vector of
-    weights w = (w_1, …, w_k) for all. An outcome of the sum sees all features, one of a factor that factor's.
+    """Members with the same outcomes, and their posteriors. In member m factor i is c_i + scale √(share_i)
+    w_i·phi_i(x): separate features for each factor, one vector of weights w = (w_1, …, w_k) for all.
     """
 
     hyper: PartHyperparameters
@@ -77,9 +75,8 @@ class EnsemblePart:
         return feature_rows(self.bases, self.scopes, data.U[here], data.channel[here])[:, 0]
 
     def weights(self, floor: float) -> Float[np.ndarray, " M"]:
-        """Posterior probability of each member, from a uniform prior; in sum 1.
-
-        Every member keeps the share ``floor``: it is mixed in here, so the recursion stays Bayes' rule.
+        """Posterior probability of each member, from a uniform prior. Every member keeps the share ``floor``: it is
+        mixed in here, so the recursion stays Bayes' rule.
         """
         evidence = self.models.log_evidence
         odds = np.exp(evidence - evidence.max())
@@ -148,10 +145,7 @@ def feature_rows(
 
 
 def _noise_ratios(hyper: PartHyperparameters, data: Observations) -> Float[np.ndarray, "M r"]:
-    """Factors that scale outcomes and their features to the noise of each member; 1 for unreported noise.
-
-    So scaled, they have the same likelihood with the one noise of a member.
-    """
+    """Factors that scale outcomes and their features to the one noise of each member; 1 for unreported noise."""
     own = np.sqrt(standardised_noise(data.noise, hyper.scale))
     members = np.sqrt([member.noise_variance for member in hyper.members])
     return np.where(np.isnan(own), 1.0, members[:, None] / own)
@@ -260,11 +254,7 @@ def _fit_variances(
     *,
     has_constant: bool,
 ) -> Member:
-    """Outputscale s and noise n with the largest log evidence plus log prior of z ~ N(c, s G + D), on a grid.
-
-    D is n I, except for outcomes of known noise. One eigendecomposition of G makes each pair cost O(t); different
-    noises need one of D^-1/2 G D^-1/2 for each n, so fewer are tried; if all are known, only their mean.
-    """
+    """Outputscale s and noise n with the largest log evidence plus log prior of z ~ N(c, s G + D), on a grid."""
     low, n_unknown = np.log(settings.noise_floor), int(np.isnan(known).sum())
     noises = np.exp(np.arange(low, np.log(_NOISE_CEILING), _STEP))
     if n_unknown == len(z):

@@ -21,14 +21,9 @@ _LARGEST = 2**16  # features; beyond it a Gram matrix of them alone takes 32 GiB
 
 @dataclass(frozen=True, eq=False)
 class FeatureBasis:
-    """Sines and cosines whose random sums f(u) = features(u)·w, w ~ N(0, I), approximate a kernel's covariance.
-
-    Immutable, and a function of the arguments of ``create``: agents with equal arguments have equal bases without
-    exchanging frequencies. The variance features(u)·features(u) is the outputscale everywhere, exactly; the covariance
-    of two points deviates from the kernel by about outputscale / √n_features. Frequencies are in radians per side of
-    the unit cube.
-
-    Source: Rahimi & Recht 2007, alg. 1, with the spectral densities of ``swarmbo.kernels.spectral_frequencies``.
+    """Sines and cosines whose random sums f(u) = features(u)·w, w ~ N(0, I), approximate a kernel's covariance, up to
+    about outputscale / √n_features; the variance is exact. Agents with equal arguments of ``create`` have equal bases.
+    Frequencies are in radians per side of the unit cube. Source: Rahimi & Recht 2007, alg. 1.
     """
 
     frequencies: Float[np.ndarray, "k d"]
@@ -47,10 +42,8 @@ class FeatureBasis:
         n_features: int,
         time: tuple[KernelName, float] | None = None,
     ) -> "FeatureBasis":
-        """Draw the frequencies. Bases of one seed and size differ by the scaling with lengthscales only.
-
-        With a kernel over ``time`` and its lengthscale, points have a round as last coordinate, and the kernel of the
-        sums is the product of both: so is its spectral density.
+        """Draw the frequencies; bases of one seed and size differ by the scaling only. With ``time``, a kernel and its
+        lengthscale, points have a round as last coordinate, and the kernel is the product of both.
         """
         if not 2 <= n_features <= _LARGEST or n_features % 2:
             raise ConfigError(f"got {n_features}; wanted an even integer from 2 to {_LARGEST}", at="$.n_features")
@@ -146,9 +139,8 @@ def information_of(
     y: Float[np.ndarray, " n"],
     noise: Float[np.ndarray, " n"] | None = None,
 ) -> Information:
-    """Information of physical outcomes y at physical points X, rounds last, about weights of a basis.
-
-    Outcomes without a known variance in ``noise`` (NaN) have that of the hyper-parameters.
+    """Information of physical outcomes at physical points, rounds last, about weights of a basis. Outcomes without a
+    known variance in ``noise`` (NaN) have that of the hyper-parameters.
     """
     h = hyperparameters
     variance: float | Float[np.ndarray, " n"] = h.noise_variance
@@ -173,13 +165,9 @@ class FeatureCache:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FeatureGP(FieldGP):
-    """The posterior of y = offset + scale (mean + features(u)·w + noise), w ~ N(0, I), given a summary of data.
-
-    It needs the data's information about w only, so beliefs can be fused without the data. It has the predictions of an
-    ``ExactGP`` up to the deviation of the basis from the kernel; p features have p degrees of freedom, so with about p
-    data or more its variance is too small far from them.
-
-    Source: Rasmussen & Williams 2006, eq. 2.11, with the features of Rahimi & Recht 2007.
+    """The posterior of y = offset + scale (mean + features(u)·w + noise), w ~ N(0, I), given a summary of data, so that
+    beliefs can be fused without the data. Features have as many degrees of freedom: with about as many data or more the
+    variance is too small far from them. Source: Rasmussen & Williams 2006, eq. 2.11.
     """
 
     basis: FeatureBasis
@@ -206,9 +194,8 @@ class FeatureGP(FieldGP):
         return round(self.information.count)
 
     def condition_on_pending(self, X: Float[np.ndarray, "q d"]) -> "FeatureGP":
-        """A belief whose variance includes pending measurements with the usual noise, and whose mean does not change.
-
-        Source: Desautels, Krause & Burdick 2014, section 4.
+        """A belief whose variance includes pending measurements with the usual noise (Desautels et al. 2014, section
+        4).
         """
         points = self._points(X)
         if points.shape[0] == 0:

@@ -27,9 +27,8 @@ _FIRST_ROWS = 16  # initial capacity; it doubles when full
 
 
 class _Store:
-    """Append-only rows, shared between models; a model that is not the last to have appended copies first.
-
-    ``packed`` has rows 0 … i of L one after the other, so that appending moves no row; ``whitened`` is L⁻¹ y.
+    """Append-only rows, shared between models; a model that is not the last to have appended copies first. ``packed``
+    has rows 0 … i of L one after the other, so that appending moves no row; ``whitened`` is L⁻¹ y.
     """
 
     def __init__(self, M: int, room: int, p: int) -> None:
@@ -53,9 +52,8 @@ class _Store:
 
 @dataclass(frozen=True, eq=False)
 class FeatureModels:
-    """M immutable models and their data, made by ``given``.
-
-    ``n_rows`` data, or rows that replace them, precede ``n_pending``, which change the variance and not the mean.
+    """M immutable models and their data, made by ``given``. ``n_rows`` data, or rows that replace them, precede
+    ``n_pending``, which change the variance and not the mean.
     """
 
     noise: Float[np.ndarray, " M"]

@@ -74,10 +74,7 @@ class CommitteeGP(FieldGP):
 
 
 class CommitteeFlooding(MeasurementFlooding):
-    """An agent that collects measurements as its base does, and has an expert for each author.
-
-    Its messages are those of ``MeasurementFlooding``; it saves computation.
-    """
+    """An agent that collects measurements as its base does, and has an expert for each author: it saves computation."""
 
     @property
     def knowledge(self) -> None:

@@ -308,10 +308,7 @@ class MeasurementFlooding(FusedView):
 
 
 class FailureFlooding(MeasurementFlooding):
-    """An agent that collects locations of failed measurements, its own and received ones, as measurements of 0.
-
-    While it knows of none it sends nothing, so that a team without failures has no cost.
-    """
+    """An agent that collects locations of failed measurements, as measurements of 0; without any it sends nothing."""
 
     @property
     def is_finished(self) -> bool:

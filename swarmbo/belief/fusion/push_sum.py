@@ -16,9 +16,8 @@ from swarmbo.spaces import Domain
 
 @dataclass
 class Mass:
-    """Weight of agents and packed information (1 + q,), and the share of each batch of measurements in these.
-
-    All parts move together and linearly, so the shares are exact.
+    """Weight of agents and packed information, and the share of each batch of measurements in these. All parts move
+    together and linearly, so the shares are exact.
     """
 
     vector: Float[np.ndarray, " _"]

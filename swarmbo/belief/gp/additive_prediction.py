@@ -38,9 +38,8 @@ _Drawn = tuple[Float[np.ndarray, "g 1"], Float[np.ndarray, "g 1"], Float[np.ndar
 
 @dataclass(frozen=True, eq=False)
 class StackedDraws:
-    """Prior draws of some factors of equal size, evaluated together; functions that change, in the round ``now``.
-
-    Frequencies are in radians per side of the domain, the last ones of what changes in radians per round.
+    """Prior draws of some factors of equal size, evaluated together, in the round ``now``. Frequencies are in radians
+    per side of the domain, the last ones of what changes in radians per round.
     """
 
     draws: Sequence[FourierDraw]
@@ -92,10 +91,7 @@ class _Sample(ABC):
 
 
 class PathSample(_Sample):
-    """A joint draw of all factors from their posterior. Made by ``AdditiveGP.sample``.
-
-    ``draws`` are prior draws by factor, ``alpha`` the weights of the update.
-    """
+    """A joint draw of all factors from their posterior: prior ``draws`` by factor, weights ``alpha`` of the update."""
 
     def __init__(
         self,

@@ -318,10 +318,9 @@ def _above_zero(field: str, value: object) -> float:
 def regrouped(
     hyper: AdditiveHyperparameters, old: FactorGraph, new: FactorGraph, kept: Mapping[int, int], kernel: KernelName
 ) -> AdditiveHyperparameters:
-    """Hyper-parameters for another decomposition, whose kept factors, ``{new: old}``, keep what is their own.
-
-    The others get the kernel given, for each variable the geometric mean of its lengthscales, and together, in even
-    shares, the prior variance and mean that kept factors leave. They fade at the mean pace.
+    """Hyper-parameters for another decomposition, whose kept factors, ``{new: old}``, keep what is their own. The
+    others share evenly what prior variance and mean these leave; each variable has the geometric mean of its
+    lengthscales.
     """
     hyper = hyper.in_one_unit()
     logs: dict[str, list[float]] = {variable: [] for variable in old.variables}

@@ -17,10 +17,7 @@ _EPSILON = float(np.finfo(float).eps)
 def solve_lower(
     L: Float[np.ndarray, "n n"], B: Float[np.ndarray, "n *m"], *, transposed: bool = False, in_place: bool = False
 ) -> Float[np.ndarray, "n *m"]:
-    """L⁻¹ B, or L⁻ᵀ B, fastest with L in Fortran order; B in Fortran order may be overwritten.
-
-    One after the other they are K⁻¹ B for K = L Lᵀ.
-    """
+    """L⁻¹ B, or L⁻ᵀ B, fastest with L in Fortran order; B in Fortran order may be overwritten."""
     if B.size == 0:
         return np.zeros_like(B)
     solution, info = lapack.dtrtrs(L, B, lower=1, trans=int(transposed), overwrite_b=int(in_place))
@@ -34,10 +31,8 @@ def solve_rows(L: Float[np.ndarray, "n n"], B: Float[np.ndarray, "m n"]) -> Floa
 
 
 def factorise(K: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n n"], float]:
-    """Lower Cholesky factor L, in Fortran order, of K + jitter I, and the jitter: 0 unless K is singular in float64.
-
-    A squared pivot that is not above n eps max(diag K) is rounding noise. Then that much is added to the diagonal, ten
-    times more at every further attempt. A K that is not finite, or no covariance, is refused.
+    """Lower Cholesky factor L, in Fortran order, of K + jitter I, and the jitter: 0 unless K is singular in float64. A
+    K that is not finite, or no covariance, is refused.
     """
     return _factorise_above(K, K.shape[0] * _EPSILON * float(K.diagonal().max(initial=0.0)))
 
@@ -80,10 +75,8 @@ ROWS = 8  # of a block
 
 @dataclass(frozen=True, eq=False)
 class BlockRows:
-    """Lower triangular matrices of one size, k of them, by blocks of rows: half the memory, and more rows move nothing.
-
-    Block b is an array (k, 8, 8 (b + 1)): rows 8 b to 8 b + 7 of all, as far as the last of them reaches, zeros
-    above the diagonal. So matrices that are larger by some rows share all full blocks with those that they grew from.
+    """Lower triangular matrices of one size, k of them, by blocks of rows. Block b is an array (k, 8, 8 (b + 1)): rows
+    8 b to 8 b + 7 of all, zeros above the diagonal. Matrices that are larger by some rows share all full blocks.
     """
 
     blocks: tuple[Float[np.ndarray, "k 8 _w"], ...]
@@ -224,10 +217,6 @@ def inverted(L: Float[np.ndarray, "r r"]) -> Float[np.ndarray, "r r"]:
 
 
 def _units(K: Float[np.ndarray, "r r"]) -> Float[np.ndarray, " r"]:
-    """Powers of two that bring the diagonal near 1.
-
-    Scaling by them is exact, and what counts as a rounding error in one row is then not measured by another row that
-    has far more noise.
-    """
+    """Powers of two, so that scaling is exact, that bring the diagonal near 1: rounding is measured row by row."""
     diagonal = K.diagonal()
     return np.exp2(np.round(0.5 * np.log2(np.where(diagonal > 0.0, diagonal, 1.0))))

@@ -140,11 +140,7 @@ def put_waves(
     value: Float[np.ndarray, "g m"],
     gradient: Float[np.ndarray, "g m a"],
 ) -> None:
-    """Sums of sines and cosines, and their gradients.
-
-    Phases are taken to within an eighth of a turn of a multiple of a quarter; what is left of the series that stand for
-    sine and cosine there is below 2e-9. Nothing branches or is called, so that loops run in lanes.
-    """
+    """Sums of sines and cosines, and their gradients, to 2e-9. Nothing branches or is called, so loops run in lanes."""
     g, m, c = X.shape
     a, D = gradient.shape[2], frequencies.shape[2]
     phase, slope = np.empty(D), np.empty(D)

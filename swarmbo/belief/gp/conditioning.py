@@ -94,10 +94,7 @@ class Conditioned:
         return self if now == self.now else replace(self, now=now)
 
     def decay(self, factors: Sequence[int]) -> Float[np.ndarray, "g T"]:
-        """Share left at ``now`` (0 in padding) of some factors as they were when each observation was made.
-
-        Covariances between a factor now and the observations are those of a function that stays as it is, times this.
-        """
+        """Share left at ``now`` (0 in padding) of some factors as they were when each observation was made."""
         left, data = np.zeros((len(factors), self.seen.shape[1])), self.part_data
         for row, factor in zip(left, factors, strict=True):
             rounds = data[0 if self.is_coupled else factor].rounds
@@ -155,10 +152,8 @@ def condition(
     now: float = 0.0,
     keeps_inverse: bool = True,
 ) -> Conditioned:
-    """Posterior given known observations; in one matrix if latents are coupled, as a single total couples them.
-
-    To keep the inverse of that matrix's factor up to date is quick where single latents are asked at a few points again
-    and again, and of no use where a channel is asked at many at once.
+    """Posterior given known observations; in one matrix if latents are coupled, as a single total couples them. An
+    inverse that is kept helps where single latents are asked at a few points again and again.
     """
     if not is_coupled:
         return Conditioned(hyper, scopes, data, is_coupled, StackedParts.of(hyper, scopes, data), now)
@@ -215,10 +210,8 @@ class JointPosterior:
         )
 
     def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
-        """Latent posterior covariances between two subsets, given as indices or slices.
-
-        Where a row and a column name the same point the entry agrees with ``var`` up to rounding, and may be smaller
-        than 0 by as much.
+        """Latent posterior covariances between two subsets; of one point ``var`` up to rounding, perhaps below 0 by as
+        much.
         """
         found = self._covariances(rows, [term.at[cols] for term in self.terms], self.V[:, cols])
         return found if self.factor is None else found * self.factor[rows, None] * self.factor[cols]
@@ -267,10 +260,8 @@ class JointPosterior:
 
 
 class CovarianceRows:
-    """Posterior covariances of single points with all of some, while up to ``more`` of these are taken as measured.
-
-    With whitened covariances W of all outcomes, a column each, cov(u, v) = k(u, v) - W(u)·W(v). An outcome at u with a
-    variance s² beyond what is known adds the column cov(u, ·) / s. So a row is one product of a matrix with a vector.
+    """Posterior covariances of single points with all of some, while up to ``more`` of these are taken as measured:
+    with whitened covariances W, cov(u, v) = k(u, v) - W(u)·W(v), and an outcome at u adds a column to W.
     """
 
     def __init__(self, posterior: JointPosterior, more: int) -> None:

@@ -99,11 +99,9 @@ def add_covariances(
     kept: Float[np.ndarray, "n 2 pairs"],
     pairs: Float[np.ndarray, " pairs"],
 ) -> None:
-    """Add the covariances of all factors to the pairs of outcomes, those with the first outcome first.
-
-    Points are in lengthscales, factor after factor and coordinate by coordinate; those of each factor end at ``ends``.
-    A user's own kernels have the code ``GIVEN`` plus their place in ``given``: correlations of the pairs and their
-    slopes. Covariances of each factor and their slopes are ``kept`` where there is room for those of all.
+    """Add the covariances of all factors to the pairs of outcomes, those with the first outcome first. Points are in
+    lengthscales, coordinates of each factor up to ``ends``. A user's own kernels have the code ``GIVEN`` plus their
+    place in ``given``. Covariances and slopes of each factor are ``kept`` where there is room for those of all.
     """
     t, first = X.shape[1], 0
     squares, near, slope = np.empty(t), np.empty(t), np.empty(t)
@@ -186,13 +184,9 @@ def put_derivatives(
 
 
 class LogPosterior:
-    """Log posterior density of theta given outcomes of the total, of factors, or both; value and gradient.
-
-    Totals of factors with one kernel of the library's own, nothing in common and no decay take the pass that stacks
-    take, in less than half the time, unless a matrix is singular to rounding. Outcomes without a ``channel`` are
-    totals; ``known_noise`` is NaN where theta has it; ``decay`` has the kernel over time and the round of each outcome.
-
-    Source: Rasmussen & Williams 2006, eqs. 2.30 and 5.9; Kandasamy et al. 2015, section 3.3 for the sum.
+    """Log posterior density of theta given outcomes of the total, of factors, or both; value and gradient. Outcomes
+    without a ``channel`` are totals; ``known_noise`` is NaN where theta has it; ``decay`` has the kernel over time and
+    the round of each outcome. Source: Rasmussen & Williams 2006, eqs. 2.30 and 5.9; Kandasamy et al. 2015, section 3.3.
     """
 
     def __init__(
@@ -274,9 +268,8 @@ class LogPosterior:
         return value + log_prior, gradient + prior_gradient
 
     def means(self, theta: Float[np.ndarray, " p"]) -> Float[np.ndarray, " c"]:
-        """The profiled constant means, standardised: of the total, or of each factor where their outcomes are known.
-
-        By generalised least squares. Shares that outcomes can't tell apart are even.
+        """The constant means, standardised, by generalised least squares; shares that outcomes can't tell apart are
+        even.
         """
         if (found := self._evaluated(theta)) is not None:
             return found[2]

@@ -126,9 +126,8 @@ def fit_together(
 
 
 def is_stackable(belief: "AdditivePosterior") -> bool:
-    """True for a sum that ``fit_sums`` takes: few factors with one kernel of swarmbo's own, nothing that fades.
-
-    Pairs of outcomes fit into memory (``ROOM``).
+    """True for a sum that ``fit_sums`` takes: few factors with one kernel of swarmbo's own, nothing that fades, and
+    pairs of outcomes that fit into memory (``ROOM``).
     """
     k, t, kernels = len(belief.scopes), len(belief.observations), set(_kernels(belief))
     is_alike = belief.settings.time is None and len(kernels) == 1 and kernels <= set(KERNEL_NAMES)
@@ -138,10 +137,8 @@ def is_stackable(belief: "AdditivePosterior") -> bool:
 def fit_jointly(
     belief: "AdditivePosterior", rng: np.random.Generator, warm: AdditiveHyperparameters | None
 ) -> AdditiveHyperparameters:
-    """Maximum a-posteriori hyper-parameters of all factors together: totals tie them.
-
-    Where outcomes do not show their scale, all but constants stay at the prior's mode. From 450 outcomes on,
-    starts that no earlier fit leads to are searched from with a part of them, drawn at random.
+    """Maximum a-posteriori hyper-parameters of all factors together: totals tie them. Where outcomes do not show their
+    scale, all but constants stay at the prior's mode.
     """
     from swarmbo.belief.gp.evidence import LogPosterior, maximise  # late: numba is slow to load
 
@@ -178,10 +175,7 @@ def fit_sums(
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """Maximum a-posteriori hyper-parameters of several sums of which totals are told, side by side in compiled code.
-
-    Each is as ``is_stackable`` says. A part of many outcomes says where to look.
-    """
+    """Maximum a-posteriori hyper-parameters of several sums, as in ``is_stackable``, given totals, side by side."""
     from swarmbo.belief.gp.stack_fit import StackedLogPosterior  # late: numba is slow to load
 
     found, alike = dict[int, AdditiveHyperparameters](), dict[tuple[Any, ...], list[_Sum]]()

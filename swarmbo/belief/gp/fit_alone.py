@@ -37,10 +37,7 @@ def fit_alone(
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """Maximum a-posteriori hyper-parameters of each factor given its own outcomes, of several fits side by side.
-
-    A factor's do not depend on the others, nor on other fits, but for what ``rng`` draws.
-    """
+    """Maximum a-posteriori hyper-parameters of each factor given its own outcomes, of several fits side by side."""
     belief = beliefs[0]
     settings, k = belief.settings, len(belief.scopes)
     forms = settings.of_factors(belief.graph.factors)

@@ -115,11 +115,7 @@ class Observations:
 def standardised_noise(
     noise: Float[np.ndarray, "*r"], scale: float | Float[np.ndarray, "*#r"]
 ) -> Float[np.ndarray, "*r"]:
-    """Noise variances that were told, in the unit of standardised outcomes; NaN stays.
-
-    At least ``LEAST_NOISE``: outcomes that are told to be exact would make singular matrices, and models in weights
-    divide by it.
-    """
+    """Noise variances that were told, standardised (NaN stays); at least ``LEAST_NOISE``, as 0 would be singular."""
     return np.maximum(noise / scale**2, LEAST_NOISE)
 
 
@@ -162,10 +158,8 @@ _EPSILON = float(np.finfo(float).eps)
 
 
 def standardisation(y: Float[np.ndarray, " n"]) -> tuple[float, float, bool]:
-    """Offset and scale of y = offset + scale z, z of mean 0 and standard deviation 1; True if y show the scale.
-
-    Outcomes that are constant up to rounding, and a single one, do not show it: it is 1 then, in the unit of the
-    outcome.
+    """Offset and scale of y = offset + scale z, z of mean 0 and standard deviation 1; True if y show the scale, which
+    is 1 for a single outcome and constant ones.
     """
     largest = float(np.abs(y).max(initial=0.0))
     if largest == 0.0:

@@ -43,10 +43,8 @@ class Ties:
 
 @dataclass(frozen=True, eq=False)
 class HyperparameterPrior:
-    """A normal prior over theta, cut off at bounds.
-
-    Log-lengthscales are ``base`` plus parameters, latent after latent. Where these share a part, ``spreads`` are those
-    of that part, and ``deviation`` is that of each one's own.
+    """A normal prior over theta, cut off at bounds. Log-lengthscales are ``base`` plus parameters, latent after latent;
+    where these share a part, ``spreads`` are those of that part, and ``deviation`` is that of each one's own.
     """
 
     sizes: tuple[int, ...]  # coordinates of each latent, or of the few that stand for many
@@ -78,10 +76,8 @@ class HyperparameterPrior:
         model: LengthscaleModel,
         noise_medians: Sequence[float],
     ) -> "HyperparameterPrior":
-        """The prior that settings describe for a sum.
-
-        From 512 factors on, those of one size and one prior have an outputscale and a noise variance in common, and one
-        lengthscale for all of their variables.
+        """The prior that settings describe for a sum. From 512 factors on, those of one size and one prior have an
+        outputscale and a noise variance in common, and one lengthscale for all of their variables.
         """
         k, own = len(sizes), settings.of_factors(factors)
         firsts, counts, ties = list(range(k)), sizes, None  # who stands for the others, and how many lengthscales each

@@ -113,10 +113,7 @@ class Answered(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Views(Answered):
-    """Local beliefs of several agents of one round; as one belief it answers by its representative.
-
-    An agent with only its own belief has no representative, and must not ask.
-    """
+    """Local beliefs of several agents of one round; as one belief it answers by its representative."""
 
     by_agent: Mapping[str, PlaceBelief]
     representative: str
@@ -189,10 +186,8 @@ def checked_partial_outcomes(name: str, y: ArrayLike | None, shape: tuple[int, .
 def checked_noise(
     noise_variance: ArrayLike | float | None, n_points: int, n_factors: int = 1
 ) -> Float[np.ndarray, "n c"]:
-    """Noise variances (n, 1 + k) that are known, the total's first; NaN where they are not.
-
-    One may be given for all points; one for each (n,), of all its outcomes; one for each factor's (n, k); or of totals
-    too (n, 1 + k). NaN is not known, None: none is.
+    """Known noise variances, the total's first; NaN where they are not. One may be given for all points, one for each
+    (n,), of all its outcomes, one for each factor's (n, k), or of totals too (n, 1 + k); None: none is known.
     """
     given = np.array(np.nan if noise_variance is None else noise_variance, dtype=float)
     n, k = n_points, n_factors

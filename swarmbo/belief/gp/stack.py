@@ -29,9 +29,8 @@ class Marginals:
 
 @dataclass(frozen=True, eq=False)
 class StackedParts:
-    """Data of the posterior of k latents with up to T observations each, pending ones last; arrays are 0 beyond.
-
-    ``[i]`` is the factorised matrix of one, which takes a while: ask the arrays where all are wanted.
+    """Posterior data of k latents with up to T observations each, pending ones last; arrays are 0 beyond. ``[i]`` is
+    the factorised matrix of one, which takes a while: ask the arrays where all are wanted.
     """
 
     entries: Int[np.ndarray, "k T"]  # which observations each latent has, in their order
@@ -52,9 +51,8 @@ class StackedParts:
         data: Observations,
         base: "StackedParts | None" = None,
     ) -> "StackedParts":
-        """Factorise in compiled code; correlations of what fades, and of a user's own kernels, come in arrays.
-
-        A matrix that is singular to rounding is left to LAPACK, and something is added to its diagonal.
+        """Factorise in compiled code; correlations of what fades, and of a user's own kernels, come in arrays. A matrix
+        that is singular to rounding is left to LAPACK, and something is added to its diagonal.
         """
         from swarmbo.belief.gp.compiled import grow  # late: numba is slow to load
         from swarmbo.kernels.compiled import CODES, GIVEN
@@ -147,10 +145,7 @@ class StackedParts:
 
     @property
     def fitted(self) -> Float[np.ndarray, "k T"]:
-        """Posterior means at the own observations, less the prior's, where nothing had to be added to the matrix.
-
-        Of K = C + N with the noise N, C alpha = residual - N alpha: no covariance is worked out.
-        """
+        """Posterior means at the own observations, less the prior's: residual - N alpha, where no jitter was added."""
         return self.residuals - self.noise * self.alpha
 
     @property

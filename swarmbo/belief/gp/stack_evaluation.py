@@ -24,12 +24,9 @@ MANY = 700  # outcomes of a sum or a latent, from which on LAPACK inverts more q
 
 @numba.njit(nogil=True, fastmath=_FUSED)
 def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "8 T"]) -> tuple[float, float]:
-    """Put -A⁻¹ in the place of a positive definite matrix A, by elimination of four pivots at a time.
-
-    Only the lower triangle of A means anything; its size is a multiple of four. Returns half the logarithm of the
-    determinant, and the smallest pivot, the square of Cholesky's: above 0, or nothing else means anything.
-
-    Source: Goodnight 1979 (sweeps); Higham 2002, section 14.4 (for such matrices pivots need no search).
+    """Put -A⁻¹ in the place of a positive definite A, of which only the lower triangle counts; its size is a multiple
+    of four. Returns half the log determinant, and the smallest pivot: above 0, or nothing else means anything. Source:
+    Goodnight 1979 (sweeps); Higham 2002, section 14.4 (no search for pivots).
     """
     log_root, smallest = 0.0, np.inf
     columns, solved, block = strip[:_BLOCK], strip[_BLOCK:], np.empty((_BLOCK, _BLOCK))

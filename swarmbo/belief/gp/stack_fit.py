@@ -33,9 +33,8 @@ _SLIGHT = 1e-4  # share of the promised rise that a step must bring
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
-    """Log posterior density of b thetas, constant means at their optimum; its gradient and average information.
-
-    ``information`` includes the prior's precision; ``mean`` has the profiled constant means, standardised.
+    """Log posterior density of b thetas, its gradient, and average information with the prior's precision; ``mean`` has
+    the profiled constant means, standardised.
     """
 
     value: Float[np.ndarray, " b"]
@@ -44,9 +43,8 @@ class Evaluated:
     mean: Float[np.ndarray, " b"]
 
     def bent(self, moved: Float[np.ndarray, "b p"], before: Float[np.ndarray, "b p"]) -> "Evaluated":
-        """With information that agrees, along the last step, with the gradient: else steps overshoot along ridges.
-
-        Source: Nocedal & Wright 2006, eq. 6.19 (BFGS), of one step only.
+        """With information that agrees, along the last step, with the gradient (BFGS: Nocedal & Wright 2006, eq. 6.19):
+        else steps overshoot along ridges.
         """
         bend = before - self.gradient
         along = (self.information @ moved[..., None])[..., 0]
@@ -69,12 +67,8 @@ class Evaluated:
 
 class StackedLogPosterior:
     """Log posterior densities of the hyper-parameters of g latents, or of g sums, each given t outcomes of its own.
-
-    To the diagonal of a matrix that is singular to rounding something is added. Priors are of one form. Points are as
-    each latent reads them, or all latents of a sum in turn; sums have no kernel of a user's own, and do not fade.
-    ``known_noise`` is NaN where theta has it; ``decay`` has the kernel over time and the round of each outcome.
-
-    Source: Rasmussen & Williams 2006, eqs. 2.30 and 5.9; Gilmour et al. 1995 for the average information.
+    Sums have no kernel of a user's own, and do not fade; ``known_noise`` is NaN where theta has it. Source: Rasmussen &
+    Williams 2006, eqs. 2.30 and 5.9; Gilmour et al. 1995 for the average information.
     """
 
     def __init__(

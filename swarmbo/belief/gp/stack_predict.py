@@ -392,9 +392,8 @@ def predict_roughly(
 
 
 class StackPosterior:
-    """The posterior of some factors of equal size; what does not depend on the points is prepared once.
-
-    ``constants`` are prior means (g, 1), physical, ``scales`` physical units per standardised one.
+    """The posterior of some factors of equal size. ``constants`` are physical prior means, ``scales`` physical units
+    per standardised one.
     """
 
     def __init__(self, conditioned: Conditioned, factors: Sequence[int]) -> None:
@@ -431,9 +430,7 @@ class StackPosterior:
         rough: bool = False,
     ) -> Marginals:
         """Posterior of f_i(u), or of f_i(u) - f_i(reference), in physical units; gradients by unit coordinates.
-
-        Offsets between factors, which totals can't tell, cancel in a contrast. ``rough``: three digits will do, to say
-        where to look. It counts for factors observed one by one.
+        ``rough``: three digits will do, for factors observed one by one.
         """
         wanted, scales = GRADIENT if gradient else VARIANCE, self.scales
         mean, var, dmean, dvar = self._predicted(U, reference, wanted, self._alpha, rough=rough)

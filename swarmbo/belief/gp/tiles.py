@@ -171,10 +171,7 @@ def merged(hyper: AdditiveHyperparameters, data: Observations) -> Observations:
 
 
 def _cell(hyper: AdditiveHyperparameters, noise: float, places: Float[np.ndarray, "n d"]) -> tuple[float, float]:
-    """Side of cells in lengthscales, and the variance of a mean of the field in one beyond its middle; 0: no cells.
-
-    Two corners of a cell with the moments of an even one differ in i of d coordinates, by side / sqrt(3) in each.
-    """
+    """Side of cells in lengthscales, and the variance of a mean of the field in one beyond its middle; 0: no cells."""
     d, side = places.shape[1], 1.0
     steps = np.arange(d + 1)
     share = comb(d, steps) / 2.0**d

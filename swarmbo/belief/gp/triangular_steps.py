@@ -63,10 +63,8 @@ def rough_block(_typing: Any, matrix: Any, n: Any, points: Any, squares: Any) ->
 
 @_step
 def rough_apart(_typing: Any, x: Any, Z: Any, between: Any, n_dims: Any, n: Any, squares: Any) -> Any:
-    """Squares of distances between sixteen points and n others are added up, in single precision.
-
-    It takes the addresses of the points' coordinates, sixteen for each dimension, and of the others', ``between``
-    entries apart in two dimensions; last the address of the squares, sixteen for each of the others.
+    """Squares of distances between sixteen points and n others, added up in single precision. Arguments are addresses;
+    ``between`` is the number of entries between two dimensions.
     """
 
     def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -86,10 +84,7 @@ def rough_apart(_typing: Any, x: Any, Z: Any, between: Any, n_dims: Any, n: Any,
 
 @_step
 def rough_told(_typing: Any, K: Any, n: Any, weights: Any, shifts: Any, alpha: Any, told: Any) -> Any:
-    """K becomes weights K - shifts, entry after entry, and alpha K is added up, of sixteen points in single precision.
-
-    It takes addresses, and the number of entries.
-    """
+    """K becomes weights K - shifts, and alpha K is added up, of sixteen points in single precision; from addresses."""
 
     def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         K, n, *others, told = arguments
@@ -112,11 +107,7 @@ def rough_told(_typing: Any, K: Any, n: Any, weights: Any, shifts: Any, alpha: A
 
 @_step
 def block_of_one(_typing: Any, matrix: Any, n: Any, k: Any, w: Any, is_pulled: Any) -> Any:
-    """The same of one point: eight entries of a row side by side, all rows at once.
-
-    It takes the address of the first row, which the others follow, how many entries each has (a multiple of eight),
-    the addresses of k and w, and whether w is wanted. It returns the sum of v².
-    """
+    """The same of one point: eight entries of a row side by side, n a multiple of eight; returns the sum of v²."""
 
     def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         matrix, n, k, w, is_pulled = arguments

@@ -19,9 +19,8 @@ def evaluated(belief: AdditiveGP) -> Float[np.ndarray, "t n"]:
 
 
 def part_means(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None = None) -> list[PartMeans]:
-    """Columns of each connected part's variables, and posterior means of its sum at ``evaluated``.
-
-    With outcomes per factor, means are -inf if an outcome of the part is missing, unless it is missing everywhere.
+    """Columns of each connected part's variables, and posterior means of its sum at ``evaluated``; with outcomes per
+    factor -inf if one of the part is missing, unless it is missing everywhere.
     """
     graph = belief.graph
     if factor_means is None:
@@ -75,10 +74,7 @@ def incumbent(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None 
 
 
 def to_beat(belief: AdditiveGP) -> Float[np.ndarray, " n"]:
-    """Reference of improvement: the incumbent, in which parts with a better pending point are taken from there.
-
-    From the incumbent alone, the same best mean would be queried repeatedly, because pending points do not change it.
-    """
+    """Incumbent in which parts with a better pending point are taken from there: else its query is repeated."""
     point = incumbent(belief)
     if not (len(belief.pending) and len(evaluated(belief))):
         return point

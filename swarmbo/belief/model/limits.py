@@ -27,14 +27,8 @@ Range = tuple[float | None, float | None]
 
 @dataclass(frozen=True, eq=False)
 class ProbablyBroken:
-    """Region of joint points where a measured quantity is probably outside its range.
-
-    Args:
-        belief: About the quantity, a function of all variables; in the coordinates of ``coding``, if any.
-        low: Its least value; None: no limit.
-        high: Its largest value; None: no limit.
-        assured: Standard deviations within the range that are required.
-        coding: Coordinates of variables with types.
+    """Region of joint points where a measured quantity is probably outside its range from ``low`` to ``high``.
+    ``assured`` is the required number of standard deviations within the range; ``coding`` has the belief's coordinates.
     """
 
     belief: AdditiveGP
@@ -110,10 +104,8 @@ def _is_outside(values: Float[np.ndarray, " t"], low: float | None, high: float 
 
 
 def without_better_broken(history: Dataset, ranges: Mapping[str, Range]) -> Dataset:
-    """History in which no broken evaluation is better than the best that keeps all limits.
-
-    An evaluation outside a limit teaches the model of the objective, but must not become its incumbent: outcomes above
-    the best allowed one are taken out. Without an allowed evaluation all outcomes stay.
+    """History without the outcomes of broken evaluations that are above the best that keeps all limits, so that none is
+    the incumbent. Without an allowed evaluation all outcomes stay.
     """
     is_broken = broken(history, ranges)
     sums = history.sums

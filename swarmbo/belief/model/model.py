@@ -104,11 +104,8 @@ def learned_belief(
     previous: Learned | None,
     warps: Sequence[tuple[WarpKind, float]] = (),
 ) -> tuple[AdditiveGP, Learned]:
-    """The belief of a history, or of a transformed one or a part of it, and the state for the next one.
-
-    Hyper-parameters are those learned before, unless there are none that fit the graph and the ``warps``, they were
-    found without any data, or ``settings.refit_every`` evaluations came since. On a graph with other scopes than the
-    situation's only totals are learned.
+    """The belief of a history, or of a transformed one or a part of it, and the state for the next one. Fits are reused
+    for ``settings.refit_every`` evaluations. On other scopes than the situation's only totals are learned.
     """
     if previous is not None and (previous.splits or _transforms(previous.warps) != _transforms(warps)):
         previous = None
@@ -146,10 +143,7 @@ def learned_belief(
 
 
 def given_out(belief: AdditiveGP, situation: JointSituation) -> AdditiveGP:
-    """Belief about a situation's history whose variance includes all pending outcomes.
-
-    On other scopes than the situation's only totals are known, so totals are pending.
-    """
+    """Belief whose variance includes all pending outcomes: totals, where scopes are not the situation's."""
     out = situation.out
     awaited = out.awaited if belief.graph.scopes == situation.graph.scopes else None
     return belief.condition_on_pending(out.points, out.rounds, awaited)
@@ -166,10 +160,8 @@ def _fits(hyperparameters: AdditiveHyperparameters, graph: FactorGraph) -> bool:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EnsembleModel(Model):
-    """An ensemble, and the members drawn from it for this round.
-
-    ``belief`` are the exact Gaussian processes of the drawn members, so that any acquisition works on an ensemble: a
-    member is drawn by weight, then the rule is applied to it (Lu et al. 2022, remark 1).
+    """An ensemble, and the members drawn from it for this round. ``belief`` are their exact Gaussian processes, so that
+    any acquisition works on an ensemble (Lu et al. 2022, remark 1).
     """
 
     ensemble: Ensemble
@@ -237,8 +229,7 @@ def learn_model(
     learn: Learner, situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None
 ) -> Model:
     """Model by a learner (mostly an acquisition's ``learn``), on the team's graph or on the one that settings ask for.
-
-    Hyper-parameters are carried over between structures, and refitted when they are due.
+    Hyper-parameters are carried over between structures.
     """
     if settings.structure is None:
         return learn(situation, settings, previous)

@@ -29,10 +29,8 @@ class Proposal(NamedTuple):
 
 
 def propose(partition: Partition, rng: np.random.Generator, largest: int | None = None) -> Proposal | None:
-    """Split a block or merge two, with even odds if both are possible; None if no move is.
-
-    A split takes a block of more than one element and one of its cuts in two, each with the same probability. A merge
-    takes any pair of blocks that is within the cap ``largest`` when merged.
+    """Split a block or merge two, with even odds if both are possible; None if no move is. Blocks, cuts in two, and
+    pairs within the cap ``largest`` are equally likely.
     """
     splittable, pairs = _moves(partition, largest)
     if not splittable and not pairs:
@@ -118,10 +116,8 @@ def sample_partitions(
     moves: int = 1,
     largest: int | None = None,
 ) -> list[Partition]:
-    """States of a chain whose stationary distribution is proportional to exp(log_weight); neighbours are often equal.
-
-    It begins at a canonical partition, and takes a number of ``moves`` before each of the samples. No block is above
-    the cap ``largest``. ``log_weight`` is called again for repeated proposals.
+    """States of a chain whose stationary distribution is proportional to exp(log_weight), ``moves`` apart, from a
+    canonical partition on; no block is above the cap ``largest``.
     """
     state, weight, states = start, log_weight(start), list[Partition]()
     for _ in range(n_samples):

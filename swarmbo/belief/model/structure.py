@@ -19,10 +19,8 @@ from swarmbo.kernels import kernel_matrix
 
 
 class StartingPoint(msgspec.Struct, frozen=True):
-    """Starting point of fits for any scopes; plain data.
-
-    Of each variable the lengthscale for a scope of that variable alone; in larger scopes they grow with the root of the
-    size, like their prior.
+    """Starting point of fits for any scopes. Lengthscales are for scopes of one variable; in larger ones they grow with
+    the root of the size, like their prior.
     """
 
     lengthscales: tuple[float, ...]
@@ -31,10 +29,7 @@ class StartingPoint(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, eq=False)
 class ScopeFit:
-    """Hyper-parameters of a sum over scopes, of standardised outcomes.
-
-    ``log_weight`` is the log evidence, plus log of their prior density over its largest value.
-    """
+    """Hyper-parameters of a sum over scopes, of standardised outcomes; ``log_weight`` as in ``ScopeEvidence``."""
 
     scopes: Scopes
     log_weight: float
@@ -54,15 +49,10 @@ class ScopeFit:
 
 @dataclass(frozen=True, eq=False)
 class ScopeEvidence:
-    """Log weight of scopes given totals, by a separate fit of hyper-parameters for each; fits are cached.
-
-    The weight is the evidence p(y | scopes, theta) times the prior density of theta relative to its mode, at the theta
-    with the largest product. That is Laplace's approximation of the evidence without theta if data narrow theta equally
-    for all structures.
-
-    Every fit starts at the same point (None: at the prior's mode and also at short lengthscales): a chain over
-    structures requires that. Lengthscales that are ``auto`` are hierarchical for all scopes, so that priors can be
-    compared. Constant totals give all scopes equal weight.
+    """Log weight of scopes given totals: the evidence p(y | scopes, theta) times the prior density of theta relative to
+    its mode, at the theta with the largest product, by a fit for each. That is Laplace's approximation of the evidence
+    if data narrow theta equally for all structures. Every fit starts at the same point (None: at the prior's mode and
+    also at short lengthscales), as a chain over structures requires. Constant totals give all scopes equal weight.
     """
 
     settings: AdditiveGPSettings
@@ -207,12 +197,9 @@ def candidates(scopes: Scopes, largest: int) -> Scopes:
 def promises(
     fit: ScopeFit, evidence: ScopeEvidence, added: Sequence[Block], rng: np.random.Generator
 ) -> Float[np.ndarray, " c"]:
-    """For each scope the slope of the log evidence by its outputscale at 0, in standard deviations.
-
-    The slope is (alphaᵀ C alpha - tr K⁻¹ C) / 2, C the new scope's correlations, alpha = K⁻¹ (y - mean). Under the
-    present scopes its mean is 0, and its standard deviation is estimated from draws of y; no fit is needed.
-
-    Source: Rasmussen & Williams 2006, eq. 5.9, for the slope; Lin 1997 for variance components tested by it.
+    """For each scope the slope of the log evidence by its outputscale at 0, in standard deviations; no fit is needed.
+    The slope is (alphaᵀ C alpha - tr K⁻¹ C) / 2, C the new scope's correlations, alpha = K⁻¹ (y - mean). Source:
+    Rasmussen & Williams 2006, eq. 5.9; Lin 1997 for variance components tested by it.
     """
     U, (z, _), kernel = evidence.U, evidence.standardised(), evidence.settings.kernel
     known = evidence.known_noise()
@@ -265,10 +252,8 @@ def choose_structure(
     previous: LearnedStructure | None,
     n_evaluations: int,
 ) -> LearnedStructure:
-    """Structure to use from now on: the previous one, unless another is due.
-
-    ``totals`` that are not finite are ignored; ``noise`` has their noise variances, NaN if unknown. ``previous`` is
-    from an earlier call with the same settings, None at first. ``n_evaluations`` includes failed ones.
+    """Structure to use from now on: the previous one, unless another is due. ``totals`` that are not finite are
+    ignored; ``noise`` variances are NaN if unknown; ``n_evaluations`` includes failed ones.
     """
     if previous is not None and previous.start is None:
         previous = None  # chosen without data: no state to continue from

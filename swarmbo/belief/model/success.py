@@ -35,10 +35,7 @@ _LARGEST_DEMAND = 3.0
 
 
 def excess_of(succeeded: Iterable[bool], accepted: float = _ACCEPTED) -> float:
-    """Failures beyond the accepted share: their cumulative sum, never below zero.
-
-    Source: Page 1954.
-    """
+    """Failures beyond the accepted share: their cumulative sum, never below zero (Page 1954)."""
     excess = 0.0
     for success in succeeded:
         excess = max(excess + (0.0 if success else 1.0) - accepted, 0.0)
@@ -46,11 +43,8 @@ def excess_of(succeeded: Iterable[bool], accepted: float = _ACCEPTED) -> float:
 
 
 def demand(excess: float, odds: float = np.inf) -> float:
-    """Required logit of success of a place.
-
-    It rises with failures and falls with successes, which limits the share of failures even with a wrong model (compare
-    Gibbs & Candès 2021). It does not rise for failures by chance, since no other place would be better: ``odds`` is the
-    log odds that places matter.
+    """Required logit of success of a place: it rises with failures and falls with successes (compare Gibbs & Candès
+    2021), but not for failures by chance: ``odds`` is the log odds that places matter.
     """
     return min(_DEMAND + _RISE * excess * float(expit(odds)), _LARGEST_DEMAND)
 
@@ -66,13 +60,9 @@ class Term:
 
 @dataclass(frozen=True, eq=False)
 class SuccessGP:
-    """The mode of the logit of success, as a function on the unit cube.
-
-    ``weights`` are those of each result in the mode: result (1 or 0) minus the probability of success there.
-    ``evidence`` is Laplace's approximation of the log-probability of the results, ``fade`` the temporal weight of each,
-    and ``odds`` the log odds of this model against one in which failures are random.
-
-    Source: Rasmussen & Williams 2006, section 3.4, algorithms 3.1 and 3.2.
+    """The mode of the logit of success, as a function on the unit cube. ``evidence`` is Laplace's approximation of the
+    log-probability of the results, and ``odds`` the log odds against a model in which failures are random. Source:
+    Rasmussen & Williams 2006, section 3.4, algorithms 3.1 and 3.2.
     """
 
     terms: tuple[Term, ...]

@@ -109,11 +109,9 @@ def _model_of_totals(
 def learn_factors(
     situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None, first: int
 ) -> Model:
-    """Model of separately observed factors without shared variables: each transformed, or a sum over its variables.
-
-    For one factor, the sum and the whole alternate, from fit to fit, until the evidence for the sum is decisive: a sum
-    that explains outcomes better may still miss interactions, and then finds no better point. Evaluations before
-    ``first`` are set aside.
+    """Model of separately observed factors without shared variables: each transformed, or a sum over its variables. For
+    one factor, the sum and the whole alternate until the evidence for the sum is decisive, as a sum may miss
+    interactions. Evaluations before ``first`` are set aside.
     """
     history = situation.history
     F, noise = history.factors, history.known_noise
@@ -202,11 +200,7 @@ class _Data:
         return belief.update(self.X, factors=columns, noise_variance=noise**2)
 
     def _with_room(self, *, is_alone: bool = False) -> AdditiveGPSettings:
-        """Settings whose noise prior leaves room for one function, unless the user chose another one.
-
-        With a competing sum the room is extended downwards only: noise of one process may be explained by a sum, and
-        narrow peaks of single variables look like noise to it.
-        """
+        """Settings whose noise prior leaves room for one function, unless the user chose another one."""
         usual = AdditiveGPSettings()
         own = (self.settings.noise_floor, self.settings.noise_log_std)
         if len(self.situation.graph.factors) > 1 or own != (usual.noise_floor, usual.noise_log_std):

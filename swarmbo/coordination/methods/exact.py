@@ -119,9 +119,7 @@ class Bucket:
 
 
 def elimination_steps(graph: FactorGraph, sizes: Sizes) -> dict[str, Bucket]:
-    """Steps in the graph's own order of variables, or in min-fill order if its largest table is smaller. On a chain,
-    the graph's order is one sweep, and the owner of a factor's first variable joins it.
-    """
+    """Steps in the graph's own order of variables, or in min-fill order if its largest table is smaller."""
     candidates = [buckets_of(graph, order) for order in (graph.variables, _min_fill_order(graph, sizes))]
     return min(candidates, key=lambda buckets: largest_clique(buckets, sizes)[0])  # of equal ones the first
 
@@ -152,9 +150,7 @@ def buckets_of(graph: FactorGraph, order: Sequence[str]) -> dict[str, Bucket]:
 
 
 def eliminate(bucket: Bucket, parts: Sequence[tuple[Sequence[str], Table]], sizes: Sizes) -> Float[np.ndarray, "..."]:
-    """Join tables of factors and children, and maximise a variable out of them; axes as in ``bucket.scope``. The order
-    of additions is fixed, so every agent's result is bit-identical.
-    """
+    """Join tables and maximise a variable out of them, axes as in ``bucket.scope``; bit-identical for every agent."""
     clique = (bucket.variable, *bucket.scope)
     views = [_aligned(table, scope, clique) for scope, table in parts]
     shape = tuple(sizes[x] for x in bucket.scope)
