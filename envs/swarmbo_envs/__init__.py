@@ -19,12 +19,7 @@ _ENTRY_POINTS = {f"swarmbo/{'-v'.join(name.rsplit('_v', 1))}": f"swarmbo_envs.{n
 def register_all() -> list[str]:
     """Register every world in PettingZoo's registry, for its parallel and its AEC interface; return the ids.
 
-    Importing the package calls it; this is also the entry point of the group ``swarmbo.envs``. Ids that are already
-    registered are kept.
-
-    Example:
-        >>> register_all()[:3]
-        ['swarmbo/function-v0', 'swarmbo/robot_push-v0', 'swarmbo/robot_team-v0']
+    Importing the package calls it, and the entry point of the group ``swarmbo.envs``. Ids already registered are kept.
     """
     for env_id, module in _ENTRY_POINTS.items():
         if env_id not in pettingzoo.parallel_registry:

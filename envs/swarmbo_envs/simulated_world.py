@@ -56,11 +56,7 @@ SettingsKind = TypeVar("SettingsKind", bound=WorldSettings)
 
 
 class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, EpisodeKind]):
-    """A ``ParallelEnv`` whose agents have boxes as action and observation spaces, or dicts of spaces.
-
-    A subclass names its settings (``arguments``) and itself (``name``), sets the attributes below and the spaces, and
-    implements the beginning of an episode, a round, observations and pictures.
-    """
+    """Base of all worlds; a subclass has ``arguments`` (settings), ``name``, the attributes below, and the spaces."""
 
     __signature__: ClassVar[inspect.Signature | None]
     _arguments: ClassVar[Any]  # the type of its settings

@@ -32,9 +32,7 @@ from swarmbo.transport import Envelope, Routes
 
 
 class Timed(NamedTuple):
-    """A stage of ``deadline`` ticks without waiting; ``again`` for the second agreement of a decision. Answered by the
-    values of the agent's own variables.
-    """
+    """A stage of ``deadline`` ticks without waiting, answered by own values; ``again``: the second agreement."""
 
     deadline: int
     routes: Routes
@@ -124,9 +122,7 @@ class Answering:
     def _composed(
         self, purpose: str, point: Float[np.ndarray, " n"], owners: Sequence[str] = (), who: Sequence[str] = ()
     ) -> Staged[Float[np.ndarray, " n"]]:
-        """Joint point of each present owner's variables; those of absent ones are of the first present agent of
-        ``who``.
-        """
+        """Joint point of present owners' variables; the first present agent of ``who`` has those of absent ones."""
         members, owners = self._members, owners or self.setup.problem.graph.variable_owners
         first = next((agent for agent in members if agent in who), members[0])
         says = [owner if owner in members else first for owner in owners]

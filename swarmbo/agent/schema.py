@@ -30,9 +30,7 @@ from swarmbo.problem import Problem
 
 
 class Participants(msgspec.Struct, frozen=True):
-    """Participants of a decision by a deadline, alike for all. ``said`` has absent agents' public data since the last
-    decision, so that nothing is lost or counted twice; ``over`` are queries without further outcomes.
-    """
+    """Participants of a decision by a deadline; ``said``: absent agents' data since; ``over``: finished queries."""
 
     number: int
     members: tuple[str, ...]

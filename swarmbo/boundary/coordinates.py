@@ -47,14 +47,6 @@ class LocalProjection:
 
     Source: Krüger's series in the third flattening, to fourth order: Karney 2011, Transverse Mercator with an accuracy
     of a few nanometers, J. Geodesy 85, eqs. (7) to (12), (35) and (36).
-
-    Example:
-        >>> projection = LocalProjection(9.0, 0.0, 0.0)
-        >>> metres = projection.metres(np.array([[9.0, 0.0], [10.0, 48.0]]))
-        >>> metres.round(2).tolist()
-        [[0.0, 0.0], [74624.96, 5318911.57]]
-        >>> projection.degrees(metres).round(9).tolist()
-        [[9.0, 0.0], [10.0, 48.0]]
     """
 
     meridian_deg: float

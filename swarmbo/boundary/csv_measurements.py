@@ -144,10 +144,9 @@ def read_measurements(settings: CsvColumns, at: str) -> Measurements:
 def measurements_of(
     table: CsvRows, settings: CsvColumns, at: str, how: str = IN_SCENARIO, noise_std: str | None = None
 ) -> Measurements:
-    """Complete rows of a table, with locations in metres.
+    """Complete rows of a table, with locations in metres; cells of the column ``noise_std`` may be empty.
 
-    ``at`` is the path of the settings and ``how`` the form of an option that sets ``key`` to ``value``, for messages.
-    Cells of the column ``noise_std`` may be empty.
+    For messages, ``how`` is the form of an option that sets ``key`` to ``value``.
     """
     header, rows = table
     if not rows:

@@ -253,7 +253,7 @@ def logged_lines(
 ) -> LoggedLines:
     """Lines of a log, up to a damaged or changed one; a torn last line is left out.
 
-    ``start`` is the first digest of the chain. ``is_at`` tests that a record can have a place in the log.
+    ``is_at`` tests that a record can have a place in the log.
     """
     rows = text.split(b"\n")[:-1]
     lines, records, length, last, damage = list[bytes](), list[Record](), 0, start, None

@@ -32,10 +32,7 @@ def tell_in_one_line() -> None:
 
 
 def begin_process(grace_s: float = 0.0) -> None:
-    """Warn in one line, leave interrupts to the parent, and end when it has ended in any way, even by ``kill -9``.
-
-    ``grace_s`` is the time after that, for what is under way; infinite for no limit.
-    """
+    """Warn in one line, leave interrupts to the parent, and end ``grace_s`` after it ended in any way (``kill -9``)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     if parent is not None and grace_s < math.inf:
@@ -47,8 +44,7 @@ def begin_process(grace_s: float = 0.0) -> None:
 def without_interrupts() -> Generator[None]:
     """Block in which an interrupt waits until its end; processes started in it never receive one.
 
-    An interrupt at the terminal reaches all processes, also those that are still loading modules and cannot catch it.
-    On Windows, which has no such block, child processes ignore it once they have begun.
+    They could not catch it while loading modules. On Windows, they ignore it once they have begun.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield

@@ -34,10 +34,9 @@ _Asked = TypeVar("_Asked", letters.Snapshot, letters.Measured)
 class Hub:
     """Coordinator process: it orders decisions, reports outcomes, and collects decisions. It decides nothing.
 
-    By a deadline it names the participants of each round. If one fails during a decision, the others take it back and
-    decide without it. A returning agent that missed decisions gets a snapshot of a present one. ``attend`` is called
-    while waiting, and raises if that is in vain; ``here`` are agents with processes on this machine, ``ended`` those of
-    them that ended for good. ``odd`` counts letters refused for inadmissible content, by who refused and by sender.
+    By a deadline it names the participants of each round; if one fails meanwhile, the others take the decision back and
+    decide without it. ``attend`` is called while waiting, and raises if that is in vain. Agents ``here`` have processes
+    on this machine. ``odd`` counts letters refused for inadmissible content, by who refused and by sender.
     """
 
     def __init__(

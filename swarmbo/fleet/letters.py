@@ -46,10 +46,10 @@ class Begin(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Word(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Decision of an agent; in a field without values if it measures nothing. Counts are since its start. The first
-    present agent states ``others``: values of absent agents' variables of a function. Values are the problem's codes.
-    Of known tables, ``outcomes`` has the ``TableOutcome`` of each part, without the choice. They are encoded, because
-    letters refuse infinite numbers.
+    """Decision of an agent, in the problem's codes; in a field without values if it measures nothing.
+
+    Counts are since its start; the first present agent states ``others``, values of absent agents' variables. Of known
+    tables, ``outcomes`` are each part's without the choice, encoded because letters refuse infinite numbers.
     """
 
     turn: int

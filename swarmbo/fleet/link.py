@@ -22,11 +22,10 @@ Parcel = tuple[str, bytes]  # received: the sender, who is authenticated with ke
 
 
 class Link:
-    """Sends parcels to members of a fleet, and queues arrivals.
+    """Sends parcels to members of a fleet, and queues arrivals; each member dials all others, without discovery.
 
-    There is no discovery; each member dials all others, and again after a loss. A parcel from ``a`` to ``b`` is a
-    sample of the key ``swarmbo/RUN/b/a``; an invitation to an agent of any run has ``join`` as RUN. With ``tls`` and
-    ``quic`` every member shows its certificate, by whose name others let it send and receive its own parcels only.
+    A parcel from ``a`` to ``b`` has the key ``swarmbo/RUN/b/a``; ``join`` as RUN invites an agent of any run. With
+    ``tls`` and ``quic`` a member sends and receives only parcels of the name in its certificate.
     """
 
     def __init__(self, name: str, plan: Plan) -> None:
@@ -141,9 +140,7 @@ def _access(name: str, others: list[str]) -> dict[str, Any]:
 
 
 def make_keys(folder: Path, hosts: Mapping[str, str]) -> list[Path]:
-    """Make an authority, and a certificate and a key for each member at its host, valid for 30 days; the authority's
-    key is not kept. A member needs ``authority.pem`` and its own two files. A folder with keys is refused.
-    """
+    """Make an authority (its key is not kept), and a certificate and key per member and host, valid for 30 days."""
     modules = ("x509", *(f"hazmat.primitives.{name}" for name in ("hashes", "serialization", "asymmetric.ec")))
     x509, hashes, form, ec = (needed(f"cryptography.{module}", _EXTRA, "swarmbo fleet keys") for module in modules)
     folder.mkdir(parents=True, exist_ok=True)

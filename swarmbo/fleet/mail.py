@@ -121,9 +121,7 @@ class Mail:
 
 
 class Journal:
-    """A member's state after a round, and later letters, in two files. A killed process leaves at most one partial
-    letter, without a receipt: it comes again.
-    """
+    """A member's state after a round, and later letters, in two files; a letter torn by a kill comes again."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -179,8 +177,7 @@ class Journal:
 class Absence:
     """Policy of the hub for silent agents. In lockstep none may fail, and a silence of all ends the run.
 
-    By a deadline failed agents are left out, and readmitted. Every live agent acknowledges letters, so one silent for
-    half of the patience is pinged, and fails after the whole; ten minutes if never heard.
+    By a deadline one is pinged after half of the patience, and fails after the whole; ten minutes if never heard.
     """
 
     def __init__(
@@ -213,9 +210,7 @@ class Absence:
         self._quiet, self._all_quiet = dict.fromkeys(self._agents, 0.0), 0.0
 
     def look(self, seconds: float, waited_for: str, missing: Collection[str], refused: Mapping[str, int]) -> None:
-        """Note failed agents, or raise if all are needed. All arrivals must be processed before; ``seconds`` is the
-        time of listening without arrivals, 0 if anything arrived.
-        """
+        """Note failed agents, or raise if all are needed, after ``seconds`` without arrivals (all processed before)."""
         unread = {recipient for recipient, _ in self._mail.outstanding}
         if not self._goes_on:
             self._all_quiet = self._all_quiet + seconds if seconds else 0.0

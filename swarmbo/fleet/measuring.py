@@ -105,9 +105,7 @@ def _location(told: Mapping[str, Any], problem: Problem) -> tuple[float, ...] | 
 
 
 class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
-    """Environment that moves all agents, in which some measure by their own instruments: en route in turn, then at the
-    end. ``source`` of the log names these and failures. It needs ``get_state``: nothing is measured twice.
-    """
+    """Environment in which some agents measure by their own instruments; by ``get_state`` nothing is measured twice."""
 
     hub: Hub | None = None
 
@@ -150,9 +148,7 @@ class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
         return found | {first: {**found[first], "source": {**source, **said}}}
 
     def _places(self, agent: str, info: Mapping[str, Any]) -> list[list[float]]:
-        """Locations, or codes of a function's variables, to measure: en route in turn, then its position; none if it
-        abstained.
-        """
+        """Places (or codes) to measure: en route in turn, then its position; none if the agent abstained."""
         if self._function is not None and info.get("location") is not None:
             info = {**info, "location": self._function.coded(agent, info["location"])}
         report = Report.of(info)

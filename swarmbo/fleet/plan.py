@@ -67,13 +67,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Args:
         run: Name of the run, as of ``new_run``; letters of other runs are ignored, and journals of other runs are kept.
         endpoints: Endpoint of each member in Zenoh's form: ``tls/192.168.0.7:7447``. The hub is ``world``.
-        problem: Problem, as of ``Problem.to_plain``.
-        settings: Common settings of all agents.
-        level: In a field, the level of interest; None without one.
+        problem: As of ``Problem.to_plain``.
         sites: In a field, all measurable locations (k, d); None: the whole box.
-        measures: Agents with own instruments.
         patience_s: Seconds that a member waits for others without arrivals.
-        tick_s: Seconds of a tick, if agents agree by a deadline.
         keys: Folder of the authority's certificate, and the member's own certificate and key; None with ``tcp``.
         tables: Tables, if agents choose from known ones once; None if they learn.
         version: Version of letters and journals, the same for all.
@@ -175,9 +171,7 @@ def new_run(name: str, seed: int) -> str:
 def endpoints_of(
     agents: Sequence[str], protocol: Protocol, port: int, hosts: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Endpoints of members, with consecutive ports from the hub's on, at their ``hosts``. A ConfigError if an agent has
-    the hub's name, a protocol is unknown, a host belongs to no member, or ports run out.
-    """
+    """Endpoints of members at their ``hosts``, with consecutive ports from the hub's on, or a ConfigError."""
     if HUB in agents:
         raise ConfigError(
             f"got an agent called {HUB!r}, which is the name of the coordinator process; wanted another name"

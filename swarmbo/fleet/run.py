@@ -39,9 +39,7 @@ PLAN = "fleet.json"
 
 
 class Processes:
-    """Processes of members, which end with this one. A member's plan is ``NAME.json`` next to the ``plan``, if there is
-    one. A repeated failure ends the run; if ``goes_on``, it is noted in ``ended``, with the last output.
-    """
+    """Processes of members, which end with this one; a repeated failure ends the run, or ``goes_on`` in ``ended``."""
 
     def __init__(self, names: Iterable[str], plan: Path, *, goes_on: bool = False) -> None:
         self._plan, self._goes_on = plan, goes_on
@@ -93,9 +91,7 @@ class Processes:
 
 
 class NetworkReport(msgspec.Struct, frozen=True):
-    """Counts of a fleet's network over all members: letters ``repeated`` without a receipt, parcels ``refused``,
-    unchanged ones of them by sender (``odd``), rounds ``missed`` by agents.
-    """
+    """Counts over a fleet's members; ``odd`` are unchanged parcels among the ``refused``, by sender."""
 
     restarts: dict[str, int] = {}
     repeated: int = 0
@@ -160,9 +156,8 @@ def run_fleet(
 ) -> tuple[Summary, NetworkReport]:
     """Run a scenario with a process for each agent. The folder is that of a run, with ``fleet`` in it.
 
-    Agents' decisions are bit-identical to those of ``swarmbo run``; by a deadline they depend on arrivals. The hub,
-    which is this process, has the environment and the log; its belief is for the log only. A TransportError ends the
-    run if an agent is silent for too long, or its process fails repeatedly.
+    Agents' decisions are bit-identical to those of ``swarmbo run``; by a deadline they depend on arrivals. A
+    TransportError ends the run if an agent is silent for too long, or its process fails repeatedly.
     """
     env, team = _assembled(scenario)
     here = network.here(team.agents)

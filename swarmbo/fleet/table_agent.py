@@ -25,8 +25,7 @@ _NOTHING = b"nothing"  # a snapshot: no agent knows more than its plan
 class TableAgent:
     """An ``Agent`` as a ``Member`` sees it, without a belief: its choices follow from its plan and what arrives.
 
-    Attributes:
-        outcomes: Outcomes of the parts that it is in, in MessagePack, without the choice; empty by a deadline.
+    ``outcomes`` are those of its parts, in MessagePack, without the choice; empty by a deadline.
     """
 
     def __init__(self, name: str, plan: Plan) -> None:

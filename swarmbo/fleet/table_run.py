@@ -76,9 +76,7 @@ def solution_by(hub: Hub, problem: TableProblem) -> Solution:
 
 
 def to_plan(problem: TableProblem, method: TableMethod, seed: int) -> dict[str, Any]:
-    """Problem, settings and all tables as a ``Plan`` has them. A BudgetError if an exact method would exceed its
-    budget, or a message would be too long for a letter.
-    """
+    """Content of a ``Plan``; a BudgetError if an exact method exceeds its budget, or a message is too long."""
     graph, tables = problem.graph, problem.tables
     sizes, is_timed = sizes_of(graph, tables), has_deadline(method)
     joined = {} if is_timed else method.plan(graph, sizes, Routes(graph.agents), seed).joined

@@ -22,9 +22,7 @@ _WORST_FIRST: tuple[Status, ...] = ("blocked", "infeasible", "max_rounds", "sequ
 
 
 class FleetTeam(Team):
-    """A team with members of a fleet as agents: it collects their decisions. Its belief is for the log only, and learns
-    from its environment and the outcomes of its queries; other data are refused.
-    """
+    """A team that collects decisions of a fleet's members; its belief is for the log only, and refuses other data."""
 
     hub: Hub | None = None
 
@@ -91,9 +89,7 @@ def _edges(
 
 
 def _joined(links: "nx.Graph[Any]") -> "nx.Graph[Any]":
-    """Links with one more from each part to the next, over the fleet's own network, as a function's reports have to
-    reach all agents. The agreement does not depend on it.
-    """
+    """Links with one more from each part to the next, as a function's reports have to reach all agents."""
     firsts = [min(part) for part in nx.connected_components(links)]
     return nx.compose(links, nx.path_graph(firsts))
 

@@ -62,9 +62,7 @@ _CALLED["round"] = _rounded
 
 
 class Expression:
-    """An expression of variables (``names``, in the order of their first appearance) with ``n_steps`` parts, each
-    evaluated at most once. A ConfigError if it is none, too long, or has what the module does not permit.
-    """
+    """An expression of ``names`` in order of appearance; a ConfigError if too long, or not as the module permits."""
 
     def __init__(self, text: str, at: str) -> None:
         self.at, self._names, self._text = at, dict[str, None](), text.strip()

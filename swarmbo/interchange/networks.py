@@ -185,9 +185,8 @@ def problem_of_wcsp(text: str, _name: str) -> TableProblem:
 
 
 def wcsp_of_problem(problem: TableProblem) -> str:
-    """Text of a problem, variables in the graph's order. Costs are the tables' negated entries, above each table's
-    lowest if that is below 0; the constant makes up for that if it is whole and >= 0. Otherwise the name states by how
-    much all costs are higher. The upper bound is the problem's, or above the sum of all costs that do not forbid.
+    """Text of a problem. Costs are the tables' negated entries, above each table's lowest if that is below 0; the
+    constant makes up for that if it is whole and >= 0, otherwise the name states by how much all costs are higher.
     """
     graph = problem.graph
     place, costs = graph.column_of, {f: -table + 0.0 for f, table in problem.tables.items()}

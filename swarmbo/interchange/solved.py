@@ -30,9 +30,7 @@ _MOST_SHOWN = 24  # variables on a terminal
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """Solution of a problem; ``transport`` carried agents' messages (None: one process computed for all agents, or a
-    fleet's own links did), and ``unhindered`` is the value without faults.
-    """
+    """Solution of a problem, ``unhindered`` its value without faults; no ``transport``: one process, or a fleet."""
 
     problem: TableProblem
     method: TableMethod
@@ -161,9 +159,8 @@ class Solved:
         return _written(path, uai_solution(self.solution.assignment) if is_uai else self.json() + "\n")
 
     def write_trace(self, path: Path) -> Path:
-        """Write the trace as CSV, a row a round, in the file's own sense, with pyDCOP's columns of cycles: ``cost`` of
-        the factors that forbid nothing, and the number of others (``violation``). Further ones are ``value``, infinite
-        if any forbids, and ``bound``. Unknown values are empty, as is ``time``, so that equal runs are equal files.
+        """Write the trace as CSV with pyDCOP's columns, ``value`` (infinite if a factor forbids) and ``bound``, in the
+        file's own sense. Unknown values are empty, as is ``time``, so that equal runs are equal files.
         """
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")

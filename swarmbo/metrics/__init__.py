@@ -29,9 +29,7 @@ def map_rmse(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> 
 
 
 def level_f1(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"], level: float) -> float:
-    """F1 score of the places where a map exceeds a level: harmonic mean of precision and recall, from 0 to 1.
-
-    1 if neither the map nor the field exceeds the level at any evaluation point.
+    """F1 score of the places where a map exceeds a level, from 0 to 1; 1 if neither map nor field exceeds it anywhere.
 
     Source: Gotovos, Casati, Hitz & Krause 2013, Active learning for level set estimation, section 5.
     """
@@ -57,8 +55,7 @@ def score_round(
 ) -> Score | None:
     """Score of one round, without failed measurements; None while every measurement so far has failed.
 
-    ``mean`` (m,) is that of the belief, None without one; ``means`` are those of agents with separate beliefs. Simple
-    regret includes measurements ``on_the_way``, batch scores do not.
+    ``means`` are those of agents with separate beliefs. Only simple regret includes measurements ``on_the_way``.
 
     Source: Daxberger & Low (2017), section 2: batch regret is a term of their R_T, total regret one of their R'_T.
     """
@@ -163,10 +160,7 @@ def first_score(goal: Goal) -> Scored:
 
 
 def metrics_of(records: Sequence[RoundRecord], goal: Goal, moves: bool) -> dict[Metric, float]:
-    """Known metrics of a run, from all its rounds; regret for the goal ``peak`` only.
-
-    If the field ``moves``, scores are means over the rounds that the team chose, not those of the last round.
-    """
+    """Known metrics of a run, regret for the goal ``peak`` only; if the field ``moves``, means over chosen rounds."""
     found: dict[Metric, float] = {}
     for scored in _SCORED_BY[goal]:
         known = [value for value in scores_of(records[1:] if moves else records[-1:], scored) if not math.isnan(value)]
@@ -207,10 +201,7 @@ def sharing_links_of(record: RoundRecord) -> LinkReport | None:
 def links_over_rounds(
     records: Sequence[RoundRecord], of: Callable[[RoundRecord], LinkReport | None] = links_of
 ) -> LinkReport | None:
-    """Report on links over all rounds: counts are added, and agents named if affected in any of them.
-
-    ``of`` selects agreements, or sharing by ``sharing_links_of``.
-    """
+    """Report on links over all rounds: counts are added, and agents named if affected in any of them."""
     reports = [report for record in records if (report := of(record)) is not None]
     return sum(reports, LinkReport(ticks=0)) if reports else None
 

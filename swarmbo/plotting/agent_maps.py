@@ -78,9 +78,8 @@ def plot_view_errors(
 def agent_maps_figure(records: Records, world: World, settings: ExactGPSettings, views: AgentViews | None) -> Figure:
     """Posterior means, in one scale: of up to 4 agents by their own data and after fusing, and by all data.
 
-    Beliefs by an agent's own data and by all data are exact, with the hyper-parameters in the round's record. The
-    figure shows the round of ``views``. Without ``views``, it shows the last round, and says that they are missing. If
-    the truth is known, the error of every agent is below.
+    Beliefs by own data and by all data are exact, with the round's hyper-parameters. The round is that of ``views``, or
+    the last one without. If the truth is known, the error of every agent is below.
     """
     world.require_plane()
     until = records if views is None else [record for record in records if record.round <= views.round]

@@ -151,10 +151,9 @@ def band_colours(colours: Colormap) -> Float[np.ndarray, "bands 4"]:
 
 
 def write_animation(records: Records, world: World, settings: ExactGPSettings, path: Path) -> Path:
-    """Write a run as an animation; the ending of the path, ``.gif`` or ``.mp4``, names the format.
+    """Write a run as an animation, ``.gif`` or ``.mp4`` by the ending of the path.
 
-    A run of more than 50 rounds (30 with more than eight robots, whose frames are larger) shows every k-th round, and
-    says so; the last round always.
+    A run of more than 50 rounds (30 with more than eight robots) shows every k-th round, and the last, and says so.
     """
     world.require_plane()
     stride = -(-len(records) // (_MOST_FRAMES if len(agents_of(records)) <= 8 else _FEWER_FRAMES))

@@ -61,10 +61,7 @@ def bootstrap_band(
 
 
 def plot_regret_curves(ax: Axes, curves: Sequence[RegretCurves], methods: Sequence[str]) -> Axes:
-    """Draw mean scores on one problem against measurements, with 95 % bootstrap bands of the mean.
-
-    The position of a method in ``methods`` decides its colour and mark.
-    """
+    """Draw mean scores on one problem against measurements, with 95 % bootstrap bands of the mean."""
     lowest = np.inf
     for curve in curves:
         index = methods.index(curve.method)

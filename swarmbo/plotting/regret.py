@@ -24,8 +24,7 @@ _NEAR_ZERO = 100.0  # times: as much smaller than the best at first the best at 
 def plot_regret(ax: Axes, records: Records, unit: str = "", moves: bool = False) -> Axes:
     """Draw simple, recommendation and, if rounds have several measurements, batch regret against rounds.
 
-    The scale is logarithmic if values span more than a decade. It is linear around zero, so that a regret of zero is
-    visible. If the field ``moves``, simple regret is that of each round.
+    A logarithmic scale is linear around zero, so that a regret of zero is visible.
     """
     rounds = _rounds(records)
     names = ("simple_regret", "batch_regret", "recommendation_regret")
@@ -75,10 +74,8 @@ def plot_declined(ax: Axes, records: Records) -> Axes:
 def plot_best(ax: Axes, records: Records, world: World) -> Axes:
     """Draw all measurements, the best so far, and the recommendation with two standard deviations, against rounds.
 
-    If the best so far ends a hundred times nearer to zero than before, the scale is logarithmic on both sides of zero.
-    Otherwise, if the worst third of the measurements would need nearly all of the axis, the axis ends above them, and
-    triangles on its edge mark them. With ``maxima``, the maximum in each round of a field that changes, there is no
-    best so far.
+    The scale is logarithmic on both sides of zero if the best so far ends much nearer to zero than before. Otherwise,
+    if the worst third would need nearly all of the axis, triangles on its edge mark them.
     """
     rounds, maxima = _rounds(records), world.maxima
     maximum = world.maximum if maxima is None else float(np.max(maxima))
@@ -128,11 +125,7 @@ def _tried(records: Records) -> list[tuple[int, float]]:
 
 
 def regret_figure(records: Records, world: World) -> Figure:
-    """Figure of measurements and, if the truth is known, of regret and a field's map error, against rounds.
-
-    For a field whose aim is not the peak, it shows the map error and the score of the level's region. If agents
-    abstained, it also shows their number.
-    """
+    """Figure of measurements, abstentions and, if the truth is known, the scores that suit the aim, against rounds."""
     panels: list[Callable[[Axes], Axes]] = []
     if world.goal == "peak":
         panels.append(lambda ax: plot_best(ax, records, world))

@@ -34,9 +34,8 @@ MOST_REBUILT = 60  # rounds: a belief is made anew for each of them, and for eve
 class ErrorTraces:
     """Map errors after each round; NaN where unknown.
 
-    ``shared_kb`` is what was sent up to then to share measurements. ``fused`` has the lowest, mean and largest error
-    over the agents, each by its own view, as logged; ``pooled`` that of the exact belief of all measurements; ``alone``
-    the mean over the agents that measured anything, each by its own measurements.
+    ``fused`` has the lowest, mean and largest of agents' views, as logged; ``pooled`` is that of the exact belief of
+    all measurements; ``alone`` the mean over agents of each by its own measurements; ``shared_kb`` was sent until then.
     """
 
     rounds: Float[np.ndarray, " n"]
@@ -92,11 +91,7 @@ def plot_errors(ax: Axes, traces: ErrorTraces, at: Float[np.ndarray, " n"], unit
 
 
 def error_traffic_figure(records: Records, world: World, settings: ExactGPSettings) -> Figure:
-    """Map error of every agent's belief, against rounds and against the bytes sent to share measurements.
-
-    For comparison, it shows errors of exact beliefs by all data pooled, and by each agent's own data alone. Their
-    hyper-parameters are those in the round's record.
-    """
+    """Map errors of ``ErrorTraces``, against rounds and against the bytes sent to share measurements."""
     traces = ErrorTraces.of(records, world, settings)
     with style.applied():
         figure = style.new_figure(10.6, 4.2)
@@ -168,18 +163,9 @@ def write_figures(
     formats: Formats | None = None,
     network: Sequence[NetworkRecord] = (),
 ) -> list[Path]:
-    """Write the figures of a (possibly incomplete) run: ``regret.png``, ``traffic.png`` if there was any, and what
-    suits its world.
-
-    If something went wrong, ``faults.png`` shows it over time: lost messages, age of news, failures, and a fleet's
-    ``network``.
-
-    For agents in a plane, these are ``belief.png`` and ``run.gif``, with the ``settings`` of the run's belief. For
-    agents that set the variables of a function, they are ``variables.png`` and, if its factors are given or learned,
-    ``factor_graph.png``. The endings of names depend on the formats.
+    """Write the figures that suit a (possibly incomplete) run, with the ``settings`` of its belief.
 
     If each agent had a local belief (``fused``), maps show the exact belief of all measurements pooled, and say so.
-    ``agents.png`` and, if errors are logged, ``error_traffic.png`` are added.
     """
     if not records:
         return []

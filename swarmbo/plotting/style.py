@@ -154,10 +154,6 @@ def side_by_side(
 
     ``apart`` is the room, in pixels, that one needs to the right and up, ``weights`` how much each wants to stay,
     ``edges`` the least and largest place to the right that a mark may be moved to.
-
-    Example:
-        >>> side_by_side(np.array([[50.0, 9.0], [52.0, 10.0], [90.0, 9.0]]), (15.0, 18.0))[:, 0].tolist()
-        [-6.5, 6.5, 0.0]
     """
     wide, high = apart
     moved, together = spots.copy(), np.eye(len(spots), dtype=bool)
@@ -269,14 +265,7 @@ LEAST_DPI, MOST_DPI = 20, 1200
 
 @dataclass(frozen=True)
 class Formats:
-    """Formats of figures and animations, and dots per inch of figures, and of maps in them.
-
-    In ``pdf`` and ``svg``, maps are pixels, and all else is vector graphics. ``mp4`` needs an encoder.
-
-    Example:
-        >>> Formats.of(["pdf"], dpi=300)
-        Formats(figures='pdf', animation='gif', dpi=300)
-    """
+    """Formats of figures and animations, and dots per inch of figures, and of maps in vector graphics."""
 
     figures: FigureFormat = "png"
     animation: AnimationFormat = "gif"

@@ -88,10 +88,7 @@ def plot_failures(ax: Axes, records: Records) -> Axes:
 
 
 def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
-    """Draw a fleet's network against rounds: repeated messages, refused parcels, restarted processes.
-
-    Rounds without some agents are shaded.
-    """
+    """Draw a fleet's repeated messages, refused parcels, restarts, and rounds without some agents (shaded)."""
     rounds = [record.round for record in network]
     repeated, refused = [record.repeated for record in network], [record.refused for record in network]
     counts = {"repeated": (style.ORANGE, repeated), "refused": (style.VERMILLION, refused)}

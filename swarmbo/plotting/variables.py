@@ -173,10 +173,7 @@ def short_names(names: Sequence[str]) -> tuple[str, dict[str, str]]:
 
 
 def factor_graph_figure(graphs: "FactorGraph | nx.Graph[Any] | Mapping[str, FactorGraph]") -> Figure:
-    """A drawing of a factor graph, or of some by title, with a legend of owners.
-
-    Graphs of more than 120 nodes would be unreadable; histograms of degrees replace them.
-    """
+    """Drawing of a factor graph, or some by title, with owners; of more than 120 nodes, histograms of degrees."""
     by_title = graphs if isinstance(graphs, Mapping) else {"": FactorGraph.of_any(graphs)}
     most = max(len(graph.variables) + len(graph.factors) for graph in by_title.values())
     if most > _MOST_DRAWN:

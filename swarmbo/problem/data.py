@@ -25,13 +25,9 @@ class Measurement:
 class News:
     """Outcome of one evaluation, as a team receives it.
 
-    Args:
-        point: Actual point (n,), physical; NaN for variables of agents without a part.
-        total: Outcome of the sum of all channels; NaN if it failed, None if not given.
-        factors: Given outcomes of channels; NaN if failed.
-        total_noise: Standard deviation of the noise of the total, >= 0; NaN if unknown.
-        noise: Noise of channels' outcomes, if known.
-        on_the_way: In a field, measurements en route; agents in the team's order, each in turn.
+    ``point`` is the actual one, physical, NaN for variables of agents without a part. Outcomes are NaN if failed,
+    ``total`` is None if not given; noises are standard deviations, NaN or left out if unknown. Measurements en route
+    are in the team's order of agents, each in turn.
     """
 
     point: Float[np.ndarray, " n"]

@@ -231,12 +231,8 @@ class Region(Protocol):
 class Limit:
     """A region or constraint within a joint point, or a location.
 
-    Args:
-        region: Its shape.
-        columns: Its variables.
-        bounds: Their bounds.
-        margin: Width around it over which a penalty bends from zero to its slope, in sides of the cube.
-        steepness: Slope of the penalty within it, in spreads of the objective for a side of the cube.
+    ``margin`` is the width around it over which a penalty bends from zero to its slope, in sides of the cube;
+    ``steepness`` the slope within it, in spreads of the objective for a side of the cube.
     """
 
     region: "Region"

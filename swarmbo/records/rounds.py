@@ -173,15 +173,11 @@ class Sample(msgspec.Struct, frozen=True):
         measurement: Noisy outcome in its physical unit; None if it failed.
         target: Requested action; None for the measurement at reset.
         distance: Distance travelled, in the unit of the action space; 0 if unknown.
-        cost: Cost, in the unit of the outcome.
-        mean: Prediction at the target before the measurement; None without one.
-        std: Standard deviation of the prediction.
+        cost: In the unit of the outcome.
+        mean: Prediction at the target before the measurement, with ``std``; None without one.
         declined: True if the agent abstained; ``location`` and ``target`` then carry no news.
-        noise_std: Standard deviation of the noise of its measurement; left out if unknown.
-        on_the_way: Measurements en route, in turn; left out if there are none.
-        path: Locations along its path; left out if unknown.
-        battery: Remaining share of its battery; left out if unknown.
-        failure: Reason for no measurement; left out if unknown.
+        battery: Remaining share of its battery.
+        failure: Reason for no measurement.
     """
 
     agent: str
@@ -270,11 +266,8 @@ class Score(msgspec.Struct, frozen=True):
 class Neglected(msgspec.Struct, frozen=True):
     """Effect of the measurements that a field's belief by tiles leaves out, at some measured places.
 
-    Args:
-        places: Number of places.
-        neighbours: Number of measurements of each tile; the comparison takes four times as many.
-        mean: Largest difference of means, in standard deviations.
-        std: Largest difference of standard deviations, as a share of them.
+    Largest differences of ``mean`` (in standard deviations) and ``std`` (as a share) if tiles have four times as many
+    ``neighbours``.
     """
 
     places: int
@@ -294,10 +287,8 @@ class RoundRecord(msgspec.Struct, frozen=True):
     """One line of ``rounds.jsonl``, independent of the clock.
 
     Args:
-        round: 0 for the measurements at reset, then 1, 2, …
+        round: 0 for the measurements at reset, then 1, 2, …; ``query`` and ``report`` of the agreement are None in it.
         samples: One per agent, in the environment's order of agents.
-        query: Id of the query; None in round 0.
-        report: Report of the agreement; None in round 0.
         sharing: Traffic of reporting this round's measurements to other agents.
         sharing_links: Report of links meanwhile; left out without faults, or if a base station forwards measurements.
         best: Largest measurement so far and its location; None while every measurement failed.

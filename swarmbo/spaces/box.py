@@ -159,15 +159,7 @@ class _Slots:
 
 
 def unique_places(X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, "u d"], Int[np.ndarray, " m"]]:
-    """Distinct locations in the order of coordinates, and the index of each; ``np.unique`` of rows, by hashes.
-
-    It is faster if many rows are equal. Locations must be finite.
-
-    Example:
-        >>> places, number = unique_places(np.array([[2.0, 0.0], [1.0, 5.0], [2.0, -0.0]]))
-        >>> places.tolist(), number.tolist()
-        ([[1.0, 5.0], [2.0, 0.0]], [1, 0, 1])
-    """
+    """Distinct finite locations in the order of coordinates, and the index of each, faster than ``np.unique``."""
     first, number = first_of_each(place_keys(X))
     order = np.lexsort(X[first].T[::-1])
     places, number = X[first[order]], np.argsort(order)[number]

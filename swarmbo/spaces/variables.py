@@ -234,11 +234,6 @@ class MixedDomain(Domain):
 
     A joint point has the variables' codes: numbers, and the positions of choices in their lists. In the unit cube each
     value of a grid has a cell, as wide as its neighbours' on that axis; ``from_unit`` returns the value of the cell.
-
-    Args:
-        low: Lower bounds (d,), codes.
-        high: Upper bounds (d,).
-        variables: Types of the coordinates.
     """
 
     variables: tuple[Variable, ...] = ()

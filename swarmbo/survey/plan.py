@@ -148,10 +148,7 @@ def plan_next(
 
 
 def left_out_rmse(samples: Samples, belief: ExactGP) -> float | None:
-    """Root mean square error of each sample as expected from all others, with fixed hyper-parameters.
-
-    Source: Rasmussen & Williams 2006, eq. (5.12).
-    """
+    """Root mean square error of each sample as expected from all others (Rasmussen & Williams 2006, eq. (5.12))."""
     if len(samples) > _MOST_CHECKED:
         return None
     hyper, U = belief.hyperparameters, belief.domain.to_unit(samples.places)

@@ -82,10 +82,7 @@ def read_samples(
 def read_positions(
     path: str | os.PathLike[str], coordinates: Coordinates
 ) -> tuple[tuple[str, ...], Float[np.ndarray, "agents 2"]]:
-    """Names and positions (m on the map) of agents, from a CSV file with the samples' columns of coordinates.
-
-    A column ``agent`` or ``name`` has the names; by default they are ``agent_1``, ``agent_2``, and so on.
-    """
+    """Names (``agent_1``, … unless given) and positions (m on the map) of agents, from a CSV file like the samples'."""
     name, at = os.fspath(path), "--from"
     header, rows = read_table(name, at)
     if missing := [column for column in coordinates.columns if column not in header]:
@@ -107,10 +104,7 @@ def read_positions(
 
 
 def read_region(path: str | os.PathLike[str], coordinates: Coordinates, at: str) -> "Region":
-    """Polygons of a GeoJSON file, m on the map.
-
-    Where the samples are in metres, numbers that cannot be longitudes and latitudes are taken for metres.
-    """
+    """Polygons of a GeoJSON file, m on the map; numbers that cannot be degrees are metres, if the samples' are."""
     polygons = read_polygons(os.fspath(path), at)
     corners = np.concatenate([ring for rings in polygons for ring in rings])
     is_degrees = bool((np.abs(corners) <= [360.0, 90.0]).all())

@@ -77,10 +77,7 @@ def _moving(
 
 
 def drawn_field(settings: DrawSettings, max_sites: int) -> Field:
-    """Seeded draw over a region, changing if the settings have ``time``.
-
-    The candidate sites are a lattice of at most ``max_sites`` and 4096.
-    """
+    """Seeded draw over a region; its candidate sites are a lattice of at most ``max_sites`` and 4096."""
     title = f"GP draw {settings.seed} ({settings.kernel}, lengthscale {settings.lengthscale_m:g} m"
     if settings.time is not None:
         title, span = f"{title}, {settings.time.lengthscale_rounds:g} rounds)", 3.0 * settings.std
@@ -224,10 +221,7 @@ def _every_nth_cell(xs: Float[np.ndarray, " columns"], ys: Float[np.ndarray, " r
 
 
 def build_field(table: dict[str, Any] | None, max_sites: int, at: str = "$.field", moving: bool = False) -> Field:
-    """Field of a table; ``None`` is the default elevation model. All sites of a CSV file are kept.
-
-    A ``moving`` one may change: also a plume, a draw over time, or a CSV file with a column of times.
-    """
+    """Field of a table, None: the default elevation model; with all sites of a CSV file. ``moving`` ones may change."""
     settings = kinds.field_settings(table, at, moving)
     if isinstance(settings, kinds.CarriedSettings):
         return plume_field(settings.plume, max_sites)

@@ -22,9 +22,9 @@ _NUGGET = 1e-6  # of the prior variance
 class Scorer:
     """A belief about the field and its score, equal for all teams and methods.
 
-    It is a Gaussian process over locations with a Matern 3/2 kernel that is never fitted to samples. Between rounds it
-    returns to its mean by a fixed share if the field changes. Mean, standard deviation, lengthscale and that share are
-    those of the true field at the beginning. It consists of values at up to 144 knots (a Kalman filter).
+    A Gaussian process with a Matern 3/2 kernel, never fitted to samples, as a Kalman filter of values at up to 144
+    knots. Mean, standard deviation, lengthscale, and the share by which it returns to its mean between rounds are those
+    of the true field at the beginning.
 
     Source: Särkkä, Solin & Hartikainen 2013, IEEE Signal Processing Magazine 30 (a process as a filter); Snelson &
     Ghahramani 2006, Sparse Gaussian processes using pseudo-inputs, eq. (7) (dependence of a location on the knots).

@@ -24,10 +24,7 @@ FieldSettingsKind = TypeVar("FieldSettingsKind", bound=FieldWorldSettings)
 
 @dataclass
 class FieldEpisode(WorldEpisode):
-    """State of an episode in a field, in addition to the fields of all worlds.
-
-    ``score`` is that of the task, and ``knots_mean`` and ``knots_covariance`` the belief behind it (``Scorer``).
-    """
+    """State of an episode in a field: ``score`` of the task, and the belief at knots behind it (``Scorer``)."""
 
     score: float
     knots_mean: Values
@@ -79,10 +76,7 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         raise ConfigError(f"{got}; wanted a field that has a seed: field = {{gp = {{…}}}}", at="$.worlds")
 
     def _seen_values(self, noise_std: float) -> tuple[float, float]:
-        """Range of shown measurements, of all draws if worlds are drawn; measurements beyond it are clipped.
-
-        It is a tenth of the field's range and six standard deviations of the noise wider than the field's.
-        """
+        """Range of shown measurements, of all draws if worlds are drawn; measurements beyond it are clipped."""
         low, high = self.field.span or (self.field.minimum, self.field.maximum)
         if self.settings.worlds == "drawn":
             family: Any = field_settings(self._table(0), moving=True)

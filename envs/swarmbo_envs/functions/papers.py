@@ -183,11 +183,9 @@ def _commands(x: Float[np.ndarray, " n"]) -> Float[np.ndarray, "r 7"]:
 
 
 def moved_objects(commands: Float[np.ndarray, "r 7"], starts: Float[np.ndarray, "r 2"]) -> Float[np.ndarray, "r 2"]:
-    """Positions of the objects after all pushes, and a second without any.
+    """Positions of the objects (m) after all pushes, and a second without any.
 
-    Args:
-        commands: For each robot x, y (m), vx, vy (m/s), duration (s), angle (rad) and spin (rad/s).
-        starts: First positions of the objects (m).
+    ``commands`` have, for each robot, x, y (m), vx, vy (m/s), duration (s), angle (rad) and spin (rad/s).
     """
     b2 = _box2d()
     world = b2.b2World(gravity=(0.0, 0.0), doSleep=True)

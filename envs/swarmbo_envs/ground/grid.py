@@ -22,15 +22,8 @@ _AROUND = np.ones((3, 3), dtype=int)  # blocked cells connect by corners too: no
 class Ground:
     """A rectangular map in nearly square cells, of which those that a no-go region touches are blocked.
 
-    A path outside blocked cells keeps at least the clearance from the regions. Connected parts count only if they hold
-    an anchor (by its path in the settings); without anchors only the largest part counts. All other parts are blocked
-    too.
-
-    Example:
-        >>> pond = Region([np.array([[40.0, 0.0], [60.0, 0.0], [60.0, 70.0], [40.0, 70.0]])])
-        >>> ground = Ground(np.zeros(2), np.array([100.0, 100.0]), [pond], cells=50)
-        >>> ground.is_free(np.array([[50.0, 50.0], [50.0, 90.0]])).tolist()
-        [False, True]
+    A path outside blocked cells keeps at least the clearance from the regions. Connected parts without an anchor (by
+    its path in the settings), or without anchors all but the largest, are blocked too.
     """
 
     def __init__(
@@ -146,10 +139,7 @@ def as_rows(places: Float[np.ndarray, "k c"]) -> Float[np.ndarray, "k c"]:
 
 
 def widest_shut(ground: Ground) -> float | None:
-    """Approximate width, m, of the widest passage closed by the cell size; None if no passage is closed.
-
-    A passage is closed if cells join separate obstacles, or an obstacle and the edge, or separate connected free space.
-    """
+    """Approximate width, m, of the widest passage that only the size of cells closes; None if there is none."""
     factor = _FINEST // int(max(ground.shape))
     if ground.is_open or factor < 2:
         return None

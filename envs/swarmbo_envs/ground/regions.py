@@ -152,10 +152,7 @@ class Region:
 def read_regions(
     tables: Sequence[Mapping[str, Any]] | None, low: Place, high: Place, coordinates: Coordinates | None = None
 ) -> list[Region]:
-    """Regions that tables describe, each of a kind given by its key.
-
-    ``low`` and ``high`` are the map's corners; ``coordinates`` convert longitudes and latitudes to the map.
-    """
+    """Regions that tables describe, each of a kind given by its key, on a map with corners ``low`` and ``high``."""
     found: list[Region] = []
     for number, table in enumerate(tables or ()):
         here = f"$.no_go[{number}]"

@@ -119,10 +119,9 @@ def sights(starts: Starts, ends: Ends, blocked: Marks, grid: Grid) -> Bool[np.nd
 def arrivals(
     places: Ends, nodes: Starts, times: PerStart, headings: PerStart, motor: Motor, blocked: Marks, grid: Grid
 ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-    """Time (m,), last node (-1: none) and heading of arrivals at places from nodes, by the last straight course.
+    """Time, last node (-1: none) and heading of arrivals at places from nodes, by the last straight course.
 
-    ``times`` are the earliest at each node, infinite if unreachable; a NaN heading needs no turn; ``motor`` is speed,
-    turn rate, and the current's two components.
+    ``times`` are the earliest at each node, infinite if unreachable; a NaN heading needs no turn.
     """
     speed, rate, wind_x, wind_y = motor
     when, by, heading = np.full(len(places), np.inf), np.full(len(places), -1), np.full(len(places), np.nan)

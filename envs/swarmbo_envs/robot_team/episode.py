@@ -66,9 +66,7 @@ class Drive:
 class Mover(ABC):
     """Mover of robots, one at a time; by default without reserves, planning with full speed.
 
-    ``pace`` is the share of their speed and turn rate that robots plan with, ``reserve`` the share by which a battery
-    must outlast the planned return, ``off_m`` the largest distance from their path, and from their base when they are
-    at it.
+    ``pace`` and ``reserve`` are as in ``MujocoSettings``; ``off_m`` is the largest distance from a path, or a base.
     """
 
     pace: float = 1.0

@@ -28,10 +28,9 @@ class Unicycle:
     high: Place
 
     def paths(self, pose: Pose, goals: Places) -> Float[np.ndarray, "k 2 3"]:
-        """Commands (k, 2, 3) of the quickest known path to each goal; the heading on arrival is free.
+        """Commands of the quickest known path to each goal; the heading on arrival is free.
 
-        Compares turning on the spot and driving straight with an arc to the left or right at full speed and full turn
-        rate, then straight along the tangent. Durations are 0 if the robot is already at a goal.
+        Compares turning on the spot, then straight, with an arc to a side at full speed and turn rate, then straight.
 
         Source: arcs and tangents as in Dubins, Amer. J. Math. 79 (1957), with free final heading.
         """

@@ -42,14 +42,7 @@ _BASE_M = 5.0  # of ground below its lowest point
 
 @dataclass(frozen=True, eq=False)
 class Terrain:
-    """Heights over a map and a margin, in which the edge is continued: m above the lowest, south row first.
-
-    Example:
-        >>> from swarmbo_envs.fields.landscape import build_field
-        >>> terrain = Terrain.of(build_field({"elevation": "jacksboro"}, 400), MujocoSettings())
-        >>> terrain.heights.shape, round(float(terrain.heights.max()))
-        ((128, 103), 730)
-    """
+    """Heights over a map and a margin, in which the edge is continued: m above the lowest, south row first."""
 
     xs: Float[np.ndarray, " columns"]
     ys: Float[np.ndarray, " rows"]

@@ -38,10 +38,7 @@ Failure = Literal["tipped over", "stuck", "off its way", "battery empty"]
 
 
 class Follower:
-    """A rover's progress along its route, and its next command.
-
-    Source: pure pursuit, Coulter 1992 (CMU-RI-TR-92-01), with stops at sharp bends.
-    """
+    """A rover's next command on its route: pure pursuit (Coulter 1992, CMU-RI-TR-92-01), with stops at sharp bends."""
 
     def __init__(self, route: Places, speed_m_s: float, turn_rate_rad_s: float, length_m: float) -> None:
         self.speed_m_s, self.turn_rate_rad_s, self.length_m = speed_m_s, turn_rate_rad_s, length_m

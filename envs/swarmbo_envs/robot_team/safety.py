@@ -27,11 +27,9 @@ SLACK = 1 + 1e-9
 class Spacing:
     """Separation of robots; robots that drive later make way, and staying is always possible.
 
-    Paths are compared at moments of the round. Between two moments a pair comes nearer by at most what both drive in
-    half the time between. This is added to the separation, which then holds at every moment.
-
-    ``speeds`` are over ground. With ``off_m``, the largest distance from planned paths, positions in time are unknown:
-    a robot keeps away from all places where another is in the round, and from its stop by ``off_m`` more, so that it
+    Paths are compared at moments of the round; what a pair drives in half the time between two is added to the
+    separation, which then holds always. With ``off_m``, the largest distance from planned paths, positions in time are
+    unknown: a robot keeps away from all places of another in the round, and from its stop by ``off_m`` more, so that it
     can leave.
     """
 
@@ -54,10 +52,7 @@ class Spacing:
         return out
 
     def stops(self, robot: int, own: Places, others: Tracks, bases: Robots | None) -> Iterator[int]:
-        """Moments at which a robot may stop and stay, the last first; the first moment is always among them.
-
-        ``others`` are the paths of earlier robots and the positions of later ones; their bases are kept free, too.
-        """
+        """Moments at which a robot may stop and stay, outside others' bases; the last first, always with moment 0."""
         if self.off_m:
             yield from self._stops_at_any_time(robot, own, others, bases)
             return

@@ -37,10 +37,7 @@ def laid_out(
     cells: int = 128,
     clearance_m: float = 0.0,
 ) -> tuple[Field, Ground]:
-    """Ground with its no-go regions and the field's gaps, and the field restricted to reachable places.
-
-    ``anchors`` are places that must be free, by the settings that name them. A closed passage that matters is told.
-    """
+    """Ground, and the field's reachable part; ``anchors`` must be free. Warns of a closed passage that matters."""
     at = "$.no_go" if regions else "$.field"
     if field.gaps is not None:
         (west, south), (east, north) = field.low.tolist(), field.high.tolist()

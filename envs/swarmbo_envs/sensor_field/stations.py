@@ -44,10 +44,7 @@ class SensorFieldSettings(FieldWorldSettings, frozen=True):
 
 @dataclass
 class Episode(FieldEpisode):
-    """State of an episode, in addition to the fields of all worlds over a field.
-
-    ``spots`` are the locations that sensors point at, ``last`` their last good measurements.
-    """
+    """State of an episode: ``spots`` that sensors point at, and their ``last`` good measurements."""
 
     spots: Float[np.ndarray, "n 2"]
     last: Float[np.ndarray, " n"]

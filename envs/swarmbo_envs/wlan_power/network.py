@@ -52,27 +52,10 @@ class Network:
     whole channel at the same time. Cioffi 1995, SNR gap, for Γ.
 
     Args:
-        loss_db: Loss from each access point to each user (k, m), dB.
-        serving: Access point of each user (m,).
-        present: Mask of present users (m,).
-        disturbs: Interference mask (k, k): column j disturbs the users of row i; or the share of its power that does.
+        disturbs: Interference mask: column j disturbs the users of row i; or the share of its power that does.
         noise_mw: Noise at each receiver, in ``bandwidth_mhz``.
-        bandwidth_mhz: W.
-        widths: Width of the channel of each access point (k,), in units of ``bandwidth_mhz``; None: all 1.
+        widths: Width of the channel of each access point, in units of ``bandwidth_mhz``; None: all 1.
         spectrum: Channels to choose among; joint settings then have choices after the powers. None: no choice.
-        link: Rate of a link by its SINR, and its share of the airtime.
-
-    Example:
-        >>> network = Network(
-        ...     loss_db=np.array([[80.0], [100.0]]),
-        ...     serving=np.array([0]),
-        ...     present=np.array([True]),
-        ...     disturbs=~np.eye(2, dtype=bool),
-        ...     noise_mw=1e-10,
-        ...     bandwidth_mhz=20.0,
-        ... )
-        >>> network.factor_values(np.array([[0.0, 0.0]])).round(3).tolist()
-        [[113.449, 0.0]]
     """
 
     loss_db: Float[np.ndarray, "k m"]
@@ -179,8 +162,6 @@ class Network:
 
     def gradient(self, x: Values, weights: Float[np.ndarray, " m"]) -> Values:
         """Gradient of a weighted sum of the users' capacities, in Mbit/s per dB, at powers in dBm.
-
-        For a function of the capacities, ``weights`` are its derivatives.
 
         ∂C_u/∂P_j = (W / n_u ln 2) (g_j / received_u - h_j / disturbance_u) below the largest rate, with disturbance Γ
         times that of ``sinr``, received = disturbance + wanted signal, g of all these and h of disturbance alone; and
@@ -299,8 +280,7 @@ def at_shares(network: Network, U: Float[np.ndarray, "n d"], low: float, high: f
 def coloured(network: Network, high: float) -> Values:
     """Joint setting by greedy colouring: all at largest power and the first width, on channels that avoid others.
 
-    The access points that disturb and are disturbed most choose first; each takes the channel with the least
-    interference with those that have chosen, counted as the sum of gains to each other's users.
+    Those that disturb and are disturbed most choose first, each the least sum of gains to and from earlier ones' users.
 
     Source: Mishra, Banerjee & Arbaugh 2005, Weighted coloring based channel assignment for WLANs.
     """

@@ -55,12 +55,8 @@ def best_known(
     feasibility and least powers; Howard 1960, Dynamic programming and Markov processes, for their iteration; Zander
     1992, Performance of optimum transmitter power control in cellular radio systems, for removals.
 
-    Args:
-        starts: Number of climbs, >= 1; by default 512, and fewer, but at least 16, if access points times users are
-            more than 16,384.
-
-    Returns:
-        Powers (k,) in dBm, with channels also their positions and those of widths; and the utility there, in its unit.
+    There are 512 ``starts`` by default, and fewer, but at least 16, if access points times users are more than 16,384.
+    Returns powers in dBm, with channels also their positions and those of widths; and the utility there, in its unit.
     """
     if starts is None:
         starts = min(_STARTS, max(16, _ENTRIES // max(network.n_points * len(network.present), 1)))
@@ -109,10 +105,7 @@ def _end(network: Network, utility: Utility, x: Values, ends: Pair) -> tuple[flo
 def _descent(
     x: Values, network: Network, uncapped: Network, utility: Utility, sharpness: float
 ) -> tuple[float, Values]:
-    """Negative utility and gradient, or of a smooth surrogate that is closer to it with larger ``sharpness``.
-
-    ``uncapped`` is the network without a largest rate, the same one if it has none.
-    """
+    """Negative utility and gradient, or of a smooth surrogate that is closer to it with larger ``sharpness``."""
     there, slope, rates = network.present, np.ones(len(network.present)), uncapped.user_capacities(x[None])[0]
     if network is not uncapped:
         most = network.rates(np.full(len(there), np.inf))
@@ -241,10 +234,7 @@ def _fairest(network: Network, low: float, high: float) -> Values:
 
 
 def _after_removals(network: Network, low: float, high: float, rate_mbps: float) -> Values:
-    """Powers at which all users have a rate except removed ones, each time the user farthest below its needed SINR.
-
-    Users that cannot have the rate, as their cell has too many users for it, are removed first.
-    """
+    """Powers at which all users have a rate but removed ones: first those in too full cells, then the worst served."""
     sinr = network.needed_sinr(rate_mbps) * (1.0 + 1e-9)
     wanted = network.present & np.isfinite(sinr)
     while True:

@@ -35,10 +35,6 @@ def centre_mhz(channel: int, width_mhz: float) -> float | None:
     At 2.4 GHz the second half of 40 MHz lies above channels 1 to 7, and below 8 to 13.
 
     Source: IEEE 802.11-2020, 15.4.4.3, 17.3.8.4.2 and annex E.
-
-    Example:
-        >>> centre_mhz(6, 20.0), centre_mhz(40, 40.0), centre_mhz(44, 80.0), centre_mhz(140, 80.0)
-        (2437.0, 5190.0, 5210.0, 5690.0)
     """
     band = band_of(channel)
     if band is None or width_mhz not in WIDTHS_MHZ[band]:
@@ -53,12 +49,7 @@ def centre_mhz(channel: int, width_mhz: float) -> float | None:
 
 
 def whole_channel(channel: int, width_mhz: float) -> tuple[int, int]:
-    """Number of the widened channel, and the position of the channel of 20 MHz in it, from 0.
-
-    Example:
-        >>> whole_channel(44, 80.0), whole_channel(11, 40.0)
-        ((42, 2), (9, 1))
-    """
+    """Number of the widened channel, and the position of the channel of 20 MHz in it, from 0."""
     whole, own = (centre_mhz(channel, width) or 0.0 for width in (width_mhz, 20.0))
     base = 2407.0 if whole < 5000.0 else 5000.0
     return round((whole - base) / _STEP_MHZ), round((own - whole + width_mhz / 2.0 - 10.0) / 20.0)
@@ -66,14 +57,10 @@ def whole_channel(channel: int, width_mhz: float) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Channels among which each access point chooses, and widths if there are several.
+    """Channels of 20 MHz among which each access point chooses, and widths; each channel exists with each.
 
     A joint setting has all powers, then the position of each access point's channel in ``channels``, then, with several
     widths, the position of each one's width in ``widths_mhz``.
-
-    Args:
-        channels: Numbers of channels of 20 MHz.
-        widths_mhz: Widths; each channel exists with each.
     """
 
     channels: tuple[int, ...]

@@ -26,21 +26,12 @@ def path_loss_db(distance_m: Float[np.ndarray, "..."]) -> Float[np.ndarray, "...
     """46.6777 + 30 log10(d / 1 m) dB for distances d >= 0 m; below a metre the loss of a metre.
 
     Source: the default of ns-3's LogDistancePropagationLossModel (exponent 3, reference at 1 m, 5.15 GHz).
-
-    Example:
-        >>> float(path_loss_db(np.array(10.0)).round(4))
-        76.6777
     """
     return LOSS_AT_ONE_METRE_DB + LOSS_PER_DECADE_DB * np.log10(np.maximum(distance_m, _NEAREST_M))
 
 
 def noise_dbm(bandwidth_mhz: float, noise_figure_db: float) -> float:
-    """Thermal noise at a receiver: -174 dBm/Hz + 10 log10(bandwidth in Hz) + its noise figure.
-
-    Example:
-        >>> round(noise_dbm(20.0, 7.0), 3)
-        -93.99
-    """
+    """Thermal noise at a receiver: -174 dBm/Hz + 10 log10(bandwidth in Hz) + its noise figure."""
     return float(-174.0 + 10.0 * np.log10(1e6 * bandwidth_mhz) + noise_figure_db)
 
 
@@ -56,16 +47,9 @@ def shadowing_to_users(seed: int, std_db: float, n_points: int, n_users: int) ->
 
 @dataclass(frozen=True, eq=False)
 class Topology:
-    """Locations of access points and users, and the shadowing between them.
+    """Locations, m, of access points and of users at the start, and the shadowing between them.
 
-    Args:
-        access_points: (k, 2), m.
-        users: (m, 2), m, at the start of an episode.
-        serving: Access point of each user (m,); None: the one of least path loss.
-        between_db: Shadowing between access points (k, k), symmetric.
-        to_users_db: Shadowing from access points to users (k, m).
-        low: South-west corner (2,) of the users' area.
-        high: North-east corner.
+    Users are served by ``serving``, None: the access point of least path loss; their area is from ``low`` to ``high``.
     """
 
     access_points: Places

@@ -23,15 +23,10 @@ _GAP_DB = 10.0  # about that of the least SNR of 802.11n's rates to Shannon's
 
 @dataclass
 class Episode(WorldEpisode):
-    """State of an episode, in addition to the fields of all worlds.
+    """State of an episode: powers (dBm), and locations of users (m).
 
-    Args:
-        powers: Transmit powers (k,), dBm.
-        choices: Positions of channels, then of widths, in their lists (k,) or (2k,); none without channels.
-        last: Last good measurement of each agent (k,); NaN while there is none.
-        totals: Noise-free capacity of the network in each round, Mbit/s; NaN if a simulation failed.
-        users: Locations (m, 2), m.
-        present: Mask of present users (m,).
+    ``choices`` are positions of channels, then of widths, in their lists. ``last`` are good measurements of agents, NaN
+    while there is none; ``totals`` noise-free capacities of rounds, Mbit/s, NaN if a simulation failed.
     """
 
     powers: Values

@@ -41,30 +41,16 @@ _NO_ANSWER = Failure("the simulator answered with what is no answer")
 
 
 class Children:
-    r"""Simulators that answer questions, several at the same time.
+    """Simulators that answer questions, several at the same time.
 
     A child prints ``{"ready": true}`` and then answers each line of JSON with a line that has the ``id`` of the
     question. A child that dies, does not answer in time or gives an invalid answer is ended, and the answer is a
-    ``Failure``: a value, not an exception, since simulators fail and a run continues. The next question starts a new
-    child. A child that died between two questions is replaced silently. A copy, also a deep or pickled one, starts its
-    own children.
+    ``Failure``: a value, not an exception, since simulators fail and a run continues. A child that died between two
+    questions is replaced silently. A copy, also a deep or pickled one, starts its own children.
 
-    Args:
-        command: Command that starts a child.
-        environment: Variables of its process; None: those of this process.
-        processes: Largest number of children, >= 1; each is started on first use.
-        timeout_s: Wall-clock limit of an answer, > 0.
-        most_uses: Questions after which a child is replaced, since simulators leak memory, >= 1.
-        is_answer: Check of an answer; a failed check is a ``Failure``. A module-level function, so that it can be
-            copied.
-
-    Example:
-        >>> import sys
-        >>> echo = "print('{\"ready\": true}', flush=True); [print(x, flush=True) for x in iter(input, '')]"
-        >>> children = Children([sys.executable, "-c", echo])
-        >>> [answer["power"] for answer in children.ask([{"power": 3.0}, {"power": 4.0}])]
-        [3.0, 4.0]
-        >>> children.close()
+    ``processes`` is the largest number of children, each started on first use; ``timeout_s`` the wall-clock limit of an
+    answer. After ``most_uses`` questions a child is replaced, since simulators leak memory. ``is_answer`` is a
+    module-level function, so that it can be copied.
     """
 
     def __init__(

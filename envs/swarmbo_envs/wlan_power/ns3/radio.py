@@ -52,12 +52,8 @@ class Library:
 def compiled_library() -> Library:
     """Library from the cache, or compiled now in some seconds.
 
-    It lies in ``$XDG_CACHE_HOME/swarmbo`` or ``~/.cache/swarmbo``; its name has a hash of the source, the version of
-    the wheel and the kind of machine. ``$CXX`` names a compiler.
-
-    Raises:
-        ConfigError: If the wheel, a compiler or the standard headers of C++ are missing, with what to install; or if
-            the cache cannot be written.
+    The cache is ``$XDG_CACHE_HOME/swarmbo`` or ``~/.cache/swarmbo``; ``$CXX`` names a compiler. A ConfigError if the
+    wheel, a compiler or the headers of C++ are missing, or the cache cannot be written.
     """
     version, root = _wheel()
     needs = next((folder for folder in (root / "lib64", root / "lib") if folder.is_dir()), root)
@@ -133,9 +129,8 @@ class Ns3Radio:
     """Outcomes of access points by ns-3, which runs in child processes.
 
     ``capacity`` is that of ``Network`` with the SINR of the received powers in ns-3. ``throughput`` is the payload that
-    users of an 802.11n network receive in the simulated time (802.11ac if there are widths above 40 MHz). It includes
-    beacons, association, carrier sense, rates, acknowledgements and collisions. Every access point always has 1500-byte
-    frames for each of its users, and every access point whose channel overlaps disturbs every other.
+    users of an 802.11n network receive in the simulated time (802.11ac if there are widths above 40 MHz). Every access
+    point always has 1500-byte frames for each of its users, and disturbs every other whose channel overlaps.
     """
 
     def __init__(self, objective: Literal["capacity", "throughput"], settings: SimulationSettings) -> None:
