@@ -99,11 +99,19 @@ class _Stamped:
         return stamp(self._py_file)
 
 
-def _stamped(locator: type) -> type:
-    return type(locator.__name__, (_Stamped, locator), {})
+class _UserProvided(_Stamped, caching.UserProvidedCacheLocator):
+    """Folder of ``NUMBA_CACHE_DIR``."""
 
 
-class _Temporary(_Stamped, caching.InTreeCacheLocator):
+class _InTree(_Stamped, caching.InTreeCacheLocator):
+    """Folder of the source."""
+
+
+class _UserWide(_Stamped, caching.UserWideCacheLocator):
+    """The user's cache."""
+
+
+class _Temporary(_InTree):
     """Folder of the user's own: its content is executed, and others may write among temporary files."""
 
     def get_cache_path(self) -> str:
@@ -121,10 +129,7 @@ class _Temporary(_Stamped, caching.InTreeCacheLocator):
 
 
 class _Implementation(caching.CompileResultCacheImpl):
-    _locator_classes = [  # noqa: RUF012
-        *map(_stamped, (caching.UserProvidedCacheLocator, caching.InTreeCacheLocator, caching.UserWideCacheLocator)),
-        _Temporary,
-    ]
+    _locator_classes = [_UserProvided, _InTree, _UserWide, _Temporary]  # noqa: RUF012
 
 
 class _Kept(caching.FunctionCache):

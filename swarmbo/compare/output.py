@@ -27,7 +27,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
             continue
         sign = "negative" if metric in metrics.MORE_IS_BETTER else "positive"
         title = f"{metrics.METRIC_TEXT[metric]}; difference from {comparison.reference!r} ({sign}: it is better)"
-        table = _table(title, "seeds", "mean", "difference", "interval", "better")
+        table = empty_table(title, "problem", "method", "seeds", "mean", "difference", "interval", "better")
         for before, row in zip([None, *rows], rows, strict=False):
             is_new = before is None or before.problem != row.problem
             if is_new and before is not None:
@@ -40,17 +40,16 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
     return tables
 
 
-def _table(title: str, *numbers: str) -> Table:
+def empty_table(title: str, *head: str) -> Table:
+    """Table for the terminal without rows; its first two columns are names, the others numbers."""
     table = Table(title=title, title_justify="left")
-    for name in ("problem", "method"):
-        table.add_column(name, overflow="fold")  # truncated names would be useless
-    for name in numbers:
-        table.add_column(name, justify="right")
+    for column, name in enumerate(head):  # folded, as truncated names would be useless
+        table.add_column(name, justify="left" if column < 2 else "right", overflow="fold")
     return table
 
 
 def _time_table(comparison: Comparison) -> Table:
-    table = _table("time", "wall time", "evaluations a second", "workers busy")
+    table = empty_table("time", "problem", "method", "wall time", "evaluations a second", "workers busy")
     for (problem, method), runs in comparison.runs.items():
         seconds, busy = sum(run.seconds for run in runs), [run.busy for run in runs if run.busy is not None]
         rate = sum(run.measurements[-1] for run in runs) / seconds if seconds else 0.0
@@ -180,10 +179,8 @@ def _groups(comparison: Comparison) -> Iterable[_Group]:
     deciding = [row for row in comparison.rows if row.decides]
     for (problem, metric), found in groupby(deciding, attrgetter("problem", "metric")):
         rows = list(found)
-        more, reference = (
-            metric in metrics.MORE_IS_BETTER,
-            next((r.values for r in rows if r.method == r.reference), {}),
-        )
+        more = metric in metrics.MORE_IS_BETTER
+        reference = next((r.values for r in rows if r.method == r.reference), {})
         best = (max if more else min)(row.mean for row in rows)
         tests = {row.method: paired_p(row.values, reference) for row in rows if row.difference is not None}
         known = {method: p for method, p in tests.items() if p is not None}

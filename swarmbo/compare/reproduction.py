@@ -13,7 +13,7 @@ from jaxtyping import Float
 from rich.table import Table
 
 from swarmbo import metrics
-from swarmbo.compare.output import markdown
+from swarmbo.compare.output import empty_table, markdown
 from swarmbo.compare.statistics import FEWEST_PAIRS, paired_difference
 from swarmbo.errors import ConfigError
 from swarmbo.plotting import style
@@ -268,9 +268,7 @@ def _verdict(own: Mapping[int, float], other: Mapping[int, float], shown: str) -
 
 def reproduction_table(given: Reproduction, rows: Sequence[tuple[str, ...]]) -> Table:
     """The rows as a table for the terminal."""
-    table = Table(title=f"{given.paper}: {SHOWN_TEXT[given.scores[0]]}", title_justify="left")
-    for name in _HEAD:
-        table.add_column(name, justify="left" if name in _HEAD[:2] else "right", overflow="fold")
+    table = empty_table(f"{given.paper}: {SHOWN_TEXT[given.scores[0]]}", *_HEAD)
     for row in rows:
         table.add_row(*row)
     return table

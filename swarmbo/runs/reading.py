@@ -85,7 +85,7 @@ class Run:
 
     @cached_property
     def summary(self) -> Summary | None:
-        """Summary of the run; None while it is not complete."""
+        """Summary of the run; None while rounds are missing from its log."""
         return read_summary(self.folder)
 
     @property
@@ -164,7 +164,7 @@ class Run:
 
 
 def load_run(path: str | os.PathLike[str]) -> Run:
-    """Load a (possibly incomplete) run from its folder, without running any of its code.
+    """Load a run from its folder, without running any of its code; ``summary`` is None if it is incomplete.
 
     Raises:
         RunFolderError: If there is no run.
@@ -208,7 +208,7 @@ def read_summary(folder: RunFolder) -> Summary | None:
         return None
     with folder.reading(path.name, "delete it and resume the run"):
         summary = msgspec.json.decode(folder.read_sealed(path.name), type=Summary)
-    return summary if len(folder.lines()) == summary.rounds + 1 else None
+    return summary if len(folder.records()) == summary.rounds + 1 else None
 
 
 STDOUT = Path("-")
