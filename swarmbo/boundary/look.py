@@ -118,6 +118,7 @@ BASE: dict[str, Any] = {
 }
 BATTERY_POINTS = (16.0, 4.5, 15.0)  # width, height, and extent below the agent
 _NEARLY_EMPTY = 0.2
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def draw_no_go(ax: Axes, rings: Sequence[Float[np.ndarray, "k 2"]]) -> Artist:
@@ -167,9 +168,6 @@ class Powers(LogFormatterSciNotation):
         """Label of a tick."""
         text = super().__call__(x, pos).removeprefix(r"$\mathdefault{").removesuffix("}$").replace(r"\times", "×")
         return re.sub(r"\^\{(-?\d+)\}", lambda found: found.group(1).translate(_RAISED), text).replace("-", "−")
-
-
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def set_log(ax: Axes, scale: Literal["log", "symlog"] = "log", **options: Any) -> Axes:

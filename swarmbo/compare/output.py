@@ -16,6 +16,22 @@ from swarmbo.compare.comparison import Comparison, ComparisonRow, ScoredRun
 from swarmbo.compare.statistics import FEWEST_PAIRS, holm, mean_interval, paired_p
 from swarmbo.errors import ConfigError, RunFolderError
 
+_LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "²": r"\textsuperscript{2}",
+    "µ": r"\textmu{}",
+    "[": "{[}",  # after a line end it would begin an option
+    "<": "$<$",
+}
+_MARKDOWN = {character: f"\\{character}" for character in "\\`*_[]<>|"}
+
+_NUMBER = re.compile(r"([-+]?)([0-9.]+)(?:e([-+]\d+))?")
+_HEADS = ("method", "seeds", "mean", "difference", "p")
+_BOLD = (0, 2)  # columns of the method and its mean
+
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
     """One table per primary metric of some task: a row per problem and method, with the paired difference."""
@@ -138,23 +154,6 @@ def _curves(problem: str, method: str, runs: list[ScoredRun]) -> plotting.Regret
     )
 
 
-_LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "²": r"\textsuperscript{2}",
-    "µ": r"\textmu{}",
-    "[": "{[}",  # after a line end it would begin an option
-    "<": "$<$",
-}
-_MARKDOWN = {character: f"\\{character}" for character in "\\`*_[]<>|"}
-
-_NUMBER = re.compile(r"([-+]?)([0-9.]+)(?:e([-+]\d+))?")
-_HEADS = ("method", "seeds", "mean", "difference", "p")
-_BOLD = (0, 2)  # columns of the method and its mean
-
-
 class _Group(NamedTuple):
     """One problem by its primary metric: the caption, and texts of each method, of which the best are ``bold``."""
 
@@ -216,9 +215,8 @@ def _latex(group: _Group) -> str:
     def cells(texts: Sequence[str], best: bool = False) -> str:
         shown = [_escaped(text, _LATEX) for text in texts[:2]]
         shown += [_NUMBER.sub(_in_latex, _escaped(text, _LATEX)) for text in texts[2:]]
-        return (
-            " & ".join(rf"\textbf{{{text}}}" if best and i in _BOLD else text for i, text in enumerate(shown)) + r" \\"
-        )
+        cells = (rf"\textbf{{{text}}}" if best and i in _BOLD else text for i, text in enumerate(shown))
+        return " & ".join(cells) + r" \\"
 
     lines = [cells(row, best) for row, best in zip(group.rows, group.bold, strict=True)]
     above = [r"\begin{table}", r"\centering", rf"\caption{{{_escaped(group.caption, _LATEX)}}}"]

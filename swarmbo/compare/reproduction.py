@@ -31,6 +31,8 @@ SHOWN_TEXT: dict[Shown, str] = {
     "recommended_regret": "cumulative regret of the recommendation",
     "best": "best so far",
 }
+_HEAD = ("problem", "method", "seeds", "mean", "95 % interval", "median", "printed", "to printed", "to auto", "s/round")
+_REFERENCE = "auto"
 
 
 class Method(Settings, frozen=True):
@@ -228,10 +230,6 @@ def _curve(records: Sequence[RoundRecord], shown: Shown, maximum: float | None) 
     return [np.nan if record.score is None else getattr(record.score, name) for record in records[1:]]
 
 
-_HEAD = ("problem", "method", "seeds", "mean", "95 % interval", "median", "printed", "to printed", "to auto", "s/round")
-_REFERENCE = "auto"
-
-
 def rows_of(given: Reproduction, scores: Sequence[Scores]) -> list[tuple[str, ...]]:
     """Cells of the table, a row for each method on each problem; printed methods that were not run have no number.
 
@@ -252,10 +250,10 @@ def rows_of(given: Reproduction, scores: Sequence[Scores]) -> list[tuple[str, ..
             number = f"{printed[method]:g}" if method in printed else ""
             cells = (problem, method, str(len(own)), f"{alone.mean:.3g}", interval, median, number)
             rows.append((*cells, to_printed, to_auto, f"{one.seconds:.2g}"))
-        others = {method: value for method, value in printed.items() if method not in of_problem}
-        rows += [
-            (problem, f"{method} (printed only)", *[""] * 4, f"{others[method]:g}", "", "", "") for method in others
+        others = [
+            (f"{method} (printed only)", f"{printed[method]:g}") for method in printed if method not in of_problem
         ]
+        rows += [(problem, method, *[""] * 4, number, "", "", "") for method, number in others]
     return rows
 
 
@@ -295,11 +293,9 @@ def draw_reproduction(given: Reproduction, scores: Sequence[Scores], path: Path,
         for row, shown in enumerate(given.scores):
             for ax, problem in zip(panels[row], problems, strict=True):
                 here = [one for one in scores if one.problem == problem]
+                named = ("", SHOWN_TEXT[shown], shown == "best")
                 curves = [
-                    RegretCurves(
-                        problem, one.method, np.array(one.at), one.curves[shown], "", SHOWN_TEXT[shown], shown == "best"
-                    )
-                    for one in here
+                    RegretCurves(problem, one.method, np.array(one.at), one.curves[shown], *named) for one in here
                 ]
                 plot_regret_curves(ax, curves, methods)
                 ax.set_xlabel(given.axis)

@@ -23,6 +23,7 @@ from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.states import WorldRecord, read_world
 from swarmbo.runs.table import Columns, measurements, stacked, to_frame, write_csv, write_parquet, write_rows
 
+STDOUT = Path("-")
 _MEDIA = {".png": "image/png", ".gif": "image/gif", ".svg": "image/svg+xml"}  # displayable in a page
 
 
@@ -209,9 +210,6 @@ def read_summary(folder: RunFolder) -> Summary | None:
     with folder.reading(path.name, "delete it and resume the run"):
         summary = msgspec.json.decode(folder.read_sealed(path.name), type=Summary)
     return summary if len(folder.records()) == summary.rounds + 1 else None
-
-
-STDOUT = Path("-")
 
 
 def export(folder: Path, file: Path | None = None, *, csv: bool = False, parquet: bool = False) -> Path | None:

@@ -148,11 +148,8 @@ def _complete(previous: RoundRecord | None, team: Team, truth: GroundTruth | Non
     evaluations, asked, score = record.evaluations, record.asked, None
     if truth is not None:
         truth = truth.at(record.round)
-        mean, means = _maps(team, truth)
-        on_the_way = evaluations[len(asked) :]
-        score = metrics.score_round(
-            truth, previous, asked, recommendation, mean=mean, means=means, on_the_way=on_the_way
-        )
+        (mean, means), stops = _maps(team, truth), evaluations[len(asked) :]
+        score = metrics.score_round(truth, previous, asked, recommendation, mean=mean, means=means, on_the_way=stops)
     return msgspec.structs.replace(
         record,
         best=_best(None if previous is None else previous.best, evaluations, noise_std),

@@ -74,9 +74,9 @@ _TELL, _ASK, _END = range(3)  # ranks
 
 def make_app(desk: Desk, token: str) -> Any:
     """ASGI application; its lifespan ends the thread that calls the desk. The page and ``/healthz`` need no token."""
+    parts = ("applications", "routing", "responses", "exceptions")
     starlette, routing, responses, exceptions = (
-        needed(f"starlette.{part}", "serve", "swarmbo serve")
-        for part in ("applications", "routing", "responses", "exceptions")
+        needed(f"starlette.{part}", "serve", "swarmbo serve") for part in parts
     )
     worker, page = _Worker(), files("swarmbo.serve").joinpath("page.html").read_text(encoding="utf-8")
     described = msgspec.json.encode(document())
