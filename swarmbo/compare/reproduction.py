@@ -293,10 +293,8 @@ def draw_reproduction(given: Reproduction, scores: Sequence[Scores], path: Path,
         for row, shown in enumerate(given.scores):
             for ax, problem in zip(panels[row], problems, strict=True):
                 here = [one for one in scores if one.problem == problem]
-                named = ("", SHOWN_TEXT[shown], shown == "best")
-                curves = [
-                    RegretCurves(problem, one.method, np.array(one.at), one.curves[shown], *named) for one in here
-                ]
+                look = ("", SHOWN_TEXT[shown], shown == "best")
+                curves = [RegretCurves(problem, one.method, np.array(one.at), one.curves[shown], *look) for one in here]
                 plot_regret_curves(ax, curves, methods)
                 ax.set_xlabel(given.axis)
                 printed = given.problems[problem].printed if row == 0 else {}
