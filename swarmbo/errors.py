@@ -132,11 +132,11 @@ class DataWarning(SwarmboWarning):
 def needed(module: str, extra: str, what: str, at: str = "$") -> Any:
     """Import a module of an extra, untyped, as type checks must not depend on installed packages.
 
-    ``what`` names the feature that needs it, and ``extra`` the argument of ``pip install swarmbo[extra]``.
+    ``what`` names the feature that needs it, and ``extra`` the argument of ``pip install "swarmbo[extra]"``.
     """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         missing = (error.name or module).split(".")[0]
         got = f"{what} needs the package {missing!r}, which is not installed"
-        raise MissingPackageError(f"{got}; pip install swarmbo[{extra}]", at=at) from None
+        raise MissingPackageError(f'{got}; pip install "swarmbo[{extra}]"', at=at) from None

@@ -44,9 +44,8 @@ class Safeguard:
         """
         settled: Batch = {}
         for chain in self.chains:
-            agreed, rival = (
-                {agent: batch[agent] for agent in chain if agent in batch} for batch in (points, self.in_turn or {})
-            )
+            batches = (points, self.in_turn or {})
+            agreed, rival = ({agent: batch[agent] for agent in chain if agent in batch} for batch in batches)
             check = _Check(self, chain, agreed, rival, shared=not isinstance(situation.belief, Views))
             agreed = yield from check.worthwhile(situation)
             keeps = self.in_turn is None or (yield from check.is_no_worse(situation, agreed))

@@ -74,10 +74,7 @@ class Centralised(Settings, frozen=True, tag_field="kind", tag="centralised"):
 
 
 def _value_and_slope(
-    functions: BoxFunctions,
-    low: Float[np.ndarray, " n"],
-    span: Float[np.ndarray, " n"],
-    share: Float[np.ndarray, " n"],
+    functions: BoxFunctions, low: Float[np.ndarray, " n"], span: Float[np.ndarray, " n"], share: Float[np.ndarray, " n"]
 ) -> tuple[float, Float[np.ndarray, " n"]]:
     n = len(share)
     if functions.n_exchanges:

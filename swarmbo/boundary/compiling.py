@@ -4,19 +4,21 @@ Numba's own cache notices changes of a function's file only, not of files with i
 cache depends on all of them.
 """
 
+import inspect
 import os
 import re
 import stat
 import tempfile
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numba
 from numba.core import caching, typeinfer, types
+from numba.core.caching import InTreeCacheLocator, UserProvidedCacheLocator, UserWideCacheLocator
 from numba.core.compiler_lock import global_compiler_lock
 
 from swarmbo.errors import CompilingWarning
@@ -90,20 +92,7 @@ def stamp(path: str) -> bytes:
     return sha256(repr([texts[file] for file in sorted(texts)]).encode()).digest()
 
 
-class _Stamped:
-    """Stamp of cached compiled code."""
-
-    _py_file: str
-
-    def get_source_stamp(self) -> bytes:
-        return stamp(self._py_file)
-
-
-def _stamped(locator: type) -> type:
-    return type(locator.__name__, (_Stamped, locator), {})
-
-
-class _Temporary(_Stamped, caching.InTreeCacheLocator):
+class _Temporary(InTreeCacheLocator):
     """Folder of the user's own: its content is executed, and others may write among temporary files."""
 
     def get_cache_path(self) -> str:
@@ -121,10 +110,12 @@ class _Temporary(_Stamped, caching.InTreeCacheLocator):
 
 
 class _Implementation(caching.CompileResultCacheImpl):
-    _locator_classes = [  # noqa: RUF012
-        *map(_stamped, (caching.UserProvidedCacheLocator, caching.InTreeCacheLocator, caching.UserWideCacheLocator)),
-        _Temporary,
-    ]
+    _locator_classes = (UserProvidedCacheLocator, InTreeCacheLocator, UserWideCacheLocator, _Temporary)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        locator: Any = self.locator
+        locator.get_source_stamp = partial(stamp, inspect.getfile(function))
 
 
 class _Kept(caching.FunctionCache):

@@ -37,18 +37,43 @@ _AGENT_DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (5, 1
 BEST_COLOUR = "#fff200"
 
 RC: dict[Any, Any] = {
-    **{"font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "figure.dpi": 100, "image.origin": "lower"},
-    **{"axes.titlesize": 11, "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.titlepad": 8},
-    **{"lines.linewidth": 1.8, "lines.solid_capstyle": "round", "grid.color": GRID},
-    **dict.fromkeys(("text.color", "axes.titlecolor", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), INK),
-    **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), MUTED),
-    **dict.fromkeys(("figure.facecolor", "savefig.facecolor"), "white"),
-    **dict.fromkeys(("font.size", "axes.labelsize"), 9.5),
-    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 8.5),
-    **dict.fromkeys(("axes.linewidth", "grid.linewidth", "xtick.major.width", "ytick.major.width"), 0.8),
-    **dict.fromkeys(("axes.grid", "axes.axisbelow"), True),
-    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "axes.formatter.useoffset", "legend.frameon"), False),
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.5,
+    "text.color": INK,
     "text.parse_math": False,  # names and units are shown literally, even with dollar signs
+    "axes.axisbelow": True,
+    "axes.edgecolor": MUTED,
+    "axes.formatter.useoffset": False,
+    "axes.grid": True,
+    "axes.labelcolor": INK,
+    "axes.labelsize": 9.5,
+    "axes.linewidth": 0.8,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titlepad": 8,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "xtick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "xtick.labelsize": 8.5,
+    "xtick.major.width": 0.8,
+    "ytick.color": MUTED,
+    "ytick.labelcolor": INK,
+    "ytick.labelsize": 8.5,
+    "ytick.major.width": 0.8,
+    "figure.dpi": 100,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "image.origin": "lower",
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "lines.solid_capstyle": "round",
 }
 
 MEAN_COLOURS: Colormap = mpl.colormaps["viridis"]
@@ -93,6 +118,7 @@ BASE: dict[str, Any] = {
 }
 BATTERY_POINTS = (16.0, 4.5, 15.0)  # width, height, and extent below the agent
 _NEARLY_EMPTY = 0.2
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def draw_no_go(ax: Axes, rings: Sequence[Float[np.ndarray, "k 2"]]) -> Artist:
@@ -142,9 +168,6 @@ class Powers(LogFormatterSciNotation):
         """Label of a tick."""
         text = super().__call__(x, pos).removeprefix(r"$\mathdefault{").removesuffix("}$").replace(r"\times", "×")
         return re.sub(r"\^\{(-?\d+)\}", lambda found: found.group(1).translate(_RAISED), text).replace("-", "−")
-
-
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def set_log(ax: Axes, scale: Literal["log", "symlog"] = "log", **options: Any) -> Axes:

@@ -92,7 +92,7 @@ def export(
         Path | None, Argument(metavar="[FILE]", help="Default: measurements.csv|parquet in DIR; - for stdout.")
     ] = None,
     csv: Annotated[bool, Option("--csv", help="Write CSV, the default.")] = False,
-    parquet: Annotated[bool, Option("--parquet", help="Write Parquet; needs pip install swarmbo[pandas].")] = False,
+    parquet: Annotated[bool, Option("--parquet", help='Write Parquet; needs pip install "swarmbo[pandas]".')] = False,
 ) -> None:
     """Write one tidy table of a run, also of an incomplete one: a row for each measurement."""
     from swarmbo.runs.reading import export as export_runs

@@ -47,9 +47,23 @@ class ComparisonRow(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class ScoredRun:
-    """A complete run; ``values`` are the score of its task after each round, of the ``measurements`` attempted so far.
+    """A complete run in a comparison.
 
-    ``seconds`` is its wall time, ``busy`` the share of its workers' time in evaluations, None without workers.
+    Args:
+        path: Its folder.
+        problem: Its environment table and rounds as JSON, and the name of its scenario.
+        method: Its other tables, which make the method.
+        seed: Seed of the run.
+        world: Name of the environment.
+        goal: Task of the field; ``peak`` for a function.
+        moves: True if the field changes over time.
+        unit: Unit of an outcome.
+        metrics: Final scores, by metric.
+        measurements: Number of measurements attempted until each round.
+        values: Score of its task after each round.
+        code: Digests of the code that it ran, by name.
+        seconds: Wall time, s.
+        busy: Share of the workers' time in evaluations, 0 to 1; None without workers.
     """
 
     path: Path

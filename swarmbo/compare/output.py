@@ -16,6 +16,22 @@ from swarmbo.compare.comparison import Comparison, ComparisonRow, ScoredRun
 from swarmbo.compare.statistics import FEWEST_PAIRS, holm, mean_interval, paired_p
 from swarmbo.errors import ConfigError, RunFolderError
 
+_LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "²": r"\textsuperscript{2}",
+    "µ": r"\textmu{}",
+    "[": "{[}",  # after a line end it would begin an option
+    "<": "$<$",
+}
+_MARKDOWN = {character: f"\\{character}" for character in "\\`*_[]<>|"}
+
+_NUMBER = re.compile(r"([-+]?)([0-9.]+)(?:e([-+]\d+))?")
+_HEADS = ("method", "seeds", "mean", "difference", "p")
+_BOLD = (0, 2)  # columns of the method and its mean
+
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
     """One table per primary metric of some task: a row per problem and method, with the paired difference."""
@@ -27,7 +43,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
             continue
         sign = "negative" if metric in metrics.MORE_IS_BETTER else "positive"
         title = f"{metrics.METRIC_TEXT[metric]}; difference from {comparison.reference!r} ({sign}: it is better)"
-        table = _table(title, "seeds", "mean", "difference", "interval", "better")
+        table = empty_table(title, "problem", "method", "seeds", "mean", "difference", "interval", "better")
         for before, row in zip([None, *rows], rows, strict=False):
             is_new = before is None or before.problem != row.problem
             if is_new and before is not None:
@@ -40,17 +56,16 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
     return tables
 
 
-def _table(title: str, *numbers: str) -> Table:
+def empty_table(title: str, *head: str) -> Table:
+    """Table for the terminal without rows; its first two columns are names, the others numbers."""
     table = Table(title=title, title_justify="left")
-    for name in ("problem", "method"):
-        table.add_column(name, overflow="fold")  # truncated names would be useless
-    for name in numbers:
-        table.add_column(name, justify="right")
+    for column, name in enumerate(head):  # folded, as truncated names would be useless
+        table.add_column(name, justify="left" if column < 2 else "right", overflow="fold")
     return table
 
 
 def _time_table(comparison: Comparison) -> Table:
-    table = _table("time", "wall time", "evaluations a second", "workers busy")
+    table = empty_table("time", "problem", "method", "wall time", "evaluations a second", "workers busy")
     for (problem, method), runs in comparison.runs.items():
         seconds, busy = sum(run.seconds for run in runs), [run.busy for run in runs if run.busy is not None]
         rate = sum(run.measurements[-1] for run in runs) / seconds if seconds else 0.0
@@ -139,23 +154,6 @@ def _curves(problem: str, method: str, runs: list[ScoredRun]) -> plotting.Regret
     )
 
 
-_LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "²": r"\textsuperscript{2}",
-    "µ": r"\textmu{}",
-    "[": "{[}",  # after a line end it would begin an option
-    "<": "$<$",
-}
-_MARKDOWN = {character: f"\\{character}" for character in "\\`*_[]<>|"}
-
-_NUMBER = re.compile(r"([-+]?)([0-9.]+)(?:e([-+]\d+))?")
-_HEADS = ("method", "seeds", "mean", "difference", "p")
-_BOLD = (0, 2)  # columns of the method and its mean
-
-
 class _Group(NamedTuple):
     """One problem by its primary metric: the caption, and texts of each method, of which the best are ``bold``."""
 
@@ -180,10 +178,8 @@ def _groups(comparison: Comparison) -> Iterable[_Group]:
     deciding = [row for row in comparison.rows if row.decides]
     for (problem, metric), found in groupby(deciding, attrgetter("problem", "metric")):
         rows = list(found)
-        more, reference = (
-            metric in metrics.MORE_IS_BETTER,
-            next((r.values for r in rows if r.method == r.reference), {}),
-        )
+        more = metric in metrics.MORE_IS_BETTER
+        reference = next((r.values for r in rows if r.method == r.reference), {})
         best = (max if more else min)(row.mean for row in rows)
         tests = {row.method: paired_p(row.values, reference) for row in rows if row.difference is not None}
         known = {method: p for method, p in tests.items() if p is not None}
@@ -219,9 +215,8 @@ def _latex(group: _Group) -> str:
     def cells(texts: Sequence[str], best: bool = False) -> str:
         shown = [_escaped(text, _LATEX) for text in texts[:2]]
         shown += [_NUMBER.sub(_in_latex, _escaped(text, _LATEX)) for text in texts[2:]]
-        return (
-            " & ".join(rf"\textbf{{{text}}}" if best and i in _BOLD else text for i, text in enumerate(shown)) + r" \\"
-        )
+        cells = (rf"\textbf{{{text}}}" if best and i in _BOLD else text for i, text in enumerate(shown))
+        return " & ".join(cells) + r" \\"
 
     lines = [cells(row, best) for row, best in zip(group.rows, group.bold, strict=True)]
     above = [r"\begin{table}", r"\centering", rf"\caption{{{_escaped(group.caption, _LATEX)}}}"]

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from rich.table import Table
 
 from swarmbo import metrics
-from swarmbo.compare.output import markdown
+from swarmbo.compare.output import empty_table, markdown
 from swarmbo.compare.statistics import FEWEST_PAIRS, paired_difference
 from swarmbo.errors import ConfigError
 from swarmbo.plotting import style
@@ -31,6 +31,8 @@ SHOWN_TEXT: dict[Shown, str] = {
     "recommended_regret": "cumulative regret of the recommendation",
     "best": "best so far",
 }
+_HEAD = ("problem", "method", "seeds", "mean", "95 % interval", "median", "printed", "to printed", "to auto", "s/round")
+_REFERENCE = "auto"
 
 
 class Method(Settings, frozen=True):
@@ -228,10 +230,6 @@ def _curve(records: Sequence[RoundRecord], shown: Shown, maximum: float | None) 
     return [np.nan if record.score is None else getattr(record.score, name) for record in records[1:]]
 
 
-_HEAD = ("problem", "method", "seeds", "mean", "95 % interval", "median", "printed", "to printed", "to auto", "s/round")
-_REFERENCE = "auto"
-
-
 def rows_of(given: Reproduction, scores: Sequence[Scores]) -> list[tuple[str, ...]]:
     """Cells of the table, a row for each method on each problem; printed methods that were not run have no number.
 
@@ -252,10 +250,10 @@ def rows_of(given: Reproduction, scores: Sequence[Scores]) -> list[tuple[str, ..
             number = f"{printed[method]:g}" if method in printed else ""
             cells = (problem, method, str(len(own)), f"{alone.mean:.3g}", interval, median, number)
             rows.append((*cells, to_printed, to_auto, f"{one.seconds:.2g}"))
-        others = {method: value for method, value in printed.items() if method not in of_problem}
-        rows += [
-            (problem, f"{method} (printed only)", *[""] * 4, f"{others[method]:g}", "", "", "") for method in others
+        others = [
+            (f"{method} (printed only)", f"{printed[method]:g}") for method in printed if method not in of_problem
         ]
+        rows += [(problem, method, *[""] * 4, number, "", "", "") for method, number in others]
     return rows
 
 
@@ -268,9 +266,7 @@ def _verdict(own: Mapping[int, float], other: Mapping[int, float], shown: str) -
 
 def reproduction_table(given: Reproduction, rows: Sequence[tuple[str, ...]]) -> Table:
     """The rows as a table for the terminal."""
-    table = Table(title=f"{given.paper}: {SHOWN_TEXT[given.scores[0]]}", title_justify="left")
-    for name in _HEAD:
-        table.add_column(name, justify="left" if name in _HEAD[:2] else "right", overflow="fold")
+    table = empty_table(f"{given.paper}: {SHOWN_TEXT[given.scores[0]]}", *_HEAD)
     for row in rows:
         table.add_row(*row)
     return table
@@ -297,12 +293,8 @@ def draw_reproduction(given: Reproduction, scores: Sequence[Scores], path: Path,
         for row, shown in enumerate(given.scores):
             for ax, problem in zip(panels[row], problems, strict=True):
                 here = [one for one in scores if one.problem == problem]
-                curves = [
-                    RegretCurves(
-                        problem, one.method, np.array(one.at), one.curves[shown], "", SHOWN_TEXT[shown], shown == "best"
-                    )
-                    for one in here
-                ]
+                look = ("", SHOWN_TEXT[shown], shown == "best")
+                curves = [RegretCurves(problem, one.method, np.array(one.at), one.curves[shown], *look) for one in here]
                 plot_regret_curves(ax, curves, methods)
                 ax.set_xlabel(given.axis)
                 printed = given.problems[problem].printed if row == 0 else {}

@@ -184,13 +184,7 @@ class Owned:
     variables: tuple[str, ...]
 
     def told(
-        self,
-        log: Logbook,
-        query_id: str,
-        before: own_rows.OwnRow,
-        told: Told,
-        order: int,
-        teller: str | None,
+        self, log: Logbook, query_id: str, before: own_rows.OwnRow, told: Told, order: int, teller: str | None
     ) -> own_rows.OwnRow | None:
         """Check outcomes of a query, and leave out known ones; None if all are; see ``Agent.tell``.
 

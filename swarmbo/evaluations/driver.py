@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from swarmbo.errors import SwarmboError
 from swarmbo.evaluations.executor import Ended, Executor, kept
@@ -24,10 +24,10 @@ class EvaluationError(SwarmboError, RuntimeError):
 class Driver:
     """Loop that asks a ledger for queries, sends them to workers, and tells their outcomes, up to a number of queries.
 
-    In asynchronous mode, each outcome is told at once, and then the next query is asked, so that decisions use all
-        outcomes so far. Some queries are asked ahead, so that workers do not wait for decisions. In synchronous mode, a
-        batch has as many queries as workers. Its outcomes are told in the order of asks once all are known, so that
-        decisions do not depend on durations.
+    In asynchronous mode, each outcome is told at once, and a decision uses all that are known then. Some queries are
+        asked ahead, so that workers do not wait for decisions. In synchronous mode, a batch has as many queries as
+        workers. Its outcomes are told in the order of asks once all are known, so that decisions do not depend on
+        durations.
 
     A query whose worker was lost or hung is sent again, up to three times; then it is told as failed. If the evaluation
     raises an exception, the query is told as failed at once.
@@ -41,6 +41,9 @@ class Driver:
         is_synchronous: True for batches.
         results: Folder with results that workers wrote; those of pending queries are told first.
         stops: True to raise an exception of the world.
+        ahead: Number of queries asked ahead of a free worker, in asynchronous mode; by default one, and one more for
+            each eight workers. Such a decision lacks the outcomes that are still out; 0 decides only when a worker is
+            free.
     """
 
     ledger: Ledger
@@ -51,6 +54,7 @@ class Driver:
     is_synchronous: bool = False
     results: Path | None = None
     stops: bool = False
+    ahead: int | None = None
 
     def __post_init__(self) -> None:
         self._out, self._back = set[str](), dict[str, Ended]()
@@ -87,7 +91,8 @@ class Driver:
 
     def _fill(self) -> None:
         """Ask and send until as many queries as wanted are out or an outcome is back; wait for one."""
-        ledger, wanted = self.ledger, self.workers + 1 + self.workers // 8
+        ledger = self.ledger
+        wanted = self.workers + (1 + self.workers // 8 if self.ahead is None else self.ahead)
         while ledger.n_asked < self.total and len(ledger.team.pending) < wanted:
             query = ledger.ask()
             self._send(query.id, query.point)
@@ -121,6 +126,14 @@ class Driver:
             self.tell(query_id, self._back.pop(query_id))
             if self.results is not None:
                 (self.results / f"{query_id}.json").unlink(missing_ok=True)
+
+
+class Times(NamedTuple):
+    """Wall time (s) without pauses between processes, the workers' share of it in told evaluations, and losses."""
+
+    wall_s: float
+    busy: float
+    lost: int
 
 
 class Standing:
@@ -167,7 +180,7 @@ class Standing:
         return min(1.0, (self._measured + partly) / (self._workers * wall))
 
     @property
-    def clock(self) -> tuple[float, float, int]:
-        """Wall time (s) without pauses between processes, the workers' share of it in told evaluations, and losses."""
+    def times(self) -> Times:
+        """Times of the run so far."""
         busy = min(1.0, self._measured / (self._workers * self._wall)) if self._wall else 0.0
-        return self._wall, busy, self.lost
+        return Times(self._wall, busy, self.lost)

@@ -153,9 +153,8 @@ class Solved:
         """Write the solution completely or not at all: in UAI's format for ``.MPE`` or ``.MAP``, else as JSON."""
         is_uai = path.suffix.lower() in (".mpe", ".map")
         if is_uai and self.undecided:
-            raise ConfigError(
-                f"got no value of {self.undecided[0]!r}; wanted JSON, as not all agents chose", at=str(path)
-            )
+            got = f"got no value of {self.undecided[0]!r}"
+            raise ConfigError(f"{got}; wanted JSON, as not all agents chose", at=str(path))
         return _written(path, uai_solution(self.solution.assignment) if is_uai else self.json() + "\n")
 
     def write_trace(self, path: Path) -> Path:
@@ -222,9 +221,8 @@ def transport_of(settings: Mapping[str, Any], agents: Sequence[str]) -> Faults |
         if isinstance(events := plain.get(key), list):
             plain[key] = [{"round": 0, **event} if isinstance(event, Mapping) else event for event in events]
     is_faulty = not set(plain) <= {"kind", "as_agents"}
-    transport = registry.settings_of(
-        "transport", {"kind": "faulty" if is_faulty else "in-process", **plain}, "$.transport"
-    )
+    kind = "faulty" if is_faulty else "in-process"
+    transport = registry.settings_of("transport", {"kind": kind, **plain}, "$.transport")
     if isinstance(transport, Faults) and (strangers := sorted(transport.named - set(agents))):
         raise ConfigError(f"got {strangers[0]!r}; wanted some of {', '.join(agents)}", at="$.transport")
     if isinstance(transport, Faults):

@@ -93,7 +93,7 @@ def views_of(folder: RunFolder) -> AgentViews | None:
     """Local belief of every agent after the last round with a checkpoint, bit-identical to the run, if readable."""
     try:
         checkpoint = read_checkpoint(folder)
-        if checkpoint is None or checkpoint.round >= len(folder.lines()):
+        if checkpoint is None or checkpoint.round >= len(folder.records()):
             return None
         # only the belief is needed here, and no user code is loaded for a figure
         team = Team.from_state_dict(checkpoint.team, acquisition="db-gp-ucb", coordination="exact")
@@ -114,7 +114,7 @@ def is_drawn(path: Path, formats: Formats | None = None) -> bool:
     if drawn is None or not (formats is None or drawn.is_as(formats)):
         return False
     there = all((path / "figures" / name).is_file() for name in drawn.files)
-    return there and drawn.records == len(folder.lines())
+    return there and drawn.records == len(folder.records())
 
 
 def drawn_files(path: Path) -> list[Path]:

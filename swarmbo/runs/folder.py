@@ -90,7 +90,7 @@ class RunFolder:
             if file.name.endswith(files.PARTIAL) and file.is_file():
                 self._delete(file)
         timings = self._read("timings.jsonl")
-        self._cut("rounds.jsonl", self._log().length)
+        self._cut("rounds.jsonl", self.log().length)
         self._cut("timings.jsonl", timings.rfind(b"\n") + 1)
 
     def _delete(self, file: Path) -> None:
@@ -146,11 +146,11 @@ class RunFolder:
 
     def write_json(self, name: str, value: Any) -> None:
         """Write plain data or a Struct with a digest, completely or not at all."""
-        self._replace(name, files.seal(msgspec.json.format(msgspec.json.encode(value))))
+        self.write_sealed(name, msgspec.json.format(msgspec.json.encode(value)))
 
-    def write_sealed(self, name: str, text: str) -> None:
+    def write_sealed(self, name: str, text: bytes) -> None:
         """Write a JSON object with a digest, completely or not at all."""
-        self._replace(name, files.seal(text.encode()))
+        self._replace(name, files.seal(text))
 
     def read_sealed(self, name: str) -> bytes:
         """Read a JSON object and check its digest; a ValueError if it was changed since."""
@@ -190,7 +190,8 @@ class RunFolder:
             return files.read_regular(self.path / name)
         return b""
 
-    def _log(self) -> files.LoggedLines:
+    def log(self) -> files.LoggedLines:
+        """Complete lines of the log, without line ends and digests, and their rounds; a torn last line is left out."""
         log = self.log_before_damage()
         if log.damage is not None:
             raise RunFolderError(log.damage)
@@ -201,13 +202,9 @@ class RunFolder:
         text, path = self._read("rounds.jsonl"), self.path / "rounds.jsonl"
         return files.logged_lines(text, self._start, path, RoundRecord, lambda record, number: record.round == number)
 
-    def lines(self) -> list[bytes]:
-        """Complete lines of the log, without line ends and digests; a torn last line is left out."""
-        return self._log().lines
-
     def records(self) -> list[RoundRecord]:
         """Logged rounds."""
-        return self._log().records
+        return self.log().records
 
     def append(self, line: bytes, timing: stored_files.Timing) -> None:
         """Log a round; it is on the disk on return."""

@@ -23,6 +23,7 @@ from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.states import WorldRecord, read_world
 from swarmbo.runs.table import Columns, measurements, stacked, to_frame, write_csv, write_parquet, write_rows
 
+STDOUT = Path("-")
 _MEDIA = {".png": "image/png", ".gif": "image/gif", ".svg": "image/svg+xml"}  # displayable in a page
 
 
@@ -85,7 +86,7 @@ class Run:
 
     @cached_property
     def summary(self) -> Summary | None:
-        """Summary of the run; None while it is not complete."""
+        """Summary of the run; None while rounds are missing from its log."""
         return read_summary(self.folder)
 
     @property
@@ -164,7 +165,7 @@ class Run:
 
 
 def load_run(path: str | os.PathLike[str]) -> Run:
-    """Load a (possibly incomplete) run from its folder, without running any of its code.
+    """Load a run from its folder, without running any of its code; ``summary`` is None if it is incomplete.
 
     Raises:
         RunFolderError: If there is no run.
@@ -208,10 +209,7 @@ def read_summary(folder: RunFolder) -> Summary | None:
         return None
     with folder.reading(path.name, "delete it and resume the run"):
         summary = msgspec.json.decode(folder.read_sealed(path.name), type=Summary)
-    return summary if len(folder.lines()) == summary.rounds + 1 else None
-
-
-STDOUT = Path("-")
+    return summary if len(folder.records()) == summary.rounds + 1 else None
 
 
 def export(folder: Path, file: Path | None = None, *, csv: bool = False, parquet: bool = False) -> Path | None:

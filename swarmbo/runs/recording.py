@@ -148,8 +148,8 @@ def _complete(previous: RoundRecord | None, team: Team, truth: GroundTruth | Non
     evaluations, asked, score = record.evaluations, record.asked, None
     if truth is not None:
         truth = truth.at(record.round)
-        maps, on_the_way = _maps(team, truth), evaluations[len(asked) :]
-        score = metrics.score_round(truth, previous, asked, recommendation, *maps, on_the_way=on_the_way)
+        (mean, means), stops = _maps(team, truth), evaluations[len(asked) :]
+        score = metrics.score_round(truth, previous, asked, recommendation, mean=mean, means=means, on_the_way=stops)
     return msgspec.structs.replace(
         record,
         best=_best(None if previous is None else previous.best, evaluations, noise_std),
@@ -251,9 +251,9 @@ def _centralised(scenario: Scenario, team: Team, world: FunctionWorld, truth: Gr
 
 
 def summarise(
-    scenario: Scenario, records: Sequence[RoundRecord], labels: Labels, truth: GroundTruth | None, **others: Any
+    scenario: Scenario, records: Sequence[RoundRecord], labels: Labels, truth: GroundTruth | None, seconds: float
 ) -> Summary:
-    """Summary of a run from its records; ``others`` are the fields that do not follow from these."""
+    """Summary of a run as far as it follows from its records."""
     evaluations = [evaluation for record in records for evaluation in record.evaluations]
     succeeded = sum(evaluation.measurement is not None for evaluation in evaluations)
     last = records[-1]
@@ -299,5 +299,5 @@ def summarise(
         coordinates=labels.coordinates or UNSET,
         neglected=last.neglected,
         metrics={str(metric): value for metric, value in metrics.metrics_of(records, goal, moves).items()},
-        **others,
+        seconds=seconds,
     )

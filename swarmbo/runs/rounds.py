@@ -105,8 +105,10 @@ def end(given: Drive, begun: Begun, truth: GroundTruth | None, workers: WorkersR
     scopes = states.scopes_in_use(records[-1], states.read_world(folder))
     chosen = acquisition_in_words(team.setup) if team.setup.chooses else UNSET
     seconds = workers.wall_s if workers else sum(timing.total for timing in folder.timings())
-    found = {"references": values, "worst_off": worst_off, "scopes": scopes, "acquisition": chosen}
-    summary = summarise(scenario, records, begun.labels, truth, seconds=seconds, workers=workers, **found)
+    summary = msgspec.structs.replace(
+        summarise(scenario, records, begun.labels, truth, seconds),
+        **{"references": values, "worst_off": worst_off, "scopes": scopes, "acquisition": chosen, "workers": workers},
+    )
     folder.write_json("summary.json", summary)
     return summary
 
@@ -128,17 +130,18 @@ class _Loop:
     """
 
     def __init__(self, given: Drive, begun: Begun) -> None:
-        self._given, self._truth, self._logged = given, begun.truth, given.folder.lines()
+        log = given.folder.log()
+        self._given, self._truth, self._logged = given, begun.truth, log.lines
         # the log takes precedence: a step may have ended, and been logged, just as its process was ended
         self._failures = {number: why for number, why in given.calls.failures.items() if number >= len(self._logged)}
-        self._failures |= {record.round: record.failure for record in given.folder.records() if record.failure}
+        self._failures |= {record.round: record.failure for record in log.records if record.failure}
         self._steps: list[Mapping[str, np.ndarray]] = []  # actions, for a world without saved state
         env, team, checkpoint = given.env, given.team, states.read_checkpoint(given.folder)
         # a policy may remember, so it acts again from the first round
         if checkpoint is not None and given.scenario.policy is None and checkpoint.round < len(self._logged):
             env.unwrapped.set_state(checkpoint.world)
             team.load_state_dict(checkpoint.team)
-            self.record = msgspec.json.decode(self._logged[checkpoint.round], type=RoundRecord)
+            self.record = log.records[checkpoint.round]
             self.behind = sum(number <= checkpoint.round for number in self._failures)
             self._observations, self._infos = dict[str, Any].fromkeys(env.agents), dict[str, Any]()
         else:
@@ -219,11 +222,9 @@ class _Loop:
         if line != self._logged[number]:
             then, now = folder.versions(), versions()
             differ = [f"{name} {then.get(name)} -> {own}" for name, own in now.items() if then.get(name) != own]
-            why = (
-                f"versions changed: {', '.join(differ)}"
-                if differ
-                else "same versions, so the machine or the world changed"
-            )
+            why = "same versions, so the machine or the world changed"
+            if differ:
+                why = f"versions changed: {', '.join(differ)}"
             got = f"{folder.path}: round {number} differs from the logged line ({why})"
             raise RunFolderError(f"{got}; start it again in another folder")
         return True

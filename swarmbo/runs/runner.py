@@ -191,6 +191,6 @@ def _existing(scenario: Scenario, folder: RunFolder) -> Summary:
         raise RunFolderError(f"{got}; choose another --out, or --force to replace it")
     folder.require_same_code(digests(scenario))
     if (summary := read_summary(folder)) is None:
-        got = f"{folder.path}: holds {len(folder.lines())} of {scenario.rounds + 1} rounds of this run"
+        got = f"{folder.path}: holds {len(folder.records())} of {scenario.rounds + 1} rounds of this run"
         raise RunFolderError(f"{got}; `swarmbo resume {folder.path}` goes on with it, --force starts over")
     return summary

@@ -137,9 +137,8 @@ def _find_modules(data: dict[str, Any], beside: Path) -> None:
     """Add the folders of a scenario's modules to it, so that every process of its run finds them."""
     stated = data.get("modules")
     own = [folder for folder in stated if isinstance(folder, str)] if isinstance(stated, list) else []
-    folders = dict.fromkeys(
-        os.path.abspath(folder) for folder in (*(beside / folder for folder in own), beside, Path())
-    )
+    places = (*(beside / folder for folder in own), beside, Path())
+    folders = dict.fromkeys(os.path.abspath(place) for place in places)
     modules = {name.partition(":")[0].partition(".")[0] for name in own_names(data).values()}
     if found := [at for at in folders if any(PathFinder.find_spec(module, [at]) for module in modules)]:
         data["modules"] = found

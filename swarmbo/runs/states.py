@@ -238,7 +238,7 @@ def write_checkpoint(folder: RunFolder, checkpoint: Checkpoint) -> None:
         "team": checkpoint.team["json"],
         "world": checkpoint.world["json"],
     }
-    folder.write_sealed("checkpoint.json", json.dumps(plain))  # not msgspec: generator states exceed 64 bits
+    folder.write_sealed("checkpoint.json", json.dumps(plain).encode())  # not msgspec: generator states exceed 64 bits
     for old in folder.path.glob(CHECKPOINTS):
         if old.name != arrays_name:
             old.unlink()

@@ -20,8 +20,10 @@ NETWORK = "network.jsonl"  # network traffic of a fleet in each round
 # agents of a fleet that took their own measurements, in another world than the scenario's
 ELSEWHERE = "elsewhere.json"
 CHECKPOINTS = f"checkpoint-{'[0-9]' * 6}.npz"
-_FILES = ("rounds.jsonl", "timings.jsonl", SUMMARY, "world.json", "world.npz", "checkpoint.json", "figures.json")
-_EXPORTS = ("measurements.csv", "measurements.parquet")
+_FILES = (
+    *("rounds.jsonl", "timings.jsonl", SUMMARY, "world.json", "world.npz", "checkpoint.json", "figures.json"),
+    *(ELSEWHERE, NETWORK, "measurements.csv", "measurements.parquet"),
+)
 # of callbacks
 ROUNDS, MLFLOW_RUN, EVENTS, EVENT_FILES = "rounds.csv", "mlflow.json", "tensorboard", "events.out.tfevents.*"
 RESULTS = "results"  # of workers
@@ -33,9 +35,7 @@ _DRAWN = (*(f"{name}.{end}" for name in _FIGURES for end in ("png", "pdf", "svg"
 def own_files(run: Path) -> Iterator[Path]:
     """All files that a run may write into its folder except its scenario and lock, existing or not."""
     for end in ("", PARTIAL):
-        yield from (
-            run / f"{name}{end}" for name in (*_FILES, ELSEWHERE, NETWORK, *_EXPORTS, ROUNDS, MLFLOW_RUN, LEDGER)
-        )
+        yield from (run / f"{name}{end}" for name in (*_FILES, ROUNDS, MLFLOW_RUN, LEDGER))
         yield from run.glob(CHECKPOINTS + end)
         yield from run.glob(STATES + end)
         yield from (run / RESULTS).glob("q*.json" + end)

@@ -54,9 +54,8 @@ def _of_field(record: RoundRecord) -> list[tuple[list[float], dict[str, Any]]]:
         for s in record.samples
         if not s.declined
     ]
-    on_the_way = [
-        (stop.location, {"agent": s.agent, "query": None, **_outcome(stop)}) for s in record.samples for stop in s.along
-    ]
+    stops = ((s.agent, stop) for s in record.samples for stop in s.along)
+    on_the_way = [(stop.location, {"agent": agent, "query": None, **_outcome(stop)}) for agent, stop in stops]
     return asked + on_the_way
 
 

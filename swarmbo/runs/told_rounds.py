@@ -10,7 +10,7 @@ import msgspec
 
 from swarmbo.errors import RunFolderError
 from swarmbo.evaluations import Driver, Ended, Event, Ledger, Standing, Workers, make_executor
-from swarmbo.records import Query, RoundRecord
+from swarmbo.records import Query
 from swarmbo.runs.attended import CopiedWorld, entry_point_of
 from swarmbo.runs.recording import Decided, record_reset, record_round
 from swarmbo.runs.report import Summary, WorkersReport
@@ -44,7 +44,7 @@ def drive_workers(given: Drive, workers: Workers, trust: bool) -> Summary:
     standing = Standing(workers.count)
     for event in ledger.events:
         standing.add(event)
-    return end(given, begun, begun.truth, WorkersReport(workers.count, workers.mode, *standing.clock))
+    return end(given, begun, begun.truth, WorkersReport(workers.count, workers.mode, **standing.times._asdict()))
 
 
 class ToldRounds:
@@ -60,9 +60,8 @@ class ToldRounds:
         infos = {} if self._world is None else begun.infos
         if self._world is not None:
             given.team.begin(infos)
-        lines = given.folder.lines()
-        if lines:
-            self.last = msgspec.json.decode(lines[-1], type=RoundRecord)
+        if logged := given.folder.records():
+            self.last = logged[-1]
             given.calls.on_round(self.last, True)
         else:
             self.last = record_reset(given.team, infos, begun.truth)

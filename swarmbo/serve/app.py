@@ -74,9 +74,9 @@ _TELL, _ASK, _END = range(3)  # ranks
 
 def make_app(desk: Desk, token: str) -> Any:
     """ASGI application; its lifespan ends the thread that calls the desk. The page and ``/healthz`` need no token."""
+    parts = ("applications", "routing", "responses", "exceptions")
     starlette, routing, responses, exceptions = (
-        needed(f"starlette.{part}", "serve", "swarmbo serve")
-        for part in ("applications", "routing", "responses", "exceptions")
+        needed(f"starlette.{part}", "serve", "swarmbo serve") for part in parts
     )
     worker, page = _Worker(), files("swarmbo.serve").joinpath("page.html").read_text(encoding="utf-8")
     described = msgspec.json.encode(document())
@@ -105,7 +105,7 @@ def make_app(desk: Desk, token: str) -> Any:
         given = convert(await _body(request), TellRequest)
         return await worker.call(_TELL, partial(desk.tell, request.path_params["id"], given))
 
-    def given(make: Callable[[], Any]) -> Callable[[Any], Awaitable[Any]]:
+    def handler_of(make: Callable[[], Any]) -> Callable[[Any], Awaitable[Any]]:
         async def handler(request: Any) -> Any:
             return make()
 
@@ -131,12 +131,12 @@ def make_app(desk: Desk, token: str) -> Any:
     routed = starlette.Starlette(
         routes=[
             routing.Route("/", show, methods=["GET"]),
-            routing.Route("/healthz", guarded(given(Health), is_open=True), methods=["GET"]),
+            routing.Route("/healthz", guarded(handler_of(Health), is_open=True), methods=["GET"]),
             routing.Route("/ask", guarded(ask), methods=["POST"]),
             routing.Route("/tell/{id}", guarded(tell), methods=["POST"]),
-            routing.Route("/state", guarded(given(desk.now)), methods=["GET"]),
+            routing.Route("/state", guarded(handler_of(desk.now)), methods=["GET"]),
             routing.Route("/best", guarded(best), methods=["GET"]),
-            routing.Route("/openapi.json", guarded(given(lambda: described)), methods=["GET"]),
+            routing.Route("/openapi.json", guarded(handler_of(lambda: described)), methods=["GET"]),
         ],
         exception_handlers={exceptions.HTTPException: on_http_error},
     )

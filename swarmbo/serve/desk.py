@@ -131,10 +131,8 @@ class Desk:
     def _none_left(self, now: float) -> messages.Refused:
         n_pending, rounds = len(self._leases), self.service.rounds
         if not n_pending:
-            fix = "stop; GET /best has the result"
-            return messages.Refused(
-                410, messages.Refusal(f"all {rounds} queries are told", str(rounds), "no further query", fix)
-            )
+            what, fix = f"all {rounds} queries are told", "stop; GET /best has the result"
+            return messages.Refused(410, messages.Refusal(what, str(rounds), "no further query", fix))
         wait = max(1, math.ceil(min(lease.until for lease in self._leases.values()) - now))
         what = f"{n_pending} queries are pending, and no lease has run out"
         wanted = f"fewer than {self._most} pending" if self.ledger.n_asked < rounds else "one whose lease ran out"

@@ -173,7 +173,7 @@ def _held(scenario: Scenario, out: Path) -> Generator[RunFolder]:
         if folder.scenario() != scenario:
             raise RunFolderError(f"{out}: holds another run; choose another --out, or the scenario of that run")
         folder.require_same_code(digests(scenario))
-        if len(folder.lines()) > 1 and not Ledger.is_in(out):
+        if len(folder.records()) > 1 and not Ledger.is_in(out):
             raise RunFolderError(f"{out}: holds a run without a ledger; choose another --out")
         yield folder
 

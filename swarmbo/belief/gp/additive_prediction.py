@@ -171,10 +171,8 @@ class FeatureSample(_Sample):
     scales: Mapping[str, float]
 
     def _drawn(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool) -> _Drawn:
-        constants, scales = (
-            np.array([numbers[factor] for factor in stack.factors])[:, None]
-            for numbers in (self.constants, self.scales)
-        )
+        numbers = (self.constants, self.scales)
+        constants, scales = (np.array([known[f] for f in stack.factors])[:, None] for known in numbers)
         return constants, scales, *StackedDraws([self.draws[f] for f in stack.factors]).values(U, gradient=gradient)
 
 

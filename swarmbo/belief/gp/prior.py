@@ -17,11 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorForm
-from swarmbo.belief.gp.hyperparameters import (
-    AdditiveHyperparameters,
-    ExactGPSettings,
-    LengthscaleModel,
-)
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, ExactGPSettings, LengthscaleModel
 from swarmbo.spaces import Domain
 
 LENGTHSCALE_RANGE = (5e-3, 100.0)  # shares of a side: below, no two points would be related; above, all is flat

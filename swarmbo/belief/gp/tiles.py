@@ -45,11 +45,7 @@ class Tiles:
     """
 
     def __init__(
-        self,
-        hyper: AdditiveHyperparameters,
-        data: Observations,
-        neighbours: int = NEIGHBOURS,
-        jointly: int = JOINTLY,
+        self, hyper: AdditiveHyperparameters, data: Observations, neighbours: int = NEIGHBOURS, jointly: int = JOINTLY
     ) -> None:
         self.hyper, self.data, self.neighbours, self.jointly = hyper, merged(hyper, data), neighbours, jointly
         self._lengthscales = hyper.lengthscale_array(0)

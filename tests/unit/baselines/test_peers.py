@@ -46,7 +46,7 @@ def test_without_its_package_a_peer_says_in_one_line_what_to_install(method, joi
 
     monkeypatch.setattr(importlib, "import_module", absent)
     X = some_points(8)
-    with pytest.raises(ConfigError, match=r"^\$.coordination.kind: .* pip install swarmbo\[peers\]$"):
+    with pytest.raises(ConfigError, match=r"^\$.coordination.kind: .* pip install \"swarmbo\[peers\]\"$"):
         method.decide_joint(joint_situation(X, bowl(X)), None)
 
 

@@ -275,7 +275,9 @@ def test_a_geotiff_lies_where_it_says(tmp_path):
 
 def test_a_geotiff_without_the_extra_is_one_clear_line(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "rasterio", None)
-    with pytest.raises(MissingPackageError, match=r"a GeoTIFF of no-go regions needs .* pip install swarmbo\[geo\]"):
+    with pytest.raises(
+        MissingPackageError, match=r"a GeoTIFF of no-go regions needs .* pip install \"swarmbo\[geo\]\""
+    ):
         read_regions([{"raster": str(tmp_path / "map.tif")}], LOW, HIGH)
 
 

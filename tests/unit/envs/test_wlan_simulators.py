@@ -304,7 +304,7 @@ def test_the_wheel_is_asked_for_where_it_is_missing(monkeypatch):
         raise radio.importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(radio.importlib.metadata, "distribution", missing)
-    with pytest.raises(ConfigError, match=r"^\$\.radio: 'ns3' needs .* pip install swarmbo\[ns3\]$"):
+    with pytest.raises(ConfigError, match=r"^\$\.radio: 'ns3' needs .* pip install \"swarmbo\[ns3\]\"$"):
         wlan_power_v0.parallel_env(radio="ns3")
 
 

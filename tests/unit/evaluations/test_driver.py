@@ -80,6 +80,11 @@ def test_each_query_is_told_once_and_lost_ones_are_tried_four_times(tmp_path, se
         assert kinds == (["ask"] * 4 + ["tell"] * 4) * 10
 
 
+def test_without_queries_asked_ahead_no_outcome_is_missing_when_the_next_one_is_asked(tmp_path):
+    ledger = drive(tmp_path, Scripted(0), workers=1, total=8, ahead=0)
+    assert [event.kind for event in ledger.events if event.kind != "begin"] == ["ask", "tell"] * 8
+
+
 def test_a_world_that_raises_may_end_the_run(tmp_path):
     with pytest.raises(EvaluationError, match="query q00003: 6"):
         drive(tmp_path, Scripted(0, lambda task, _: "error" if task == "q00003" else "done"), stops=True)
@@ -139,7 +144,7 @@ def test_times_leave_out_pauses_between_processes():
     ]
     standing = Standing(2)
     standing.add(events[0])
-    assert standing.clock == (0.0, 0.0, 0)
+    assert standing.times == (0.0, 0.0, 0)
     for event in events[1:]:
         standing.add(event)
-    assert standing.clock == (10.0, 0.25, 1)
+    assert standing.times == (10.0, 0.25, 1)

@@ -171,5 +171,5 @@ def test_engines_are_made_by_name(tmp_path):
 
 def test_ray_that_is_not_installed_is_named_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingPackageError, match=r"pip install swarmbo\[ray\]"):
+    with pytest.raises(MissingPackageError, match=r"pip install \"swarmbo\[ray\]\""):
         RayExecutor(Doing(), 2)

@@ -269,5 +269,5 @@ def test_values_that_tables_cannot_tell_apart_are_not_written() -> None:
 
 def test_without_pyyaml_a_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(MissingPackageError, match=r"pip install swarmbo\[dcop\]"):
+    with pytest.raises(MissingPackageError, match=r"pip install \"swarmbo\[dcop\]\""):
         problem_of_yaml(COLOURING, "file")

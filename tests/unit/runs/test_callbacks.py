@@ -193,7 +193,9 @@ def test_a_package_that_is_missing_is_said_before_anything_is_written(tmp_path, 
     for package in ("tensorboardX", "mlflow"):
         monkeypatch.setitem(sys.modules, package, None)
     for kind, package in (("tensorboard", "tensorboardX"), ("mlflow", "mlflow")):
-        with pytest.raises(ConfigError, match=rf"'{package}', which is not installed; pip install swarmbo\[{kind}\]"):
+        with pytest.raises(
+            ConfigError, match=rf"'{package}', which is not installed; pip install \"swarmbo\[{kind}\]\""
+        ):
             run(load("camel", [*SETTINGS, f'callbacks=["{kind}"]']), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

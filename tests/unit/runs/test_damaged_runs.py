@@ -32,7 +32,7 @@ def runs(tmp_path, bump_scenario, interrupted):
 def told(path):
     """Everything that a run folder is read for, and its timings."""
     folder = RunFolder.open(path)
-    scenario, lines, timings = folder.scenario(), folder.lines(), folder.timings()
+    scenario, lines, timings = folder.scenario(), folder.log().lines, folder.timings()
     summary, world, checkpoint = read_summary(folder), world_of(folder), read_checkpoint(folder)
     assert checkpoint is not None
     arrays = [world.points.tolist(), world.values.tolist(), world.domain.low.tolist(), world.maximum]

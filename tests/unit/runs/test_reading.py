@@ -228,7 +228,7 @@ def test_what_is_not_installed_is_missed_in_one_line(done, monkeypatch, tmp_path
     monkeypatch.setitem(sys.modules, "pandas", None)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(
-        ConfigError, match=r"to_dataframe\(\) needs the package 'pandas'.*pip install swarmbo\[pandas\]"
+        ConfigError, match=r"to_dataframe\(\) needs the package 'pandas'.*pip install \"swarmbo\[pandas\]\""
     ):
         sb.load_run(done("robots")).to_dataframe()
     told = CliRunner().invoke(app, ["export", str(done("robots")), str(tmp_path / "t.parquet")])

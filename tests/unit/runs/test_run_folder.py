@@ -34,7 +34,7 @@ def test_the_scenario_is_read_back_and_the_versions_with_it(folder, bump_scenari
 def test_lines_are_read_back_as_they_were_appended(folder):
     for number in range(3):
         folder.append(line(number), TIMING)
-    assert folder.lines() == [line(0), line(1), line(2)]
+    assert folder.log().lines == [line(0), line(1), line(2)]
     assert [record.round for record in folder.records()] == [0, 1, 2]
     assert folder.timings() == [TIMING] * 3
 
@@ -47,7 +47,7 @@ def test_a_last_line_torn_at_any_byte_is_skipped_and_cut_and_the_next_one_follow
     whole = log.read_bytes()
     for length in range(len(first) + 1, len(whole)):
         log.write_bytes(whole[:length])
-        assert folder.lines() == [line(0)]
+        assert folder.log().lines == [line(0)]
         folder.sweep_out()
         assert log.read_bytes() == first
         folder.append(line(1), TIMING)
@@ -58,7 +58,7 @@ def test_a_last_line_of_zeros_as_after_a_power_cut_is_skipped(folder):
     folder.append(line(0), TIMING)
     with (folder.path / "rounds.jsonl").open("ab") as log:
         log.write(b"\0" * 40 + b"\n")
-    assert folder.lines() == [line(0)]
+    assert folder.log().lines == [line(0)]
 
 
 @pytest.mark.parametrize("bad", [b"", b"{}", line(7), line(0)[:-1]])
@@ -69,7 +69,7 @@ def test_damage_before_the_last_line_is_an_error_that_names_the_line(folder, bad
     rows = log.read_bytes().split(b"\n")
     log.write_bytes(b"\n".join([rows[0], bad, *rows[2:]]))
     with pytest.raises(RunFolderError, match="line 2 is not the record of round 1"):
-        folder.lines()
+        folder.log()
 
 
 def test_a_torn_timing_is_left_out(folder):

@@ -150,7 +150,7 @@ def test_the_processes_of_a_sweep_that_was_killed_leave(tmp_path, small):
     parent.kill()
     parent.wait()
     for folder in folders:
-        assert len(RunFolder(folder).lines()) < 501
+        assert len(RunFolder(folder).records()) < 501
         wait_until_free(folder)
 
 

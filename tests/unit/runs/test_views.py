@@ -155,7 +155,7 @@ def test_a_run_interrupted_before_a_checkpoint_is_drawn_at_the_last_and_goes_on_
         patch.setattr("swarmbo.runs.states.write_checkpoint", fails)
         with pytest.raises(Stop):
             resume(tmp_path / "run")
-    assert len(RunFolder(tmp_path / "run").lines()) == 4
+    assert len(RunFolder(tmp_path / "run").records()) == 4
     figure = drawn(tmp_path / "run", monkeypatch)
     np.testing.assert_allclose(fused_in(figure), list(errors_of(views[2], truth.at(2)).values()))
     assert "the log goes to 3" in figure.subfigs[0].texts[0].get_text()

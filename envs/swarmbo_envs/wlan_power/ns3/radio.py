@@ -72,7 +72,7 @@ def _wheel() -> tuple[str, Path]:
         wheel = importlib.metadata.distribution("ns3")
     except importlib.metadata.PackageNotFoundError:
         got = "'ns3' needs the package 'ns3', which is not installed"
-        raise ConfigError(f"{got}; pip install swarmbo[ns3]", at=_AT) from None
+        raise ConfigError(f'{got}; pip install "swarmbo[ns3]"', at=_AT) from None
     root = Path(str(wheel.locate_file("ns3")))
     if not (root / "include" / "ns3" / "wifi-module.h").is_file():
         got = f"'ns3' needs the headers of ns-3's wifi module; wanted them in {root / 'include'}"
