@@ -286,7 +286,7 @@ def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " 
     """Posterior means of evaluations in use, so that a trust region does not wait to beat noise."""
     seen, awaited = belief.known, situation.history.awaited
     if awaited is not None:
-        seen &= ~awaited[len(awaited) - len(seen) :].any(axis=1)
+        seen = seen & ~awaited[len(awaited) - len(seen) :].any(axis=1)
     # NaN marks what is unknown or still awaited: it is no failure of the region
     means = belief.posterior_mean(belief.X) if seen.any() else belief.totals
     return np.where(seen, means, np.nan)

@@ -85,8 +85,7 @@ class PlaceScores(Scores):
         if isinstance(cache, JointPosterior) and _ROWS * picks < len(places):
             self._rows = CovarianceRows(cache, picks)
         else:
-            many = _ROWS if isinstance(cache, JointPosterior) else _MANY
-            self._rows = Between(cache, len(places), picks, many)
+            self._rows = Between(cache, len(places), picks)
 
     @property
     def value(self) -> Float[np.ndarray, " k"]:
@@ -110,9 +109,9 @@ class Between:
     are of the Cholesky factor of their covariance.
     """
 
-    def __init__(self, cache: PosteriorCache, n_places: int, picks: int, many: int = _MANY) -> None:
+    def __init__(self, cache: PosteriorCache, n_places: int, picks: int) -> None:
         self._cache, self._every, self._taken = cache, np.arange(n_places), 0
-        self._between = cache.cov(self._every, self._every) if many * picks >= n_places else None
+        self._between = cache.cov(self._every, self._every) if _MANY * picks >= n_places else None
         self.rows = np.empty((picks, n_places))
 
     def take(self, pick: int, variance: float) -> Float[np.ndarray, " k"]:

@@ -112,6 +112,22 @@ def test_a_place_that_the_method_insists_on_is_moved_for_the_factor_that_is_out_
     assert 1e-9 < gap.max() <= 1e-2
 
 
+def test_with_totals_a_part_told_and_a_recommendation_change_no_later_query():
+    asked = []
+    for recommends in (False, True):
+        team = team_of(CHAIN, outcomes="total")
+        team.tell(team.ask(), {"f": -0.1})
+        batches = []
+        for _ in range(2):
+            if recommends:
+                team.recommend()
+            batches.append([query.point for query in team.ask(2)])
+            assert team.model.belief.n_data == 7
+            assert not team.model.belief.known.flags.writeable
+        asked.append(batches)
+    assert asked[0] == asked[1]
+
+
 @given(st.lists(st.sampled_from(["f", "g", "h"]), min_size=3, max_size=3, unique=True), st.integers(1, 2))
 def test_what_is_out_is_what_was_asked_less_what_was_told(order, cut):
     team = team_of(CHAIN, n_rounds=4, acquisition="dec-hbo")

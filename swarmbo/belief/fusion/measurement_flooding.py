@@ -170,9 +170,9 @@ class MeasurementFlooding(FusedView):
     def is_finished(self) -> bool:
         """True if every neighbour has confirmed all entries of this agent, and has been answered."""
         peers = [self._peer(name) for name in self.neighbours]
-        is_owed = any(peer.owed or peer.is_owed or peer.is_owed_all or not peer.is_known for peer in peers)
+        is_open = any(peer.owed or peer.is_owed or peer.is_owed_all or not peer.is_known for peer in peers)
         agrees = all(self._agrees.get(name, True) for name in self.neighbours)
-        return agrees and not is_owed and not any(map(self._lacks, peers))
+        return agrees and not is_open and not any(map(self._lacks, peers))
 
     def meet(self, neighbours: Iterable[str]) -> None:
         """Set the neighbours within radio range."""

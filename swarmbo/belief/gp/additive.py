@@ -133,7 +133,7 @@ class AdditiveGP(AdditivePosterior):
     ) -> "AdditiveGP":
         """Rebuild a belief from a record of hyper-parameters and data, which are as in ``update``, without a fit.
 
-        It is that of round 0 until ``at`` sets another.
+        It is that of round 0 until ``at`` sets another; ``outcomes`` are as in ``create``.
 
         Raises:
             ShapeError: If the shapes do not fit.

@@ -25,6 +25,7 @@ from swarmbo.belief.gp.engine import ChannelGP
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.spatial import checked_points
 from swarmbo.belief.gp.stack import Marginals, StackedParts
+from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
 from swarmbo.kernels import FourierDraw, spectral_frequencies
 from swarmbo.kernels.threads import in_threads
@@ -308,12 +309,19 @@ class AdditivePosterior(ChannelGP):
     def sample(
         self, rngs: Mapping[str, np.random.Generator], noise_rng: np.random.Generator, n_features: int = 512
     ) -> PathSample:
-        """A joint draw of all factors from the posterior, by a stream per factor and one that all agents share.
+        """A joint draw of all factors from the posterior.
 
+        ``rngs`` are by factor, so that its owner can draw alone; all agents share the stream ``noise_rng``.
         ``n_features``, an even number >= 2, is that of each factor's prior draw.
         """
         return draw_posterior(self.graph, self._conditioned, rngs, noise_rng, n_features)
 
     def log_evidences(self) -> tuple[float, ...]:
-        """``log_evidence`` for each factor's own outcomes, where there are no totals."""
+        """``log_evidence`` for each factor's own outcomes.
+
+        Raises:
+            ConfigError: If there are totals, which tie the factors together.
+        """
+        if self._has_totals:
+            raise ConfigError("got outcomes of the sum; wanted outcomes of single factors", at="$.outcomes")
         return tuple(self._on_data.log_densities.tolist())

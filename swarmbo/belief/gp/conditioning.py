@@ -252,10 +252,10 @@ class JointPosterior:
         noisy.flat[:: count + 1] += noise_variance
         return own.told(solve_rows(factorise(noisy)[0], self.cov(last, first).T).T)
 
-    def told(self, told: Float[np.ndarray, "p m"]) -> "JointPosterior":
+    def told(self, whitened: Float[np.ndarray, "p m"]) -> "JointPosterior":
         """Given p more outcomes whose whitened covariances with the points are known, in the outcome's unit."""
-        unscaled = told / (self.scale if self.factor is None else self.scale * self.factor)
-        var = np.maximum(self.var - np.einsum("pm,pm->m", told, told), 0.0)
+        unscaled = whitened / (self.scale if self.factor is None else self.scale * self.factor)
+        var = np.maximum(self.var - np.einsum("pm,pm->m", whitened, whitened), 0.0)
         return replace(self, var=var, V=np.concatenate([self.V.T, unscaled.T], axis=1).T)
 
 

@@ -114,7 +114,9 @@ class ChannelGP(SpatialGP):
     @cached_property
     def known(self) -> Bool[np.ndarray, " t"]:
         """Mask of evaluated points with at least one outcome."""
-        return ~np.isnan(self.totals) | (~np.isnan(self.factors)).any(axis=1)
+        known = ~np.isnan(self.totals) | (~np.isnan(self.factors)).any(axis=1)
+        known.flags.writeable = False  # it is kept, and everybody gets the same
+        return known
 
     @property
     def n_pending(self) -> int:

@@ -22,7 +22,7 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import pdist
 
 from swarmbo.belief.gp import cholesky
-from swarmbo.belief.gp.hyperparameters import TOTAL
+from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
 from swarmbo.belief.gp.prior import ROOM, HyperparameterPrior
 from swarmbo.belief.gp.stack_evaluation import evaluate_one, room_for
 from swarmbo.boundary.compiling import LANES, compiled, read_only
@@ -181,6 +181,24 @@ def put_derivatives(
             place += n
         by_output[f] = by_own
         first = ends[f]
+
+
+def covariances(
+    hyper: AdditiveHyperparameters,
+    scopes: Sequence[Sequence[int]],
+    U: Float[np.ndarray, "t n"],
+    holds: Float[np.ndarray, "k t"],
+) -> Float[np.ndarray, "t t"]:
+    """Prior covariances of outcomes without noise; all scales are equal, kernels swarmbo's own, and nothing fades."""
+    columns, lengths = np.concatenate([np.array(scope) for scope in scopes]), np.concatenate(hyper.lengthscales)
+    codes, ends = np.array([CODES[kernel] for kernel in hyper.kernels]), np.cumsum([len(scope) for scope in scopes])
+    t, outputs, nothing = len(U), np.array(hyper.outputscales), np.zeros((0, 2, 0))
+    pairs, K, above = np.zeros(t * (t - 1) // 2), np.zeros((t, t)), np.triu_indices(t, 1)
+    add_covariances(codes, ends, U.T[columns] / lengths[:, None], outputs, holds, nothing, nothing, pairs)
+    K[above] = pairs
+    K += K.T
+    K.flat[:: t + 1] = outputs @ holds
+    return K
 
 
 class LogPosterior:

@@ -23,6 +23,7 @@ from swarmbo.belief.gp.engine import ChannelGP
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, ExactGPSettings, Hyperparameters
 from swarmbo.errors import ShapeError, StateVersionError
 from swarmbo.records import Neglected
+from swarmbo.settings import convert
 from swarmbo.spaces import Domain
 
 Marginals = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
@@ -263,7 +264,10 @@ class ExactGP(ChannelGP, spatial.FieldGP):
         return joint.given_last(self.n_pending, self.noise_variance)
 
     def neglected(self) -> Neglected | None:
-        """Effect of what a belief by tiles leaves out, at 8 measured locations spread over the first coordinate."""
+        """Effect of what a belief by tiles leaves out; None if the belief is exact.
+
+        It is found at 8 measured locations, spread over the first coordinate.
+        """
         return self._tiles.neglected(self.now if self.has_time else 0.0) if self.is_tiled else None
 
     def _split(self, X: ArrayLike) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, " m"]]:
@@ -309,7 +313,8 @@ class ExactGP(ChannelGP, spatial.FieldGP):
         # always one memory order, whatever the file kept: so BLAS is called in the same way
         saved: dict[str, Any] = {name: np.array(arrays[name], dtype=kind, order="C") for name, kind in _ARRAYS.items()}
         saved |= {name: plain[name] for name in ("tells_since_fit", "is_fitted")} | {"now": float(plain["now"])}
-        belief = cls._empty(settings, domain, msgspec.convert(plain["hyperparameters"], Hyperparameters))._with(**saved)
+        hyperparameters = convert(plain["hyperparameters"], Hyperparameters, at="$.hyperparameters")
+        belief = cls._empty(settings, domain, hyperparameters)._with(**saved)
         if belief.is_tiled:
             return belief
         data, L, given = belief.observations, np.array(arrays["L_0"], dtype=float, order="F"), None

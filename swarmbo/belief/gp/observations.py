@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
+from swarmbo.kernels import KERNEL_NAMES
 
 _OF_EACH = ("row", "channel", "outcome", "noise", "rounds")
 LEAST_NOISE = 1e-8  # of the variance of outcomes: a deviation of 1e-4 of theirs
@@ -143,6 +144,11 @@ def observation_covariance(
     hyper: AdditiveHyperparameters, scopes: Sequence[Sequence[int]], one: Observations, other: Observations
 ) -> Float[np.ndarray, "r s"]:
     """Prior covariance between outcomes, without noise: two of them share the factors that both hold."""
+    is_compiled = one is other and len(scopes) > 1 and not hyper.times  # a single latent's matrix is faster by NumPy
+    if is_compiled and set(hyper.kernels) <= set(KERNEL_NAMES):
+        from swarmbo.belief.gp.evidence import covariances  # late: numba is slow to load
+
+        return covariances(hyper, scopes, one.U, np.array([one.hold(i) for i in range(len(scopes))], dtype=float))
     if len(scopes) == 1 or all((each.channel == TOTAL).all() for each in (one, other)):
         return reduce(np.add, (factor_covariance(hyper, scope, i, one, other) for i, scope in enumerate(scopes)))
     K = np.zeros((len(one), len(other)))

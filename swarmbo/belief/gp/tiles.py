@@ -8,6 +8,7 @@ Source: Vecchia 1988; Katzfuss & Guinness 2021 for predictions by nearest neighb
 """
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -92,10 +93,12 @@ class Tiles:
         few = self.data.take(slice(None, None, -(-len(self.data) // _CHECKED)))
         few = replace(few, rounds=np.full(len(few), now))
         mean, var = self.marginals(few)
-        further, least = type(self)(self.hyper, self.data, 4 * self.neighbours).marginals(few)
+        wider = copy(self)  # measurements are merged already, and again they would be others
+        wider.neighbours *= 4
+        further, least = wider.marginals(few)
         std = np.sqrt(np.maximum(least, np.finfo(float).tiny))
-        off, wider = float((np.abs(further - mean) / std).max()), float((np.sqrt(var) / std).max())
-        return Neglected(len(few), self.neighbours, off, max(wider - 1.0, 0.0))
+        off, width = float((np.abs(further - mean) / std).max()), float((np.sqrt(var) / std).max())
+        return Neglected(len(few), self.neighbours, off, max(width - 1.0, 0.0))
 
     def _tiles(self, query: Observations) -> Iterator[tuple[Int[np.ndarray, " s"], Int[np.ndarray, " r"]]]:
         """Tile by tile, the points of a query in it, and its measurements."""

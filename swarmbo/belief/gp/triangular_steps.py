@@ -30,8 +30,8 @@ def block(_typing: Any, matrix: Any, n: Any, points: Any, squares: Any, pulled: 
 
     The intrinsic takes the address of the first row, how many entries each has, and the addresses of vectors k (that
     many times eight points, the points of an entry after one another), of eight sums of squares, and of vectors w like
-    k; last whether w is wanted. With v the products of rows and k, it adds v² to
-    the sums, and row by row v times the row to w.
+    k; last whether w is wanted. With v the products of rows and k, it adds v² to the sums, and row by row v times the
+    row to w.
     """
 
     def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:

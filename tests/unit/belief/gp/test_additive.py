@@ -308,6 +308,11 @@ def test_another_decomposition_keeps_what_is_known_of_variables_and_of_the_sum()
     assert regrouped(old, GRAPH, GRAPH, {0: 0, 1: 1, 2: 2}, "rbf") == old
 
 
+def test_evidence_by_factor_is_refused_where_totals_tie_them():
+    with pytest.raises(ConfigError, match="got outcomes of the sum; wanted outcomes of single factors"):
+        created().update(np.zeros((1, 3)), [1.0]).log_evidences()
+
+
 def test_an_unknown_factor_is_refused():
     with pytest.raises(KeyError, match="nope"):
         created().factor_posterior("nope", [[0.0]])

@@ -175,6 +175,26 @@ def test_a_warm_fit_reaches_what_a_cold_one_does_in_other_units_too(way):
     )
 
 
+def test_factors_observed_alone_are_each_fitted_on_their_own_outcomes_and_scope():
+    graph, X, F = additive_data(40)
+    domain = Domain(np.zeros(3), np.ones(3))
+    belief = AdditiveGP.create(AdditiveGPSettings(), graph, domain, "per-factor").update(X, F)
+    fitted = belief.fit(np.random.default_rng(0))
+    changed = F.copy()
+    changed[:, 1] = np.sin(30.0 * X[:, 2])
+    other = AdditiveGP.create(AdditiveGPSettings(), graph, domain, "per-factor").update(X, changed)
+    other = other.fit(np.random.default_rng(0))
+    alone = FactorGraph.from_scopes({"short": ["a", "b"]})
+    single = AdditiveGP.create(AdditiveGPSettings(), alone, Domain(np.zeros(2), np.ones(2)), "per-factor")
+    single = single.update(X[:, :2], F[:, :1]).fit(np.random.default_rng(0))
+    for part in (other, single):
+        assert part.hyperparameters.lengthscales[0] == fitted.hyperparameters.lengthscales[0]
+        for ours, theirs in zip(
+            part.factor_posterior("short", X[:5, :2]), fitted.factor_posterior("short", X[:5, :2]), strict=True
+        ):
+            np.testing.assert_array_equal(ours, theirs)
+
+
 def test_random_starts_find_a_maximum_at_least_as_good():
     log_posterior, prior = log_posterior_of("total", "separate", ["matern52"] * 3)
     rng = np.random.default_rng(0)

@@ -126,6 +126,13 @@ def test_a_state_of_another_version_is_refused():
         ExactGP.from_state_dict(ExactGPSettings(), DOMAIN, state)
 
 
+def test_a_state_with_a_wrong_hyperparameter_is_refused_by_its_name():
+    state = belief_on(3).state_dict()
+    state["json"]["hyperparameters"]["noise_variance"] = "loud"
+    with pytest.raises(ConfigError, match=r"\$\.hyperparameters\.noise_variance: got 'loud'"):
+        ExactGP.from_state_dict(ExactGPSettings(), DOMAIN, state)
+
+
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [

@@ -42,6 +42,29 @@ def test_at_one_point_or_two_it_is_what_it_is_among_eight(m):
         np.testing.assert_allclose(belief.local_mean(stack, U[:, :1]), belief.local_mean(stack, U)[:, :1], rtol=1e-11)
 
 
+def test_one_point_goes_another_way_than_three():
+    belief, (_, pairs, _) = belief_of(), stacks_of(GRAPH)
+    U = points_of(pairs, 3)
+    asked = list[str]()
+
+    def noting(name):
+        def kernel(*args):
+            asked.append(name)
+
+        return kernel
+
+    with pytest.MonkeyPatch.context() as patch:
+        from swarmbo.belief.gp import stack_predict
+
+        for name in ("predict", "predict_few", "predict_roughly"):
+            patch.setattr(stack_predict, name, noting(name))
+        for few, rough in ((1, False), (3, False), (3, True)):
+            belief.local_contrast(pairs, U[:, :few], np.zeros(3), rough=rough)
+        tied = AdditiveGP(GRAPH).update(np.zeros((1, 3)), [1.0])
+        tied.local_contrast(pairs, U[:, :1], np.zeros(3), rough=True)
+    assert asked == ["predict_few", "predict", "predict_roughly", "predict"]
+
+
 @pytest.mark.parametrize("m", [1, 16, 37])
 def test_roughly_it_is_right_to_three_digits_of_the_prior(m):
     belief, reference = belief_of(), np.array([0.2, 0.9, 0.4])

@@ -323,3 +323,13 @@ def test_tiles_hold_where_measurements_are_unlike(case: str) -> None:
     by_tiles, var_by_tiles = tiled.posterior(DOMAIN.from_unit(query))
     assert (var_by_tiles / var).max() < 1.15
     assert np.abs((by_tiles - mean) / np.sqrt(var)).max() < 0.6
+
+
+def test_nothing_is_neglected_where_all_measurements_are_neighbours() -> None:
+    X, y = survey(900)
+    noise = np.full(900, 2.0)
+    X[:500], noise[:500] = X[:20].repeat(25, axis=0), 0.01  # once each place counts once, most are noisy
+    hyper = Hyperparameters("matern52", (0.4, 0.6), 1.0, 0.1)
+    belief = ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, hyper, X, y, noise)
+    said = Tiles(belief.channels, belief.observations, neighbours=900).neglected(0.0)
+    assert (said.neighbours, said.mean, said.std) == (900, 0.0, 0.0)
