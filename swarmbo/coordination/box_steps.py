@@ -16,14 +16,15 @@ from swarmbo.boundary.rng import stream
 from swarmbo.coordination import messages, requests
 from swarmbo.coordination.agreement import BoxOutcome
 from swarmbo.coordination.part import BoxView, Copies, LocalView, Rows
-from swarmbo.coordination.requests import Steps
 from swarmbo.graph import BoxFunctions, FactorStack
 from swarmbo.graph.box_functions import Climbing, Points, Received, Values, by_factor
 
 FEWEST = 16  # random points for the spread of values: too few would give an arbitrary spread
 
 
-def tell_factors(view: LocalView, numbers: Mapping[str, float], below: float | None = None) -> Steps[dict[str, float]]:
+def tell_factors(
+    view: LocalView, numbers: Mapping[str, float], below: float | None = None
+) -> requests.Steps[dict[str, float]]:
     """Send a number of each own variable, in [0, ``below``), to its factors' owners, and return those received."""
     graph = view.graph
     letters = [
@@ -35,7 +36,7 @@ def tell_factors(view: LocalView, numbers: Mapping[str, float], below: float | N
     return {str(x): float(message.entries[0]) for (_, _, x), message in heard.items()}
 
 
-def tell_variables(view: BoxView, point: Float[np.ndarray, " n"]) -> Steps[dict[str, float]]:
+def tell_variables(view: BoxView, point: Float[np.ndarray, " n"]) -> requests.Steps[dict[str, float]]:
     """Send each variable's value from its first factor to its owner, and return those of the own variables."""
     graph, place = view.graph, view.place
     letters = [
@@ -48,7 +49,7 @@ def tell_variables(view: BoxView, point: Float[np.ndarray, " n"]) -> Steps[dict[
     return {str(x): float(message.entries[0]) for (_, _, x), message in heard.items()}
 
 
-def exchange(view: BoxView, points: Copies) -> Steps[list[Received]]:
+def exchange(view: BoxView, points: Copies) -> requests.Steps[list[Received]]:
     """Let the own factors publish and receive, phase by phase; see :class:`BoxFunctions`."""
     received: list[list[np.ndarray]] = [[] for _ in view.stacks]
     for phase in range(view.functions.n_exchanges):
@@ -59,7 +60,7 @@ def exchange(view: BoxView, points: Copies) -> Steps[list[Received]]:
     return [tuple(phases) for phases in received]
 
 
-def part_total(view: BoxView, Z: Float[np.ndarray, "m n"]) -> Steps[Float[np.ndarray, " m"]]:
+def part_total(view: BoxView, Z: Float[np.ndarray, "m n"]) -> requests.Steps[Float[np.ndarray, " m"]]:
     """Sum of the part's factors at joint points."""
     points = view.take(Z)
     received = yield from exchange(view, points)
@@ -67,7 +68,7 @@ def part_total(view: BoxView, Z: Float[np.ndarray, "m n"]) -> Steps[Float[np.nda
     return totals[0]
 
 
-def settled(view: BoxView, point: Float[np.ndarray, " n"], outcome: BoxOutcome) -> Steps[BoxOutcome]:
+def settled(view: BoxView, point: Float[np.ndarray, " n"], outcome: BoxOutcome) -> requests.Steps[BoxOutcome]:
     """Send the agreed values to the owners of variables, and add the own factors' values to the outcome."""
     points = view.take(point[None])
     received = yield from exchange(view, points)
@@ -188,7 +189,7 @@ def pulled_to(centre: Points, weight: Float[np.ndarray, "g #m a"]) -> Penalty:
 
 def polish(
     view: BoxView, Z: Float[np.ndarray, "m n"], steps: int, tolerance: float = _NOWHERE, least: float = 0.0
-) -> Steps[Polished]:
+) -> requests.Steps[Polished]:
     """Ascend from joint points of a part: points, sum after, sum before. It ends at full steps within ``tolerance``
     sides, or if four steps raise the best sum by less than ``least`` of its total rise.
     """
@@ -216,7 +217,7 @@ def polish(
     return Z, value, before
 
 
-def _look(view: BoxView, Z: Float[np.ndarray, "m n"]) -> Steps[tuple[Rows, Float[np.ndarray, "m n"]]]:
+def _look(view: BoxView, Z: Float[np.ndarray, "m n"]) -> requests.Steps[tuple[Rows, Float[np.ndarray, "m n"]]]:
     """Values of the own factors at joint points, and gradients of the part's sum by variable, in sides of the box."""
     functions, points = view.functions, view.take(Z)
     received = yield from exchange(view, points)

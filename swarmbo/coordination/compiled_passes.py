@@ -11,8 +11,7 @@ from jaxtyping import Int
 
 from swarmbo.boundary.compiling import compiled
 from swarmbo.coordination.compiled_messages import Places, Spare, Whole, new_spare, renew_factor, renew_variable
-from swarmbo.coordination.flooding import Layout
-from swarmbo.coordination.tables import Flat
+from swarmbo.coordination.tables import Flat, Layout
 from swarmbo.graph.bipartite import Edges  # from its own file, so that the cache of compiled code notes a change
 
 _NONE = -1

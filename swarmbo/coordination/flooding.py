@@ -4,15 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.coordination.tables import ByEdge, Edge, Flat, Sizes, Table, Tables, Vector, spreads
+from swarmbo.coordination.tables import ByEdge, Edge, Flat, Layout, Sizes, Table, Tables, Vector, spreads
 from swarmbo.graph import FactorGraph
-
-Places = Int[np.ndarray, " n"]
 
 
 @dataclass(frozen=True)
@@ -33,15 +30,6 @@ class VariableGroup:
     places: Int[np.ndarray, " n"]
     starts: Int[np.ndarray, "n degree"]
     size: int
-
-
-class Layout(NamedTuple):
-    """Factors' tables end to end and the first entry of each; by edge the size and the first entry of a message."""
-
-    tables: Flat
-    begins: Places
-    sizes: Places
-    starts: Places
 
 
 class Flooding:

@@ -8,10 +8,11 @@ received the earlier one's decision, which is final. So arrival times, repetitio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
 from swarmbo.errors import ShapeError
@@ -26,6 +27,16 @@ Edge = tuple[str, str]  # (factor, variable), for messages in either direction
 Vector = Float[np.ndarray, " n_values"]
 ByEdge = Mapping[Edge, Vector]  # messages of one direction
 Flat = Float[np.ndarray, " entries"]  # every message of one direction, end to end
+Places = Int[np.ndarray, " n"]
+
+
+class Layout(NamedTuple):
+    """Factors' tables end to end and the first entry of each; by edge the size and the first entry of a message."""
+
+    tables: Flat
+    begins: Places
+    sizes: Places
+    starts: Places
 
 
 def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[str, Table]:

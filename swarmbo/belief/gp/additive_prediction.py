@@ -19,15 +19,14 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from swarmbo import errors, kernels
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.conditioning import Conditioned
 from swarmbo.belief.gp.engine import ChannelGP
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.spatial import checked_points
 from swarmbo.belief.gp.stack import Marginals, StackedParts
-from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
-from swarmbo.kernels import FourierDraw, spectral_frequencies
 from swarmbo.kernels.threads import in_threads
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class StackedDraws:
     per side of the domain, the last ones of what changes in radians per round.
     """
 
-    draws: Sequence[FourierDraw]
+    draws: Sequence[kernels.FourierDraw]
     now: float = 0.0
 
     def values(
@@ -98,7 +97,7 @@ class PathSample(_Sample):
         self,
         graph: FactorGraph,
         conditioned: Conditioned,
-        draws: Mapping[str, FourierDraw],
+        draws: Mapping[str, kernels.FourierDraw],
         alpha: Float[np.ndarray, "k T"],
     ) -> None:
         self.graph = graph
@@ -118,20 +117,22 @@ class PathSample(_Sample):
         return own.constants, own.scales, drawn + told, ddrawn + pulled
 
 
-def draw_prior(rng: np.random.Generator, hyper: AdditiveHyperparameters, factor: int, n_features: int) -> FourierDraw:
+def draw_prior(
+    rng: np.random.Generator, hyper: AdditiveHyperparameters, factor: int, n_features: int
+) -> kernels.FourierDraw:
     """A function from one factor's prior, with standardised values."""
     D = n_features // 2
-    frequencies = spectral_frequencies(rng, hyper.kernels[factor], hyper.lengthscale_array(factor), D)
+    frequencies = kernels.spectral_frequencies(rng, hyper.kernels[factor], hyper.lengthscale_array(factor), D)
     weights = np.sqrt(hyper.outputscales[factor] / D) * rng.standard_normal((2, D))
     if hyper.times:
         # the kernels over variables and over rounds multiply, so their frequencies are drawn independently
         time = hyper.times[factor]
-        pulses = spectral_frequencies(rng, time.kernel, np.array([time.lengthscale]), D)
+        pulses = kernels.spectral_frequencies(rng, time.kernel, np.array([time.lengthscale]), D)
         frequencies = np.hstack([frequencies, pulses])
-    return FourierDraw(frequencies, weights[0], weights[1])
+    return kernels.FourierDraw(frequencies, weights[0], weights[1])
 
 
-def _at_data(conditioned: Conditioned, factor: int, draw: FourierDraw) -> Float[np.ndarray, " _r"]:
+def _at_data(conditioned: Conditioned, factor: int, draw: kernels.FourierDraw) -> Float[np.ndarray, " _r"]:
     """Values of a factor's prior draw at each observation of its part; 0 where not in it."""
     rounds = conditioned.part_data[0 if conditioned.is_coupled else factor].rounds
     points = conditioned.points([factor])[0, : len(rounds)]
@@ -167,7 +168,7 @@ class FeatureSample(_Sample):
     """Sums of waves c_i + scale_i w_i·phi_i(u). Made by ``Ensemble.draw``."""
 
     graph: FactorGraph
-    draws: Mapping[str, FourierDraw]
+    draws: Mapping[str, kernels.FourierDraw]
     constants: Mapping[str, float]
     scales: Mapping[str, float]
 
@@ -323,5 +324,5 @@ class AdditivePosterior(ChannelGP):
             ConfigError: If there are totals, which tie the factors together.
         """
         if self._has_totals:
-            raise ConfigError("got outcomes of the sum; wanted outcomes of single factors", at="$.outcomes")
+            raise errors.ConfigError("got outcomes of the sum; wanted outcomes of single factors", at="$.outcomes")
         return tuple(self._on_data.log_densities.tolist())
