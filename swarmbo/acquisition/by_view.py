@@ -89,13 +89,18 @@ def answer_of(request: EachSays | InTurn) -> dict[str, Any]:
 
 def at_once(steps: ViewSteps[Out]) -> Out:
     """Run steps with all beliefs at hand, without counting messages."""
-    heard: Any = None
+    return ran(steps, lambda request: Heard(answer_of(request)))
+
+
+def ran(steps: Generator[Any, Any, Out], answered: Callable[[Any], Any]) -> Out:
+    """Run steps, answering each request at once."""
+    answer: Any = None
     while True:
         try:
-            request = steps.send(heard)
+            request = steps.send(answer)
         except StopIteration as finished:
             return finished.value
-        heard = Heard(answer_of(request))
+        answer = answered(request)
 
 
 def likely_steps(situation: Situation) -> ViewSteps[Situation]:

@@ -101,7 +101,7 @@ class Exchanges:
     def fused(self, due: Sequence[Talk]) -> None:
         """Run exchanges of beliefs: a note to each neighbour in each step, and a test for further steps."""
         for one in due:
-            ran(talk(one.agents, one.steps), partial(self._in_step, one))
+            by_view.ran(talk(one.agents, one.steps), partial(self._in_step, one))
 
     def _in_step(self, talking: Talk, request: Unfinished | Spoken) -> Any:
         if isinstance(request, Unfinished):
@@ -122,17 +122,6 @@ def parted(sent: Mapping[str, Traffic]) -> tuple[Traffic, Traffic]:
     return sum((took for purpose, took in sent.items() if purpose not in SHARING), Traffic()), shared
 
 
-def ran(steps: Generator[Any, Any, Out], answered: Callable[[Any], Any]) -> Out:
-    """Run steps, answering each request at once."""
-    answer: Any = None
-    while True:
-        try:
-            request = steps.send(answer)
-        except StopIteration as finished:
-            return finished.value
-        answer = answered(request)
-
-
 @dataclass(frozen=True)
 class CentralDriver:
     """Driver that answers the requests of a decision with the knowledge of all agents, and counts the messages that
@@ -148,7 +137,7 @@ class CentralDriver:
 
     def run(self, steps: Generator[Any, Any, Out]) -> Out:
         """Run the steps, answering their requests."""
-        return ran(steps, self._answer)
+        return by_view.ran(steps, self._answer)
 
     def _answer(self, request: joint.Request | places.Request) -> Any:
         answer: Any = None
