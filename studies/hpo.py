@@ -52,10 +52,11 @@ def table(lines: list[Line]) -> Iterator[str]:
 
 
 def _median(lines: list[Line]) -> str:
-    return f"{statistics.median(line['accuracy'] for line in lines):.4f} ({len(lines)})" if lines else "–"
+    return f"{statistics.median(line['accuracy'] for line in lines):.4f}" if lines else "–"
 
 
-STUDY = Study(__doc__, "hpo.jsonl", run, {"data": DATA, "method": METHODS, "seed": range(3)}, table)
+CHOICES = {"data": DATA, "method": METHODS, "seed": range(10)}
+STUDY = Study(__doc__, "hpo.jsonl", run, CHOICES, table, page=("studies/papers.md", "hpo"))
 
 if __name__ == "__main__":
     STUDY.main()

@@ -121,7 +121,7 @@ class Study:
                 if len(values) == 1:
                     parser.add_argument(name, action="store_const", const=[not first], default=[first])
             else:
-                allowed = list(values) if isinstance(first, str) else None
+                allowed = list(values) if type(first) is str else None
                 parser.add_argument(name, nargs="+", type=type(first), choices=allowed, default=list(values))
         parser.add_argument("--out", type=Path, default=FOLDER / self.file, help="where lines are recorded")
         parser.add_argument("--jobs", type=int, default=1, help="processes")

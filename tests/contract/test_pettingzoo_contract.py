@@ -5,10 +5,11 @@ import pickle
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import data_equivalence
-from pettingzoo.test import api_test, parallel_seed_test, render_test, seed_test
+from pettingzoo.test import api_test, parallel_seed_test, performance_benchmark, render_test, seed_test, state_test
 from pettingzoo.test.max_cycles_test import max_cycles_test
 
 import swarmbo as sb
+import swarmbo_envs
 from swarmbo.errors import StateVersionError
 
 from .conftest import WORLDS, SmallWorld, kinds, random_actions, worlds
@@ -22,6 +23,11 @@ def module(request, tmp_path):
 @pytest.fixture(params=kinds(), ids=" ".join)
 def kind(request, tmp_path):
     return SmallWorld(*request.param, tmp_path)
+
+
+def test_every_registered_world_is_tested(tmp_path):
+    here = [SmallWorld(name, next(iter(WORLDS[name])), tmp_path) for name in WORLDS]
+    assert {f"swarmbo/{world.name}-v{world.version}" for world in here} == set(swarmbo_envs.register_all())
 
 
 def test_it_keeps_the_contract_also_where_measurements_fail(module):
@@ -63,6 +69,16 @@ def test_a_pickled_copy_goes_on_alike_in_mid_episode(module):
 
 def test_pettingzoo_max_cycles(kind):
     max_cycles_test(kind)
+
+
+def test_pettingzoo_state(kind):
+    state_test(kind.env(), kind.parallel_env())
+
+
+@pytest.mark.slow
+def test_pettingzoo_performance(kind):
+    """Episodes for five seconds, one after the other."""
+    performance_benchmark(kind.env())
 
 
 @pytest.mark.thorough

@@ -1,8 +1,5 @@
 """Any PettingZoo world is tuned, one joint action at a time."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text
@@ -348,16 +345,62 @@ def test_measurements_that_are_no_numbers_are_refused(word):
         play(env, team, 1)
 
 
+class Scenario(ParallelEnv):
+    """A scenario of VMAS, the only one of its batch."""
+
+    metadata, render_mode = {"name": "vmas"}, None
+
+    def __init__(self, name):
+        self.batch = pytest.importorskip("vmas").make_env(name, num_envs=1, max_steps=4, seed=0, dict_spaces=True)
+        self.boxes = {name: Box(own.low, own.high) for name, own in self.batch.action_space.items()}  # gym's, by VMAS
+        self.possible_agents = list(self.boxes)
+
+    def action_space(self, agent):
+        return self.boxes[agent]
+
+    def reset(self, seed=None, options=None):
+        self.agents = list(self.possible_agents)
+        seen = self.batch.reset(seed=seed)
+        return {agent: seen[agent][0] for agent in self.agents}, {agent: {} for agent in self.agents}
+
+    def step(self, actions):
+        import torch
+
+        agents, acted = self.agents, {agent: torch.tensor(action)[None] for agent, action in actions.items()}
+        seen, rewards, done, _ = self.batch.step(acted)
+        is_over = bool(done[0])
+        self.agents = [] if is_over else agents
+        told = {agent: (seen[agent][0], float(rewards[agent]), False, is_over, {}) for agent in agents}
+        return tuple({agent: own[i] for agent, own in told.items()} for i in range(5))
+
+
 @pytest.mark.mpe
-def test_pettingzoos_particles_are_tuned_as_the_page_on_policies_has_it(monkeypatch):
+@pytest.mark.filterwarnings("ignore")  # theirs
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mpe2.simple_spread_v3",
+        "mpe2.simple_reference_v3",
+        "pettingzoo.sisl.multiwalker_v9",
+        "pettingzoo.sisl.pursuit_v5",
+        "vmas balance",
+        "vmas navigation",
+    ],
+)
+def test_an_episode_of_worlds_of_others_is_an_evaluation_of_the_mean_of_the_sum_of_rewards(name, monkeypatch):
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    pytest.importorskip("mpe2")
-    page = (Path(__file__).parents[2] / "docs" / "guide" / "rl.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```py\n(.*?)```", page, flags=re.DOTALL)
-    names = {"sb": sb, "np": np}
-    exec(compile(block, "docs/guide/rl.md", "exec"), names)
-    team = names["spread"]
-    assert team.graph.scope("agent_1") == tuple(f"agent_1[{axis}]" for axis in range(5))
-    sums = team.history.factors.sum(axis=1)
-    assert len(sums) == 25
-    assert sums[-5:].min() > sums[:10].max()  # better than all of the initial design
+    module, _, scenario = name.partition(" ")
+    more = {"continuous_actions": True} if "spread" in module else {}
+    env = Scenario(scenario) if scenario else pytest.importorskip(module).parallel_env(max_cycles=4, **more)
+    team, sums = sb.Team.for_env(env, measurement=reward_alone, hold=4, seed=0), []
+    for _ in range(12):
+        observations, infos = env.reset(seed=1)
+        team.begin(infos)
+        while env.agents:
+            actions = team.act(observations, infos)
+            assert all(env.action_space(agent).contains(action) for agent, action in actions.items())
+            observations, rewards, *_, infos = step = env.step(actions)
+            team.observe(*step)
+            sums.append(sum(rewards.values()))
+    np.testing.assert_allclose(team.history.totals, np.reshape(sums, (12, 4)).mean(axis=1), rtol=1e-9)
+    assert np.std(sums) > 0.0

@@ -1,0 +1,152 @@
+"""Problems in tables: cost, bound and seconds of swarmbo's methods beside toulbar2, which proves an optimum.
+
+    pip install pytoulbar2
+    python studies/dcop.py                                            # what is missing of dcop.jsonl
+    python studies/dcop.py --problem ~/pyDcop/tests/instances/*.y*ml --seeds 0    # files: .yaml, .uai or .wcsp
+    python studies/dcop.py --table
+
+Costs are drawn by seed. ``colouring`` forbids equal neighbours and has whole costs of colours; ``grid`` has the logs of
+potentials, as UAI's files; the others have whole costs, as WCSP's. Seconds are of solving, without reading a file.
+"""
+
+import statistics
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from study import Line, Study, markdown, select
+
+import swarmbo as sb
+from swarmbo.boundary.rng import stream
+from swarmbo.errors import BudgetError, ConfigError
+from swarmbo.interchange import TableProblem, read_problem
+
+LIMIT = 60  # seconds of toulbar2
+DIGITS = 9  # of its costs, behind the point
+OWN = {"exact": sb.Exact(), "max-sum": sb.MaxSum(bound="mplp"), "dsa": sb.DSA(), "mgm": sb.MGM()}
+SIZES = {"colouring": 3, "grid": 2, "loops": 6, "sparse": 4, "dense": 5, "triples": 3}
+
+
+class Instance(str):
+    """A kind of drawn problem, or the path of a file."""
+
+
+def scopes_of(kind: str, rng: np.random.Generator) -> list[tuple[int, ...]]:
+    """Pairs or triples of variables that share a table."""
+    if kind == "triples":
+        return [tuple(rng.choice(30, 3, replace=False).tolist()) for _ in range(40)]
+    graph: nx.Graph[Any] = {
+        "colouring": lambda: nx.gnm_random_graph(40, 70, rng),
+        "grid": lambda: nx.convert_node_labels_to_integers(nx.grid_2d_graph(10, 10)),
+        "loops": lambda: nx.circulant_graph(50, [1, 2]),
+        "sparse": lambda: nx.gnm_random_graph(60, 75, rng),
+        "dense": lambda: nx.gnm_random_graph(30, 100, rng),
+    }[kind]()
+    return list(graph.edges)
+
+
+def drawn(kind: str, seed: int) -> TableProblem:
+    """A problem of a kind: a table for each scope, and one for each variable."""
+    rng, size = stream(seed, "study of problems in tables", kind), SIZES[kind]
+    pairs = scopes_of(kind, rng)
+    scopes = [*pairs, *((i,) for i in sorted({i for scope in pairs for i in scope}))]
+
+    def costs(scope: tuple[int, ...]) -> np.ndarray:
+        shape = (size,) * len(scope)
+        if kind == "colouring" and len(scope) == 2:
+            return np.where(np.eye(size) > 0, np.inf, 0.0)
+        return rng.normal(size=shape) if kind == "grid" else rng.integers(0, 100, shape).astype(float)
+
+    named = {f"f{j}": [f"x{i}" for i in scope] for j, scope in enumerate(scopes)}
+    graph = sb.FactorGraph.from_scopes(named)
+    tables = {f"f{j}": -costs(scope) for j, scope in enumerate(scopes)}
+    return TableProblem(kind, graph, tables, dict.fromkeys(graph.variables, tuple(range(size))), "min")
+
+
+def by_toulbar2(problem: TableProblem) -> Line:
+    """The choice of toulbar2, its cost by our tables, and its proven bound."""
+    from pytoulbar2 import CFN
+
+    network, graph = CFN(resolution=DIGITS), problem.graph
+    for variable, values in problem.domains.items():
+        network.AddVariable(variable, range(len(values)))
+    for factor in graph.factors:
+        network.AddFunction(list(graph.scope(factor)), (-problem.tables[factor]).ravel().tolist())
+    start = time.process_time()
+    found = network.Solve(timeLimit=LIMIT)
+    seconds, bound = time.process_time() - start, problem.told(-network.GetDDualBound())
+    if found is None:
+        return {"status": "forbidden or out of time", "seconds": seconds, "value": None, "bound": bound}
+    choice = dict(zip(problem.domains, found[0], strict=True))
+    value = sum(float(problem.tables[f][tuple(choice[x] for x in graph.scope(f))]) for f in graph.factors)
+    told = problem.told(value)
+    is_proven = abs(told - bound) <= len(graph.factors) * 10.0**-DIGITS
+    return {"status": "exact" if is_proven else "out of time", "seconds": seconds, "value": told, "bound": bound}
+
+
+def run(instance: str, method: str, seed: int) -> Line:
+    """Cost, bound and processor seconds of one choice; cost and bound are None if there are none."""
+    found: Line
+    try:
+        problem = drawn(instance, seed) if instance in SIZES else read_problem(instance)
+        if method == "toulbar2":
+            found = by_toulbar2(problem) | {"versions": {"pytoulbar2": version("pytoulbar2")}}
+        else:
+            start = time.process_time()
+            solution = OWN[method].solve(problem.graph, problem.tables, seed=seed)
+            found = {"status": solution.report.status, "seconds": time.process_time() - start}
+            for key, own in ("value", solution.value), ("bound", solution.upper_bound):
+                found[key] = problem.told(own) if own is not None and np.isfinite(own) else None
+    except (BudgetError, ConfigError) as error:
+        none = dict.fromkeys(("seconds", "value", "bound"))
+        return {"status": "refused", **none, "why": str(error).split("; wanted")[0]}
+    for key, digits in ("seconds", 4), ("value", DIGITS), ("bound", DIGITS):
+        found[key] = None if found[key] is None else round(found[key], digits)
+    return found
+
+
+def table(lines: list[Line]) -> Iterator[str]:
+    """Drawn problems: median milliseconds, and mean losses in percent of the optimum. Files: how many have it."""
+    best = {(line["problem"], line["seed"]): line["value"] for line in select(lines, method="toulbar2")}
+
+    def losses(own: list[Line], key: str = "value") -> list[float]:
+        """Distances from the optimum, in percent; of files, in the unit of costs."""
+        pairs = [(line[key], best[line["problem"], line["seed"]]) for line in own if line[key] is not None]
+        return [abs(found - least) * (100 / abs(least) if own[0]["problem"] in SIZES else 1) for found, least in pairs]
+
+    def mean(own: list[Line], key: str = "value") -> str:
+        found = losses(own, key)
+        of_all = f" ({len(found)} of {len(own)})" if len(found) < len(own) else ""
+        return f"{statistics.mean(found):.2g}{of_all}" if found else "–"
+
+    def milliseconds(own: list[Line]) -> str:
+        known = [line["seconds"] for line in own if line["seconds"] is not None]
+        return f"{1000 * statistics.median(known):.0f}" if known else "–"
+
+    rows, counts = list[list[str]](), list[list[str]]()
+    for kind in SIZES:
+        of = {method: select(lines, problem=kind, method=method) for method in METHODS}
+        loss = [mean(of[method]) for method in HEURISTIC]
+        rows.append([kind, *map(milliseconds, of.values()), *loss, mean(of["max-sum"], "bound")])
+    heads = ["toulbar2, ms", *OWN, "max-sum, %", "dsa", "mgm", "bound"]
+    yield from markdown(["problem", *heads], rows, right=True)
+    files = {line["problem"]: Path(line["problem"]).suffix.replace("yml", "yaml") for line in lines}
+    for ending in sorted({own for problem, own in files.items() if problem not in SIZES}):
+        here = [line for line in lines if files[line["problem"]] == ending]
+        of = [select(here, method=method) for method in METHODS]
+        counts.append([ending, *(f"{sum(loss < 1e-4 for loss in losses(own))} of {len(own)}" for own in of)])
+    if counts:
+        yield from ["", *markdown(["files", *METHODS], counts, right=True)]
+
+
+HEURISTIC = ("max-sum", "dsa", "mgm")
+METHODS = ("toulbar2", *OWN)
+CHOICES = {"problem": tuple(map(Instance, SIZES)), "method": METHODS, "seed": range(10)}
+STUDY = Study(__doc__, "dcop.jsonl", run, CHOICES, table, page=("studies/papers.md", "dcop"))
+
+if __name__ == "__main__":
+    STUDY.main()
