@@ -11,6 +11,7 @@ potentials, as UAI's files; the others have whole costs, as WCSP's. Seconds are 
 
 import statistics
 import time
+from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -33,6 +34,12 @@ SIZES = {"colouring": 3, "grid": 2, "loops": 6, "sparse": 4, "dense": 5, "triple
 
 class Instance(str):
     """A kind of drawn problem, or the path of a file."""
+
+    def __new__(cls, text: str) -> "Instance":
+        """Refuse what is neither."""
+        if text not in SIZES and not Path(text).is_file():
+            raise ArgumentTypeError(f"got {text!r}; wanted {', '.join(SIZES)}, or the path of a file")
+        return super().__new__(cls, text)
 
 
 def scopes_of(kind: str, rng: np.random.Generator) -> list[tuple[int, ...]]:
@@ -120,8 +127,7 @@ def table(lines: list[Line]) -> Iterator[str]:
 
     def mean(own: list[Line], key: str = "value") -> str:
         found = losses(own, key)
-        of_all = f" ({len(found)} of {len(own)})" if len(found) < len(own) else ""
-        return f"{statistics.mean(found):.2g}{of_all}" if found else "–"
+        return f"{statistics.mean(found):.2g}{f' ({len(found)})' * (len(found) < len(own))}" if found else "–"
 
     def milliseconds(own: list[Line]) -> str:
         known = [line["seconds"] for line in own if line["seconds"] is not None]
@@ -138,7 +144,7 @@ def table(lines: list[Line]) -> Iterator[str]:
     for ending in sorted({own for problem, own in files.items() if problem not in SIZES}):
         here = [line for line in lines if files[line["problem"]] == ending]
         of = [select(here, method=method) for method in METHODS]
-        counts.append([ending, *(f"{sum(loss < 1e-4 for loss in losses(own))} of {len(own)}" for own in of)])
+        counts.append([f"{len(of[0])} {ending}", *(str(sum(loss < 1e-4 for loss in losses(own))) for own in of)])
     if counts:
         yield from ["", *markdown(["files", *METHODS], counts, right=True)]
 

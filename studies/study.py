@@ -92,7 +92,8 @@ class Study:
         doc: The script's docstring: help of its command line.
         file: Where lines are recorded, in this folder.
         run: From a cell's values, in the order of ``choices``, to the rest of its line; None: the cell has no result.
-        choices: Values of each key. ``seed`` has a range; a key of one value is an option with that default.
+        choices: Values of each key. ``seed`` has a range; a key of one value is an option with that default. Words
+            are refused unless they are listed; those of an own subclass of ``str`` are taken.
         table: Lines of Markdown, from recorded lines.
         page: Page in ``docs`` and marker between which ``--page`` puts the table.
         wanted: Which cells there are, of all combinations.

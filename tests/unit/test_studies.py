@@ -14,8 +14,10 @@ ROOT = Path(__file__).parents[2]
 STUDIES, DOCS = ROOT / "studies", ROOT / "docs"
 RECORDED = {  # scripts and the studies in them
     "agreement": "",
+    "dcop": "",
     "failures": "",
     "fields": "",
+    "hpo": "",
     "links": "",
     "links_runs": "",
     "routes": "",

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import swarmbo as sb
+from swarmbo.runs.scenario_files import find
 
 pytestmark = pytest.mark.peers
 
@@ -47,3 +48,21 @@ def test_the_accuracy_of_a_tuned_network_is_one_that_its_table_has():
     ]
     assert np.median(drawn) < line["accuracy"] <= 1.0
     assert "| vehicle |" in "\n".join(hpo.table([{"data": "vehicle", "method": "random", "seed": 0} | line]))
+
+
+def test_toulbar2_and_variable_elimination_have_the_same_cost_and_nothing_is_better():
+    pytest.importorskip("pytoulbar2")
+    import dcop
+
+    key = {"problem": "triples", "seed": 4}
+    lines = {method: key | {"method": method} | dcop.run("triples", method, 4) for method in dcop.METHODS}
+    least = lines["toulbar2"]["value"]
+    assert (lines["exact"]["value"], lines["exact"]["bound"], lines["toulbar2"]["bound"]) == (least, least, least)
+    assert all(line["value"] >= least for line in lines.values())
+    assert lines["max-sum"]["bound"] < least
+    assert "| triples |" in "\n".join(dcop.table(list(lines.values())))
+    file = str(find("channels", ".yaml"))
+    assert dcop.run(file, "toulbar2", 0)["value"] == 6.0  # as docs/guide/dcop.md has it
+    refused = dcop.run(__file__, "exact", 0)
+    assert (refused["status"], refused["value"]) == ("refused", None)
+    assert "got the ending '.py'" in refused["why"]
