@@ -142,7 +142,11 @@ class Answering:
                 owners = [graph.owner(graph.factors_of(variable)[0]) for variable in graph.variables]
                 return (yield from self._composed("best", request.point, owners))
             case joint.Expect():
-                return (yield from self._expected(request))
+                if self._knows_all:
+                    return request.model.posterior(request.points)
+                graph = self.setup.problem.graph
+                summed = request.summed(graph, graph.factors_owned_by(self.name))
+                return (yield from self._exchanged("expected", summed))
             case joint.Agree():
                 return (yield from self._agreed(request))
             case places.Choose():
@@ -193,22 +197,6 @@ class Answering:
             known = np.array([graph.owner(factor) in self._members for factor in graph.factors])
             sums = np.where(known, sums, sums[known].mean() if known.any() else 1.0)
         return dict(zip(graph.factors, sums.tolist(), strict=True))
-
-    def _expected(self, request: joint.Expect) -> Staged[tuple[float, float]]:
-        """Expected sum and its standard deviation, from the owners of factors."""
-        (model, point), graph = request, self.setup.problem.graph
-        if self._knows_all:
-            mean, std = model.posterior(point[None])
-            return float(mean[0]), float(std[0])
-        numbers = np.zeros((2, len(graph.factors)))
-        for place, factor in enumerate(graph.factors):
-            if graph.owner(factor) == self.name:  # a single factor, which may be modelled in parts, is the sum
-                is_sum = len(graph.factors) == 1
-                found = model.posterior(point[None]) if is_sum else model.factor_posterior(factor, point[None])
-                numbers[:, place] = [float(array[0]) for array in found]
-        fits = fitting.each_own(graph.factor_owners, fitting.LOWEST, fitting.HIGHEST)
-        means, stds = yield from self._sum("expected", numbers, fits)
-        return float(means.sum()), float(np.sqrt((stds**2).sum()))
 
     def _agreed(self, request: joint.Agree) -> Staged[Agreement]:
         """Agree with others, then exchange all agents' own variables."""

@@ -152,10 +152,6 @@ def test_agents_begin_and_stay_as_their_team(outcomes, near):
     graph = sb.FactorGraph.from_scopes(SCOPES, owners={"f": "a", "g": "b"})
     problem = sb.Problem.of(graph, BOUNDS, outcomes=outcomes)
     settings = {"start": {"x": 8.0, "y": 2.0, "z": 9.0}, "seed": 2, **near}
-    if outcomes == "per-factor" and "safe" in near:
-        with pytest.raises(ConfigError, match=r"\$\.safe: .*wanted outcomes = 'total', or a Team"):
-            Agent("a", problem, **settings)
-        return
     agents = {name: Agent(name, problem, **settings) for name in problem.agents}
     team, transport = sb.Team(problem, **settings), InProcess().open(problem.agents)
     for _ in range(7):
