@@ -116,17 +116,14 @@ class FunctionLearner:
         situation = self.situation(log, offers.links)
         U, report, room = yield from joint_steps(situation, model, setup)
         made = replace(made, learned=model.learned)
-        if near is None or room is None:
-            return made, Choice(self._place(log, U), report)
-        U = setup.problem.kept_out(U)
-        if near.safe is None:
+        if near is None or near.safe is None or room is None:
             return made, Choice(self._place(log, U, room), report)
+        U = setup.problem.kept_out(U)
         # pending points narrow the variance, but tell nothing about the mean
         sure = self.modelled(log.without(log.open))[1] if log.open and self.n_data(log) else model
-        rng = stream(setup.seed, "safe", asked=log.asked)
         told = log.history.X[np.isfinite(log.history.sums)]
         U, stayed = U if room.has(U) else room.centre, None
-        for way in near.ways(U, room, rng):
+        for way in near.ways(U, room, stream(setup.seed, "safe", asked=log.asked)):
             expected = yield Expect(sure, setup.problem.modelled(np.vstack([setup.problem.in_box(way), told])))
             U, stayed = near.kept_safe(way, told, expected, room)
             if stayed is None:

@@ -123,18 +123,13 @@ class Near:
     def kept_safe(
         self, way: Points, told: Points, expected: tuple[Values, Values], room: Room
     ) -> tuple[Point, Literal["best", "present"] | None]:
-        """The first point of a line that is probably good enough, and None; of several lines the most uncertain one. If
-        there is none, the best setting, or the present one if that is not good enough, and which it is.
-
-        Args:
-            way: Points (m, n) of ``ways``.
-            told: Settings (t, n) with a known utility, codes, in order.
-            expected: Mean and standard deviation (m + t,) of the utility at both, by a model without pending points.
-            room: Box with the best setting.
+        """The first point (n,) of a line of ``ways`` (m, n) that is probably good enough, and None; of several lines
+        the most uncertain one. If there is none, the best setting of the ``room``, or the present one if that is not
+        good enough, and which it is. ``told`` (t, n) are the codes of settings with a known utility, in order;
+        ``expected`` are mean and standard deviation (m + t,) at both, by a model without pending points.
         """
         assert self.safe is not None
-        safe, start, std = self.safe, way[-1], expected[1][: len(way)]
-        mean, known = np.split(expected[0], [len(way)])
+        safe, start, ((mean, known), (std, _)) = self.safe, way[-1], (np.split(row, [len(way)]) for row in expected)
         if not self.at_start(told).any():
             return start, "present"
         apart, between = (self._apart(X, told) for X in (self.problem.in_box(way), told))

@@ -167,6 +167,7 @@ def test_agents_begin_and_stay_as_their_team(outcomes, near):
         else:
             for name, agent in agents.items():
                 agent.tell(query_ids[0], {f: found[f] for f in graph.factors_owned_by(name)})
+    assert len(np.unique(team.history.X, axis=0)) > 3
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
