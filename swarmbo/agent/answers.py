@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 import networkx as nx
@@ -51,11 +51,9 @@ class Clocked:
 
     def __init__(self, stage: Timed, decision: int, refused: Counter[str]) -> None:
         self.number = 2 * decision + int(stage.again)
-        self.sent, self.word = Traffic(), None
+        self.sent, self.word = Traffic(), cast(dict[str, Any] | None, None)
         self._stage, self._agent, self._now = stage, stage.agent(self.number), 0
         self._agent.refused = refused
-
-    word: dict[str, Any] | None
 
     def tick(self, inbox: Sequence[Envelope]) -> list[Envelope]:
         """Tick the clock: process arrivals, and return messages to send."""
@@ -106,13 +104,9 @@ class Answering:
     def _members(self) -> tuple[str, ...]:
         return self.setup.problem.agents if self.participants is None else self.participants.members
 
-    @property
-    def _everybody(self) -> Part:
-        """One part of all participants."""
-        return all_of(self.setup.problem.graph, self.routes, self._members)
-
     def _exchanged(self, purpose: str, steps: Steps[Out]) -> Staged[Out]:
-        (said,) = yield Stage(purpose, lambda post: [ByMessages(self._everybody, self.name, post).program(steps)])
+        everybody = all_of(self.setup.problem.graph, self.routes, self._members)
+        (said,) = yield Stage(purpose, lambda post: [ByMessages(everybody, self.name, post).program(steps)])
         return said
 
     def _sum(self, purpose: str, numbers: Numbers, fits: fitting.Fits) -> Staged[Numbers]:
@@ -142,7 +136,11 @@ class Answering:
                 owners = [graph.owner(graph.factors_of(variable)[0]) for variable in graph.variables]
                 return (yield from self._composed("best", request.point, owners))
             case joint.Expect():
-                return (yield from self._expected(request))
+                if self._knows_all:
+                    return request.model.posterior(request.points)
+                graph = self.setup.problem.graph
+                summed = request.summed(graph, graph.factors_owned_by(self.name))
+                return (yield from self._exchanged("expected", summed))
             case joint.Agree():
                 return (yield from self._agreed(request))
             case places.Choose():
@@ -194,22 +192,6 @@ class Answering:
             sums = np.where(known, sums, sums[known].mean() if known.any() else 1.0)
         return dict(zip(graph.factors, sums.tolist(), strict=True))
 
-    def _expected(self, request: joint.Expect) -> Staged[tuple[float, float]]:
-        """Expected sum and its standard deviation, from the owners of factors."""
-        (model, point), graph = request, self.setup.problem.graph
-        if self._knows_all:
-            mean, std = model.posterior(point[None])
-            return float(mean[0]), float(std[0])
-        numbers = np.zeros((2, len(graph.factors)))
-        for place, factor in enumerate(graph.factors):
-            if graph.owner(factor) == self.name:  # a single factor, which may be modelled in parts, is the sum
-                is_sum = len(graph.factors) == 1
-                found = model.posterior(point[None]) if is_sum else model.factor_posterior(factor, point[None])
-                numbers[:, place] = [float(array[0]) for array in found]
-        fits = fitting.each_own(graph.factor_owners, fitting.LOWEST, fitting.HIGHEST)
-        means, stds = yield from self._sum("expected", numbers, fits)
-        return float(means.sum()), float(np.sqrt((stds**2).sum()))
-
     def _agreed(self, request: joint.Agree) -> Staged[Agreement]:
         """Agree with others, then exchange all agents' own variables."""
         functions, graph, timed = request.functions, request.functions.graph, self.setup.coordination
@@ -232,11 +214,11 @@ class Answering:
             stand = dict(zip(graph.variables, np.clip(terms.standing, terms.low, terms.high).tolist(), strict=True))
             routes = Routes([agent for agent in graph.agents if agent in self._members], request.links)
             made = partial(deadline_box.DeadlineAgentInBox, self.name, terms, functions)
-            own = yield Timed(timed.deadline, routes, made, again=request.again)
-            word = stand | own
+            word = stand | (yield Timed(timed.deadline, routes, made, again=request.again))
         point = np.array([word.get(variable, 0.0) for variable in variables])
-        point = yield from self._composed("point", point, who=graph.agents)
-        return Agreement(point, 0.0, SolveReport("deadline", timed.deadline))
+        return Agreement(
+            (yield from self._composed("point", point, who=graph.agents)), 0.0, SolveReport("deadline", timed.deadline)
+        )
 
     def _chosen(self, request: places.Choose) -> Staged[Solution]:
         """Agree with others by the agent's own tables only; then exchange the choices and their values."""
@@ -281,8 +263,7 @@ class Answering:
             terms = deadline_tables.Terms(timed, sizes, conflicts, places.declining(problem), request.seed)
             links = Routes(graph.agents, request.links)
             made = partial(deadline_tables.DeadlineAgent, self.name, terms, own)
-            word = yield Timed(timed.deadline, links, made, again=False)
-            index = word[self.name]
+            index = (yield Timed(timed.deadline, links, made, again=False))[self.name]
             place = None if index is None else problem.shortlists[self.name][index]
             # the robot may start while the choices of others are still under way
             yield Known(None if place is None or np.isnan(place).any() else place)

@@ -90,9 +90,6 @@ def require_own(setup: Setup) -> None:
         got = "got limits on measured quantities, which an agent does not learn"
         raise ConfigError(f"{got}; wanted a Team", at="$.limits")
     everything = own_rows.shares_outcomes(setup.problem)
-    if setup.near is not None and setup.near.safe is not None and not everything:
-        got = "got it with outcomes per factor, of which an agent has its own only"
-        raise ConfigError(f"{got}; wanted outcomes = 'total', or a Team", at="$.safe")
     if not isinstance(coordination, Maximiser):
         if not everything and not isinstance(coordination, Sobol | Random):
             wanted = "a coordination method such as 'admm', or outcomes = 'total'"

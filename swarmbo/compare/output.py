@@ -157,6 +157,7 @@ def _curves(problem: str, method: str, runs: list[ScoredRun]) -> plotting.Regret
 class _Group(NamedTuple):
     """One problem by its primary metric: the caption, and texts of each method, of which the best are ``bold``."""
 
+    problem: str
     caption: str
     rows: list[tuple[str, ...]]
     bold: list[bool]
@@ -192,7 +193,7 @@ def _groups(comparison: Comparison) -> Iterable[_Group]:
         )
         numbers = [_numbers(row, adjusted.get(row.method), comparison.level) for row in rows]
         texts = [(row.method, str(row.n_seeds), *cells) for row, cells in zip(rows, numbers, strict=True)]
-        yield _Group(told, texts, [row.mean == best for row in rows])
+        yield _Group(problem, told, texts, [row.mean == best for row in rows])
 
 
 def _numbers(row: ComparisonRow, p: float | None, level: float) -> tuple[str, str, str]:
@@ -219,7 +220,9 @@ def _latex(group: _Group) -> str:
         return " & ".join(cells) + r" \\"
 
     lines = [cells(row, best) for row, best in zip(group.rows, group.bold, strict=True)]
-    above = [r"\begin{table}", r"\centering", rf"\caption{{{_escaped(group.caption, _LATEX)}}}"]
+    label = re.sub(r"[^A-Za-z0-9]+", "-", group.problem)
+    above = [r"\begin{table}% \usepackage{booktabs}; table* for both of two columns", r"\centering"]
+    above += [rf"\caption{{{_escaped(group.caption, _LATEX)}}}", rf"\label{{tab:{label}}}", r"\smallskip"]
     head = [r"\begin{tabular}{lrrrr}", r"\toprule", cells(_HEADS), r"\midrule"]
     return "\n".join([*above, *head, *lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
 

@@ -160,7 +160,11 @@ class CentralDriver:
                 self.words.note("agreement", answer.report.traffic)
                 self.words.summed("point", 1, len(answer.point))
             case joint.Expect():
-                answer = tuple(float(array[0]) for array in request.model.posterior(request.point[None]))
+                graph, model = self.words.graph, request.model
+                if self.knows_all or model.belief.is_coupled:
+                    answer = model.posterior(request.points)
+                else:
+                    answer = self.words.exchanged("expected", request.summed(graph, graph.factors))
             case places.Choose():
                 answer = self._chosen(request)
                 self.words.note("agreement", answer.report.traffic)

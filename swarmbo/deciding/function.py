@@ -18,7 +18,7 @@ from swarmbo.belief.model.limits import without_better_broken
 from swarmbo.belief.model.model import learn_ensemble, learn_model
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import check_links
-from swarmbo.deciding.joint import Steps, joint_steps, recommended_steps
+from swarmbo.deciding.joint import Expect, Steps, joint_steps, recommended_steps
 from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.near import Room
 from swarmbo.deciding.setup import Setup
@@ -116,15 +116,18 @@ class FunctionLearner:
         situation = self.situation(log, offers.links)
         U, report, room = yield from joint_steps(situation, model, setup)
         made = replace(made, learned=model.learned)
-        if near is None or room is None:
-            return made, Choice(self._place(log, U), report)
-        U = setup.problem.kept_out(U)
-        if near.safe is None:
+        if near is None or near.safe is None or room is None:
             return made, Choice(self._place(log, U, room), report)
+        U = setup.problem.kept_out(U)
         # pending points narrow the variance, but tell nothing about the mean
         sure = self.modelled(log.without(log.open))[1] if log.open and self.n_data(log) else model
-        rng = stream(setup.seed, "safe", asked=log.asked)
-        U, stayed = near.kept_safe(U if room.has(U) else room.centre, room, sure, log.history, rng)
+        told = log.history.X[np.isfinite(log.history.sums)]
+        U, stayed = U if room.has(U) else room.centre, None
+        for way in near.ways(U, room, stream(setup.seed, "safe", asked=log.asked)):
+            expected = yield Expect(sure, setup.problem.modelled(np.vstack([setup.problem.in_box(way), told])))
+            U, stayed = near.kept_safe(way, told, expected, room)
+            if stayed is None:
+                break
         report = report if stayed is None else msgspec.structs.replace(report, stayed=stayed)
         return made, Choice(setup.problem.in_box(U), report)
 

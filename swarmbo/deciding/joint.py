@@ -19,8 +19,10 @@ from swarmbo.belief.model.limits import probably_broken
 from swarmbo.belief.model.model import in_structure
 from swarmbo.belief.model.success import Requirement, reference, requirements
 from swarmbo.boundary.rng import stream
+from swarmbo.coordination import requests
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.deadline import has_deadline
+from swarmbo.coordination.schema import is_finite
 from swarmbo.deciding.near import Room
 from swarmbo.deciding.setup import Maximiser, Setup
 from swarmbo.errors import ShapeError
@@ -82,10 +84,19 @@ class Agree(NamedTuple):
 
 
 class Expect(NamedTuple):
-    """A model (right for own factors) and a joint point; answered by mean and standard deviation of the sum."""
+    """A model (right for own factors) and joint points (m, n); answered by mean and standard deviation (m,) of sums."""
 
     model: Model
-    point: Float[np.ndarray, " n"]
+    points: Float[np.ndarray, "m n"]
+
+    def summed(self, graph: FactorGraph, own: Sequence[str]) -> requests.Steps[Any]:
+        """Steps that add up, over all agents, mean and variance of their own factors of the problem's graph."""
+        model, points, terms = self.model, self.points, np.empty((len(own), 2, len(self.points)))
+        for term, factor in zip(terms, own, strict=True):  # a single factor may be modelled in parts
+            mean, std = model.factor_posterior(factor, points) if len(graph.factors) > 1 else model.posterior(points)
+            term[:] = mean, std**2
+        mean, variance = yield requests.AllReduce(terms, is_finite)
+        return mean, np.sqrt(np.maximum(variance, 0.0))
 
 
 Request = Rank | Gather | Whole | Agree | Expect
@@ -168,8 +179,8 @@ def recommended_steps(problem: Problem, model: Model) -> Steps[Recommendation]:
     seen = problem.graph if problem.coding is None else problem.coding.inner
     best, coding = (yield from _best(model, (yield Rank(model.belief)), seen)), problem.coding
     point = problem.in_box(problem.kept_out(best if coding is None else coding.outside(best)))
-    mean, std = yield Expect(model, problem.modelled(point[None])[0])
-    return Recommendation(point.tolist(), mean, std, problem.named(point))
+    mean, std = yield Expect(model, problem.modelled(point[None]))
+    return Recommendation(point.tolist(), float(mean[0]), float(std[0]), problem.named(point))
 
 
 def _requirements(situation: JointSituation, model: Model) -> Steps[tuple[Requirement, ...]]:

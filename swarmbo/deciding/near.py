@@ -1,6 +1,6 @@
 """A present setting, from which a team of a function begins, and near which it stays while it learns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, NamedTuple, cast
@@ -8,24 +8,27 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 import msgspec
 import numpy as np
 from jaxtyping import Bool, Float
+from scipy.spatial.distance import cdist
 from scipy.special import ndtri
 
-from swarmbo.belief.model import Model
 from swarmbo.belief.model.success import excess_of
 from swarmbo.boundary.files import finite
 from swarmbo.boundary.values import reported_number, short
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
-from swarmbo.problem.data import Dataset
 from swarmbo.settings import Fraction, Settings, convert
 from swarmbo.spaces.variables import Categorical
 
-_STEPS_BACK = np.geomspace(1.0, 1e-3, 41)  # shares of a line back to the best setting
+_STEPS_BACK = np.geomspace(1.0, 1e-3, 41)[:, None]  # shares of a line back to the best setting
 _LINES = 16  # random ones
 _RISE = 0.5  # standard deviations more that are required, after each setting too many below the floor
-_SLOPE = 1.0  # of the utility, as a share of the present one's for each side of the box: few outcomes do not show it
+_SLOPE = 1.0  # least assumed one of the utility, as a share of the present one's for each side of the box
 _SLACK = 1e-9  # sides of the box
 _EQUAL = (1.0, 0.75, 0.5, 0.25, 0.0)  # shares of the ranges
+
+Point = Float[np.ndarray, " n"]
+Points = Float[np.ndarray, "_m n"]
+Values = Float[np.ndarray, " _m"]
 
 
 class Safe(Settings, frozen=True):
@@ -108,41 +111,45 @@ class Near:
         to_unit = self.problem.domain.to_unit
         return np.abs(to_unit(points) - to_unit(self.start)).max(axis=1, initial=0.0) <= _SLACK
 
-    def kept_safe(
-        self, U: Float[np.ndarray, " n"], room: Room, model: Model, history: Dataset, rng: np.random.Generator
-    ) -> tuple[Float[np.ndarray, " n"], Literal["best", "present"] | None]:
-        """The first point on the line from ``U`` back to the best setting that is probably good enough, and None.
+    def ways(self, U: Point, room: Room, rng: np.random.Generator) -> Iterator[Points]:
+        """Points from the wanted one ``U`` back to the best setting; then such lines from random points of the room.
+        The last two points are the best and the present setting.
+        """
+        last = np.stack([room.centre, self.problem.domain.to_unit(self.start)])
+        for ends in (U[None], room.low + rng.random((_LINES, len(U))) * (room.high - room.low)):
+            ways = room.centre + _STEPS_BACK * (ends - room.centre)[:, None]
+            yield np.vstack([self.problem.domain.snapped(ways.reshape(-1, len(U))), last])
 
-        If there is none, the most uncertain of such points on lines from random points of the room. If there is none
-        either, the best setting itself, or the present one if that is not good enough, and which it is. The model is
-        without pending points; ``U`` is the wanted point of the ``room``, and ``rng`` draws the random lines.
+    def kept_safe(
+        self, way: Points, told: Points, expected: tuple[Values, Values], room: Room
+    ) -> tuple[Point, Literal["best", "present"] | None]:
+        """The first point (n,) of a line of ``ways`` (m, n) that is probably good enough, and None; of several lines
+        the most uncertain one. If there is none, the best setting of the ``room``, or the present one if that is not
+        good enough, and which it is. ``told`` (t, n) are the codes of settings with a known utility, in order;
+        ``expected`` are mean and standard deviation (m + t,) at both, by a model without pending points.
         """
         assert self.safe is not None
-        safe, start, sums = self.safe, self.problem.domain.to_unit(self.start), history.sums
-        known = np.isfinite(sums)
-        if not known[self.at_start(history.X)].any():
+        safe, start, ((mean, known), (std, _)) = self.safe, way[-1], (np.split(row, [len(way)]) for row in expected)
+        if not self.at_start(told).any():
             return start, "present"
-        ends = np.vstack([U, room.low + rng.random((_LINES, len(U))) * (room.high - room.low)])
-        ways = room.centre + _STEPS_BACK[:, None] * (ends - room.centre)[:, None]
-        way = np.vstack([self.problem.domain.snapped(ways.reshape(-1, len(U))), room.centre, start])
-        X = self.problem.in_box(way)
-        mean, std = model.posterior(self.problem.modelled(X))
-        apart = self._apart(X, history.X[known])
-        std = np.hypot(std, _SLOPE * abs(mean[-1]) * apart / np.sqrt(known.sum()))
+        apart, between = (self._apart(X, told) for X in (self.problem.in_box(way), told))
+        steps = np.abs(known[:, None] - known)[between > _SLACK] / between[between > _SLACK]
+        slope, apart = max(_SLOPE * abs(mean[-1]), steps.max(initial=0.0)), apart.min(axis=1)
+        std = np.hypot(std, slope * apart)  # a model of few outcomes takes the utility for smoother
         floor = mean[-1] - (1.0 - safe.share) * abs(mean[-1])
-        excess = excess_of(sums[known] >= floor, 1.0 - safe.probability)
+        excess = excess_of(known >= floor, 1.0 - safe.probability)
         good = mean - (ndtri(safe.probability) + _RISE * excess) * std >= floor
         fits = good & self.problem.is_allowed(way) & room.has(way) & (apart > _SLACK)
-        lines = fits[:-2].reshape(len(ends), -1)
+        lines = fits[:-2].reshape(-1, len(_STEPS_BACK))
+        if not lines.any():
+            return (room.centre, "best") if good[-2] else (start, "present")
         firsts = np.flatnonzero(lines.any(axis=1)) * lines.shape[1] + lines.argmax(axis=1)[lines.any(axis=1)]
-        if len(firsts):
-            return way[firsts[0] if lines[0].any() else firsts[std[firsts].argmax()]], None
-        return (room.centre, "best") if good[-2] else (start, "present")
+        return way[firsts[std[firsts].argmax()]], None
 
-    def _apart(self, X: Float[np.ndarray, "m n"], told: Float[np.ndarray, "t n"]) -> Float[np.ndarray, " m"]:
-        """Distances of joint points to the nearest evaluated one, in sides; different choices are one apart."""
+    def _apart(self, X: Points, told: Points) -> Float[np.ndarray, "m t"]:
+        """Distances of joint points to evaluated ones, in sides; different choices are one apart."""
         inside = self.problem.domain.to_unit if self.problem.coding is None else self.problem.modelled
-        return np.abs(inside(X)[:, None] - inside(told)).max(axis=-1).min(axis=-1)
+        return cdist(inside(X), inside(told), "chebyshev")
 
     def simple(self, centre: Float[np.ndarray, " n"]) -> Float[np.ndarray, "k n"]:
         """Simple settings (k, n) of the unit cube: all at largest, and all equal with choices as at a centre."""

@@ -259,8 +259,7 @@ class _Table:
 
     def numbers(self, name: str) -> Column:
         """Column of numbers; NaN for empty cells."""
-        cells = self.column(name)
-        numbers = [_number(cell) for cell in cells]
+        numbers = [_number(cell) for cell in self.column(name)]
         if None in numbers:
             wanted = "a number in the digits 0 to 9, or nothing where there is none"
             raise self.refused(numbers.index(None), name, wanted)

@@ -258,9 +258,8 @@ class Owned:
             by_factor = dict(zip(channels, known.tolist(), strict=True)) if is_by_factor else {}
             stds = {channel: std for channel, std in zip(channels, noise[1:].tolist(), strict=True) if std == std}
             news = News(x, float(total) if has_total else None, by_factor, float(noise[0]), stds)
-            stood = self.problem.coded(x)
-            place = {v: stood[v] for v in self.variables}
-            rows.append(own_rows.OwnRow.of_news(order + len(rows), news, self.factors, place, float(of_round)))
+            stood = {v: code for v, code in self.problem.coded(x).items() if v in self.variables}
+            rows.append(own_rows.OwnRow.of_news(order + len(rows), news, self.factors, stood, float(of_round)))
         return rows
 
     def observed(

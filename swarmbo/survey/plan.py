@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import linear_sum_assignment
-from scipy.spatial import Delaunay, QhullError, cKDTree
+from scipy.spatial import Delaunay, QhullError, cKDTree, distance_matrix
 from scipy.special import ndtr
 
 from swarmbo.belief.gp.exact import ExactGP
@@ -118,8 +118,7 @@ def plan_next(
         wanted = "wanted a number for 'level', and none for others"
         raise ConfigError(f"got {level} for the aim {aim!r}; {wanted}", at="--level")
     x, y = _axes(samples, area)
-    grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
-    cells = samples.coordinates.metres(grid)
+    cells = samples.coordinates.metres(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2))
     inside = _supported(samples.places, cells) if area is None else area.holds(cells)
     inside &= True if avoid is None else ~avoid.holds(cells)
     free = _free(samples, cells, inside, (len(y), len(x)))
@@ -136,15 +135,13 @@ def plan_next(
     assert isinstance(belief, ExactGP)
     chosen = np.array([query.points[name] for name in names])
     if positions is not None:
-        apart = np.sqrt(((positions[:, None] - chosen) ** 2).sum(axis=2))
-        chosen = chosen[linear_sum_assignment(apart)[1]]
+        chosen = chosen[linear_sum_assignment(distance_matrix(positions, chosen))[1]]
     shown = np.full((2, len(cells)), np.nan)
     shown[0, inside], shown[1, inside] = belief.posterior(cells[inside])
     found = SurveyMap(x, y, *(part.reshape(len(y), len(x)) for part in (shown[0], np.sqrt(shown[1]))))
     places = _places(samples, names, chosen, belief, found, aim, level, positions)
     error, spread = left_out_rmse(samples, belief), float(np.std(samples.values))
-    neglected = belief.neglected()
-    return SurveyPlan(samples, found, places, aim, level, error, spread, neglected)
+    return SurveyPlan(samples, found, places, aim, level, error, spread, belief.neglected())
 
 
 def left_out_rmse(samples: Samples, belief: ExactGP) -> float | None:

@@ -118,8 +118,7 @@ class SuccessGP:
 
     def logit(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
         """The mode at points of the unit cube."""
-        columns = np.arange(self.U.shape[1])
-        return self.offset + self.part(self.terms, U, columns)[0]
+        return self.offset + self.part(self.terms, U, np.arange(self.U.shape[1]))[0]
 
     def part(
         self, terms: Iterable[Term], X: Float[np.ndarray, "m a"], columns: Int[np.ndarray, " a"]

@@ -63,6 +63,7 @@ def test_latex_is_whole_and_names_are_escaped(tmp_path):
     assert r"$\times 10^{-6}$" in rows[3][3]
     assert rows[3][4] == ""  # too few pairs for a test
     assert r"robots\_1: simple regret at the end (m), smaller is better" in text
+    assert r"\label{tab:robots-1}" in text
 
 
 def test_markdown_has_the_same_numbers(tmp_path):
