@@ -14,12 +14,13 @@ from swarmbo.belief.model import Model
 from swarmbo.belief.model.success import excess_of
 from swarmbo.boundary.files import finite
 from swarmbo.boundary.values import reported_number, short
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
-from swarmbo.problem.data import Dataset
 from swarmbo.settings import Fraction, Settings, convert
 from swarmbo.spaces.variables import Categorical
 
+APART = 1.001e-3  # sides of the box: a batch has no two points within a thousandth of a side
 _STEPS_BACK = np.geomspace(1.0, 1e-3, 41)  # shares of a line back to the best setting
 _LINES = 16  # random ones
 _RISE = 0.5  # standard deviations more that are required, after each setting too many below the floor
@@ -109,40 +110,42 @@ class Near:
         return np.abs(to_unit(points) - to_unit(self.start)).max(axis=1, initial=0.0) <= _SLACK
 
     def kept_safe(
-        self, U: Float[np.ndarray, " n"], room: Room, model: Model, history: Dataset, rng: np.random.Generator
+        self, U: Float[np.ndarray, " n"], room: Room, model: Model, log: Logbook, rng: np.random.Generator
     ) -> tuple[Float[np.ndarray, " n"], Literal["best", "present"] | None]:
         """The first point on the line from ``U`` back to the best setting that is probably good enough, and None.
 
         If there is none, the most uncertain of such points on lines from random points of the room. If there is none
         either, the best setting itself, or the present one if that is not good enough, and which it is. The model is
-        without pending points; ``U`` is the wanted point of the ``room``, and ``rng`` draws the random lines.
+        without pending points of the ``log``, from which the point keeps apart; ``U`` is the wanted point of the
+        ``room``, and ``rng`` draws the random lines.
         """
         assert self.safe is not None
-        safe, start, sums = self.safe, self.problem.domain.to_unit(self.start), history.sums
+        safe, start, sums = self.safe, self.problem.domain.to_unit(self.start), log.history.sums
         known = np.isfinite(sums)
-        if not known[self.at_start(history.X)].any():
+        if not known[self.at_start(log.history.X)].any():
             return start, "present"
         ends = np.vstack([U, room.low + rng.random((_LINES, len(U))) * (room.high - room.low)])
         ways = room.centre + _STEPS_BACK[:, None] * (ends - room.centre)[:, None]
         way = np.vstack([self.problem.domain.snapped(ways.reshape(-1, len(U))), room.centre, start])
         X = self.problem.in_box(way)
         mean, std = model.posterior(self.problem.modelled(X))
-        apart = self._apart(X, history.X[known])
+        apart = self._apart(X, log.history.X[known])
         std = np.hypot(std, _SLOPE * abs(mean[-1]) * apart / np.sqrt(known.sum()))
         floor = mean[-1] - (1.0 - safe.share) * abs(mean[-1])
         excess = excess_of(sums[known] >= floor, 1.0 - safe.probability)
         good = mean - (ndtri(safe.probability) + _RISE * excess) * std >= floor
-        fits = good & self.problem.is_allowed(way) & room.has(way) & (apart > _SLACK)
+        is_new = (apart > _SLACK) & (self._apart(X, log.out) > APART)
+        fits = good & self.problem.is_allowed(way) & room.has(way) & is_new
         lines = fits[:-2].reshape(len(ends), -1)
         firsts = np.flatnonzero(lines.any(axis=1)) * lines.shape[1] + lines.argmax(axis=1)[lines.any(axis=1)]
         if len(firsts):
             return way[firsts[0] if lines[0].any() else firsts[std[firsts].argmax()]], None
         return (room.centre, "best") if good[-2] else (start, "present")
 
-    def _apart(self, X: Float[np.ndarray, "m n"], told: Float[np.ndarray, "t n"]) -> Float[np.ndarray, " m"]:
-        """Distances of joint points to the nearest evaluated one, in sides; different choices are one apart."""
+    def _apart(self, X: Float[np.ndarray, "m n"], others: Float[np.ndarray, "t n"]) -> Float[np.ndarray, " m"]:
+        """Distances of joint points to the nearest of others, in sides; different choices are one apart."""
         inside = self.problem.domain.to_unit if self.problem.coding is None else self.problem.modelled
-        return np.abs(inside(X)[:, None] - inside(told)).max(axis=-1).min(axis=-1)
+        return np.abs(inside(X)[:, None] - inside(others)).max(axis=-1).min(axis=-1, initial=np.inf)
 
     def simple(self, centre: Float[np.ndarray, " n"]) -> Float[np.ndarray, "k n"]:
         """Simple settings (k, n) of the unit cube: all at largest, and all equal with choices as at a centre."""

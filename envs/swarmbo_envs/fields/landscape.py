@@ -131,6 +131,8 @@ class Plume:
         self._scale = settings.peak / float(
             (self._height(self._ages) * np.exp(-0.5 * steady**2 / self._variance(self._ages))).sum()
         )
+        # no draw is higher anywhere: all puffs of all sources in one place
+        self.bound = len(self.sources) * self._scale * float(self._height(self._ages).sum())
 
     def surface(self, round_number: float) -> Surface:
         """Concentrations of one round."""
