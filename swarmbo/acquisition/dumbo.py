@@ -72,9 +72,7 @@ class NeighbourhoodBounds(BeliefFunctions):
 
 
 def _squared_excess(graph: FactorGraph) -> float:
-    """(Sum of S_i)² over the variance of the sum, for factors of equal variances: from 1, if each factor shares
-    variables with all others, to the number of factors, if none shares any.
-    """
+    """(Sum of S_i)² / variance of the sum, for equal variances: 1 if all factors are neighbours, n if none are."""
     around = {factor: (factor, *graph.neighbours(factor)) for factor in graph.factors}
     roots = [math.sqrt(sum(len(around[k]) ** -2 for k in near)) for near in around.values()]
     return sum(roots) ** 2 / len(roots)
@@ -129,8 +127,7 @@ class DuMBO(Acquisition, frozen=True, tag="dumbo"):
         if self.exploration == "theory":
             beta = schedules.finite_beta(n_dims * math.log(self.grid), 1, t, self.delta)
         else:
-            beta = schedules.practical_beta(
-                n_dims if self.exploration == "paper" else n_dims / _squared_excess(graph), t
-            )
+            divisor = 1.0 if self.exploration == "paper" else _squared_excess(graph)
+            beta = schedules.practical_beta(n_dims / divisor, t)
         sqrt_beta = self.exploration_scale * math.sqrt(beta)
         return NeighbourhoodBounds.on_cube(model.belief, sqrt_beta=sqrt_beta, coupled=self.coupled)

@@ -115,9 +115,8 @@ class Near:
         """The first point on the line from ``U`` back to the best setting that is probably good enough, and None.
 
         If there is none, the most uncertain of such points on lines from random points of the room. If there is none
-        either, the best setting itself, or the present one if that is not good enough, and which it is. The model is
-        without pending points of the ``log``, from which the point keeps apart; ``U`` is the wanted point of the
-        ``room``, and ``rng`` draws the random lines.
+        either, the best setting itself, or the present one if that is not good enough, and which it is. ``U`` is the
+        wanted point of the ``room``. The point keeps apart from pending ones of the ``log``; the model is without them.
         """
         assert self.safe is not None
         safe, start, sums = self.safe, self.problem.domain.to_unit(self.start), log.history.sums

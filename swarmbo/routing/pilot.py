@@ -138,8 +138,7 @@ class Gains:
 @dataclass(frozen=True, eq=False)
 class Pilot:
     """Private knowledge of one agent in a decision. ``candidates`` are in reach in this round, ``is_open`` marks places
-    that it may plan; without a ``price`` of measurements it never abstains. Agents with equal beliefs may share
-    ``gains``.
+    that it may plan; without a ``price`` it never abstains. Agents with equal beliefs may share ``gains``.
     """
 
     agent: str

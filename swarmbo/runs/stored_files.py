@@ -29,10 +29,7 @@ ROUNDS, MLFLOW_RUN, EVENTS, EVENT_FILES = "rounds.csv", "mlflow.json", "tensorbo
 RESULTS = "results"  # folder with the outcomes of workers
 FOLDERS = ("figures", EVENTS, RESULTS)
 _FIGURES = ("belief", "regret", "traffic", "faults", "variables", "factor_graph", "agents", "error_traffic")
-_DRAWN = (
-    *(f"{name}.{end}" for name in _FIGURES for end in FIGURE_FORMATS),
-    *(f"run.{end}" for end in ANIMATION_FORMATS),
-)
+_DRAWN = [*(f"{name}.{end}" for name in _FIGURES for end in FIGURE_FORMATS), *map("run.{}".format, ANIMATION_FORMATS)]
 
 
 def own_files(run: Path) -> Iterator[Path]:

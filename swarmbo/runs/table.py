@@ -35,16 +35,14 @@ def measurements(records: Sequence[RoundRecord], world: WorldRecord, scenario: S
     """
     names = tuple(world.variables) or place_names(len(world.low))
     axes = {name: f"point.{name}" if name in (*_BEFORE, *_AFTER) else name for name in names}
-    rows, coordinates = list[dict[str, Any]](), world.coordinates
-    own = () if coordinates is None else coordinates.axes((*_BEFORE, *axes.values(), *_AFTER))
+    rows, given = list[dict[str, Any]](), world.coordinates
+    own = () if given is None else given.axes((*_BEFORE, *axes.values(), *_AFTER))
     for record in records:
         common = {"scenario": scenario.name, "seed": scenario.seed, "round": record.round, "query": record.query}
         found = _field_rows(record) if record.joint is None else _function_rows(record, record.joint, world)
         for place, row in found:
-            if coordinates is not None and len(place) == len(own):
-                row |= dict(
-                    zip(own, coordinates.own(np.array([place]))[0].round(coordinates.decimals).tolist(), strict=True)
-                )
+            if given is not None and len(place) == len(own):
+                row |= dict(zip(own, given.own(np.array([place]))[0].round(given.decimals).tolist(), strict=True))
             values = world.named(place).values() if world.types else place
             rows.append({**common, **dict(zip(axes.values(), values, strict=False)), **row})
     return {name: [row.get(name) for row in rows] for name in (*_BEFORE, *axes.values(), *own, *_AFTER)}
@@ -77,7 +75,7 @@ def _outcome(of: Sample | Evaluation) -> dict[str, Any]:
 
 
 def _value(value: float | None, noise_std: object) -> dict[str, Any]:
-    is_known = isinstance(noise_std, float | int) and not np.isnan(noise_std)
+    is_known = isinstance(noise_std, float | int) and noise_std == noise_std  # no NaN
     return {"value": value, "noise_std": noise_std if is_known else None, "status": "failed" if value is None else "ok"}
 
 
