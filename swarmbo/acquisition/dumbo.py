@@ -25,11 +25,11 @@ class NeighbourhoodBounds(BeliefFunctions):
     """The local functions mu_i + sqrt(beta) S_i with S_i² = sum over k in N_i of w_k, w_k = sigma_k² / |N_k|².
 
     N_i are the factors that share a variable with factor i, itself included. Factors publish their w; coupled ones then
-    publish 1/S. Numbers not received yet count as 0.
+    publish 1/S. A factor receives the sums of its neighbours' numbers, which count as 0 until they arrive.
 
-    A coupled factor climbs mu_i + sqrt(beta) (S_i + w_i/2 x sum of the neighbours' 1/S_k): its own term, and theirs to
-    first order in w_i. If all copies agree with the point of the exchange, the sum of the gradients is that of the sum
-    of the functions. Without coupling the second part is missing.
+    A factor climbs its own term mu_i + sqrt(beta) S_i. A coupled one adds sqrt(beta) w_i/2 x sum of the neighbours'
+    1/S_k, their terms to first order in w_i. Where the copies of all variables are the exchanged point, the factors'
+    gradients then add up to that of the sum of the functions.
     """
 
     sqrt_beta: float
@@ -37,29 +37,29 @@ class NeighbourhoodBounds(BeliefFunctions):
 
     @property
     def n_exchanges(self) -> int:
-        """One phase for variances, and one for the neighbours' roots if coupled."""
+        """One phase for w, and one for 1/S if coupled."""
         return 2 if self.coupled else 1
 
     def published(self, stack: FactorStack, U: Points, received: Received) -> Values:
         """First w_i, then 1/S_i."""
         self.check_owned(stack)
-        shared = self._shared_variance(stack, self.belief.local(stack, U).var)
-        return shared if not received else 1.0 / np.sqrt(shared + received[0])
+        w = self._published_variance(stack, self.belief.local(stack, U).var)
+        return w if not received else 1.0 / np.sqrt(w + received[0])
 
     def _terms(
         self, stack: FactorStack, marginals: Marginals, received: Received, *, climbs: bool = False
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """mu_i + sqrt(beta) S_i, or what a coupled factor climbs."""
-        shared = self._shared_variance(stack, marginals.var)
-        root = np.sqrt(shared + (received[0] if received else 0.0))
+        """Bound, and its slopes by mean and variance; with ``climbs``, of what the factor climbs."""
+        w = self._published_variance(stack, marginals.var)
+        root = np.sqrt(w + (received[0] if received else 0.0))
         bound, slope = root, 0.5 / root
         if climbs and self.coupled and len(received) > 1:
-            bound, slope = bound + 0.5 * received[1] * shared, slope + 0.5 * received[1]
+            bound, slope = bound + 0.5 * received[1] * w, slope + 0.5 * received[1]
         # chain rule: w_i = sigma_i² / |N_i|², so dw_i is dvar over the squared size of the neighbourhood
         slope = slope * self.sqrt_beta / self._neighbourhood(stack) ** 2
         return marginals.mean + self.sqrt_beta * bound, np.ones(1), slope
 
-    def _shared_variance(self, stack: FactorStack, variance: Float[np.ndarray, "g m"]) -> Float[np.ndarray, "g m"]:
+    def _published_variance(self, stack: FactorStack, variance: Float[np.ndarray, "g m"]) -> Float[np.ndarray, "g m"]:
         return (variance + self.variance_floor(stack)) / self._neighbourhood(stack) ** 2
 
     def _neighbourhood(self, stack: FactorStack) -> Float[np.ndarray, "g 1"]:
@@ -71,9 +71,8 @@ class NeighbourhoodBounds(BeliefFunctions):
         return {factor: 1.0 + len(self.graph.neighbours(factor)) for factor in self.graph.factors}
 
 
-def _excess(graph: FactorGraph) -> float:
-    """Square of the sum of roots S_i over the variance of the sum, for factors of equal variances."""
-    # From 1, if each factor shares variables with all others, to the number of factors, if none shares any.
+def _squared_excess(graph: FactorGraph) -> float:
+    """(Sum of S_i)² / variance of the sum, for equal variances: 1 if all factors are neighbours, n if none are."""
     around = {factor: (factor, *graph.neighbours(factor)) for factor in graph.factors}
     roots = [math.sqrt(sum(len(around[k]) ** -2 for k in near)) for near in around.values()]
     return sum(roots) ** 2 / len(roots)
@@ -128,6 +127,7 @@ class DuMBO(Acquisition, frozen=True, tag="dumbo"):
         if self.exploration == "theory":
             beta = schedules.finite_beta(n_dims * math.log(self.grid), 1, t, self.delta)
         else:
-            beta = schedules.practical_beta(n_dims if self.exploration == "paper" else n_dims / _excess(graph), t)
+            divisor = 1.0 if self.exploration == "paper" else _squared_excess(graph)
+            beta = schedules.practical_beta(n_dims / divisor, t)
         sqrt_beta = self.exploration_scale * math.sqrt(beta)
         return NeighbourhoodBounds.on_cube(model.belief, sqrt_beta=sqrt_beta, coupled=self.coupled)

@@ -15,12 +15,12 @@ from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Count, Fraction, Settings, require, within
 
 
-def peer_package(name: str, kind: str) -> Any:
-    """Import a module of the extra ``peers`` for a kind of coordination, untyped for type checks without it."""
-    return needed(name, "peers", repr(kind), at="$.coordination.kind")
+def peer_package(name: str, method: str) -> Any:
+    """A module of the extra ``peers``, for a method; untyped, as type checks run without the extra."""
+    return needed(name, "peers", repr(method), at="$.coordination.kind")
 
 
-_SAME = 1e-9  # of a side: a coordinate that went through physical units and back
+_SAME = 1e-9  # sides of the box: a point that is nearer to the one asked is that, converted to units and back
 
 
 @kind("coordination", FUNCTION)
@@ -59,12 +59,12 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
         U, y = seen_totals(situation)
         n = situation.domain.n_dims
         own, attached = situation.chosen, situation.history.attached
-        late = np.zeros(len(y), dtype=bool) if attached is None else attached & (np.cumsum(own) > 0)
-        first = ~own & ~late & np.isfinite(y)  # the initial design, and outcomes known by then
+        is_late = np.zeros(len(y), dtype=bool) if attached is None else attached & (np.cumsum(own) > 0)
+        y = np.where(is_late, np.nan, y)  # attached after the first decision: of no effect
+        first = ~own & np.isfinite(y)  # the initial design, and what was attached before the first decision
         centre = U[first][int(y[first].argmax())] if first.any() else np.full(n, 0.5)
-        worst = np.nanmin(y[~late]) if np.isfinite(y[~late]).any() else 0.0
-        losses = -np.where(np.isfinite(y), y, worst)[own]
-        U, awaited = U[own], np.flatnonzero(~situation.steps()[own])
+        worst = np.nan_to_num(np.fmin.accumulate(y))[own]  # until each outcome, as later ones change no generation
+        U, y, awaited = U[own], y[own], np.flatnonzero(~situation.steps()[own])
         n_back = int(awaited[0]) if len(awaited) else len(U)  # a generation is passed on once it is complete
         restarts, told = 0, 0
         strategy = self._strategy(situation.seed, restarts, centre)
@@ -75,8 +75,8 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
                 break
             rows = U[told : told + size]
             points = np.where(np.abs(rows - asked) <= _SAME, asked, rows)
-            strategy.tell(list(points), losses[told : told + size].tolist())
-            told += size
+            outcomes, told = y[told : told + size], told + size
+            strategy.tell(list(points), (-np.where(np.isnan(outcomes), worst[told - 1], outcomes)).tolist())
             if strategy.stop():
                 restarts += 1
                 fresh = stream(situation.seed, "cma-es baseline", "place", restart=restarts).random(n)
@@ -277,8 +277,8 @@ class OptunaTPE(Settings, frozen=True, tag_field="kind", tag="optuna-tpe"):
         return _suggested(situation, "TPESampler", "optuna-tpe")
 
 
-def _suggested(situation: JointSituation, sampler: str, kind: str) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-    optuna = peer_package("optuna", kind)
+def _suggested(situation: JointSituation, sampler: str, method: str) -> tuple[Float[np.ndarray, " n"], SolveReport]:
+    optuna = peer_package("optuna", method)
     seed = int(stream(situation.seed, "optuna baseline", evaluations=n_asked(situation)).integers(2**31))
     space = {variable: optuna.distributions.FloatDistribution(0.0, 1.0) for variable in situation.graph.variables}
     states, verbosity = optuna.trial.TrialState, optuna.logging.get_verbosity()

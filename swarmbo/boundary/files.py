@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, Any, Literal, NamedTuple, TypeVar, get_args
 
 import msgspec
 import numpy as np
@@ -27,6 +27,10 @@ from swarmbo.boundary.values import is_plain
 from swarmbo.errors import ConfigError, RunFolderError
 
 PARTIAL = ".partial"  # suffix of an incomplete file
+FigureFormat = Literal["png", "pdf", "svg"]
+AnimationFormat = Literal["gif", "mp4"]
+FIGURE_FORMATS: tuple[FigureFormat, ...] = get_args(FigureFormat)
+ANIMATION_FORMATS: tuple[AnimationFormat, ...] = get_args(AnimationFormat)
 
 # A system without the first flag has no named pipes in the file system either.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)

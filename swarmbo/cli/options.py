@@ -14,6 +14,7 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
 
+from swarmbo.boundary.files import ANIMATION_FORMATS
 from swarmbo.boundary.processes import tell_in_one_line
 from swarmbo.errors import ConfigError, SwarmboError
 
@@ -206,7 +207,6 @@ def figure_at(path: Path | None, names: list[str] | None, dpi: int | None) -> "t
     if path is None:
         return None
     from swarmbo.plotting import Formats
-    from swarmbo.plotting.style import ANIMATION_FORMATS
 
     said = names or ([path.suffix[1:]] if path.suffix else [])
     if moving := [name for name in said if name in ANIMATION_FORMATS]:

@@ -20,7 +20,7 @@ from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import check_links
 from swarmbo.deciding.joint import Expect, Steps, joint_steps, recommended_steps
 from swarmbo.deciding.logbook import Choice, Logbook
-from swarmbo.deciding.near import Room
+from swarmbo.deciding.near import APART, Room
 from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
@@ -29,14 +29,13 @@ from swarmbo.registry import checked_as
 from swarmbo.spaces.variables import MixedDomain
 from swarmbo.worlds import Offers
 
-_NEAREST = 1e-9  # sides of the box: a point nearer than this to an evaluated one is moved ...
-_STEPS = (1e-4, 1e-2)  # ... by a random step between these
-FLOOR = 1.001e-3  # the same for a pending point: a batch has no two points within a thousandth of a side ...
-_LONGER_STEPS = (2e-3, 2e-2)  # ... and steps are these, ...
-_GROWTH = 1.01  # ... that much longer with each try, for crowded regions
-_ENOUGH = 500  # tries to keep apart from pending values on grids
-_RARELY = 20
+# in sides of the box: a point this near to an evaluated one is moved by random steps of these lengths
+_NEAREST, _STEPS = 1e-9, (1e-4, 1e-2)
+_LONGER_STEPS = (2e-3, 2e-2)  # of a point within ``APART`` of a pending one
+_GROWTH = 1.01  # of longer steps with each try, for crowded regions
+_ENOUGH = 500  # tries after which grids may repeat pending values
 _MOST_STEPS = 10_000  # tries near no-go regions; after these the same point is used again
+_RARELY = 20  # tries of which one also repairs the constraints
 Point = Float[np.ndarray, " n"]  # of all variables, or of some
 Sites = Float[np.ndarray, "k d"] | None
 # coordinates, places (q, a) of them, a distance that a point keeps from these, and the steps that it takes otherwise
@@ -45,13 +44,13 @@ _Apart = tuple[Int[np.ndarray, " a"], Float[np.ndarray, "q a"], float, tuple[flo
 
 @dataclass(frozen=True, eq=False)
 class FunctionLearner:
-    """Learner of a function's outcomes; all of it follows from the log, the seed and ``learned``, the part of the last
-    decision's model that is not computed again. ``made`` caches the last model with its log.
+    """Learner of a function's outcomes. Its models follow from the log, the seed and ``learned``, what the model of the
+    last decision learned. ``last`` caches the last model, with its log.
     """
 
     setup: Setup
     learned: Learned | None = None
-    made: tuple[Logbook, Model] | None = None
+    last: tuple[Logbook, Model] | None = None
 
     @property
     def positions(self) -> Mapping[str, Float[np.ndarray, " d"]]:
@@ -63,7 +62,7 @@ class FunctionLearner:
         return log.history.n_known
 
     def begin(self) -> "FunctionLearner":
-        """Itself: learned data are kept."""
+        """Itself: an episode that begins changes nothing."""
         return self
 
     def fitted(self, log: Logbook) -> "FunctionLearner":
@@ -72,29 +71,28 @@ class FunctionLearner:
 
     def modelled(self, log: Logbook) -> tuple["FunctionLearner", Model]:
         """Learner with the model of a log; pending points count as evaluated in the variance."""
-        if self.made is not None and self.made[0] is log:
-            return self, self.made[1]
-        last = None if self.made is None else self.made[1]
+        if self.last is not None and self.last[0] is log:
+            return self, self.last[1]
+        earlier = None if self.last is None else self.last[1]
         setup, situation = self.setup, self.situation(log, None).inside
-        if last is not None:
-            situation = replace(situation, earlier=last.belief)
-        # continuing from the last model saves time, and changes nothing
+        if earlier is not None:
+            situation = replace(situation, earlier=earlier.belief)  # saves time, and changes no result
         if isinstance(setup.belief, EnsembleSettings):
-            model = learn_ensemble(situation, setup.belief, self.learned, last)
+            model = learn_ensemble(situation, setup.belief, self.learned, earlier)
         elif isinstance(setup.belief, AdditiveGPSettings):
             model = learn_model(setup.acquisition.learn, situation, setup.belief, self.learned)
         else:
-            made = setup.belief.learn(situation, setup.acquisition, self.learned)
-            model = checked_as(Model, made, setup.belief, "learn")
-        return replace(self, made=(log, model)), model
+            found = setup.belief.learn(situation, setup.acquisition, self.learned)  # a plugin's
+            model = checked_as(Model, found, setup.belief, "learn")
+        return replace(self, last=(log, model)), model
 
     def decided_elsewhere(self, log: Logbook, point: Point, report: SolveReport) -> tuple["FunctionLearner", Choice]:
         """Learner (as after a decision) and choice for a point that was decided elsewhere by the same log."""
         choice = Choice(point, report, chosen=self._designed(log) is None)
         if not choice.chosen:
             return self, choice
-        made, model = self.modelled(log)
-        return replace(made, learned=model.learned), made.expected(log, choice)
+        learner, model = self.modelled(log)
+        return replace(learner, learned=model.learned), learner.expected(log, choice)
 
     def expected(self, log: Logbook, choice: Choice) -> Choice:
         """Choice with its expected outcome, if a method chose it."""
@@ -105,31 +103,31 @@ class FunctionLearner:
         return replace(choice, mean=mean, std=std)
 
     def steps(self, log: Logbook, offers: Offers) -> Steps[tuple["FunctionLearner", Choice]]:
-        """Decide the next joint point: one of the initial design, or an agreement."""
+        """Decide the next joint point: one of the initial design, or that on which the agents agree."""
         check_links(offers.links)
         if not (offers.agents is None and offers.candidates is None and not offers.prices):
             raise ConfigError("got agents, candidates or prices; wanted none: all agents set one joint point together")
         if (point := self._designed(log)) is not None:
             return self, Choice(point, SolveReport(status="not_needed"), chosen=False)
         setup, near = self.setup, self.setup.near
-        made, model = self.modelled(log)
+        learner, model = self.modelled(log)
         situation = self.situation(log, offers.links)
         U, report, room = yield from joint_steps(situation, model, setup)
-        made = replace(made, learned=model.learned)
+        learner = replace(learner, learned=model.learned)
         if near is None or near.safe is None or room is None:
-            return made, Choice(self._place(log, U, room), report)
+            return learner, Choice(self._place(log, U, room), report)
         U = setup.problem.kept_out(U)
         # pending points narrow the variance, but tell nothing about the mean
-        sure = self.modelled(log.without(log.open))[1] if log.open and self.n_data(log) else model
+        known = self.modelled(log.without(log.open))[1] if log.open and self.n_data(log) else model
         told = log.history.X[np.isfinite(log.history.sums)]
         U, stayed = U if room.has(U) else room.centre, None
         for way in near.ways(U, room, stream(setup.seed, "safe", asked=log.asked)):
-            expected = yield Expect(sure, setup.problem.modelled(np.vstack([setup.problem.in_box(way), told])))
-            U, stayed = near.kept_safe(way, told, expected, room)
+            expected = yield Expect(known, setup.problem.modelled(np.vstack([setup.problem.in_box(way), told])))
+            U, stayed = near.kept_safe(way, told, log.out, expected, room)
             if stayed is None:
                 break
         report = report if stayed is None else msgspec.structs.replace(report, stayed=stayed)
-        return made, Choice(setup.problem.in_box(U), report)
+        return learner, Choice(setup.problem.in_box(U), report)
 
     def _designed(self, log: Logbook) -> Point | None:
         """Next point of the initial design: the present setting, or a Sobol point near it; None after the design."""
@@ -145,13 +143,13 @@ class FunctionLearner:
         return self._place(log, room.low + U * (room.high - room.low), room)
 
     def recommend(self, log: Logbook, sites: Sites) -> "Steps[tuple[FunctionLearner, Recommendation | None]]":
-        """Best evaluated point in expectation, combined from those of each part of the graph with outcomes per factor;
-        or an allowed point near it. No later decision depends on this call.
+        """Best evaluated point in expectation, or an allowed point near it. With outcomes per factor, it combines the
+        best ones of the graph's connected parts. No later decision depends on this call.
         """
         if not self.n_data(log):
             return self, None
-        made, model = self.modelled(log)
-        return made, (yield from recommended_steps(self.setup.problem, model.complete or model))
+        learner, model = self.modelled(log)
+        return learner, (yield from recommended_steps(self.setup.problem, model.complete or model))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """State as plain data and arrays."""
@@ -192,11 +190,11 @@ class FunctionLearner:
 
     def _deduplicated(self, log: Logbook, U: Point, room: Room | None = None) -> Point:
         """The point, or one near it if it was evaluated (unless outcomes fade) or is too near a pending one. With
-        outcomes per factor, that holds for the variables of each pending factor. Every method ends with this step,
-        which follows from the log and the seed.
+        outcomes per factor, that holds for the variables of each pending factor. Every decision ends with this step,
+        unless it is ``safe`` (``Near.kept_safe``). The step follows from the log and the seed.
         """
-        settings, problem = self.setup.belief, self.setup.problem
-        coding, fades = problem.coding, isinstance(settings, AdditiveGPSettings) and settings.time is not None
+        belief, problem = self.setup.belief, self.setup.problem
+        coding, fades = problem.coding, isinstance(belief, AdditiveGPSettings) and belief.time is not None
         whole = np.arange(len(U))
         # if outcomes fade, an old point is worth a new measurement
         told = [] if fades else [(whole, problem.domain.to_unit(log.points), _NEAREST, _STEPS)]
@@ -206,15 +204,15 @@ class FunctionLearner:
             waits = [frozenset(query.waits) for query in pending]
             out = [(problem.columns(c), [n for n, own in enumerate(waits) if c in own]) for c in problem.channels]
         places = problem.domain.to_unit(log.out)
-        ahead = [(at, places[np.ix_(waiting, at.tolist())], FLOOR, _LONGER_STEPS) for at, waiting in out if waiting]
+        ahead = [(at, places[np.ix_(waiting, at.tolist())], APART, _LONGER_STEPS) for at, waiting in out if waiting]
         if isinstance(domain := problem.domain, MixedDomain):
             told, ahead = ([one for one in some if not _are_all(problem, domain, *one[:2])] for some in (told, ahead))
         # by the number of queries: a team restored in mid-run draws the same steps
         rng = stream(self.setup.seed, "apart", asked=log.asked)
-        rules, reading = [*told, *ahead], dict[int, list[int]]()
+        rules, by_column = [*told, *ahead], dict[int, list[int]]()
         for n, (columns, *_) in enumerate(rules):
             for column in columns.tolist():
-                reading.setdefault(column, []).append(n)
+                by_column.setdefault(column, []).append(n)
         broken = _broken(rules, range(len(rules)), U)
         for tries in range(_MOST_STEPS):
             if coding is not None and tries == _ENOUGH:
@@ -224,14 +222,14 @@ class FunctionLearner:
                 break
             columns, _, reach, steps = rules[min(broken)]
             moved = U.copy()
-            moved[columns] = _moved(U[columns], steps, tries if reach == FLOOR else 0, rng)
+            moved[columns] = _moved(U[columns], steps, tries if reach == APART else 0, rng)
             if coding is not None:
                 moved = problem.domain.to_unit(problem.in_box(_another_value(moved, columns, coding.domain, rng)))
             # few points may keep the constraints: now and then the nearest of them is taken
             moved = moved if room is None else np.clip(moved, room.low, room.high)
             moved = problem.kept_out(moved) if problem.constraints and tries % _RARELY == 0 else moved
             if problem.is_allowed(moved[None])[0] and (room is None or room.has(moved)):
-                touched = {n for column in np.flatnonzero(moved != U).tolist() for n in reading.get(column, ())}
+                touched = {n for column in np.flatnonzero(moved != U).tolist() for n in by_column.get(column, ())}
                 U, broken = moved, broken - touched | _broken(rules, touched, moved)
         return U
 
@@ -266,7 +264,7 @@ def _another_value(u: Point, columns: Int[np.ndarray, " a"], domain: MixedDomain
 
 
 def _broken(rules: Sequence[_Apart], which: Iterable[int], U: Point) -> set[int]:
-    """Numbers of the rules, of some, that a point breaks: it is within their reach of one of their places."""
+    """Numbers, of ``which``, of rules that a point breaks: it is within a rule's distance of one of its places."""
 
     def is_broken(columns: Int[np.ndarray, " a"], places: Float[np.ndarray, "q a"], reach: float) -> bool:
         return len(places) > 0 and bool(np.abs(places - U[columns]).max(axis=1).min() <= reach)

@@ -19,6 +19,7 @@ from swarmbo.problem import Problem
 from swarmbo.settings import Fraction, Settings, convert
 from swarmbo.spaces.variables import Categorical
 
+APART = 1.001e-3  # sides of the box: a batch has no two points within a thousandth of a side
 _STEPS_BACK = np.geomspace(1.0, 1e-3, 41)[:, None]  # shares of a line back to the best setting
 _LINES = 16  # random ones
 _RISE = 0.5  # standard deviations more that are required, after each setting too many below the floor
@@ -121,35 +122,38 @@ class Near:
             yield np.vstack([self.problem.domain.snapped(ways.reshape(-1, len(U))), last])
 
     def kept_safe(
-        self, way: Points, told: Points, expected: tuple[Values, Values], room: Room
+        self, way: Points, told: Points, out: Points, expected: tuple[Values, Values], room: Room
     ) -> tuple[Point, Literal["best", "present"] | None]:
         """The first point (n,) of a line of ``ways`` (m, n) that is probably good enough, and None; of several lines
         the most uncertain one. If there is none, the best setting of the ``room``, or the present one if that is not
-        good enough, and which it is. ``told`` (t, n) are the codes of settings with a known utility, in order;
-        ``expected`` are mean and standard deviation (m + t,) at both, by a model without pending points.
+        good enough, and which it is. ``told`` (t, n) are the codes of settings with a known utility, in order; ``out``
+        (q, n) pending ones, from which the point keeps apart; ``expected`` mean and standard deviation (m + t,) at
+        ``way`` and ``told``, by a model without pending points.
         """
         assert self.safe is not None
         safe, start, ((mean, known), (std, _)) = self.safe, way[-1], (np.split(row, [len(way)]) for row in expected)
         if not self.at_start(told).any():
             return start, "present"
-        apart, between = (self._apart(X, told) for X in (self.problem.in_box(way), told))
+        X = self.problem.in_box(way)
+        apart, between = self._apart(X, told), self._apart(told, told)
         steps = np.abs(known[:, None] - known)[between > _SLACK] / between[between > _SLACK]
         slope, apart = max(_SLOPE * abs(mean[-1]), steps.max(initial=0.0)), apart.min(axis=1)
         std = np.hypot(std, slope * apart)  # a model of few outcomes takes the utility for smoother
         floor = mean[-1] - (1.0 - safe.share) * abs(mean[-1])
         excess = excess_of(known >= floor, 1.0 - safe.probability)
         good = mean - (ndtri(safe.probability) + _RISE * excess) * std >= floor
-        fits = good & self.problem.is_allowed(way) & room.has(way) & (apart > _SLACK)
+        is_new = (apart > _SLACK) & (self._apart(X, out).min(axis=1, initial=np.inf) > APART)
+        fits = good & self.problem.is_allowed(way) & room.has(way) & is_new
         lines = fits[:-2].reshape(-1, len(_STEPS_BACK))
         if not lines.any():
             return (room.centre, "best") if good[-2] else (start, "present")
         firsts = np.flatnonzero(lines.any(axis=1)) * lines.shape[1] + lines.argmax(axis=1)[lines.any(axis=1)]
         return way[firsts[std[firsts].argmax()]], None
 
-    def _apart(self, X: Points, told: Points) -> Float[np.ndarray, "m t"]:
-        """Distances of joint points to evaluated ones, in sides; different choices are one apart."""
+    def _apart(self, X: Points, others: Points) -> Float[np.ndarray, "m t"]:
+        """Distances of joint points to others, in sides; different choices are one apart."""
         inside = self.problem.domain.to_unit if self.problem.coding is None else self.problem.modelled
-        return cdist(inside(X), inside(told), "chebyshev")
+        return cdist(inside(X), inside(others), "chebyshev")
 
     def simple(self, centre: Float[np.ndarray, " n"]) -> Float[np.ndarray, "k n"]:
         """Simple settings (k, n) of the unit cube: all at largest, and all equal with choices as at a centre."""

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -21,7 +21,7 @@ from PIL import Image
 from scipy.optimize import isotonic_regression
 from scipy.sparse.csgraph import connected_components
 
-from swarmbo.boundary.files import PARTIAL, replacing
+from swarmbo.boundary.files import ANIMATION_FORMATS, FIGURE_FORMATS, PARTIAL, AnimationFormat, FigureFormat, replacing
 from swarmbo.boundary.look import (
     BASE as BASE,
     BATTERY_POINTS as BATTERY_POINTS,
@@ -256,10 +256,6 @@ def write_frames(frames: Frames, path: Path, exact: Sequence[str]) -> Path:
     return write_mp4(frames, path, pauses) if path.suffix == ".mp4" else write_gif(frames, path, pauses, exact)
 
 
-FigureFormat = Literal["png", "pdf", "svg"]
-AnimationFormat = Literal["gif", "mp4"]
-FIGURE_FORMATS: tuple[FigureFormat, ...] = get_args(FigureFormat)
-ANIMATION_FORMATS: tuple[AnimationFormat, ...] = get_args(AnimationFormat)
 LEAST_DPI, MOST_DPI = 20, 1200
 
 

@@ -2,7 +2,7 @@
 
 Each agent bids for the place with the largest gain for the team per round that the visit adds to its route. When no
 route has room left, agents whose first way-point is rounds away choose in turn a measurement en route. In an ascent
-agents in turn send goals in reach until the end, then next measurements that keep the schedule as far as possible.
+agents first choose in turn goals that they reach before the end, then next measurements on the way there.
 
 Source: sequential single-item auctions with insertion (Koenig et al. 2006); here the gain is submodular.
 """
@@ -24,25 +24,24 @@ from swarmbo.coordination.schema import are_not_negative
 from swarmbo.routing.pilot import Legs, Pilot, Tour, in_turn
 
 Order = Literal["auction", "sequential"]
-SPARE = 6.0  # rounds at the summit, after the first robot's arrival
+SPARE = 6.0  # rounds at the best place, after the first agent's arrival
 
 Places = Sequence[Float[np.ndarray, " d"]]
 
 
 def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps[Legs]:
-    """Program of a process with some agents of a part, by their own pilots only; ``order``: the highest bid first, or
-    each agent until its route is full.
+    """Program of a process, which has the ``pilots`` of its own agents; ``order``: the highest bid of all wins, or that
+    of the first agent whose route is not full.
     """
     agents, own = view.graph.variables, [pilots[agent] for agent in view.variables]
     number = {agent: n for n, agent in enumerate(agents)}
-    left: dict[int, TargetScores] = {}
+    remaining: dict[int, TargetScores] = {}
     for pilot in own:
         # agents with equal beliefs share one table of values, updated once per award
-        if id(pilot.gains) not in left:
-            gains = pilot.gains
-            left[id(gains)] = gains.utility.scores(gains.belief, gains.places, picks=len(gains.places))
+        if id(gains := pilot.gains) not in remaining:
+            remaining[id(gains)] = gains.utility.scores(gains.belief, gains.places, picks=len(gains.places))
     bidders = [_Bidder(pilot, number[pilot.agent]) for pilot in own]
-    groups = [_Group([b for b in bidders if id(b.pilot.gains) == key], gains) for key, gains in left.items()]
+    groups = [_Group([b for b in bidders if id(b.pilot.gains) == key], table) for key, table in remaining.items()]
     places, rounds = own[0].places, 0
     planned = np.zeros(len(places), dtype=bool)
     next_stop, detours = dict[str, int](), dict.fromkeys(agents, True)
@@ -63,19 +62,18 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
     points = {pilot.agent: places[next_stop[pilot.agent]] for pilot in own if not detours[pilot.agent]}
     taken = {places[next_stop[agent]].tobytes() for agent in agents if not detours[agent]}
     tours = {bidder.pilot.agent: bidder.tour for bidder in bidders}
-    left_over = {bidder.pilot.agent: left[id(bidder.pilot.gains)].value for bidder in bidders}
-    late = [agent for agent in agents if detours[agent]]
+    en_route = [agent for agent in agents if detours[agent]]
 
     def pick(pilot: Pilot, picks: Places) -> Float[np.ndarray, " d"] | None:
-        return pilot.pick(tours[pilot.agent], left_over[pilot.agent], planned, picks, taken)
+        return pilot.pick(tours[pilot.agent], remaining[id(pilot.gains)].value, planned, picks, taken)
 
-    points |= yield from in_turn(late, {pilot.agent: pilot for pilot in own}, pick, taken)
-    return Legs(points, {agent: places[tour.stops] for agent, tour in tours.items()}, rounds + len(late))
+    points |= yield from in_turn(en_route, {pilot.agent: pilot for pilot in own}, pick, taken)
+    return Legs(points, {agent: places[tour.stops] for agent, tour in tours.items()}, rounds + len(en_route))
 
 
 def _is_bid(
     agents: Sequence[str],
-    is_won: Bool[np.ndarray, " p"],
+    planned: Bool[np.ndarray, " p"],
     order: Order,
     row: Float[np.ndarray, " m"],
     bidders: frozenset[str],
@@ -85,7 +83,7 @@ def _is_bid(
         return True
     number, place = -row[1 if order == "auction" else 0], row[2]
     is_theirs = number in range(len(agents)) and agents[int(number)] in bidders
-    return is_theirs and place in range(len(is_won)) and not is_won[int(place)]
+    return is_theirs and place in range(len(planned)) and not planned[int(place)]
 
 
 class _Bidder:
@@ -103,15 +101,15 @@ class _Bidder:
 class _Group:
     """Agents with equal beliefs: their bids are computed together, each row independently."""
 
-    def __init__(self, bidders: list[_Bidder], gains: TargetScores) -> None:
-        self._bidders, self._gains = bidders, gains
+    def __init__(self, bidders: list[_Bidder], remaining: TargetScores) -> None:
+        self._bidders, self._remaining = bidders, remaining
         self._extra = np.array([bidder.tour.extra() for bidder in bidders])
         self._prices = np.array([[bidder.pilot.price or 0.0] for bidder in bidders])
 
     def bids(self, order: Order) -> list[tuple[float, ...]]:
         """Best bid of each: the two deciding numbers, the place, and its ``next_stop``."""
         # gain per round that the visit adds; closed places cost inf, so their rate is 0
-        rates = (self._gains.value - self._prices) / self._extra
+        rates = (self._remaining.value - self._prices) / self._extra
         places = rates.argmax(axis=1)
         rows: list[tuple[float, ...]] = []
         for n, (bidder, place) in enumerate(zip(self._bidders, places.tolist(), strict=True)):
@@ -124,7 +122,7 @@ class _Group:
 
     def award(self, winner: str, place: int) -> None:
         """Make a place a way-point of an agent."""
-        self._gains.take(place)
+        self._remaining.take(place)
         for n, bidder in enumerate(self._bidders):
             tour = bidder.tour
             if winner == bidder.pilot.agent:
@@ -145,17 +143,17 @@ class Climber:
 
     @cached_property
     def rounds(self) -> Float[np.ndarray, " p"]:
-        """Rounds to each way-point; inf if it cannot be reached and left in time, or not be measured."""
+        """Rounds to each place; inf if there is no time to get there and back to base, or it is not open."""
         return Tour(self.pilot).extra()
 
     def rounds_to_best(self, reached: Bool[np.ndarray, " p"]) -> float:
-        """Rounds to the best way-point of those ``reached`` by any agent; inf if only others reach it."""
+        """Rounds to the best open place ``reached`` by any agent, by its own belief; inf if only others reach it."""
         listed = np.flatnonzero(self.pilot.is_open & reached)
         best = self.goal(self.pilot.agent, self.pilot.gains.belief, self.pilot.places[listed]) if len(listed) else None
         return np.inf if best is None else float(self.rounds[listed[best]])
 
-    def bound(self, goals: Places) -> Tour:
-        """Route to its best way-point of those in reach until the end, without others' ``goals``; empty without one."""
+    def route_to_goal(self, goals: Places) -> Tour:
+        """Route to the best place that it reaches before the end, except others' ``goals``; empty without one."""
         pilot, tour, taken = self.pilot, Tour(self.pilot), set(keys_of(np.array(goals))) if goals else set[bytes]()
         keys = keys_of(pilot.places)
         listed = [n for n in np.flatnonzero(np.isfinite(self.rounds)).tolist() if keys[n] not in taken]
@@ -166,37 +164,34 @@ class Climber:
         return tour
 
     def pick(self, tour: Tour, picks: Places, taken: set[bytes]) -> Float[np.ndarray, " d"] | None:
-        """Place of its next measurement, given others' ``picks``; None if it abstains, or all is ``taken``."""
-        left = self.pilot.untaken(taken)
-        is_there = bool(tour.stops) and self.pilot.places[tour.stops[0]].tobytes() in keys_of(left)
-        left = self.pilot.in_time(Tour(self.pilot) if is_there else tour, left)
-        if not len(left):
-            return self.pilot.travel.base(self.pilot.agent)
-        chosen = self.step(self.pilot.agent, self._given(picks), left)
-        return None if chosen is None else left[chosen]
+        """Place of its next measurement by ``Pilot.in_time``, given others' ``picks``; no schedule at its goal."""
+        free = self.pilot.untaken(taken)
+        is_there = bool(tour.stops) and self.pilot.places[tour.stops[0]].tobytes() in keys_of(free)
+        choose = partial(self.step, self.pilot.agent, self._given(picks))
+        return self.pilot.in_time(Tour(self.pilot) if is_there else tour, free, choose)
 
     def _given(self, others: Places) -> PlaceBelief:
         belief = self.pilot.gains.belief
         return belief.condition_on_pending(np.array(others)) if others else belief
 
 
-def is_due(own: Mapping[str, Climber], left: int) -> Steps[bool]:
-    """True if the path to the best reachable place takes the remaining rounds ``left``, except for those to spare."""
+def is_due(own: Mapping[str, Climber], rounds_left: int) -> Steps[bool]:
+    """True if the way to the best reachable place leaves at most ``SPARE`` of the rounds left."""
     # first the reachable way-points of all: an unreachable best place is no reason to stop exploring
     gets_there = np.array([[np.isfinite(climber.rounds)] for climber in own.values()], dtype=float)
     reached = (yield AllReduce(gets_there, are_not_negative))[0] > 0.0
     best = yield Best(np.array([[-climber.rounds_to_best(reached)] for climber in own.values()]))
-    return bool(np.isfinite(best[0]) and left <= SPARE - best[0])
+    return bool(np.isfinite(best[0]) and rounds_left <= SPARE - best[0])
 
 
 def ascent(view: LocalView, own: Mapping[str, Climber]) -> Steps[Legs]:
-    """Program of a process with some agents of a part; ``own`` are the climbers of its own agents."""
+    """Program of a process, which has the climbers of its ``own`` agents."""
     agents, tours, taken = view.graph.variables, dict[str, Tour](), set[bytes]()
     pilots = {name: climber.pilot for name, climber in own.items()}
     places = next(iter(pilots.values())).places
 
     def goal(pilot: Pilot, goals: Places) -> Float[np.ndarray, " d"] | None:
-        tours[pilot.agent] = tour = own[pilot.agent].bound(goals)
+        tours[pilot.agent] = tour = own[pilot.agent].route_to_goal(goals)
         return places[tour.stops[0]] if tour.stops else None
 
     def step(pilot: Pilot, picks: Places) -> Float[np.ndarray, " d"] | None:

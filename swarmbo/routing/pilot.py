@@ -1,4 +1,4 @@
-"""One agent on a route: its private knowledge, the costs of insertions, its next measurement in turn with others."""
+"""One agent on a route: what it knows, the costs of insertions, and its next measurement; agents choose in turn."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,17 +16,17 @@ from swarmbo.coordination.schema import flagged
 
 _NEIGHBOURS = 64  # nearest way-points that an agent considers when it measures between them
 _LOOKED_AT = 64  # places en route evaluated closely: those near the largest remaining gains
-FREE = 0.5  # rounds that a way-point en route counts as
+FREE = 0.5  # rounds counted for a way-point that adds none, as it lies en route
 
 
 class Tour:
-    """Way-points of one agent in the order of its visits, each in a separate round, at most ``horizon`` in all; the
+    """Way-points of one agent in the order of its visits, each in a separate round, within ``horizon`` rounds; the
     return to base may take more, if the battery permits. Without a ``start`` there is no route.
     """
 
     def __init__(self, pilot: "Pilot") -> None:
         self._agent, self._travel, self._places = pilot.agent, pilot.travel, pilot.places
-        self._open, self._left, self.stops = pilot.is_open.copy(), float(pilot.horizon), list[int]()
+        self._open, self._rounds_left, self.stops = pilot.is_open.copy(), float(pilot.horizon), list[int]()
         # distances of other places are not queried: a world may take long to compute them
         self._asked = np.flatnonzero(pilot.is_open)
         base = pilot.travel.base(pilot.agent)
@@ -34,19 +34,18 @@ class Tour:
         if pilot.start is None:
             self._open[:] = False
             return
-        self._from = [self._away_from(pilot.start)]  # here, and each stop
-        self._to = list[Float[np.ndarray, " p"]]()  # each stop
-        self._legs = list[float]()  # rounds to each stop
+        self._from = [self._away_from(pilot.start)]  # rounds from here, and from each stop, to every place
+        self._to = list[Float[np.ndarray, " p"]]()  # rounds from every place to each stop
+        self._legs = list[float]()  # rounds to each stop from the one before
         self._has_base = base is not None
         if base is not None:
-            # the return takes rounds that the battery does not cover after the horizon. A route is short enough, and
-            # leads home in time, if both fit into the smaller of the two
+            # a return may use all rounds that the battery lasts after the horizon; only those beyond count
             battery = float(pilot.travel.rounds_left(pilot.agent))
-            self._home = np.maximum(self._way_to(base) - max(battery - self._left, 0.0), 0.0)
-            self._left = min(self._left, battery)
+            self._home = np.maximum(self._way_to(base) - max(battery - self._rounds_left, 0.0), 0.0)
+            self._rounds_left = min(self._rounds_left, battery)
         # costs of each place before each stop, and after the last one; every leg takes at least a round, which bounds
         # the number of stops
-        most = int(min(self._left, len(pilot.places)))
+        most = int(min(self._rounds_left, len(pilot.places)))
         self._added = np.empty((most + 1, len(pilot.places)))
         self._added[0] = self._from[0]
         self._fitting = self._added[:1]
@@ -57,7 +56,7 @@ class Tour:
         return float(self._from[0][self.stops[0]]) if self.stops else 0.0
 
     def close(self, place: int) -> None:
-        """Exclude a place that has become a way-point."""
+        """Exclude a place that is now a way-point, of this agent or of another."""
         self._open[place] = False
 
     def extra(self) -> Float[np.ndarray, " p"]:
@@ -65,7 +64,7 @@ class Tour:
         n = len(self.stops)
         if not self._open.any():
             return np.full(len(self._places), np.inf)
-        added, room = self._added[: n + 1], self._left - sum(self._legs)
+        added, room = self._added[: n + 1], self._rounds_left - sum(self._legs)
         if self._has_base:
             back = np.full(added.shape, self._home[self.stops[-1]] if n else 0.0)
             back[n] = self._home  # from the last way-point
@@ -75,7 +74,7 @@ class Tour:
         return np.where((least <= room) & self._open, np.maximum(least, FREE), np.inf)
 
     def slot(self, place: int) -> int:
-        """Number of stops before a place at its best position, by the last ``extra``."""
+        """Number of stops before a place where it adds fewest rounds, as the last call of ``extra`` found."""
         return int(self._fitting[:, place].argmin())
 
     def put_in(self, place: int, slot: int) -> None:
@@ -98,10 +97,10 @@ class Tour:
     def _way_to(self, end: Float[np.ndarray, " d"]) -> Float[np.ndarray, " p"]:
         return self._in_rounds(self._travel.rounds(self._agent, self._places[self._asked], end[None])[:, 0])
 
-    def _in_rounds(self, told: Int[np.ndarray, " a"]) -> Float[np.ndarray, " p"]:
-        """Rounds that paths count as: at least one for a measurement, inf if unreachable, or unasked as not open."""
+    def _in_rounds(self, ways: Int[np.ndarray, " a"]) -> Float[np.ndarray, " p"]:
+        """Rounds of ways to or from places: at least one, for the measurement; inf without a way, or if not asked."""
         rounds = np.full(len(self._places), np.inf)
-        rounds[self._asked] = np.where(is_never(told), np.inf, np.maximum(told, 1))
+        rounds[self._asked] = np.where(is_never(ways), np.inf, np.maximum(ways, 1))
         return rounds
 
 
@@ -113,33 +112,33 @@ class Gains:
     utility: TargetUtility
     places: Float[np.ndarray, "p d"]
 
-    def between(
+    def beyond(
         self,
         candidates: Float[np.ndarray, "k d"],
         planned: Bool[np.ndarray, " p"],
         picks: Sequence[Float[np.ndarray, " d"]],
     ) -> Float[np.ndarray, " k"]:
-        """Gains of measurements beyond all way-points (``planned``) and others' next measurements (``picks``)."""
+        """Gains of measurements in addition to all way-points (``planned``) and to next ones of others (``picks``)."""
         given = np.array([*self.places[planned], *picks])
         if len(given) > _NEIGHBOURS:
             off = ((given - candidates.mean(axis=0)) ** 2).sum(axis=1)
             given = given[np.sort(np.argsort(off, kind="stable")[:_NEIGHBOURS])]
         # one cache for all, as each asks the belief for a triangular solve
-        own, k, t = self.utility, len(candidates), len(self.utility.targets)
-        cache = self.belief.posterior_cache(np.concatenate([candidates, own.targets, *given[:, None]]))
+        utility, k, t = self.utility, len(candidates), len(self.utility.targets)
+        cache = self.belief.posterior_cache(np.concatenate([candidates, utility.targets, *given[:, None]]))
         here, targets, known = np.arange(k), np.arange(k, k + t), np.arange(k + t, len(cache.mean))
-        told, var = cache.cov(here, targets), cache.var[here]
+        across, var = cache.cov(here, targets), cache.var[here]
         if len(given):
-            across = cache.cov(known, here)
-            gain = np.linalg.solve(cache.cov(known, known) + own.noise_variance * np.eye(len(given)), across)
-            told, var = told - gain.T @ cache.cov(known, targets), var - np.einsum("gk,gk->k", gain, across)
-        return (told**2 @ own.weights) / (np.maximum(var, 0.0) + own.noise_variance)
+            to_known = cache.cov(known, here)
+            gain = np.linalg.solve(cache.cov(known, known) + utility.noise_variance * np.eye(len(given)), to_known)
+            across, var = across - gain.T @ cache.cov(known, targets), var - np.einsum("gk,gk->k", gain, to_known)
+        return (across**2 @ utility.weights) / (np.maximum(var, 0.0) + utility.noise_variance)
 
 
 @dataclass(frozen=True, eq=False)
 class Pilot:
     """Private knowledge of one agent in a decision. ``candidates`` are in reach in this round, ``is_open`` marks places
-    that it may plan; ``price`` is None if it cannot abstain. Agents with equal beliefs may share ``gains``.
+    that it may plan; without a ``price`` it never abstains. Agents with equal beliefs may share ``gains``.
     """
 
     agent: str
@@ -159,44 +158,49 @@ class Pilot:
     def pick(
         self,
         tour: Tour,
-        left_over: Float[np.ndarray, " p"],
+        remaining: Float[np.ndarray, " p"],
         planned: Bool[np.ndarray, " p"],
         picks: Sequence[Float[np.ndarray, " d"]],
         taken: Collection[bytes],
     ) -> Float[np.ndarray, " d"] | None:
-        """Its first way-point, or a place en route that keeps the schedule as far as possible; None if it abstains, or
-        all is taken; its base if it has to return.
-        """
-        left = self.untaken(taken)
-        if tour.stops and (first := self.places[tour.stops[0]]).tobytes() in keys_of(left):
+        """Its first way-point, or a place en route by the gains ``remaining`` at places; as ``in_time`` otherwise."""
+        free = self.untaken(taken)
+        if tour.stops and (first := self.places[tour.stops[0]]).tobytes() in keys_of(free):
             return first
-        left = self.in_time(tour, left)
-        if not len(left):
-            return self.travel.base(self.agent)
-        if len(left) > _LOOKED_AT:
-            nearest = cdist(left, self.places).argmin(axis=1)
-            left = left[np.sort(np.argsort(-left_over[nearest], kind="stable")[:_LOOKED_AT])]
-        gains = self.gains.between(left, planned, picks)
-        best = int(gains.argmax())
-        if self.price is not None and not tour.stops and gains[best] <= self.price:
-            return None
-        return left[best]
+
+        def best(near: Float[np.ndarray, "k d"]) -> int | None:
+            listed = np.arange(len(near))
+            if len(near) > _LOOKED_AT:
+                nearest = cdist(near, self.places).argmin(axis=1)
+                listed = np.sort(np.argsort(-remaining[nearest], kind="stable")[:_LOOKED_AT])
+            gains = self.gains.beyond(near[listed], planned, picks)
+            is_worth_it = self.price is None or tour.stops or gains.max() > self.price
+            return int(listed[gains.argmax()]) if is_worth_it else None
+
+        return self.in_time(tour, free, best)
 
     def untaken(self, taken: Collection[bytes]) -> Float[np.ndarray, "k d"]:
         """Candidates of this round without others' measurements."""
         return self.candidates[[key not in taken for key in keys_of(self.candidates)]]
 
-    def in_time(self, tour: Tour, left: Float[np.ndarray, "k d"]) -> Float[np.ndarray, "m d"]:
-        """Candidates from which it can return to base, and that keep the schedule as far as possible."""
+    def in_time(
+        self, tour: Tour, free: Float[np.ndarray, "k d"], choose: Callable[[Float[np.ndarray, "m d"]], int | None]
+    ) -> Float[np.ndarray, " d"] | None:
+        """Place chosen from those that keep the schedule as far as possible and permit the return to base; None if it
+        abstains. If there is no such place, it is the base, and None without one.
+        """
         base = self.travel.base(self.agent)
-        if base is not None and len(left):
+        if base is not None and len(free):
             # this round's measurement is one of the rounds left
-            home = np.asarray(self.travel.rounds(self.agent, left, base[None]))[:, 0]
-            left = left[home <= self.travel.rounds_left(self.agent) - 1.0]
-        if tour.stops and len(left):
-            rest = self.travel.rounds(self.agent, left, self.places[tour.stops[0]][None])[:, 0]
-            left = left[rest <= max(tour.first_leg - 1.0, float(rest.min()))]
-        return left
+            home = np.asarray(self.travel.rounds(self.agent, free, base[None]))[:, 0]
+            free = free[home <= self.travel.rounds_left(self.agent) - 1.0]
+        if not len(free):
+            return base
+        if tour.stops:
+            rest = self.travel.rounds(self.agent, free, self.places[tour.stops[0]][None])[:, 0]
+            free = free[rest <= max(tour.first_leg - 1.0, float(rest.min()))]
+        chosen = choose(free)
+        return None if chosen is None else free[chosen]
 
 
 Points = dict[str, Float[np.ndarray, " d"]]
@@ -204,7 +208,7 @@ Pick = Callable[[Pilot, Sequence[Float[np.ndarray, " d"]]], Float[np.ndarray, " 
 
 
 class Legs(NamedTuple):
-    """Result of a program for some agents of a part; ``points`` lack abstaining agents, ``rounds`` are exchanges."""
+    """Next measurements, without abstaining agents, and routes of a process's own agents; number of exchanges."""
 
     points: Points
     routes: dict[str, Float[np.ndarray, "w d"]]
@@ -212,16 +216,16 @@ class Legs(NamedTuple):
 
 
 def in_turn(agents: Sequence[str], own: Mapping[str, Pilot], pick: Pick, taken: set[bytes]) -> Steps[Points]:
-    """Next measurements of own agents, by ``pick``, one after the other; ``taken`` has all choices, and grows."""
+    """Next measurements of own agents, which ``pick`` one after the other; ``taken`` grows by all agents' choices."""
     picks, points = list[np.ndarray](), dict[str, np.ndarray]()
     d = next(iter(own.values())).places.shape[1] if own else 0
     for agent in agents:
-        told = np.zeros((len(own), 1, 1 + d))
+        said = np.zeros((len(own), 1, 1 + d))
         for n, (name, pilot) in enumerate(own.items()):
             if name == agent and (place := pick(pilot, picks)) is not None:
-                told[n, 0], points[name] = [1.0, *place], place
+                said[n, 0], points[name] = [1.0, *place], place
         # a sum with one author: others add rows of zeros
-        heard = yield AllReduce(told, flagged(agent))
+        heard = yield AllReduce(said, flagged(agent))
         if heard[0, 0]:
             picks.append(heard[0, 1:])
             taken.add(heard[0, 1:].tobytes())

@@ -1,4 +1,4 @@
-"""Files of a run: names, and writing by one process at a time."""
+"""Files of a run: their names, durations of rounds, and a lock that lets one process write."""
 
 import stat
 import sys
@@ -9,31 +9,31 @@ from typing import IO
 
 import msgspec
 
-from swarmbo.boundary.files import PARTIAL, kind_of, naming
+from swarmbo.boundary.files import ANIMATION_FORMATS, FIGURE_FORMATS, PARTIAL, kind_of, naming
 from swarmbo.errors import RunFolderError
 from swarmbo.evaluations.ledger import LEDGER, STATES
 
 SCENARIO = "scenario.toml"
-SUMMARY = "summary.json"  # of a complete run
+SUMMARY = "summary.json"  # written when the run is complete
 LOCK = ".lock"
 NETWORK = "network.jsonl"  # network traffic of a fleet in each round
-# agents of a fleet that took their own measurements, in another world than the scenario's
+# names of a fleet's agents that measured in a world of their own, not in the scenario's
 ELSEWHERE = "elsewhere.json"
 CHECKPOINTS = f"checkpoint-{'[0-9]' * 6}.npz"
 _FILES = (
     *("rounds.jsonl", "timings.jsonl", SUMMARY, "world.json", "world.npz", "checkpoint.json", "figures.json"),
     *(ELSEWHERE, NETWORK, "measurements.csv", "measurements.parquet"),
 )
-# of callbacks
+# written by callbacks
 ROUNDS, MLFLOW_RUN, EVENTS, EVENT_FILES = "rounds.csv", "mlflow.json", "tensorboard", "events.out.tfevents.*"
-RESULTS = "results"  # of workers
+RESULTS = "results"  # folder with the outcomes of workers
 FOLDERS = ("figures", EVENTS, RESULTS)
 _FIGURES = ("belief", "regret", "traffic", "faults", "variables", "factor_graph", "agents", "error_traffic")
-_DRAWN = (*(f"{name}.{end}" for name in _FIGURES for end in ("png", "pdf", "svg")), "run.gif", "run.mp4")
+_DRAWN = [*(f"{name}.{end}" for name in _FIGURES for end in FIGURE_FORMATS), *map("run.{}".format, ANIMATION_FORMATS)]
 
 
 def own_files(run: Path) -> Iterator[Path]:
-    """All files that a run may write into its folder except its scenario and lock, existing or not."""
+    """Files that a run may write into its folder, also incomplete ones, but no lock, and no complete scenario."""
     for end in ("", PARTIAL):
         yield from (run / f"{name}{end}" for name in (*_FILES, ROUNDS, MLFLOW_RUN, LEDGER))
         yield from run.glob(CHECKPOINTS + end)
@@ -45,7 +45,7 @@ def own_files(run: Path) -> Iterator[Path]:
 
 
 def require_own(run: Path) -> None:
-    """Refuse a folder in which a link, a pipe or the like has the name of a file of a run: it leads out, or blocks."""
+    """Refuse a folder in which a link, a pipe or the like has the name of a run's file: it leads out, or blocks."""
     kinds = [(run / folder, stat.S_ISDIR, "a folder") for folder in FOLDERS]
     kinds += [(file, stat.S_ISREG, "a file") for file in (run / SCENARIO, run / LOCK, *own_files(run))]
     for path, is_wanted, wanted in kinds:
@@ -85,7 +85,7 @@ else:
 
 @contextmanager
 def locked(folder: Path) -> Generator[None]:
-    """Hold a folder's lock for the length of a ``with`` block; it is released when the process ends in any way."""
+    """Hold a run folder's lock for the length of a ``with`` block; it is released when the process ends in any way."""
     with naming(folder / LOCK, "cannot be written"):
         file = (folder / LOCK).open("ab")
     with file:

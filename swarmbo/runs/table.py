@@ -19,7 +19,7 @@ Columns = dict[str, list[Any]]  # cells by column, None for missing ones
 
 _WHOLE = ("seed", "round")
 _TEXTS = ("run", "scenario", "query", "agent", "factor", "status")
-_BEFORE, _AFTER = (
+_BEFORE, _AFTER = (  # columns before those of the location, and after
     ("scenario", "seed", "round", "query", "agent", "factor"),
     ("value", "noise_std", "status", "predicted_mean", "predicted_std", "cost", "distance"),
 )
@@ -35,31 +35,30 @@ def measurements(records: Sequence[RoundRecord], world: WorldRecord, scenario: S
     """
     names = tuple(world.variables) or place_names(len(world.low))
     axes = {name: f"point.{name}" if name in (*_BEFORE, *_AFTER) else name for name in names}
-    rows, where = list[dict[str, Any]](), world.coordinates
-    own = () if where is None else where.axes((*_BEFORE, *axes.values(), *_AFTER))
+    rows, given = list[dict[str, Any]](), world.coordinates
+    own = () if given is None else given.axes((*_BEFORE, *axes.values(), *_AFTER))
     for record in records:
         common = {"scenario": scenario.name, "seed": scenario.seed, "round": record.round, "query": record.query}
-        found = _of_field(record) if record.joint is None else _of_function(record, record.joint, world)
+        found = _field_rows(record) if record.joint is None else _function_rows(record, record.joint, world)
         for place, row in found:
-            if where is not None and len(place) == len(own):
-                row |= dict(zip(own, where.own(np.array([place]))[0].round(where.decimals).tolist(), strict=True))
+            if given is not None and len(place) == len(own):
+                row |= dict(zip(own, given.own(np.array([place]))[0].round(given.decimals).tolist(), strict=True))
             values = world.named(place).values() if world.types else place
             rows.append({**common, **dict(zip(axes.values(), values, strict=False)), **row})
     return {name: [row.get(name) for row in rows] for name in (*_BEFORE, *axes.values(), *own, *_AFTER)}
 
 
-def _of_field(record: RoundRecord) -> list[tuple[list[float], dict[str, Any]]]:
+def _field_rows(record: RoundRecord) -> list[tuple[list[float], dict[str, Any]]]:
     asked = [
         (s.location, {"agent": s.agent, **_outcome(s), "cost": s.cost, "distance": s.distance})
         for s in record.samples
         if not s.declined
     ]
     stops = ((s.agent, stop) for s in record.samples for stop in s.along)
-    on_the_way = [(stop.location, {"agent": agent, "query": None, **_outcome(stop)}) for agent, stop in stops]
-    return asked + on_the_way
+    return asked + [(stop.location, {"agent": agent, "query": None, **_outcome(stop)}) for agent, stop in stops]
 
 
-def _of_function(
+def _function_rows(
     record: RoundRecord, joint: Evaluation, world: WorldRecord
 ) -> list[tuple[list[float], dict[str, Any]]]:
     if joint.factors is None:
@@ -76,7 +75,7 @@ def _outcome(of: Sample | Evaluation) -> dict[str, Any]:
 
 
 def _value(value: float | None, noise_std: object) -> dict[str, Any]:
-    is_known = isinstance(noise_std, float | int) and noise_std == noise_std
+    is_known = isinstance(noise_std, float | int) and noise_std == noise_std  # no NaN
     return {"value": value, "noise_std": noise_std if is_known else None, "status": "failed" if value is None else "ok"}
 
 
@@ -123,7 +122,7 @@ def write_parquet(table: Columns, path: str | os.PathLike[str]) -> None:
 
 
 def _kind(name: str, cells: Sequence[Any]) -> str:
-    """Kind of a column; choices may be ``mixed``: texts, numbers, booleans and None."""
+    """Kind of a column; ``mixed``: choices that are texts, numbers and booleans together."""
     if name in (*_TEXTS, *_WHOLE):
         return "text" if name in _TEXTS else "whole"
     kinds = {type(cell) for cell in cells if cell is not None}

@@ -9,6 +9,7 @@ import pytest
 import swarmbo as sb
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, means_by_agent
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
+from swarmbo.belief.gp.spatial import view_of
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.records import Traffic
 
@@ -85,6 +86,13 @@ def test_of_agents_apart_each_leads_itself_and_in_contact_the_first_name_leads()
     assert {agent.proposal.proposer for agent in belief.agents.values()} == {"a"}
     assert belief.n_data == 6
     assert belief.representative == "a"
+
+
+def test_an_agents_own_beliefs_do_not_answer_for_the_team():
+    alone = FusedBelief(FusedSettings(n_features=20), team().domain, AGENTS, seed=0, held=["b"]).views
+    assert view_of(alone, "b").n_data == 0
+    with pytest.raises(ConfigError, match=r"got the beliefs of \['b'\].*view_of"):
+        alone.posterior(PLACES)
 
 
 @pytest.mark.parametrize("method", ["consensus", "readings"])

@@ -105,7 +105,7 @@ def test_a_team_goes_on_from_what_it_worked_out_as_one_that_was_saved_does_from_
         team.save(tmp_path / "team.npz")
         query, again = team.ask(), sb.Team.load(tmp_path / "team.npz").ask()
         assert (query.point, query.mean, query.std) == (again.point, again.mean, again.std)
-        went_on.append(team._learner.made[1].belief.base is not None)
+        went_on.append(team._learner.last[1].belief.base is not None)
         outcomes = rng.normal(size=n)
         outcomes[rng.random(n) < 0.1] = np.nan
         team.tell(query, dict(zip(team.problem.graph.factors, outcomes.tolist(), strict=True)))

@@ -1,5 +1,6 @@
 """Teams that begin at a present setting and stay near it, held against the limits as they are stated."""
 
+import itertools
 import json
 from types import SimpleNamespace
 
@@ -203,6 +204,14 @@ def test_pending_settings_count_as_unknown_for_safety():
     team.tell(team.ask(), 10.0)
     points = [query.point["x"] for query in team.ask(6)]
     assert max(abs(x - 9.0) for x in points) < 1.0
+
+
+def test_safe_settings_that_are_pending_are_not_asked_again():
+    team = sb.Team(None, dict.fromkeys("xy", (0.0, 10.0)), start={"x": 9.0, "y": 5.0}, safe={"share": 0.9}, seed=0)
+    for _ in range(3):
+        team.tell(query := team.ask(), 10.0 - 0.1 * sum((x - 4.0) ** 2 for x in query.point.values()))
+    points = [list(query.point.values()) for query in team.ask(6)]
+    assert min(max(map(abs, np.subtract(*pair))) for pair in itertools.combinations(points, 2)) >= 0.01
 
 
 def test_a_saved_team_goes_on_as_the_one_that_was_not_saved(tmp_path):

@@ -131,6 +131,7 @@ class Plume:
         self._scale = settings.peak / float(
             (self._height(self._ages) * np.exp(-0.5 * steady**2 / self._variance(self._ages))).sum()
         )
+        self.bound = len(self.sources) * self._scale * float(self._height(self._ages).sum())  # all puffs in one place
 
     def surface(self, round_number: float) -> Surface:
         """Concentrations of one round."""

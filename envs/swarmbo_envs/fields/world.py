@@ -13,6 +13,7 @@ from jaxtyping import Float
 from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.errors import ConfigError
 from swarmbo_envs.fields.field import Field
+from swarmbo_envs.fields.landscape import Plume
 from swarmbo_envs.fields.scorer import Scorer
 from swarmbo_envs.fields.settings import FieldWorldSettings, Task, field_settings
 from swarmbo_envs.saved_state import WorldEpisode
@@ -35,7 +36,7 @@ EpisodeKind = TypeVar("EpisodeKind", bound=FieldEpisode)
 
 
 class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSettingsKind, EpisodeKind]):
-    """A world over a field, of which all agents observe alike."""
+    """World over a field, in which the observations of all agents have one box."""
 
     field: Field
     _scorer: Scorer | None = None
@@ -47,7 +48,7 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
 
     @property
     def level(self) -> float | None:
-        """Watched level; None for other tasks."""
+        """Level that the task ``level`` watches; None for other tasks."""
         return self.settings.level
 
     @property
@@ -66,12 +67,12 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         if self.settings.reward == "task" and self.settings.task != "peak":
             self._scorer = Scorer(field, self.settings.level, noise_std)
 
-    def _table(self, number: int) -> dict[str, Any]:
-        """Table of another field of the family: the same draw or plume by another seed."""
+    def _redrawn(self, seed: int) -> dict[str, Any]:
+        """Field table with another seed of the draw or plume; other fields are refused."""
         table = self.settings.field or {}
         for kind in ("gp", "plume"):
             if kind in table:
-                return {kind: {**table[kind], "seed": number}}
+                return {kind: {**table[kind], "seed": seed}}
         got = f"got 'drawn' and the field {', '.join(table) or 'jacksboro'}"
         raise ConfigError(f"{got}; wanted a field that has a seed: field = {{gp = {{…}}}}", at="$.worlds")
 
@@ -79,30 +80,30 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         """Range of shown measurements, of all draws if worlds are drawn; measurements beyond it are clipped."""
         low, high = self.field.span or (self.field.minimum, self.field.maximum)
         if self.settings.worlds == "drawn":
-            family: Any = field_settings(self._table(0), moving=True)
-            if (gp := getattr(family, "gp", None)) is not None:
-                low, high = gp.mean - 4.0 * gp.std, gp.mean + 4.0 * gp.std
+            family: Any = field_settings(self._redrawn(0), moving=True)
+            gp = getattr(family, "gp", None)
+            low, high = (0.0, Plume(family.plume).bound) if gp is None else (gp.mean - 4 * gp.std, gp.mean + 4 * gp.std)
         margin = 6 * noise_std + (0.1 * (high - low) or 1.0)
         return low - margin, high + margin
 
-    def _belief_to_score(self) -> tuple[float, Values, Float[np.ndarray, "k k"]]:
-        """Score, and belief behind it, before any measurement."""
+    def _first_score(self) -> tuple[float, Values, Float[np.ndarray, "k k"]]:
+        """Score, and belief behind it, before any measurement: the scores of tasks begin at 0."""
         mean, covariance = (np.zeros(0), np.zeros((0, 0))) if self._scorer is None else self._scorer.begin()
         return 0.0, mean, covariance
 
     def _gain(self, episode: EpisodeKind, infos: Infos) -> float:
-        """Increase of the task's score by a round's measurements, also those on the way; 0 with other rewards."""
+        """Increase of the task's score by a round's measurements, those en route included; 0 with other rewards."""
         if self.settings.reward != "task":
             return 0.0
-        told = [report for info in infos.values() for report in (*info.get("on_the_way", ()), info)]
-        made = [report for report in told if "measurement" in report]
+        reports = [report for info in infos.values() for report in (*info.get("on_the_way", ()), info)]
+        made = [report for report in reports if "measurement" in report]
         places = np.array([report["location"] for report in made]).reshape(-1, 2)
         before = episode.score
         if (scorer := self._scorer) is None:
             episode.score = self._minus_regret(episode, places)
             return episode.score - before
-        told = places, np.array([report["measurement"] for report in made]), episode.round > 0
-        belief = scorer.learned(episode.knots_mean, episode.knots_covariance, *told)
+        values, is_later = np.array([report["measurement"] for report in made]), episode.round > 0
+        belief = scorer.learned(episode.knots_mean, episode.knots_covariance, places, values, is_later)
         episode.knots_mean, episode.knots_covariance = belief
         episode.score = scorer.score(episode.knots_mean, episode.round)
         return episode.score - before
@@ -119,7 +120,7 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         return self.field.coordinates
 
     def _set_alike(self, actions: Mapping[str, Ends], seen: tuple[Array, Array]) -> None:
-        """Set the spaces: ``seen`` are the ends of each agent's observations."""
+        """Set the spaces: boxes of actions by agent, and one box for every agent's observation, ``seen``."""
         low, high = (np.tile(end, len(actions)) for end in seen)
         self._set_spaces(actions, dict.fromkeys(actions, seen), (low, high))
 
@@ -146,12 +147,12 @@ class RadioLinks:
     def __init__(self, agents: list[str]) -> None:
         self._agents = agents
         self._links: nx.Graph[str] = nx.Graph()
-        self._of: tuple[np.ndarray, np.ndarray] | None = None
+        self._asked: tuple[np.ndarray, np.ndarray] | None = None
 
     def at(self, positions: Places, range_m: float | Sequence[float]) -> "nx.Graph[str]":
         """The frozen graph; the same object until an agent moves."""
         asked = np.array(positions), np.array(range_m)
-        if self._of is not None and all(map(np.array_equal, asked, self._of)):
+        if self._asked is not None and all(map(np.array_equal, asked, self._asked)):
             return self._links
         graph: nx.Graph[str] = nx.Graph()
         graph.add_nodes_from(self._agents)
@@ -162,5 +163,5 @@ class RadioLinks:
         lengths = [{"distance": length} for length in distances[one, other].tolist()]
         names = ([self._agents[i] for i in part.tolist()] for part in (one, other))
         graph.add_edges_from(zip(*names, lengths, strict=True))
-        self._links, self._of = nx.freeze(graph), asked
-        return graph
+        self._links, self._asked = nx.freeze(graph), asked
+        return self._links

@@ -146,7 +146,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         self._set_field(field, max(self._world.rules.noise_stds))
 
     def _draw(self, number: int) -> None:
-        self._place(measurable(build_field(self._table(number), self.settings.max_sites), self.ground))
+        self._place(measurable(build_field(self._redrawn(number), self.settings.max_sites), self.ground))
 
     @property
     def round_time_s(self) -> float:
@@ -159,7 +159,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         return max(self._world.radio_ranges_m)
 
     def _begin(self, seed: int, number: int) -> Episode:
-        return self._world.begin(seed, number, *self._belief_to_score())
+        return self._world.begin(seed, number, *self._first_score())
 
     def _first_infos(self, episode: Episode) -> Infos:
         infos = {agent: self._world.measure(episode, robot) for robot, agent in enumerate(self.agents)}

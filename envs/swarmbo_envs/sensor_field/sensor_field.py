@@ -132,14 +132,14 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
         self._set_alike(dict(zip(self.possible_agents, reach, strict=True)), seen)
 
     def _draw(self, number: int) -> None:
-        self._set_field(build_field(self._table(number), _MAX_SITES, moving=True), self.settings.noise_std)
+        self._set_field(build_field(self._redrawn(number), _MAX_SITES, moving=True), self.settings.noise_std)
 
     def _begin(self, seed: int, number: int) -> Episode:
         n, places = len(self.possible_agents), self.stations.places.copy()
         if self.field.sites_only:
             places = np.array([self.stations.nearest_spot(sensor, place) for sensor, place in enumerate(places)])
         sampled, failed = np.zeros((2, n), dtype=bool)
-        begun = seed, number, 0, True, *self._belief_to_score()
+        begun = seed, number, 0, True, *self._first_score()
         return Episode(*begun, places, np.full(n, np.nan), np.zeros(n), sampled, failed)
 
     def _first_infos(self, episode: Episode) -> Infos:

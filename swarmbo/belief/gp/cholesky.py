@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import blas, lapack
 
-_EPSILON = float(np.finfo(float).eps)
+EPSILON = float(np.finfo(float).eps)  # a pivot up to this share of the variance, for each row, is rounding noise
 
 
 def solve_lower(
@@ -34,7 +34,7 @@ def factorise(K: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n n"], fl
     """Lower Cholesky factor L, in Fortran order, of K + jitter I, and the jitter: 0 unless K is singular in float64. A
     K that is not finite, or no covariance, is refused.
     """
-    return _factorise_above(K, K.shape[0] * _EPSILON * float(K.diagonal().max(initial=0.0)))
+    return _factorise_above(K, K.shape[0] * EPSILON * float(K.diagonal().max(initial=0.0)))
 
 
 def _factorise_above(K: Float[np.ndarray, "n n"], noise_level: float) -> tuple[Float[np.ndarray, "n n"], float]:
@@ -60,7 +60,7 @@ def extend(
     """
     n, k = L.shape[0], K_new_new.shape[0]
     B = solve_lower(L, K_new_old.T)
-    noise_level = (n + k) * _EPSILON * float(K_new_new.diagonal().max(initial=0.0))
+    noise_level = (n + k) * EPSILON * float(K_new_new.diagonal().max(initial=0.0))
     corner, jitter = _factorise_above(K_new_new - B.T @ B, noise_level)
     extended = np.empty((n + k, n + k), order="F")
     extended[:n, :n] = L

@@ -13,12 +13,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numba.core import types
 
+from swarmbo.belief.gp.cholesky import EPSILON
 from swarmbo.belief.gp.triangular_steps import row_of
 from swarmbo.boundary.compiling import LANES, compiled, read_only
 from swarmbo.kernels.compiled import GIVEN, radial
-
-_EPSILON = float(np.finfo(float).eps)
-
 
 _COUNTS, _ADDRESSES = read_only(1, types.int64), read_only(1, types.uint64)
 _VECTOR, _MATRIX, _CUBE = map(read_only, (1, 2, 3))
@@ -32,17 +30,17 @@ _VECTOR, _MATRIX, _CUBE = map(read_only, (1, 2, 3))
 )  # fmt: skip
 def follow(
     blocks: Int[np.ndarray, " n"],
-    matrix: int,
-    first: int,
+    latent: int,
+    followed: int,
     known: int,
     residual: Float[np.ndarray, " T"],
     whitened: Float[np.ndarray, " T"],
     alpha: Float[np.ndarray, " T"],
 ) -> None:
-    """What follows of one latent from its L⁻¹ and the outcomes of its first observations; see ``grow``."""
-    whitened[first:], alpha[first:] = 0.0, 0.0
-    for i in range(first, known):
-        own, summed = row_of(blocks, matrix, i), 0.0
+    """Add outcomes from ``followed`` to ``known`` to whitened = L⁻¹ residual and alpha = L⁻ᵀ whitened of one latent."""
+    whitened[followed:], alpha[followed:] = 0.0, 0.0
+    for i in range(followed, known):
+        own, summed = row_of(blocks, latent, i), 0.0
         for m in range(i + 1):
             summed += own[m] * residual[m]
         whitened[i] = summed
@@ -58,7 +56,7 @@ def follow(
     nogil=True, fastmath=LANES,
 )  # fmt: skip
 def grow(
-    matrices: Int[np.ndarray, " g"],
+    latents: Int[np.ndarray, " g"],
     kernels: Int[np.ndarray, " g"],
     starts: Int[np.ndarray, " g"],
     ends: Int[np.ndarray, " g"],
@@ -67,7 +65,7 @@ def grow(
     Zt: Float[np.ndarray, "g a T"],
     first: int,
     given: Float[np.ndarray, "g n T"],
-    outputs: Float[np.ndarray, " g"],
+    outputscales: Float[np.ndarray, " g"],
     noise: Float[np.ndarray, "k T"],
     residuals: Float[np.ndarray, "k T"],
     blocks: Int[np.ndarray, " n"],
@@ -75,18 +73,18 @@ def grow(
     alpha: Float[np.ndarray, "k T"],
     is_sound: Bool[np.ndarray, " k"],
 ) -> None:
-    """Put further rows of L⁻¹ below those that are there, then what follows from the outcomes.
+    """Append rows to L⁻¹ of g of k latents, then continue ``whitened`` and ``alpha`` (``follow``).
 
-    Of the k latents those named by ``matrices`` are worked on; what follows, up to ``outputs``, is of these in turn.
-    They have ``starts`` rows, and are to have ``ends``; ``followed`` first outcomes are in ``whitened`` and ``alpha``
-    already, ``known`` observations have outcomes. ``given`` has correlations of observations from ``first`` on with
-    all, where a kernel's code is ``GIVEN``. ``blocks`` has the addresses of the rows of all L⁻¹, whose upper triangles
-    are 0. A latent ``is_sound`` if all pivots are above rounding noise; else nothing of it means anything.
+    Arguments of g entries are for the ``latents`` in turn. L⁻¹ grows from ``starts`` to ``ends`` rows; ``known``
+    observations have outcomes, ``followed`` of them are in ``whitened`` and ``alpha``. ``Zt`` are coordinates in
+    lengthscales. ``given`` has correlations of observations from number ``first`` on with all, if a kernel's code is
+    ``GIVEN``. ``blocks`` has the addresses of the rows of all L⁻¹, whose upper triangles are 0. A latent ``is_sound``
+    if all pivots are above rounding noise; otherwise its rows have no meaning.
     """
     T = Zt.shape[2]
     squares, near, slope, row = np.empty(T), np.empty(T), np.empty(T), np.empty(T)
-    for g in range(len(matrices)):
-        f, output = matrices[g], outputs[g]
+    for g in range(len(latents)):
+        f, output = latents[g], outputscales[g]
         is_sound[f] = True
         for i in range(starts[g], ends[g]):
             square, covariance, new = squares[:i], near[:i], row[:i]
@@ -111,7 +109,7 @@ def grow(
                     new[m] += v * old[m]
             own = output + noise[f, i]
             pivot = own - explained
-            if not pivot > (i + 1) * _EPSILON * own:  # how many rows there are to be is of no account
+            if not pivot > (i + 1) * EPSILON * own:  # the same limit whether rows come singly or together
                 is_sound[f] = False
                 break
             root, put = math.sqrt(pivot), row_of(blocks, f, i)
@@ -122,7 +120,7 @@ def grow(
             follow(blocks, f, followed[g], known[g], residuals[f], whitened[f], alpha[f])
 
 
-_QUARTERS, _HIGH, _LOW = 2.0 / math.pi, 1.57079632673412561417e00, 6.07710050650619224932e-11  # of a turn, pi / 2
+_QUARTERS, _HIGH, _LOW = 2.0 / math.pi, 1.57079632673412561417e00, 6.07710050650619224932e-11  # pi / 2 in two parts
 _2, _3, _4, _5, _6, _7, _8, _9, _10 = (1.0 / math.factorial(n) for n in range(2, 11))
 
 
@@ -140,7 +138,7 @@ def put_waves(
     value: Float[np.ndarray, "g m"],
     gradient: Float[np.ndarray, "g m a"],
 ) -> None:
-    """Sums of sines and cosines, and their gradients, to 2e-9. Nothing branches or is called, so loops run in lanes."""
+    """Put sums of sines and cosines, and gradients in the first a of c coordinates, to 2e-9; loops do not branch."""
     g, m, c = X.shape
     a, D = gradient.shape[2], frequencies.shape[2]
     phase, slope = np.empty(D), np.empty(D)

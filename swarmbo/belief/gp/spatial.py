@@ -1,4 +1,4 @@
-"""Beliefs about places: their protocol, separate ones by agent, and a base for processes over a box and time."""
+"""Beliefs about places: their protocol, local ones of agents, and a base for processes over a box and time."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.boundary.values import LARGEST_OUTCOME
-from swarmbo.errors import ShapeError
+from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.records import Neglected
 from swarmbo.spaces import Domain
 
@@ -37,7 +37,7 @@ class PosteriorCache(Protocol):
 
 @runtime_checkable
 class PlaceBelief(Protocol):
-    """Protocol of beliefs for acquisitions, as ``ExactGP`` and ``FeatureGP``."""
+    """Belief as acquisitions read it, such as an ``ExactGP`` or a ``FeatureGP``."""
 
     @property
     def n_data(self) -> int:
@@ -71,12 +71,12 @@ class PlaceBelief(Protocol):
         ...
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "PlaceBelief":
-        """A belief whose variance includes pending measurements."""
+        """Belief of which measurements at ``X`` that are still to come have reduced the variance."""
         ...
 
 
 class Answered(ABC):
-    """Base of what answers as one belief by another one, ``one``."""
+    """Base of beliefs that leave their predictions to another one, ``one``."""
 
     @property
     @abstractmethod
@@ -113,14 +113,16 @@ class Answered(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Views(Answered):
-    """Local beliefs of several agents of one round; as one belief it answers by its representative."""
+    """Local beliefs of agents; ``representative`` has the one that counts as the team's, "" if others are not known."""
 
     by_agent: Mapping[str, PlaceBelief]
     representative: str
 
     @property
     def one(self) -> PlaceBelief:
-        """That of the representative."""
+        """Belief of the representative."""
+        if not self.representative:
+            raise ConfigError(f"got the beliefs of {list(self.by_agent)}; wanted all, or one: view_of(belief, agent)")
         return self.by_agent[self.representative]
 
     def at(self, now: float) -> "Views":
@@ -128,7 +130,7 @@ class Views(Answered):
         return self._changed(lambda belief: belief.at(now))
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "Views":
-        """Beliefs whose variances include pending measurements."""
+        """Beliefs of which measurements that are still to come have reduced the variances."""
         return self._changed(lambda belief: belief.condition_on_pending(X))
 
     def _changed(self, change: Callable[[PlaceBelief], PlaceBelief]) -> "Views":
@@ -146,7 +148,7 @@ def view_of(belief: PlaceBelief, agent: str) -> PlaceBelief:
 
 
 def has_view(belief: PlaceBelief, agent: str) -> bool:
-    """True if an agent's belief is known here: an agent with a separate belief knows no other."""
+    """True if an agent's belief is known here: where beliefs are local, an agent knows only its own."""
     return not isinstance(belief, Views) or agent in belief.by_agent
 
 
@@ -172,7 +174,7 @@ def checked_outcomes(y: ArrayLike, n_points: int) -> Float[np.ndarray, " n"]:
 
 
 def checked_partial_outcomes(name: str, y: ArrayLike | None, shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:
-    """A copy of outcomes as floats; NaN was not observed, None: none was."""
+    """A copy of outcomes as floats, NaN where there is none; all NaN for None."""
     if y is None:
         return np.full(shape, np.nan)
     outcomes = np.array(y, dtype=float)
@@ -186,8 +188,8 @@ def checked_partial_outcomes(name: str, y: ArrayLike | None, shape: tuple[int, .
 def checked_noise(
     noise_variance: ArrayLike | float | None, n_points: int, n_factors: int = 1
 ) -> Float[np.ndarray, "n c"]:
-    """Known noise variances, the total's first; NaN where they are not. One may be given for all points, one for each
-    (n,), of all its outcomes, one for each factor's (n, k), or of totals too (n, 1 + k); None: none is known.
+    """Known noise variances (n, 1 + k) of each point's total and k factors; NaN where unknown. Those given are one for
+    everything, one for all outcomes of a point (n,), of factors only (n, k), or of all (n, 1 + k); None: all unknown.
     """
     given = np.array(np.nan if noise_variance is None else noise_variance, dtype=float)
     n, k = n_points, n_factors
@@ -223,7 +225,7 @@ CHUNK = 4096  # points predicted at once: bounds the memory of a whole map to CH
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SpatialGP(ABC):
-    """Base of Gaussian processes over a box, whose predictions follow from their joint posterior.
+    """Base of Gaussian processes over a box, whose predictions are those of ``posterior_cache``.
 
     With a time axis, points may have their round as a last coordinate. Points without a round are of the belief's round
     ``now``, which ``at`` changes.
@@ -302,7 +304,7 @@ class FieldGP(SpatialGP):
         return replace(self, now=float(now)) if self.has_time else self
 
     def neglected(self) -> Neglected | None:
-        """Effect of the measurements that it leaves out; None if it leaves none out."""
+        """Effect of the measurements that it leaves out; None, as here, if it leaves none out."""
         return None
 
 

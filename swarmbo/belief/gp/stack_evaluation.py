@@ -12,12 +12,12 @@ from jaxtyping import Float, Int
 from numba.core import types
 from scipy.linalg import blas, lapack
 
+from swarmbo.belief.gp.cholesky import EPSILON
 from swarmbo.boundary.compiling import LANES, compiled, read_only
 from swarmbo.kernels.compiled import GIVEN, radial
 
 _INDEX, _VECTOR, _MATRIX, _CUBE = read_only(1, types.int64), read_only(1), read_only(2), read_only(3)
 _FUSED: Any = {"contract"}
-_EPSILON = float(np.finfo(float).eps)
 _BLOCK = 4  # pivots eliminated at once: every entry of the matrix is read and written once for all of them
 MANY = 700  # outcomes of a sum or a latent, from which on LAPACK inverts more quickly than ``inverted``
 
@@ -210,7 +210,7 @@ def evaluate(
             if stage == 1:
                 continue
             log_root, smallest = inverted(A, strip)
-            is_sound[row] = smallest > t * _EPSILON * largest
+            is_sound[row] = smallest > t * EPSILON * largest
             if not is_sound[row]:
                 continue
         log_root -= 0.5 * (T - t) * math.log(largest)
@@ -303,7 +303,7 @@ def evaluate_one(*told: Any, room: Float[np.ndarray, " n"]) -> None:
     largest = float(A.diagonal().max())
     A, info = lapack.dpotrf(A, lower=0, clean=0, overwrite_a=1)
     roots = A.diagonal()
-    is_sound[0] = info == 0 and float(roots.min()) ** 2 > t * _EPSILON * largest
+    is_sound[0] = info == 0 and float(roots.min()) ** 2 > t * EPSILON * largest
     if not is_sound[0]:
         return
     value[0] = np.log(roots).sum()

@@ -147,6 +147,22 @@ def test_replayed_cma_es_asks_what_one_that_was_never_stopped_asks(joint_situati
 
 
 @pytest.mark.peers
+def test_later_outcomes_do_not_change_how_cma_es_took_a_failure(joint_situation):
+    pytest.importorskip("cma")
+    for seed in range(6):
+        X, y = some_points(4), bowl(some_points(4))
+        for number in range(5):  # a generation of four, and the first point of the next
+            point, _ = CMAES(population=4).decide_joint(joint_situation(X, y, seed=seed), None)
+            X = np.concatenate([X, (-2.0 + 5.0 * point)[None]])
+            y = np.append(y, [np.nan, np.nan, -100.0, -1.0, -1.0][number])
+        second = [
+            CMAES(population=4).decide_joint(joint_situation(X, [*y[:-1], last], seed=seed), None)[0]
+            for last in (0.0, -1e3, np.nan)
+        ]
+        np.testing.assert_array_equal(second[1:], second[:1] * 2)
+
+
+@pytest.mark.peers
 def test_cma_es_that_sees_no_differences_starts_again_with_a_larger_population(joint_situation):
     pytest.importorskip("cma")
     X = some_points(4)

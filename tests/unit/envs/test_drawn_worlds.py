@@ -101,6 +101,17 @@ def test_draws_are_of_the_family_and_unlike_each_other():
     np.testing.assert_array_equal(env.unwrapped.field.value(places), fixed.unwrapped.field.value(places))
 
 
+def test_no_draw_of_a_plume_exceeds_what_is_shown():
+    """Seed 12 has a low plume; half of the others rise above its own maximum."""
+    env = made("sensor_field-v0", {"sensors": 2, "field": {"plume": {"seed": 12}}}).unwrapped
+    highest = env.observation_space("sensor_0").high[2]
+    tops = []
+    for number in range(6):
+        env.reset(options={"world": number})
+        tops.append(max(env.field.at(n).value(env.field.sites).max() for n in range(0, 100, 5)))
+    assert max(tops) < highest < 3.0 * max(tops)
+
+
 def test_an_access_point_observes_its_neighbours_and_losses():
     env = made("wlan_power-v0", {"observes": "losses"})
     for seed in range(5):

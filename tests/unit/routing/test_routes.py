@@ -417,6 +417,14 @@ def test_the_contract_of_ways_to_agree_holds() -> None:
     sb.testing.check_coordinator(lambda: Routes(order="sequential", horizon=3, explore_share=0.5))
 
 
+@pytest.mark.parametrize("round_", [2, 19], ids=["auction", "ascent"])
+def test_with_nothing_left_to_measure_an_agent_heads_for_its_base(round_: int) -> None:
+    now = a_team(travel=Straight(12.0, {"r1": 30}), round=round_, horizon=20)
+    now = dataclasses.replace(now, candidates=dict.fromkeys(now.agents, SITES[:1]))
+    points = Routes().decide(now, sb.DBGPUCB()).points
+    assert {agent: place.tolist() for agent, place in points.items()} == {"r0": SITES[0].tolist(), "r1": [50.0, 30.0]}
+
+
 @pytest.mark.parametrize("as_agents", [False, True])
 def test_robots_that_sample_sites_never_meet_at_one(as_agents: bool) -> None:
     env = robot_team_v0.parallel_env(robots=4, field={"survey": "oxford-ph"}, max_cycles=5)
