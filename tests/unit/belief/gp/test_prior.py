@@ -12,21 +12,17 @@ MODELS = ("shared", "hierarchical", "separate")
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_log_density_is_the_normal_one_up_to_a_constant(model):
+def test_log_density_is_the_normal_one_up_to_a_constant_and_pack_inverts_unpack(model):
     prior = HyperparameterPrior.of_field(ExactGPSettings(lengthscales=model), SQUARE)
     rng = np.random.default_rng(0)
     a, b = (prior.centre + rng.normal(size=prior.centre.size) for _ in range(2))
     normal = multivariate_normal(prior.centre, np.linalg.inv(prior.precision))
     expected = normal.logpdf(a) - normal.logpdf(b)
     assert prior.log_density(a)[0] - prior.log_density(b)[0] == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_gradient_of_the_log_density_equals_finite_differences(model):
-    prior = HyperparameterPrior.of_field(ExactGPSettings(lengthscales=model), SQUARE)
-    theta = prior.centre + 0.3
-    numeric = approx_fprime(theta, lambda t: prior.log_density(t)[0], 1e-7)
-    np.testing.assert_allclose(prior.log_density(theta)[1], numeric, rtol=1e-5, atol=1e-5)
+    numeric = approx_fprime(a, lambda t: prior.log_density(t)[0], 1e-7)
+    np.testing.assert_allclose(prior.log_density(a)[1], numeric, rtol=1e-5, atol=1e-5)
+    theta = prior.sample(rng)
+    np.testing.assert_allclose(prior.pack(*prior.unpack(theta)), theta, atol=1e-12)
 
 
 def test_hierarchical_density_is_the_maximum_over_the_common_lengthscale():
@@ -43,13 +39,6 @@ def test_hierarchical_density_is_the_maximum_over_the_common_lengthscale():
     rest = prior.centre[2:]
     difference = prior.log_density(np.append(first, rest))[0] - prior.log_density(np.append(second, rest))[0]
     assert difference == pytest.approx(by_search(first) - by_search(second), abs=1e-6)
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_pack_inverts_unpack_within_the_bounds(model):
-    prior = HyperparameterPrior.of_field(ExactGPSettings(lengthscales=model), SQUARE)
-    theta = prior.sample(np.random.default_rng(3))
-    np.testing.assert_allclose(prior.pack(*prior.unpack(theta)), theta, atol=1e-12)
 
 
 def test_pack_moves_what_lies_outside_to_the_bounds():
@@ -80,7 +69,6 @@ def test_samples_follow_the_prior():
 
 def test_the_default_lengthscale_prior_covers_a_square_map_as_documented():
     settings = ExactGPSettings()
-    low, high = (
-        np.sqrt(2) * settings.lengthscale_median * np.exp(np.array([-1.96, 1.96]) * settings.lengthscale_log_std)
-    )
+    spread = np.exp(np.array([-1.96, 1.96]) * settings.lengthscale_log_std)
+    low, high = np.sqrt(2) * settings.lengthscale_median * spread
     assert (low, high) == pytest.approx((0.05, 0.84), abs=0.01)

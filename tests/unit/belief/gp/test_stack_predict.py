@@ -3,16 +3,15 @@
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from scipy.spatial.distance import cdist
 
 from swarmbo.belief import AdditiveGP
 from swarmbo.belief.gp import additive_prediction, stack as stacks, stack_fit, stack_predict
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.graph import FactorGraph, stacks_of
-from swarmbo.kernels import KERNEL_NAMES, correlation, register_kernel, threads
+from swarmbo.kernels import KERNEL_NAMES, threads
 
-MINE = "rational-quadratic-of-test-stack-predict"
-register_kernel(MINE, correlation=lambda r: 1.0 / (1.0 + 0.5 * r**2), slope=lambda r: 1.0 / (1.0 + 0.5 * r**2) ** 2)
+from .dense import MINE, dense_posterior
+
 SMOOTH = [name for name in KERNEL_NAMES if name != "matern12"] + [MINE]
 SCOPES = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "a"], "o": ["d"], "p": ["b"]}
 GRAPH = FactorGraph.from_scopes(SCOPES)
@@ -23,16 +22,8 @@ def belief_of(outcomes, kernel="matern52", t=25, seed=0, time=None):
     rng = np.random.default_rng(seed)
     lengths = {variable: 0.4 * (high - low) for variable, (low, high) in BOUNDS.items()}
     outputs = {"f": 0.3, "g": 2.0, "h": 1.0, "o": 5.0, "p": 0.7}
-    belief = AdditiveGP(
-        GRAPH,
-        BOUNDS,
-        kernel=kernel,
-        lengthscale=lengths,
-        outputscale=outputs,
-        noise_variance=1e-2,
-        outcomes="total" if outcomes == "mixed" else outcomes,
-        time=time,
-    )
+    given = {"kernel": kernel, "lengthscale": lengths, "outputscale": outputs, "noise_variance": 1e-2, "time": time}
+    belief = AdditiveGP(GRAPH, BOUNDS, outcomes="total" if outcomes == "mixed" else outcomes, **given)
     rounds = None if time is None else rng.integers(0, 20, t).astype(float)
     X = belief.domain.from_unit(rng.random((t, 4)))
     factors = rng.normal(size=(t, 5)) * 3.0
@@ -116,32 +107,6 @@ def test_what_a_factor_gets_does_not_depend_to_the_bit_on_others_in_its_stack(ou
         assert alone == together[factor]
 
 
-def dense(belief, factor, U):
-    """Mean and covariance of a factor at points of the unit cube, by whole matrices."""
-    h, hyper, now = belief.hyperparameters, belief.channels.in_one_unit(), belief.now
-    domain, i = belief.domain, GRAPH.place_of[factor]
-    rows = [(r, -1) for r in np.flatnonzero(~np.isnan(belief.totals))]
-    rows += [(r, j) for r, j in zip(*np.nonzero(~np.isnan(belief.factors)), strict=True)]
-    X = domain.to_unit(belief.points)[[r for r, _ in rows]]
-    rounds, channel = belief.rounds[[r for r, _ in rows]], np.array([j for _, j in rows], dtype=int)
-    y = np.array([belief.totals[r] if j < 0 else belief.factors[r, j] for r, j in rows])
-
-    def prior(j, A, B, when, then):
-        columns = list(belief.scopes[j]) if A.shape[1] == 4 else slice(None)
-        other = list(belief.scopes[j]) if B.shape[1] == 4 else slice(None)
-        lengths = np.array(hyper.lengthscales[j])
-        K = hyper.outputscales[j] * correlation(hyper.kernels[j], cdist(A[:, columns] / lengths, B[:, other] / lengths))
-        return K * hyper.times[j].between(when[:, None], then[None]) if hyper.times else K
-
-    holds = [(channel < 0) | (channel == j) for j in range(5)]
-    K = sum(prior(j, X, X, rounds, rounds) * np.outer(holds[j], holds[j]) for j in range(5)) + 1e-2 * np.eye(len(y))
-    here = np.full(len(U), now)
-    k = prior(i, U, X, here, rounds) * holds[i]
-    residual = y - np.where(channel < 0, h.constant, np.array([*h.constants, 0.0])[channel])
-    mean = h.constants[i] + k @ np.linalg.solve(K, residual)
-    return mean, prior(i, U, U, here, here) - k @ np.linalg.solve(K, k.T)
-
-
 @given(
     outcomes=st.sampled_from(["total", "per-factor", "mixed"]),
     kernels=st.lists(st.sampled_from([*KERNEL_NAMES, MINE]), min_size=5, max_size=5),
@@ -159,8 +124,10 @@ def test_factors_and_contrasts_are_those_of_a_dense_formula(outcomes, kernels, f
         found, contrast = belief.local(stack, U, gradient=True), belief.local_contrast(stack, U, reference)
         np.testing.assert_allclose(belief.local_mean(stack, U), found.mean, rtol=1e-11, atol=1e-12)
         for g, factor in enumerate(stack.factors):
-            both = np.concatenate([U[g], stack.take(reference[None])[g]])
-            mean, covariance = dense(belief, factor, both)
+            both, i = np.tile(reference, (m + 1, 1)), GRAPH.place_of[factor]
+            both[:m, stack.columns[g]] = U[g]
+            means, covariances = dense_posterior(belief, both)
+            mean, covariance = means[i], covariances[i, :, i]
             var = covariance.diagonal()
             np.testing.assert_allclose(found.mean[g], mean[:m], rtol=1e-8, atol=1e-8)
             np.testing.assert_allclose(found.var[g], var[:m], rtol=1e-8, atol=1e-8)
