@@ -54,13 +54,6 @@ def test_a_place_is_kept_by_the_nearest_that_reach_it_and_by_whoever_shares_a_fa
         assert {a: found[a].tolist() for a in agents} == wanted
 
 
-def test_a_contested_place_goes_to_the_nearest_robot():
-    places = np.array([[0.0, 0.0], [10.0, 0.0]])
-    kept = divide([("a",), ("b",)], 2, {"a": places, "b": places}, {"a": np.zeros(2), "b": np.array([10.0, 0.0])})
-    assert kept["a"].tolist() == [[0.0, 0.0]]
-    assert kept["b"].tolist() == [[10.0, 0.0]]
-
-
 def test_a_robot_left_with_nothing_gets_a_place_back_from_one_that_can_spare_it():
     places = np.array([[0.0, 0.0], [1.0, 0.0]])
     kept = divide([("a",), ("b",)], 1, {"a": places, "b": places}, {"a": np.zeros(2), "b": np.array([50.0, 0.0])})

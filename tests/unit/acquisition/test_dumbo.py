@@ -1,24 +1,25 @@
 """DuMBO's neighbourhood bounds: identities of the paper, and what the coupled gradient repairs."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-import swarmbo as sb
 from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.confidence_bounds import AddGPUCB
 from swarmbo.acquisition.dumbo import DuMBO
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.model.model import Model
 from swarmbo.graph import stacks_of
 from swarmbo.graph.box_functions import exchange, total_value
 from swarmbo_envs.functions import get
 
+from .conftest import OVERLAPPING, moments, play, team_on, value_at
+
 BELIEF = AdditiveGPSettings(max_iterations=20)
 RING = {f"f{i}": [f"x{i}", f"x{(i + 1) % 5}"] for i in range(5)}
-MIXED = {"f": ["a", "b"], "g": ["b", "c"], "h": ["d"], "i": ["c", "d", "e"]}
+OUTCOMES = st.sampled_from(["total", "per-factor"])
 DISJOINT = {"f": ["a", "b"], "g": ["c", "d"], "h": ["e"]}
 
 
@@ -41,21 +42,8 @@ def slope_of_the_sum(functions: BoxFunctions, U: np.ndarray, step: float = 1e-6)
     return out
 
 
-def moments(model: Model, U: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Mean and variance of every factor, by the belief's own method for single factors."""
-    graph, X = model.belief.graph, model.belief.domain.from_unit(U)
-    place = {variable: i for i, variable in enumerate(graph.variables)}
-    return {f: model.belief.factor_posterior(f, X[:, [place[v] for v in graph.scope(f)]]) for f in graph.factors}
-
-
-@given(
-    seed=st.integers(0, 10_000),
-    scopes=st.sampled_from([RING, MIXED]),
-    outcomes=st.sampled_from(["total", "per-factor"]),
-)
-def test_where_agents_agree_the_coupled_slopes_add_up_to_the_slope_of_the_acquisition(
-    situation_of, seed, scopes, outcomes
-) -> None:
+@given(seed=st.integers(0, 10_000), scopes=st.sampled_from([RING, OVERLAPPING]), outcomes=OUTCOMES)
+def test_where_agents_agree_coupled_slopes_add_up_to_that_of_the_acquisition(situation_of, seed, scopes, outcomes):
     situation, kind = situation_of(scopes, seed=seed, outcomes=outcomes, noise=3.0), DuMBO(coupled=True)
     functions = kind.local_functions(situation, kind.learn(situation, BELIEF, None))
     U = np.random.default_rng(seed).random((3, 5))
@@ -72,7 +60,7 @@ def test_without_coupling_they_do_not(situation_of) -> None:
 
 
 def test_coupled_or_not_the_acquisition_is_the_same_and_is_the_papers(situation_of) -> None:
-    situation = situation_of(MIXED, t=20)
+    situation = situation_of(OVERLAPPING, t=20)
     U = np.random.default_rng(5).random((6, 5))
     model = DuMBO().learn(situation, BELIEF, None)
     own = moments(model, U)
@@ -94,9 +82,8 @@ def test_on_a_complete_graph_the_root_is_of_the_sum_of_all_variances(situation_o
     model = kind.learn(situation, BELIEF, None)
     U = np.random.default_rng(6).random((5, 4))
     own = moments(model, U)
-    bound = sum(mean for mean, _ in own.values()) + 2.0 * np.sqrt(0.2 * 4 * np.log(30)) * np.sqrt(
-        sum(var for _, var in own.values())
-    )
+    mean, var = (sum(parts) for parts in zip(*own.values(), strict=True))
+    bound = mean + 2.0 * np.sqrt(0.2 * 4 * np.log(30)) * np.sqrt(var)
     np.testing.assert_allclose(total_value(kind.local_functions(situation, model), U), bound, rtol=1e-9)
 
 
@@ -105,14 +92,7 @@ def test_on_disjoint_factors_it_is_add_gp_ucb_to_the_bit_of_the_weight(situation
     model = DuMBO().learn(situation, BELIEF, None)
     dumbo = DuMBO(exploration="theory").local_functions(situation, model)
     bounds = AddGPUCB().local_functions(situation, model)
-    same_weight = type(bounds)(
-        graph=bounds.graph,
-        low=bounds.low,
-        high=bounds.high,
-        starts=bounds.starts,
-        belief=bounds.belief,
-        sqrt_beta=dict.fromkeys(bounds.graph.factors, dumbo.sqrt_beta),
-    )
+    same_weight = replace(bounds, sqrt_beta=dict.fromkeys(bounds.graph.factors, dumbo.sqrt_beta))
     U = np.random.default_rng(7).random((5, 5))
     np.testing.assert_allclose(total_value(dumbo, U), total_value(same_weight, U), rtol=1e-12)
     for stack in stacks_of(dumbo.graph):
@@ -122,31 +102,28 @@ def test_on_disjoint_factors_it_is_add_gp_ucb_to_the_bit_of_the_weight(situation
 
 
 def test_before_anything_was_received_neighbours_count_as_certain(situation_of) -> None:
-    situation, kind = situation_of(MIXED), DuMBO(coupled=True)
+    situation, kind = situation_of(OVERLAPPING), DuMBO(coupled=True)
     functions = kind.local_functions(situation, kind.learn(situation, BELIEF, None))
     for stack in stacks_of(functions.graph):
         X = np.random.default_rng(8).random((len(stack.factors), 4, stack.size))
         nothing = tuple(np.zeros((len(stack.factors), 4)) for _ in range(2))
         assert np.array_equal(functions.value(stack, X, ()), functions.value(stack, X, nothing))
-        for before, after in zip(
-            functions.value_and_gradient(stack, X, ()), functions.value_and_gradient(stack, X, nothing), strict=True
-        ):
-            assert np.array_equal(before, after)
+        before, after = (functions.value_and_gradient(stack, X, received) for received in ((), nothing))
+        assert all(map(np.array_equal, before, after))
 
 
 def regret_on_powells_function(outcomes: str, seed: int, n: int, **settings) -> float:
     """What is left after n evaluations."""
     function = get("powell")
-    graph = sb.FactorGraph.from_scopes({f: [function.variables[j] for j in s] for f, s in function.scopes.items()})
-    bounds = {v: (float(a), float(b)) for v, a, b in zip(function.variables, function.low, function.high, strict=True)}
-    team = sb.Team(graph, bounds, acquisition=DuMBO(**settings), outcomes=outcomes, seed=seed, rounds=n, initial=10)
-    best = -np.inf
-    for _ in range(n):
-        query = team.ask()
-        values = function.factor_values(np.array([[query.point[v] for v in function.variables]]))[0]
-        best = max(best, float(values.sum()))
-        team.tell(query, dict(zip(function.scopes, values, strict=True)) if outcomes == "per-factor" else values.sum())
-    return -best
+    scopes = {f: [function.variables[j] for j in s] for f, s in function.scopes.items()}
+    rule = DuMBO(**settings)
+    team = team_on(function, scopes, acquisition=rule, outcomes=outcomes, seed=seed, rounds=n, initial=10)
+
+    def outcome(point):
+        values = function.factor_values(np.array([[point[v] for v in function.variables]]))[0]
+        return dict(zip(scopes, values, strict=True)) if outcomes == "per-factor" else values.sum()
+
+    return -max(value_at(function, point) for point in play(team, outcome, n))
 
 
 @pytest.mark.slow

@@ -16,6 +16,8 @@ from swarmbo.graph import BoxFunctions, FactorStack, stacks_of
 from swarmbo.graph.box_functions import exchange, total_value
 from swarmbo.settings import convert
 
+from .conftest import OVERLAPPING
+
 KINDS = [
     AddGPUCB(groups="learned", group_size=2),
     DECHBO(),
@@ -36,7 +38,6 @@ every_kind = pytest.mark.parametrize(
     ],
 )
 BELIEF = AdditiveGPSettings(max_iterations=20)
-OVERLAPPING = {"f": ["a", "b"], "g": ["b", "c"], "h": ["d"], "i": ["c", "d", "e"]}
 
 
 def functions_of(kind: Acquisition, situation) -> BoxFunctions:

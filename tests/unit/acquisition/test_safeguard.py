@@ -1,7 +1,6 @@
 """What agents agree on is held against what they would choose one after the other, by an oracle of its own."""
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Mapping
 
@@ -24,26 +23,14 @@ from swarmbo.acquisition.by_view import at_once
 from swarmbo.acquisition.chain import IN_SIGHT
 from swarmbo.acquisition.local_problem import _Check
 from swarmbo.baselines import Greedy
-from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
+from swarmbo.belief import Views
 from swarmbo.coordination import Exact, MaxSum
 from swarmbo.coordination.agreement import TableOutcome, solution_of
 from swarmbo.records import Traffic
-from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess
 
 from .decided import decide
-
-DOMAIN = Domain(np.zeros(2), np.array([100.0, 50.0]))
-LATTICE = np.array([(x, y) for x in np.linspace(0, 100, 9) for y in np.linspace(0, 50, 6)])
-
-
-@functools.lru_cache
-def some_belief(seed: int, n: int, fades: bool) -> ExactGP:
-    rng = np.random.default_rng(seed)
-    X = DOMAIN.from_unit(rng.random((n, 2)))
-    prior = ExactGPSettings(time=TimeAxis(lengthscale_median=4.0)) if fades else ExactGPSettings()
-    belief = ExactGP.create(prior, DOMAIN).update(X, 50.0 + 9.0 * np.sin(X[:, 0] / 17.0) + rng.normal(size=n))
-    return belief.fit(rng).at(3) if fades else belief.fit(rng)
+from .fields import DOMAIN, LATTICE, some_belief
 
 
 def some_team(seed: int, n_agents: int, kind: str, *, packed: bool, price: float | None, parted: bool) -> Situation:
@@ -53,9 +40,9 @@ def some_team(seed: int, n_agents: int, kind: str, *, packed: bool, price: float
     positions = {a: middle + rng.normal(size=2) if packed else DOMAIN.from_unit(rng.random(2)) for a in agents}
     reach = rng.uniform(20.0, 60.0)
     candidates = {a: LATTICE[np.linalg.norm(LATTICE - positions[a], axis=1) < reach] for a in agents}
-    belief = some_belief(seed % 5, 10, kind == "fading")
+    belief = some_belief(seed % 5, 10, fades=kind == "fading")
     if kind == "own":
-        belief = Views({a: some_belief(n % 3, 6 + 2 * (n % 3), False) for n, a in enumerate(agents)}, agents[0])
+        belief = Views({a: some_belief(n % 3, 6 + 2 * (n % 3)) for n, a in enumerate(agents)}, agents[0])
     links = nx.Graph(itertools.pairwise(agents))
     links.add_nodes_from(agents)
     if parted:
@@ -102,9 +89,7 @@ ACQUISITIONS = {
     st.sampled_from([None, 0.5, 4.0]),
     st.booleans(),
 )
-def test_no_batch_is_worth_less_than_greedys_own(
-    seed, n_agents, kind, task, coordination, order, packed, price, parted
-):
+def test_no_batch_is_worth_less_than_greedys(seed, n_agents, kind, task, coordination, order, packed, price, parted):
     now = some_team(seed, n_agents, kind, packed=packed, price=price, parted=parted)
     acquisition = ACQUISITIONS[task](order)
     greedy = Greedy().decide(now, acquisition).points
@@ -135,7 +120,7 @@ def test_priced_sensors_that_see_the_same_places_do_not_buy_what_others_tell():
     """The samples of an agreement are those of greedy, a fifth more at most, and worth more to the whole team."""
     bought, bought_in_turn = 0, 0
     for seed in range(6):
-        belief = some_belief(seed, 6, False)
+        belief = some_belief(seed, 6)
         agents = tuple(f"s_{n}" for n in range(12))
         spots = {a: DOMAIN.from_unit(np.random.default_rng([seed, n]).random((30, 2))) for n, a in enumerate(agents)}
         prices = dict.fromkeys(agents, 0.75 * float(np.sqrt(belief.prior_variance)))
@@ -146,10 +131,8 @@ def test_priced_sensors_that_see_the_same_places_do_not_buy_what_others_tell():
         for agent in decided:  # given all that are taken ahead of it in the chain, each is worth its price
             [chain] = chains(agents, now.positions, None)
             ahead = {a: decided[a] for a in chain[chain.index(agent) + 1 :] if a in decided}
-            without, with_it = (
-                eq_5(now, Information(), batch, 12) for batch in (ahead, {agent: decided[agent]} | ahead)
-            )
-            assert with_it > without
+            with_it = {agent: decided[agent]} | ahead
+            assert eq_5(now, Information(), with_it, 12) > eq_5(now, Information(), ahead, 12)
     assert 6 < bought_in_turn < 60
     assert bought <= 1.2 * bought_in_turn
 
@@ -227,7 +210,7 @@ def test_a_clash_that_max_sum_ends_in_is_settled_by_the_places_chosen_in_turn():
 
 
 def test_neighbours_measure_with_their_sensors_noise():
-    belief = some_belief(0, 10, False)
+    belief = some_belief(0, 10)
     own, others = LATTICE[:3], LATTICE[20:22]
     scale, noise = 3.0 * belief.noise_variance, 0.5 * belief.noise_variance
     table = local_acquisition(belief, [own, others], LocalUtility(1.0, 2.0, scale, neighbours_noise=noise))
@@ -238,9 +221,7 @@ def test_neighbours_measure_with_their_sensors_noise():
 
 
 @pytest.mark.parametrize("price", [None, 4.0])
-def test_agents_with_beliefs_of_their_own_look_again_at_places_in_sight_only_and_at_all_that_count(
-    monkeypatch: pytest.MonkeyPatch, price: float | None
-) -> None:
+def test_agents_with_beliefs_of_their_own_look_again_at_all_places_in_sight_and_no_others(monkeypatch, price):
     """In a long chain each works out the posterior at its own place and the next 64, and values them by it."""
     now, asked = some_team(1, IN_SIGHT + 12, "own", packed=False, price=price, parted=False), list[int]()
     spots = {agent: DOMAIN.from_unit(np.random.default_rng(n).random((6, 2))) for n, agent in enumerate(now.agents)}
@@ -253,9 +234,8 @@ def test_agents_with_beliefs_of_their_own_look_again_at_places_in_sight_only_and
 
     def held(self, agent, places, to_the_letter=False):
         value, given = term(self, agent, places, to_the_letter), self.given
-        alone = jointly(given.utilities[agent], given.beliefs[agent], np.array(places))(
-            range(len(places)), to_the_letter
-        )
+        alone_at = jointly(given.utilities[agent], given.beliefs[agent], np.array(places))
+        alone = alone_at(range(len(places)), to_the_letter)
         assert value == pytest.approx(alone - given.prices.get(agent, 0.0), rel=1e-9, abs=1e-9)
         return value
 

@@ -57,14 +57,8 @@ def test_the_seed_decides_and_more_starts_are_no_worse() -> None:
 def test_a_team_asks_by_it_but_not_as_agents() -> None:
     graph = sb.FactorGraph.from_scopes(SCOPES)
     for as_agents in (False, True):
-        team = sb.Team(
-            graph,
-            {"a": (0.0, 1.0), "b": (-1.0, 1.0)},
-            coordination="centralised",
-            initial=2,
-            seed=1,
-            transport=sb.InProcess(as_agents=as_agents),
-        )
+        bounds, transport = {"a": (0.0, 1.0), "b": (-1.0, 1.0)}, sb.InProcess(as_agents=as_agents)
+        team = sb.Team(graph, bounds, coordination="centralised", initial=2, seed=1, transport=transport)
         for _ in range(2):
             query = team.ask()
             team.tell(query, query.point["a"] - query.point["b"] ** 2)

@@ -9,13 +9,7 @@ from swarmbo.belief.model.warping import Warp
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph
 
-
-def bowl(X):
-    return -((np.asarray(X) - 1.0) ** 2).sum(axis=1)
-
-
-def some_points(t: int, n: int = 4, seed: int = 0):
-    return np.random.default_rng(seed).uniform(-2.0, 3.0, (t, n))
+from .conftest import bowl, some_points
 
 
 def written_out(now, X, y, scale):
@@ -60,15 +54,15 @@ def test_it_asks_in_the_box_where_the_bound_written_out_is_largest_far_and_near(
 
 
 def test_its_box_halves_after_failures_and_it_asks_closer_to_the_best_point(joint_situation):
-    X = some_points(4)
+    X = some_points(4, 4)
     X[0] = 1.0
-    worse = np.concatenate([X, some_points(30, seed=1)])
+    worse = np.concatenate([X, some_points(30, 4, seed=1)])
     near, _ = IsotropicGP().decide_joint(joint_situation(worse, bowl(worse)), None)
     assert np.abs(near - 0.6).max() <= 2.0**-7 / 2 + 1e-12  # its smallest box
 
 
 def test_it_gets_to_the_top_of_a_bowl_and_repeats_itself(joint_situation):
-    X = some_points(6)
+    X = some_points(6, 4)
     for _ in range(25):
         point, _ = IsotropicGP().decide_joint(joint_situation(X, bowl(X), initial=6), None)
         again, _ = IsotropicGP().decide_joint(joint_situation(X, bowl(X), initial=6), None)
@@ -79,7 +73,7 @@ def test_it_gets_to_the_top_of_a_bowl_and_repeats_itself(joint_situation):
 
 
 def test_failures_and_points_pending_are_taken_in(joint_situation):
-    X = some_points(8)
+    X = some_points(8, 4)
     y = np.where(np.arange(8) == 2, np.nan, bowl(X))
     first, _ = IsotropicGP(exploration_scale=1.0).decide_joint(joint_situation(X, y), None)
     beside, _ = IsotropicGP(exploration_scale=1.0).decide_joint(joint_situation(X, y, pending=-2.0 + 5.0 * first), None)

@@ -4,13 +4,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters, TimeCorrelation
-from swarmbo.belief.features.feature_gp import (
-    FeatureBasis,
-    FeatureGP,
-    Information,
-    information_of,
-    packed_size,
-)
+from swarmbo.belief.features.feature_gp import FeatureBasis, FeatureGP, Information, information_of, packed_size
 from swarmbo.belief.fusion import Proposal
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ShapeError
@@ -73,11 +67,8 @@ def test_points_pending_take_variance_and_leave_the_mean():
 @given(st.integers(0, 15))
 @settings(max_examples=10, deadline=None)
 def test_parts_add_up_to_the_whole_and_survive_packing(cut):
-    whole, parts = (
-        belief().information,
-        [belief(rows=slice(0, cut)).information, belief(rows=slice(cut, 15)).information],
-    )
-    total = parts[0] + Information.unpacked(parts[1].packed(), 30)
+    whole, first, second = (belief(rows=rows).information for rows in (slice(None), slice(0, cut), slice(cut, 15)))
+    total = first + Information.unpacked(second.packed(), 30)
     np.testing.assert_allclose(total.packed(), whole.packed(), rtol=1e-9, atol=1e-9)
     np.testing.assert_array_equal(total.precision, total.precision.T)
     np.testing.assert_allclose((whole.scaled(0.25) + whole.scaled(0.75)).packed(), whole.packed())

@@ -20,16 +20,9 @@ from swarmbo.belief.gp.hyperparameters import Hyperparameters, TimeCorrelation
 from swarmbo.errors import LostStateError, ShapeError, StateVersionError
 from swarmbo.transport import Faults, InProcess
 
-from .conftest import DOMAIN, OTHER, PLACES, START, cut, links_of, measure, ring
+from .conftest import DOMAIN, OTHER, PLACES, START, cut, links_of, measure, ring, team
 
 KINDS = [MeasurementFlooding, CommitteeFlooding]
-
-
-def team(kind, names):
-    agents = ring(kind, names)
-    for k, agent in enumerate(agents.values()):
-        measure(agent, 2 + k)
-    return agents
 
 
 def exact_pool(agents, proposal=START):
@@ -109,22 +102,6 @@ def test_whatever_happens_in_between_all_is_there_once_when_links_are_up_again(k
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_saved_agent_goes_on_to_the_bit(kind, names):
-    agents = team(kind, names)
-    exchange(agents.values(), Faults(loss=0.3).open(names, links_of(names)), steps=3)
-    fresh = ring(kind, names)
-    for name, agent in agents.items():
-        state = agent.state_dict()
-        fresh[name].load_state_dict({"json": json.loads(json.dumps(state["json"])), "arrays": state["arrays"]})
-    for several in (agents, fresh):
-        measure(several["s3"], 2, seed=7)
-        exchange(several.values(), Faults(loss=0.3, seed=6).open(names, links_of(names)), steps=4)
-    for name in names:
-        assert [e.payload for e in agents[name].speak()] == [e.payload for e in fresh[name].speak()]
-        np.testing.assert_array_equal(agents[name].belief.posterior(PLACES), fresh[name].belief.posterior(PLACES))
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_what_is_kept_of_neighbours_does_not_grow_with_those_whom_all_have_heard_of(kind):
     sizes = []
     for n in (4, 12):
@@ -183,9 +160,8 @@ def test_neighbours_that_meet_again_do_not_tell_what_both_have_heard_from_others
         between = sum(len(e.payload) for e in said if "c" not in (e.sender, e.recipient))
         own_news = 24 * 2 * (measures in ("a", "b"))  # each tells its own newest at once
         assert between < own_news + 6 * 60
-        assert (
-            agents["a"].reached == agents["b"].reached == {name: float(agents[name].n_measurements) for name in names}
-        )
+        wanted = {name: float(agents[name].n_measurements) for name in names}
+        assert agents["a"].reached == agents["b"].reached == wanted
 
 
 def test_what_was_lost_is_sent_again_although_there_is_always_news():
@@ -333,14 +309,3 @@ def test_extremes_do_no_harm(kind, lengthscale, noise):
         assert (var >= 0.0).all()
         assert (var <= 9.0 * 1.3 * (1.0 + 1e-6)).all()
         assert set(agent.reached) == {"a", "b"} or kind is CovarianceIntersection
-
-
-def test_a_saved_agent_goes_on_whatever_order_its_names_are_kept_in():
-    a, b = agents = [MeasurementFlooding(name, DOMAIN, START, ["a", "b"]) for name in "ab"]
-    a.measure([[10.0, 0.0]], [1.0])
-    b.measure([[80.0, 1.0], [90.0, 2.0]], [2.0, 3.0])
-    exchange(agents, InProcess().open(["a", "b"]), steps=10)
-    state = b.state_dict()
-    again = MeasurementFlooding("b", DOMAIN, START, ["a", "b"])
-    again.load_state_dict({"json": json.loads(json.dumps(state["json"], sort_keys=True)), "arrays": state["arrays"]})
-    assert {name: log.rows[:, -2].tolist() for name, log in again._logs.items()} == {"a": [1.0], "b": [2.0, 3.0]}

@@ -10,12 +10,7 @@ from scipy.stats import multivariate_normal
 
 from swarmbo.belief import AdditiveGPSettings
 from swarmbo.belief.gp.prior import HyperparameterPrior
-from swarmbo.belief.model.partitions import (
-    Proposal,
-    log_acceptance,
-    log_probability,
-    sample_partitions,
-)
+from swarmbo.belief.model.partitions import sample_partitions
 from swarmbo.belief.model.structure import (
     ScopeEvidence,
     StartingPoint,
@@ -59,6 +54,13 @@ def group_data(groups, t: int, seed: int, noise: float) -> tuple[np.ndarray, np.
     return U, y
 
 
+def covariance_of(fit, U):
+    K = fit.noise_variance * np.eye(len(U))
+    for scope, lengths, output in zip(fit.scopes, fit.lengthscales, fit.outputscales, strict=True):
+        K += kernel_matrix("matern52", U[:, list(scope)], U[:, list(scope)], lengths, output)
+    return K
+
+
 def four_variables() -> ScopeEvidence:
     rng, U = points(20, 4)
     y = np.sin(5.0 * U[:, 0] * U[:, 2]) + 0.5 * np.cos(4.0 * U[:, 1]) + 0.3 * U[:, 3] + 0.1 * rng.normal(size=20)
@@ -69,10 +71,7 @@ def four_variables() -> ScopeEvidence:
 def test_the_weight_is_the_evidence_times_the_prior_density_relative_to_its_mode(scopes) -> None:
     evidence = four_variables()
     fit, t = evidence.fit(scopes), 20
-    K = fit.noise_variance * np.eye(t)
-    for scope, lengths, output in zip(fit.scopes, fit.lengthscales, fit.outputscales, strict=True):
-        V = evidence.U[:, list(scope)]
-        K += kernel_matrix("matern52", V, V, lengths, output)
+    K = covariance_of(fit, evidence.U)
     z = (evidence.totals - evidence.totals.mean()) / evidence.totals.std()
     ones, inverse = np.ones(t), np.linalg.inv(K)
     mean = (ones @ inverse @ z) / (ones @ inverse @ ones)
@@ -128,46 +127,6 @@ def test_frequencies_of_the_sampler_equal_enumeration() -> None:
     assert sum(abs(seen[p] / len(chain) - share) for p, share in zip(space, exact, strict=True)) / 2.0 < 0.03
 
 
-def in_the_long_run(space, weights, believed) -> np.ndarray:
-    """Where a chain stays that proposes as ours and believes its proposals to have other probabilities."""
-    P = np.zeros((len(space), len(space)))
-    for i, old in enumerate(space):
-        for j, new in enumerate(space):
-            if (forward := log_probability(old, new)) > -math.inf:
-                proposal = Proposal(new, believed(old, new), believed(new, old))
-                P[i, j] = math.exp(forward + log_acceptance(weights[i], weights[j], proposal))
-        P[i, i] = 1.0 - P[i].sum()
-    return np.linalg.matrix_power(P, 5000)[0]
-
-
-def without_forced_moves(cut_probability):
-    """Even odds of split and merge from everywhere, and some other probability of a cut of s elements."""
-
-    def believed(old, new) -> float:
-        if len(new) < len(old):
-            return math.log(0.5 / math.comb(len(old), 2))
-        (split,) = [block for block in old if block not in new]
-        return math.log(0.5 / sum(len(block) > 1 for block in old) * cut_probability(len(split)))
-
-    return believed
-
-
-def test_how_far_off_a_sampler_is_with_other_probabilities_or_a_tempered_evidence() -> None:
-    evidence = four_variables()
-    space = list(all_partitions(4))
-    weights = np.array([evidence(p) for p in space])
-    exact = np.exp(weights - weights.max())
-    exact /= exact.sum()
-
-    def distance(believed, weights=weights) -> float:
-        return float(np.abs(in_the_long_run(space, weights, believed) - exact).sum()) / 2.0
-
-    assert distance(log_probability) < 1e-9
-    assert distance(without_forced_moves(lambda s: 2.0**-s)) == pytest.approx(0.27, abs=0.02)
-    assert distance(without_forced_moves(lambda s: 2.0 ** (1 - s))) == pytest.approx(0.12, abs=0.02)
-    assert distance(log_probability, weights / len(evidence.totals)) == pytest.approx(0.57, abs=0.02)
-
-
 @pytest.mark.parametrize("seed", [pytest.param(2, marks=pytest.mark.thorough), 4])
 def test_planted_groups_get_most_of_the_weight(seed) -> None:
     groups = ((0, 3, 7), (1, 4), (2, 5, 8), (6, 9))
@@ -220,10 +179,7 @@ def test_scores_of_data_from_the_present_model_are_standard() -> None:
     rng, U = points(80, 4, 0)
     present = tuple((i,) for i in range(4))
     fit = ScopeEvidence(SETTINGS, U, U.sum(axis=1) + 0.1 * rng.normal(size=80)).fit(present)
-    K = fit.noise_variance * np.eye(80)
-    for scope, lengths, output in zip(fit.scopes, fit.lengthscales, fit.outputscales, strict=True):
-        K += kernel_matrix("matern52", U[:, list(scope)], U[:, list(scope)], lengths, output)
-    L, scores = np.linalg.cholesky(K), []
+    L, scores = np.linalg.cholesky(covariance_of(fit, U)), []
     for seed in range(200):
         drawn = L @ np.random.default_rng(seed).normal(size=80)
         evidence = ScopeEvidence(SETTINGS, U, drawn)
