@@ -15,9 +15,7 @@ from swarmbo.coordination import Exact
 from swarmbo.errors import ConfigError
 from swarmbo.transport import InProcess
 
-from .decided import decide
-from .fields import DOMAIN, NOWHERE, prices_of, situation, some_belief
-from .markov_reference import log_det_terms
+from .fields import DOMAIN, NOWHERE, decide, log_det_terms, prices_of, situation, some_belief
 
 
 @pytest.mark.parametrize("order", [0, 1, 2])
@@ -48,7 +46,6 @@ def test_tables_equal_the_value_of_those_who_measure_alone(order):
 def test_the_agreement_is_the_best_over_all_ways_to_measure_or_not(acquisition, price):
     now = situation(some_belief(), prices_of(price))
     problem = acquisition.local_problem(now)
-    assert problem is not None
     decision = decide(now, acquisition, Exact(), InProcess())
     graph, totals = problem.graph, list[float]()
     for values in itertools.product(*(range(len(problem.shortlists[a])) for a in graph.variables)):
@@ -78,7 +75,6 @@ def test_information_of_an_unknown_place_is_worth_its_prior_std():
     belief = ExactGP.create(ExactGPSettings(), DOMAIN)
     now = situation(belief, n_agents=1)
     problem = Information().local_problem(now)
-    assert problem is not None
     np.testing.assert_allclose(problem.tables["w_s_0"], np.sqrt(belief.prior_variance), rtol=1e-9)
 
 

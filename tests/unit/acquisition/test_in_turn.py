@@ -142,7 +142,6 @@ def test_tables_of_a_large_team_have_so_many_entries_and_lose_next_to_nothing(mo
 def test_what_is_measured_far_away_is_left_out_of_many_and_takes_next_to_nothing() -> None:
     now = situation(60, 12.0)
     learned = now.belief
-    assert isinstance(learned, ExactGP)
     short = msgspec.structs.replace(learned.hyperparameters, lengthscales=(0.08, 0.1))
     now = replace(now, belief=replace(learned, hyperparameters=short))
     chosen = np.array(list(at_once(turns(now, DBGPUCB().alone(now))).values()))

@@ -93,7 +93,6 @@ def test_what_comes_out_for_a_factor_does_not_depend_on_the_others_in_the_stack(
 def test_it_is_what_agents_agree_on_with_the_teams_variables_in_order(kind, situation_of) -> None:
     situation = situation_of()
     functions = functions_of(kind, situation)
-    assert isinstance(functions, BoxFunctions)
     assert functions.graph.variables == situation.graph.variables
     assert functions.graph.variable_owners == situation.graph.variable_owners
     assert (functions.low == 0.0).all()

@@ -29,8 +29,7 @@ from swarmbo.coordination.agreement import TableOutcome, solution_of
 from swarmbo.records import Traffic
 from swarmbo.transport import InProcess
 
-from .decided import decide
-from .fields import DOMAIN, LATTICE, some_belief
+from .fields import DOMAIN, LATTICE, decide, some_belief
 
 
 def some_team(seed: int, n_agents: int, kind: str, *, packed: bool, price: float | None, parted: bool) -> Situation:
@@ -141,7 +140,6 @@ def test_tables_take_those_an_agent_cannot_see_to_measure_where_they_would_in_tu
     now = some_team(3, 6, "shared", packed=True, price=None, parted=False)
     acquisition = DBGPUCB(markov_order=1, candidates=4)
     problem = acquisition.local_problem(now)
-    assert problem is not None
     greedy = Greedy().decide(now, acquisition).points
     worth = acquisition.utility(now)
     [chain] = chains(now.movers, now.positions, None)
@@ -168,7 +166,6 @@ def test_greedys_places_are_on_the_lists_of_those_who_would_choose_them_and_thei
         if problem is None or len(greedy) < len(now.movers):
             continue
         value = at_once(problem.value_steps(now, greedy))
-        assert value is not None
         assert -np.inf < value <= Exact().solve(problem.graph, problem.tables).value + 1e-9
 
 
@@ -177,7 +174,6 @@ def test_a_report_says_how_far_below_the_best_agreement_a_batch_chosen_in_turn_i
     for seed in range(12):
         now = some_team(seed, 7, "shared", packed=True, price=None, parted=False)
         decision, problem = decide(now, Information(), Exact(), InProcess()), Information().local_problem(now)
-        assert problem is not None
         best = Exact().solve(problem.graph, problem.tables)
         agreed = {agent: problem.shortlists[agent][index] for agent, index in best.assignment.items()}
         greedy = Greedy().decide(now, Information()).points
@@ -201,7 +197,6 @@ def test_a_clash_that_max_sum_ends_in_is_settled_by_the_places_chosen_in_turn():
     now = some_team(0, 3, "shared", packed=True, price=None, parted=False)
     now = dataclasses.replace(now, candidates=dict.fromkeys(now.agents, LATTICE[:8]))
     problem, greedy = DBGPUCB().local_problem(now), Greedy().decide(now, DBGPUCB()).points
-    assert problem is not None
     assert FirstOfAll().solve(problem.graph, problem.tables).report.status == "infeasible"
     decision = decide(now, DBGPUCB(), FirstOfAll(), InProcess())
     assert all((decision.points[agent] == greedy[agent]).all() for agent in now.agents)

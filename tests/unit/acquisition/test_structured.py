@@ -47,7 +47,6 @@ def team_of(structure: dict[str, Any] | None, **settings: Any) -> sb.Team:
 
 def scopes_in_use(team: sb.Team) -> tuple[tuple[int, ...], ...]:
     structure = team.model.learned.structure
-    assert structure is not None
     return structure.scopes
 
 
@@ -76,7 +75,6 @@ def test_every_method_works_on_scopes_that_cover_the_variables(kind, settings) -
     assert set(belief.graph.factor_owners) <= set(team.agents)
     assert [tuple(NAMES[i] for i in scope) for scope in scopes_in_use(team)] == list(belief.graph.scopes)
     recommended = team.recommend()
-    assert recommended is not None
     assert np.isfinite(recommended.std)
 
 
@@ -97,7 +95,6 @@ def test_scopes_are_chosen_anew_when_due_and_not_while_a_query_is_out() -> None:
     for _ in range(9):
         play(team, outcome, 1)
         structure = team.model.learned.structure
-        assert structure is not None
         chosen.append(structure.chosen_at)
     before = scopes_in_use(team)
     team.ask(2)
@@ -122,7 +119,6 @@ def test_shares_of_samples_are_the_prior_of_the_merged_factors() -> None:
     situation, settings, previous = spy.seen[0]
     assert previous is None
     assert settings.structure is None
-    assert learned.structure is not None
     assert len(learned.structure.scopes) > max(map(len, learned.structure.state[:1]))
     medians = [settings.factors[factor].outputscale_median for factor in situation.graph.factors]
     assert tuple(medians) == learned.structure.shares
@@ -196,10 +192,8 @@ def test_scopes_chosen_before_outcomes_said_anything_are_chosen_again_as_if_firs
     fresh.attach(team.history.X, team.history.totals)
     seeing = learn_model(team.acquisition.learn, situation_of(team), settings, blind).learned
     anew = learn_model(fresh.acquisition.learn, situation_of(fresh), settings, None).learned
-    assert blind.structure is not None
     assert blind.structure.start is None
     assert seeing.structure == anew.structure
-    assert seeing.structure is not None
     assert (seeing.structure.chosen_at, seeing.structure.start is None) == (8, False)
 
 
@@ -210,7 +204,6 @@ def test_groups_that_make_up_a_function_are_sampled() -> None:
     Y = np.sin(2.0 * X[:, 0] - 3.0 * X[:, 2]) + np.cos(3.0 * X[:, 1] * X[:, 4]) + np.sin(2.0 * X[:, 3] + 2.0 * X[:, 5])
     team.attach(X, Y)
     structure = team.model.learned.structure
-    assert structure is not None
     shares = dict(zip(structure.scopes, structure.shares, strict=True))
     assert sum(shares.get(group, 0.0) for group in ((0, 2), (1, 4), (3, 5))) > 0.8
 

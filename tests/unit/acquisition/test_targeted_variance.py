@@ -18,8 +18,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess
 
-from .decided import decide
-from .fields import DOMAIN, LATTICE, some_belief
+from .fields import DOMAIN, LATTICE, decide, some_belief
 
 
 def situation_of(belief, n_agents: int = 3, seed: int = 0, **more) -> Situation:

@@ -101,8 +101,7 @@ WITHIN, STEPS = (0.3, 0.05, 0.05, 0.3, 0.05, 0.05), (20, 20, 8, 20, 8, 8)
 
 
 @pytest.mark.parametrize(
-    ("method", "within", "steps"),
-    [peer(*case, *more) for case, *more in zip(METHODS, WITHIN, STEPS, strict=True)],
+    ("method", "within", "steps"), [peer(*case, *more) for case, *more in zip(METHODS, WITHIN, STEPS, strict=True)]
 )
 def test_peers_find_the_top_of_a_bowl(method, within, steps, joint_situation):
     X = some_points(4)

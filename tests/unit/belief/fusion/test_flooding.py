@@ -43,13 +43,19 @@ def assert_has_fused(kind, agent, members, proposal=START):
         np.testing.assert_allclose(got, wanted, rtol=1e-7)
 
 
+def assert_all_have_fused(kind, agents, proposal=START):
+    for agent in agents.values():
+        assert agent.proposal == proposal
+        assert_has_fused(kind, agent, list(agents.values()), proposal)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("loss", [0.0, 0.3])
 def test_all_reaches_all_and_then_nobody_speaks(kind, loss, names):
     agents = team(kind, names)
     exchange(agents.values(), Faults(loss=loss).open(names, links_of(names)), steps=200)
+    assert_all_have_fused(kind, agents)
     for agent in agents.values():
-        assert_has_fused(kind, agent, list(agents.values()))
         assert agent.reached == {name: 2.0 + k for k, name in enumerate(names)}
         assert agent.speak() == []
     first = agents["s0"].belief.posterior(PLACES)  # equal knowledge, equal beliefs, to the bit
@@ -73,10 +79,8 @@ def test_a_proposal_reaches_all_also_when_they_have_fallen_silent(kind, names):
     exchange(agents.values(), transport, steps=100)
     proposal = agents["s5"].propose(OTHER, seed=9)
     exchange(agents.values(), transport, steps=100)
-    for agent in agents.values():
-        assert agent.proposal == proposal
-        assert_has_fused(kind, agent, list(agents.values()), proposal)
-        assert agent.speak() == []
+    assert_all_have_fused(kind, agents, proposal)
+    assert all(agent.speak() == [] for agent in agents.values())
 
 
 @given(st.sampled_from(KINDS), st.integers(0, 2**32), st.floats(0.0, 0.5), st.lists(st.integers(0, 6), max_size=6))
@@ -95,10 +99,7 @@ def test_whatever_happens_in_between_all_is_there_once_when_links_are_up_again(k
         exchange(agents.values(), transport, steps=3)
     cut(transport)
     exchange(agents.values(), transport, steps=200)
-    proposal = agents["a"].proposal
-    for agent in agents.values():
-        assert agent.proposal == proposal
-        assert_has_fused(kind, agent, list(agents.values()), proposal)
+    assert_all_have_fused(kind, agents, agents["a"].proposal)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -211,10 +212,7 @@ def test_what_all_were_started_with_is_no_strangers_proposal():
     agents["a"].propose(OTHER, n_measurements=2)
     for agent in agents.values():
         agent.meet(agents)
-    for _ in range(9):
-        letters = [letter for agent in agents.values() for letter in agent.speak()]
-        for name, agent in agents.items():
-            agent.hear([letter for letter in letters if letter.recipient == name])
+    by_hand(agents, 9)
     for agent in agents.values():
         assert not agent.refused
         assert agent.proposal.proposer == "a"
@@ -250,9 +248,7 @@ def test_agents_started_with_different_proposals_come_to_one():
     for agent in agents.values():
         measure(agent, 2)
     by_hand(agents, 12)
-    assert agents["a"].proposal == agents["b"].proposal
-    for agent in agents.values():
-        assert_has_fused(MeasurementFlooding, agent, list(agents.values()), agents["a"].proposal)
+    assert_all_have_fused(MeasurementFlooding, agents, agents["a"].proposal)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -113,19 +113,6 @@ def test_one_factor_equals_the_exact_belief_and_has_the_evidence_of_scikit_learn
     assert belief.log_evidence() == pytest.approx(multivariate_normal(cov=gram).logpdf(y), rel=1e-9)
 
 
-def test_old_outcomes_fade_at_the_rate_of_the_time_kernel_and_a_fresh_one_outweighs_them():
-    graph = FactorGraph.from_scopes({"f": ["a"]})
-    clean = AdditiveGP(graph, noise_variance=0.0, time=TimeCorrelation("matern12", 5.0))
-    one = clean.at(2.0).update([[0.5]], [2.0])
-    for age in (0.0, 1.0, 5.0, 20.0):
-        mean, var = one.at(2.0 + age).posterior([[0.5]])
-        assert mean[0] == pytest.approx(2.0 * np.exp(-age / 5.0), rel=1e-9)
-        assert var[0] == pytest.approx(1.0 - np.exp(-2.0 * age / 5.0), abs=1e-9)
-    both = one.at(22.0).update([[0.5]], [-1.0])
-    assert both.posterior_mean([[0.5]])[0] == pytest.approx(-1.0, abs=1e-9)
-    assert both.at(2.0).posterior_mean([[0.5]])[0] == pytest.approx(2.0, abs=1e-9)
-
-
 def test_a_belief_without_a_time_axis_knows_no_moments():
     X, outcomes, rounds = data_of(8)
     still = AdditiveGP(GRAPH, lengthscale=0.4)

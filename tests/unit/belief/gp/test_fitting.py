@@ -1,7 +1,10 @@
+"""Fits of fields, and the prior of their hyper-parameters."""
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from scipy.optimize import approx_fprime
+from scipy.stats import multivariate_normal
 
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
 from swarmbo.belief.gp import cholesky
@@ -177,3 +180,53 @@ def test_the_gradient_is_that_of_the_evidence_with_what_was_added_to_the_diagona
     theta = prior.centre
     numeric = approx_fprime(theta, lambda at: log_posterior(at)[0], 1e-6)
     np.testing.assert_allclose(log_posterior(theta)[1], numeric, rtol=1e-4, atol=1e-4)
+
+
+MODELS = ("shared", "hierarchical", "separate")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_log_density_is_the_normal_one_up_to_a_constant_and_pack_inverts_unpack(model):
+    prior = HyperparameterPrior.of_field(ExactGPSettings(lengthscales=model), SQUARE)
+    rng = np.random.default_rng(0)
+    a, b = (prior.centre + rng.normal(size=prior.centre.size) for _ in range(2))
+    normal = multivariate_normal(prior.centre, np.linalg.inv(prior.precision))
+    expected = normal.logpdf(a) - normal.logpdf(b)
+    assert prior.log_density(a)[0] - prior.log_density(b)[0] == pytest.approx(expected)
+    numeric = approx_fprime(a, lambda t: prior.log_density(t)[0], 1e-7)
+    np.testing.assert_allclose(prior.log_density(a)[1], numeric, rtol=1e-5, atol=1e-5)
+    theta = prior.sample(rng)
+    np.testing.assert_allclose(prior.pack(*prior.unpack(theta)), theta, atol=1e-12)
+
+
+def test_pack_moves_what_lies_outside_to_the_bounds():
+    prior = HyperparameterPrior.of_field(ExactGPSettings(noise_floor=1e-5), SQUARE)
+    theta = prior.pack(np.array([1e-9, 1e9]), np.array([1e12]), np.zeros(1))
+    lengthscales, (outputscale,), (noise,) = prior.unpack(theta)
+    assert lengthscales == pytest.approx([5e-3, 100.0])
+    assert (outputscale, noise) == pytest.approx((1e3, 1e-5))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_equal_physical_lengths_centre_the_prior_on_an_isotropic_field(model):
+    domain = Domain(np.zeros(2), np.array([2000.0, 500.0]))
+    prior = HyperparameterPrior.of_field(ExactGPSettings(lengthscales=model, equal_in="physical"), domain)
+    lengthscales, _, _ = prior.unpack(prior.centre)
+    assert lengthscales * (domain.high - domain.low) == pytest.approx([0.15 * np.sqrt(2) * 2000.0] * 2)
+    by_side = HyperparameterPrior.of_field(ExactGPSettings(lengthscales=model), domain)
+    assert by_side.unpack(by_side.centre)[0] == pytest.approx([0.15 * np.sqrt(2)] * 2)
+
+
+def test_samples_follow_the_prior():
+    prior = HyperparameterPrior.of_field(ExactGPSettings(), SQUARE)
+    rng = np.random.default_rng(0)
+    thetas = np.array([prior.sample(rng) for _ in range(4000)])
+    np.testing.assert_allclose(thetas.mean(axis=0), prior.centre, atol=0.1)
+    np.testing.assert_allclose(np.cov(thetas.T), np.linalg.inv(prior.precision), atol=0.15)
+
+
+def test_the_default_lengthscale_prior_covers_a_square_map_as_documented():
+    settings = ExactGPSettings()
+    spread = np.exp(np.array([-1.96, 1.96]) * settings.lengthscale_log_std)
+    low, high = np.sqrt(2) * settings.lengthscale_median * spread
+    assert (low, high) == pytest.approx((0.05, 0.84), abs=0.01)

@@ -9,7 +9,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.stats import multivariate_normal
 
 from swarmbo.belief import AdditiveGP
-from swarmbo.belief.gp.cholesky import ROWS, BlockRows, Factorised
+from swarmbo.belief.gp.cholesky import ROWS, Factorised
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.gp.observations import Observations, factor_covariance
 from swarmbo.belief.gp.stack import StackedParts
@@ -167,16 +167,6 @@ def test_a_copy_is_asked_where_its_own_rows_lie():
     assert not set(rows.addresses) & set(belief._conditioned.rows.addresses)
     del belief
     np.testing.assert_array_equal(again.local(stack, U).var, expected.var)
-
-
-def test_matrices_that_grow_have_their_full_blocks_in_common():
-    squares = np.tril(np.random.default_rng(0).random((3, 21, 21)))
-    rows = BlockRows.of(squares[:, :19, :19])
-    grown = BlockRows.empty(3, 21, rows, 19)
-    grown.put(np.arange(3), squares, 19)
-    np.testing.assert_array_equal(grown.squares(np.arange(3), 21), squares)
-    assert [one is other for one, other in zip(rows.blocks, grown.blocks, strict=True)] == [True, True, False]
-    np.testing.assert_array_equal(rows.squares(np.arange(3), 19), squares[:, :19, :19])  # as they were
 
 
 def test_what_was_worked_out_is_gone_on_from_where_the_first_data_and_all_else_are_the_same():
