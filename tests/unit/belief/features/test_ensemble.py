@@ -175,8 +175,7 @@ def test_lengthscales_from_a_ten_thousandth_to_a_million_do_no_harm() -> None:
             sample = belief.draw((m,) * k, rngs[:2], rngs[2 : 2 + k])
             (stack,) = stacks_of(GRAPH)
             value, slope = sample.value_and_gradient(stack, np.random.default_rng(0).random((2, 6, 2)))
-            assert np.isfinite(value).all()
-            assert np.isfinite(slope).all()
+            assert all(np.isfinite(found).all() for found in (value, slope))
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])

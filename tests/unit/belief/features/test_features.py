@@ -147,8 +147,7 @@ def test_without_data_all_is_as_the_prior_says() -> None:
     models = FeatureModels.given(np.zeros((2, 0, 3)), np.zeros((2, 0)), np.ones(2))
     Phi, prior = np.ones((2, 1, 3)), np.array([1.0, 2.0, 3.0])
     mean, var = models.marginals(Phi)
-    assert mean.tolist() == [[0.0], [0.0]]
-    assert var.tolist() == [[3.0], [3.0]]
+    assert [mean.tolist(), var.tolist()] == [[[0.0], [0.0]], [[3.0], [3.0]]]
     assert models.draw(0, prior, np.zeros(0)).tolist() == prior.tolist()
     assert models.log_evidence.tolist() == [0.0, 0.0]
 

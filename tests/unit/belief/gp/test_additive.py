@@ -81,8 +81,7 @@ def test_a_first_total_after_outcomes_of_factors_ties_them_in_one_unit():
     new = fitted.update(X[:2], [1e9, np.nan], noise_variance=[1e18, np.nan])  # a total that says nothing
     assert new.is_coupled
     assert not fitted.is_coupled
-    for ours, theirs in zip(new.posterior(X), fitted.posterior(X), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-5)
+    np.testing.assert_allclose(new.posterior(X), fitted.posterior(X), rtol=1e-6, atol=1e-5)
 
 
 def test_an_update_or_a_fit_ends_what_was_pending():

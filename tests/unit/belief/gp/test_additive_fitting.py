@@ -72,11 +72,8 @@ def test_a_fit_finds_which_factor_is_short_and_predicts_what_it_has_not_seen(way
     graph, X, F = additive_data(90)
     settings = AdditiveGPSettings(lengthscales="separate")
     has_factors = {"total": np.zeros(90), "per-factor": np.ones(90), "mixed": np.arange(90) % 2}[way] > 0
-    told = {
-        "totals": np.where(has_factors, np.nan, F.sum(axis=1)),
-        "factors": np.where(has_factors[:, None], F, np.nan),
-    }
-    belief = AdditiveGP.create(settings, graph, BOX, "total").update(X, **told)
+    totals, factors = np.where(has_factors, np.nan, F.sum(axis=1)), np.where(has_factors[:, None], F, np.nan)
+    belief = AdditiveGP.create(settings, graph, BOX, "total").update(X, totals=totals, factors=factors)
     fitted = belief.fit(np.random.default_rng(0))
     h = fitted.hyperparameters
     assert max(h.lengthscales[0]) < min(h.lengthscales[1])
@@ -99,9 +96,8 @@ def test_mixed_outcomes_are_fitted_jointly_not_by_the_larger_part_of_them():
     # the factors' own outcomes say where each lies, which totals can't
     for name, column in (("short", 0), ("long", 1)):
         own = X[:, column : column + 2]
-        off, off_by_totals = (
-            abs(np.mean(belief.factor_posterior(name, own)[0] - F[:, column])) for belief in (mixed, only_totals)
-        )
+        means = (belief.factor_posterior(name, own)[0] for belief in (mixed, only_totals))
+        off, off_by_totals = (abs(np.mean(mean - F[:, column])) for mean in means)
         assert off < 2.0
         assert off < off_by_totals + 1.0
 
@@ -117,13 +113,9 @@ def test_a_warm_fit_reaches_what_a_cold_one_does_in_other_units_too(way):
     cold, warm = full.fit(np.random.default_rng(0)), full.fit(np.random.default_rng(0), warm=first.hyperparameters)
     assert warm.log_evidence() == pytest.approx(cold.log_evidence(), abs=0.5)
     h = first.hyperparameters
-    large = msgspec.structs.replace(
-        h,
-        scales=tuple(1e3 * scale for scale in h.scales),
-        outputscales=tuple(1e-6 * s for s in h.outputscales),
-        noise_variances=tuple(1e-6 * v for v in h.noise_variances),
-        total_noise_variance=1e-6 * h.total_noise_variance,
-    )
+    in_units = {name: tuple(1e-6 * np.array(getattr(h, name))) for name in ("outputscales", "noise_variances")}
+    in_units |= {"scales": tuple(1e3 * np.array(h.scales)), "total_noise_variance": 1e-6 * h.total_noise_variance}
+    large = msgspec.structs.replace(h, **in_units)
     other = full.fit(np.random.default_rng(0), warm=large)
     found, wanted = (np.log(np.concatenate(one.hyperparameters.lengthscales)) for one in (other, warm))
     np.testing.assert_allclose(found, wanted, atol=0.05)
@@ -131,19 +123,14 @@ def test_a_warm_fit_reaches_what_a_cold_one_does_in_other_units_too(way):
 
 def test_factors_observed_alone_are_each_fitted_on_their_own_outcomes_and_scope():
     graph, X, F = additive_data(40)
-    changed = np.column_stack([F[:, 0], np.sin(30.0 * X[:, 2])])
     alone, square = FactorGraph.from_scopes({"short": ["a", "b"]}), Domain(np.zeros(2), np.ones(2))
-    fitted, *others = (
-        AdditiveGP.create(AdditiveGPSettings(), scopes, box, "per-factor")
-        .update(points, y)
-        .fit(np.random.default_rng(0))
-        for scopes, box, points, y in (
-            (graph, BOX, X, F),
-            (graph, BOX, X, changed),
-            (alone, square, X[:, :2], F[:, :1]),
-        )
-    )
-    for other in others:
-        assert other.hyperparameters.lengthscales[0] == fitted.hyperparameters.lengthscales[0]
-        found, wanted = (belief.factor_posterior("short", X[:5, :2]) for belief in (other, fitted))
+
+    def fitted(scopes, box, points, y):
+        belief = AdditiveGP.create(AdditiveGPSettings(), scopes, box, "per-factor").update(points, y)
+        return belief.fit(np.random.default_rng(0))
+
+    whole, changed = fitted(graph, BOX, X, F), np.column_stack([F[:, 0], np.sin(30.0 * X[:, 2])])
+    for other in (fitted(graph, BOX, X, changed), fitted(alone, square, X[:, :2], F[:, :1])):
+        assert other.hyperparameters.lengthscales[0] == whole.hyperparameters.lengthscales[0]
+        found, wanted = (belief.factor_posterior("short", X[:5, :2]) for belief in (other, whole))
         np.testing.assert_array_equal(found, wanted)
