@@ -101,9 +101,8 @@ def test_keys_tell_a_hundred_thousand_sites_apart() -> None:
     assert len(np.unique(place_keys(sites))) == len(sites)
 
 
-@given(
-    st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=1, max_size=30), st.sampled_from([0, 20, 63])
-)
+@pytest.mark.parametrize("shift", [0, 20, 63])
+@given(asked=st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=1, max_size=30))
 def test_a_table_of_places_finds_each_and_no_other(asked: list[tuple[int, int]], shift: int) -> None:
     known, X = np.array([(i, j) for i in range(-3, 3) for j in (-1, 0, 3)]) / 3.0, np.array(asked) / 3.0
     with pytest.MonkeyPatch.context() as patch:
