@@ -217,6 +217,11 @@ def test_with_many_features_a_member_is_the_exact_process_of_its_hyperparameters
     np.testing.assert_allclose(np.sqrt(var), np.sqrt(wanted_var), atol=0.1 * scale)
     waiting, wanted = (np.sqrt(one.condition_on_pending(X[:1]).posterior(X)[1]) for one in (belief, exact))
     np.testing.assert_allclose(waiting, wanted, atol=0.1 * scale)
+    for part in belief.parts:  # factors share the variance of their sum
+        (member,), (bases,), U = part.hyper.members, part.bases, DOMAIN.to_unit(X)
+        features = [basis.features(U[:, list(scope)]) for basis, scope in zip(bases, part.scopes, strict=True)]
+        shares = [(Phi[0] ** 2).sum() / member.outputscale for Phi in features]
+        assert shares == pytest.approx(list(member.shares))
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
