@@ -23,7 +23,7 @@ def dense_posterior(belief: AdditiveGP, U: np.ndarray) -> tuple[np.ndarray, np.n
     X, then, now = belief.domain.to_unit(belief.points)[rows], belief.rounds[rows], np.full(m, belief.now)
     holds = np.array([(channel == 0) | (channel == 1 + i) for i in range(k)], dtype=float)
 
-    def prior(i, A, B, when, then):
+    def prior(i: int, A: np.ndarray, B: np.ndarray, when: np.ndarray, then: np.ndarray) -> np.ndarray:
         own, lengths = list(belief.scopes[i]), np.array(h.lengthscales[i])
         K = h.outputscales[i] * correlation(h.kernels[i], cdist(A[:, own] / lengths, B[:, own] / lengths))
         if not h.times:
