@@ -6,10 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import swarmbo as sb
 from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.belief.model.model import Model
 from swarmbo.graph import FactorGraph
 from swarmbo.problem.data import Dataset
 from swarmbo.spaces import Domain
+from swarmbo_envs.functions import AdditiveFunction
 
 OVERLAPPING = {"f": ["a", "b"], "g": ["b", "c"], "h": ["d"], "i": ["c", "d", "e"]}
 SituationFactory = Callable[..., JointSituation]
@@ -46,6 +49,34 @@ def make_situation(
         outcomes=outcomes,  # pyright: ignore[reportArgumentType]
         **settings,
     )
+
+
+def play(team: sb.Team, outcome: Callable[[dict[str, float]], Any], rounds: int) -> list[dict[str, float]]:
+    """Points that a team asks for, each of which is told its outcome at once."""
+    points: list[dict[str, float]] = []
+    for _ in range(rounds):
+        query = team.ask()
+        team.tell(query, outcome(query.point))
+        points.append(query.point)
+    return points
+
+
+def team_on(function: AdditiveFunction, scopes: Mapping[str, Sequence[str]], **settings: Any) -> sb.Team:
+    """A team that maximises a function of the literature."""
+    bounds = {v: (float(a), float(b)) for v, a, b in zip(function.variables, function.low, function.high, strict=True)}
+    return sb.Team(FactorGraph.from_scopes(scopes), bounds, **settings)
+
+
+def value_at(function: AdditiveFunction, point: Mapping[str, float]) -> float:
+    """Value of a function of the literature."""
+    return float(function.value(np.array([[point[v] for v in function.variables]]))[0])
+
+
+def moments(model: Model, U: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Mean and variance of every factor, by the belief's own method for single factors."""
+    graph, X = model.belief.graph, model.belief.domain.from_unit(U)
+    place = {variable: i for i, variable in enumerate(graph.variables)}
+    return {f: model.belief.factor_posterior(f, X[:, [place[v] for v in graph.scope(f)]]) for f in graph.factors}
 
 
 @pytest.fixture(scope="session")

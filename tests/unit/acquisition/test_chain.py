@@ -1,3 +1,5 @@
+"""Chains of agents along a short path, and places that are divided among them."""
+
 import itertools
 
 import networkx as nx
@@ -5,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from swarmbo.acquisition.chain import chains, shortest_path_order
+from swarmbo.acquisition.chain import assign, chains, divide, shortest_path_order
 
 
 def length(P: np.ndarray, path: list[int]) -> float:
@@ -17,20 +19,6 @@ def test_few_points_get_the_shortest_path(seed, n):
     P = np.random.default_rng(seed).normal(size=(n, 2))
     best = min(length(P, list(path)) for path in itertools.permutations(range(n)))
     assert np.isclose(length(P, shortest_path_order(P)), best)
-
-
-def test_many_points_on_a_line_are_ordered_along_it():
-    P = np.column_stack([np.random.default_rng(1).permutation(40.0 * np.arange(30)), np.zeros(30)])
-    x = P[shortest_path_order(P), 0]
-    assert (np.diff(x) > 0).all() or (np.diff(x) < 0).all()
-
-
-@given(st.integers(0, 1000), st.integers(8, 30))
-def test_many_points_are_visited_once_by_a_path_shorter_than_the_given_order(seed, n):
-    P = np.random.default_rng(seed).normal(size=(n, 2))
-    path = shortest_path_order(P)
-    assert sorted(path) == list(range(n))
-    assert length(P, path) <= length(P, list(range(n)))
 
 
 def test_groups_out_of_contact_get_chains_of_their_own():
@@ -46,14 +34,6 @@ def test_relayed_contact_is_contact_and_agents_without_position_come_last():
     assert chains("abcd", positions, links) == [("a", "c", "d", "b")]
     assert chains("abcd", positions, None) == [("a", "c", "d", "b")]
     assert chains("", {}, None) == []
-
-
-@given(st.integers(0, 1000), st.integers(8, 14))
-def test_no_stretch_of_a_long_path_is_better_turned_round(seed, n):
-    P = np.random.default_rng(seed).normal(size=(n, 2))
-    path = shortest_path_order(P)
-    turned = [path[:i] + path[i:j][::-1] + path[j:] for i in range(n) for j in range(i + 2, n + 1)]
-    assert min(length(P, other) for other in turned) >= length(P, path) - 1e-9
 
 
 def by_hand(P: np.ndarray) -> list[int]:
@@ -84,3 +64,115 @@ def test_a_long_path_is_the_one_that_single_exchanges_lead_to(seed, n, on_lattic
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_a_path_through_a_point_or_none_is_that(n: int):
     assert shortest_path_order(np.zeros((n, 2))) == list(range(n))
+
+
+@given(st.integers(0, 10_000), st.integers(0, 3))
+def test_robots_that_share_no_factor_share_no_place(seed, order):
+    rng = np.random.default_rng(seed)
+    chain_list = [("a", "b", "c", "d"), ("e", "f")]
+    lattice = np.array([(x, y) for x in range(4) for y in range(4)], dtype=float)
+    agents = [agent for chain in chain_list for agent in chain]
+    candidates = {agent: lattice[rng.random(16) < rng.uniform(0.05, 0.9)] for agent in agents}
+    positions = {agent: rng.uniform(0, 3, size=2) for agent in agents}
+    kept = divide(chain_list, order, candidates, positions)
+    for a in agents:
+        before, after = set(map(tuple, candidates[a])), set(map(tuple, kept[a]))
+        assert after <= before
+        for b in agents:
+            chain = next(c for c in chain_list if a in c)
+            shares = b in chain and abs(chain.index(a) - chain.index(b)) <= order
+            if a != b and not shares:
+                assert not after & set(map(tuple, kept[b]))
+    everything = {tuple(p) for agent in agents for p in candidates[agent]}
+    assert {tuple(p) for agent in agents for p in kept[agent]} == everything
+
+
+@given(st.integers(0, 10_000), st.integers(0, 3))
+def test_a_place_is_kept_by_the_nearest_that_reach_it_and_by_whoever_shares_a_factor_with_all_of_them(seed, order):
+    rng = np.random.default_rng(seed)
+    n, lattice = int(rng.integers(2, 12)), np.array([(x, y) for x in range(6) for y in range(5)], dtype=float)
+    agents = [f"r{i}" for i in range(n)]
+    chain_list = [tuple(agents[: n // 2]), tuple(agents[n // 2 :])]
+    candidates = {agent: lattice[rng.random(30) < rng.uniform(0.1, 0.9)] for agent in agents}
+    positions = {agent: rng.uniform(0, 5, size=2) for agent in agents}  # no two distances are equal
+    free, claims = {tuple(p) for p in lattice}, dict[str, np.ndarray]()
+    for agent in agents:
+        mine = [tuple(p) for p in candidates[agent] if tuple(p) in free]
+        if mine and rng.random() < 0.5:
+            claims[agent] = np.array(mine[0])
+            free.discard(mine[0])
+    wanted: dict[str, list[list[float]]] = {agent: [] for agent in agents}
+    for place in lattice:  # one place after the other, one robot after the other
+        reaching = [a for a in agents if (candidates[a] == place).all(axis=1).any()]
+        claim = {a for a in reaching if a in claims and (claims[a] == place).all()}
+        kept: list[str] = []
+        for a in sorted(reaching, key=lambda a, p=place, c=claim: (a not in c, np.linalg.norm(p - positions[a]))):
+            chain = next(own for own in chain_list if a in own)
+            if all(b in chain and abs(chain.index(a) - chain.index(b)) <= order for b in kept):
+                kept.append(a)
+                wanted[a].append(place.tolist())
+    if all(wanted[a] or not len(candidates[a]) for a in agents):  # else somebody gets one back
+        found = divide(chain_list, order, candidates, positions, claims)
+        assert {a: found[a].tolist() for a in agents} == wanted
+
+
+def test_a_robot_left_with_nothing_gets_a_place_back_from_one_that_can_spare_it():
+    places = np.array([[0.0, 0.0], [1.0, 0.0]])
+    kept = divide([("a",), ("b",)], 1, {"a": places, "b": places}, {"a": np.zeros(2), "b": np.array([50.0, 0.0])})
+    assert len(kept["a"]) == len(kept["b"]) == 1
+    assert kept["a"].tolist() != kept["b"].tolist()
+
+
+def test_one_place_for_two_robots_leaves_one_idle():
+    place = np.array([[0.0, 0.0]])
+    kept = divide([("a",), ("b",)], 1, {"a": place, "b": place}, {"a": np.ones(2), "b": np.zeros(2)})
+    assert len(kept["a"]) == 0
+    assert len(kept["b"]) == 1
+
+
+def test_places_at_equal_distance_are_dealt_out():
+    lattice = np.array([(x, y) for x in range(5) for y in range(4)], dtype=float)
+    agents = "abcd"
+    for positions in ({}, dict.fromkeys(agents, np.zeros(2))):
+        kept = divide([(agent,) for agent in agents], 2, dict.fromkeys(agents, lattice), positions)
+        assert [len(kept[agent]) for agent in agents] == [5, 5, 5, 5]
+
+
+def test_robots_with_few_places_are_matched_to_distinct_ones():
+    one, two = np.array([[0.0, 0.0]]), np.array([[0.0, 0.0], [1.0, 0.0]])
+    many = np.arange(10.0).reshape(5, 2)
+    assert assign("abc", {"a": one, "b": two, "c": many}, enough=5) == (["a", "b", "c"], [])
+    taking_part, idle = assign("abcd", {"a": one, "b": two, "c": two, "d": many}, enough=5)
+    assert len(taking_part) == 3
+    assert "d" in taking_part
+    assert len(idle) == 1
+
+
+def test_a_claimed_place_goes_to_who_claims_it_and_is_never_given_back():
+    places = np.array([[0.0, 0.0], [1.0, 0.0]])
+    near, far = np.zeros(2), np.array([50.0, 0.0])
+    kept = divide([("a",), ("b",)], 2, {"a": places, "b": places}, {"a": near, "b": far}, {"b": places[0]})
+    assert kept["b"].tolist() == [[0.0, 0.0]]
+    assert kept["a"].tolist() == [[1.0, 0.0]]
+    only = divide([("a",), ("b",)], 2, {"a": places[:1], "b": places}, {"a": near, "b": far}, {"b": places[0]})
+    assert len(only["a"]) == 0
+    assert [0.0, 0.0] in only["b"].tolist()
+
+
+@given(st.integers(0, 10_000), st.integers(0, 2))
+def test_robots_that_claim_places_keep_them_and_take_part(seed, order):
+    rng = np.random.default_rng(seed)
+    chain_list = [("a", "b", "c", "d"), ("e", "f")]
+    agents = [agent for chain in chain_list for agent in chain]
+    lattice = np.array([(x, y) for x in range(3) for y in range(3)], dtype=float)
+    candidates = {agent: lattice[rng.random(9) < rng.uniform(0.1, 0.9)] for agent in agents}
+    claims = {}
+    for agent in agents:
+        free = [place for place in candidates[agent] if not any((place == other).all() for other in claims.values())]
+        if free and rng.random() < 0.7:
+            claims[agent] = free[0]
+    kept = divide(chain_list, order, candidates, {}, claims)
+    for agent, place in claims.items():
+        assert place.tolist() in kept[agent].tolist()
+    assigned, _ = assign(agents, kept, 2 * order + 1, claims)
+    assert set(claims) <= set(assigned)

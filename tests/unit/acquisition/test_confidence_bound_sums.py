@@ -1,35 +1,36 @@
-"""Add-GP-UCB and DEC-HBO: their formulas, groups given and learned."""
+"""Add-GP-UCB, DEC-HBO and DuMBO: their formulas, groups given and learned, and identities of papers."""
 
+import itertools
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 import swarmbo as sb
+from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.confidence_bounds import DECHBO, AddGPUCB
+from swarmbo.acquisition.dumbo import DuMBO
 from swarmbo.acquisition.penalties import BoundedFunctions
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, SampledStructure
 from swarmbo.belief.model.model import learned_belief
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
-from swarmbo.graph import FactorGraph
-from swarmbo.graph.box_functions import total_value
+from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.graph.box_functions import exchange, total_value
 from swarmbo.graph.groups import graph_of_groups, random_groups
 from swarmbo.problem.data import Dataset
 from swarmbo_envs.functions import get
+
+from .conftest import OVERLAPPING, moments, play, team_on, value_at
 
 BELIEF = AdditiveGPSettings(max_iterations=20)
 DISJOINT = {"f": ["a", "b"], "g": ["c"], "h": ["d", "e"]}
 
 
 def by_hand(model, U: np.ndarray, weights: dict[str, float]) -> np.ndarray:
-    graph, X = model.belief.graph, model.belief.domain.from_unit(U)
-    place = {variable: i for i, variable in enumerate(graph.variables)}
-    total = np.zeros(len(U))
-    for factor in graph.factors:
-        mean, var = model.belief.factor_posterior(factor, X[:, [place[v] for v in graph.scope(factor)]])
-        total += mean + weights[factor] * np.sqrt(var)
-    return total
+    return sum(mean + weights[factor] * np.sqrt(var) for factor, (mean, var) in moments(model, U).items())
 
 
 def test_add_gp_ucb_weighs_each_group_by_its_own_size(situation_of) -> None:
@@ -37,9 +38,8 @@ def test_add_gp_ucb_weighs_each_group_by_its_own_size(situation_of) -> None:
     model = kind.learn(situation, BELIEF, None)
     U = np.random.default_rng(0).random((6, 5))
     weights = {f: np.sqrt(0.2 * d * np.log(30)) for f, d in (("f", 2), ("g", 1), ("h", 2))}
-    np.testing.assert_allclose(
-        total_value(kind.local_functions(situation, model), U), by_hand(model, U, weights), rtol=1e-9
-    )
+    found = total_value(kind.local_functions(situation, model), U)
+    np.testing.assert_allclose(found, by_hand(model, U, weights), rtol=1e-9)
 
 
 @pytest.mark.parametrize("stays", [True, False])
@@ -51,9 +51,7 @@ def test_the_bound_of_one_factor_is_bolder_by_turns_once_nothing_is_gained(stays
     X, totals = situation.history.X[order], totals[order]
     weights = list[float]()
     for t in (11, 12):
-        rows = slice(0, t)
-        history = Dataset(X[rows], totals[rows], situation.history.factors[rows])
-        now = replace(situation, history=history)
+        now = replace(situation, history=Dataset(X[:t], totals[:t], situation.history.factors[:t]))
         functions = DECHBO().local_functions(now, DECHBO().learn(now, BELIEF, None))
         weights.append(functions.sqrt_beta["whole"] / np.sqrt(0.2 * 2 * np.log(2 * t)))
     np.testing.assert_allclose(weights, [3.0 if stays else 1.0, 1.0])
@@ -61,18 +59,13 @@ def test_the_bound_of_one_factor_is_bolder_by_turns_once_nothing_is_gained(stays
 
 @pytest.mark.thorough
 def test_no_wrong_hole_holds_dec_hbo_on_shekels_function() -> None:
-    function = get("shekel")
-    bounds = {v: (float(a), float(b)) for v, a, b in zip(function.variables, function.low, function.high, strict=True)}
-    graph = FactorGraph.from_scopes({"whole": list(function.variables)})
+    shekel = get("shekel")
     for seed in (31, 32):
-        team = sb.Team(graph, bounds, acquisition="dec-hbo", seed=seed, rounds=90, initial=10)
-        best = -np.inf
-        for _ in range(90):
-            query = team.ask()
-            value = float(function.value(np.array([[query.point[v] for v in function.variables]]))[0])
-            best = max(best, value)
-            team.tell(query, value)
-        assert function.maximum - best < 1.43  # which the paper prints; 8.1 is the hole that two in three ended in
+        scopes = {"whole": shekel.variables}
+        team = team_on(shekel, scopes, acquisition="dec-hbo", seed=seed, rounds=90, initial=10)
+        play(team, partial(value_at, shekel), 90)
+        # which the paper prints; 8.1 is the hole that two in three ended in
+        assert shekel.maximum - max(team.history.totals) < 1.43
 
 
 @pytest.mark.parametrize(
@@ -98,15 +91,9 @@ def test_a_team_agrees_on_bounds_over_the_papers_lattice_by_messages_as_without(
     X = np.random.default_rng(0).random((12, 3))
     found = []
     for as_agents in (False, True):
-        team = sb.Team(
-            None,
-            dict.fromkeys("xyz", (0.0, 1.0)),
-            belief=SAMPLED,
-            acquisition=DECHBO(lattice="lemma-5"),
-            coordination=sb.RefinedMaxSum(levels=1),
-            transport=sb.InProcess(as_agents=as_agents),
-            seed=1,
-        )
+        rules = {"acquisition": DECHBO(lattice="lemma-5"), "coordination": sb.RefinedMaxSum(levels=1)}
+        transport, bounds = sb.InProcess(as_agents=as_agents), dict.fromkeys("xyz", (0.0, 1.0))
+        team = sb.Team(None, bounds, belief=SAMPLED, transport=transport, seed=1, **rules)
         team.attach(X, np.sin(7.0 * X[:, 0] * X[:, 2]) + X[:, 1])
         found.append((team.ask().point, team.last_report))
     assert found[0] == found[1]
@@ -199,7 +186,6 @@ def test_groups_stay_until_they_are_due(situation_of) -> None:
         seen.append((t, learned.decomposed_at, learned.fitted_at))
     assert [(t, at) for t, at, _ in seen] == [(t, 10 + 5 * ((t - 10) // 5)) for t in range(10, 21)]
     assert [fitted for _, _, fitted in seen] == [10, 10, 12, 12, 14, 15, 15, 17, 17, 19, 20]
-    assert learned is not None
     assert sorted(v for group in learned.scopes for v in group) == list("abcde")
 
 
@@ -207,3 +193,120 @@ def test_groups_chosen_without_data_are_chosen_again_with_the_first(situation_of
     kind = AddGPUCB(groups="learned")
     blind = kind.learn(situation_of(t=0), BELIEF, None).learned
     assert (blind.decomposed_at, kind.learn(situation_of(t=1), BELIEF, blind).learned.decomposed_at) == (0, 1)
+
+
+RING = {f"f{i}": [f"x{i}", f"x{(i + 1) % 5}"] for i in range(5)}
+OUTCOMES = st.sampled_from(["total", "per-factor"])
+APART = {"f": ["a", "b"], "g": ["c", "d"], "h": ["e"]}
+
+
+def sum_of_slopes(functions: BoxFunctions, U: np.ndarray) -> np.ndarray:
+    """The factors' gradients at a consensus, added up by variable."""
+    stacks = stacks_of(functions.graph)
+    points = [stack.take(U) for stack in stacks]
+    received = exchange(functions, stacks, points)
+    out = np.zeros_like(U)
+    for stack, X, got in zip(stacks, points, received, strict=True):
+        np.add.at(out.T, stack.columns, np.moveaxis(functions.value_and_gradient(stack, X, got)[1], 1, 2))
+    return out
+
+
+def slope_of_the_sum(functions: BoxFunctions, U: np.ndarray, step: float = 1e-6) -> np.ndarray:
+    out = np.empty_like(U)
+    for axis in range(U.shape[1]):
+        shift = step * np.eye(U.shape[1])[axis]
+        out[:, axis] = (total_value(functions, U + shift) - total_value(functions, U - shift)) / (2.0 * step)
+    return out
+
+
+@given(seed=st.integers(0, 10_000), scopes=st.sampled_from([RING, OVERLAPPING]), outcomes=OUTCOMES)
+def test_where_agents_agree_coupled_slopes_add_up_to_that_of_the_acquisition(situation_of, seed, scopes, outcomes):
+    situation, kind = situation_of(scopes, seed=seed, outcomes=outcomes, noise=3.0), DuMBO(coupled=True)
+    functions = kind.local_functions(situation, kind.learn(situation, BELIEF, None))
+    U = np.random.default_rng(seed).random((3, 5))
+    exact = slope_of_the_sum(functions, U)
+    np.testing.assert_allclose(sum_of_slopes(functions, U), exact, atol=2e-5 * np.abs(exact).max(), rtol=0)
+
+
+def test_without_coupling_they_do_not(situation_of) -> None:
+    situation, kind = situation_of(RING, noise=3.0), DuMBO()
+    functions = kind.local_functions(situation, kind.learn(situation, BELIEF, None))
+    U = np.random.default_rng(0).random((3, 5))
+    exact = slope_of_the_sum(functions, U)
+    assert np.abs(sum_of_slopes(functions, U) - exact).max() > 0.01 * np.abs(exact).max()
+
+
+def test_coupled_or_not_the_acquisition_is_the_same_and_is_the_papers(situation_of) -> None:
+    situation = situation_of(OVERLAPPING, t=20)
+    U = np.random.default_rng(5).random((6, 5))
+    model = DuMBO().learn(situation, BELIEF, None)
+    own = moments(model, U)
+    # eq. (8) by hand: f is beside g; g beside f and i; h beside i; i beside g and h
+    beside = {"f": "fg", "g": "fgi", "h": "hi", "i": "ghi"}
+    spread = sum(np.sqrt(sum(own[k][1] / len(beside[k]) ** 2 for k in beside[i])) for i in beside)
+    means = sum(mean for mean, _ in own.values())
+    # by hand too: the sum of the four roots, squared, over the four variances, if all are 1
+    excess = (np.sqrt(13 / 36) + np.sqrt(17 / 36) + np.sqrt(13 / 36) + np.sqrt(17 / 36)) ** 2 / 4
+    for (exploration, d), coupled in itertools.product((("paper", 5), ("practical", 5 / excess)), (False, True)):
+        functions = DuMBO(coupled=coupled, exploration=exploration).local_functions(situation, model)
+        expected = means + np.sqrt(0.2 * d * np.log(2 * 20)) * spread
+        np.testing.assert_allclose(total_value(functions, U), expected, rtol=1e-9)
+
+
+def test_on_a_complete_graph_the_root_is_of_the_sum_of_all_variances(situation_of) -> None:
+    scopes = {f"f{i}{j}": ["all", f"x{i}", f"x{j}"] for i, j in itertools.combinations(range(3), 2)}
+    situation, kind = situation_of(scopes, t=15), DuMBO(exploration="paper", exploration_scale=2.0)
+    model = kind.learn(situation, BELIEF, None)
+    U = np.random.default_rng(6).random((5, 4))
+    own = moments(model, U)
+    mean, var = (sum(parts) for parts in zip(*own.values(), strict=True))
+    bound = mean + 2.0 * np.sqrt(0.2 * 4 * np.log(30)) * np.sqrt(var)
+    np.testing.assert_allclose(total_value(kind.local_functions(situation, model), U), bound, rtol=1e-9)
+
+
+def test_on_disjoint_factors_it_is_add_gp_ucb_to_the_bit_of_the_weight(situation_of) -> None:
+    situation = situation_of(APART, t=15)
+    model = DuMBO().learn(situation, BELIEF, None)
+    dumbo = DuMBO(exploration="theory").local_functions(situation, model)
+    bounds = AddGPUCB().local_functions(situation, model)
+    same_weight = replace(bounds, sqrt_beta=dict.fromkeys(bounds.graph.factors, dumbo.sqrt_beta))
+    U = np.random.default_rng(7).random((5, 5))
+    np.testing.assert_allclose(total_value(dumbo, U), total_value(same_weight, U), rtol=1e-12)
+    for stack in stacks_of(dumbo.graph):
+        zeros = (np.zeros((len(stack.factors), 5)),)
+        slopes = [f.value_and_gradient(stack, stack.take(U), zeros)[1] for f in (dumbo, same_weight)]
+        np.testing.assert_allclose(*slopes, rtol=1e-10, atol=1e-12)
+
+
+def test_before_anything_was_received_neighbours_count_as_certain(situation_of) -> None:
+    situation, kind = situation_of(OVERLAPPING), DuMBO(coupled=True)
+    functions = kind.local_functions(situation, kind.learn(situation, BELIEF, None))
+    for stack in stacks_of(functions.graph):
+        X = np.random.default_rng(8).random((len(stack.factors), 4, stack.size))
+        nothing = tuple(np.zeros((len(stack.factors), 4)) for _ in range(2))
+        assert np.array_equal(functions.value(stack, X, ()), functions.value(stack, X, nothing))
+        before, after = (functions.value_and_gradient(stack, X, received) for received in ((), nothing))
+        assert all(map(np.array_equal, before, after))
+
+
+def regret_on_powells_function(outcomes: str, seed: int, n: int, **settings) -> float:
+    """What is left after n evaluations."""
+    function = get("powell")
+    scopes = {f: [function.variables[j] for j in s] for f, s in function.scopes.items()}
+    rule = DuMBO(**settings)
+    team = team_on(function, scopes, acquisition=rule, outcomes=outcomes, seed=seed, rounds=n, initial=10)
+
+    def outcome(point):
+        values = function.factor_values(np.array([[point[v] for v in function.variables]]))[0]
+        return dict(zip(scopes, values, strict=True)) if outcomes == "per-factor" else values.sum()
+
+    return -max(value_at(function, point) for point in play(team, outcome, n))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("outcomes", "at_most"), [("total", 1000.0), ("per-factor", 469.0)])
+def test_powells_function_ends_near_what_the_paper_prints(outcomes, at_most) -> None:
+    # it prints 496 and 469, means of five runs; of totals seeds spread over a factor of ten
+    found = [regret_on_powells_function(outcomes, seed, 150) for seed in range(3)]
+    assert np.median(found) <= at_most
+    assert regret_on_powells_function(outcomes, 1, 150, exploration="paper") > 1.5 * at_most

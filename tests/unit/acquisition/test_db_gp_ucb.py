@@ -1,4 +1,3 @@
-import functools
 import itertools
 
 import networkx as nx
@@ -14,19 +13,8 @@ from swarmbo.errors import ConfigError
 from swarmbo.runs import load
 from swarmbo.runs.runner import assemble
 from swarmbo.settings import convert
-from swarmbo.spaces import Domain
 
-from .markov_reference import log_det_terms
-
-DOMAIN = Domain(np.zeros(2), np.array([100.0, 50.0]))
-
-
-@functools.lru_cache
-def some_belief(seed: int = 0, n: int = 12) -> ExactGP:
-    rng = np.random.default_rng(seed)
-    X = DOMAIN.from_unit(rng.random((n, 2)))
-    y = 200.0 + 30.0 * np.sin(X[:, 0] / 20.0) + X[:, 1] + rng.normal(size=n)
-    return ExactGP.create(ExactGPSettings(), DOMAIN).update(X, y).fit(rng)
+from .fields import DOMAIN, log_det_terms, some_belief
 
 
 def by_ucb(sqrt_beta) -> LocalUtility:
@@ -44,16 +32,13 @@ def test_tables_sum_to_equation_5_at_every_joint_choice(seed, n_robots, order):
     rng = np.random.default_rng(seed)
     belief = some_belief(seed)
     places = [DOMAIN.from_unit(rng.random((3, 2))) for _ in range(n_robots)]
-    bonus = 7.0
-    noise = 2.0 * belief.noise_variance
-    tables = [
-        local_acquisition(belief, places[n : n + order + 1], LocalUtility(1.0, bonus, noise)) for n in range(n_robots)
-    ]
+    bonus, noise = 7.0, 2.0 * belief.noise_variance
+    utility = LocalUtility(1.0, bonus, noise)
+    tables = [local_acquisition(belief, places[n : n + order + 1], utility) for n in range(n_robots)]
     for choice in itertools.product(range(3), repeat=n_robots):
         batch = np.array([places[n][c] for n, c in enumerate(choice)])
         mean, cov = belief.joint_posterior(batch)
-        Psi = np.eye(n_robots) + cov / noise
-        terms = log_det_terms(Psi, n_robots, order)
+        terms = log_det_terms(np.eye(n_robots) + cov / noise, order)
         wanted = mean.sum() + bonus * np.sqrt(np.maximum(terms, 0.0)).sum()
         got = sum(tables[n][choice[n : n + order + 1]] for n in range(n_robots))
         assert np.isclose(got, wanted, rtol=1e-7)
@@ -65,16 +50,8 @@ def test_a_lone_robot_gets_the_ucb_bonus_of_the_schedule_at_an_unexplored_place(
     for exploration in ("annealed", "practical"):
         acquisition, now = DBGPUCB(exploration=exploration), situation(belief, {"a": place})
         problem = acquisition.local_problem(now)
-        assert problem is not None
         mean, var = belief.posterior(place)
         assert np.isclose(problem.tables["w_a"][0], mean[0] + acquisition.sqrt_beta(now) * np.sqrt(var[0]))
-
-
-def test_equal_places_are_forbidden_within_a_factor():
-    belief = some_belief()
-    places = DOMAIN.from_unit(np.random.default_rng(1).random((4, 2)))
-    table = local_acquisition(belief, [places, places], LocalUtility(1.0, 1.0, 1.0))
-    assert (np.isneginf(table) == np.eye(4, dtype=bool)).all()
 
 
 @given(st.integers(0, 500), st.integers(0, 3))
@@ -86,9 +63,8 @@ def test_no_two_robots_can_choose_one_place(seed, order):
     candidates = {agent: lattice[rng.random(24) < share] for agent in agents}
     positions = {agent: DOMAIN.from_unit(rng.random(2)) for agent in agents}
     links = nx.Graph([("robot_0", "robot_1"), ("robot_1", "robot_2"), ("robot_3", "robot_4")])
-    problem = DBGPUCB(markov_order=order, candidates=8).local_problem(
-        situation(some_belief(), candidates, positions, links)
-    )
+    now = situation(some_belief(), candidates, positions, links)
+    problem = DBGPUCB(markov_order=order, candidates=8).local_problem(now)
     if problem is None:
         assert not any(map(len, candidates.values()))
         return
@@ -196,3 +172,15 @@ def test_by_default_a_team_measures_near_the_best_it_knows_where_annealing_looks
 def test_scenarios_whose_tables_were_measured_by_annealing_come_to_it(name) -> None:
     rule = assemble(load(name))[1].setup.rule()
     assert (type(rule), getattr(rule, "exploration", None)) == (DBGPUCB, "annealed")
+
+
+class ByItsEarlierName(sb.ChainAcquisition, frozen=True):
+    def worth(self, situation, n_agents=None):
+        return sb.LocalWorth(sqrt_beta=0.0, bonus=0.0, noise_variance=situation.belief.noise_variance)
+
+
+def test_a_utility_by_its_earlier_name_is_used() -> None:
+    line = np.linspace(0.0, 1.0, 21)[:, None]
+    team = sb.Team.for_field(["a"], low=[0.0], high=[1.0], acquisition=ByItsEarlierName())
+    team.attach(line, -((line[:, 0] - 0.2) ** 2))
+    assert team.ask({"a": line}).points["a"] == np.array([0.2])

@@ -1,19 +1,28 @@
-"""Log expected improvement per factor, and the incumbent it is relative to."""
+"""Expected improvement: its logarithm per factor over an incumbent; in a field, of places and of batches."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
 import swarmbo as sb
-from swarmbo.acquisition.expected_improvement import ExpectedImprovement
+from swarmbo.acquisition import LocalUtility, Situation, local_acquisition
+from swarmbo.acquisition.expected_improvement import ExpectedImprovement, JointImprovement, log_improvement
+from swarmbo.acquisition.local_utility import PlaceUtility
+from swarmbo.acquisition.utility import shortlist
+from swarmbo.belief import ExactGP, ExactGPSettings, Views
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.incumbents import incumbent, starting_points
+from swarmbo.errors import ConfigError
 from swarmbo.graph import stacks_of
 from swarmbo.graph.box_functions import total_value
 from swarmbo.problem.data import Dataset
+
+from .fields import DOMAIN, NOWHERE, situation, some_belief
 
 BELIEF = AdditiveGPSettings(max_iterations=20)
 DISJOINT = {"f": ["a", "b"], "g": ["c", "d"]}
@@ -123,3 +132,199 @@ def test_without_data_the_centre_stands_in_for_the_incumbent(situation_of) -> No
     belief = ExpectedImprovement().learn(situation_of(t=0), BELIEF, None).belief
     assert incumbent(belief).tolist() == [0.5] * 5
     assert starting_points(belief, np.zeros(5), np.ones(5)).shape == (0, 5)
+
+
+def by_quadrature(z: float) -> float:
+    """log of the integral of u phi(u - z) over u > 0, by substitution that leaves a well-scaled integrand."""
+    if z > -1.0:
+        return float(np.log(quad(lambda u: u * norm.pdf(u - z), 0.0, max(z, 0.0) + 40.0, epsabs=0, limit=500)[0]))
+    # h(z) = phi(z) / z² * integral of v exp(-v - v² / (2 z²)) dv
+    scaled = quad(lambda v: v * np.exp(-v - v**2 / (2.0 * z**2)), 0.0, 200.0, epsabs=0, epsrel=1e-13, limit=500)[0]
+    return float(norm.logpdf(z) - 2.0 * np.log(-z) + np.log(scaled))
+
+
+@pytest.mark.parametrize("z", [-1e6, -1e3, -100.0, -20.001, -19.999, -8.0, -1.001, -0.999, 0.0, 0.7, 6.0, 30.0])
+def test_it_is_the_integral(z: float) -> None:
+    value, _, _ = log_improvement(np.array([z]), np.ones(1))
+    assert value[0] == pytest.approx(by_quadrature(z), rel=1e-11, abs=1e-11)
+
+
+@given(st.floats(-1e5, 1e5), st.floats(1e-6, 1e3))
+def test_it_is_finite_and_scales_with_the_unit(mean: float, std: float) -> None:
+    value, by_mean, by_std = log_improvement(np.array([mean]), np.array([std]))
+    assert np.isfinite([value, by_mean, by_std]).all()
+    other, _, _ = log_improvement(np.array([10.0 * mean]), np.array([10.0 * std]))
+    assert other[0] == pytest.approx(value[0] + np.log(10.0), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("z", [-500.0, -30.0, -20.0, -10.0, -1.0, 0.0, 2.0, 20.0])
+@pytest.mark.parametrize("std", [0.01, 3.0])
+def test_derivatives_are_those_of_the_value(z: float, std: float) -> None:
+    def value(m: float, s: float) -> float:
+        return float(log_improvement(np.array([m]), np.array([s]))[0][0])
+
+    mean, step = z * std, 1e-5 * std
+    _, by_mean, by_std = log_improvement(np.array([mean]), np.array([std]))
+    assert by_mean[0] == pytest.approx((value(mean + step, std) - value(mean - step, std)) / (2 * step), rel=1e-5)
+    along_std = (value(mean, std + step) - value(mean, std - step)) / (2 * step)
+    assert by_std[0] == pytest.approx(along_std, rel=1e-5, abs=1e-7)
+
+
+def test_derivatives_do_not_jump_where_the_formulas_change() -> None:
+    for border in (-20.0, -1.0):
+        z = border + np.array([-1e-9, 1e-9])
+        for before, after in log_improvement(z, np.ones(2)):
+            assert before == pytest.approx(after, rel=1e-7)
+
+
+CONSENSUS = {"kind": "fused", "method": "consensus"}
+LINE = np.linspace(0.0, 1.0, 21)[:, None]
+
+
+def closed_form(mean, std, best):
+    z = (mean - best) / std
+    return std * (norm.pdf(z) + z * norm.cdf(z))
+
+
+def drawn_improvement(mean, cov, best, rng, draws=200_000):
+    """The expected improvement of a batch, by Monte Carlo."""
+    f = rng.multivariate_normal(mean, cov, size=draws)
+    return np.maximum(f.max(axis=1) - best, 0.0).mean()
+
+
+def chain_sum(rule, mean, cov, order=None):
+    """What each place adds to the next ones, in sum."""
+    rows = [np.arange(n, len(mean))[: None if order is None else order + 1] for n in range(len(mean))]
+    return sum(rule.of_first(mean[own], cov[np.ix_(own, own)]) for own in rows)
+
+
+def test_alone_it_is_the_closed_form_over_the_best_known_value():
+    belief, rng = some_belief(), np.random.default_rng(3)
+    X = DOMAIN.from_unit(rng.random((9, 2)))
+    mean, var = belief.posterior(X)
+    rule = JointImprovement(over=52.0)
+    np.testing.assert_allclose(rule.single(mean, var), closed_form(mean, np.sqrt(var), 52.0), rtol=1e-8, atol=1e-12)
+    table = local_acquisition(belief, [np.vstack([X, NOWHERE])], rule, price=0.3)
+    np.testing.assert_allclose(table[:-1], closed_form(mean, np.sqrt(var), 52.0) - 0.3, rtol=1e-8, atol=1e-12)
+    assert table[-1] == 0.0
+
+
+@given(size=st.integers(2, 6), seed=st.integers(0, 10_000), quantile=st.floats(0.0, 0.8), shared=st.floats(0.0, 0.9))
+def test_what_each_adds_to_those_after_it_sums_to_the_improvement_of_the_batch(size, seed, quantile, shared):
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(size, size))
+    cov = shared * np.ones((size, size)) + (1.0 - shared) * (A @ A.T / size + 0.05 * np.eye(size))
+    mean = rng.normal(size=size)
+    best = float(mean.max() + quantile * np.sqrt(cov.diagonal().max()))
+    expected = drawn_improvement(mean, cov, best, rng)
+    assert chain_sum(JointImprovement(over=best), mean, cov) == pytest.approx(expected, rel=0.05, abs=0.003)
+
+
+def test_who_sees_fewer_overstates_what_it_adds():
+    mean, cov = np.zeros(5), 0.6 * np.ones((5, 5)) + 0.4 * np.eye(5)
+    sums = [chain_sum(JointImprovement(over=0.5), mean, cov, order) for order in range(5)]
+    assert sums == sorted(sums, reverse=True)
+    assert sums[0] > 1.5 * sums[4]
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_tables_say_what_a_place_adds_to_those_of_who_measures(order):
+    belief, rng, rule = some_belief(), np.random.default_rng(1), JointImprovement(over=55.0)
+    options = [np.vstack([DOMAIN.from_unit(rng.random((4, 2))), NOWHERE]) for _ in range(order + 1)]
+    table = local_acquisition(belief, options, rule, price=0.4)
+    for choice in itertools.product(range(5), repeat=order + 1):
+        if choice[0] == 4:
+            assert table[choice] == 0.0
+            continue
+        batch = np.array([options[n][c] for n, c in enumerate(choice) if c < 4])
+        expected = rule.of_first(*belief.joint_posterior(batch))
+        alone = rule.single(*belief.posterior(batch[:1]))[0]
+        assert table[choice] + 0.4 == pytest.approx(expected, abs=0.1 * alone + 1e-15)
+        assert table[choice] + 0.4 <= 1.1 * alone + 1e-15
+
+
+def test_a_utility_values_a_choice_by_its_table_unless_it_has_a_faster_way():
+    rule, mean, A = LocalUtility(2.0, 1.0, 0.1), np.array([0.4, 0.2, 0.7]), np.random.default_rng(2).normal(size=(3, 3))
+    assert PlaceUtility.of_first(rule, mean, A @ A.T) == pytest.approx(rule.of_first(mean, A @ A.T))
+
+
+def test_two_agents_never_take_one_place_and_the_second_look_is_worth_less():
+    rule, cov = JointImprovement(over=0.0), np.array([[1.0, 0.999], [0.999, 1.0]])
+    assert rule.of_first(np.zeros(2), cov) < 0.1 * rule.of_first(np.zeros(1), cov[:1, :1])
+    team = sb.Team.for_field(["a", "b"], [0.0], [1.0], acquisition="expected-improvement")
+    team.attach(LINE[::5], -((LINE[::5, 0] - 0.6) ** 2))
+    points = team.ask({"a": LINE, "b": LINE}).points
+    assert points["a"][0] != points["b"][0]
+
+
+def test_hopeless_places_are_ordered_and_nothing_overflows():
+    rule = JointImprovement(over=1e6)
+    mean, var = np.array([0.0, 1.0, 0.5, 1.0]), np.array([0.0, 0.0, 1e-8, 1e-30])
+    with np.errstate(over="raise", invalid="raise"):
+        rank = rule.rank(mean, var)
+    assert np.isfinite(rank).all()
+    assert rule.single(mean, var).tolist() == [0.0] * 4
+    hopeful = rule.rank(np.array([0.0, 1.0, 2.0]), np.array([1.0, 1.0, 1.0]))
+    assert (np.diff(hopeful) > 0).all()
+
+
+def test_without_hope_an_agent_still_takes_the_least_hopeless_place():
+    belief = some_belief()
+    near = belief.X[:4, :2] + np.array([[0.01, 0.0], [0.3, 0.0], [4.0, 0.0], [0.1, 0.0]])
+    mean, var = belief.posterior(near)
+    least_hopeless = int(((mean - 1e4) / np.sqrt(var)).argmax())
+    rule = JointImprovement(over=1e4)
+    assert (rule.single(mean, var) == 0.0).all()
+    assert rule.best_of(belief, near) == least_hopeless != 0
+    assert shortlist(belief, near, 9, rule)[0] == least_hopeless  # ties of sums go to who comes first
+
+
+def test_it_improves_on_the_largest_mean_where_somebody_measured_as_far_as_each_knows():
+    belief = some_belief()
+    other = ExactGP.create(ExactGPSettings(), DOMAIN).update([[50.0, 25.0]], [7.0])
+    now = situation(Views({"s_0": belief, "s_1": other, "s_2": belief}, "s_0"))
+    now = replace(now, measured=belief.X, measured_by={"s_1": other.X})
+    assert now.best_measured() == pytest.approx(belief.posterior_mean(belief.X).max())
+    assert now.seen_by("s_1").best_measured() == pytest.approx(other.posterior_mean(other.X)[0])
+
+
+@pytest.mark.parametrize(
+    ("belief", "coordination"),
+    [("exact", "exact"), ("fused", "max-sum"), (CONSENSUS, "greedy"), ("exact", "independent")],
+)
+def test_a_team_finds_a_peak_with_every_belief_and_way_to_agree(belief, coordination):
+    settings = {"acquisition": "expected-improvement", "belief": belief, "coordination": coordination}
+    team = sb.Team.for_field(["a", "b"], [0.0], [1.0], seed=1, **settings)
+    best = -np.inf
+    for _ in range(6):
+        query = team.ask({"a": LINE, "b": LINE})
+        heights = {agent: -((float(x[0]) - 0.7) ** 2) for agent, x in query.points.items()}
+        team.tell(query, heights)
+        best = max(best, *heights.values())
+    assert best > -0.01
+
+
+def test_settings_that_only_the_other_kind_of_team_looks_at_are_refused():
+    graph = sb.FactorGraph.from_scopes({"f": ["x"]})
+    words = r"\$\.acquisition\.markov_order: got 1, which has no effect for agents that set the variables of one f"
+    with pytest.raises(ConfigError, match=words):
+        sb.Team(graph, {"x": (0.0, 1.0)}, acquisition=ExpectedImprovement(markov_order=1))
+    with pytest.raises(ConfigError, match=r"\$\.acquisition\.n_features: got 64, which has no effect for agents that"):
+        sb.Team.for_field(["a"], [0.0], [1.0], acquisition=sb.Thompson(n_features=64))
+
+
+def test_a_batch_asked_while_another_is_out_improves_on_what_that_promises():
+    situations = list[Situation]()
+
+    class Watching:
+        def decide(self, situation, acquisition):
+            situations.append(situation)
+            return sb.Decision({"a": np.array([0.55])}, sb.SolveReport("not_needed"))
+
+    watched = sb.Team.for_field(["a"], [0.0], [1.0], coordination=Watching(), seed=0)
+    watched.attach([[0.0], [0.2], [0.4], [0.7], [0.9]], [0.0, 1.0, 3.0, 3.0, 1.0])
+    for _ in range(2):
+        watched.ask()
+    before, after = situations
+    assert after.best_measured() == pytest.approx(after.belief.posterior_mean(np.array([[0.55]]))[0])
+    assert after.best_measured() > before.best_measured()

@@ -12,9 +12,9 @@ from swarmbo.acquisition.chain import IN_SIGHT, nearest, told_by
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.belief.at_places import AtPlaces
 from swarmbo.coordination import Exact
-from swarmbo.spaces import Domain
 
-DOMAIN = Domain(np.zeros(2), np.array([100.0, 50.0]))
+from .fields import DOMAIN
+
 SITES = np.stack(np.meshgrid(np.linspace(0.0, 100.0, 41), np.linspace(0.0, 50.0, 21)), axis=-1).reshape(-1, 2)
 
 
@@ -44,7 +44,7 @@ def test_choices_are_those_of_a_belief_conditioned_choice_by_choice(robots: int)
     assert {agent: place.tolist() for agent, place in chosen.items()} == one_by_one(now, rule)
 
 
-def test_where_much_is_pending_only_places_that_may_be_the_best_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_much_is_pending_only_places_that_may_be_the_best_are_looked_at(monkeypatch):
     """The choice is that of a look at all of them, and a tie goes to the first place."""
     now, asked = situation(1, 120.0), list[int]()
     places, rule = now.candidates["r0"], DBGPUCB().utility(now)
@@ -52,7 +52,7 @@ def test_where_much_is_pending_only_places_that_may_be_the_best_are_looked_at(mo
     quick = AtPlaces.of(now.belief, places).condition_on_pending(pending)
     of_rows = AtPlaces.of_rows
 
-    def seen(self: AtPlaces, rows: np.ndarray, *, on_data: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    def seen(self, rows, *, on_data=False):
         asked.extend([] if on_data else [len(rows)])
         return of_rows(self, rows, on_data=on_data)
 
@@ -115,7 +115,7 @@ def test_the_nearest_are_those_by_shares_of_the_box_in_their_own_order() -> None
     assert len(nearest(places, others[:3], DOMAIN)) == 3
 
 
-def test_tables_of_a_large_team_cost_no_more_a_robot(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_of_a_large_team_cost_no_more_a_robot(monkeypatch):
     """However many robots there are, none is conditioned on more than it has in sight."""
     seen = list[int]()
     quick = AtPlaces.condition_on_pending
@@ -124,21 +124,15 @@ def test_tables_of_a_large_team_cost_no_more_a_robot(monkeypatch: pytest.MonkeyP
     assert max(seen) == IN_SIGHT
 
 
-def test_tables_of_a_large_team_have_so_many_entries_in_all_and_lose_next_to_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_tables_of_a_large_team_have_so_many_entries_and_lose_next_to_nothing(monkeypatch):
     """Held to agreements over whole shortlists, that of shorter ones is as good to a thousandth of a deviation each."""
     few, many = situation(48, 15.0), situation(49, 15.0)
     rule = DBGPUCB(markov_order=1, candidates=32, table_entries=2**10)
     spared, cut = rule.local_problem(few), rule.local_problem(many)
     monkeypatch.setattr(chain_acquisition, "_LARGE", 49)
     whole = rule.local_problem(many)
-    assert whole is not None
-    assert spared is not None
-    assert cut is not None
-    assert (
-        sum(table.size for table in cut.tables.values()) <= 2**13 < sum(table.size for table in whole.tables.values())
-    )
+    entries = [sum(table.size for table in problem.tables.values()) for problem in (cut, whole)]
+    assert entries[0] <= 2**13 < entries[1]
     assert max(map(len, spared.shortlists.values())) == 32 > max(map(len, cut.shortlists.values())) >= 12
     best, found = (Exact().solve(problem.graph, problem.tables) for problem in (whole, cut))
     assert found.value <= best.value + 1e-9
@@ -148,7 +142,6 @@ def test_tables_of_a_large_team_have_so_many_entries_in_all_and_lose_next_to_not
 def test_what_is_measured_far_away_is_left_out_of_many_and_takes_next_to_nothing() -> None:
     now = situation(60, 12.0)
     learned = now.belief
-    assert isinstance(learned, ExactGP)
     short = msgspec.structs.replace(learned.hyperparameters, lengthscales=(0.08, 0.1))
     now = replace(now, belief=replace(learned, hyperparameters=short))
     chosen = np.array(list(at_once(turns(now, DBGPUCB().alone(now))).values()))

@@ -16,6 +16,8 @@ from swarmbo.graph import BoxFunctions, FactorStack, stacks_of
 from swarmbo.graph.box_functions import exchange, total_value
 from swarmbo.settings import convert
 
+from .conftest import OVERLAPPING
+
 KINDS = [
     AddGPUCB(groups="learned", group_size=2),
     DECHBO(),
@@ -36,7 +38,6 @@ every_kind = pytest.mark.parametrize(
     ],
 )
 BELIEF = AdditiveGPSettings(max_iterations=20)
-OVERLAPPING = {"f": ["a", "b"], "g": ["b", "c"], "h": ["d"], "i": ["c", "d", "e"]}
 
 
 def functions_of(kind: Acquisition, situation) -> BoxFunctions:
@@ -92,7 +93,6 @@ def test_what_comes_out_for_a_factor_does_not_depend_on_the_others_in_the_stack(
 def test_it_is_what_agents_agree_on_with_the_teams_variables_in_order(kind, situation_of) -> None:
     situation = situation_of()
     functions = functions_of(kind, situation)
-    assert isinstance(functions, BoxFunctions)
     assert functions.graph.variables == situation.graph.variables
     assert functions.graph.variable_owners == situation.graph.variable_owners
     assert (functions.low == 0.0).all()

@@ -34,11 +34,19 @@ def _team(failing, *, outcomes="total", told=None, **more) -> sb.Team:
     return team
 
 
-def _bound(team: sb.Team, *, tight: bool = False):
+def _bound(team: sb.Team):
     situation, model = situation_of(team), team.model
     functions = team.acquisition.local_functions(situation, model)
     needed = requirements(situation)
     return functions, needed, reference(situation, needed, model.incumbent()), situation
+
+
+def limits(functions, needed, origin, **more):
+    return bounded(functions, needed, origin, spreads(functions, 3), **more)
+
+
+def weights_of(limited, factors):
+    return {hold.weight for factor in factors for hold in limited.holds[factor]}
 
 
 def _wall(U):
@@ -63,29 +71,27 @@ def test_without_a_failure_nothing_is_required() -> None:
 @pytest.mark.parametrize("tight", [False, True])
 def test_slopes_of_bounded_functions_are_those_of_differences(kind, tight) -> None:
     functions, needed, origin, _ = _bound(_team(_wall, acquisition=kind))
-    limited = bounded(functions, needed, origin, spreads(functions, 3), tight=tight)
-    U, step = 0.05 + 0.9 * np.random.default_rng(4).random((12, 3)), 1e-6
-    penalised = 0
+    limited = limits(functions, needed, origin, tight=tight)
+    U, penalised = 0.05 + 0.9 * np.random.default_rng(4).random((12, 3)), 0
     for stack in stacks_of(limited.graph):
         X = stack.take(U)
         nothing = tuple(np.zeros(X.shape[:2]) for _ in range(functions.n_exchanges))
-        penalty = functions.value(stack, X, nothing) - limited.value(stack, X, nothing)
-        penalised += int((penalty > 0.0).sum())
-        _, slope = limited.value_and_gradient(stack, X, nothing)
-        _, bare = functions.value_and_gradient(stack, X, nothing)
-        for axis in range(stack.size):
-            shift = step * np.eye(stack.size)[axis]
-            up, down = (
-                functions.value(stack, X + s, nothing) - limited.value(stack, X + s, nothing) for s in (shift, -shift)
-            )
-            scale = np.abs(functions.value(stack, X, nothing)).max() + penalty.max()
-            np.testing.assert_allclose((bare - slope)[..., axis], (up - down) / (2 * step), atol=1e-5 * scale / 1e-3)
+
+        def penalty(X, stack=stack, nothing=nothing):
+            return functions.value(stack, X, nothing) - limited.value(stack, X, nothing)
+
+        penalised += int((penalty(X) > 0.0).sum())
+        bare, slope = (each.value_and_gradient(stack, X, nothing)[1] for each in (functions, limited))
+        scale = np.abs(functions.value(stack, X, nothing)).max() + penalty(X).max()
+        for axis, shift in enumerate(1e-6 * np.eye(stack.size)):
+            change = (penalty(X + shift) - penalty(X - shift)) / 2e-6
+            np.testing.assert_allclose((bare - slope)[..., axis], change, atol=1e-2 * scale)
     assert penalised  # some points of the box are in the dead region
 
 
 def test_a_bounded_function_is_the_function_itself_where_evaluations_succeed() -> None:
     functions, needed, origin, _ = _bound(_team(_wall, acquisition="dec-hbo"))
-    limited = bounded(functions, needed, origin, spreads(functions, 3))
+    limited = limits(functions, needed, origin)
     U = np.random.default_rng(4).random((300, 3))
     free = (U[:, 0] < 0.4) & (np.abs(needed[0].model.logit(U) - needed[0].model.offset) < 5.0)
     np.testing.assert_array_equal(total_value(limited, U[free]), total_value(functions, U[free]))
@@ -106,7 +112,7 @@ def test_factors_that_keep_equal_shares_meet_the_requirement_together(seed) -> N
     origin = points[int(least_margin(needed, points).argmax())]
     team = _team(lambda U: np.zeros(len(U), dtype=bool), acquisition="dec-hbo")
     functions = team.acquisition.local_functions(situation_of(team), team.model)
-    limited = bounded(functions, needed, origin, spreads(functions, 3), tight=True)
+    limited = limits(functions, needed, origin, tight=True)
     kept = total_value(limited, points) == total_value(functions, points)
     lacking = np.minimum(least_margin(needed, origin[None]), 0.0) - least_margin(needed, points)
     assert (lacking[kept] <= 1e-9).all()
@@ -116,7 +122,7 @@ def test_a_factor_that_fails_is_blamed_alone() -> None:
     team = _team(_wall, outcomes="per-factor", told=["f"], acquisition="dec-hbo")
     functions, needed, origin, situation = _bound(team)
     assert [requirement.columns.tolist() for requirement in needed] == [[0, 1]]
-    assert set(bounded(functions, needed, origin, spreads(functions, 3)).holds) == {"f"}
+    assert set(limits(functions, needed, origin).holds) == {"f"}
     ((columns, own, agents),) = parts_together(situation.graph, needed)
     assert (columns.tolist(), own, agents) == ([0, 1, 2], needed, situation.graph.agents)
     whole = requirements(situation_of(_team(_wall, outcomes="per-factor", acquisition="dec-hbo")))
@@ -166,7 +172,7 @@ def test_failures_of_learned_scopes_are_those_of_evaluations() -> None:
 
 def test_owners_may_ask_for_their_own_factors_only() -> None:
     functions, needed, origin, _ = _bound(_team(_wall, acquisition="dec-hbo"))
-    own = bounded(functions, needed, origin, spreads(functions, 3)).of(["f"])
+    own = limits(functions, needed, origin).of(["f"])
     (stack,) = stacks_of(GRAPH)
     with pytest.raises(OwnershipError, match="'g'"):
         own.value(stack, stack.take(np.full((1, 3), 0.5)), ())
@@ -176,15 +182,12 @@ def test_owners_may_ask_for_their_own_factors_only() -> None:
 def test_penalties_are_in_the_unit_of_what_is_maximised() -> None:
     team = _team(_wall, acquisition="dec-hbo")
     functions, needed, origin, _ = _bound(team)
-    (weight,) = {
-        hold.weight
-        for held in bounded(functions, needed, origin, spreads(functions, 3)).holds.values()
-        for hold in held
-    }
+    limited = limits(functions, needed, origin)
+    (weight,) = weights_of(limited, limited.holds)
     assert weight == pytest.approx(4.0 * sum(spreads(functions, 3).values()))
     level = FlatImprovements.of_team(team)
-    flat = bounded(level, needed, origin, spreads(level, 3))
-    assert {hold.weight for held in flat.holds.values() for hold in held} == {4.0}
+    flat = limits(level, needed, origin)
+    assert weights_of(flat, flat.holds) == {4.0}
 
 
 def test_a_part_weighs_its_penalties_by_what_its_own_factors_may_gain() -> None:
@@ -193,7 +196,7 @@ def test_a_part_weighs_its_penalties_by_what_its_own_factors_may_gain() -> None:
     X = 2.0 * np.random.default_rng(1).random((24, 3))
     team.attach(X, np.stack([np.where(X[:, 0] > 1.5, np.nan, X[:, 1]), 100.0 * X[:, 2]], axis=1))
     functions, needed, origin, _ = _bound(team)
-    (weight,) = {hold.weight for hold in bounded(functions, needed, origin, spreads(functions, 3)).holds["f"]}
+    (weight,) = weights_of(limits(functions, needed, origin), "f")
     spread = spreads(functions, 3)
     assert spread["g"] > 0.0
     assert weight == pytest.approx(4.0 * spread["f"])

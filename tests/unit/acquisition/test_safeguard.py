@@ -1,7 +1,6 @@
 """What agents agree on is held against what they would choose one after the other, by an oracle of its own."""
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Mapping
 
@@ -24,26 +23,13 @@ from swarmbo.acquisition.by_view import at_once
 from swarmbo.acquisition.chain import IN_SIGHT
 from swarmbo.acquisition.local_problem import _Check
 from swarmbo.baselines import Greedy
-from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
+from swarmbo.belief import Views
 from swarmbo.coordination import Exact, MaxSum
 from swarmbo.coordination.agreement import TableOutcome, solution_of
 from swarmbo.records import Traffic
-from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess
 
-from .decided import decide
-
-DOMAIN = Domain(np.zeros(2), np.array([100.0, 50.0]))
-LATTICE = np.array([(x, y) for x in np.linspace(0, 100, 9) for y in np.linspace(0, 50, 6)])
-
-
-@functools.lru_cache
-def some_belief(seed: int, n: int, fades: bool) -> ExactGP:
-    rng = np.random.default_rng(seed)
-    X = DOMAIN.from_unit(rng.random((n, 2)))
-    prior = ExactGPSettings(time=TimeAxis(lengthscale_median=4.0)) if fades else ExactGPSettings()
-    belief = ExactGP.create(prior, DOMAIN).update(X, 50.0 + 9.0 * np.sin(X[:, 0] / 17.0) + rng.normal(size=n))
-    return belief.fit(rng).at(3) if fades else belief.fit(rng)
+from .fields import DOMAIN, LATTICE, decide, some_belief
 
 
 def some_team(seed: int, n_agents: int, kind: str, *, packed: bool, price: float | None, parted: bool) -> Situation:
@@ -53,9 +39,9 @@ def some_team(seed: int, n_agents: int, kind: str, *, packed: bool, price: float
     positions = {a: middle + rng.normal(size=2) if packed else DOMAIN.from_unit(rng.random(2)) for a in agents}
     reach = rng.uniform(20.0, 60.0)
     candidates = {a: LATTICE[np.linalg.norm(LATTICE - positions[a], axis=1) < reach] for a in agents}
-    belief = some_belief(seed % 5, 10, kind == "fading")
+    belief = some_belief(seed % 5, 10, fades=kind == "fading")
     if kind == "own":
-        belief = Views({a: some_belief(n % 3, 6 + 2 * (n % 3), False) for n, a in enumerate(agents)}, agents[0])
+        belief = Views({a: some_belief(n % 3, 6 + 2 * (n % 3)) for n, a in enumerate(agents)}, agents[0])
     links = nx.Graph(itertools.pairwise(agents))
     links.add_nodes_from(agents)
     if parted:
@@ -102,9 +88,7 @@ ACQUISITIONS = {
     st.sampled_from([None, 0.5, 4.0]),
     st.booleans(),
 )
-def test_no_batch_is_worth_less_than_greedys_own(
-    seed, n_agents, kind, task, coordination, order, packed, price, parted
-):
+def test_no_batch_is_worth_less_than_greedys(seed, n_agents, kind, task, coordination, order, packed, price, parted):
     now = some_team(seed, n_agents, kind, packed=packed, price=price, parted=parted)
     acquisition = ACQUISITIONS[task](order)
     greedy = Greedy().decide(now, acquisition).points
@@ -135,7 +119,7 @@ def test_priced_sensors_that_see_the_same_places_do_not_buy_what_others_tell():
     """The samples of an agreement are those of greedy, a fifth more at most, and worth more to the whole team."""
     bought, bought_in_turn = 0, 0
     for seed in range(6):
-        belief = some_belief(seed, 6, False)
+        belief = some_belief(seed, 6)
         agents = tuple(f"s_{n}" for n in range(12))
         spots = {a: DOMAIN.from_unit(np.random.default_rng([seed, n]).random((30, 2))) for n, a in enumerate(agents)}
         prices = dict.fromkeys(agents, 0.75 * float(np.sqrt(belief.prior_variance)))
@@ -146,10 +130,8 @@ def test_priced_sensors_that_see_the_same_places_do_not_buy_what_others_tell():
         for agent in decided:  # given all that are taken ahead of it in the chain, each is worth its price
             [chain] = chains(agents, now.positions, None)
             ahead = {a: decided[a] for a in chain[chain.index(agent) + 1 :] if a in decided}
-            without, with_it = (
-                eq_5(now, Information(), batch, 12) for batch in (ahead, {agent: decided[agent]} | ahead)
-            )
-            assert with_it > without
+            with_it = {agent: decided[agent]} | ahead
+            assert eq_5(now, Information(), with_it, 12) > eq_5(now, Information(), ahead, 12)
     assert 6 < bought_in_turn < 60
     assert bought <= 1.2 * bought_in_turn
 
@@ -158,7 +140,6 @@ def test_tables_take_those_an_agent_cannot_see_to_measure_where_they_would_in_tu
     now = some_team(3, 6, "shared", packed=True, price=None, parted=False)
     acquisition = DBGPUCB(markov_order=1, candidates=4)
     problem = acquisition.local_problem(now)
-    assert problem is not None
     greedy = Greedy().decide(now, acquisition).points
     worth = acquisition.utility(now)
     [chain] = chains(now.movers, now.positions, None)
@@ -177,15 +158,14 @@ def test_tables_take_those_an_agent_cannot_see_to_measure_where_they_would_in_tu
             assert problem.tables[f"w_{agent}"][choice] == pytest.approx(wanted, rel=1e-6)
 
 
-def test_greedys_places_are_on_the_lists_of_those_who_would_choose_them_and_their_batch_has_a_value():
+@pytest.mark.parametrize("rule", [Information(candidates=5), Information(markov_order=1, candidates=3)])
+def test_greedys_places_are_on_the_lists_of_those_who_would_choose_them_and_their_batch_has_a_value(rule):
     for seed, parted in itertools.product(range(8), (False, True)):
         now = some_team(seed, 6, "own", packed=True, price=None, parted=parted)
-        acquisition = Information(candidates=5)
-        problem, greedy = acquisition.local_problem(now), Greedy().decide(now, acquisition).points
+        problem, greedy = rule.local_problem(now), Greedy().decide(now, rule).points
         if problem is None or len(greedy) < len(now.movers):
             continue
         value = at_once(problem.value_steps(now, greedy))
-        assert value is not None
         assert -np.inf < value <= Exact().solve(problem.graph, problem.tables).value + 1e-9
 
 
@@ -194,7 +174,6 @@ def test_a_report_says_how_far_below_the_best_agreement_a_batch_chosen_in_turn_i
     for seed in range(12):
         now = some_team(seed, 7, "shared", packed=True, price=None, parted=False)
         decision, problem = decide(now, Information(), Exact(), InProcess()), Information().local_problem(now)
-        assert problem is not None
         best = Exact().solve(problem.graph, problem.tables)
         agreed = {agent: problem.shortlists[agent][index] for agent, index in best.assignment.items()}
         greedy = Greedy().decide(now, Information()).points
@@ -218,7 +197,6 @@ def test_a_clash_that_max_sum_ends_in_is_settled_by_the_places_chosen_in_turn():
     now = some_team(0, 3, "shared", packed=True, price=None, parted=False)
     now = dataclasses.replace(now, candidates=dict.fromkeys(now.agents, LATTICE[:8]))
     problem, greedy = DBGPUCB().local_problem(now), Greedy().decide(now, DBGPUCB()).points
-    assert problem is not None
     assert FirstOfAll().solve(problem.graph, problem.tables).report.status == "infeasible"
     decision = decide(now, DBGPUCB(), FirstOfAll(), InProcess())
     assert all((decision.points[agent] == greedy[agent]).all() for agent in now.agents)
@@ -227,7 +205,7 @@ def test_a_clash_that_max_sum_ends_in_is_settled_by_the_places_chosen_in_turn():
 
 
 def test_neighbours_measure_with_their_sensors_noise():
-    belief = some_belief(0, 10, False)
+    belief = some_belief(0, 10)
     own, others = LATTICE[:3], LATTICE[20:22]
     scale, noise = 3.0 * belief.noise_variance, 0.5 * belief.noise_variance
     table = local_acquisition(belief, [own, others], LocalUtility(1.0, 2.0, scale, neighbours_noise=noise))
@@ -238,9 +216,7 @@ def test_neighbours_measure_with_their_sensors_noise():
 
 
 @pytest.mark.parametrize("price", [None, 4.0])
-def test_agents_with_beliefs_of_their_own_look_again_at_places_in_sight_only_and_at_all_that_count(
-    monkeypatch: pytest.MonkeyPatch, price: float | None
-) -> None:
+def test_agents_with_beliefs_of_their_own_look_again_at_all_places_in_sight_and_no_others(monkeypatch, price):
     """In a long chain each works out the posterior at its own place and the next 64, and values them by it."""
     now, asked = some_team(1, IN_SIGHT + 12, "own", packed=False, price=price, parted=False), list[int]()
     spots = {agent: DOMAIN.from_unit(np.random.default_rng(n).random((6, 2))) for n, agent in enumerate(now.agents)}
@@ -253,9 +229,8 @@ def test_agents_with_beliefs_of_their_own_look_again_at_places_in_sight_only_and
 
     def held(self, agent, places, to_the_letter=False):
         value, given = term(self, agent, places, to_the_letter), self.given
-        alone = jointly(given.utilities[agent], given.beliefs[agent], np.array(places))(
-            range(len(places)), to_the_letter
-        )
+        alone_at = jointly(given.utilities[agent], given.beliefs[agent], np.array(places))
+        alone = alone_at(range(len(places)), to_the_letter)
         assert value == pytest.approx(alone - given.prices.get(agent, 0.0), rel=1e-9, abs=1e-9)
         return value
 

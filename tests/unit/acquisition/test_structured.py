@@ -18,11 +18,14 @@ from swarmbo.errors import ConfigError
 from swarmbo.runs import load
 from swarmbo.settings import convert
 
+from .conftest import play
+
 NAMES = tuple("uvwxyz")
 BOUNDS = {name: (-1.0, 2.0 + i) for i, name in enumerate(NAMES)}
 KINDS: dict[str, dict[str, Any]] = {
     "sampled": {"kind": "sampled", "samples": 2, "moves": 1, "burn_in": 3},
     "capped": {"kind": "sampled", "samples": 2, "moves": 1, "burn_in": 3, "largest": 2},
+    "disjoint": {"kind": "sampled", "samples": 1, "burn_in": 3},
     "screened": {"kind": "screened", "tries": 5, "every": 3},
 }
 every_structure = pytest.mark.parametrize("structure", [KINDS["capped"], KINDS["screened"]], ids=["capped", "screened"])
@@ -42,70 +45,56 @@ def team_of(structure: dict[str, Any] | None, **settings: Any) -> sb.Team:
     return sb.Team(None, BOUNDS, **{"belief": belief, "initial": 5, "seed": 2, **settings})
 
 
-def played(team: sb.Team, rounds: int) -> list[dict[str, float]]:
-    points: list[dict[str, float]] = []
-    for _ in range(rounds):
-        query = team.ask()
-        team.tell(query, outcome(query.point))
-        points.append(query.point)
-    return points
-
-
 def scopes_in_use(team: sb.Team) -> tuple[tuple[int, ...], ...]:
     structure = team.model.learned.structure
-    assert structure is not None
     return structure.scopes
 
 
 @pytest.mark.parametrize(
-    ("kind", "acquisition"),
+    ("kind", "settings"),
     [
-        ("sampled", "auto"),
-        ("screened", "dec-hbo"),
-        ("capped", "dumbo"),
-        ("screened", "thompson"),
-        ("capped", "expected-improvement"),
+        ("sampled", {"acquisition": "auto"}),
+        ("screened", {"acquisition": "dec-hbo"}),
+        ("capped", {"acquisition": "dumbo"}),
+        ("screened", {"acquisition": "thompson"}),
+        ("capped", {"acquisition": "expected-improvement"}),
+        ("disjoint", {"acquisition": "add-gp-ucb"}),
+        *(("capped", {"coordination": kind}) for kind in ("refined-max-sum", "centralised", "sobol", "isotropic-gp")),
     ],
+    ids=str,
 )
-def test_every_method_works_on_scopes_that_cover_the_variables(kind, acquisition) -> None:
-    team = team_of(KINDS[kind], acquisition=acquisition)
-    played(team, 8)
-    belief = team.model.belief
+def test_every_method_works_on_scopes_that_cover_the_variables(kind, settings) -> None:
+    team = team_of(KINDS[kind], **settings)
+    play(team, outcome, 8)
+    belief, sizes = team.model.belief, list(map(len, scopes_in_use(team)))
+    assert kind != "capped" or max(sizes) <= 2
+    assert kind != "disjoint" or sum(sizes) == len(NAMES)
     assert belief.graph.variables == NAMES
     assert belief.graph.variable_owners == team.graph.variable_owners
     assert {variable for scope in belief.graph.scopes for variable in scope} == set(NAMES)
     assert set(belief.graph.factor_owners) <= set(team.agents)
     assert [tuple(NAMES[i] for i in scope) for scope in scopes_in_use(team)] == list(belief.graph.scopes)
     recommended = team.recommend()
-    assert recommended is not None
     assert np.isfinite(recommended.std)
 
 
 @every_structure
 def test_a_look_in_between_changes_no_decision_and_the_seed_does(structure) -> None:
     quiet, curious, other = team_of(structure), team_of(structure), team_of(structure, seed=3)
-    expected, points = played(quiet, 9), []
+    expected, points = play(quiet, outcome, 9), []
     for _ in range(9):
-        points += played(curious, 1)
+        points += play(curious, outcome, 1)
         curious.recommend()
         curious.refit()
     assert points == expected
-    assert played(other, 9) != expected
-
-
-def test_caps_are_kept() -> None:
-    capped = team_of(KINDS["capped"])
-    for _ in range(8):
-        played(capped, 1)
-        assert max(map(len, scopes_in_use(capped))) <= 2
+    assert play(other, outcome, 9) != expected
 
 
 def test_scopes_are_chosen_anew_when_due_and_not_while_a_query_is_out() -> None:
     team, chosen = team_of({**KINDS["capped"], "every": 3}), []
     for _ in range(9):
-        played(team, 1)
+        play(team, outcome, 1)
         structure = team.model.learned.structure
-        assert structure is not None
         chosen.append(structure.chosen_at)
     before = scopes_in_use(team)
     team.ask(2)
@@ -125,12 +114,11 @@ class Spy(Acquisition, frozen=True, tag="spy"):
 
 def test_shares_of_samples_are_the_prior_of_the_merged_factors() -> None:
     team, spy = team_of(None, acquisition="thompson"), Spy()
-    played(team, 12)
+    play(team, outcome, 12)
     learned = learn_model(spy.learn, situation_of(team), AdditiveGPSettings(structure=SampledStructure()), None).learned
     situation, settings, previous = spy.seen[0]
     assert previous is None
     assert settings.structure is None
-    assert learned.structure is not None
     assert len(learned.structure.scopes) > max(map(len, learned.structure.state[:1]))
     medians = [settings.factors[factor].outputscale_median for factor in situation.graph.factors]
     assert tuple(medians) == learned.structure.shares
@@ -142,11 +130,11 @@ def test_shares_of_samples_are_the_prior_of_the_merged_factors() -> None:
 def test_hyperparameters_move_with_the_scopes_and_are_refitted_when_due_only() -> None:
     settings = AdditiveGPSettings(structure=SampledStructure(samples=1, burn_in=3, largest=3, every=1), refit_every=4)
     team, spy, learned, fits = team_of(None), Spy(), None, []
-    played(team, 8)
+    play(team, outcome, 8)
     for _ in range(6):
         learned = learn_model(spy.learn, situation_of(team), settings, learned).learned
         fits.append(learned.fitted_at)
-        played(team, 1)
+        play(team, outcome, 1)
     assert fits == [8, 8, 8, 8, 12, 12]
     carried = [previous for _, _, previous in spy.seen[1:4]]
     for previous, (situation, _, _) in zip(carried, spy.seen[1:4], strict=True):
@@ -159,7 +147,7 @@ def test_one_factor_and_many_may_follow_one_another(monkeypatch) -> None:
     whole, parts = (tuple(range(6)),), ((0, 2), (1, 4), (3,), (5,))
     turns = iter([whole, parts, whole, parts])
     settings, team = AdditiveGPSettings(structure=ScreenedScopes(every=1), max_iterations=15), team_of(None)
-    played(team, 12)
+    play(team, outcome, 12)
     situation, learned = situation_of(team), None
     for _ in range(4):
         given = LearnedStructure(next(turns), (), 12, ((0,),))
@@ -180,10 +168,8 @@ def test_one_factor_and_many_may_follow_one_another(monkeypatch) -> None:
     ],
 )
 def test_the_prior_of_the_sum_stays_when_scopes_change_between_fits(monkeypatch, before, after) -> None:
-    settings, team = (
-        AdditiveGPSettings(structure=ScreenedScopes(every=1), refit_every=99),
-        team_of(None, acquisition="dec-hbo"),
-    )
+    settings = AdditiveGPSettings(structure=ScreenedScopes(every=1), refit_every=99)
+    team = team_of(None, acquisition="dec-hbo")
     X = np.random.default_rng(0).uniform(-1.0, 2.0, (12, 6))
     team.attach(X, 1000.0 + np.sin(X).sum(axis=1))
     learned, kept = None, []
@@ -202,14 +188,12 @@ def test_scopes_chosen_before_outcomes_said_anything_are_chosen_again_as_if_firs
     team, fresh = team_of(None), team_of(None)
     team.attach(np.zeros((2, 6)), [np.nan, 1.0])
     blind = learn_model(team.acquisition.learn, situation_of(team), settings, None).learned
-    played(team, 6)
+    play(team, outcome, 6)
     fresh.attach(team.history.X, team.history.totals)
     seeing = learn_model(team.acquisition.learn, situation_of(team), settings, blind).learned
     anew = learn_model(fresh.acquisition.learn, situation_of(fresh), settings, None).learned
-    assert blind.structure is not None
     assert blind.structure.start is None
     assert seeing.structure == anew.structure
-    assert seeing.structure is not None
     assert (seeing.structure.chosen_at, seeing.structure.start is None) == (8, False)
 
 
@@ -220,22 +204,15 @@ def test_groups_that_make_up_a_function_are_sampled() -> None:
     Y = np.sin(2.0 * X[:, 0] - 3.0 * X[:, 2]) + np.cos(3.0 * X[:, 1] * X[:, 4]) + np.sin(2.0 * X[:, 3] + 2.0 * X[:, 5])
     team.attach(X, Y)
     structure = team.model.learned.structure
-    assert structure is not None
     shares = dict(zip(structure.scopes, structure.shares, strict=True))
     assert sum(shares.get(group, 0.0) for group in ((0, 2), (1, 4), (3, 5))) > 0.8
-
-
-@pytest.mark.parametrize("coordination", ["refined-max-sum", "centralised", "sobol", "isotropic-gp"])
-def test_ways_to_agree_and_baselines_run_beside_it(coordination) -> None:
-    team = team_of(KINDS["capped"], coordination=coordination)
-    assert len(played(team, 7)) == 7
 
 
 def test_a_known_graph_gives_way() -> None:
     graph = sb.FactorGraph.from_scopes({"f": ["u", "w"], "g": ["v", "x", "y", "z"]}, owners={"f": "ann", "g": "bob"})
     belief = AdditiveGPSettings(structure=SampledStructure(samples=1, largest=2), max_iterations=10)
     team = sb.Team(graph, BOUNDS, belief=belief, initial=3)
-    played(team, 5)
+    play(team, outcome, 5)
     assert max(map(len, team.model.belief.graph.scopes)) <= 2
     assert set(team.model.belief.graph.factor_owners) == {"ann", "bob"}
 
@@ -243,11 +220,7 @@ def test_a_known_graph_gives_way() -> None:
 @pytest.mark.parametrize(
     ("structure", "settings", "message"),
     [
-        (
-            {"kind": "sampled", "samples": 1},
-            {"acquisition": {"kind": "add-gp-ucb", "groups": "learned"}},
-            "one of them",
-        ),
+        ({"kind": "sampled"}, {"acquisition": {"kind": "add-gp-ucb", "groups": "learned"}}, "one of them"),
         ({"kind": "sampled"}, {"acquisition": "add-gp-ucb"}, "scopes overlap"),
         ({"kind": "sampled", "samples": 0}, {}, r"belief\.structure\.samples: got 0"),
         ({"kind": "sampling"}, {}, r"did you mean 'sampled'"),
@@ -259,18 +232,14 @@ def test_settings_that_make_no_sense_are_refused(structure, settings, message) -
         team_of(structure, **settings)
 
 
-def test_structures_of_given_factors_and_of_priors_by_name_are_refused() -> None:
-    graph, belief = sb.FactorGraph.from_scopes({"f": NAMES}), {"kind": "additive", "structure": {"kind": "sampled"}}
-    with pytest.raises(ConfigError, match="outcomes per factor"):
-        sb.Team(graph, BOUNDS, belief=belief, outcomes="per-factor")
-    with pytest.raises(ConfigError, match="none where a structure"):
-        sb.Team(graph, BOUNDS, belief={**belief, "factors": {"f": {}}})
-
-
-def test_add_gp_ucb_takes_scopes_that_are_disjoint() -> None:
-    team = team_of({"kind": "sampled", "samples": 1, "burn_in": 3}, acquisition="add-gp-ucb")
-    played(team, 7)
-    assert sum(map(len, team.model.belief.graph.scopes)) == len(NAMES)
+@pytest.mark.parametrize(
+    ("priors", "outcomes", "message"),
+    [({}, "per-factor", "outcomes per factor"), ({"f": {}}, "total", "none where a structure")],
+)
+def test_structures_of_given_factors_and_of_priors_by_name_are_refused(priors, outcomes, message) -> None:
+    belief = {"kind": "additive", "structure": {"kind": "sampled"}, "factors": priors}
+    with pytest.raises(ConfigError, match=message):
+        sb.Team(sb.FactorGraph.from_scopes({"f": NAMES}), BOUNDS, belief=belief, outcomes=outcomes)
 
 
 def test_a_scenario_can_ask_for_it_on_the_command_line() -> None:

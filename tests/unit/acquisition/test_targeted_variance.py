@@ -12,25 +12,13 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 from swarmbo.acquisition import Situation, TargetedVariance, chains, greedy_batch, local_acquisition, shortlist
 from swarmbo.acquisition.targeted_variance import TargetUtility, planning_places
 from swarmbo.baselines import Greedy
-from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
+from swarmbo.belief import ExactGP, ExactGPSettings, Views
 from swarmbo.coordination import Exact, MaxSum
 from swarmbo.errors import ConfigError
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess
 
-from .decided import decide
-
-DOMAIN = Domain(np.zeros(2), np.array([100.0, 50.0]))
-LATTICE = np.array([(x, y) for x in np.linspace(0, 100, 9) for y in np.linspace(0, 50, 6)])
-NOISE = 0.3
-
-
-def some_belief(seed: int, n: int = 8, fades: bool = False) -> ExactGP:
-    rng = np.random.default_rng(seed)
-    X = DOMAIN.from_unit(rng.random((n, 2)))
-    prior = ExactGPSettings(time=TimeAxis(lengthscale_median=4.0)) if fades else ExactGPSettings()
-    belief = ExactGP.create(prior, DOMAIN).update(X, 50.0 + 9.0 * np.sin(X[:, 0] / 17.0) + NOISE * rng.normal(size=n))
-    return belief.fit(rng).at(3) if fades else belief.fit(rng)
+from .fields import DOMAIN, LATTICE, decide, some_belief
 
 
 def situation_of(belief, n_agents: int = 3, seed: int = 0, **more) -> Situation:
@@ -53,7 +41,7 @@ def reduction(belief, worth: TargetUtility, batch: np.ndarray) -> float:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_what_a_set_takes_away_is_the_fall_of_scikit_learns_posterior_variances(seed: int) -> None:
-    belief, rng = some_belief(seed), np.random.default_rng(seed)
+    belief, rng = some_belief(seed, 8, noise=0.3), np.random.default_rng(seed)
     targets, weights = DOMAIN.from_unit(rng.random((30, 2))), rng.random(30)
     worth = TargetUtility(targets, weights, belief.noise_variance)
     batch = DOMAIN.from_unit(rng.random((4, 2)))
@@ -73,7 +61,7 @@ def test_what_a_set_takes_away_is_the_fall_of_scikit_learns_posterior_variances(
 
 @pytest.mark.parametrize("fades", [False, True])
 def test_a_table_holds_what_the_first_adds_to_the_others(fades: bool) -> None:
-    belief = some_belief(1, fades=fades)
+    belief = some_belief(1, 8, fades=fades, noise=0.3)
     worth = TargetedVariance(task="map").utility(situation_of(belief))
     options = [LATTICE[:4], LATTICE[20:25], LATTICE[[3, 21, 40]]]
     declining = [np.vstack([own, np.full(2, np.nan)]) for own in options]
@@ -93,7 +81,7 @@ def test_a_table_holds_what_the_first_adds_to_the_others(fades: bool) -> None:
 
 
 def test_scores_follow_what_was_taken() -> None:
-    belief = some_belief(2)
+    belief = some_belief(2, 8, noise=0.3)
     worth = TargetedVariance(task="map").utility(situation_of(belief))
     scores = worth.scores(belief, LATTICE, picks=4)
     taken: list[int] = []
@@ -109,7 +97,7 @@ def test_scores_follow_what_was_taken() -> None:
 
 
 def test_weights_are_what_is_open_about_a_level_and_a_peak() -> None:
-    now = situation_of(some_belief(3), level=52.0, measured=some_belief(3).X)
+    now = situation_of(some_belief(3, 8, noise=0.3), level=52.0, measured=some_belief(3, 8, noise=0.3).X)
     mean, std = np.array([40.0, 52.0, 60.0]), np.array([2.0, 3.0, 4.0])
     level = TargetedVariance(floor=0.01).weights(now, mean, std)  # the world states a level: that is the task
     wrong = np.minimum(norm.cdf(52.0, mean, std), norm.sf(52.0, mean, std))
@@ -117,7 +105,7 @@ def test_weights_are_what_is_open_about_a_level_and_a_peak() -> None:
     peak = TargetedVariance(task="peak", floor=0.0).weights(now, mean, std)
     assert peak == pytest.approx(norm.sf(now.best_measured(), mean, std))
     assert TargetedVariance(task="map").weights(now, mean, std).tolist() == [1.0, 1.0, 1.0]
-    assert TargetedVariance().weights(situation_of(some_belief(3)), mean, std).tolist() == [1.0, 1.0, 1.0]
+    assert TargetedVariance().weights(situation_of(some_belief(3, 8, noise=0.3)), mean, std).tolist() == [1.0, 1.0, 1.0]
 
 
 def test_what_nobody_knows_is_worth_the_prior_standard_deviation() -> None:
@@ -132,31 +120,28 @@ def test_what_nobody_knows_is_worth_the_prior_standard_deviation() -> None:
 @pytest.mark.parametrize("kind", ["shared", "own", "fading"])
 @pytest.mark.parametrize("coordination", [Exact(), MaxSum(), Greedy()])
 def test_teams_agree_by_it_on_any_belief_and_never_on_less_than_in_turn(kind: str, coordination) -> None:
-    for seed in range(1):
-        belief = some_belief(seed, fades=kind == "fading")
-        if kind == "own":
-            belief = Views({f"r{n}": some_belief(seed, 6 + n) for n in range(3)}, "r0")
-        now = situation_of(belief, seed=seed, level=52.0)
-        acquisition = TargetedVariance(candidates=8)
-        points = decide(now, acquisition, coordination, InProcess()).points
-        assert set(points) == set(now.agents)
-        in_turn = Greedy().decide(now, acquisition).points
-        [chain] = chains(now.agents, now.positions, None)
+    belief = some_belief(0, 8, fades=kind == "fading", noise=0.3)
+    if kind == "own":
+        belief = Views({f"r{n}": some_belief(0, 6 + n, noise=0.3) for n in range(3)}, "r0")
+    now, acquisition = situation_of(belief, level=52.0), TargetedVariance(candidates=8)
+    points = decide(now, acquisition, coordination, InProcess()).points
+    assert set(points) == set(now.agents)
+    [chain] = chains(now.agents, now.positions, None)
 
-        def value(batch, now=now, chain=chain, acquisition=acquisition) -> float:
-            total = 0.0
-            for n, agent in enumerate(chain):
-                seen = now.seen_by(agent)
-                worth, ahead = acquisition.utility(seen), [batch[other] for other in chain[n + 1 :]]
-                total += reduction(seen.belief, worth, np.array([batch[agent], *ahead]))
-                total -= reduction(seen.belief, worth, np.array(ahead))
-            return total
+    def value(batch) -> float:
+        total = 0.0
+        for n, agent in enumerate(chain):
+            seen = now.seen_by(agent)
+            worth, ahead = acquisition.utility(seen), [batch[other] for other in chain[n + 1 :]]
+            total += reduction(seen.belief, worth, np.array([batch[agent], *ahead]))
+            total -= reduction(seen.belief, worth, np.array(ahead))
+        return total
 
-        assert value(points) >= value(in_turn) * (1.0 - 1e-6)
+    assert value(points) >= value(Greedy().decide(now, acquisition).points) * (1.0 - 1e-6)
 
 
 def test_a_price_is_held_against_what_is_left_to_be_known() -> None:
-    belief = some_belief(0, 60)
+    belief = some_belief(0, 60, noise=0.3)
     spots = {f"r{n}": LATTICE[9 * n : 9 * n + 9] for n in range(3)}
     for price, measures in ((1e-6, True), (5.0 * float(np.sqrt(belief.prior_variance)), False)):
         now = Situation(tuple(spots), spots, {}, {}, belief, None, DOMAIN, 2, 9, 0, dict.fromkeys(spots, price))
@@ -180,6 +165,6 @@ def test_planning_places_are_sites_spread_over_the_map(d: int, n_places: int, se
 
 def test_a_level_that_nobody_states_is_refused() -> None:
     with pytest.raises(ConfigError, match="level"):
-        TargetedVariance(task="level").utility(situation_of(some_belief(0)))
+        TargetedVariance(task="level").utility(situation_of(some_belief(noise=0.3)))
     with pytest.raises(ValueError, match="wanted no level, or the task 'level'"):
         TargetedVariance(task="map", level=3.0)

@@ -56,9 +56,8 @@ def test_points_outside_the_box_are_no_steps_of_it_but_may_move_it() -> None:
     assert side((1.0, far), (-1.0, near), (-1.0, near)) == 0.2  # 0.15 from the new centre
     assert side((1.0, [0.5, 0.9]), (-1.0, near), (-1.0, near)) == 0.4  # 0.3 from it
     assert side((-1.0, [0.7, 0.5]), (-1.0, [0.3, 0.7])) == 0.2  # the faces belong to it
-    assert (
-        box.state(np.array([np.nan, 1.0, 0.0, 0.0]), 1, places=np.full((4, 1), 0.5)).side == 0.2
-    )  # the first known has no box
+    first_known = box.state(np.array([np.nan, 1.0, 0.0, 0.0]), 1, places=np.full((4, 1), 0.5))
+    assert first_known.side == 0.2  # it has no box
 
 
 def test_steps_are_idle_until_small_gains_add_up_or_a_point_outside_brings_one() -> None:
@@ -103,42 +102,41 @@ def test_the_side_does_not_depend_on_points_outside_that_gain_nothing(outcomes, 
     ("gain", "wanted"), [(0.0, True), (0.0004, True), (0.0006, False), (np.nan, False), (-5.0, True)]
 )
 def test_a_search_starts_over_when_a_full_turn_gains_less_than_a_share_of_its_spread(gain, wanted) -> None:
-    first = np.array([0.0, 1.0, -1.0])  # with the turn their best less their median is half of one
-    turn = np.full(4, 0.5)
-    turn[2] = 1.0 + gain
-    restarts = Restarts(after=4)
+    # of the design and the turn their best less their median is half of one
+    outcomes, restarts = np.array([0.0, 1.0, -1.0, 0.5, 0.5, 1.0 + gain, 0.5]), Restarts(after=4)
     arguments = {"design": 3, "since": 0, "begun": 3, "patience": 1}
-    assert restarts.is_due(np.concatenate([first, turn]), **arguments) is wanted
-    assert not restarts.is_due(np.concatenate([first, turn])[:6], **arguments)
-    assert not restarts.is_due(np.concatenate([first, turn]), **arguments | {"patience": 2})
-    assert not restarts.is_due(np.concatenate([first, turn]), **arguments | {"begun": 4})
-    assert not Restarts(after=0).is_due(np.concatenate([first, turn]), **arguments)
+    assert restarts.is_due(outcomes, **arguments) is wanted
+    assert not restarts.is_due(outcomes[:6], **arguments)
+    assert not restarts.is_due(outcomes, **arguments | {"patience": 2})
+    assert not restarts.is_due(outcomes, **arguments | {"begun": 4})
+    assert not Restarts(after=0).is_due(outcomes, **arguments)
 
 
-def test_a_gain_counts_by_what_the_search_is_about_now_and_not_by_its_first_points() -> None:
-    heavy = np.array([-1e9, -1e6, -1e5, *-np.linspace(30.0, 20.0, 5), *-np.linspace(19.9, 19.0, 4)])
-    narrow = np.array([0.1, 0.1, 0.11, *np.linspace(1.0, 9.0, 5), 9.0, 9.0, 9.001, 9.002])
-    arguments = {"design": 3, "since": 0, "begun": 8, "patience": 1}
-    assert not Restarts(after=4).is_due(heavy, **arguments)
-    assert Restarts(after=4).is_due(narrow, **arguments)
+HEAVY = [-1e9, -1e6, -1e5, *-np.linspace(30.0, 20.0, 5), *-np.linspace(19.9, 19.0, 4)]
+NARROW = [0.1, 0.1, 0.11, *np.linspace(1.0, 9.0, 5), 9.0, 9.0, 9.001, 9.002]
+DESIGN, IDLE, RISEN = [0.0, 1.0, -1.0], [0.5] * 4, [0.0, 9.0, 9.0, 9.0, 1.0, 2.0, 3.0]
+BATCHES = np.concatenate([[0, 1, 2], np.repeat([3, 11, 19], 8)])
 
 
-def test_a_search_is_judged_by_full_turns_whatever_came_since() -> None:
-    design, idle = [0.0, 1.0, -1.0], [0.5, 0.5, 0.5, 0.5]
-    arguments = {"design": 3, "since": 0, "begun": 3, "patience": 1}
-    assert Restarts(after=4).is_due(np.array([*design, *idle, 9.0]), **arguments)
-    assert not Restarts(after=4).is_due(np.array([*design, 9.0, *idle]), **arguments)
-
-
-def test_gains_before_the_search_began_do_not_count_against_it() -> None:
-    outcomes = np.array([0.0, 9.0, 9.0, 9.0, 1.0, 2.0, 3.0])
-    arguments = {"design": 1, "begun": 5, "patience": 1}
-    assert Restarts(after=2).is_due(outcomes, since=0, **arguments)
-    assert not Restarts(after=2).is_due(outcomes, since=4, **arguments)
-
-
-def test_outcomes_that_never_vary_end_a_search_too() -> None:
-    assert Restarts(after=3).is_due(np.full(8, 1.0), design=5, since=0, begun=5, patience=1)
+@pytest.mark.parametrize(
+    ("outcomes", "after", "given", "wanted"),
+    [
+        (HEAVY, 4, {"begun": 8}, False),  # a gain counts by what the search is about now, not by its first points
+        (NARROW, 4, {"begun": 8}, True),
+        ([*DESIGN, *IDLE, 9.0], 4, {}, True),  # full turns count, whatever came since
+        ([*DESIGN, 9.0, *IDLE], 4, {}, False),
+        (RISEN, 2, {"design": 1, "begun": 5}, True),  # what was gained before the search began does not count for it
+        (RISEN, 2, {"design": 1, "begun": 5, "since": 4}, False),
+        ([1.0] * 8, 3, {"design": 5, "begun": 5}, True),  # outcomes that never vary
+        ([np.nan] * 8, 3, {"design": 5, "begun": 5}, False),
+        ([*DESIGN, *[0.5] * 24], 4, {}, True),
+        ([*DESIGN, *[0.5] * 24], 4, {"basis": BATCHES}, False),  # batches in vain count, not evaluations
+        ([*DESIGN, *[0.5] * 24], 3, {"basis": BATCHES}, True),
+    ],
+)
+def test_when_a_search_starts_over(outcomes, after, given, wanted) -> None:
+    arguments = {"design": 3, "since": 0, "begun": 3, "patience": 1} | given
+    assert Restarts(after=after).is_due(np.array(outcomes), **arguments) is wanted
 
 
 @given(OUTCOMES, st.lists(st.integers(0, 30), max_size=20))
@@ -149,7 +147,6 @@ def test_failures_neither_end_a_search_nor_change_a_box(outcomes, places) -> Non
     due = [Restarts(after=3).is_due(told, design=2, since=0, begun=2, patience=1) for told in (y, failed)]
     assert due[0] == due[1]
     assert TrustRegion().side(y, 2) == TrustRegion().side(failed, 2)
-    assert not Restarts(after=3).is_due(np.full(8, np.nan), design=5, since=0, begun=5, patience=1)
 
 
 def test_a_batch_in_vain_is_one_failure_and_one_with_a_gain_is_one_success() -> None:
@@ -188,15 +185,6 @@ def test_with_eight_queries_out_at_all_times_a_failure_counts_once_something_was
     assert box.side(np.array([0.0] + [-1.0] * 32), 1, basis=np.array([0, *asked_knowing])) == 0.8 / 2**4
     knowing = np.array([0, 1, 1, 2, 2, 3])  # of two out at all times every second failure counts
     assert box.side(np.array([0.0] + [-1.0] * 5), 1, basis=knowing) == 0.8 / 2**2
-
-
-def test_a_search_starts_over_after_batches_in_vain_not_evaluations() -> None:
-    y, restarts = np.array([0.0, 1.0, -1.0] + [0.5] * 24), Restarts(after=4)
-    batches = np.concatenate([[0, 1, 2], np.repeat([3, 11, 19], 8)])
-    arguments = {"design": 3, "since": 0, "begun": 3, "patience": 1}
-    assert restarts.is_due(y, **arguments)
-    assert not restarts.is_due(y, **arguments, basis=batches)
-    assert Restarts(after=3).is_due(y, **arguments, basis=batches)
 
 
 def test_a_box_is_cut_off_at_the_faces() -> None:

@@ -7,6 +7,14 @@ from swarmbo.problem.data import Dataset
 from swarmbo.spaces import Domain
 
 
+def bowl(X):
+    return -((np.asarray(X) - 1.0) ** 2).sum(axis=1)
+
+
+def some_points(t: int, n: int = 2, seed: int = 0):
+    return np.random.default_rng(seed).uniform(-2.0, 3.0, (t, n))
+
+
 @pytest.fixture(scope="session")
 def joint_situation():
     """Makes what a team of pairs of variables knows after some evaluations, all of them told as totals."""
@@ -18,17 +26,9 @@ def joint_situation():
         owners = {factor: f"agent_{i}" for i, factor in enumerate(scopes)}
         parts = np.full((len(points), len(scopes)), np.nan) if factors is None else np.asarray(factors, dtype=float)
         history = Dataset(points, np.asarray(totals, dtype=float), parts)
-        return JointSituation(
-            graph=FactorGraph.from_scopes(scopes, owners),
-            domain=Domain(np.full(n, low), np.full(n, high)),
-            history=history,
-            pending=np.asarray(pending, dtype=float).reshape(-1, n),
-            outcomes="total",
-            links=None,
-            round=max(len(points) - initial, 0) + 1,
-            horizon=None,
-            seed=seed,
-            initial=initial,
-        )
+        domain = Domain(np.full(n, low), np.full(n, high))
+        out, rounds = np.asarray(pending, dtype=float).reshape(-1, n), max(len(points) - initial, 0) + 1
+        graph = FactorGraph.from_scopes(scopes, owners)
+        return JointSituation(graph, domain, history, out, "total", None, rounds, None, seed, initial=initial)
 
     return make

@@ -12,34 +12,33 @@ from swarmbo.baselines.peers import peer_package
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 
+from .conftest import bowl, some_points
 
-def needs(package: str):
-    return [
-        pytest.mark.peers,
-        pytest.mark.skipif(importlib.util.find_spec(package) is None, reason="needs the extra `peers`"),
-        pytest.mark.filterwarnings("ignore"),  # their warnings are theirs
-    ]
-
-
-PEERS = [
-    pytest.param(CMAES(), marks=needs("cma"), id="cma-es"),
-    pytest.param(Turbo1(candidates=300), marks=needs("gpytorch"), id="turbo-1"),
-    pytest.param(BoTorchLogNEI(restarts=2, raw_samples=32), marks=needs("botorch"), id="botorch-log-nei"),
-    pytest.param(OptunaTPE(), marks=needs("optuna"), id="optuna-tpe"),
-    pytest.param(OptunaGP(), marks=needs("torch"), id="optuna-gp"),
-    pytest.param(AxDefault(), marks=needs("ax"), id="ax"),
+METHODS = [
+    (CMAES(), "cma"),
+    (Turbo1(candidates=300), "gpytorch"),
+    (BoTorchLogNEI(restarts=2, raw_samples=32), "botorch"),
+    (OptunaTPE(), "optuna"),
+    (OptunaGP(), "torch"),
+    (AxDefault(), "ax"),
 ]
 
 
-def bowl(X):
-    return -((np.asarray(X) - 1.0) ** 2).sum(axis=1)
+def peer(method, package, *more):
+    is_absent = importlib.util.find_spec(package) is None
+    marks = [
+        pytest.mark.peers,
+        pytest.mark.skipif(is_absent, reason="needs the extra `peers`"),
+        pytest.mark.filterwarnings("ignore"),  # their warnings are theirs
+    ]
+    return pytest.param(method, *more, marks=marks, id=type(method).__name__)
 
 
-def some_points(t: int, n: int = 2, seed: int = 0):
-    return np.random.default_rng(seed).uniform(-2.0, 3.0, (t, n))
+PEERS = [peer(*case) for case in METHODS]
+STUDIES = PEERS[3:]
 
 
-@pytest.mark.parametrize("method", [CMAES(), Turbo1(), BoTorchLogNEI(), OptunaGP(), OptunaTPE(), AxDefault()])
+@pytest.mark.parametrize("method", [method for method, _ in METHODS])
 def test_without_its_package_a_peer_says_in_one_line_what_to_install(method, joint_situation, monkeypatch):
     def absent(name: str):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
@@ -83,40 +82,26 @@ def test_a_decision_is_a_function_of_history_pending_points_and_seed(method, joi
 
 
 @pytest.mark.parametrize("method", PEERS)
-def test_failed_evaluations_are_survived_even_if_all_failed(method, joint_situation):
-    X = some_points(8)
-    y = np.where(np.arange(8) % 3 == 0, np.nan, bowl(X))
-    for outcomes in (y, np.full(8, np.nan)):
-        point, _ = method.decide_joint(joint_situation(X, outcomes), None)
-        assert np.isfinite(point).all()
+def test_any_history_is_taken(method, joint_situation):
+    """Evaluations that failed, also all of them; places that were told twice; points out before any outcome is told."""
+    X, twice, nothing = some_points(8), np.concatenate([some_points(5)] * 2), np.zeros((0, 2))
+    told = [
+        (X, np.where(np.arange(8) % 3 == 0, np.nan, bowl(X)), nothing),
+        (X, np.full(8, np.nan), nothing),
+        (twice, bowl(twice) + np.arange(10) / 10.0, nothing),
+        (nothing, [], some_points(6)),  # more than the initial design has
+        (nothing, [], some_points(7)),
+    ]
+    points = [method.decide_joint(joint_situation(x, y, pending=out), None)[0] for x, y, out in told]
+    assert all(((point >= 0.0) & (point <= 1.0)).all() for point in points)
+    assert (points[-1] != points[-2]).any()
 
 
-@pytest.mark.parametrize("method", PEERS)
-def test_points_are_given_out_before_any_outcome_is_told(method, joint_situation):
-    out = some_points(6)  # more than the initial design has
-    first, _ = method.decide_joint(joint_situation(np.zeros((0, 2)), [], pending=out), None)
-    later, _ = method.decide_joint(joint_situation(np.zeros((0, 2)), [], pending=some_points(7)), None)
-    assert ((first >= 0.0) & (first <= 1.0)).all()
-    assert (first != later).any()
-
-
-@pytest.mark.parametrize("method", PEERS)
-def test_a_place_may_be_told_twice(method, joint_situation):
-    X = np.concatenate([some_points(5), some_points(5)])
-    point, _ = method.decide_joint(joint_situation(X, bowl(X) + np.arange(10) / 10.0), None)
-    assert ((point >= 0.0) & (point <= 1.0)).all()
+WITHIN, STEPS = (0.3, 0.05, 0.05, 0.3, 0.05, 0.05), (20, 20, 8, 20, 8, 8)
 
 
 @pytest.mark.parametrize(
-    ("method", "within", "steps"),
-    [
-        pytest.param(CMAES(), 0.3, 20, marks=needs("cma"), id="cma-es"),
-        pytest.param(Turbo1(candidates=300), 0.05, 20, marks=needs("gpytorch"), id="turbo-1"),
-        pytest.param(BoTorchLogNEI(restarts=2, raw_samples=32), 0.05, 8, marks=needs("botorch"), id="botorch-log-nei"),
-        pytest.param(OptunaTPE(), 0.3, 20, marks=needs("optuna"), id="optuna-tpe"),
-        pytest.param(OptunaGP(), 0.05, 8, marks=needs("torch"), id="optuna-gp"),
-        pytest.param(AxDefault(), 0.05, 8, marks=needs("ax"), id="ax"),
-    ],
+    ("method", "within", "steps"), [peer(*case, *more) for case, *more in zip(METHODS, WITHIN, STEPS, strict=True)]
 )
 def test_peers_find_the_top_of_a_bowl(method, within, steps, joint_situation):
     X = some_points(4)
@@ -220,13 +205,8 @@ def test_log_nei_asks_where_improvement_over_joint_draws_at_the_points_evaluated
     assert np.median(improvement) < 0.5 * improvement.max()  # or nearly any place would do
 
 
-@pytest.mark.parametrize(("method", "package"), [(OptunaGP(), "torch"), (OptunaTPE(), "optuna"), (AxDefault(), "ax")])
-@pytest.mark.peers
-@pytest.mark.filterwarnings("ignore")
-def test_studies_that_are_told_again_say_nothing_and_leave_random_numbers_alone(
-    method, package, joint_situation, capfd
-):
-    pytest.importorskip(package)
+@pytest.mark.parametrize("method", STUDIES)
+def test_studies_that_are_told_again_say_nothing_and_leave_random_numbers_alone(method, joint_situation, capfd):
     torch = pytest.importorskip("torch")
     X = some_points(6)
     method.decide_joint(joint_situation(X, bowl(X)), None)  # what is imported now may say something
@@ -238,11 +218,8 @@ def test_studies_that_are_told_again_say_nothing_and_leave_random_numbers_alone(
     assert random.getstate() == states[1]
 
 
-@pytest.mark.parametrize(("method", "package"), [(OptunaGP(), "torch"), (OptunaTPE(), "optuna"), (AxDefault(), "ax")])
-@pytest.mark.peers
-@pytest.mark.filterwarnings("ignore")
-def test_the_initial_design_takes_the_place_of_their_own_random_points(method, package, joint_situation):
-    pytest.importorskip(package)
+@pytest.mark.parametrize("method", STUDIES)
+def test_the_initial_design_takes_the_place_of_their_own_random_points(method, joint_situation):
     X = some_points(4)
     down, up = (method.decide_joint(joint_situation(X, sign * bowl(X)), None)[0] for sign in (1.0, -1.0))
     assert np.abs(down - up).max() > 1e-3  # outcomes count from the first decision on
@@ -252,12 +229,8 @@ def test_peers_that_keep_trials_hear_that_what_was_told_in_part_is_still_running
     X = some_points(4)
     situation = joint_situation(X, bowl(X), pending=some_points(1, seed=1))
     factors = np.stack([bowl(X), np.array([1.0, np.nan, np.nan, 2.0])], axis=1)
-    history = dataclasses.replace(
-        situation.history,
-        totals=np.full(4, np.nan),
-        factors=factors,
-        awaited=np.array([[False, False], [False, True], [False, False], [False, False]]),
-    )
+    told = {"totals": np.full(4, np.nan), "factors": factors, "awaited": np.arange(8).reshape(4, 2) == 3}
+    history = dataclasses.replace(situation.history, **told)
     graph = FactorGraph.from_scopes({"f": ["x0"], "g": ["x1"]})
     told = trials(dataclasses.replace(situation, graph=graph, history=history))
     assert [trial.status for trial in told] == ["complete", "failed", "complete", "running", "running"]

@@ -5,6 +5,7 @@ from hypothesis import given, strategies as st
 from swarmbo.baselines.turbo import RegionState, TurboRegion, perturbed, region_around
 from swarmbo.settings import convert
 
+TOLERANCES = ((2, 4), (4, 4), (6, 6), (24, 24))  # by number of variables
 RISING = [float(2**i) for i in range(40)]
 
 
@@ -17,28 +18,26 @@ def length_after(outcomes: list[float], n_dims: int = 6, region: TurboRegion | N
     return replay([1.0, 0.0, *outcomes], 2, n_dims, region).length
 
 
-def test_three_improvements_in_a_row_double_the_length_up_to_its_limit():
-    assert length_after(RISING[1:3]) == 0.8
-    assert length_after(RISING[1:4]) == 1.6
-    assert length_after(RISING[1:13]) == 1.6
+@pytest.mark.parametrize(
+    ("outcomes", "n_dims", "length"),
+    [
+        (RISING[1:3], 6, 0.8),  # three improvements in a row double it, up to its limit
+        (RISING[1:4], 6, 1.6),
+        (RISING[1:13], 6, 1.6),
+        *(([0.0] * (n - 1), d, 0.8) for d, n in TOLERANCES),  # as many failures as variables, but four at least
+        *(([failed] * n, d, 0.4) for d, n in TOLERANCES for failed in (0.0, np.nan)),
+        ([*[0.0] * 5, 2.0, *[0.0] * 5], 6, 0.8),  # a success starts the count of failures anew
+        ([2.0, 3.0, 0.0, 4.0, 5.0], 6, 0.8),  # and the other way round
+        ([1.0005] * 6, 6, 0.4),  # a gain of less than a thousandth of the best is a failure
+        ([1.002, 1.004, 1.0066], 6, 1.6),
+    ],
+)
+def test_improvements_double_the_length_and_failures_halve_it(outcomes, n_dims, length):
+    assert length_after(outcomes, n_dims) == length
+
+
+def test_a_length_doubles_from_where_it_began():
     assert length_after(RISING[1:7], region=TurboRegion(initial=0.1)) == 0.4
-
-
-@pytest.mark.parametrize(("n_dims", "tolerance"), [(2, 4), (4, 4), (6, 6), (24, 24)])
-def test_as_many_failures_as_variables_but_four_at_least_halve_it(n_dims, tolerance):
-    assert length_after([0.0] * (tolerance - 1), n_dims) == 0.8
-    assert length_after([0.0] * tolerance, n_dims) == 0.4
-    assert length_after([np.nan] * tolerance, n_dims) == 0.4
-
-
-def test_a_success_starts_the_count_of_failures_anew_and_the_other_way_round():
-    assert length_after([*[0.0] * 5, 2.0, *[0.0] * 5]) == 0.8
-    assert length_after([2.0, 3.0, 0.0, 4.0, 5.0]) == 0.8
-
-
-def test_a_gain_of_less_than_a_thousandth_of_the_best_is_a_failure():
-    assert length_after([1.0005] * 6) == 0.4
-    assert length_after([1.002, 1.004, 1.0066]) == 1.6
 
 
 def test_the_initial_design_counts_neither_way():

@@ -8,9 +8,19 @@ import pytest
 from hypothesis import given, strategies as st
 
 import swarmbo as sb
-from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views, quick_at
+from swarmbo.belief import (
+    ExactGP,
+    ExactGPSettings,
+    Hyperparameters,
+    TimeAxis,
+    TimeCorrelation,
+    Views,
+    means_by_agent,
+    quick_at,
+)
 from swarmbo.belief.at_places import AtPlaces
-from swarmbo.belief.gp.conditioning import CovarianceRows, JointPosterior
+from swarmbo.belief.gp.conditioning import CovarianceRows
+from swarmbo.errors import ShapeError
 from swarmbo.spaces import Domain, PlaceTable, place_keys, unique_places
 
 DOMAIN = Domain(np.array([-50.0, 0.0]), np.array([50.0, 30.0]))
@@ -45,7 +55,6 @@ def test_places_pending_tell_what_they_tell_the_belief(seed: int, n: int, fades:
         wanted = plain.posterior_cache(X).cov(every, every[:2])
         np.testing.assert_allclose(cache.cov(every, every[:2]), wanted, rtol=0, atol=1e-8 * unit)
         np.testing.assert_array_equal(cache.var, var)
-        assert isinstance(cache, JointPosterior)
         last, by_row = len(X) - 1, CovarianceRows(cache, 0)
         np.testing.assert_allclose(by_row.row(last), cache.cov(every[last:], every)[0], rtol=0, atol=1e-12 * unit)
     np.testing.assert_allclose(quick.at(9.0).posterior(looked)[1], plain.at(9.0).posterior(looked)[1], atol=1e-8 * unit)
@@ -62,7 +71,6 @@ def test_beliefs_of_agents_own_stay_as_they_are() -> None:
     """An agent that knows no belief but its own has to come to the same bits as a team that knows all."""
     a, b = belief_of(0, 8), belief_of(1, 8)
     quick = quick_at(Views({"r": a, "s": b, "t": a}, "s"), {"r": SITES[:4], "t": SITES[4:8], "s": SITES})
-    assert isinstance(quick, Views)
     assert (quick.by_agent["r"], quick.by_agent["s"], quick.by_agent["t"]) == (a, b, a)
 
 
@@ -93,26 +101,18 @@ def test_keys_tell_a_hundred_thousand_sites_apart() -> None:
     assert len(np.unique(place_keys(sites))) == len(sites)
 
 
-@pytest.mark.parametrize("clash", [False, True])
-def test_which_places_are_among_others(clash: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if clash:  # all places have one key
-        monkeypatch.setattr("swarmbo.spaces.box.place_keys", lambda X: np.zeros(len(X), dtype=np.uint64))
-    X, others = SITES[:40], np.concatenate([-SITES[3:5] * [-1.0, 1.0] * [1.0, -1.0], SITES[30:50], SITES[:1] + 0.5])
-    wanted = [any((place == other).all() for other in others) for place in X]
-    assert (PlaceTable(others).find(X) >= 0).tolist() == wanted
-    assert 0 < sum(wanted) < 40
-    assert (PlaceTable(others[:0]).find(X) < 0).all()
-
-
-@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=1, max_size=30), st.booleans())
-def test_a_table_of_places_finds_each_and_no_other(asked: list[tuple[int, int]], crowded: bool) -> None:
+@pytest.mark.parametrize("shift", [0, 20, 63])
+@given(asked=st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=1, max_size=30))
+def test_a_table_of_places_finds_each_and_no_other(asked: list[tuple[int, int]], shift: int) -> None:
     known, X = np.array([(i, j) for i in range(-3, 3) for j in (-1, 0, 3)]) / 3.0, np.array(asked) / 3.0
     with pytest.MonkeyPatch.context() as patch:
-        if crowded:  # all keys begin alike: none is found by how it begins
-            keys = place_keys
-            patch.setattr("swarmbo.spaces.box.place_keys", lambda X: keys(X) >> np.uint64(20))
-        rows = PlaceTable(known).rows_of(np.where(X == 0.0, -0.0, X))
+        keys = place_keys  # with 20 bits fewer all begin alike, with 63 many are equal
+        patch.setattr("swarmbo.spaces.box.place_keys", lambda X: keys(X) >> np.uint64(shift))
+        table, asked_for = PlaceTable(known), np.where(X == 0.0, -0.0, X)
+        rows, found = table.rows_of(asked_for), table.find(asked_for)
+        assert (PlaceTable(known[:0]).find(X) < 0).all()
     among = [(known == place).all(axis=1).any() for place in X]
+    assert (found >= 0).tolist() == among
     if rows is None:
         assert not all(among)
     else:
@@ -144,7 +144,6 @@ def test_rows_of_covariances_know_what_was_taken_as_measured(seed: int, fades: b
     belief, places = belief_of(seed, 9, TimeAxis(lengthscale_median=4.0) if fades else None), SITES[::2][:30]
     quick = AtPlaces.of(belief, SITES).condition_on_pending(SITES[1:4])
     looked = quick.posterior_cache(places)
-    assert isinstance(looked, JointPosterior)
     rows, var, unit = CovarianceRows(looked, len(taken)), looked.var, belief.prior_variance
     for n, point in enumerate(taken):
         known = belief.condition_on_pending(np.concatenate([SITES[1:4], places[taken[:n]]])).posterior_cache(places)
@@ -154,3 +153,49 @@ def test_rows_of_covariances_know_what_was_taken_as_measured(seed: int, fades: b
         var = var - told**2
     final = belief.condition_on_pending(np.concatenate([SITES[1:4], places[taken]])).posterior(places)[1]
     np.testing.assert_allclose(var, final, rtol=0, atol=1e-8 * unit)
+
+
+BOX = Domain(np.array([0.0, -5.0]), np.array([10.0, 5.0]))
+STILL = Hyperparameters("matern52", (0.3, 0.2), 1.3, 0.04, mean=0.2, offset=7.0, scale=3.0)
+FADING = Hyperparameters("rbf", (0.3, 0.2), 0.8, 0.02, offset=-1.0, scale=2.0, time=TimeCorrelation("matern32", 4.0))
+RNG = np.random.default_rng(0)
+READINGS = np.column_stack([BOX.from_unit(RNG.random((30, 2))), RNG.integers(0, 6, 30), RNG.normal(size=30)])
+READINGS[20:25, :2] = READINGS[3:8, :2]  # some places were measured twice
+PLACES = BOX.from_unit(RNG.random((40, 2)))
+
+
+def view(hyperparameters, rows):
+    """The belief by some of the readings."""
+    columns = [0, 1, 2] if hyperparameters.time is not None else [0, 1]
+    X, y = READINGS[rows][:, columns], READINGS[rows][:, 3]
+    return ExactGP.from_hyperparameters(ExactGPSettings(kernel=hyperparameters.kernel), BOX, hyperparameters, X, y)
+
+
+@given(
+    known=st.lists(st.lists(st.integers(0, 29), max_size=12, unique=True), min_size=2, max_size=5),
+    is_fading=st.booleans(),
+    is_pending=st.booleans(),
+)
+def test_means_of_all_are_the_means_of_each(known, is_fading, is_pending):
+    views = [view(FADING if is_fading else STILL, rows).at(7.0) for rows in known]
+    if is_pending:
+        views[0] = views[0].condition_on_pending(PLACES[:2])
+    for got, each in zip(ExactGP.posterior_means(views, PLACES), views, strict=True):
+        np.testing.assert_allclose(got, each.posterior(PLACES)[0], rtol=1e-9, atol=1e-9)
+
+
+def test_agents_may_differ_in_hyperparameters_and_in_moment_and_may_have_one_view_in_common():
+    one = view(FADING, [1, 2, 3]).at(3.0)
+    louder = view(msgspec.structs.replace(FADING, noise_variance=0.5), [1, 2, 3]).at(3.0)
+    by_agent = {"a": one, "b": view(FADING, [2, 9]).at(3.0), "c": one, "d": one.at(50.0), "e": louder}
+    means = means_by_agent(Views(by_agent, "a"), PLACES)
+    assert list(means) == list(by_agent)
+    assert means["a"] is means["c"]
+    for name, belief in by_agent.items():
+        np.testing.assert_allclose(means[name], belief.posterior(PLACES)[0], rtol=1e-9)
+    assert len({means[name][0] for name in "abde"}) == 4
+
+
+def test_places_that_are_none_are_refused():
+    with pytest.raises(ShapeError, match="finite"):
+        means_by_agent(Views({"a": view(STILL, [0]), "b": view(STILL, [1])}, "a"), np.full((1, 2), np.nan))

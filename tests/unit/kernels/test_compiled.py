@@ -1,10 +1,11 @@
-"""Kernels in compiled code are those in NumPy."""
+"""Kernels in compiled code are those in NumPy; and how many threads there are."""
 
 import numpy as np
 import pytest
 
 from swarmbo.kernels import KERNEL_NAMES, correlation_and_slope
 from swarmbo.kernels.compiled import CODES, fall, radial
+from swarmbo.kernels.threads import n_threads
 
 
 def test_the_exponential_is_right_to_two_units_in_the_last_place():
@@ -24,3 +25,17 @@ def test_covariances_and_slopes_are_those_in_numpy(kernel):
     wanted = correlation_and_slope(kernel, np.sqrt(squares))
     np.testing.assert_allclose(near, 3.0 * wanted[0], rtol=1e-14, atol=1e-290)
     np.testing.assert_allclose(slope, 3.0 * wanted[1], rtol=1e-14, atol=1e-290)
+
+
+@pytest.mark.parametrize(("said", "wanted"), [("3", 3), ("4,2", 4), (" 5 , 2,1", 5)])
+def test_the_environment_says_how_many_of_a_list_the_first_number(said, wanted, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", said)
+    assert n_threads() == wanted
+
+
+@pytest.mark.parametrize("said", ["", "0", "-2", "many", ",4"])
+def test_what_is_no_number_of_threads_is_as_if_nothing_were_said(said, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    cores = n_threads()
+    monkeypatch.setenv("OMP_NUM_THREADS", said)
+    assert n_threads() == cores >= 1

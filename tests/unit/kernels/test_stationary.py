@@ -1,18 +1,32 @@
+"""Kernels against formulas, and functions drawn from them against the kernels."""
+
+import copy
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from scipy.special import gamma, kv
 
+from swarmbo.boundary.rng import stream
 from swarmbo.kernels import (
     KERNEL_NAMES,
+    Covariance,
+    FourierDraw,
     correlation,
     correlation_and_slope,
+    draw,
     kernel_matrix,
     scaled_distance,
+    spectral_frequencies,
 )
 
+FORMULAS = {
+    "matern12": lambda r: np.exp(-r),
+    "matern32": lambda r: (1 + np.sqrt(3) * r) * np.exp(-np.sqrt(3) * r),
+    "matern52": lambda r: (1 + np.sqrt(5) * r + 5 * r**2 / 3) * np.exp(-np.sqrt(5) * r),
+    "rbf": lambda r: np.exp(-(r**2) / 2),
+}
 NU = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
-SMOOTH = [name for name in KERNEL_NAMES if name != "matern12"]
 LENGTHSCALES = np.array([0.3, 1.7, 0.8])
 
 
@@ -26,10 +40,6 @@ def test_matern_correlation_equals_the_bessel_form(name):
     a = np.sqrt(2.0 * nu) * r
     expected = 2.0 ** (1.0 - nu) / gamma(nu) * a**nu * kv(nu, a)
     np.testing.assert_allclose(correlation(name, r), expected, rtol=1e-10)
-
-
-def test_rbf_correlation_is_the_gaussian_bell():
-    np.testing.assert_allclose(correlation("rbf", np.array([0.0, 1.0, 2.0])), [1.0, np.exp(-0.5), np.exp(-2.0)])
 
 
 @pytest.mark.parametrize("name", KERNEL_NAMES)
@@ -79,19 +89,66 @@ def test_distance_and_kernel_of_no_points_are_empty():
 
 
 @pytest.mark.parametrize("name", KERNEL_NAMES)
-def test_kernel_matrix_equals_the_formula_entry_by_entry(name):
-    X, Z = points(5), points(4, seed=1)
-    K = kernel_matrix(name, X, Z, LENGTHSCALES, 2.5)
-    for i, x in enumerate(X):
-        for j, z in enumerate(Z):
-            r = np.sqrt(sum(((a - b) / scale) ** 2 for a, b, scale in zip(x, z, LENGTHSCALES, strict=True)))
-            assert K[i, j] == pytest.approx(2.5 * float(correlation(name, np.array([r]))[0]), rel=1e-12)
-
-
-@pytest.mark.parametrize("name", KERNEL_NAMES)
 @given(seed=st.integers(0, 10_000), n=st.integers(2, 12), log_scale=st.floats(-3.0, 3.0))
 def test_kernel_matrix_is_symmetric_and_positive_semidefinite(name, seed, n, log_scale):
     X = points(n, seed)
     K = kernel_matrix(name, X, X, np.exp(log_scale) * LENGTHSCALES, 1.0)
     np.testing.assert_array_equal(K, K.T)
     assert np.linalg.eigvalsh(K)[0] > -1e-12 * n
+
+
+@pytest.mark.parametrize("name", KERNEL_NAMES)
+def test_without_a_time_kernel_all_coordinates_are_places(name):
+    X, Z = points(6), points(5, seed=1)
+    expected = 2.5 * FORMULAS[name](np.sqrt((((X[:, None] - Z[None]) / LENGTHSCALES) ** 2).sum(axis=2)))
+    np.testing.assert_allclose(kernel_matrix(name, X, Z, LENGTHSCALES, 2.5), expected, rtol=1e-12)
+    np.testing.assert_allclose(Covariance(name, LENGTHSCALES, 2.5).matrix(X, Z), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", KERNEL_NAMES)
+@pytest.mark.parametrize("time_kernel", KERNEL_NAMES)
+def test_over_places_and_rounds_the_covariance_is_the_product(kernel, time_kernel):
+    X, Z = points(6) * [1, 1, 9], points(5, seed=1) * [1, 1, 9]
+    r = np.hypot(*((X[:, None, j] - Z[None, :, j]) / LENGTHSCALES[j] for j in (0, 1)))
+    rounds = np.abs(X[:, None, 2] - Z[None, :, 2]) / LENGTHSCALES[2]
+    expected = 2.5 * FORMULAS[kernel](r) * FORMULAS[time_kernel](rounds)
+    np.testing.assert_allclose(Covariance(kernel, LENGTHSCALES, 2.5, time_kernel).matrix(X, Z), expected, rtol=1e-12)
+
+
+SIDES = np.array([0.4, 1.1])
+
+
+@pytest.mark.parametrize("name", KERNEL_NAMES)
+def test_mean_cosine_of_the_frequencies_is_the_kernel(name):
+    # Bochner: E cos(v·x) = c(x); 200 000 draws leave a standard error of at most 0.0016
+    v = spectral_frequencies(stream(0, "test"), name, SIDES, 200_000)
+    X = np.array([[0.1, 0.0], [0.4, 0.0], [0.0, 1.1], [0.3, -0.7], [1.0, 1.0]])
+    expected = kernel_matrix(name, X, np.zeros((1, 2)), SIDES, 1.0)[:, 0]
+    np.testing.assert_allclose(np.cos(X @ v.T).mean(axis=1), expected, atol=0.008)
+
+
+@pytest.mark.parametrize("name", KERNEL_NAMES)
+def test_covariance_over_many_draws_is_the_kernel(name):
+    X = np.array([[0.0, 0.0], [0.2, 0.1], [0.5, -0.4], [1.5, 1.0]])
+    rng = stream(1, "test")
+    values = np.array([draw(rng, name, SIDES, 3.0, n_features=64)(X) for _ in range(6000)])
+    K = kernel_matrix(name, X, X, SIDES, 3.0)
+    np.testing.assert_allclose(values.T @ values / 6000, K, atol=0.3)  # 5 standard errors of 3 sqrt(2 / 6000)
+    np.testing.assert_allclose(values.mean(axis=0), 0.0, atol=0.12)
+
+
+def test_equal_streams_draw_equal_functions_and_copies_stay_equal():
+    X = stream(2, "points").uniform(size=(50, 2))
+    f = draw(stream(0, "field"), "matern32", SIDES, 1.0)
+    g = draw(stream(0, "field"), "matern32", SIDES, 1.0)
+    h = FourierDraw(f.frequencies.copy(), f.sine_weights.copy(), f.cosine_weights.copy())
+    for other in (g, h, copy.deepcopy(f)):
+        np.testing.assert_array_equal(f(X), other(X))
+    assert not np.array_equal(f(X), draw(stream(1, "field"), "matern32", SIDES, 1.0)(X))
+
+
+def test_a_draw_over_more_points_than_a_chunk_equals_the_pieces():
+    f = draw(stream(0, "field"), "rbf", SIDES, 1.0, n_features=32)
+    X = stream(3, "points").uniform(size=(9000, 2))
+    np.testing.assert_allclose(f(X), np.concatenate([f(X[:5000]), f(X[5000:])]), rtol=1e-12, atol=1e-12)
+    assert f(X[:0]).shape == (0,)

@@ -31,15 +31,9 @@ def drawn(seed, *values):
 @st.composite
 def small_problems(draw):
     """Integers and choices, few enough for brute force, and constraints on them."""
-    space = {
-        name: draw(
-            st.one_of(
-                st.builds(sb.Integer, st.integers(-2, 0), st.integers(1, 3)),
-                st.sampled_from([sb.Categorical(["u", "v", "w"]), sb.Categorical([1, 2], ordered=True)]),
-            )
-        )
-        for name in NAMES
-    }
+    choices = st.sampled_from([sb.Categorical(["u", "v", "w"]), sb.Categorical([1, 2], ordered=True)])
+    kinds = st.one_of(st.builds(sb.Integer, st.integers(-2, 0), st.integers(1, 3)), choices)
+    space = {name: draw(kinds) for name in NAMES}
 
     def weight(name):
         variable = space[name]
@@ -82,12 +76,8 @@ def pairs(space, point):
 
 def all_points(space):
     """For every joint point each variable's (value, position)."""
-    axes = [
-        list(zip(v.values, range(len(v.values)), strict=True))
-        if isinstance(v, sb.Categorical)
-        else [(number, number - v.low) for number in range(v.low, v.high + 1)]
-        for v in space.values()
-    ]
+    values = [v.values if isinstance(v, sb.Categorical) else range(v.low, v.high + 1) for v in space.values()]
+    axes = [[(value, place) for place, value in enumerate(each)] for each in values]
     return [dict(zip(space, joint, strict=True)) for joint in product(*axes)]
 
 
@@ -102,15 +92,12 @@ def test_the_nearest_allowed_point_is_that_of_brute_force(problem, seed):
     start = points[np.random.default_rng(seed).integers(len(points))]
 
     def codes(point):
-        return np.array(
-            [point[n][1] if isinstance(v, sb.Categorical) else point[n][0] for n, v in space.items()], float
-        )
+        pairs_of = ((point[name], isinstance(v, sb.Categorical)) for name, v in space.items())
+        return np.array([place if is_choice else value for (value, place), is_choice in pairs_of], float)
 
     def away(point):
-        steps = zip(space.values(), codes(point), codes(start), strict=True)
-        return sum(
-            float(a != b) if isinstance(v, sb.Categorical) else abs(a - b) / (v.high - v.low) for v, a, b in steps
-        )
+        steps = zip(space.values(), np.abs(codes(point) - codes(start)), strict=True)
+        return sum(step > 0 if isinstance(v, sb.Categorical) else step / (v.high - v.low) for v, step in steps)
 
     found, conflict = room.nearest(codes(start)), room.conflict()
     if not allowed:

@@ -1,6 +1,6 @@
 """Teams of agents on a ring, and the posterior of pooled readings by another route than theirs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -40,6 +40,14 @@ def measure(agent: FusedView, n: int, seed: int = 0) -> None:
     agent.measure(DOMAIN.from_unit(rng.random((n, 2))), 7.0 + 3.0 * rng.standard_normal(n))
 
 
+def team(kind: Callable[..., Any], names: Sequence[str], **settings: Any) -> dict[str, Any]:
+    """A ring whose first agent has two readings, and each one more than the one before."""
+    agents = ring(kind, names, **settings)
+    for k, agent in enumerate(agents.values()):
+        measure(agent, 2 + k)
+    return agents
+
+
 def pooled(agents: Sequence[FusedView], proposal: Proposal = START) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance at PLACES in the function space of the features: no weights, no information form."""
     h, basis = proposal.hyperparameters, proposal.basis
@@ -52,13 +60,13 @@ def pooled(agents: Sequence[FusedView], proposal: Proposal = START) -> tuple[np.
     return mean, var
 
 
-def assert_is_pool(
-    agent: FusedView, members: Sequence[FusedView], proposal: Proposal = START, rtol: float = 1e-6
-) -> None:
-    mean, var = agent.belief.posterior(PLACES)
-    expected_mean, expected_var = pooled(members, proposal)
-    np.testing.assert_allclose(mean, expected_mean, rtol=rtol)
-    np.testing.assert_allclose(var, expected_var, rtol=rtol)
+def assert_is_pool(agent: FusedView, members: Sequence[FusedView], proposal: Proposal = START) -> None:
+    np.testing.assert_allclose(agent.belief.posterior(PLACES), pooled(members, proposal), rtol=1e-6)
+
+
+def assert_all_are_pool(agents: Mapping[str, FusedView], proposal: Proposal = START) -> None:
+    for agent in agents.values():
+        assert_is_pool(agent, list(agents.values()), proposal)
 
 
 @pytest.fixture

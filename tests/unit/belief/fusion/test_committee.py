@@ -6,7 +6,6 @@ import pytest
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.belief.fusion import CommitteeFlooding, exchange, robust_committee
 from swarmbo.belief.gp.hyperparameters import Hyperparameters, TimeCorrelation
-from swarmbo.belief.gp.spatial import PlaceBelief
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ShapeError
 from swarmbo.transport import InProcess
@@ -30,20 +29,11 @@ def expert(agent):
     return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), DOMAIN, h, agent.X, agent.y)
 
 
-def test_it_is_the_committee_of_all_authors_at_every_place(agents):
-    told = [expert(agents[name]).posterior(PLACES) for name in ("a", "b")]
-    wanted = robust_committee(*(np.array(part) for part in zip(*told, strict=True)), 7.6, 9.0 * 1.3)
-    for agent in agents.values():
-        belief = agent.belief
-        assert isinstance(belief, PlaceBelief)
-        assert belief.n_data == 10
-        np.testing.assert_allclose(belief.posterior(PLACES), wanted, rtol=1e-9)
-        np.testing.assert_allclose(belief.posterior_mean(PLACES), wanted[0], rtol=1e-9)
-
-
 def test_jointly_it_has_its_variances_and_its_owners_correlations(agents):
     for agent in agents.values():
-        cache = agent.belief.posterior_cache(PLACES)
+        cache, mean = agent.belief.posterior_cache(PLACES), agent.belief.posterior(PLACES)[0]
+        np.testing.assert_allclose(agent.belief.posterior_mean(PLACES), mean, rtol=1e-9)
+        assert agent.belief.n_data == 10
         every = np.arange(len(PLACES))
         covariance, own = cache.cov(every, every), expert(agent).joint_posterior(PLACES)[1]
         np.testing.assert_allclose(np.diag(covariance), cache.var, rtol=1e-7)
@@ -59,10 +49,8 @@ def test_measurements_to_come_take_variance_and_leave_the_mean(agents):
     for agent in agents.values():
         belief, nothing = agent.belief, agent.belief.condition_on_pending(np.zeros((0, 2)))
         np.testing.assert_array_equal(nothing.posterior(PLACES), belief.posterior(PLACES))
-        (mean, var), (later_mean, later_var) = (
-            b.posterior(PLACES)
-            for b in (belief, belief.condition_on_pending(PLACES[:1]).condition_on_pending(PLACES[1:3]))
-        )
+        waiting = belief.condition_on_pending(PLACES[:1]).condition_on_pending(PLACES[1:3])
+        (mean, var), (later_mean, later_var) = belief.posterior(PLACES), waiting.posterior(PLACES)
         np.testing.assert_array_equal(later_mean, mean)
         own = expert(agent)
         share = own.condition_on_pending(PLACES[:3]).posterior(PLACES)[1] / own.posterior(PLACES)[1]
@@ -86,3 +74,39 @@ def test_with_a_time_axis_its_experts_fade():
     var = [agent.belief.at(moment).posterior(PLACES)[1].mean() for moment in (1.0, 5.0, 1e3)]
     assert var[0] < var[1] < var[2]
     np.testing.assert_allclose(agent.belief.at(1e3).posterior(PLACES)[0], 7.6)
+
+
+GRID = np.linspace(-30.0, 30.0, 60_001)
+
+
+def log_normal(mean, var):
+    return -0.5 * (GRID - mean) ** 2 / var - 0.5 * np.log(var)
+
+
+def moments(log_density):
+    density = np.exp(log_density - log_density.max())
+    mean = (density * GRID).sum() / density.sum()
+    return mean, (density * (GRID - mean) ** 2).sum() / density.sum()
+
+
+def some_experts():
+    rng = stream(0, "experts")
+    return rng.normal(1.0, 1.0, (3, 5)), rng.uniform(0.1, 1.9, (3, 5))
+
+
+def test_the_robust_committee_divides_the_product_by_the_prior_as_often_as_it_is_in_it():
+    means, variances = some_experts()
+    mean, var = robust_committee(means, variances, 1.5, 2.0)
+    weights = 0.5 * np.log(2.0 / variances)
+    for m in range(5):
+        product = sum(w * log_normal(a, v) for w, a, v in zip(weights[:, m], means[:, m], variances[:, m], strict=True))
+        expected = moments(product + (1.0 - weights[:, m].sum()) * log_normal(1.5, 2.0))
+        np.testing.assert_allclose((mean[m], var[m]), expected, rtol=1e-6)
+
+
+def test_experts_who_know_nothing_leave_the_prior_and_do_not_spoil_the_others():
+    ignorant = (np.full((2, 3), 1.5), np.full((2, 3), 2.0))
+    np.testing.assert_allclose(robust_committee(*ignorant, 1.5, 2.0), [np.full(3, 1.5), np.full(3, 2.0)])
+    means, variances = np.vstack([ignorant[0], np.full((1, 3), 4.0)]), np.vstack([ignorant[1], np.full((1, 3), 0.2)])
+    alone = robust_committee(means[2:], variances[2:], 1.5, 2.0)
+    np.testing.assert_allclose(robust_committee(means, variances, 1.5, 2.0), alone)

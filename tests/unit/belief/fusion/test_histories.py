@@ -1,14 +1,26 @@
 """Whatever happens: beliefs are made of the readings that ``reached`` tells, none of them weighing more than once."""
 
+import json
+
 import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from swarmbo.belief.fusion import CovarianceIntersection, MeasurementFlooding, Proposal, PushSum
+from swarmbo.belief.fusion import (
+    CommitteeFlooding,
+    CovarianceIntersection,
+    MeasurementFlooding,
+    Proposal,
+    PushSum,
+    exchange,
+)
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.boundary.rng import stream
 from swarmbo.spaces import Domain
+from swarmbo.transport import Faults
+
+from .conftest import OTHER, PLACES, START as PRIOR, links_of, measure, team
 
 NAMES = ["a", "b", "c", "d"]
 DOMAIN = Domain(np.zeros(2), np.array([4.0, 2.0]))
@@ -154,3 +166,33 @@ def test_no_reading_ever_weighs_more_than_once_and_at_last_all_weigh_once(kind, 
         assert agent.reached == pytest.approx({name: len(r) for name, r in history.measured.items() if r}, abs=1e-4)
         history.check(agent)
         assert kind is PushSum or agent.speak() == []
+
+
+@pytest.mark.parametrize("kind", [*KINDS, CommitteeFlooding])
+def test_a_saved_agent_goes_on_to_the_bit(kind, names):
+    agents = team(kind, names)
+    transport = Faults(loss=0.3, seed=5).open(names, links_of(names))
+    exchange(agents.values(), transport, steps=5)
+    agents["s4"].propose(OTHER, seed=3)
+    exchange(agents.values(), transport, steps=4)
+    del agents["s1"]  # gone, and its neighbours do not yet take it for gone when they are saved
+    exchange(agents.values(), transport, steps=5)
+    copies = {}
+    for name, agent in agents.items():
+        state = agent.state_dict()
+        for in_order in (True, False):  # whatever order names are kept in, no reading changes its author
+            copies[name] = kind(name, agent.domain, PRIOR)
+            plain = json.loads(json.dumps(state["json"], sort_keys=in_order))
+            copies[name].load_state_dict({"json": plain, "arrays": state["arrays"]})
+            found, wanted = (one.belief.posterior(PLACES) for one in (copies[name], agent))
+            np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    both = [(several, Faults(loss=0.3, seed=6).open(names, links_of(names))) for several in (agents, copies)]
+    for step in range(25):
+        for several, opened in both:
+            if step == 2:
+                measure(several["s3"], 2, seed=7)
+            exchange(several.values(), opened, steps=1)
+        assert [e.payload for e in agents["s0"].speak()] == [e.payload for e in copies["s0"].speak()]
+    for name in agents:
+        assert [e.payload for e in agents[name].speak()] == [e.payload for e in copies[name].speak()]
+        np.testing.assert_array_equal(agents[name].belief.posterior(PLACES), copies[name].belief.posterior(PLACES))

@@ -1,12 +1,8 @@
 import msgspec
 import numpy as np
 import pytest
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from swarmbo.belief import AdditiveGP, AdditiveGPSettings, FactorPrior
-from swarmbo.belief.gp.evidence import LogPosterior, maximise
-from swarmbo.belief.gp.observations import TOTAL
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import draw
@@ -14,34 +10,8 @@ from swarmbo.spaces import Domain
 
 SCOPES = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "d", "a"]}
 GRAPH = FactorGraph.from_scopes(SCOPES)
-COLUMNS = ((0, 1), (1, 2), (2, 3, 0))
+BOX = Domain(np.zeros(3), np.ones(3))
 UNIT = Domain(np.zeros(4), np.ones(4))
-
-
-def log_posterior_of(way, model, kernels, t=14, settings=None, seed=0):
-    rng = np.random.default_rng(seed)
-    channel = None if way == "total" else rng.integers(TOTAL, 3, size=t)
-    prior = HyperparameterPrior.of(
-        settings or AdditiveGPSettings(), GRAPH.factors, (2, 2, 3), model, [1e-3] if way == "total" else [1e-3] * 4
-    )
-    z, U, told = rng.normal(size=t), rng.random((t, 4)), np.where(rng.random(t) < 0.5, np.nan, 0.1)
-    return LogPosterior(prior, kernels, COLUMNS, U, z, told, channel), prior
-
-
-def test_evidence_of_one_factor_equals_scikit_learns_with_its_gradient():
-    rng = np.random.default_rng(0)
-    U, y = rng.random((40, 2)), rng.normal(size=40)
-    prior = HyperparameterPrior.of(AdditiveGPSettings(), ["f"], [2], "separate", [1e-3])
-    log_posterior = LogPosterior(prior, ["matern52"], [(0, 1)], U, y, np.full(40, np.nan))
-    theta = np.log([0.3, 0.6, 1.4, 0.05])
-    mean = float(log_posterior.means(theta)[0])
-    oracle = GaussianProcessRegressor(
-        ConstantKernel(1.4) * Matern((0.3, 0.6), nu=2.5) + WhiteKernel(0.05), alpha=0.0, optimizer=None
-    ).fit(U, y - mean)
-    expected, by_theta = oracle.log_marginal_likelihood(np.log([1.4, 0.3, 0.6, 0.05]), eval_gradient=True)
-    assert log_posterior(theta)[0] - log_posterior.prior.log_density(theta)[0] == pytest.approx(expected, rel=1e-10)
-    gradient = log_posterior(theta)[1] - prior.log_density(theta)[1]
-    np.testing.assert_allclose(gradient, by_theta[[1, 2, 0, 3]], rtol=1e-8)
 
 
 @pytest.mark.parametrize("model", ["shared", "hierarchical", "separate"])
@@ -53,12 +23,9 @@ def test_the_prior_is_the_normal_that_its_documentation_names(model):
     covariance = np.linalg.inv(prior.precision)
     q = prior.n_lengthscales
     lengths = covariance[:q, :q]
-    if model == "shared":
-        np.testing.assert_allclose(lengths, [[0.49]])
-    elif model == "separate":
-        np.testing.assert_allclose(lengths, 0.49 * np.eye(7), atol=1e-12)
-    else:
-        np.testing.assert_allclose(lengths, 0.49 + 0.04 * np.eye(7), rtol=1e-10)
+    wanted = {"shared": [[0.49]], "separate": 0.49 * np.eye(7), "hierarchical": 0.49 + 0.04 * np.eye(7)}[model]
+    np.testing.assert_allclose(lengths, wanted, rtol=1e-10, atol=1e-12)
+    if model == "hierarchical":
         np.testing.assert_allclose(prior.centre[:q], -1.0 + 0.5 * np.log([2, 2, 2, 2, 3, 3, 3]))
     np.testing.assert_allclose(np.exp(prior.centre[q:-1]), 1.0 / 3.0)
     np.testing.assert_allclose(np.diag(covariance)[q:], [0.64, 0.64, 0.64, 1.5**2])
@@ -68,14 +35,8 @@ def test_the_prior_is_the_normal_that_its_documentation_names(model):
 
 
 def test_a_factor_may_have_a_kernel_and_priors_of_its_own():
-    own = FactorPrior(
-        kernel="rbf",
-        lengthscale_log_median=0.5,
-        lengthscale_log_std=0.1,
-        outputscale_median=2.0,
-        outputscale_log_std=0.2,
-        noise_median=0.1,
-    )
+    medians = {"lengthscale_log_median": 0.5, "outputscale_median": 2.0, "noise_median": 0.1}
+    own = FactorPrior(kernel="rbf", lengthscale_log_std=0.1, outputscale_log_std=0.2, **medians)
     settings = AdditiveGPSettings(
         factors={"g": own}, lengthscales="separate", lengthscale_log_std=0.9, outputscale_log_std=0.7, noise_median=2e-3
     )
@@ -110,14 +71,9 @@ def additive_data(t, seed=0, noise=0.0):
 def test_a_fit_finds_which_factor_is_short_and_predicts_what_it_has_not_seen(way):
     graph, X, F = additive_data(90)
     settings = AdditiveGPSettings(lengthscales="separate")
-    belief = AdditiveGP.create(settings, graph, Domain(np.zeros(3), np.ones(3)), "total")
-    if way == "total":
-        belief = belief.update(X, F.sum(axis=1))
-    elif way == "per-factor":
-        belief = belief.update(X, F)
-    else:
-        half = np.where(np.arange(90)[:, None] % 2 == 0, F, np.nan)
-        belief = belief.update(X, totals=np.where(np.arange(90) % 2 == 0, np.nan, F.sum(axis=1)), factors=half)
+    has_factors = {"total": np.zeros(90), "per-factor": np.ones(90), "mixed": np.arange(90) % 2}[way] > 0
+    totals, factors = np.where(has_factors, np.nan, F.sum(axis=1)), np.where(has_factors[:, None], F, np.nan)
+    belief = AdditiveGP.create(settings, graph, BOX, "total").update(X, totals=totals, factors=factors)
     fitted = belief.fit(np.random.default_rng(0))
     h = fitted.hyperparameters
     assert max(h.lengthscales[0]) < min(h.lengthscales[1])
@@ -131,8 +87,7 @@ def test_a_fit_finds_which_factor_is_short_and_predicts_what_it_has_not_seen(way
 
 def test_mixed_outcomes_are_fitted_jointly_not_by_the_larger_part_of_them():
     graph, X, F = additive_data(60, seed=1)
-    domain = Domain(np.zeros(3), np.ones(3))
-    belief = AdditiveGP.create(AdditiveGPSettings(), graph, domain)
+    belief = AdditiveGP.create(AdditiveGPSettings(), graph, BOX)
     totals = np.where(np.arange(60) < 40, F.sum(axis=1), np.nan)
     only_totals = belief.update(X, totals).fit(np.random.default_rng(0))
     factors = np.where((np.arange(60) >= 40)[:, None], F, np.nan)
@@ -140,68 +95,42 @@ def test_mixed_outcomes_are_fitted_jointly_not_by_the_larger_part_of_them():
     assert mixed.hyperparameters.lengthscales != only_totals.hyperparameters.lengthscales
     # the factors' own outcomes say where each lies, which totals can't
     for name, column in (("short", 0), ("long", 1)):
-        mean, _ = mixed.factor_posterior(name, X[:, [0, 1]] if name == "short" else X[:, [1, 2]])
-        assert abs(np.mean(mean - F[:, column])) < 2.0
-        off, _ = only_totals.factor_posterior(name, X[:, [0, 1]] if name == "short" else X[:, [1, 2]])
-        assert abs(np.mean(mean - F[:, column])) < abs(np.mean(off - F[:, column])) + 1.0
+        own = X[:, column : column + 2]
+        means = (belief.factor_posterior(name, own)[0] for belief in (mixed, only_totals))
+        off, off_by_totals = (abs(np.mean(mean - F[:, column])) for mean in means)
+        assert off < 2.0
+        assert off < off_by_totals + 1.0
 
 
 @pytest.mark.parametrize("way", ["total", "per-factor", "mixed"])
 def test_a_warm_fit_reaches_what_a_cold_one_does_in_other_units_too(way):
     graph, X, F = additive_data(60, noise=0.3)
-    belief = AdditiveGP.create(AdditiveGPSettings(), graph, Domain(np.zeros(3), np.ones(3)))
-    totals = None if way == "per-factor" else F.sum(axis=1)
-    factors = None if way == "total" else F
-    first = belief.update(
-        X[:50], totals=None if totals is None else totals[:50], factors=None if factors is None else factors[:50]
-    )
-    first = first.fit(np.random.default_rng(0))
-    full = belief.update(X, totals=totals, factors=factors)
+    belief = AdditiveGP.create(AdditiveGPSettings(), graph, BOX)
+    every = {"totals": F.sum(axis=1), "factors": F}
+    told = {name: every[name] for name in {"total": ["totals"], "per-factor": ["factors"]}.get(way, every)}
+    first = belief.update(X[:50], **{name: y[:50] for name, y in told.items()}).fit(np.random.default_rng(0))
+    full = belief.update(X, **told)
     cold, warm = full.fit(np.random.default_rng(0)), full.fit(np.random.default_rng(0), warm=first.hyperparameters)
     assert warm.log_evidence() == pytest.approx(cold.log_evidence(), abs=0.5)
     h = first.hyperparameters
-    large = msgspec.structs.replace(
-        h,
-        scales=tuple(1e3 * scale for scale in h.scales),
-        outputscales=tuple(1e-6 * s for s in h.outputscales),
-        noise_variances=tuple(1e-6 * v for v in h.noise_variances),
-        total_noise_variance=1e-6 * h.total_noise_variance,
-    )
+    in_units = {name: tuple(1e-6 * np.array(getattr(h, name))) for name in ("outputscales", "noise_variances")}
+    in_units |= {"scales": tuple(1e3 * np.array(h.scales)), "total_noise_variance": 1e-6 * h.total_noise_variance}
+    large = msgspec.structs.replace(h, **in_units)
     other = full.fit(np.random.default_rng(0), warm=large)
-    np.testing.assert_allclose(
-        np.log(np.concatenate(other.hyperparameters.lengthscales)),
-        np.log(np.concatenate(warm.hyperparameters.lengthscales)),
-        atol=0.05,
-    )
+    found, wanted = (np.log(np.concatenate(one.hyperparameters.lengthscales)) for one in (other, warm))
+    np.testing.assert_allclose(found, wanted, atol=0.05)
 
 
 def test_factors_observed_alone_are_each_fitted_on_their_own_outcomes_and_scope():
     graph, X, F = additive_data(40)
-    domain = Domain(np.zeros(3), np.ones(3))
-    belief = AdditiveGP.create(AdditiveGPSettings(), graph, domain, "per-factor").update(X, F)
-    fitted = belief.fit(np.random.default_rng(0))
-    changed = F.copy()
-    changed[:, 1] = np.sin(30.0 * X[:, 2])
-    other = AdditiveGP.create(AdditiveGPSettings(), graph, domain, "per-factor").update(X, changed)
-    other = other.fit(np.random.default_rng(0))
-    alone = FactorGraph.from_scopes({"short": ["a", "b"]})
-    single = AdditiveGP.create(AdditiveGPSettings(), alone, Domain(np.zeros(2), np.ones(2)), "per-factor")
-    single = single.update(X[:, :2], F[:, :1]).fit(np.random.default_rng(0))
-    for part in (other, single):
-        assert part.hyperparameters.lengthscales[0] == fitted.hyperparameters.lengthscales[0]
-        for ours, theirs in zip(
-            part.factor_posterior("short", X[:5, :2]), fitted.factor_posterior("short", X[:5, :2]), strict=True
-        ):
-            np.testing.assert_array_equal(ours, theirs)
+    alone, square = FactorGraph.from_scopes({"short": ["a", "b"]}), Domain(np.zeros(2), np.ones(2))
 
+    def fitted(scopes, box, points, y):
+        belief = AdditiveGP.create(AdditiveGPSettings(), scopes, box, "per-factor").update(points, y)
+        return belief.fit(np.random.default_rng(0))
 
-def test_random_starts_find_a_maximum_at_least_as_good():
-    log_posterior, prior = log_posterior_of("total", "separate", ["matern52"] * 3)
-    rng = np.random.default_rng(0)
-    one = maximise(log_posterior, [prior.centre], 60)[1]
-    many = maximise(log_posterior, [prior.centre, *(prior.sample(rng) for _ in range(5))], 60)[1]
-    assert many >= one
-    theta, value = maximise(log_posterior, [prior.centre], 200)
-    assert value == log_posterior(theta)[0]
-    inside = (theta > prior.bounds[:, 0] + 1e-6) & (theta < prior.bounds[:, 1] - 1e-6)
-    assert np.abs(log_posterior(theta)[1][inside]).max() < 0.05
+    whole, changed = fitted(graph, BOX, X, F), np.column_stack([F[:, 0], np.sin(30.0 * X[:, 2])])
+    for other in (fitted(graph, BOX, X, changed), fitted(alone, square, X[:, :2], F[:, :1])):
+        assert other.hyperparameters.lengthscales[0] == whole.hyperparameters.lengthscales[0]
+        found, wanted = (belief.factor_posterior("short", X[:5, :2]) for belief in (other, whole))
+        np.testing.assert_array_equal(found, wanted)

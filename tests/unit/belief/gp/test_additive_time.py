@@ -17,13 +17,13 @@ from swarmbo.belief import (
     TimeCorrelation,
 )
 from swarmbo.belief.gp.additive_settings import regrouped
-from swarmbo.belief.gp.evidence import LogPosterior
-from swarmbo.belief.gp.observations import TOTAL
-from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.graph import FactorGraph
+from swarmbo.kernels import kernel_matrix
 from swarmbo.settings import convert
 from swarmbo.spaces import Domain
+
+from .dense import dense_posterior
 
 GRAPH = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"], "h": ["c"]})
 COLUMNS = ((0, 1), (1, 2), (2,))
@@ -33,14 +33,8 @@ FADE = TimeCorrelation("matern12", PACE)
 
 
 def belief_of(**changes):
-    return AdditiveGP(
-        GRAPH,
-        lengthscale=dict(zip(GRAPH.factors, LENGTHS, strict=True)),
-        outputscale=dict(zip(GRAPH.factors, OUTPUTS, strict=True)),
-        noise_variance=NOISE,
-        time=FADE,
-        **changes,
-    )
+    lengths, outputs = (dict(zip(GRAPH.factors, values, strict=True)) for values in (LENGTHS, OUTPUTS))
+    return AdditiveGP(GRAPH, lengthscale=lengths, outputscale=outputs, noise_variance=NOISE, time=FADE, **changes)
 
 
 def data_of(n, seed=0):
@@ -52,42 +46,21 @@ def data_of(n, seed=0):
 
 def told(factors, way, rng):
     """Totals and outcomes by factor of which some are not known."""
-    nothing = np.full(factors.shape, np.nan)
     if way == "total":
-        return factors.sum(axis=1), nothing
+        return factors.sum(axis=1), np.full(factors.shape, np.nan)
     if way == "per-factor":
         return None, np.where(rng.random(factors.shape) < 0.2, np.nan, factors)
-    return np.where(rng.random(len(factors)) < 0.5, factors.sum(axis=1), np.nan), np.where(
-        rng.random(factors.shape) < 0.5, factors, np.nan
-    )
+    totals = np.where(rng.random(len(factors)) < 0.5, factors.sum(axis=1), np.nan)
+    return totals, np.where(rng.random(factors.shape) < 0.5, factors, np.nan)
 
 
-def matern52(X, Z, lengths):
-    r = np.linalg.norm((X[:, None] - Z[None]) / np.array(lengths), axis=-1)
-    return (1 + np.sqrt(5) * r + 5 * r**2 / 3) * np.exp(-np.sqrt(5) * r)
-
-
-def dense(X, totals, factors, rounds, Z, now, parts, paces=(PACE, PACE, PACE)):
-    """Mean (m,) and covariance (m, m) of the sum of some factors at Z in a round, by loops over entries."""
-    rows = [(t, TOTAL, y) for t, y in enumerate([] if totals is None else totals) if np.isfinite(y)]
-    rows += [(t, i, y) for t, line in enumerate(factors) for i, y in enumerate(line) if np.isfinite(y)]
-    held = [set(range(3)) if c == TOTAL else {c} for _, c, _ in rows]
-    at, when = X[[t for t, _, _ in rows]], rounds[[t for t, _, _ in rows]]
-    kernels = [
-        lambda A, B, i=i: OUTPUTS[i] * matern52(A[:, list(COLUMNS[i])], B[:, list(COLUMNS[i])], LENGTHS[i])
-        for i in range(3)
-    ]
-    K = np.zeros((len(rows), len(rows)))
-    cross = np.zeros((len(Z), len(rows)))
-    for i, kernel in enumerate(kernels):
-        holds = np.array([i in own for own in held], dtype=float)
-        K += kernel(at, at) * np.outer(holds, holds) * np.exp(-np.abs(when[:, None] - when) / paces[i])
-        if i in parts:
-            cross += kernel(Z, at) * holds * np.exp(-np.abs(now - when) / paces[i])
-    K += NOISE * np.eye(len(rows))
-    y = np.array([value for _, _, value in rows])
-    prior = sum(kernels[i](Z, Z) for i in parts)
-    return cross @ np.linalg.solve(K, y), prior - cross @ np.linalg.solve(K, cross.T)
+def assert_factors_are_dense(belief, Z):
+    means, cov = dense_posterior(belief, Z)
+    for i, factor in enumerate(GRAPH.factors):
+        mean, var = belief.factor_posterior(factor, Z[:, list(COLUMNS[i])])
+        np.testing.assert_allclose(mean, means[i], atol=1e-8)
+        np.testing.assert_allclose(var, np.diag(cov[i, :, i]), atol=1e-8)
+    return means.sum(axis=0), cov.sum(axis=(0, 2))
 
 
 @given(
@@ -104,33 +77,23 @@ def test_posterior_equals_the_dense_formula_at_any_moment_and_however_it_was_tol
         rest = None if totals is None else totals[part]
         belief = belief.at(seed % 7).update(X[part], totals=rest, factors=factors[part], rounds=rounds[part])
     belief = belief.at(now)
+    np.testing.assert_array_equal(belief.rounds, rounds)
     Z = np.random.default_rng(5).random((6, 3))
     mean, cov = belief.joint_posterior(Z)
-    expected_mean, expected_cov = dense(X, totals, factors, rounds, Z, now, (0, 1, 2))
+    expected_mean, expected_cov = assert_factors_are_dense(belief, Z)
     np.testing.assert_allclose(mean, expected_mean, atol=1e-8)
     np.testing.assert_allclose(cov, expected_cov, atol=1e-8)
     np.testing.assert_allclose(belief.posterior(Z), [expected_mean, np.diag(expected_cov)], atol=1e-8)
-    for i, factor in enumerate(GRAPH.factors):
-        own_mean, own_var = belief.factor_posterior(factor, Z[:, list(COLUMNS[i])])
-        alone_mean, alone_cov = dense(X, totals, factors, rounds, Z, now, (i,))
-        np.testing.assert_allclose(own_mean, alone_mean, atol=1e-8)
-        np.testing.assert_allclose(own_var, np.diag(alone_cov), atol=1e-8)
 
 
 @pytest.mark.parametrize("way", ["total", "per-factor", "mixed"])
 def test_every_factor_fades_at_its_own_pace(way):
     X, outcomes, rounds = data_of(9)
     totals, factors = told(outcomes, way, np.random.default_rng(1))
-    paces, belief = (1.5, 6.0, 25.0), belief_of()
-    own = tuple(TimeCorrelation("matern12", pace) for pace in paces)
+    own, belief = tuple(TimeCorrelation("matern12", pace) for pace in (1.5, 6.0, 25.0)), belief_of()
     belief = belief.with_hyperparameters(msgspec.structs.replace(belief.hyperparameters, times=own))
     belief = belief.update(X, totals=totals, factors=factors, rounds=rounds).at(18.0)
-    Z = np.random.default_rng(5).random((6, 3))
-    for i, factor in enumerate(GRAPH.factors):
-        mean, var = belief.factor_posterior(factor, Z[:, list(COLUMNS[i])])
-        expected_mean, expected_cov = dense(X, totals, factors, rounds, Z, 18.0, (i,), paces)
-        np.testing.assert_allclose(mean, expected_mean, atol=1e-8)
-        np.testing.assert_allclose(var, np.diag(expected_cov), atol=1e-8)
+    assert_factors_are_dense(belief, np.random.default_rng(5).random((6, 3)))
 
 
 def test_one_factor_equals_the_exact_belief_and_has_the_evidence_of_scikit_learns_kernels():
@@ -143,24 +106,10 @@ def test_one_factor_equals_the_exact_belief_and_has_the_evidence_of_scikit_learn
         ExactGPSettings(time=TimeAxis("matern12")), domain, h, np.column_stack([X, rounds]), y
     ).at(11.0)
     np.testing.assert_allclose(belief.joint_posterior(Z)[1], field.joint_posterior(Z)[1], atol=1e-9)
-    for mine, theirs in zip(belief.posterior(Z), field.posterior(Z), strict=True):
-        np.testing.assert_allclose(mine, theirs, atol=1e-8)
+    np.testing.assert_allclose(belief.posterior(Z), field.posterior(Z), atol=1e-8)
     assert belief.log_evidence() == pytest.approx(field.log_evidence(), rel=1e-10)
     gram = Matern((0.4, 0.4), nu=2.5)(X) * Matern(PACE, nu=0.5)(rounds[:, None]) + NOISE * np.eye(18)
     assert belief.log_evidence() == pytest.approx(multivariate_normal(cov=gram).logpdf(y), rel=1e-9)
-
-
-def test_old_outcomes_fade_at_the_rate_of_the_time_kernel_and_a_fresh_one_outweighs_them():
-    graph = FactorGraph.from_scopes({"f": ["a"]})
-    clean = AdditiveGP(graph, noise_variance=0.0, time=TimeCorrelation("matern12", 5.0))
-    one = clean.at(2.0).update([[0.5]], [2.0])
-    for age in (0.0, 1.0, 5.0, 20.0):
-        mean, var = one.at(2.0 + age).posterior([[0.5]])
-        assert mean[0] == pytest.approx(2.0 * np.exp(-age / 5.0), rel=1e-9)
-        assert var[0] == pytest.approx(1.0 - np.exp(-2.0 * age / 5.0), abs=1e-9)
-    both = one.at(22.0).update([[0.5]], [-1.0])
-    assert both.posterior_mean([[0.5]])[0] == pytest.approx(-1.0, abs=1e-9)
-    assert both.at(2.0).posterior_mean([[0.5]])[0] == pytest.approx(2.0, abs=1e-9)
 
 
 def test_a_belief_without_a_time_axis_knows_no_moments():
@@ -190,60 +139,6 @@ def test_pending_points_keep_their_moment_as_outcomes_do(way):
         belief.condition_on_pending(ahead[:2], [3.0])
 
 
-@pytest.mark.parametrize("way", ["total", pytest.param("per-factor", marks=pytest.mark.thorough)])
-def test_draws_have_the_posterior_of_their_moment(way):
-    X, outcomes, rounds = data_of(9)
-    belief = belief_of().update(X, outcomes if way == "per-factor" else outcomes.sum(axis=1), rounds=rounds).at(18.0)
-    Z = np.random.default_rng(4).random((3, 3))
-    draws = []
-    for i in range(1500):
-        rngs = {factor: np.random.default_rng([i, j]) for j, factor in enumerate(GRAPH.factors)}
-        sample = belief.sample(rngs, np.random.default_rng([i, 99]), n_features=64)
-        draws.append(sum(sample.value(stack, stack.take(Z)).sum(axis=0) for stack in stacks_of(GRAPH)))
-    mean, cov = belief.joint_posterior(Z)
-    spread = np.sqrt(np.diag(cov))
-    np.testing.assert_allclose(np.mean(draws, axis=0), mean, atol=4.0 * spread.max() / np.sqrt(1500))
-    np.testing.assert_allclose(np.cov(np.array(draws).T), cov, atol=0.15 * spread.max() ** 2)
-    elsewhere = np.diag(belief.at(8.0).joint_posterior(Z)[1])
-    assert np.abs(elsewhere - np.diag(cov)).max() > 0.3 * spread.max() ** 2  # so the moment matters here
-
-
-def test_slopes_of_a_draw_equal_finite_differences():
-    X, outcomes, rounds = data_of(9)
-    belief = belief_of().update(X, outcomes, rounds=rounds).at(18.0)
-    sample = belief.sample({f: np.random.default_rng(i) for i, f in enumerate(GRAPH.factors)}, np.random.default_rng(9))
-    (stack, *_) = stacks_of(GRAPH)
-    U = np.random.default_rng(3).random((len(stack.factors), 1, stack.size))
-    _, slopes = sample.value_and_gradient(stack, U)
-    for j in range(stack.size):
-        step = np.zeros(stack.size)
-        step[j] = 1e-3  # draws are in single precision
-        ahead, behind = sample.value(stack, U + step), sample.value(stack, U - step)
-        np.testing.assert_allclose((ahead - behind) / 2e-3, slopes[..., j], atol=2e-2)
-
-
-def test_evidence_of_the_fit_equals_that_of_the_belief():
-    X, outcomes, rounds = data_of(15)
-    own = AdditiveGPSettings(time=TimeAxis("matern12"))
-    domain = Domain(np.zeros(3), np.ones(3))
-    belief = AdditiveGP.create(own, GRAPH, domain).update(X, outcomes.sum(axis=1), rounds=rounds)
-    fitted = belief.fit(np.random.default_rng(0))
-    h = fitted.hyperparameters
-    assert len(h.times) == 3
-    assert len({time.lengthscale for time in h.times}) == 1
-    prior = HyperparameterPrior.of(own, GRAPH.factors, (2, 2, 1), own.lengthscale_model([2, 2, 1], alone=False), [1e-4])
-    lengths = np.concatenate([h.lengthscale_array(i) for i in range(3)])
-    theta = prior.pack(
-        lengths, np.array(h.outputscales), np.array([h.total_noise_variance]), np.log(h.times[0].lengthscale)
-    )
-    z = (outcomes.sum(axis=1) - outcomes.sum(axis=1).mean()) / h.common_scale
-    log_posterior = LogPosterior(
-        prior, h.kernels, COLUMNS, X, z, np.full(15, np.nan), None, (h.times[0].kernel, rounds)
-    )
-    evidence = log_posterior(theta)[0] - prior.log_density(theta)[0]
-    assert evidence == pytest.approx(fitted.log_evidence(), abs=1e-6)
-
-
 @pytest.mark.parametrize("way", ["total", "per-factor"])
 def test_a_fit_finds_how_fast_outcomes_fade(way):
     rng = np.random.default_rng(1)
@@ -251,7 +146,8 @@ def test_a_fit_finds_how_fast_outcomes_fade(way):
     X, rounds = rng.random((n, 2)), np.repeat(np.arange(40.0), 4)
     outcomes = np.empty((n, 2))
     for i in range(2):
-        K = matern52(X[:, i : i + 1], X[:, i : i + 1], [0.4]) * np.exp(-np.abs(rounds[:, None] - rounds) / 7.0)
+        K = kernel_matrix("matern52", X[:, [i]], X[:, [i]], np.array([0.4]), 1.0)
+        K *= np.exp(-np.abs(rounds[:, None] - rounds) / 7.0)
         outcomes[:, i] = np.linalg.cholesky(K + 1e-6 * np.eye(n)) @ rng.standard_normal(n)
     own = AdditiveGPSettings(time=TimeAxis("matern12", lengthscale_median=30.0))
     belief = AdditiveGP.create(own, graph, Domain(np.zeros(2), np.ones(2)))
@@ -259,6 +155,7 @@ def test_a_fit_finds_how_fast_outcomes_fade(way):
     fitted = belief.update(X, y, rounds=rounds).fit(np.random.default_rng(0))
     paces = [time.lengthscale for time in fitted.hyperparameters.times]
     assert all(3.5 < pace < 14.0 for pace in paces), paces
+    assert len(set(paces)) == (1 if way == "total" else 2)
     again = fitted.fit(np.random.default_rng(0), warm=fitted.hyperparameters)
     assert [t.lengthscale for t in again.hyperparameters.times] == pytest.approx(paces, rel=0.1)
 

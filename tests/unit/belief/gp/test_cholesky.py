@@ -60,13 +60,6 @@ def test_a_singular_matrix_is_factorised_with_jitter_and_a_sound_one_without():
     assert factorise(covariance(np.random.default_rng(0).uniform(size=(6, 2))))[1] == 0.0
 
 
-def test_a_block_of_no_rows_changes_nothing():
-    L, _ = factorise(covariance(np.random.default_rng(0).uniform(size=(6, 2))))
-    extended, jitter = extend(L, np.zeros((0, 6)), np.zeros((0, 0)))
-    np.testing.assert_array_equal(extended, L)
-    assert jitter == 0.0
-
-
 @pytest.mark.parametrize("bad", [np.diag([1.0, -1.0]), np.array([[1.0, np.nan], [np.nan, 1.0]])])
 def test_what_is_no_covariance_matrix_is_refused(bad):
     with pytest.raises(ValueError, match="covariance matrix"):

@@ -1,14 +1,20 @@
+"""The engine of beliefs, of fields and of sums alike."""
+
+import json
+
 import numpy as np
 import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Hyperparameter, Kernel, Matern
 
-from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
+from swarmbo.belief import AdditiveGP, ExactGP, ExactGPSettings, Hyperparameters, TimeAxis, TimeCorrelation
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError
-from swarmbo.kernels import KERNEL_NAMES
+from swarmbo.graph import FactorGraph
+from swarmbo.kernels import Covariance
 from swarmbo.settings import convert
 from swarmbo.spaces import Domain
 
 DOMAIN = Domain(np.array([10.0, -200.0]), np.array([110.0, 100.0]))
-SMOOTH = [name for name in KERNEL_NAMES if name != "matern12"]
 
 
 def random_points(n, seed=0):
@@ -87,25 +93,21 @@ def test_update_keeps_hyperparameters_and_outcome_scale_and_fit_moves_them():
     assert refitted.hyperparameters.scale == pytest.approx(updated.y.std())
 
 
-@pytest.mark.parametrize(("shift", "factor"), [(0.0, 1000.0), (-5e4, 1.0), (273.15, 0.01)])
-def test_fitted_predictions_follow_an_affine_change_of_the_outcomes_unit(shift, factor):
-    X, targets = random_points(40), random_points(20, seed=1)
+@pytest.mark.parametrize(
+    ("shift", "factor", "stretch"), [(0.0, 1e3, 1.0), (-5e4, 1.0, 1.0), (273.15, 0.01, 1.0), (0.0, 1.0, 3.28)]
+)
+def test_fitted_predictions_follow_an_affine_change_of_units(shift, factor, stretch):
+    X, targets, box = random_points(40), random_points(20, seed=1), DOMAIN
     plain = ExactGP.create(ExactGPSettings(), DOMAIN).update(X, field(X)).fit(np.random.default_rng(0))
-    other = ExactGP.create(ExactGPSettings(), DOMAIN).update(X, shift + factor * field(X)).fit(np.random.default_rng(0))
-    (mean, var), (other_mean, other_var) = plain.posterior(targets), other.posterior(targets)
+    y, there = shift + factor * field(X), targets
+    if stretch != 1.0:
+        X, there, low, high = (stretch * array + 7.0 for array in (X, targets, DOMAIN.low, DOMAIN.high))
+        box = Domain(low, high)
+    other = ExactGP.create(ExactGPSettings(), box).update(X, y).fit(np.random.default_rng(0))
+    (mean, var), (other_mean, other_var) = plain.posterior(targets), other.posterior(there)
     scale = factor * plain.hyperparameters.scale
     np.testing.assert_allclose(other_mean, shift + factor * mean, atol=1e-3 * scale)
     np.testing.assert_allclose(other_var, factor**2 * var, rtol=1e-2)
-
-
-def test_fitted_predictions_follow_an_affine_change_of_the_coordinates_unit():
-    X, targets = random_points(40), random_points(20, seed=1)
-    plain = ExactGP.create(ExactGPSettings(), DOMAIN).update(X, field(X)).fit(np.random.default_rng(0))
-    in_feet = Domain(3.28 * DOMAIN.low + 7.0, 3.28 * DOMAIN.high + 7.0)
-    other = ExactGP.create(ExactGPSettings(), in_feet).update(3.28 * X + 7.0, field(X)).fit(np.random.default_rng(0))
-    (mean, var), (other_mean, other_var) = plain.posterior(targets), other.posterior(3.28 * targets + 7.0)
-    np.testing.assert_allclose(other_mean, mean, atol=1e-3 * plain.hyperparameters.scale)
-    np.testing.assert_allclose(other_var, var, rtol=1e-2)
 
 
 def test_a_state_read_in_another_memory_order_is_put_back_in_order():
@@ -119,18 +121,13 @@ def test_a_state_read_in_another_memory_order_is_put_back_in_order():
     assert_equal_to_the_bit(restored, belief)
 
 
-def test_a_state_of_another_version_is_refused():
+def test_a_state_of_another_version_or_with_a_wrong_hyperparameter_is_refused():
     state = belief_on(3).state_dict()
-    state["json"]["version"] = 99
+    loud = {**state["json"], "hyperparameters": {**state["json"]["hyperparameters"], "noise_variance": "loud"}}
     with pytest.raises(StateVersionError, match="got version 99"):
-        ExactGP.from_state_dict(ExactGPSettings(), DOMAIN, state)
-
-
-def test_a_state_with_a_wrong_hyperparameter_is_refused_by_its_name():
-    state = belief_on(3).state_dict()
-    state["json"]["hyperparameters"]["noise_variance"] = "loud"
+        ExactGP.from_state_dict(ExactGPSettings(), DOMAIN, {**state, "json": {**state["json"], "version": 99}})
     with pytest.raises(ConfigError, match=r"\$\.hyperparameters\.noise_variance: got 'loud'"):
-        ExactGP.from_state_dict(ExactGPSettings(), DOMAIN, state)
+        ExactGP.from_state_dict(ExactGPSettings(), DOMAIN, {**state, "json": loud})
 
 
 @pytest.mark.parametrize(
@@ -152,21 +149,15 @@ def test_bad_data_are_refused_by_row(X, y, message):
 
 def test_bad_points_are_refused_by_every_prediction():
     belief, bad = belief_on(3), np.array([[0.0, 0.0], [np.nan, 0.0]])
-    for predict in (
-        belief.posterior,
-        belief.joint_posterior,
-        belief.posterior_cache,
-        belief.condition_on_pending,
-    ):
+    for predict in (belief.posterior, belief.joint_posterior, belief.posterior_cache, belief.condition_on_pending):
         with pytest.raises(ShapeError, match=r"X\[1\]"):
             predict(bad)
 
 
 def test_hyperparameters_of_another_dimension_are_refused():
+    line, nothing = Domain(np.zeros(1), np.ones(1)), (np.zeros((0, 1)), np.zeros(0))
     with pytest.raises(ShapeError, match="2 lengthscales for a domain of 1"):
-        ExactGP.from_hyperparameters(
-            ExactGPSettings(), Domain(np.zeros(1), np.ones(1)), hyperparameters(), np.zeros((0, 1)), np.zeros(0)
-        )
+        ExactGP.from_hyperparameters(ExactGPSettings(), line, hyperparameters(), *nothing)
 
 
 @pytest.mark.parametrize(
@@ -180,3 +171,239 @@ def test_hyperparameters_of_another_dimension_are_refused():
 def test_bad_settings_are_refused_with_the_key(table, message):
     with pytest.raises(ConfigError, match=message):
         convert(table, ExactGPSettings, at="$.belief")
+
+
+GRAPH = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["x"]})
+
+
+def field_of(X, y, noise=None):
+    return ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, hyperparameters(), X, y, noise)
+
+
+def sum_of(way, n=9, seed=3):
+    rng = np.random.default_rng(seed)
+    X, F = rng.random((n, 3)), rng.normal(size=(n, 3))
+    belief = AdditiveGP(GRAPH, lengthscale=0.6, outputscale={"f": 1.0, "g": 2.0, "h": 0.5}, noise_variance=1e-2)
+    if way == "factors":
+        return belief.update(X, F)
+    if way == "mixed":
+        belief = belief.update(X[:4], F[:4])
+    return belief.update(X, F.sum(axis=1))
+
+
+@pytest.mark.parametrize("steps", [[25], [10, 1, 14]])
+def test_noise_by_row_equals_scikit_learns_alpha(steps):
+    X, noise = random_points(25), np.random.default_rng(1).uniform(1.0, 400.0, 25)
+    noise[::4] = np.nan  # theirs is the fitted one
+    y = field(X) + np.sqrt(np.nan_to_num(noise)) * np.random.default_rng(2).normal(size=25)
+    belief, done = field_of(X[:0], y[:0]), 0
+    for step in steps:
+        rows = slice(done, done + step)
+        belief, done = belief.update(X[rows], y[rows], noise[rows]), done + step
+    kernel = ConstantKernel(1.7) * Matern([0.3, 0.5], nu=2.5)
+    reference = GaussianProcessRegressor(kernel, alpha=np.where(np.isnan(noise), 1e-3, noise / 35.0**2), optimizer=None)
+    reference.fit(DOMAIN.to_unit(X), (y - 290.0) / 35.0 - 0.2)
+    places = random_points(8, seed=5)
+    mean, cov = reference.predict(DOMAIN.to_unit(places), return_cov=True)
+    got_mean, got_cov = belief.joint_posterior(places)
+    np.testing.assert_allclose(got_mean, 290.0 + 35.0 * (0.2 + mean), rtol=1e-9)
+    np.testing.assert_allclose(got_cov, 35.0**2 * cov, rtol=1e-7, atol=1e-7)
+    assert belief.log_evidence() == pytest.approx(reference.log_marginal_likelihood_value_, rel=1e-9)
+
+
+def test_a_fit_does_not_take_known_noise_for_noise_of_the_field():
+    rng, X = np.random.default_rng(0), random_points(80)
+    noise = np.where(np.arange(80) % 2, 30.0**2, np.nan)
+    y = field(X) + np.sqrt(np.nan_to_num(noise)) * rng.normal(size=80)
+    empty = ExactGP.create(ExactGPSettings(), DOMAIN)
+    told, untold = (empty.update(X, y, known).fit(np.random.default_rng(0)) for known in (noise, None))
+    assert told.noise_variance < 0.01 * untold.noise_variance
+    places = random_points(200, seed=9)
+    errors = [np.abs(belief.posterior_mean(places) - field(places)).mean() for belief in (told, untold)]
+    assert errors[0] < 0.5 * errors[1]
+
+
+def test_noise_that_is_none_is_refused_with_its_row():
+    with pytest.raises(ShapeError, match=r"noise_variance\[1\]: got -1.0; wanted a finite number >= 0, or NaN for the"):
+        field_of(random_points(2), np.zeros(2), [0.0, -1.0])
+    with pytest.raises(ShapeError, match=r"noise_variance\[0\]\[2\]: got inf; wanted a finite number >= 0"):
+        sum_of("total").update(np.zeros((1, 3)), np.zeros((1, 3)), noise_variance=[[0.0, 1.0, np.inf]])
+    with pytest.raises(ShapeError, match=r"got shape \(3,\) for 2 points; wanted \(2,\), \(2, 3\) or \(2, 4\)"):
+        sum_of("total").update(np.zeros((2, 3)), np.zeros(2), noise_variance=[0.0, 1.0, 2.0])
+
+
+def test_a_reading_of_known_noise_weighs_as_many_of_the_fitted_noise_as_it_is_quieter():
+    """m readings of one place and outcome, of noise variance s: the same posterior as one of s / m."""
+    X, places, h = random_points(6), random_points(5, seed=3), hyperparameters()
+    y, s = field(X), h.noise_variance * h.scale**2
+    empty = field_of(X[:0], y[:0])
+    thrice = empty.update(np.repeat(X[:1], 3, axis=0), np.repeat(y[:1], 3)).update(X[1:], y[1:])
+    once = empty.update(X, y, [s / 3.0, *[np.nan] * 5])
+    for a, b in zip(once.joint_posterior(places), thrice.joint_posterior(places), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-6)
+
+
+def test_noise_ahead_is_that_of_readings_on_average_where_all_are_told():
+    X, noise = random_points(30), np.where(np.arange(30) % 2, 4.0, 16.0)
+    y = field(X) + np.sqrt(noise) * np.random.default_rng(5).normal(size=30)
+    belief = ExactGP.create(ExactGPSettings(), DOMAIN).update(X, y, noise).fit(np.random.default_rng(0))
+    assert belief.noise_variance == pytest.approx(10.0)
+    again = ExactGP.from_state_dict(ExactGPSettings(), DOMAIN, belief.state_dict())
+    for a, b in zip(again.joint_posterior(X[:3]), belief.joint_posterior(X[:3]), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_outcomes_that_are_told_to_be_exact_are_learned_without_jitter():
+    X = np.repeat(random_points(8), 2, axis=0)
+    belief = field_of(X, field(X), 0.0)
+    assert belief.jitter == 0.0
+    np.testing.assert_allclose(belief.posterior_mean(X), field(X), atol=0.01)
+
+
+@pytest.mark.parametrize("time", [None, TimeCorrelation("matern32", 6.0)])
+def test_a_total_to_come_ties_factors_that_were_told_apart(time):
+    """Variances are those of the total being told, whatever it is, also in a later round and of points one by one."""
+    rng = np.random.default_rng(3)
+    X, F, ahead, places = rng.random((9, 3)), rng.normal(size=(9, 3)), rng.random((2, 3)), rng.random((6, 3))
+    known = AdditiveGP(
+        GRAPH, lengthscale=0.6, outputscale={"f": 1.0, "g": 2.0, "h": 0.5}, noise_variance=1e-2, time=time
+    )
+    known = known.update(X, factors=F, rounds=np.arange(9.0))
+    told = known.update(ahead, np.zeros(2), rounds=[9.0, 10.0])
+    waiting = known.condition_on_pending(ahead[:1], rounds=9.0).condition_on_pending(ahead[1:], rounds=10.0)
+    assert waiting.is_coupled
+    assert not known.is_coupled
+    for one, other in ((waiting, told), (waiting.at(12.0), told.at(12.0))):
+        np.testing.assert_allclose(
+            one.joint_posterior(places)[1], other.joint_posterior(places)[1], rtol=1e-6, atol=1e-9
+        )
+        for factor, columns in (("f", [0, 1]), ("h", [0])):
+            found, wanted = (each.factor_posterior(factor, places[:, columns])[1] for each in (one, other))
+            np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("way", ["total", "factors", "mixed"])
+def test_covariances_between_subsets_are_those_of_all_points(way):
+    belief, X = sum_of(way), np.random.default_rng(8).random((7, 3))
+    cache, cov = belief.posterior_cache(X), belief.joint_posterior(X)[1]
+    rows, columns = np.array([0, 3, 6]), np.array([5, 3])
+    np.testing.assert_allclose(cache.cov(rows, columns), cov[np.ix_(rows, columns)], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(cache.var, cov.diagonal(), rtol=1e-9)
+    np.testing.assert_array_equal(cache.mean, belief.joint_posterior(X)[0])
+
+
+def test_points_pending_one_after_the_other_survive_saving_to_the_bit():
+    belief, places = field_of(random_points(20), field(random_points(20))), random_points(6, seed=5)
+    for place in random_points(4, seed=6):
+        belief = belief.condition_on_pending(place[None])
+    restored = ExactGP.from_state_dict(ExactGPSettings(), DOMAIN, belief.state_dict())
+    for a, b in zip(restored.joint_posterior(places), belief.joint_posterior(places), strict=True):
+        np.testing.assert_array_equal(a, b)
+    more = random_points(1, seed=7)
+    np.testing.assert_array_equal(
+        restored.condition_on_pending(more).posterior(places)[1], belief.condition_on_pending(more).posterior(places)[1]
+    )
+
+
+SETTINGS = ExactGPSettings(time=TimeAxis(kernel="matern12"))
+FADE = TimeCorrelation("matern12", 5.0)
+HYPER = Hyperparameters("matern52", (0.3, 0.5), 1.7, 1e-2, mean=0.2, offset=290.0, scale=35.0, time=FADE)
+
+
+def fading_data(n=25, seed=0):
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([DOMAIN.from_unit(rng.uniform(size=(n, 2))), rng.integers(0, 12, size=n)])
+    return X, 300.0 + 40.0 * np.sin(X[:, 0] / 17.0 + X[:, 2] / 4.0) + 0.2 * X[:, 1]
+
+
+def fading_on(n=25):
+    return ExactGP.from_hyperparameters(SETTINGS, DOMAIN, HYPER, *fading_data(n))
+
+
+class Columns(Kernel):
+    """One of scikit-learn's kernels on some columns, so that theirs multiply over space and time."""
+
+    def __init__(self, kernel, columns):
+        self.kernel, self.columns = kernel, columns
+
+    def __call__(self, X, Y=None, eval_gradient=False):
+        return self.kernel(X[:, self.columns], None if Y is None else Y[:, self.columns])
+
+    def diag(self, X):
+        return self.kernel.diag(X[:, self.columns])
+
+    def is_stationary(self):
+        return True
+
+    @property
+    def hyperparameters(self):
+        return list[Hyperparameter]()
+
+
+def test_posterior_and_evidence_equal_scikit_learns_with_a_product_kernel():
+    X, y = fading_data()
+    belief = ExactGP.from_hyperparameters(SETTINGS, DOMAIN, HYPER, X[:10], y[:10])
+    for i in range(10, 25):
+        belief = belief.update(X[i : i + 1], y[i : i + 1])
+    kernel = Columns(Matern((0.3, 0.5), nu=2.5), [0, 1]) * Columns(Matern(5.0, nu=0.5), [2])
+    oracle = GaussianProcessRegressor(ConstantKernel(1.7) * kernel, alpha=1e-2, optimizer=None)
+
+    def unit(points):
+        return np.column_stack([DOMAIN.to_unit(points[:, :2]), points[:, 2]])
+
+    oracle.fit(unit(X), (y - 290.0) / 35.0 - 0.2)
+    ahead, _ = fading_data(30, seed=1)
+    expected_mean, expected_cov = oracle.predict(unit(ahead), return_cov=True)
+    mean, cov = belief.joint_posterior(ahead)
+    np.testing.assert_allclose((mean - 290.0) / 35.0 - 0.2, expected_mean, atol=1e-8)
+    np.testing.assert_allclose(cov / 35.0**2, expected_cov, atol=1e-8)
+    np.testing.assert_allclose(belief.posterior_mean(ahead), mean, rtol=1e-12)
+    assert belief.log_evidence() == pytest.approx(oracle.log_marginal_likelihood_value_, rel=1e-8)
+
+
+def test_points_without_a_moment_are_of_the_beliefs_own():
+    belief = fading_on()
+    places = fading_data(6, seed=3)[0][:, :2]
+    for moment in (0.0, 3.5, 40.0):
+        stated = belief.posterior(np.column_stack([places, np.full(6, moment)]))
+        np.testing.assert_array_equal(belief.at(moment).posterior(places), stated)
+    learned = belief.at(7.0).update(places, np.arange(6.0))
+    assert learned.X[-6:, 2].tolist() == [7.0] * 6
+    assert belief.at(7.0).condition_on_pending(places).pending_rounds.tolist() == [7.0] * 6
+    assert not ExactGP.create(ExactGPSettings(), DOMAIN).has_time
+    with pytest.raises(ShapeError, match=r"got shape \(6, 1\); wanted \(m, 2\)"):
+        belief.posterior(places[:, :1])
+
+
+def test_fitting_finds_how_fast_a_field_changes():
+    """Truth drawn from the prior itself: the fitted time lengthscale is near that of the draw."""
+    rng, settings = np.random.default_rng(2), ExactGPSettings(time=TimeAxis(kernel="matern32"))
+    X = np.column_stack([DOMAIN.from_unit(rng.uniform(size=(240, 2))), np.repeat(np.arange(24.0), 10)])
+    U = np.column_stack([DOMAIN.to_unit(X[:, :2]), X[:, 2]])
+    fitted: list[float] = []
+    for lengthscale in (2.0, 30.0):
+        K = Covariance("matern52", np.array([0.5, 0.5, lengthscale]), 1.0, "matern32").matrix(U, U)
+        y = np.linalg.cholesky(K + 1e-4 * np.eye(240)) @ rng.standard_normal(240)
+        h = ExactGP.create(settings, DOMAIN).update(X, y).fit(np.random.default_rng(0)).hyperparameters
+        fitted.append(h.time.lengthscale / lengthscale)
+    assert all(0.5 < ratio < 2.0 for ratio in fitted), fitted
+
+
+def test_a_saved_belief_goes_on_to_the_bit():
+    belief = fading_on().at(9.0).fit(np.random.default_rng(0))
+    state = belief.state_dict()
+    plain = json.loads(json.dumps(state["json"]))
+    again = ExactGP.from_state_dict(SETTINGS, DOMAIN, {"json": plain, "arrays": state["arrays"]})
+    places = fading_data(9, seed=7)[0][:, :2]
+    np.testing.assert_array_equal(again.posterior(places), belief.posterior(places))
+    X, y = fading_data(3, seed=8)
+    one, other = (b.update(X, y).fit(np.random.default_rng(1)) for b in (belief, again))
+    assert one.hyperparameters == other.hyperparameters
+    assert one.log_evidence() == other.log_evidence()
+
+
+def test_wrong_settings_of_the_time_axis_say_where():
+    with pytest.raises(ConfigError, match=r"\$\.belief\.time\.lengthscale_median: got 0\.0; wanted a number > 0"):
+        convert({"kind": "exact", "time": {"lengthscale_median": 0.0}}, ExactGPSettings, at="$.belief")
+    with pytest.raises(ConfigError, match=r"\$\.belief\.time\.kernel: got 'matern33'; .*did you mean 'matern32'"):
+        convert({"kind": "exact", "time": {"kernel": "matern33"}}, ExactGPSettings, at="$.belief")

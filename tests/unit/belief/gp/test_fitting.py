@@ -1,7 +1,10 @@
+"""Fits of fields, and the prior of their hyper-parameters."""
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from scipy.optimize import approx_fprime
+from scipy.stats import multivariate_normal
 
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
 from swarmbo.belief.gp import cholesky
@@ -31,12 +34,10 @@ def fit_hyperparameters(gp_settings, U, z, seed=0, previous=None):
     return fit_field(gp_settings, SQUARE, data, np.random.default_rng(seed), previous)
 
 
-@given(
-    y=st.lists(st.floats(-1e3, 1e3).map(lambda v: round(v, 3)), min_size=2, max_size=20).filter(
-        lambda v: max(v) > min(v)
-    ),
-    exponent=st.integers(-50, 50),
-)
+ROUNDED = st.floats(-1e3, 1e3).map(lambda v: round(v, 3))
+
+
+@given(st.lists(ROUNDED, min_size=2, max_size=20).filter(lambda v: max(v) > min(v)), st.integers(-50, 50))
 def test_standardised_outcomes_have_mean_zero_and_deviation_one_at_any_magnitude(y, exponent):
     outcomes = np.array(y) * 10.0**exponent
     offset, scale, is_informative = standardisation(outcomes)
@@ -93,13 +94,10 @@ def test_few_points_do_not_collapse_the_fit(n):
 
 def test_lengthscale_models_differ_as_they_say():
     U, z = sample_field(1, 80, [0.1, 0.8])
-    by_model = {
-        model: fit_hyperparameters(ExactGPSettings(lengthscales=model), U, z)
-        for model in ("shared", "hierarchical", "separate")
-    }
-    ratio = {model: h.lengthscales[1] / h.lengthscales[0] for model, h in by_model.items()}
-    assert ratio["shared"] == pytest.approx(1.0)
-    assert 1.5 < ratio["hierarchical"] < ratio["separate"]
+    kinds = [ExactGPSettings(lengthscales=model) for model in ("shared", "hierarchical", "separate")]
+    shared, hierarchical, separate = (fit_hyperparameters(kind, U, z).lengthscales for kind in kinds)
+    assert shared[1] == pytest.approx(shared[0])
+    assert 1.5 < hierarchical[1] / hierarchical[0] < separate[1] / separate[0]
 
 
 def warm_start(prior, previous, scale):
@@ -131,16 +129,17 @@ def test_a_fit_is_never_worse_than_its_warm_start():
     assert from_cold < from_best - 0.1
 
 
+EIGHT = np.random.default_rng(0).uniform(size=(8, 2))
 DEGENERATE = {
     "none": (np.zeros((0, 2)), np.zeros(0)),
     "one": (np.full((1, 2), 0.5), np.array([3.0])),
     "duplicates": (np.full((6, 2), 0.5), np.array([1.0, 2.0, 3.0, 1.0, 2.0, 3.0])),
     "equal duplicates": (np.full((6, 2), 0.5), np.full(6, 2.0)),
-    "constant": (np.random.default_rng(0).uniform(size=(8, 2)), np.full(8, -4.0)),
-    "large": (np.random.default_rng(0).uniform(size=(8, 2)), 1e12 * np.arange(8.0)),
-    "large and constant": (np.random.default_rng(0).uniform(size=(8, 2)), np.full(8, 1e12)),
-    "huge": (np.random.default_rng(0).uniform(size=(8, 2)), 9e59 * (-1.0) ** np.arange(8)),
-    "tiny": (np.random.default_rng(0).uniform(size=(8, 2)), 1e-200 * np.arange(8.0)),
+    "constant": (EIGHT, np.full(8, -4.0)),
+    "large": (EIGHT, 1e12 * np.arange(8.0)),
+    "large and constant": (EIGHT, np.full(8, 1e12)),
+    "huge": (EIGHT, 9e59 * (-1.0) ** np.arange(8)),
+    "tiny": (EIGHT, 1e-200 * np.arange(8.0)),
     "nearly equal points": (np.array([[0.5, 0.5], [0.5 + 1e-12, 0.5]]), np.array([0.0, 1.0])),
     "one outlier": (np.random.default_rng(0).uniform(size=(9, 2)), np.append(np.zeros(8), 1e9)),
     "far outside": (np.array([[1e9, 0.0], [0.0, 1e150], [0.5, 0.5]]), np.array([0.0, 1.0, 2.0])),
@@ -181,3 +180,53 @@ def test_the_gradient_is_that_of_the_evidence_with_what_was_added_to_the_diagona
     theta = prior.centre
     numeric = approx_fprime(theta, lambda at: log_posterior(at)[0], 1e-6)
     np.testing.assert_allclose(log_posterior(theta)[1], numeric, rtol=1e-4, atol=1e-4)
+
+
+MODELS = ("shared", "hierarchical", "separate")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_log_density_is_the_normal_one_up_to_a_constant_and_pack_inverts_unpack(model):
+    prior = HyperparameterPrior.of_field(ExactGPSettings(lengthscales=model), SQUARE)
+    rng = np.random.default_rng(0)
+    a, b = (prior.centre + rng.normal(size=prior.centre.size) for _ in range(2))
+    normal = multivariate_normal(prior.centre, np.linalg.inv(prior.precision))
+    expected = normal.logpdf(a) - normal.logpdf(b)
+    assert prior.log_density(a)[0] - prior.log_density(b)[0] == pytest.approx(expected)
+    numeric = approx_fprime(a, lambda t: prior.log_density(t)[0], 1e-7)
+    np.testing.assert_allclose(prior.log_density(a)[1], numeric, rtol=1e-5, atol=1e-5)
+    theta = prior.sample(rng)
+    np.testing.assert_allclose(prior.pack(*prior.unpack(theta)), theta, atol=1e-12)
+
+
+def test_pack_moves_what_lies_outside_to_the_bounds():
+    prior = HyperparameterPrior.of_field(ExactGPSettings(noise_floor=1e-5), SQUARE)
+    theta = prior.pack(np.array([1e-9, 1e9]), np.array([1e12]), np.zeros(1))
+    lengthscales, (outputscale,), (noise,) = prior.unpack(theta)
+    assert lengthscales == pytest.approx([5e-3, 100.0])
+    assert (outputscale, noise) == pytest.approx((1e3, 1e-5))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_equal_physical_lengths_centre_the_prior_on_an_isotropic_field(model):
+    domain = Domain(np.zeros(2), np.array([2000.0, 500.0]))
+    prior = HyperparameterPrior.of_field(ExactGPSettings(lengthscales=model, equal_in="physical"), domain)
+    lengthscales, _, _ = prior.unpack(prior.centre)
+    assert lengthscales * (domain.high - domain.low) == pytest.approx([0.15 * np.sqrt(2) * 2000.0] * 2)
+    by_side = HyperparameterPrior.of_field(ExactGPSettings(lengthscales=model), domain)
+    assert by_side.unpack(by_side.centre)[0] == pytest.approx([0.15 * np.sqrt(2)] * 2)
+
+
+def test_samples_follow_the_prior():
+    prior = HyperparameterPrior.of_field(ExactGPSettings(), SQUARE)
+    rng = np.random.default_rng(0)
+    thetas = np.array([prior.sample(rng) for _ in range(4000)])
+    np.testing.assert_allclose(thetas.mean(axis=0), prior.centre, atol=0.1)
+    np.testing.assert_allclose(np.cov(thetas.T), np.linalg.inv(prior.precision), atol=0.15)
+
+
+def test_the_default_lengthscale_prior_covers_a_square_map_as_documented():
+    settings = ExactGPSettings()
+    spread = np.exp(np.array([-1.96, 1.96]) * settings.lengthscale_log_std)
+    low, high = np.sqrt(2) * settings.lengthscale_median * spread
+    assert (low, high) == pytest.approx((0.05, 0.84), abs=0.01)

@@ -8,22 +8,17 @@ from swarmbo.belief.gp.additive_prediction import StackedDraws, draw_prior
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.graph import FactorGraph, stacks_of
 
+from .dense import dense_posterior
+
 GRAPH = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"], "h": ["c"]})
+FADE = TimeCorrelation("matern12", 6.0)
 PLACES = np.array([[0.1, 0.4, 0.8], [0.7, 0.2, 0.3], [0.5, 0.9, 0.5]])
 
 
-def belief_of(way, t=6, noise_variance=0.05, seed=0, time=None):
-    rng = np.random.default_rng(seed)
-    belief = AdditiveGP(
-        GRAPH,
-        kernel="rbf",
-        lengthscale=0.4,
-        outputscale={"f": 1.0, "g": 2.0, "h": 0.5},
-        noise_variance=noise_variance,
-        mean=5.0,
-        outcomes="per-factor" if way == "per-factor" else "total",
-        time=time,
-    )
+def belief_of(way, t=6, noise_variance=0.05, time=None):
+    outputs, outcomes = {"f": 1.0, "g": 2.0, "h": 0.5}, "per-factor" if way == "per-factor" else "total"
+    given = {"lengthscale": 0.4, "outputscale": outputs, "noise_variance": noise_variance, "mean": 5.0, "time": time}
+    belief, rng = AdditiveGP(GRAPH, kernel="rbf", outcomes=outcomes, **given), np.random.default_rng(0)
     X, totals, factors = rng.random((t, 3)), rng.normal(size=t) + 5.0, rng.normal(size=(t, 3))
     if way == "total":
         factors[:] = np.nan
@@ -31,13 +26,8 @@ def belief_of(way, t=6, noise_variance=0.05, seed=0, time=None):
         totals[:] = np.nan
     else:
         factors[::2], totals[1::3] = np.nan, np.nan
-    return belief.update(
-        X,
-        totals=totals,
-        factors=factors,
-        noise_variance=np.where(np.arange(len(X)) % 2, 0.01, np.nan),
-        rounds=None if time is None else np.arange(len(X)),
-    )
+    noise = np.where(np.arange(t) % 2, 0.01, np.nan)
+    return belief.update(X, totals=totals, factors=factors, noise_variance=noise, rounds=np.arange(t)).at(t + 1.0)
 
 
 def streams(seed):
@@ -52,92 +42,54 @@ def values_at(sample, U):
     return np.array([out[factor] for factor in GRAPH.factors])
 
 
-def joint_moments(belief, U):
-    """Mean and covariance of (factor, point) pairs, from the posterior of a graph's sums by polarisation-free algebra.
-
-    Worked out densely from the belief's own hyper-parameters, factor by factor.
-    """
-    h, domain = belief.hyperparameters, belief.domain
-    observed = []
-    for x, total, parts, known in zip(belief.X, belief.totals, belief.factors, belief.noise, strict=True):
-        if not np.isnan(total):
-            observed.append(
-                ((0, 1, 2), domain.to_unit(x), total, h.total_noise_variance if np.isnan(known[0]) else known[0])
-            )
-        observed += [
-            ((i,), domain.to_unit(x), part, h.noise_variances[i] if np.isnan(known[1 + i]) else known[1 + i])
-            for i, part in enumerate(parts)
-            if not np.isnan(part)
-        ]
-    wanted = [((i,), u) for i in range(3) for u in U]
-
-    def prior(one, other):
-        total = 0.0
-        for i in set(one[0]) & set(other[0]):
-            columns = list(belief.scopes[i])
-            gap = (one[1][columns] - other[1][columns]) / np.array(h.lengthscales[i])
-            total += h.outputscales[i] * np.exp(-0.5 * gap @ gap)
-        return total
-
-    K = np.array([[prior(one, other) for other in observed] for one in observed])
-    K += np.diag([entry[3] for entry in observed])
-    k = np.array([[prior(one, other) for other in observed] for one in wanted])
-    own = np.array([[prior(one, other) for other in wanted] for one in wanted])
-    residual = np.array([entry[2] - sum(h.constants[i] for i in entry[0]) for entry in observed])
-    mean = np.array([h.constants[i[0]] for i, _ in wanted]) + k @ np.linalg.solve(K, residual)
-    return mean, own - k @ np.linalg.solve(K, k.T)
-
-
 @pytest.mark.parametrize(
-    "way", ["mixed", *(pytest.param(way, marks=pytest.mark.thorough) for way in ("total", "per-factor"))]
+    ("way", "time"),
+    [
+        ("mixed", None),
+        ("total", FADE),
+        *(
+            pytest.param(*case, marks=pytest.mark.thorough)
+            for case in (("total", None), ("per-factor", None), ("per-factor", FADE))
+        ),
+    ],
 )
-def test_draws_have_the_mean_and_all_cross_covariances_of_the_joint_posterior(way):
-    belief, n = belief_of(way), 1500
-    draws = np.array(
-        [
-            values_at(belief.sample(streams(seed), np.random.default_rng([seed, 9]), 128), PLACES).ravel()
-            for seed in range(n)
-        ]
-    )
-    mean, cov = joint_moments(belief, PLACES)
+def test_draws_have_the_mean_and_all_cross_covariances_of_the_joint_posterior(way, time):
+    belief, n = belief_of(way, time=time), 1500
+    samples = (belief.sample(streams(seed), np.random.default_rng([seed, 9]), 128) for seed in range(n))
+    draws = np.array([values_at(sample, PLACES).ravel() for sample in samples])
+    mean, cov = (part.reshape(shape) for part, shape in zip(dense_posterior(belief, PLACES), (9, (9, 9)), strict=True))
     spread = np.sqrt(cov.diagonal())
     np.testing.assert_array_less(np.abs(draws.mean(axis=0) - mean), 5.0 * spread / np.sqrt(n) + 1e-9)
     # the error of a sample covariance is about sqrt((c_ii c_jj + c_ij²) / n)
     error = np.sqrt((np.outer(spread, spread) ** 2 + cov**2) / n)
     np.testing.assert_array_less(np.abs(np.cov(draws.T) - cov), 5.0 * error + 1e-9)
-    if way == "total":
+    if way == "total" and time is None:
         assert cov[0, 3] < -0.05  # what one factor gains another loses: the covariance that is to be kept
 
 
-@pytest.mark.parametrize("way", ["mixed"])
-def test_draws_add_up_to_totals_without_noise(way):
-    belief = belief_of(way, noise_variance=0.0)
-    clean = AdditiveGP(GRAPH, kernel="rbf", lengthscale=0.4, noise_variance=0.0, mean=5.0)
-    factors = np.random.default_rng(4).normal(size=(6, 3))
-    factors[np.isnan(belief.factors) | (way == "total")] = np.nan
-    totals = np.where(np.isnan(factors).any(axis=1), belief.totals, factors.sum(axis=1))
-    belief = clean.update(belief.X, totals=np.where(np.isnan(belief.totals), np.nan, totals), factors=factors)
+def test_draws_add_up_to_totals_without_noise():
+    seen = belief_of("mixed")
+    factors = np.where(np.isnan(seen.factors), np.nan, np.random.default_rng(4).normal(size=(6, 3)))
+    totals = np.where(np.isnan(factors).any(axis=1), seen.totals, factors.sum(axis=1))
+    belief = AdditiveGP(GRAPH, kernel="rbf", lengthscale=0.4, noise_variance=0.0, mean=5.0)
+    belief = belief.update(seen.X, totals=np.where(np.isnan(seen.totals), np.nan, totals), factors=factors)
     sample = belief.sample(streams(1), np.random.default_rng(2))
-    values = values_at(sample, belief.domain.to_unit(belief.X))
-    seen = ~np.isnan(belief.totals)
-    np.testing.assert_allclose(values.sum(axis=0)[seen], belief.totals[seen], rtol=0.0, atol=1e-6)
-    seen = ~np.isnan(belief.factors.T)
-    np.testing.assert_allclose(values[seen], belief.factors.T[seen], rtol=0.0, atol=1e-6)
+    values = values_at(sample, belief.X)
+    for drawn, told in ((values.sum(axis=0), belief.totals), (values, belief.factors.T)):
+        is_told = ~np.isnan(told)
+        np.testing.assert_allclose(drawn[is_told], told[is_told], rtol=0.0, atol=1e-6)
     other = values_at(belief.sample(streams(2), np.random.default_rng(2)), PLACES)
     assert np.abs(other - values_at(sample, PLACES)).max() > 0.1
 
 
-@pytest.mark.parametrize("way", ["per-factor", "mixed"])
-def test_gradients_of_draws_equal_finite_differences(way):
-    sample = belief_of(way).sample(streams(1), np.random.default_rng(2))
-    rng = np.random.default_rng(3)
+@pytest.mark.parametrize(("way", "time"), [("per-factor", None), ("mixed", None), ("mixed", FADE)])
+def test_gradients_of_draws_equal_finite_differences(way, time):
+    sample, rng = belief_of(way, time=time).sample(streams(1), np.random.default_rng(2)), np.random.default_rng(3)
     for stack in stacks_of(GRAPH):
         U = rng.random((len(stack.factors), 5, stack.size))
         value, gradient = sample.value_and_gradient(stack, U)
         np.testing.assert_allclose(sample.value(stack, U), value, rtol=0.0, atol=1e-9)
-        for j in range(stack.size):
-            step = np.zeros(stack.size)
-            step[j] = 1e-3
+        for j, step in enumerate(1e-3 * np.eye(stack.size)):
             change = (sample.value(stack, U + step) - sample.value(stack, U - step)) / 2e-3
             np.testing.assert_allclose(gradient[..., j], change, rtol=0.0, atol=2e-3)
 

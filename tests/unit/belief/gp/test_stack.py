@@ -9,19 +9,17 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.stats import multivariate_normal
 
 from swarmbo.belief import AdditiveGP
-from swarmbo.belief.gp.cholesky import ROWS, BlockRows, Factorised
+from swarmbo.belief.gp.cholesky import ROWS, Factorised
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.gp.observations import Observations, factor_covariance
 from swarmbo.belief.gp.stack import StackedParts
 from swarmbo.graph import FactorGraph, stacks_of
-from swarmbo.kernels import KERNEL_NAMES, register_kernel
+from swarmbo.kernels import KERNEL_NAMES
+
+from .dense import MINE
 
 SCOPES = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c"], "o": ["c", "a"], "p": ["a", "b", "c"]}
 GRAPH = FactorGraph.from_scopes(SCOPES)
-
-
-MINE = "rational-quadratic-of-test-stack"
-register_kernel(MINE, correlation=lambda r: 1.0 / (1.0 + 0.5 * r**2), slope=lambda r: 1.0 / (1.0 + 0.5 * r**2) ** 2)
 
 
 def belief_of(noise_variance: float = 1e-2, last: str = "rbf", time: TimeCorrelation | None = None) -> AdditiveGP:
@@ -142,30 +140,22 @@ def test_what_counts_as_singular_does_not_depend_on_how_much_is_told_of_other_fa
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.1, 0.6])
-@pytest.mark.parametrize("twice", [False, True])
-def test_means_where_factors_were_observed_are_those_that_are_asked_for(missing, twice):
-    empty = belief_of(noise_variance=0.0 if twice else 1e-2)
+@pytest.mark.parametrize("case", ["plain", "twice", "fading"])
+def test_means_where_factors_were_observed_are_those_that_are_asked_for(missing, case):
+    time = TimeCorrelation("matern12", 2.0) if case == "fading" else None
+    empty = belief_of(noise_variance=0.0 if case == "twice" else 1e-2, time=time)
     X, F = evaluations(12, 10, missing)
-    X[5], F[:, 0] = (X[3] if twice else X[5]), 1.0  # outcomes told twice without noise are singular
+    X[5], F[:, 0] = (X[3] if case == "twice" else X[5]), 1.0  # outcomes told twice without noise are singular
     if missing == 0.6:
         F[0] = np.nan  # then no factor was observed everywhere
         F[0, 1] = F[1:3, 1] = 2.0
         F[1:3, 0] = np.nan
-    belief = empty.update(X, F)
+    belief = empty.update(X, F, rounds=np.arange(12.0)).at(12.0)
     belief = belief if missing == 0.6 else belief.condition_on_pending(evaluations(2, 11)[0])
     order = [factor for stack in stacks_of(GRAPH) for factor in stack.factors]
     for factor, means in zip(order, belief.means_at_data, strict=True):
         columns = list(belief.scopes[GRAPH.place_of[factor]])
         np.testing.assert_allclose(means, belief.factor_posterior(factor, X[:, columns])[0], rtol=1e-6, atol=1e-8)
-
-
-def test_means_at_the_data_are_those_of_the_present_round_where_beliefs_decay():
-    X, F = evaluations(6, 4)
-    belief = belief_of(time=TimeCorrelation("matern12", 2.0)).update(X, F, rounds=np.arange(6.0)).at(6.0)
-    order = [factor for stack in stacks_of(GRAPH) for factor in stack.factors]
-    for factor, means in zip(order, belief.means_at_data, strict=True):
-        columns = list(belief.scopes[GRAPH.place_of[factor]])
-        np.testing.assert_allclose(means, belief.factor_posterior(factor, X[:, columns])[0], rtol=1e-9)
 
 
 def test_a_copy_is_asked_where_its_own_rows_lie():
@@ -177,16 +167,6 @@ def test_a_copy_is_asked_where_its_own_rows_lie():
     assert not set(rows.addresses) & set(belief._conditioned.rows.addresses)
     del belief
     np.testing.assert_array_equal(again.local(stack, U).var, expected.var)
-
-
-def test_matrices_that_grow_have_their_full_blocks_in_common():
-    squares = np.tril(np.random.default_rng(0).random((3, 21, 21)))
-    rows = BlockRows.of(squares[:, :19, :19])
-    grown = BlockRows.empty(3, 21, rows, 19)
-    grown.put(np.arange(3), squares, 19)
-    np.testing.assert_array_equal(grown.squares(np.arange(3), 21), squares)
-    assert [one is other for one, other in zip(rows.blocks, grown.blocks, strict=True)] == [True, True, False]
-    np.testing.assert_array_equal(rows.squares(np.arange(3), 19), squares[:, :19, :19])  # as they were
 
 
 def test_what_was_worked_out_is_gone_on_from_where_the_first_data_and_all_else_are_the_same():

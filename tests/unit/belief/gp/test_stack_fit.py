@@ -14,11 +14,11 @@ from swarmbo.belief.gp.hyperparameters import TimeAxis
 from swarmbo.belief.gp.prior import HyperparameterPrior, starting_thetas
 from swarmbo.belief.gp.stack_fit import StackedLogPosterior, maximise_stacked
 from swarmbo.graph import FactorGraph
-from swarmbo.kernels import KERNEL_NAMES, kernel_matrix, register_kernel
+from swarmbo.kernels import KERNEL_NAMES, kernel_matrix
 from swarmbo.spaces import Domain
 
-MINE = "rational-quadratic-of-test-stack-fit"
-register_kernel(MINE, correlation=lambda r: 1.0 / (1.0 + 0.5 * r**2), slope=lambda r: 1.0 / (1.0 + 0.5 * r**2) ** 2)
+from .dense import MINE
+
 BRISK = {"longest": 2.0, "apart": 0.3, "tolerance": 1e-5}
 
 
@@ -26,6 +26,10 @@ def prior_of(sizes, model="separate", time=None):
     own = AdditiveGPSettings(time=time)
     names = [f"f{i}" for i in range(len(sizes))]
     return HyperparameterPrior.of(own, names, sizes, model, [own.noise_median])
+
+
+def of_each(prior, U, z, decay=None):
+    return StackedLogPosterior([prior] * len(z), "matern52", U, z, np.full(z.shape, np.nan), decay)
 
 
 def scopes_of(sizes):
@@ -90,8 +94,7 @@ def test_the_information_is_the_average_of_the_observed_and_the_expected_one(fad
     theta = prior.centre + 0.3 * rng.normal(size=len(prior.centre))
     theta[-1] = np.log(0.1)
     decay = ("matern52", rounds[None]) if fades else None
-    stacked = StackedLogPosterior([prior], "matern52", U[None], z[None], np.full((1, 9), np.nan), decay)
-    found = stacked(theta[None], np.zeros(1, dtype=int))
+    found = of_each(prior, U[None], z[None], decay)(theta[None], np.zeros(1, dtype=int))
 
     def covariance(theta):
         first, rest = kernel_matrix("matern52", U[:, :2], U[:, :2], np.exp(theta[:2]), np.exp(theta[3])), 0.0
@@ -137,19 +140,15 @@ def test_searches_side_by_side_find_as_much_as_one_that_learns_the_curvature_fro
     prior = prior_of([size])
     U, z, _ = problems(16, n_outcomes, size)
     starts = starting_thetas(prior, [], None)
-    stacked = StackedLogPosterior([prior] * 16, "matern52", U, z, np.full(z.shape, np.nan))
     which = np.repeat(np.arange(16), len(starts))
-    theta, value, _ = maximise_stacked(stacked, np.tile(starts, (16, 1)), which, 60, **brisk)
-    scopes, none = [range(size)], np.full(n_outcomes, np.nan)
-    plain = [
-        maximise(LogPosterior(prior, ["matern52"], scopes, X, y, none), starts, 60)[1]
-        for X, y in zip(U, z, strict=True)
-    ]
+    theta, value, _ = maximise_stacked(of_each(prior, U, z), np.tile(starts, (16, 1)), which, 60, **brisk)
+    none = np.full(n_outcomes, np.nan)
+    alone = (LogPosterior(prior, ["matern52"], [range(size)], X, y, none) for X, y in zip(U, z, strict=True))
+    plain = [maximise(log_posterior, starts, 60)[1] for log_posterior in alone]
     best = value.reshape(16, -1).max(axis=1)
     assert (best > np.array(plain) - 1e-2).mean() >= 0.9
     assert best.sum() > sum(plain) - 0.1
-    assert (theta >= prior.bounds[:, 0]).all()
-    assert (theta <= prior.bounds[:, 1]).all()
+    assert ((theta >= prior.bounds[:, 0]) & (theta <= prior.bounds[:, 1])).all()
 
 
 @pytest.mark.parametrize("has_earlier", [False, True])
@@ -157,9 +156,8 @@ def test_of_many_outcomes_a_part_says_where_to_look_and_all_of_them_how_good_it_
     """Against a search with all outcomes from every start; also where an earlier fit ended at the maximum."""
     prior = prior_of([2])
     U, z, _ = problems(12, 64, 2)
-    data = StackedLogPosterior([prior] * 12, "matern52", U, z, np.full(z.shape, np.nan))
+    whole = of_each(prior, U, z)
     starts, which = np.tile(starting_thetas(prior, [], None), (12, 1)), np.repeat(np.arange(12), 2)
-    whole = data
     theta, value, _ = maximise_stacked(whole, starts, which, 60)
     best = value.reshape(12, 2).max(axis=1)
     if has_earlier:
@@ -172,7 +170,7 @@ def test_of_many_outcomes_a_part_says_where_to_look_and_all_of_them_how_good_it_
         return evaluated(self, theta, which)
 
     monkeypatch.setattr(StackedLogPosterior, "__call__", counted)
-    found, mean = search(data, starts, 60, goes_on=has_earlier)
+    found, mean = search(whole, starts, 60, goes_on=has_earlier)
     n_sketched = sum(asked)
     reached = evaluated(whole, found, np.arange(12))
     np.testing.assert_allclose(reached.mean, mean, atol=1e-9)
@@ -213,25 +211,19 @@ def test_a_search_comes_as_far_as_a_longer_one_but_for_a_tenth_of_a_nat(n_outcom
     prior = prior_of([2], time=TimeAxis() if fades else None)
     U, z, rng = problems(12, n_outcomes, 2, seed=3)
     rounds = np.sort(rng.integers(0, 40, z.shape), axis=1).astype(float)
-    data = StackedLogPosterior(
-        [prior] * 12, "matern52", U, z, np.full(z.shape, np.nan), ("matern32", rounds) if fades else None
-    )
+    whole, which = of_each(prior, U, z, ("matern32", rounds) if fades else None), np.repeat(np.arange(12), 2)
     cold = np.array(starting_thetas(prior, [], None))
     poor = prior.centre.copy()
     poor[:2], poor[-1] = prior.bounds[:2, 1], prior.bounds[-1, 1]  # all is noise
     starts = np.tile(np.array(starting_thetas(prior, [], poor)) if goes_on else cold, (12, 1))
-    whole, which = data, np.repeat(np.arange(12), 2)
     far = maximise_stacked(whole, np.tile(cold, (12, 1)), which, 60)[1].reshape(12, 2).max(axis=1)
-    theta, mean = search(data, starts, 60, goes_on=goes_on)
+    theta, mean = search(whole, starts, 60, goes_on=goes_on)
     reached = whole(theta, np.arange(12))
     assert (reached.value > far - 0.1).mean() >= (0.75 if goes_on or n_outcomes > 64 else 0.9)
     np.testing.assert_allclose(reached.mean, mean, atol=1e-9)
     assert ((theta >= prior.bounds[:, 0]) & (theta <= prior.bounds[:, 1])).all()
     for i in range(0, 12, 5):  # every latent ends where its own search leads
-        decay = ("matern32", rounds[i : i + 1]) if fades else None
-        alone = StackedLogPosterior(
-            [prior], "matern52", U[i : i + 1], z[i : i + 1], np.full((1, n_outcomes), np.nan), decay
-        )
+        alone = of_each(prior, U[[i]], z[[i]], ("matern32", rounds[[i]]) if fades else None)
         np.testing.assert_array_equal(search(alone, starts[:2], 60, goes_on=goes_on)[0][0], theta[i])
 
 
@@ -255,9 +247,8 @@ def test_what_a_factor_is_fitted_to_be_does_not_depend_to_the_bit_on_the_others(
     assert together.kernels[5] == "rbf"
     for j in range(7):
         alone = fitted([j])
-        assert together.lengthscales[j] == alone.lengthscales[0]
-        assert together.noise_variances[j] == alone.noise_variances[0]
-        assert together.constants[j] == alone.constants[0]
+        for name in ("lengthscales", "noise_variances", "constants"):
+            assert getattr(together, name)[j] == getattr(alone, name)[0]
 
 
 @pytest.mark.parametrize("n_outcomes", [30, 80])
@@ -267,9 +258,8 @@ def test_several_fits_side_by_side_are_each_what_they_are_alone_to_the_bit(n_out
     rng = np.random.default_rng(0)
     X, F = rng.random((n_outcomes, 7)), rng.normal(size=(n_outcomes, 6))
     F[:, 1], F[5:, 4] = 3.0, np.nan  # one is always the same, another was seen seldom
-    empty = AdditiveGP.create(
-        AdditiveGPSettings(restarts=1), graph, Domain(np.zeros(7), np.ones(7)), outcomes="per-factor"
-    )
+    box = Domain(np.zeros(7), np.ones(7))
+    empty = AdditiveGP.create(AdditiveGPSettings(restarts=1), graph, box, outcomes="per-factor")
     beliefs = [empty.update(X, factors=values) for values in (F, 100.0 + 7.0 * F, np.exp(F))]
     warm = [None, beliefs[1].fit(np.random.default_rng(9)).hyperparameters, None]
     alone = [belief.fit(np.random.default_rng(i), warm=warm[i]) for i, belief in enumerate(beliefs)]
@@ -284,9 +274,8 @@ def sums(n_sums, n_outcomes, seed=0):
     """Beliefs about sums over three variables, of waves as long and as high as it happens."""
     rng = np.random.default_rng(seed)
     graph = FactorGraph.from_scopes({f: [x] for f, x in zip("fgh", "abc", strict=True)})
-    empty = AdditiveGP.create(
-        AdditiveGPSettings(restarts=3, outputscale_log_std=1.0), graph, Domain(np.zeros(3), np.ones(3))
-    )
+    settings = AdditiveGPSettings(restarts=3, outputscale_log_std=1.0)
+    empty = AdditiveGP.create(settings, graph, Domain(np.zeros(3), np.ones(3)))
     for i in range(n_sums):
         X = rng.random((n_outcomes, 3))
         y = (rng.uniform(0.5, 2.0, 3) * np.sin(rng.uniform(2.0, 12.0, 3) * X)).sum(axis=1)
@@ -340,10 +329,12 @@ def test_a_part_of_many_totals_leads_to_the_maximum_that_all_of_them_lead_to(way
     settings = msgspec.structs.replace(plain.settings, restarts=0, time=time)
     belief = AdditiveGP.create(settings, plain.graph, plain.domain).update(plain.X, **told)
     for kind in (LogPosterior, StackedLogPosterior):
-        call = kind.__call__
-        monkeypatch.setattr(
-            kind, "__call__", lambda self, *at, of=call: asked.append(self.z.shape[-1]) or of(self, *at)
-        )
+
+        def counted(self, *at, call=kind.__call__):
+            asked.append(self.z.shape[-1])
+            return call(self, *at)
+
+        monkeypatch.setattr(kind, "__call__", counted)
     whole = belief.fit(np.random.default_rng(0))
     n_whole = asked.count(len(belief.observations))
     asked.clear()

@@ -1,18 +1,25 @@
 """Posteriors of single factors: those of a dense formula, with gradients, and nobody else's business."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from scipy.spatial.distance import cdist
 
+from swarmbo.acquisition.confidence_bounds import ContrastBounds
 from swarmbo.belief import AdditiveGP
 from swarmbo.belief.gp import additive_prediction, stack as stacks, stack_fit, stack_predict
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
+from swarmbo.coordination.central import Central
+from swarmbo.coordination.part import BoxView, LocalView, Part
+from swarmbo.coordination.refinement import narrowed
 from swarmbo.graph import FactorGraph, stacks_of
-from swarmbo.kernels import KERNEL_NAMES, correlation, register_kernel, threads
+from swarmbo.kernels import KERNEL_NAMES, correlation, threads
+from swarmbo.kernels.compiled import CODES, rough_radial
+from swarmbo.transport import Routes
 
-MINE = "rational-quadratic-of-test-stack-predict"
-register_kernel(MINE, correlation=lambda r: 1.0 / (1.0 + 0.5 * r**2), slope=lambda r: 1.0 / (1.0 + 0.5 * r**2) ** 2)
+from .dense import MINE, dense_posterior
+
 SMOOTH = [name for name in KERNEL_NAMES if name != "matern12"] + [MINE]
 SCOPES = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "a"], "o": ["d"], "p": ["b"]}
 GRAPH = FactorGraph.from_scopes(SCOPES)
@@ -23,16 +30,8 @@ def belief_of(outcomes, kernel="matern52", t=25, seed=0, time=None):
     rng = np.random.default_rng(seed)
     lengths = {variable: 0.4 * (high - low) for variable, (low, high) in BOUNDS.items()}
     outputs = {"f": 0.3, "g": 2.0, "h": 1.0, "o": 5.0, "p": 0.7}
-    belief = AdditiveGP(
-        GRAPH,
-        BOUNDS,
-        kernel=kernel,
-        lengthscale=lengths,
-        outputscale=outputs,
-        noise_variance=1e-2,
-        outcomes="total" if outcomes == "mixed" else outcomes,
-        time=time,
-    )
+    given = {"kernel": kernel, "lengthscale": lengths, "outputscale": outputs, "noise_variance": 1e-2, "time": time}
+    belief = AdditiveGP(GRAPH, BOUNDS, outcomes="total" if outcomes == "mixed" else outcomes, **given)
     rounds = None if time is None else rng.integers(0, 20, t).astype(float)
     X = belief.domain.from_unit(rng.random((t, 4)))
     factors = rng.normal(size=(t, 5)) * 3.0
@@ -64,8 +63,8 @@ def test_gradients_of_factors_and_contrasts_equal_finite_differences(outcomes, k
     def ask(stack, U, **more):
         return belief.local_contrast(stack, U, reference, **more) if is_contrast else belief.local(stack, U, **more)
 
-    for stack in stacks_of(GRAPH):
-        U = rng.random((len(stack.factors), 7, stack.size))
+    for stack, m in product(stacks_of(GRAPH), (1, 7)):  # one point goes another way than many
+        U = rng.random((len(stack.factors), m, stack.size))
         found, plain = ask(stack, U, gradient=True), ask(stack, U)
         np.testing.assert_allclose(plain.mean, found.mean, rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(plain.var, found.var, rtol=1e-11)
@@ -116,32 +115,6 @@ def test_what_a_factor_gets_does_not_depend_to_the_bit_on_others_in_its_stack(ou
         assert alone == together[factor]
 
 
-def dense(belief, factor, U):
-    """Mean and covariance of a factor at points of the unit cube, by whole matrices."""
-    h, hyper, now = belief.hyperparameters, belief.channels.in_one_unit(), belief.now
-    domain, i = belief.domain, GRAPH.place_of[factor]
-    rows = [(r, -1) for r in np.flatnonzero(~np.isnan(belief.totals))]
-    rows += [(r, j) for r, j in zip(*np.nonzero(~np.isnan(belief.factors)), strict=True)]
-    X = domain.to_unit(belief.points)[[r for r, _ in rows]]
-    rounds, channel = belief.rounds[[r for r, _ in rows]], np.array([j for _, j in rows], dtype=int)
-    y = np.array([belief.totals[r] if j < 0 else belief.factors[r, j] for r, j in rows])
-
-    def prior(j, A, B, when, then):
-        columns = list(belief.scopes[j]) if A.shape[1] == 4 else slice(None)
-        other = list(belief.scopes[j]) if B.shape[1] == 4 else slice(None)
-        lengths = np.array(hyper.lengthscales[j])
-        K = hyper.outputscales[j] * correlation(hyper.kernels[j], cdist(A[:, columns] / lengths, B[:, other] / lengths))
-        return K * hyper.times[j].between(when[:, None], then[None]) if hyper.times else K
-
-    holds = [(channel < 0) | (channel == j) for j in range(5)]
-    K = sum(prior(j, X, X, rounds, rounds) * np.outer(holds[j], holds[j]) for j in range(5)) + 1e-2 * np.eye(len(y))
-    here = np.full(len(U), now)
-    k = prior(i, U, X, here, rounds) * holds[i]
-    residual = y - np.where(channel < 0, h.constant, np.array([*h.constants, 0.0])[channel])
-    mean = h.constants[i] + k @ np.linalg.solve(K, residual)
-    return mean, prior(i, U, U, here, here) - k @ np.linalg.solve(K, k.T)
-
-
 @given(
     outcomes=st.sampled_from(["total", "per-factor", "mixed"]),
     kernels=st.lists(st.sampled_from([*KERNEL_NAMES, MINE]), min_size=5, max_size=5),
@@ -159,8 +132,10 @@ def test_factors_and_contrasts_are_those_of_a_dense_formula(outcomes, kernels, f
         found, contrast = belief.local(stack, U, gradient=True), belief.local_contrast(stack, U, reference)
         np.testing.assert_allclose(belief.local_mean(stack, U), found.mean, rtol=1e-11, atol=1e-12)
         for g, factor in enumerate(stack.factors):
-            both = np.concatenate([U[g], stack.take(reference[None])[g]])
-            mean, covariance = dense(belief, factor, both)
+            both, i = np.tile(reference, (m + 1, 1)), GRAPH.place_of[factor]
+            both[:m, stack.columns[g]] = U[g]
+            means, covariances = dense_posterior(belief, both)
+            mean, covariance = means[i], covariances[i, :, i]
             var = covariance.diagonal()
             np.testing.assert_allclose(found.mean[g], mean[:m], rtol=1e-8, atol=1e-8)
             np.testing.assert_allclose(found.var[g], var[:m], rtol=1e-8, atol=1e-8)
@@ -216,3 +191,73 @@ def test_what_comes_out_does_not_depend_to_the_bit_on_the_number_of_threads(monk
     alone, n_alone = everything(1), len(shares)
     assert everything(2) == alone
     assert len(shares) > 2 * n_alone  # there were two threads where there was one
+
+
+ROUGH = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"], "h": ["c"], "o": ["c", "a"], "p": ["a", "b", "c"]})
+
+
+def rough_belief(noise_variance: float = 1e-3, t: int = 21) -> AdditiveGP:
+    kernels = dict(zip(ROUGH.factors, [*KERNEL_NAMES, "rbf"], strict=True))
+    rng = np.random.default_rng(5)
+    X, F = rng.random((t, 3)), rng.normal(size=(t, 5))
+    F[rng.random(F.shape) < 0.2] = np.nan
+    belief = AdditiveGP(ROUGH, kernel=kernels, noise_variance=noise_variance, outputscale=2.0, outcomes="per-factor")
+    return belief.update(X, F)
+
+
+def points_of(stack, m: int) -> np.ndarray:
+    return np.random.default_rng(m).random((len(stack.factors), m, stack.size))
+
+
+@pytest.mark.parametrize("m", [1, 16, 37])
+def test_roughly_it_is_right_to_three_digits_of_the_prior(m):
+    belief, reference = rough_belief(), np.array([0.2, 0.9, 0.4])
+    for stack in stacks_of(ROUGH):
+        U = points_of(stack, m)
+        right, rough = (belief.local_contrast(stack, U, reference, rough=rough) for rough in (False, True))
+        np.testing.assert_allclose(rough.mean, right.mean, atol=2e-3)
+        np.testing.assert_allclose(np.sqrt(rough.var), np.sqrt(right.var), atol=2e-3)
+        assert (rough.mean != right.mean).any()
+
+
+def test_what_single_precision_would_spoil_is_worked_out_in_double():
+    belief, reference = rough_belief(noise_variance=1e-13, t=31), np.array([0.2, 0.9, 0.4])
+    spoilt = 0
+    for stack in stacks_of(ROUGH):
+        U = points_of(stack, 37)
+        right, rough = (belief.local_contrast(stack, U, reference, rough=rough) for rough in (False, True))
+        is_same = (rough.var == right.var).all(axis=1)
+        spoilt += int(is_same.sum())
+        np.testing.assert_array_equal(rough.mean[is_same], right.mean[is_same])
+        np.testing.assert_allclose(np.sqrt(rough.var), np.sqrt(right.var), atol=2e-2)
+    assert 0 < spoilt < 5  # of the kernels that are smooth
+
+
+@pytest.mark.parametrize("kernel", KERNEL_NAMES)
+def test_correlations_in_single_precision(kernel):
+    r = np.concatenate([[0.0], np.geomspace(1e-4, 40.0, 999)])
+    near = np.zeros(1000, dtype=np.float32)
+    rough_radial(CODES[kernel], (r**2).astype(np.float32), near)
+    np.testing.assert_allclose(near, correlation(kernel, r), rtol=2e-5, atol=1e-30)
+
+
+def test_tables_ask_bounds_roughly_and_others_as_ever():
+    asked = list[str]()
+
+    class Noting(ContrastBounds):
+        def value(self, stack, U, received):
+            asked.append("value")
+            return super().value(stack, U, received)
+
+        def rough_value(self, stack, U, received):
+            asked.append("rough")
+            return super().rough_value(stack, U, received)
+
+    bounds = Noting.on_cube(rough_belief(), reference=np.full(3, 0.5), weight=1.0)
+    part = Part(ROUGH, 0, Routes(ROUGH.agents, None))
+    view = BoxView.on(LocalView.of(part), bounds)
+    Central(part).run(narrowed(view, 0, 7))
+    assert set(asked) == {"rough"}
+    (stack, *_) = stacks_of(ROUGH)
+    U = points_of(stack, 9)
+    np.testing.assert_allclose(bounds.rough_value(stack, U, ()), bounds.value(stack, U, ()), atol=2e-3)

@@ -1,0 +1,197 @@
+"""Baselines that set all variables of a function: points at random, one process for all, and a centralised search."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.stats import qmc
+
+import swarmbo as sb
+from swarmbo.acquisition import DuMBO, Thompson
+from swarmbo.acquisition.trust_region import TrustRegion
+from swarmbo.baselines import Centralised, IsotropicGP, Random, Sobol
+from swarmbo.baselines.one_outcome import known_totals, seen_totals
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.belief.model.warping import Warp
+from swarmbo.boundary.rng import sobol, stream
+from swarmbo.errors import ConfigError
+from swarmbo.graph import BoxFunctions, FactorGraph
+from swarmbo.graph.box_functions import total_value
+from swarmbo.problem.data import Dataset
+from swarmbo.records import SolveReport, Traffic
+from swarmbo.spaces import Domain
+
+from .conftest import bowl, some_points
+
+
+def test_sobol_continues_the_scrambled_sequence_that_the_initial_design_begins(joint_situation):
+    sequence = qmc.Sobol(4, rng=stream(3, "initial design")).random_base2(5)
+    for t in (0, 1, 10, 31):
+        now = joint_situation(np.zeros((t, 4)), np.zeros(t), seed=3)
+        point, report = Sobol().decide_joint(now, None)
+        assert (point == sequence[t]).all()
+        assert report.messages == 0
+
+
+@pytest.mark.parametrize("n", [0, 1, 31, 32])
+def test_any_number_of_points_begins_the_sequence_without_a_warning(n):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        points = sobol(n, 3, None)
+    assert (points == qmc.Sobol(3, scramble=False).random_base2(5)[:n]).all()
+    assert points.shape == (n, 3)
+
+
+def test_points_out_for_evaluation_are_not_asked_for_again(joint_situation):
+    told, more = joint_situation(np.zeros((5, 4)), np.zeros(5)), np.zeros((1, 4))
+    for method in (Sobol(), Random()):
+        first, _ = method.decide_joint(told, None)
+        second, _ = method.decide_joint(joint_situation(np.zeros((5, 4)), np.zeros(5), pending=more), None)
+        assert not np.isclose(first, second).any()
+
+
+def test_an_agent_draws_its_own_variables_whatever_others_there_are(joint_situation):
+    small, _ = Random().decide_joint(joint_situation(np.zeros((5, 4)), np.zeros(5)), None)
+    large, _ = Random().decide_joint(joint_situation(np.zeros((5, 8)), np.zeros(5)), None)
+    assert (small == large[:4]).all()
+    assert len(set(large.tolist())) == 8
+    draws = [Random().decide_joint(joint_situation(np.zeros((t, 4)), np.zeros(t)), None)[0] for t in range(200)]
+    assert np.abs(np.mean(draws, axis=0) - 0.5).max() < 0.1
+    assert min(np.min(draws), 1.0 - np.max(draws)) < 0.02
+
+
+def test_outcomes_of_all_factors_are_seen_as_their_sum_and_one_missing_hides_it(joint_situation):
+    X = np.array([[-2.0] * 4, [3.0] * 4, [0.5] * 4, [1.0] * 4])
+    parts = [[np.nan, np.nan], [1.0, 2.0], [1.0, np.nan], [4.0, 5.0]]
+    now = joint_situation(X, [7.0, np.nan, np.nan, 8.0], factors=parts)
+    U, y = seen_totals(now)
+    assert U[:, 0].tolist() == [0.0, 1.0, 0.5, 0.6]
+    np.testing.assert_array_equal(y, [7.0, 3.0, np.nan, 8.0])
+    assert known_totals(now)[1].tolist() == [7.0, 3.0, 8.0]
+
+
+def written_out(now, X, y, scale):
+    """The bound at points of the unit cube, from the joint posterior; and the fitted belief."""
+    whole = FactorGraph.from_scopes({"whole": now.graph.variables})
+    belief = AdditiveGP.create(AdditiveGPSettings(lengthscales="shared"), whole, now.domain)
+    belief = belief.update(X, Warp.fitted("power", y).forward(y))
+    belief = belief.fit(stream(0, "isotropic baseline", evaluations=len(y)))
+
+    def bound(U):
+        mean, covariance = belief.joint_posterior(now.domain.from_unit(np.concatenate([U, centre[None]])))
+        spread = covariance.diagonal() + covariance[-1, -1] - 2.0 * covariance[-1]
+        weight = scale * np.sqrt(0.2 * X.shape[1] * np.log(2 * len(y)))
+        return (mean - mean[-1] + weight * np.sqrt(np.maximum(spread, 0.0)))[:-1]
+
+    centre = now.domain.to_unit(X[int(y.argmax())])
+    return belief, bound, centre
+
+
+def waves(X):
+    return np.sin(4.0 * X).sum(axis=1)
+
+
+@pytest.mark.parametrize(("function", "scale", "n"), [(bowl, 0.1, 4), (bowl, 4.0, 4), (waves, 0.1, 2), (waves, 2.0, 2)])
+def test_it_asks_in_the_box_where_the_bound_written_out_is_largest_far_and_near(function, scale, n, joint_situation):
+    X = some_points(14 if n == 4 else 30, n)
+    y = function(X)
+    now = joint_situation(X, y, initial=len(y))
+    method = IsotropicGP(exploration_scale=scale, box=TrustRegion(initial=0.5 if n == 4 else 1.0), steps=300)
+    point, report = method.decide_joint(now, None)
+    belief, bound, centre = written_out(now, X, y, scale)
+    half = 0.25 if n == 4 else 0.5
+    low, high = np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
+    rng = np.random.default_rng(1)
+    far = low + rng.random((1500, n)) * (high - low)
+    near = np.clip(point + rng.normal(size=(1500, n)) * 10.0 ** rng.uniform(-4, -1, (1500, 1)), low, high)
+    values = bound(np.concatenate([point[None], far, near]))
+    assert len(set(belief.hyperparameters.lengthscales[0])) == 1
+    assert ((point >= low) & (point <= high)).all()
+    assert values[0] >= values.max() - 1e-6 * np.ptp(values)
+    assert report.messages == 0
+
+
+def test_its_box_halves_after_failures_and_it_asks_closer_to_the_best_point(joint_situation):
+    X = some_points(4, 4)
+    X[0] = 1.0
+    worse = np.concatenate([X, some_points(30, 4, seed=1)])
+    near, _ = IsotropicGP().decide_joint(joint_situation(worse, bowl(worse)), None)
+    assert np.abs(near - 0.6).max() <= 2.0**-7 / 2 + 1e-12  # its smallest box
+
+
+def test_it_gets_to_the_top_of_a_bowl_and_repeats_itself(joint_situation):
+    X = some_points(6, 4)
+    for _ in range(25):
+        point, _ = IsotropicGP().decide_joint(joint_situation(X, bowl(X), initial=6), None)
+        again, _ = IsotropicGP().decide_joint(joint_situation(X, bowl(X), initial=6), None)
+        assert (point == again).all()
+        X = np.concatenate([X, (-2.0 + 5.0 * point)[None]])
+    assert bowl(X[:6]).max() < -1.0
+    assert bowl(X).max() > -0.02
+
+
+def test_failures_and_points_pending_are_taken_in(joint_situation):
+    X = some_points(8, 4)
+    y = np.where(np.arange(8) == 2, np.nan, bowl(X))
+    first, _ = IsotropicGP(exploration_scale=1.0).decide_joint(joint_situation(X, y), None)
+    beside, _ = IsotropicGP(exploration_scale=1.0).decide_joint(joint_situation(X, y, pending=-2.0 + 5.0 * first), None)
+    blind, _ = IsotropicGP().decide_joint(joint_situation(X, np.full(8, np.nan)), None)
+    assert np.abs(first - beside).max() > 0.05
+    assert ((blind >= 0.0) & (blind <= 1.0)).all()
+
+
+SCOPES = {"f": ["a"], "g": ["a", "b"]}
+
+
+def functions_of(kind: Thompson | DuMBO, seed: int = 0) -> BoxFunctions:
+    graph, rng = FactorGraph.from_scopes(SCOPES), np.random.default_rng(seed)
+    X = rng.random((15, 2))
+    y = np.sin(9.0 * X[:, 0]) + np.cos(7.0 * X.sum(axis=1))
+    history, domain = Dataset(X, y, np.full((15, 2), np.nan)), Domain(np.zeros(2), np.ones(2))
+    now = JointSituation(graph, domain, history, np.zeros((0, 2)), "total", None, 1, None, seed)
+    return kind.local_functions(now, kind.learn(now, AdditiveGPSettings(), None))
+
+
+@pytest.mark.parametrize("kind", [Thompson(), DuMBO(), DuMBO(coupled=True)], ids=["draw", "dumbo", "coupled"])
+@pytest.mark.parametrize("seed", range(2))
+def test_it_is_as_high_as_a_fine_grid_says(kind, seed) -> None:
+    functions = functions_of(kind, seed)
+    axis = np.linspace(0.0, 1.0, 201)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    on_grid = total_value(functions, grid)
+    found = Centralised().maximise(functions, seed=seed)
+    # between two lattice points a smooth function rises by little more than between the highest of them
+    assert on_grid.max() - 1e-9 <= found.value <= on_grid.max() + 0.01 * np.ptp(on_grid)
+    assert found.value == pytest.approx(total_value(functions, found.point[None])[0], abs=1e-12)
+    nearby = np.clip(found.point + 1e-3 * np.random.default_rng(seed).normal(size=(500, 2)), 0.0, 1.0)
+    assert total_value(functions, nearby).max() <= found.value + 1e-7 * np.ptp(on_grid)  # a local maximum
+
+
+def test_it_says_that_it_is_centralised_and_exchanged_nothing() -> None:
+    found = Centralised(starts=2).maximise(functions_of(Thompson()))
+    assert found.report == SolveReport(status="centralised", value=found.value, traffic=Traffic())
+
+
+def test_the_seed_decides_and_more_starts_are_no_worse() -> None:
+    functions = functions_of(Thompson())
+    one, again = (Centralised(starts=3).maximise(functions, seed=5) for _ in range(2))
+    assert one.point.tobytes() == again.point.tobytes()
+    assert Centralised(starts=30).maximise(functions, seed=5).value >= one.value - 1e-12
+
+
+def test_a_team_asks_by_it_but_not_as_agents() -> None:
+    graph = sb.FactorGraph.from_scopes(SCOPES)
+    for as_agents in (False, True):
+        bounds, transport = {"a": (0.0, 1.0), "b": (-1.0, 1.0)}, sb.InProcess(as_agents=as_agents)
+        team = sb.Team(graph, bounds, coordination="centralised", initial=2, seed=1, transport=transport)
+        for _ in range(2):
+            query = team.ask()
+            team.tell(query, query.point["a"] - query.point["b"] ** 2)
+        if as_agents:
+            with pytest.raises(ConfigError, match="Centralised knows no agents"):
+                team.ask()
+        else:
+            team.ask()
+            assert team.last_report.status == "centralised"
