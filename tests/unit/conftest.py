@@ -1,7 +1,10 @@
 """A small world for tests of runs and comparisons: agents measure a bump on a square, and can be told to misbehave."""
 
+import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,20 @@ from swarmbo.boundary.rng import stream
 from swarmbo.records import GroundTruth
 
 WORLD_ID = "tests/bump-v0"
+STUDIES = Path(__file__).parents[2] / "studies"
+
+
+@pytest.fixture(scope="module")
+def script():
+    """Imports a script of the studies, as `python studies/NAME.py` has it."""
+    known = set(sys.modules)
+    sys.path.insert(0, str(STUDIES))
+    try:
+        yield importlib.import_module
+    finally:
+        sys.path.remove(str(STUDIES))
+        for name in {path.stem for path in STUDIES.glob("*.py")} - known:
+            sys.modules.pop(name, None)
 
 
 @dataclass

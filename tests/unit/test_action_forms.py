@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from hypothesis import given, settings, strategies as st
-from pettingzoo import ParallelEnv
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError
 from swarmbo.worlds import FunctionWorld, Step
 from swarmbo.worlds.actions import Form, variables_of
+
+from .teams import Played, drive
 
 SPACES = {
     "gate": Discrete(4, start=2),
@@ -27,40 +28,21 @@ TYPES: dict[str, Any] = {
 }
 
 
-class Plant(ParallelEnv[str, Any, Any]):
+class Plant(Played):
     """A world of others: every agent is rewarded for one action, and infos are empty."""
 
-    metadata = {"name": "plant"}  # noqa: RUF012
-
-    def __init__(self, spaces: dict[str, Any] = SPACES) -> None:
-        self.possible_agents, self.spaces, self.taken = list(spaces), spaces, list[dict[str, Any]]()
-
-    def action_space(self, agent: str) -> Any:
-        return self.spaces[agent]
-
-    def observation_space(self, agent: str) -> Any:
-        return Box(0.0, 1.0, (1,))
-
-    def reset(self, seed: Any = None, options: Any = None) -> Any:
-        self.agents = list(self.possible_agents)
-        return {agent: np.zeros(1) for agent in self.agents}, {agent: {} for agent in self.agents}
-
-    def step(self, actions: dict[str, Any]) -> Any:
-        assert all(self.spaces[agent].contains(action) for agent, action in actions.items()), actions
-        self.taken.append(actions)
+    def pays(self, actions: dict[str, Any]) -> dict[str, float]:
         radio = actions["radio"]
-        rewards = {
+        return {
             "gate": -float(abs(actions["gate"] - 4)),
             "pump": float(actions["pump"][0] == 1) + float(actions["pump"][1] == 1),
             "crew": -float(abs(actions["crew"][0] - 3) + abs(actions["crew"][1] - actions["gate"])),
             "radio": float(radio["channel"] == 2) - float((radio["power"][0] - 1.0) ** 2) - float(radio["gain"] ** 2),
         }
-        no = dict.fromkeys(self.agents, False)
-        return {a: np.zeros(1) for a in self.agents}, rewards, no, no, {a: {} for a in self.agents}
 
 
 def test_a_world_with_discrete_and_nested_actions_is_tuned():
-    env = Plant()
+    env = Plant(SPACES)
     scopes = {"gate": ["gate"], "pump": ["pump"], "crew": ["crew", "gate"], "radio": ["radio"]}
     team = sb.Team.for_env(env, measurement=lambda seen, reward, info: reward, scopes=scopes, seed=1, initial=5)
     wanted = {
@@ -74,41 +56,39 @@ def test_a_world_with_discrete_and_nested_actions_is_tuned():
         "radio[power][0]": sb.Real(0.0, 2.0),
     }
     assert team.problem.variables == wanted
-    (observations, infos), query = env.reset(), None
-    for _ in range(16):
-        step = env.step(team.act(observations, infos))
-        team.observe(*step)
-        actions, query = env.taken[-1], team.last_query
-        assert query is not None
+    drive(env, team, 16)
+    for actions, x in zip(env.acted, team.history.X, strict=True):
+        point = team.problem.named(x)
         assert type(actions["gate"]) is int
-        assert (query.point["gate[0]"], query.point["radio[channel]"]) == (actions["gate"], actions["radio"]["channel"])
-        assert query.point["crew[0]"] == actions["crew"][0]
-    best = team.recommend()
-    assert best is not None
-    assert best.point is not None
-    found = {name: best.point[name] for name in ("gate[0]", "pump[0]", "pump[1]", "radio[channel]", "crew[0]")}
-    assert found == {"gate[0]": 4, "pump[0]": 1, "pump[1]": 1, "radio[channel]": 2, "crew[0]": 3}
-    assert query is not None
-    np.testing.assert_allclose(team.history.X[-1], team.problem.placed(query.point), rtol=1e-6)  # float32 acted
+        assert (point["gate[0]"], point["radio[channel]"]) == (actions["gate"], actions["radio"]["channel"])
+        assert point["crew[0]"] == actions["crew"][0]
+    best = {"gate[0]": 4, "pump[0]": 1, "pump[1]": 1, "radio[channel]": 2, "crew[0]": 3}
+    found, last = team.recommend(), team.last_query
+    assert found is not None
+    assert found.point is not None
+    assert last is not None
+    assert best.items() <= found.point.items()
+    placed = team.problem.placed(last.point)
+    np.testing.assert_allclose(team.history.X[-1], placed, rtol=1e-6)  # float32 acted
 
 
-def world_of(space: Any, names: tuple[str, ...] = tuple(TYPES)) -> FunctionWorld:
-    class Told(Plant):
+def world_of(space: Any, *names: str, **types: Any) -> FunctionWorld:
+    class Told(Played):
         def factor_graph(self) -> dict[str, Any]:
-            return {"bounds": {v: TYPES[v] for v in names}, "variable_owners": dict.fromkeys(names, "a")}
+            bounds = {name: TYPES[name] for name in names} | types
+            return {"bounds": bounds, "variable_owners": dict.fromkeys(bounds, "a")}
 
     return FunctionWorld(Told({"a": space}))
 
 
 CODES = Box(np.array([0.0, 2.0, 0.01, 0.0]), np.array([2.0, 10.0, 1.0, 4.0]), dtype=np.float64)
-BY_NAME = Dict(
-    {"level": Box(0.0, 4.0, ()), "mode": Discrete(3), "count": Discrete(5, start=1), "rate": Box(0.01, 1.0, (1,))}
-)
+RATE: Any = Box(0.01, 1.0, (1,))
+BY_NAME = Dict({"level": Box(0.0, 4.0, ()), "mode": Discrete(3), "count": Discrete(5, start=1), "rate": RATE})
 
 
 @pytest.mark.parametrize("space", [CODES, BY_NAME], ids=["box", "dict"])
 def test_a_graph_states_types_and_actions_have_their_values(space: Any):
-    world, point = world_of(space), {"mode": "off", "count": 6, "rate": 0.25, "level": 1.5}
+    world, point = world_of(space, *TYPES), {"mode": "off", "count": 6, "rate": 0.25, "level": 1.5}
     assert world.problem.variables["mode"] == sb.Categorical(["eco", "fast", "off"])
     (action,) = world.actions(point, ["a"]).values()
     assert space.contains(action) or space is BY_NAME  # float32 holds no 0.01
@@ -123,17 +103,17 @@ def test_a_graph_states_types_and_actions_have_their_values(space: Any):
 
 
 def test_actions_of_single_variables_are_numbers_of_the_space():
-    world = world_of(Discrete(3, start=7), ("mode",))
+    world = world_of(Discrete(3, start=7), "mode")
     assert world.actions({"mode": "fast"}, ["a"]) == {"a": 8}
     assert world.point({"a": {"location": 9}}) == {"mode": "off"}
-    both = world_of(MultiDiscrete([3, 5]), ("mode", "count"))
+    both = world_of(MultiDiscrete([3, 5]), "mode", "count")
     (action,) = both.actions({"mode": "fast", "count": 10}, ["a"]).values()
     assert (action.tolist(), action.dtype) == ([1, 4], np.int64)
 
 
 @pytest.mark.parametrize("location", [None, "off", [1, 2], {"mode": 1}, [9.0], [-1], float("nan")])
 def test_a_place_that_is_no_value_is_none_or_no_point_of_the_problem(location: Any):
-    world = world_of(Discrete(3), ("mode",))
+    world = world_of(Discrete(3), "mode")
     point = world.point({"a": {"location": location}})
     assert point is None or not world.problem.has_point(point)
     news = world.news({"mode": "eco"}, Step({}, {}, {}, {}, {"a": {"location": location, "measurement": 1.0}}))
@@ -154,34 +134,28 @@ def test_a_place_that_is_no_value_is_none_or_no_point_of_the_problem(location: A
 )
 def test_spaces_with_other_values_are_refused(space: Any):
     with pytest.raises(ConfigError, match=r"of 'a'; wanted the values of mode \('eco', 'fast', 'off'\)"):
-        world_of(space, ("mode",))
+        world_of(space, "mode")
 
 
 @pytest.mark.parametrize(
     "given", [{"kind": "integer", "low": 1}, {"kind": "set"}, {"kind": "categorical", "values": [1]}]
 )
 def test_types_that_are_none_are_refused_with_their_path(given: Any):
-    class Told(Plant):
-        def factor_graph(self) -> dict[str, Any]:
-            return {"bounds": {"x": given}, "variable_owners": {"x": "a"}}
-
     with pytest.raises(ConfigError, match=r"\$\.environment\.factor_graph\.bounds\.x"):
-        FunctionWorld(Told({"a": Discrete(2)}))
+        world_of(Discrete(2), x=given)
+
+
+def boxes(number: Any, dtype: Any) -> Any:
+    return st.builds(lambda low, side, n: Box(low, low + side, (n,), dtype=dtype), number, number, st.integers(1, 3))
 
 
 _leaf = st.one_of(
     st.builds(Discrete, st.integers(2, 9), start=st.integers(-3, 3)),
     st.builds(MultiDiscrete, st.lists(st.integers(2, 5), min_size=1, max_size=3)),
-    st.builds(
-        lambda low, side, n: Box(low, low + side, (n,), dtype=np.float64), *[st.floats(0.5, 9.0)] * 2, st.integers(1, 3)
-    ),
-    st.builds(
-        lambda low, side, n: Box(low, low + side, (n,), dtype=np.int32), *[st.integers(1, 9)] * 2, st.integers(1, 3)
-    ),
+    boxes(st.floats(0.5, 9.0), np.float64),
+    boxes(st.integers(1, 9), np.int32),
 )
-_space = st.recursive(
-    _leaf, lambda inner: st.dictionaries(st.sampled_from("xyz"), inner, min_size=1).map(Dict), max_leaves=4
-)
+_space = st.recursive(_leaf, lambda inner: st.dictionaries(st.sampled_from("xyz"), inner, min_size=1).map(Dict))
 
 
 @settings(max_examples=200, deadline=None)

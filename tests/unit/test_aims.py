@@ -11,11 +11,12 @@ from swarmbo.agent import Agent, run
 from swarmbo.cli import app
 from swarmbo.errors import AimWarning, ConfigError
 from swarmbo.problem import Problem
-from swarmbo.runs.scenario_files import load
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess
 from swarmbo_envs import robot_team_v0, sensor_field_v0
 from swarmbo_envs.robot_team.robot_team import RobotTeam
+
+from .teams import drive
 
 QUICK = sb.ExactGPSettings(restarts=0, max_iterations=10)
 LINE = np.linspace(0.0, 1.0, 21)[:, None]
@@ -28,26 +29,17 @@ CHOSEN = [
 ]
 
 
-def decided(team, env):
-    observations, infos = env.reset(seed=1)
-    actions = team.act(observations, infos)
-    team.observe(*(step := env.step(actions)))
-    return [actions, team.act(step[0], step[-1])]
-
-
 @pytest.mark.parametrize(("world", "task", "level", "kind"), CHOSEN)
 def test_in_an_environment_the_task_chooses_and_decisions_are_those_of_that_kind(world, task, level, kind):
     def made(**stated):
         env = world.parallel_env(task=task, level=level, max_cycles=3)
         team = sb.Team.for_env(env, belief=QUICK, coordination="greedy", seed=2, **stated)
-        return team, decided(team, env)
+        return team, [actions for actions, _ in drive(env, team, 2, seed=1)]
 
     looked_for = {"kind": kind} | ({"exploration": "annealed"} if task == "peak" else {})
     (chosen, by_itself), (_, stated) = made(), made(acquisition=looked_for)
     assert f"acquisition {kind} (auto: for" in repr(chosen)
-    for mine, theirs in zip(by_itself, stated, strict=True):
-        for agent, action in theirs.items():
-            np.testing.assert_array_equal(mine[agent], action)
+    np.testing.assert_equal(by_itself, stated)
 
 
 class Mapped(RobotTeam):
@@ -63,9 +55,13 @@ def test_a_world_of_ones_own_says_it_by_an_attribute(monkeypatch, task, kind):
 
 
 def asked(**stated):
+    return asked_at(None, **stated)
+
+
+def asked_at(prices, **stated):
     team = sb.Team.for_field(["a", "b"], [0.0], [1.0], belief=QUICK, **stated)
     team.attach(LINE[::4], LINE[::4, 0])
-    return {agent: place.tolist() for agent, place in team.ask({"a": LINE, "b": LINE}).points.items()}
+    return team.ask({"a": LINE, "b": LINE}, prices=prices).point
 
 
 def test_a_team_that_is_asked_and_told_is_given_its_aim():
@@ -73,32 +69,30 @@ def test_a_team_that_is_asked_and_told_is_given_its_aim():
     assert asked(aim="level", level=0.7) == asked(level=0.7) == asked(acquisition=sb.TargetedVariance(level=0.7))
     assert asked(aim="peak") == asked() == asked(acquisition="db-gp-ucb")
     assert asked(aim="level", level=0.7, acquisition="straddle") == asked(acquisition=sb.Straddle(level=0.7))
+    reached = sb.Auto(markov_order=0)  # settings of the chain reach the kind that is chosen
+    assert asked(aim="map", acquisition=reached) == asked(acquisition=sb.TargetedVariance(task="map", markov_order=0))
 
 
 def test_at_a_price_what_is_left_to_the_aim_measures_as_long_as_that_pays():
-    team = sb.Team.for_field(["a", "b"], [0.0], [1.0], belief=QUICK, aim="map")
-    stated = sb.Team.for_field(["a", "b"], [0.0], [1.0], belief=QUICK, acquisition="information")
-    for one in (team, stated):
-        one.attach(LINE[::5], LINE[::5, 0])
-    places, prices = {"a": LINE, "b": LINE}, {"a": 0.2, "b": 0.2}
-    mine, theirs = (one.ask(places, prices=prices).points for one in (team, stated))
-    assert mine.keys() == theirs.keys()
-    assert all((mine[agent] == theirs[agent]).all() for agent in mine)
+    prices = {"a": 0.2, "b": 0.2}
+    assert asked_at(prices, aim="map") == asked_at(prices, acquisition="information") != asked(aim="map")
 
 
 @pytest.mark.parametrize(
-    ("given", "path"),
+    ("given", "words"),
     [
-        ({"aim": "summit"}, "$.aim"),
-        ({"aim": "level"}, "$.level"),
-        ({"level": np.nan}, "$.level"),
-        ({"level": "x"}, "$.level"),
+        ({"aim": "summit"}, r"^\$\.aim: "),
+        ({"aim": "level"}, r"^\$\.level: "),
+        ({"level": np.nan}, r"^\$\.level: "),
+        ({"level": "x"}, r"^\$\.level: "),
+        ({"acquisition": sb.Auto(weight=0.1)}, "has no effect for agents that each measure"),
     ],
 )
-def test_an_aim_that_is_none_is_refused(given, path):
-    with pytest.raises(ConfigError) as caught:
+def test_an_aim_that_is_none_and_settings_of_functions_are_refused(given, words):
+    with pytest.raises(ConfigError, match=words):
         sb.Team.for_field(["a"], [0.0], [1.0], **given)
-    assert caught.value.at == path
+    with pytest.raises(ConfigError, match="has no effect for agents that set the variables"):
+        sb.Team(None, {"x": (0.0, 1.0)}, acquisition=sb.Auto(markov_order=1))
 
 
 @pytest.mark.parametrize(("aim", "level"), [("map", None), ("level", 0.6), (None, 0.6)])
@@ -120,16 +114,11 @@ def test_agents_follow_the_aim_of_the_problem_as_a_team_does(aim, level):
         team.tell(query, {name: place[0] ** 2 for name, place in places.items()})
 
 
-MISFITS = [
-    ("map", None, "db-gp-ucb"),
-    ("map", None, "straddle"),
-    ("level", 900.0, "information"),
-    ("peak", None, "information"),
-]
-
-
-@pytest.mark.parametrize(("task", "level", "kind"), MISFITS)
-def test_a_kind_that_looks_for_something_else_is_warned_of(task, level, kind):
+@pytest.mark.parametrize(
+    ("task", "kind"), [("map", "db-gp-ucb"), ("map", "straddle"), ("level", "information"), ("peak", "information")]
+)
+def test_a_kind_that_looks_for_something_else_is_warned_of(task, kind):
+    level = 900.0 if task == "level" else None
     acquisition = sb.Straddle(level=900.0) if kind == "straddle" else kind
     if task != "peak":
         with pytest.warns(AimWarning, match=f"got '{kind}', which looks for .*; wanted '"):
@@ -147,24 +136,6 @@ def test_who_fits_looks_at_no_belief_or_has_no_aim_is_not_warned_of():
         sb.Team.for_env(env, acquisition="information")
         sb.Team.for_env(env, acquisition="targeted-variance")
         sb.Team.for_field(["a"], [0.0], [1.0], acquisition="information")
-
-
-def test_settings_of_functions_change_nothing_in_a_field_and_are_refused():
-    with pytest.raises(ConfigError, match="has no effect for agents that each measure"):
-        sb.Team.for_field(["a"], [0.0], [1.0], acquisition=sb.Auto(weight=0.1))
-    with pytest.raises(ConfigError, match="has no effect for agents that set the variables"):
-        sb.Team(None, {"x": (0.0, 1.0)}, acquisition=sb.Auto(markov_order=1))
-
-
-def test_settings_of_the_chain_reach_the_kind_that_is_chosen():
-    assert asked(aim="map", acquisition=sb.Auto(markov_order=0)) == asked(
-        acquisition=sb.TargetedVariance(task="map", markov_order=0)
-    )
-
-
-@pytest.mark.parametrize("name", ["robots", "robots-window", "field", "field-plume", "field-soil", "measured"])
-def test_shipped_scenarios_leave_the_kind_to_the_task(name):
-    assert isinstance(load(name).acquisition, sb.Auto)
 
 
 TINY = ["--set", "rounds=1", "--set", "environment.robots=2", "--set", "belief.restarts=0"]

@@ -3,6 +3,7 @@
 import pathlib
 import tempfile
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,14 +13,15 @@ import swarmbo as sb
 from swarmbo.belief import view_of
 from swarmbo.errors import ConfigError, DataWarning
 
-GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+from .teams import CHAIN, CUBE
+
 X = np.random.default_rng(0).random((6, 3))
 F = np.column_stack([np.sin(3 * X[:, 0]) * X[:, 1], -((X[:, 1] - X[:, 2]) ** 2)])
 PLACES, VALUES = X[:, :2], F[:, 0]
 
 
-def joint(outcomes="total", graph=GRAPH):
-    return sb.Team(graph, dict.fromkeys("xyz", (0.0, 1.0)), outcomes=outcomes, seed=1, initial=2)
+def joint(outcomes="total", **more):
+    return sb.Team(CHAIN, CUBE, outcomes=outcomes, seed=1, initial=2, **more)
 
 
 def field(belief="exact"):
@@ -31,11 +33,9 @@ def as_dicts(columns):
 
 
 def as_csv(columns, tmp_path):
+    rows = zip(*columns.values(), strict=True)
     lines = [", ".join(columns)]
-    lines += [
-        ",".join("" if cell is None or cell != cell else str(cell) for cell in row.values())
-        for row in as_dicts(columns)
-    ]
+    lines += [",".join("" if cell is None or cell != cell else str(cell) for cell in row) for row in rows]
     (tmp_path / "rows.csv").write_text("\ufeff" + "\r\n".join([*lines, "", " , "]), encoding="utf-8")
     return tmp_path / "rows.csv"
 
@@ -54,28 +54,25 @@ def forms(columns, tmp_path):
         yield getattr(module, make)({name: list(column) for name, column in columns.items()})
 
 
-def same_data(one, other):
-    a, b = one.history, other.history
-    return all(
-        np.array_equal(getattr(a, k), getattr(b, k), equal_nan=True) for k in ("X", "totals", "factors", "attached")
-    )
+def assert_told_alike(table, reference, make, *arguments, **more):
+    """The table says what the reference was told."""
+    team = make()
+    team.attach(table, *arguments, **more)
+    for kept in ("X", "totals", "factors", "attached"):
+        np.testing.assert_array_equal(getattr(team.history, kept), getattr(reference.history, kept), str(type(table)))
+    assert team.failures == reference.failures
+    return team
 
 
 def test_a_table_of_totals_is_what_arrays_are(tmp_path):
     reference = joint()
     reference.attach(X, F.sum(axis=1))
     columns = {"note": list("abcdef"), "z": X[:, 2], "x": X[:, 0], "total": F.sum(axis=1), "y": X[:, 1]}
-    count = 0
-    for table in forms(columns, tmp_path):
-        team = joint()
-        team.attach(table)
-        assert same_data(team, reference), type(table)
-        count += 1
-    assert count >= 4
-    assert team.ask() == reference.ask()
-    named = joint()
-    named.attach(as_dicts({**columns, "yield": columns["total"], "total": np.zeros(6)}), "yield")
-    assert same_data(named, reference)
+    teams = [assert_told_alike(table, reference, joint) for table in forms(columns, tmp_path)]
+    assert len(teams) >= 4
+    assert teams[0].ask() == reference.ask()
+    named = as_dicts({**columns, "yield": columns["total"], "total": np.zeros(6)})
+    assert_told_alike(named, reference, joint, "yield")
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
@@ -83,15 +80,11 @@ def test_a_table_of_factors_is_what_arrays_are(outcomes, tmp_path):
     reference, told = joint(outcomes), F.copy()
     told[1, 0] = told[4] = np.nan  # one failed, and one as a whole
     reference.attach(X, told)
-    columns = dict(zip("xyzfg", [*X.T, *told.T], strict=True))
-    for table in forms(columns, tmp_path):
-        team = joint(outcomes)
-        team.attach(table)
-        assert same_data(team, reference), type(table)
-        assert team.failures == reference.failures
-    other = joint(outcomes)
-    other.attach({**dict(zip("xyz", X.T, strict=True)), "u": told[:, 0], "v": told[:, 1]}, {"g": "v", "f": "u"})
-    assert same_data(other, reference)
+    make = partial(joint, outcomes)
+    for table in forms(dict(zip("xyzfg", [*X.T, *told.T], strict=True)), tmp_path):
+        assert_told_alike(table, reference, make)
+    other = dict(zip("xyzuv", [*X.T, *told.T], strict=True))
+    assert_told_alike(other, reference, make, {"g": "v", "f": "u"})
 
 
 def test_rows_of_single_factors_are_put_together():
@@ -102,12 +95,9 @@ def test_rows_of_single_factors_are_put_together():
         for (x, y, z), values in zip(X.tolist(), F.tolist(), strict=True)
         for factor, value in zip("fg", values, strict=True)
     ]
-    team = joint("per-factor")
-    team.attach(rows)
-    assert same_data(team, reference)
-    again = joint("per-factor")
-    again.attach([*rows, *rows])  # a point measured twice is two evaluations
-    assert len(again.history) == 12
+    team = assert_told_alike(rows, reference, partial(joint, "per-factor"))
+    team.attach([*rows, *rows])  # a point measured twice is two evaluations
+    assert len(team.history) == 18
 
 
 def test_a_table_of_measurements_in_a_field_says_who_made_them(tmp_path):
@@ -115,35 +105,28 @@ def test_a_table_of_measurements_in_a_field_says_who_made_them(tmp_path):
     reference = field()
     reference.attach(PLACES, VALUES, agents=agents)
     columns = {"agent": agents, "x": PLACES[:, 0], "y": PLACES[:, 1], "value": VALUES}
-    for table in forms(columns, tmp_path):
-        team = field()
-        team.attach(table)
-        assert same_data(team, reference), type(table)
-    assert team.ask() == reference.ask()
-    assert np.isfinite(team.history.factors).sum(axis=0).tolist() == [3, 3]
-    east = field()
-    east.attach(
-        {"east": PLACES[:, 0], "north": PLACES[:, 1], "ph": VALUES}, "ph", columns=["east", "north"], agents="b"
-    )
-    assert np.isfinite(east.history.factors).sum(axis=0).tolist() == [0, 6]
-    for team in (field(), field("fused")):
-        team.attach(PLACES, VALUES)
-        assert team.history.factors[:, 0].tolist() == VALUES.tolist()
+    teams = [assert_told_alike(table, reference, field) for table in forms(columns, tmp_path)]
+    assert teams[0].ask() == reference.ask()
+    assert np.isfinite(reference.history.factors).sum(axis=0).tolist() == [3, 3]
+    for belief in ("exact", "fused"):
+        by_first, by_b = field(belief), field(belief)
+        by_first.attach(PLACES, VALUES)
+        assert by_first.history.factors[:, 0].tolist() == VALUES.tolist()
+        table = {"east": PLACES[:, 0], "north": PLACES[:, 1], "ph": VALUES}
+        by_b.attach(table, "ph", columns=["east", "north"], agents="b")
+        assert by_b.history.factors[:, 1].tolist() == VALUES.tolist()
 
 
 def test_agents_with_beliefs_of_their_own_are_given_what_they_made():
     team = field("fused")
     team.attach(PLACES, VALUES, agents=list("aaaabb"))
-    known = [
-        [float(view_of(team.belief.views, agent).posterior(place[None])[1][0]) for place in PLACES] for agent in "ab"
-    ]
+    known = [view_of(team.belief.views, agent).posterior(PLACES)[1] for agent in "ab"]
     assert max(known[0][:4]) < min(known[1][:4])
     assert max(known[1][4:]) < min(known[0][4:])
 
 
 def test_rounds_may_be_a_column():
-    settings = {"kind": "additive", "time": {}}
-    team, reference = (sb.Team(GRAPH, dict.fromkeys("xyz", (0.0, 1.0)), belief=settings, seed=1) for _ in range(2))
+    team, reference = (joint(belief={"kind": "additive", "time": {}}) for _ in range(2))
     when = np.arange(-5.0, 1.0)
     reference.attach(X, F.sum(axis=1), rounds=when)
     team.attach({**dict(zip("xyz", X.T, strict=True)), "total": F.sum(axis=1), "day": when}, rounds="day")
@@ -188,9 +171,6 @@ def test_a_file_that_is_wrong_is_refused_by_its_name_and_line_as_editors_count_t
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(ConfigError, match=rf"survey\.csv.*{message}"):
         field().attach(path)
-
-
-def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path):
     with pytest.raises(FileNotFoundError):
         field().attach(tmp_path / "none.csv")
 
@@ -239,6 +219,6 @@ def test_every_number_comes_through_text_unchanged(rows):
     team = field()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
-        columns = dict(zip(["x", "y", "value"], zip(*rows, strict=True), strict=True))
-        team.attach(as_csv({name: list(cells) for name, cells in columns.items()}, pathlib.Path(folder)))
+        columns = dict(zip(["x", "y", "value"], map(list, zip(*rows, strict=True)), strict=True))
+        team.attach(as_csv(columns, pathlib.Path(folder)))
     assert team.history.X[:, :2].tolist() == [[x, y] for x, y, _ in rows]

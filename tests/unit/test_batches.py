@@ -80,9 +80,6 @@ def test_of_a_decided_point_that_is_crowded_the_members_spread_within_bounds_and
     assert (points >= 0.0).all()
     assert (points <= 1.0).all()
     assert not ((points[:, 0] > 0.5) & (points[:, 1] > 0.003)).any()
-    again = sb.Team(None, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, **given)
-    again.tell(again.ask(), 0.0)
-    assert [list(again.ask().point.values()) for _ in range(40)] == points.tolist()
 
 
 def test_a_state_knows_which_queries_were_asked_together():

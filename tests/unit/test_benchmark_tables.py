@@ -2,34 +2,30 @@
 
 import argparse
 import doctest
-import importlib
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
-FOLDER = Path(__file__).parents[2] / "studies"
+from swarmbo_envs import wlan_power_v0
+
 SEEDS = range(1000, 1010)
 
 
-@pytest.fixture(scope="module")
-def benchmark_program():
-    sys.path.insert(0, str(FOLDER))  # as `python studies/benchmark.py` has it
-    try:
-        yield importlib.import_module("benchmark")
-    finally:
-        sys.path.remove(str(FOLDER))
-        for name in ("benchmark", "benchmark_problems", "benchmark_tables", "study"):
-            sys.modules.pop(name, None)
+@pytest.fixture
+def program(script):
+    return script("benchmark")
 
 
 @pytest.fixture
-def shown(benchmark_program, tmp_path):
+def tables(script):
+    return script("benchmark_tables")
+
+
+@pytest.fixture
+def shown(tables, tmp_path):
     """Makes the rows of one problem's table, by method, from regrets at both looks by method and seed."""
-    tables = sys.modules["benchmark_tables"]
     look = tables.Look((2, 3))
 
     def make(runs: dict[str, dict[int, list[float]]], peers=("peer", "other")) -> tuple[dict[str, list[str]], str]:
@@ -47,16 +43,15 @@ def runs_of(last: list[float], first: float = 9.0) -> dict[int, list[float]]:
     return {seed: [10.0, first, value] for seed, value in zip(SEEDS, last, strict=True)}
 
 
-def test_the_pages_are_what_the_raw_lines_make_them(benchmark_program):
-    tables, lists = sys.modules["benchmark_tables"], benchmark_program
-    for path, wanted in tables.pages(lists.LINES, lists.looks(), list(lists.PEERS), lists.SEEDS).items():
+def test_the_pages_are_what_the_raw_lines_make_them(tables, program):
+    given = program.LINES, program.looks(), list(program.PEERS), program.SEEDS
+    for path, wanted in tables.pages(*given).items():
         assert path.read_text(encoding="utf-8") == wanted, "run: python studies/benchmark.py --page"
 
 
-def test_examples_of_the_program_hold(benchmark_program):
-    tried = doctest.testmod(sys.modules["benchmark_tables"])
-    assert tried.attempted > 0
-    assert tried.failed == 0
+def test_examples_of_the_program_hold(tables):
+    tried = doctest.testmod(tables)
+    assert (tried.attempted > 0, tried.failed) == (True, 0)
 
 
 @pytest.mark.parametrize(("wins", "is_bold"), [(10, True), (9, True), (8, False), (5, False)])
@@ -93,14 +88,13 @@ def test_runs_that_ended_early_have_a_dash_and_are_compared_where_they_got(shown
     assert rows["auto"][1] == "**1** [1, 1]"
 
 
-def test_of_two_lines_for_a_seed_the_last_counts(benchmark_program, tmp_path):
+def test_of_two_lines_for_a_seed_the_last_counts(tables, tmp_path):
     lines = [{"seed": 1000, "regret": [2.0]}, {"seed": 1000, "regret": [2.0, 1.0]}]
     (tmp_path / "p.auto.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert sys.modules["benchmark_tables"].results(tmp_path, "p", "auto")[1000]["regret"] == [2.0, 1.0]
+    assert tables.results(tmp_path, "p", "auto")[1000]["regret"] == [2.0, 1.0]
 
 
-def test_the_short_table_shows_the_best_of_the_others(benchmark_program, tmp_path):
-    tables = sys.modules["benchmark_tables"]
+def test_the_short_table_shows_the_best_of_the_others(tables, tmp_path):
     problems = {"chain": tables.Look((30, 60)), "wlan": tables.Look((30, 60)), "wlan-f": tables.Look((30, 60), "wlan")}
 
     def put(name: str, value: float) -> None:
@@ -122,34 +116,32 @@ def test_what_only_differs_by_rounding_is_level(shown):
     assert rows["peer"][2] == "0 of 10"
 
 
-def test_runs_that_are_too_short_are_made_again_unless_their_time_was_up(benchmark_program, tmp_path):
+def test_runs_that_are_too_short_are_made_again_unless_their_time_was_up(program, tmp_path):
     lines = {1000: {"regret": [1.0] * 60}, 1001: {"regret": [1.0] * 30}, 1002: {"regret": [1.0] * 9, "stopped": "x"}}
     text = "".join(json.dumps({"seed": seed} | line) + "\n" for seed, line in lines.items())
     (tmp_path / "chain.auto.jsonl").write_text(text)
     for evaluations, wanted in ((None, [1001, 1003]), (30, [1003]), (1000, [1001, 1003])):
         given = argparse.Namespace(out=tmp_path, evaluations=evaluations, seed=range(1000, 1004))
-        assert benchmark_program.missing(given, "chain", "auto") == wanted
+        assert program.missing(given, "chain", "auto") == wanted
 
 
-def test_a_limit_ends_a_run_between_evaluations_and_the_line_says_so(benchmark_program, monkeypatch):
+def test_a_limit_ends_a_run_between_evaluations_and_the_line_says_so(program, monkeypatch):
     clock = iter(np.arange(0.0, 1000.0, 1.0))
-    monkeypatch.setattr(
-        benchmark_program.time, "process_time", lambda: float(next(clock))
-    )  # a second an ask, one a tell
-    line = benchmark_program.run("chain", "random", 7, limit=23.5)
+    monkeypatch.setattr(program.time, "process_time", lambda: float(next(clock)))  # a second an ask, one a tell
+    line = program.run("chain", "random", 7, limit=23.5)
     assert len(line["regret"]) == 12
     assert line["stopped"] == "after 23.5 s"
-    whole = benchmark_program.run("chain", "random", 7, budget=20)
+    whole = program.run("chain", "random", 7, budget=20)
     assert "stopped" not in whole
     assert whole["regret"][:12] == line["regret"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["ackley", "chain", "rosenbrock", "dixon-price", "wlan", pytest.param("wlan-shadowed", marks=pytest.mark.thorough)],
-)
-def test_problems_are_sums_over_their_scopes_whose_maximum_is_where_it_is_said_to_be(benchmark_program, name):
-    problem = benchmark_program.PROBLEMS[name]
+SHADOWED = pytest.param("wlan-shadowed", marks=pytest.mark.thorough)
+
+
+@pytest.mark.parametrize("name", ["ackley", "chain", "rosenbrock", "dixon-price", "wlan", SHADOWED])
+def test_problems_are_sums_over_their_scopes_whose_maximum_is_where_it_is_said_to_be(program, name):
+    problem = program.PROBLEMS[name]
     function, n = problem.function_of(3), problem.function_of(3).n_variables
     rng = np.random.default_rng(0)
     X = function.low + rng.random((40, n)) * (function.high - function.low)
@@ -165,26 +157,22 @@ def test_problems_are_sums_over_their_scopes_whose_maximum_is_where_it_is_said_t
         assert (function.argmax != problem.function_of(4).argmax).all()
 
 
-def test_wlan_totals_are_those_of_the_world(benchmark_program):
-    from swarmbo_envs import wlan_power_v0
-
+def test_wlan_totals_are_those_of_the_world(script):
     network = wlan_power_v0.parallel_env(topology_seed=5, airtime="full").network
-    function = sys.modules["benchmark_problems"].wlan(5)
+    function = script("benchmark_problems").wlan(5)
     X = np.random.default_rng(1).uniform(function.low, function.high, (20, 12))
     np.testing.assert_allclose(function.value(X), network.value(X), rtol=1e-12)
 
 
 @pytest.mark.thorough
-def test_a_graph_of_processes_has_the_factors_that_it_says_and_a_maximum_that_random_points_do_not_reach(
-    benchmark_program,
-) -> None:
-    function = sys.modules["benchmark_problems"].gp_graph(3, n_variables=6, n_factors=8)
+def test_a_graph_of_processes_has_its_factors_and_a_maximum_that_random_points_do_not_reach(script) -> None:
+    function = script("benchmark_problems").gp_graph(3, n_variables=6, n_factors=8)
     assert len({frozenset(scope) for scope in function.scopes.values()}) == 8
     assert function.value(np.random.default_rng(0).random((4000, 6))).max() <= function.maximum
 
 
-def test_wrong_pairs_hold_every_variable_once_and_none_of_the_pairs_that_meet(benchmark_program) -> None:
-    problem = benchmark_program.PROBLEMS["rosenbrock-wrong"]
+def test_wrong_pairs_hold_every_variable_once_and_none_of_the_pairs_that_meet(program) -> None:
+    problem = program.PROBLEMS["rosenbrock-wrong"]
     function = problem.function_of(seed=0)
     told = problem.scopes_of(function)
     assert sorted(j for pair in told.values() for j in pair) == list(range(function.n_variables))

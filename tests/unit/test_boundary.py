@@ -2,23 +2,24 @@
 
 import json
 
+import networkx as nx
 import numpy as np
 import pytest
 
 import swarmbo as sb
 from swarmbo.agent import Agent, run
 from swarmbo.belief.gp.additive_settings import FactorPrior
-from swarmbo.errors import ConfigError, ShapeError, SwarmboError
+from swarmbo.errors import ConfigError, ShapeError, SwarmboError, UnknownQueryError
 from swarmbo.transport import Cut, InProcess
 from swarmbo_envs import function_v0, robot_team_v0, sensor_field_v0, wlan_power_v0
 
+from .teams import CHAIN, CUBE, saved
+
 SCOPES = {"f": ["x", "y"], "g": ["y", "z"]}
-BOUNDS = dict.fromkeys("xyz", (0.0, 1.0))
 
 
 def joint_team(**settings):
-    graph = sb.FactorGraph.from_scopes(SCOPES)
-    return sb.Team(graph, **{"bounds": BOUNDS, "initial": 2, "acquisition": "dec-hbo", **settings})
+    return sb.Team(CHAIN, **{"bounds": CUBE, "initial": 2, "acquisition": "dec-hbo", **settings})
 
 
 def field_team(**settings):
@@ -36,12 +37,16 @@ def graph_of(**changed):
     return sb.FactorGraph(**whole | changed)
 
 
-def of_query(make, tell):
-    def told():
+def telling(make, outcomes, **more):
+    def tell():
         team = make()
-        return tell(team, team.ask())
+        team.tell(team.ask(), outcomes, **more)
 
-    return told
+    return tell
+
+
+def by_factor():
+    return joint_team(outcomes="per-factor")
 
 
 REFUSED = {
@@ -61,75 +66,65 @@ REFUSED = {
     "an unhashable variable": (lambda: sb.FactorGraph.from_scopes({"f": [["x"]]}), r"got the name \['x'\]"),
     "owners as tuples": (lambda: sb.FactorGraph.from_scopes(SCOPES, owners=[("f", "a")]), "owners: got .* a table"),
     "bounds as tuples": (lambda: joint_team(bounds=[("x", 0.0, 1.0)]), r"bounds: got .*; wanted a table"),
-    "bounds that are text": (lambda: joint_team(bounds=BOUNDS | {"y": "ab"}), r"bounds\.y: got 'ab'; wanted \(low"),
-    "bounds of text": (lambda: joint_team(bounds=BOUNDS | {"y": ("a", 1)}), r"bounds\.y: got \('a', 1\); wanted \(low"),
-    "bounds of None": (lambda: joint_team(bounds=BOUNDS | {"y": None}), r"bounds\.y: got None; wanted \(low"),
-    "complex bounds": (lambda: joint_team(bounds=BOUNDS | {"y": (0, 1j)}), r"bounds\.y: got .*; wanted \(low"),
-    "three bounds": (lambda: joint_team(bounds=BOUNDS | {"y": (0, 1, 2)}), r"bounds\.y: got .*; wanted \(low"),
-    "no graph at all": (lambda: sb.Team(SCOPES, BOUNDS), "graph: got .*; wanted a FactorGraph"),
-    "owners of variables as tuples": (
-        lambda: sb.Team(None, BOUNDS, variable_owners=[("x", "a")]),
-        "variable_owners: got .*; wanted a table",
-    ),
+    "bounds that are text": (lambda: joint_team(bounds=CUBE | {"y": "ab"}), r"bounds\.y: got 'ab'; wanted \(low"),
+    "bounds of text": (lambda: joint_team(bounds=CUBE | {"y": ("a", 1)}), r"bounds\.y: got \('a', 1\); wanted \(low"),
+    "bounds of None": (lambda: joint_team(bounds=CUBE | {"y": None}), r"bounds\.y: got None; wanted \(low"),
+    "complex bounds": (lambda: joint_team(bounds=CUBE | {"y": (0, 1j)}), r"bounds\.y: got .*; wanted \(low"),
+    "three bounds": (lambda: joint_team(bounds=CUBE | {"y": (0, 1, 2)}), r"bounds\.y: got .*; wanted \(low"),
+    "no graph at all": (lambda: sb.Team(SCOPES, CUBE), "graph: got .*; wanted a FactorGraph"),
+    "owners of variables as tuples": (lambda: sb.Team(None, CUBE, variable_owners=[("x", "a")]), "_owners: got .* a t"),
+    "factors without a graph": (lambda: sb.Team(None, CUBE, outcomes="per-factor"), "graph that has the factors"),
+    "settings of another part": (lambda: field_team(belief=sb.MaxSum()), r"^\$\.belief: got MaxSum settings"),
     "a box of text": (lambda: sb.Team.for_field(["a"], ["low"], [1.0]), r"bounds: got .*; wanted numbers"),
     "agents as a number": (lambda: sb.Team.for_field(3, [0.0], [1.0]), "agents: got 3; wanted at least one agent"),
     "agents as one text": (lambda: sb.Team.for_field("abc", [0.0], [1.0]), "agents: got 'abc'; wanted"),
     "agents that can't be hashed": (lambda: sb.Team.for_field([["a"]], [0.0], [1.0]), "agents: got .*; wanted"),
+    "an agent twice": (lambda: sb.Team.for_field(["a", "a"], [0.0], [1.0]), "no name twice"),
     "a point without a variable": (
-        of_query(joint_team, lambda team, query: team.tell(query, 1.0, point={"x": 0.1, "y": 0.2})),
+        telling(joint_team, 1.0, point={"x": 0.1, "y": 0.2}),
         r"point: got no 'z'; wanted a value for each of \['x', 'y', 'z'\]",
     ),
-    "a point of text": (
-        of_query(joint_team, lambda team, query: team.tell(query, 1.0, point=BOUNDS | {"z": "b"})),
-        "point: got .*; wanted a number for each",
-    ),
-    "a point as a tuple": (
-        of_query(joint_team, lambda team, query: team.tell(query, 1.0, point=(0.1, 0.2, 0.3))),
-        "point: got .*; wanted a table",
-    ),
-    "a point that is not finite": (
-        of_query(joint_team, lambda team, query: team.tell(query, 1.0, point=dict.fromkeys("xyz", np.nan))),
-        "point: got .*; wanted values in bounds",
-    ),
+    "a point of text": (telling(joint_team, 1.0, point=CUBE | {"z": "b"}), "point: got .*; wanted a number for each"),
+    "a point as a tuple": (telling(joint_team, 1.0, point=(0.1, 0.2, 0.3)), "point: got .*; wanted a table"),
+    "a point that is not finite": (telling(joint_team, 1.0, point=dict.fromkeys("xyz", np.nan)), "wanted values in b"),
+    "a point out of bounds": (telling(joint_team, 1.0, point=dict.fromkeys("xyz", 2.0)), "wanted values in bounds"),
+    "a total of a team of factors": (telling(by_factor, 1.0), "one number of several factors"),
     "a query that is none": (lambda: joint_team().tell(["q00001"], 1.0), r"query: got \['q00001'\]; wanted a query"),
     "a field's query that is none": (lambda: field_team().tell({}, {}), r"query: got \{\}; wanted a query"),
-    "outcomes that are no table": (
-        of_query(field_team, lambda team, query: team.tell(query, 3.0)),
-        r"outcomes: got 3.0; wanted a table \{agent: outcome\}",
-    ),
-    "outcomes as tuples": (
-        of_query(field_team, lambda team, query: team.tell(query, [("a", 1.0)])),
-        "outcomes: got .*; wanted a table",
-    ),
-    "locations that are no table": (
-        of_query(field_team, lambda team, query: team.tell(query, {"a": 1.0}, locations=[0.1])),
-        "locations: got .*; wanted a table",
-    ),
+    "outcomes that are no table": (telling(field_team, 3.0), r"outcomes: got 3.0; wanted a table \{agent: outcome\}"),
+    "outcomes as tuples": (telling(field_team, [("a", 1.0)]), "outcomes: got .*; wanted a table"),
+    "locations that are no table": (telling(field_team, {"a": 1.0}, locations=[0.1]), "locations: got .*; wanted a t"),
+    "locations of nobody": (telling(field_team, {"a": 1.0}, locations={"nobody": [0.0]}), "without outcomes"),
     "a location out of all proportion": (
-        of_query(field_team, lambda team, query: team.tell(query, {"a": 1.0}, locations={"a": [1e300]})),
+        telling(field_team, {"a": 1.0}, locations={"a": [1e300]}),
         r"location of 'a': got \[1e\+300\]; wanted 1 numbers in or near the box",
     ),
     "a survey out of all proportion": (lambda: field_team().attach([[0.1], [1e300]], [1.0, 2.0]), r"locations\[1\]"),
     "a survey of text": (lambda: field_team().attach([[0.1]], ["high"]), "got .*high.*; wanted arrays of numbers"),
     "evaluations of text": (lambda: joint_team().attach(["here"], [1.0]), "got .*here.*; wanted arrays of numbers"),
+    "evaluations out of bounds": (lambda: joint_team().attach([[9.0, 0.1, 0.1]], [1.0]), "in bounds"),
+    "evaluations that are not finite": (lambda: joint_team().attach([[np.nan, 0.1, 0.1]], [1.0]), "in bounds"),
+    "a step of a team without a world": (lambda: joint_team().act({}), r"Team\.for_env"),
     "links of text": (lambda: joint_team().ask(links="all"), "links: got 'all'; wanted an undirected networkx.Graph"),
-    "links of a field as tuples": (
-        lambda: field_team().ask(links=[("a", "b")]),
-        "links: got .*; wanted an undirected networkx",
-    ),
+    "links of a field as tuples": (lambda: field_team().ask(links=[("a", "b")]), "links: got .*; wanted an undirected"),
+    "directed links": (lambda: joint_team().ask(links=nx.DiGraph()), "directed"),
+    "directed links in a field": (lambda: field_team().ask(links=nx.DiGraph([("a", "b")])), "directed"),
     "candidates as a list": (lambda: field_team().ask([[0.1], [0.2]]), "candidates: got .*; wanted a table"),
+    "candidates of nobody": (lambda: field_team().ask({"A": [[0.0]]}), "'A'"),
+    "candidates of another shape": (lambda: field_team().ask({"a": np.zeros((3, 3))}), "candidates of 'a'"),
     "candidates of text": (lambda: field_team().ask({"a": "near"}), "candidates of 'a': got 'near'; wanted numbers"),
     "candidates far away": (lambda: field_team().ask({"a": [[1e300]]}), r"candidates of 'a': got \[1e\+300\]; wanted"),
     "prices as a list": (lambda: field_team().ask(prices=[1.0, 2.0]), "prices: got .*; wanted a table"),
     "a price of text": (lambda: field_team().ask(prices={"a": "dear"}), "prices.a: got 'dear'; wanted a finite number"),
     "agents of a question": (lambda: field_team().ask(agents=[["a"]]), r"agents: got \[\['a'\]\]; wanted some of"),
+    "an agent that nobody knows": (lambda: field_team().ask(agents=["zeppelin"]), "zeppelin"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_can_t_be_is_refused_in_one_line_of_ours(case):
     call, words = REFUSED[case]
-    with pytest.raises((ConfigError, ShapeError), match=words) as caught:
+    with pytest.raises((ConfigError, ShapeError, UnknownQueryError), match=words) as caught:
         call()
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
@@ -259,18 +254,14 @@ def test_worlds_refuse_seeds_that_are_no_integers(world, seed):
 
 
 S = np.str_
-NUMPYS = sb.FactorGraph.from_scopes(
-    {S("f"): [S("x"), S("y")], S("g"): [S("y"), S("z")]}, {S("f"): S("a"), S("g"): S("b")}
-)
+OWNERS = {S("f"): S("a"), S("g"): S("b")}
+NUMPYS = sb.FactorGraph.from_scopes({S("f"): [S("x"), S("y")], S("g"): [S("y"), S("z")]}, OWNERS)
 BOX = dict.fromkeys(np.array(["x", "y", "z"]), (0.0, 1.0))
 
 
 def in_a_function():
-    prior, region = (
-        {S("f"): FactorPrior(kernel=S("rbf"))},
-        {"kind": S("box"), "variables": [S("x")], "low": [0.1], "high": [0.2]},
-    )
-    belief = sb.AdditiveGPSettings(factors=prior)
+    region = {"kind": S("box"), "variables": [S("x")], "low": [0.1], "high": [0.2]}
+    belief = sb.AdditiveGPSettings(factors={S("f"): FactorPrior(kernel=S("rbf"))})
     team = sb.Team(NUMPYS, BOX, outcomes=S("per-factor"), belief=belief, acquisition=S("dec-hbo"), no_go=[region])
     told = {S("f"): 1.0, S("g"): 2.0}
     team.tell(S(team.ask().id), told, noise_std={S("f"): 0.1}, point=dict.fromkeys(BOX, 0.5))
@@ -294,8 +285,7 @@ def of_unknown_structure():
 @pytest.mark.parametrize("make", [in_a_function, in_a_field, of_unknown_structure])
 def test_names_of_numpys_text_are_names_wherever_they_are_given(make):
     team = make()
-    state = json.loads(json.dumps(team.state_dict()["json"]))
-    again = sb.Team.from_state_dict({"json": state, "arrays": team.state_dict()["arrays"]})
+    again = saved(team)
     assert team.ask() == again.ask()
 
 

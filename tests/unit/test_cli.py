@@ -14,16 +14,8 @@ from swarmbo.cli import app
 from swarmbo.registry import SLOTS, TEAMS, kinds
 from swarmbo.runs import RunFolder, load
 
-SMALL = [
-    "--set",
-    "rounds=2",
-    "--set",
-    "environment.robots=2",
-    "--set",
-    "belief.restarts=1",
-    "--set",
-    "coordination.kind=random",
-]
+SETTINGS = ("rounds=2", "environment.robots=2", "belief.restarts=1", "coordination.kind=random")
+SMALL = [part for setting in SETTINGS for part in ("--set", setting)]
 
 
 @pytest.fixture
@@ -80,12 +72,8 @@ def test_a_run_writes_its_folder_and_a_closing_table(invoke, tmp_path):
     assert {"belief.png", "regret.png", "traffic.png", "run.gif"} <= figures
 
 
-def test_quiet_shows_only_the_result(invoke):
-    assert invoke("run", "robots", "--quiet", "--no-figures", *SMALL).stderr == ""
-
-
-def test_the_default_folder_tells_scenario_seed_and_settings(invoke, tmp_path):
-    invoke("run", "robots", "--no-figures", "--quiet", "--seed", 4, *SMALL)
+def test_quiet_shows_only_the_result_and_the_default_folder_tells_scenario_seed_and_settings(invoke, tmp_path):
+    assert invoke("run", "robots", "--no-figures", "--quiet", "--seed", 4, *SMALL).stderr == ""
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name.startswith("robots-4+rounds=2,environment.robots=2")
     assert not (folder / "figures").exists()
@@ -175,15 +163,12 @@ def test_a_failure_of_the_world_shows_its_traceback_and_how_to_go_on(invoke, mon
     invoke("resume", "here", "--no-figures", "--quiet")
 
 
-def test_list_names_scenarios_and_environments(invoke):
+def test_list_shows_every_kind_with_the_teams_that_it_suits(invoke, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "250")
     out = invoke("list").stdout
     assert re.search(r"robots +Four robots", out)
     assert "swarmbo/robot_team-v0" in out
-
-
-def test_list_shows_every_kind_with_the_teams_that_it_suits(invoke, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "250")
-    lines = [line.split() for line in invoke("list").stdout.splitlines()]
+    lines = [line.split() for line in out.splitlines()]
     for slot in SLOTS:
         shown = lines[lines.index([f"{slot}:", "kind"]) + 1 :][: len(kinds(slot))]
         assert [words[0] for words in shown] == list(kinds(slot))
@@ -198,18 +183,8 @@ def test_check_says_that_a_scenario_is_all_right_and_runs_nothing(invoke, tmp_pa
 
 
 def test_sweep_then_compare(invoke, tmp_path):
-    small = [part for part in SMALL if part != "coordination.kind=random"][:-1]
-    sweep = (
-        "sweep",
-        "robots",
-        "--seeds",
-        2,
-        "--out",
-        "out",
-        *small,
-        "--set",
-        "coordination.kind=random,independent",
-    )
+    both = [*SMALL[:-1], "coordination.kind=random,independent"]
+    sweep = ("sweep", "robots", "--seeds", 2, "--out", "out", *both)
     assert invoke(*sweep).stdout == "4 done, 0 resumed, 0 skipped: out\n"
     assert invoke(*sweep, "--quiet").stdout == "0 done, 0 resumed, 4 skipped: out\n"
     result = invoke("compare", "out", "--reference", "random", "--table", "t.csv", "--figure", "t.png")
@@ -277,10 +252,8 @@ def test_a_sweep_with_a_failing_run_goes_on_and_ends_with_status_1(invoke, tmp_p
     (folder,) = (tmp_path / "out" / "robots").iterdir()
     scenario = folder / "seed-001" / "scenario.toml"
     whole = scenario.read_text()
-    for damaged, told in (
-        (whole.replace("seed = 1", "seed = 7"), "was changed or damaged"),
-        (whole[:40], "is not TOML"),
-    ):
+    changed = whole.replace("seed = 1", "seed = 7")
+    for damaged, told in ((changed, "was changed or damaged"), (whole[:40], "is not TOML")):
         scenario.write_text(damaged)
         result = invoke("sweep", "robots", *small, status=1)
         assert "1 skipped, 1 failed" in result.stdout

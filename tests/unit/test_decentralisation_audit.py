@@ -1,6 +1,5 @@
 """The bytes in docs/studies/bytes.md are those of the wire, and as many as the messages' form says."""
 
-import importlib
 import re
 from collections import Counter
 from pathlib import Path
@@ -31,9 +30,8 @@ def raw(n_numbers: int) -> int:
 
 
 @pytest.fixture
-def audit(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "studies"))
-    return importlib.import_module("decentralisation")
+def audit(script: Any) -> Any:
+    return script("decentralisation")
 
 
 @pytest.fixture
@@ -76,10 +74,8 @@ def test_bytes_by_kind_are_those_that_crossed_the_wire(audit: Any, wire: list[En
     # variable with another agent's
     shared = [(f"f{i}", f"x{i + 1}") for i in range(3)]  # the other end belongs to the factor's owner
     assert messages["copy"] == DECISIONS * ROUNDS * len(shared)
-    size = sum(
-        LABEL + ARRAY + text("copy") + text(factor) + text(variable) + raw(STARTS) for factor, variable in shared
-    )
-    assert sizes["copy"] == DECISIONS * ROUNDS * size
+    head = LABEL + ARRAY + text("copy") + raw(STARTS)
+    assert sizes["copy"] == DECISIONS * ROUNDS * sum(head + text(factor) + text(x) for factor, x in shared)
     assert messages["tally"] == messages["ruling"]
     assert messages["tally"] % (AGENTS - 1) == 0  # every sum goes once up a tree of the agents, and down again
 
@@ -106,11 +102,8 @@ def test_rows_of_the_page_are_those_of_the_script(audit: Any, mode: str):
     _, *row = audit.row_of("", *audit.cells_of(*audit.measured(world, mode, *audit.METHODS["add-gp-ucb"])))
     page = (ROOT / "docs" / "studies" / "bytes.md").read_text(encoding="utf-8")
     (table,) = re.findall(r"\*\*4 disjoint pairs\*\*\n\n((?:\|.*\n)+)", page)
-    rows = {
-        name.strip(): list(map(str.strip, cells)) for _, name, *cells, _ in (x.split("|") for x in table.splitlines())
-    }
-    (own,) = [cells for name, cells in rows.items() if name.startswith(f"{mode}, by ADMM")]
-    assert own == row
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    assert [cells for name, *cells in rows if name.startswith(f"{mode}, by ADMM")] == [row]
 
 
 def test_robots_that_choose_in_turn_send_reports_only(audit: Any, monkeypatch: pytest.MonkeyPatch):

@@ -7,8 +7,9 @@ import swarmbo as sb
 from swarmbo.errors import ConfigError
 from swarmbo.runs import load, run
 
+from .teams import CHAIN
+
 SMALL = {"kind": "ensemble", "kernels": ["matern52", "rbf"], "lengthscales": [0.3, "fitted"], "n_features": 64}
-GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
 BOUNDS = dict.fromkeys("xyz", (-1.0, 1.0))
 
 
@@ -17,7 +18,7 @@ def parts(point):
     return {"f": -((x - y) ** 2) - (y - 0.3) ** 2, "g": -((y - z) ** 2)}
 
 
-def team_of(acquisition="egp-ts", outcomes="total", graph=GRAPH, **more):
+def team_of(acquisition="egp-ts", outcomes="total", graph=CHAIN, **more):
     settings = {"belief": {**SMALL, "refit_every": 5}, "seed": 2, "initial": 6, **more}
     return sb.Team(graph, BOUNDS, acquisition=acquisition, outcomes=outcomes, **settings)
 
@@ -29,7 +30,7 @@ def tell(team, query):
 
 @pytest.mark.parametrize("acquisition", ["egp-ei", pytest.param("egp-ts", marks=pytest.mark.thorough)])
 def test_teams_find_the_maximum_of_a_simple_function(acquisition) -> None:
-    for outcomes, graph in (("total", None), ("per-factor", GRAPH)):
+    for outcomes, graph in (("total", None), ("per-factor", CHAIN)):
         team = team_of(acquisition, outcomes, graph)
         for _ in range(26):
             tell(team, team.ask())
@@ -48,9 +49,9 @@ def test_evaluations_that_were_attached_are_learned() -> None:
 
 def test_kinds_that_do_not_go_together_are_refused_with_what_does() -> None:
     with pytest.raises(ConfigError, match=r"belief.kind.*got 'additive' with acquisition 'egp-ts'; wanted 'ensemble'"):
-        sb.Team(GRAPH, BOUNDS, acquisition="egp-ts")
+        sb.Team(CHAIN, BOUNDS, acquisition="egp-ts")
     with pytest.raises(ConfigError, match=r"acquisition.kind.*got 'auto'.*'egp-ts', 'egp-ei'"):
-        sb.Team(GRAPH, BOUNDS, belief="ensemble")
+        sb.Team(CHAIN, BOUNDS, belief="ensemble")
 
 
 def test_a_scenario_takes_an_ensemble_by_overrides_and_runs(tmp_path) -> None:

@@ -31,10 +31,7 @@ def test_every_status_has_an_entry() -> None:
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        (
-            "max-sum",
-            ["coordination: max-sum", "damping: Share of the previous", "Default: 0.5", "term: max-sum"],
-        ),
+        ("max-sum", ["coordination: max-sum", "damping: Share of the previous", "Default: 0.5", "term: max-sum"]),
         ("coordination.damping", ["key: coordination.damping (", "max-sum", "[0, 1)", "--set coordination.damping="]),
         ("environment.field.csv", ["csv = PATH", "--set environment.field.csv="]),
         ("robot_team-v1", ["environment: swarmbo/robot_team-v1", "battery_s", "travel_cost"]),

@@ -9,14 +9,14 @@ import swarmbo as sb
 from swarmbo.errors import ShapeError
 from swarmbo_envs import wlan_power_v0
 
-GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+from .teams import CHAIN, drive
+
 BOUNDS = dict.fromkeys("xyz", (-1.0, 3.0))
 FADING = {"kind": "additive", "time": {"kernel": "matern12", "lengthscale_median": 5.0}}
-JOINT = ["auto", "add-gp-ucb", "dec-hbo", "dumbo", "thompson", "expected-improvement"]
 
 
 def team_of(**settings):
-    return sb.Team(GRAPH, BOUNDS, **{"belief": FADING, "seed": 3, "initial": 4, "outcomes": "per-factor", **settings})
+    return sb.Team(CHAIN, BOUNDS, **{"belief": FADING, "seed": 3, "initial": 4, "outcomes": "per-factor", **settings})
 
 
 def outcome_of(query, now):
@@ -53,23 +53,21 @@ def test_outcomes_keep_the_round_in_which_they_were_asked_for():
         team.attach([[0.0, 0.0, 0.0]], [[1.0, 2.0]], rounds=[0.0, 1.0])
 
 
-@pytest.mark.parametrize(
-    "outcomes", [pytest.param("total", marks=pytest.mark.slow), pytest.param("per-factor", marks=pytest.mark.thorough)]
-)
+SLOW, THOROUGH = pytest.mark.slow, pytest.mark.thorough
+
+
+@pytest.mark.parametrize("outcomes", [pytest.param("total", marks=SLOW), pytest.param("per-factor", marks=THOROUGH)])
 def test_auto_follows_a_maximum_that_moves(outcomes):
     """Over two rounds of its circle; a team whose outcomes don't fade stays where the maximum was, but for luck."""
 
     def late_loss(belief, seed):
         team, loss = team_of(belief=belief, outcomes=outcomes, seed=seed), list[float]()
+        y, z = np.meshgrid(*[np.linspace(-1.0, 3.0, 81)] * 2)
         for now in range(1, 60):
-            query = team.ask()
-            outcome = outcome_of(query, now)
-            team.tell(query, outcome if outcomes == "per-factor" else sum(outcome.values()))
+            played(team, 1, first=now)
             centre = 1.0 + np.sin(now / 6.0)
-            u = np.linspace(-1.0, 3.0, 81)
-            y, z = np.meshgrid(u, u)
             best = (-0.5 * (y - 1.0) ** 2 - ((z - centre) ** 2) - 0.3 * (y - z) ** 2).max()
-            loss.append(best - sum(outcome.values()))
+            loss.append(best - sum(outcome_of(team.last_query, now).values()))
         return float(np.mean(loss[20:]))
 
     smooth = {"kind": "additive", "time": {"kernel": "matern52"}}
@@ -87,10 +85,8 @@ def test_what_is_out_is_believed_to_be_of_the_round_in_which_it_was_asked_for(ac
     played(team, 8, first=3)
     belief, places = team.model.belief, np.array([list(query.point.values()) for query in (first, second)])
     assert belief.n_pending == 2
-    told = np.zeros(2) if outcomes == "total" else np.zeros((2, 2))
-    np.testing.assert_allclose(
-        belief.posterior(places)[1], belief.update(places, told, rounds=[1.0, 2.0]).posterior(places)[1], rtol=1e-9
-    )
+    told = belief.update(places, np.zeros(2) if outcomes == "total" else np.zeros((2, 2)), rounds=[1.0, 2.0])
+    np.testing.assert_allclose(belief.posterior(places)[1], told.posterior(places)[1], rtol=1e-9)
 
 
 def test_a_point_that_was_told_in_part_is_out_still():
@@ -136,17 +132,9 @@ def test_a_history_without_rounds_is_refused_by_a_belief_that_fades():
 
 
 def test_users_who_walk_are_followed_through_the_environment():
-    env = wlan_power_v0.parallel_env(
-        topology={"generated": {"access_points": 4, "users": 8, "area_m": [120.0, 120.0]}},
-        mobility_m=5.0,
-        max_cycles=14,
-    )
+    plan = {"generated": {"access_points": 4, "users": 8, "area_m": [120.0, 120.0]}}
+    env = wlan_power_v0.parallel_env(topology=plan, mobility_m=5.0, max_cycles=14)
     team = sb.Team.for_env(env, belief=FADING, seed=0, initial=4)
-    _, infos = env.reset(seed=0)
-    team.begin(infos)
-    while env.agents:
-        told = env.step(team.act(dict.fromkeys(env.agents), infos))
-        team.observe(*told)
-        infos = told[-1]
+    drive(env, team)
     assert team.history.rounds.tolist() == list(range(1, 15))
     assert all(time.kernel == "matern12" for time in team.model.learned.hyperparameters.times)

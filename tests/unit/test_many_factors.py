@@ -32,11 +32,15 @@ def peak_of(call):
     return peak
 
 
+def team_of(n, n_evaluations, **settings):
+    team = sb.Team(chain(n), {f"x{i}": (0.0, 1.0) for i in range(n + 1)}, outcomes="per-factor", **settings)
+    team.attach(*told(n, n_evaluations))
+    return team
+
+
 def asked(n, acquisition):
     brief = sb.ADMM(rounds=2, starts=2, screened=16, polish_steps=2)
-    bounds = {f"x{i}": (0.0, 1.0) for i in range(n + 1)}
-    team = sb.Team(chain(n), bounds, outcomes="per-factor", acquisition=acquisition, coordination=brief, initial=1)
-    team.attach(*told(n, 3))
+    team = team_of(n, 3, acquisition=acquisition, coordination=brief, initial=1)
 
     def decided():
         assert team.ask().mean is not None  # by a model, not from the initial design
@@ -92,14 +96,7 @@ def test_sums_over_neighbours_are_those_of_the_graph():
 @pytest.mark.thorough
 def test_a_team_goes_on_from_what_it_worked_out_as_one_that_was_saved_does_from_nothing(tmp_path):
     n, brief = 130, sb.ADMM(polish_steps=2, recombination_entries=64)
-    team = sb.Team(
-        chain(n),
-        {f"x{i}": (0.0, 1.0) for i in range(n + 1)},
-        outcomes="per-factor",
-        belief=sb.AdditiveGPSettings(refit_every=2, restarts=0),
-        coordination=brief,
-    )
-    team.attach(*told(n, 12))
+    team = team_of(n, 12, belief=sb.AdditiveGPSettings(refit_every=2, restarts=0), coordination=brief)
     rng, went_on = np.random.default_rng(1), list[bool]()
     for _ in range(3):
         team.save(tmp_path / "team.npz")

@@ -1,12 +1,10 @@
 """Noise that is known of an outcome: told, attached, reported by worlds, shared, logged and saved."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from gymnasium.spaces import Box
-from pettingzoo import ParallelEnv
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
@@ -17,8 +15,8 @@ from swarmbo.runs.recording import record_reset, record_round
 from swarmbo.testing import check_environment
 from swarmbo.worlds import Report
 
-CHAIN = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
-BOUNDS = dict.fromkeys("xyz", (0.0, 1.0))
+from .teams import CHAIN, CUBE, Played, saved
+
 STEADY = sb.ExactGPSettings(refit_every=1000)  # one fit, so that an oracle can take its hyper-parameters
 
 
@@ -27,17 +25,11 @@ def field_team(**changes):
 
 
 def function_team(outcomes="total", **changes):
-    return sb.Team(CHAIN, BOUNDS, outcomes=outcomes, initial=4, seed=1, **changes)
+    return sb.Team(CHAIN, CUBE, outcomes=outcomes, initial=4, seed=1, **changes)
 
 
 def depth(x):
     return float(np.sin(2.0 * x[0]) + x[1])
-
-
-def again(team):
-    """The team that its state makes, after a trip through JSON."""
-    state = team.state_dict()
-    return sb.Team.from_state_dict({"json": json.loads(json.dumps(state["json"])), "arrays": state["arrays"]})
 
 
 def told_field(team, rounds=3, noise=None):
@@ -68,10 +60,10 @@ def test_readings_of_unlike_sensors_weigh_as_scikit_learns_alpha_says():
     np.testing.assert_array_equal(history.noise_std[3:, 1], [8.0, np.nan])
 
 
-@pytest.mark.parametrize(
-    "method",
-    ["readings", "experts", "consensus", pytest.param("covariance-intersection", marks=pytest.mark.thorough)],
-)
+CI = pytest.param("covariance-intersection", marks=pytest.mark.thorough)
+
+
+@pytest.mark.parametrize("method", ["readings", "experts", "consensus", CI])
 def test_agents_that_fuse_beliefs_hear_of_noise_with_the_readings(method):
     def team(noise):
         return told_field(field_team(belief={"kind": "fused", "method": method, "steps": 12}), noise=noise)
@@ -83,7 +75,7 @@ def test_agents_that_fuse_beliefs_hear_of_noise_with_the_readings(method):
     place = np.array([next(iter(loud.history.X[:, 2:]))])  # where b, who is unreliable, measured first
     heard = [each.belief.views.by_agent["a"].posterior(place)[1][0] for each in (loud, silent)]
     assert heard[0] > 2.0 * heard[1]
-    assert again(loud).ask().point == loud.ask().point
+    assert saved(loud).ask().point == loud.ask().point
 
 
 def test_what_is_known_of_noise_costs_raw_readings_eight_bytes_each_and_estimates_none():
@@ -113,7 +105,7 @@ def test_noise_of_a_sum_stays_with_its_outcome_and_survives_saving(outcomes):
     column = 0 if outcomes == "total" else 1
     np.testing.assert_array_equal(team.history.noise_std[:, column], known)
     assert np.isnan(team.history.noise_std[:, 2]).all()
-    loaded = again(team)
+    loaded = saved(team)
     np.testing.assert_array_equal(loaded.history.noise_std, team.history.noise_std)
     assert loaded.ask().point == team.ask().point
 
@@ -123,8 +115,9 @@ def test_variances_of_all_factors_add_up_to_that_of_the_total():
     query = team.ask()
     team.tell(query, {"f": 1.0, "g": 2.0}, noise_std={"f": 0.3, "g": 0.4})
     team.attach([[0.1, 0.2, 0.3]], [[1.0, 2.0]], noise_std=[[0.6, np.nan]])
-    np.testing.assert_allclose(team.history.noise_std, [[0.5, 0.3, 0.4], [np.nan, 0.6, np.nan]])
-    assert team.history.totals.tolist() == [3.0, 3.0]
+    team.attach([[0.1, 0.2, 0.3]], [3.0])
+    np.testing.assert_allclose(team.history.noise_std, [[0.5, 0.3, 0.4], [np.nan, 0.6, np.nan], [np.nan] * 3])
+    assert team.history.totals.tolist() == [3.0, 3.0, 3.0]
 
 
 @pytest.mark.parametrize("acquisition", ["auto", "dec-hbo", "thompson", "expected-improvement", "egp-ts"])
@@ -176,54 +169,31 @@ def test_what_is_no_noise_is_refused_and_nothing_is_learned():
         total.tell(total.ask(), 1.0, noise_std={"f": 1.0})
 
 
-class Sensors(ParallelEnv):
+class Sensors(Played):
     """Two sensors in one field, or of two factors, that say how noisy they are; one says nonsense."""
 
     def __init__(self, noise, told):
-        self.metadata, self.render_mode = {"name": "sensors", "render_modes": []}, None
-        self.possible_agents, self.agents = ["a", "b"], []
-        self.spaces = {agent: Box(0.0, 1.0, (1,), np.float64) for agent in self.possible_agents}
+        super().__init__({agent: Box(0.0, 1.0, (1,), np.float64) for agent in "ab"}, cycles=8)
         self.noise, self.told = noise, told
 
-    def action_space(self, agent):
-        return self.spaces[agent]
-
-    observation_space = action_space
-
-    def reset(self, seed=None, options=None):
-        self.agents, self.left = list(self.possible_agents), 8
-        self.rng = np.random.default_rng(seed)
-        return {agent: np.zeros(1) for agent in self.agents}, {agent: {} for agent in self.agents}
-
-    def step(self, actions):
-        live, self.left = self.agents, self.left - 1
-        y = {agent: float(np.sin(3.0 * actions[agent][0])) + 0.1 * self.rng.normal() for agent in live}
-        infos = {agent: {"location": actions[agent]} for agent in live}
-        for agent in live:
-            if self.told == "per-factor":
-                factor = {"a": "f", "b": "g"}[agent]
-                infos[agent] |= {"factors": {factor: y[agent]}, "noise_std": {factor: self.noise[agent]}}
-            else:
-                value = y[agent] if self.told == "field" else sum(y.values())
-                infos[agent] |= {"measurement": value, "noise_std": self.noise[agent]}
-        ended = dict.fromkeys(live, self.left == 0)
-        self.agents = [] if self.left == 0 else live
-        return ({a: actions[a] for a in live}, dict.fromkeys(live, 0.0), dict.fromkeys(live, False), ended, infos)
+    def tells(self, actions):
+        y = {agent: float(np.sin(3.0 * x[0])) + 0.1 * self.rng.normal() for agent, x in actions.items()}
+        told = {}
+        for agent, factor in zip(actions, "fg", strict=True):
+            value, noise = sum(y.values()) if self.told == "total" else y[agent], self.noise[agent]
+            by_factor = {"factors": {factor: value}, "noise_std": {factor: noise}}
+            told[agent] = by_factor if self.told == "per-factor" else {"measurement": value, "noise_std": noise}
+            told[agent]["location"] = actions[agent]
+        return told
 
 
 class Factors(Sensors):
     """The same of a function."""
 
     def factor_graph(self):
-        scopes = {"f": ["x", "y"], "g": ["y"]}
-        owners = {"x": "a", "y": "b"}
-        return {
-            "bounds": {"x": (0.0, 1.0), "y": (0.0, 1.0)},
-            "variable_owners": owners,
-            "scopes": scopes,
-            "owners": {"f": "a", "g": "b"},
-            "outcomes": self.told,
-        }
+        owners = {"variable_owners": {"x": "a", "y": "b"}, "owners": {"f": "a", "g": "b"}}
+        bounds = dict.fromkeys("xy", (0.0, 1.0))
+        return {"bounds": bounds, "scopes": {"f": ["x", "y"], "g": ["y"]}, "outcomes": self.told, **owners}
 
 
 def world(noise, told):

@@ -1,5 +1,6 @@
 """What people see who look at an object: one line, or a small table in a notebook."""
 
+import pydoc
 from html.parser import HTMLParser
 
 import pytest
@@ -48,13 +49,6 @@ def test_what_users_named_is_no_html():
     assert best.startswith("2 at <b> = ")
 
 
-def test_large_graphs_stay_small():
-    graph = sb.FactorGraph.from_scopes({f"f{n}": [f"x{n}"] for n in range(1000)})
-    checked = Checked(graph._repr_html_())
-    assert len(checked.rows) == 21
-    assert checked.rows[-1][:2] == ["…", "981 more factors"]
-
-
 def test_a_team_says_what_it_is_and_how_far():
     team = sb.Team.for_field(["a", "b"], low=[0.0, 0.0], high=[1.0, 1.0], rounds=7, seed=5)
     first = team.ask()
@@ -82,29 +76,28 @@ def test_looking_at_a_team_changes_nothing():
     assert team.ask() == other.ask()
 
 
-def test_a_report_leaves_out_what_is_not_known():
-    graph = sb.FactorGraph.from_scopes({"f": ["x"]})
-    rows = Checked(sb.exact(graph, {"f": [0.0, 2.0]}).report._repr_html_()).rows
-    assert ["value", "2.0"] in rows
-    assert all(row[0] != "forbidden by" for row in rows)
-
-
 @pytest.mark.parametrize("name", ["attach", "ask", "tell", "save", "load", "for_env", "recommend", "__init__"])
 def test_help_of_a_team_can_be_read(name):
-    import pydoc
-
     text = pydoc.plain(pydoc.render_doc(getattr(sb.Team, name)))
     assert "numpy._typing" not in text
     assert "collections.abc.Mapping[str, collections" not in text
 
 
-def test_problems_and_solutions_are_small_tables_too():
+def test_large_graphs_problems_and_solutions_are_small_tables():
+    graph = sb.FactorGraph.from_scopes({f"f{n}": [f"x{n}"] for n in range(1000)})
+    checked = Checked(graph._repr_html_())
+    assert len(checked.rows) == 21
+    assert checked.rows[-1][:2] == ["…", "981 more factors"]
     bounds = {f"x{n}": (0.0, n + 1.0) for n in range(30)}
     checked = Checked(sb.Problem.of(None, bounds)._repr_html_())
     assert checked.rows[1] == ["x0", "0 to 1", "agent_0"]
     assert checked.rows[-1][1] == "11 more variables"
     graph = sb.FactorGraph.from_scopes({MEAN: ["x", "y"]})
-    checked = Checked(sb.exact(graph, {MEAN: [[0.0, 1.0], [3.0, 2.0]]})._repr_html_())
+    solution = sb.exact(graph, {MEAN: [[0.0, 1.0], [3.0, 2.0]]})
+    checked = Checked(solution._repr_html_())
     assert checked.texts[0] == "Solution: exact"
     assert ["value", "3.0"] in checked.rows
     assert ["x", "value number 1"] in checked.rows
+    report = Checked(solution.report._repr_html_()).rows
+    assert ["value", "3.0"] in report
+    assert all(row[0] != "forbidden by" for row in report)  # what is not known

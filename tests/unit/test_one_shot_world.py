@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text
-from pettingzoo import ParallelEnv
-from pettingzoo.utils import parallel_to_aec
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError, StateVersionError
+
+from .teams import Played
 
 BOXES = {
     "tide": Box(np.array([-1.0, 0.0]), np.array([1.0, 4.0]), dtype=np.float64),
@@ -29,39 +29,16 @@ def rewards_of(actions):
     }
 
 
-class Weather(ParallelEnv):
+class Weather(Played):
     """As other people's environments are: it knows nothing of factors, and infos are empty."""
 
-    metadata = {"name": "weather"}  # noqa: RUF012
-    render_mode = None
-
     def __init__(self, cycles=5, boxes=BOXES, leaves=None):
-        self.possible_agents, self.boxes, self.cycles, self.leaves = list(boxes), boxes, cycles, leaves or {}
+        super().__init__(boxes, cycles, leaves)
         self.max_cycles = cycles
-        self.acted = []
 
-    def action_space(self, agent):
-        return self.boxes[agent]
-
-    def observation_space(self, agent):
-        return Box(-np.inf, np.inf, (1,))
-
-    def reset(self, seed=None, options=None):
-        self.agents, self.round = list(self.possible_agents), 0
-        return {agent: np.zeros(1) for agent in self.agents}, {agent: {} for agent in self.agents}
-
-    def step(self, actions):
-        assert set(actions) == set(self.agents)
-        assert all(self.boxes[agent].contains(action) for agent, action in actions.items())
-        self.round += 1
-        middles = {agent: (box.low + box.high) / 2 for agent, box in self.boxes.items()}
-        self.acted.append(actions)
-        agents, rewards = self.agents, rewards_of(middles | actions)
-        gone = {agent: self.leaves.get(agent) == self.round for agent in agents}
-        cut = dict.fromkeys(agents, self.round == self.cycles)
-        self.agents = [agent for agent in agents if not gone[agent] and not cut[agent]]
-        seen = {agent: np.array([self.round], dtype=float) for agent in agents}
-        return seen, {agent: rewards[agent] for agent in agents}, gone, cut, {agent: {} for agent in agents}
+    def pays(self, actions):
+        middles = {agent: (box.low + box.high) / 2 for agent, box in self.spaces.items()}
+        return {agent: reward for agent, reward in rewards_of(middles | actions).items() if agent in actions}
 
 
 def reward_alone(observation, reward, info):
@@ -107,8 +84,8 @@ def test_tuning_a_world_is_asking_and_telling_across_episodes(scopes):
     np.testing.assert_array_equal(actor.history.X, asker.history.X)
 
 
-def test_the_best_configuration_is_found():
-    env = Weather()
+def test_the_best_configuration_of_a_wrapped_world_is_found():
+    env = BaseParallelWrapper(Weather())
     team = sb.Team.for_env(env, measurement=reward_alone, scopes=SCOPES, seed=0)
     play(env, team, 25)
     best = team.recommend().point
@@ -141,6 +118,25 @@ def test_an_action_is_held_and_its_outcome_is_the_mean_of_the_steps():
     assert team.history.factors[:, 0].tolist() == [2.0, 5.0, 7.0] * 2
 
 
+@pytest.mark.parametrize("how", ["begin", "load"])
+def test_an_evaluation_that_is_held_is_given_up_by_a_new_episode_or_a_state(how):
+    env = Weather(cycles=9)
+    team = sb.Team.for_env(env, measurement=lambda seen, reward, info: seen[0], hold=2)
+    observations, infos = env.reset()
+    actions = team.act(observations, infos)
+    state = team.state_dict()
+    team.observe(*env.step(actions))
+    observations, infos = env.reset()
+    if how == "begin":
+        team.begin(infos)
+    else:
+        team.load_state_dict(state)
+    for n_told in (0, 1):
+        team.observe(*env.step(team.act(observations, infos)))
+        assert team.n_data == n_told
+    assert team.history.totals.tolist() == [3 * 1.5]  # the rounds 1 and 2 of three agents
+
+
 def test_what_env_does_to_an_action_does_not_change_the_one_that_is_held():
     env = Weather(cycles=9)
     team = sb.Team.for_env(env, measurement=reward_alone, hold=2)
@@ -153,23 +149,10 @@ def test_what_env_does_to_an_action_does_not_change_the_one_that_is_held():
     np.testing.assert_equal(team.act(observations, infos), kept)
 
 
-def test_begin_gives_up_an_evaluation_that_is_held():
-    env = Weather(cycles=9)
-    team = sb.Team.for_env(env, measurement=lambda seen, reward, info: seen[0], hold=2)
-    observations, infos = env.reset()
-    team.observe(*env.step(team.act(observations, infos)))
-    observations, infos = env.reset()
-    team.begin(infos)
-    for n_told in (0, 1):
-        team.observe(*env.step(team.act(observations, infos)))
-        assert team.n_data == n_told
-    assert team.history.totals.tolist() == [3 * 1.5]  # the rounds 1 and 2 of three agents
-
-
 @pytest.mark.parametrize("bad", [None, np.nan, np.inf, -np.inf, 1e61])
-@pytest.mark.parametrize(("scopes", "n_failed"), [(SCOPES, 1), (None, 1)])
-def test_a_measurement_that_is_not_finite_or_absurd_failed(bad, scopes, n_failed):
-    env = Weather()
+@pytest.mark.parametrize("scopes", [SCOPES, None])
+def test_a_measurement_that_is_not_finite_or_absurd_failed(bad, scopes):
+    env = Weather(cycles=8)
 
     def measure(seen, reward, info):
         is_rain = reward == rewards_of(env.acted[-1])["rain"]
@@ -177,18 +160,14 @@ def test_a_measurement_that_is_not_finite_or_absurd_failed(bad, scopes, n_failed
 
     team = sb.Team.for_env(env, measurement=measure, scopes=scopes)
     play(env, team, 3)
-    assert team.failures == n_failed
+    held = sb.Team.for_env(env, measurement=measure, scopes=scopes, hold=4)
+    play(env, held, 8)
+    assert (held.failures, len(held.history)) == (1, 2)  # one step fails the evaluation that held it
+    assert team.failures == 1
     if scopes:
         assert np.isnan(team.history.factors).tolist() == [[False] * 3, [False, False, True], [False] * 3]
     else:
         assert team.n_data == 2
-
-
-def test_one_step_that_failed_fails_the_evaluation_that_held_it():
-    env = Weather(cycles=8)
-    team = sb.Team.for_env(env, measurement=lambda seen, reward, info: None if seen[0] == 2 else 1.0, hold=4)
-    play(env, team, 8)
-    assert (team.n_data, team.failures) == (1, 1)
 
 
 def test_an_agent_that_left_sets_nothing_and_fails_what_depends_on_it():
@@ -234,13 +213,6 @@ def test_what_is_learned_lies_where_actions_were_rounded_to():
     assert team.history.X[0].tolist() != list(team.last_query.point.values())
 
 
-def test_a_wrapped_environment_is_tuned_as_well():
-    env = BaseParallelWrapper(Weather())
-    team = sb.Team.for_env(env, measurement=reward_alone, scopes=SCOPES)
-    play(env, team, 2)
-    assert team.n_data == 2
-
-
 @pytest.mark.parametrize("hold", [1, 2])
 def test_a_saved_team_goes_on_to_the_bit(hold):
     arguments = {"measurement": reward_alone, "scopes": SCOPES, "seed": 1, "initial": 3, "hold": hold}
@@ -265,46 +237,23 @@ def test_a_state_saved_while_the_world_acts_learns_what_it_returns():
     np.testing.assert_array_equal(twin.history.X, team.history.X)
 
 
-def test_a_state_that_is_loaded_while_an_action_is_held_holds_nothing():
-    env = Weather(cycles=9)
-    team = sb.Team.for_env(env, measurement=reward_alone, hold=2)
-    observations, infos = env.reset()
-    actions = team.act(observations, infos)
-    state = team.state_dict()
-    team.observe(*env.step(actions))
-    team.load_state_dict(state)
-    for n_told in (0, 1):
-        team.observe(*env.step(team.act(observations, infos)))
-        assert team.n_data == n_told
-
-
-def test_a_state_alone_does_not_say_how_to_measure():
-    env = Weather()
-    state = sb.Team.for_env(env, measurement=reward_alone).state_dict()
-    with pytest.raises(ConfigError, match=r"without factor_graph\(\).*load_state_dict"):
-        sb.Team.from_state_dict(state, env)
-
-
 @pytest.mark.parametrize(
     ("box", "message"),
     [
-        (Discrete(1), r"\$\.environment: action space of 'wind': got Discrete\(1\) .* wanted 2 to 10,000 different"),
-        (MultiDiscrete([3, 1]), r"action space of 'wind': got MultiDiscrete"),
-        (MultiDiscrete([[3, 2]]), r"action space of 'wind': got MultiDiscrete.*; wanted a finite Box with one axis"),
-        (
-            MultiBinary(3),
-            r"action space of 'wind': got MultiBinary\(3\); wanted a finite Box with one axis, Discrete, M",
-        ),
-        (Dict({"mode": Discrete(2), "word": Text(3)}), "action space of 'wind': got Text.*; wanted a finite Box"),
-        (Dict({}), "action space of 'wind': got Dict"),
-        (Box(0.0, 1.0, (2, 2)), "action space of 'wind'.*wanted a finite Box with one axis"),
-        (Box(0.0, np.inf, (1,)), r"action space of 'wind': got Box\(0.0, inf.*; wanted a finite Box"),
-        (Box(1.0, 1.0, (1,)), "action space of 'wind': got Box.*wanted a number above low"),
-        (Box(0.0, 1.0, (0,)), "action space of 'wind'"),
+        (Discrete(1), r"got Discrete\(1\) .* wanted 2 to 10,000 different"),
+        (MultiDiscrete([3, 1]), "got MultiDiscrete"),
+        (MultiDiscrete([[3, 2]]), "got MultiDiscrete.*; wanted a finite Box with one axis"),
+        (MultiBinary(3), r"got MultiBinary\(3\); wanted a finite Box with one axis, Discrete, M"),
+        (Dict({"mode": Discrete(2), "word": Text(3)}), "got Text.*; wanted a finite Box"),
+        (Dict({}), "got Dict"),
+        (Box(0.0, 1.0, (2, 2)), ".*wanted a finite Box with one axis"),
+        (Box(0.0, np.inf, (1,)), r"got Box\(0.0, inf.*; wanted a finite Box"),
+        (Box(1.0, 1.0, (1,)), "got Box.*wanted a number above low"),
+        (Box(0.0, 1.0, (0,)), ""),
     ],
 )
 def test_action_spaces_without_variables_of_some_type_are_refused(box, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=rf"\$\.environment: action space of 'wind': {message}"):
         sb.Team.for_env(Weather(boxes={**BOXES, "wind": box}), measurement=reward_alone)
 
 
@@ -330,11 +279,12 @@ def test_wrong_arguments_are_refused_with_their_path(arguments, message):
         sb.Team.for_env(Weather(), **{"measurement": reward_alone} | arguments)
 
 
-def test_worlds_of_another_form_are_refused():
-    with pytest.raises(ConfigError, match="aec_to_parallel"):
-        sb.Team.for_env(parallel_to_aec(Weather()), measurement=reward_alone)
+def test_a_world_without_agents_and_a_state_without_a_measurement_are_refused():
     with pytest.raises(ConfigError, match="no agents"):
         sb.Team.for_env(Weather(boxes={}), measurement=reward_alone)
+    state = sb.Team.for_env(Weather(), measurement=reward_alone).state_dict()
+    with pytest.raises(ConfigError, match=r"without factor_graph\(\).*load_state_dict"):
+        sb.Team.from_state_dict(state, Weather())
 
 
 @pytest.mark.parametrize("word", ["much", [1.0, 2.0], {"reward": 1.0}])

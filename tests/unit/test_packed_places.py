@@ -1,4 +1,4 @@
-"""Where agents can go is said in few bytes, and is the same to the bit when it is read."""
+"""Where agents can go: places that are drawn, said in few bytes, and the same to the bit when they are read."""
 
 import zlib
 from typing import Any
@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 import swarmbo as sb
-from swarmbo.deciding.offers import packed, unpacked
+from swarmbo.deciding.offers import packed, places_to_recommend, random_candidates, unpacked
 from swarmbo.errors import TransportError
-from swarmbo.spaces import PlaceTable
+from swarmbo.spaces import Domain, PlaceTable
 from swarmbo_envs import robot_team_v0, sensor_field_v0
 
 LATTICE = np.stack(np.meshgrid(np.linspace(0.0, 1.0, 30), np.linspace(-2.0, 2.0, 40)), axis=-1).reshape(-1, 2)
@@ -41,16 +41,7 @@ def test_what_is_among_the_sites_is_said_by_its_number_and_else_never_longer_tha
 
 @pytest.mark.parametrize(
     "content",
-    [
-        b"",
-        b"\x09",
-        b"\x00abc",
-        b"\x02\xc1",
-        b"\x03abc",
-        b"\x02" + b"\x91\xcd\xff\xff",
-        b"\x02\x91\xff",
-        packed(LATTICE)[:-3],
-    ],
+    [b"", b"\x09", b"\x00abc", b"\x02\xc1", b"\x03abc", b"\x02\x91\xcd\xff\xff", b"\x02\x91\xff", packed(LATTICE)[:-3]],
     ids=repr,
 )
 def test_what_is_no_places_is_refused(content: bytes):
@@ -79,3 +70,25 @@ def test_reports_take_few_bytes(make: Any):
     crossings = 2  # of each agent's report: the links of a tree of three
     numbers = 16 * places * crossings
     assert team.sent["reports"].bytes < (numbers / 10 if make is robot_team_v0.parallel_env else numbers)
+
+
+BOX = Domain(np.array([0.0, 10.0]), np.array([1.0, 30.0]))
+FAR = Domain(np.array([5.0, 5.0]), np.array([6.0, 6.0]))
+
+
+def test_random_candidates_lie_in_each_agents_own_box_and_depend_on_nobody_else():
+    both = random_candidates({"a": BOX, "b": FAR}, seed=1, round_number=2)
+    for agent, box in {"a": BOX, "b": FAR}.items():
+        assert both[agent].shape == (512, 2)
+        assert (both[agent] >= box.low).all()
+        assert (both[agent] <= box.high).all()
+    assert np.array_equal(both["b"], random_candidates({"b": FAR}, seed=1, round_number=2)["b"])
+    assert not np.array_equal(both["b"], random_candidates({"b": FAR}, seed=1, round_number=3)["b"])
+
+
+def test_measured_places_are_recommended_only_inside_the_box():
+    places = places_to_recommend(BOX, np.array([[0.5, 20.0], [0.5, 9.0]]), seed=0)
+    assert places.shape == (2049, 2)
+    assert places[-1].tolist() == [0.5, 20.0]
+    assert (places >= BOX.low).all()
+    assert (places <= BOX.high).all()

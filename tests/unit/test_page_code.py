@@ -58,10 +58,8 @@ def test_python_of_the_page_on_robots_ends_with_late_failed_and_lost_ones(names_
     wanted = []
     for row, outcomes in zip(data.X, data.factors, strict=True):
         places = crew.problem.places_of(crew.problem.named(row))
-        at = next(
-            (places[name] for name, y in zip(crew.problem.channels, outcomes, strict=True) if np.isfinite(y)), None
-        )
-        wanted += [] if at is None else [np.sin(at / 60.0).sum()]
+        known = [name for name, y in zip(crew.problem.channels, outcomes, strict=True) if np.isfinite(y)]
+        wanted += [np.sin(places[name] / 60.0).sum() for name in known[:1]]
     np.testing.assert_allclose(values, wanted, atol=1e-9)
     assert crew.failures >= 1
     assert names["lost"] == {"cyd"}

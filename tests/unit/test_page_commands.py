@@ -77,9 +77,7 @@ def test_pages_have_commands():
 
 
 def test_commands_are_found_and_refused_where_they_are_wrong():
-    lines = (
-        "pip install . && .venv/bin/swarmbo run robots --seed 3 # a comment\nswarmbo run robots \\\n  --set seed=2\n"
-    )
+    lines = "pip install . && .venv/bin/swarmbo run robots --seed 3 # a comment\nswarmbo run robots \\\n --set seed=2\n"
     assert commands_in(lines) == [["run", "robots", "--seed", "3"], ["run", "robots", "--set", "seed=2"]]
     with pytest.raises(Exception, match="--rounds"):
         parsed(["run", "robots", "--rounds", "5"])
@@ -100,15 +98,9 @@ DOORS = {
 }
 QUICK = {"docs/guide/dcop.md", "docs/tutorials/50_dcop.py"}
 EXTRAS = {"robots-mujoco": "mujoco", "wlan-ns3": "ns", "environment.radio=ns3": "ns", "yaml": "yaml"}
-LINES = {
-    f"{page}: {shlex.join(command)}": (page, command)
-    for page, command in {
-        tuple(command): (page, command)
-        for pages in DOORS.values()
-        for page in pages
-        for command in commands_of(ROOT / page)
-    }.values()
-}
+FOUND = [(page, tuple(c)) for pages in DOORS.values() for page in pages for c in commands_of(ROOT / page)]
+PAGE_OF = {command: page for page, command in FOUND}  # each once
+LINES = {f"{page}: {shlex.join(command)}": (page, list(command)) for command, page in PAGE_OF.items()}
 FEW_ROUNDS, THOROUGH = ["--set", "rounds=2"], pytest.mark.thorough
 MANY_ROUNDS = {line for line, (_, command) in LINES.items() if command[0] in {"run", "sweep"}}
 
@@ -183,8 +175,7 @@ def as_a_shell(command: list[str]) -> None:
 
 
 def test_every_door_of_the_readme_has_commands_that_run():
-    doors = re.findall(
-        r"^\| (an? [^|]+?|robots[^|]+?) \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
-    )
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    doors = re.findall(r"^\| (an? [^|]+?|robots[^|]+?) \|", text, re.MULTILINE)
     assert set(doors) - set(DOORS) == {"a policy to train"}  # whose page is Python: test_page_code.py runs it
     assert all(any(commands_of(ROOT / page) for page in pages) for pages in DOORS.values())

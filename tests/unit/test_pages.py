@@ -1,6 +1,7 @@
 """What holds for every page: README, the changelog and docs."""
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,18 +11,25 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_lines_are_at_most_120_characters_but_those_of_tables_and_code(page):
-    is_code, long = False, list[str]()
+EACH = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+
+
+def lines_of(page: Path) -> Iterator[tuple[int, str]]:
+    """Numbers and texts of its lines outside of code."""
+    is_code = False
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
         if line.lstrip().startswith("```"):
             is_code = not is_code
-        elif len(line) > 120 and not (is_code or line.startswith(("    ", "|"))):
-            long.append(f"{number}: {line[:60]}… has {len(line)}")
-    assert not long
+        elif not is_code:
+            yield number, line
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@EACH
+def test_lines_are_at_most_120_characters_but_those_of_tables_and_code(page):
+    assert not [f"{n}: {x[:60]}…" for n, x in lines_of(page) if len(x) > 120 and not x.startswith(("    ", "|"))]
+
+
+@EACH
 def test_pictures_and_pages_that_are_linked_are_there(page):
     text = page.read_text(encoding="utf-8")
     linked = {part.split(")")[0].split("#")[0] for part in text.split("](")[1:]}
@@ -31,17 +39,11 @@ def test_pictures_and_pages_that_are_linked_are_there(page):
 
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
-    is_code, found = False, set[str]()
-    for line in page.read_text(encoding="utf-8").splitlines():
-        if line.lstrip().startswith("```"):
-            is_code = not is_code
-        elif line.startswith("#") and not is_code:
-            heading = line.lstrip("#").strip().lower()
-            found.add("".join(c for c in heading if c.isalnum() or c in "-_ ").replace(" ", "-"))
-    return found
+    headings = [line.lstrip("#").strip().lower() for _, line in lines_of(page) if line.startswith("#")]
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@EACH
 def test_headings_that_are_linked_are_there(page):
     dead = list[str]()
     for part in page.read_text(encoding="utf-8").split("](")[1:]:
@@ -54,17 +56,12 @@ def test_headings_that_are_linked_are_there(page):
 
 @pytest.mark.parametrize("page", PAGES[2:], ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_a_page_has_one_title_and_no_gap_between_levels_of_headings(page):
-    is_code, levels = False, list[int]()
-    for line in page.read_text(encoding="utf-8").splitlines():
-        if line.lstrip().startswith("```"):
-            is_code = not is_code
-        elif line.startswith("#") and not is_code:
-            levels.append(len(line) - len(line.lstrip("#")))
+    levels = [len(line) - len(line.lstrip("#")) for _, line in lines_of(page) if line.startswith("#")]
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@EACH
 def test_no_blank_line_cuts_a_table(page):
     assert not re.findall(r"^\|.*\n\n(?!\|.*\n\|[ :|-]+\n)\|.*$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)

@@ -9,8 +9,10 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError, StateVersionError, SwarmboError
+from swarmbo_envs import robot_team_v0
 
-GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+from .teams import CHAIN
+
 BOUNDS = dict.fromkeys("xyz", (0.0, 2.0))
 
 
@@ -23,12 +25,15 @@ def fused(method, **more):
 
 
 def joint_team(outcomes="total", **more):
-    return sb.Team(GRAPH, BOUNDS, outcomes=outcomes, seed=3, initial=3, **more)
+    return sb.Team(CHAIN, BOUNDS, outcomes=outcomes, seed=3, **{"initial": 3, **more})
 
 
 FADING = {"kind": "additive", "time": {"kernel": "matern12", "lengthscale_median": 5.0}}
 SMALL = {"kind": "ensemble", "kernels": ["matern52", "rbf"], "lengthscales": [0.3, "fitted"], "n_features": 64}
 SAMPLED = {"kind": "additive", "structure": {"kind": "sampled", "burn_in": 3}}
+PRESENT = {"x": 1.0, "y": 1.0, "z": 1.5}
+TIMED = {"kind": "admm", "mode": "asynchronous", "deadline": 30, "patience": 8}
+LOSSY = {"kind": "faulty", "loss": 0.5, "delay": 3}
 GROUPS = {"kind": "add-gp-ucb", "groups": "learned", "group_size": 1}
 TEAMS = {
     "field": field_team,
@@ -37,6 +42,7 @@ TEAMS = {
     "readings": lambda: fused("readings"),
     "experts": lambda: fused("experts"),
     "consensus, fading": lambda: fused("consensus", prior={"restarts": 0, "time": {}}),
+    "readings, fading": lambda: fused("readings", prior={"restarts": 0, "time": {}}),
     "covariance intersection": lambda: fused("covariance-intersection"),
     "totals": joint_team,
     "by factor": lambda: joint_team("per-factor"),
@@ -46,6 +52,8 @@ TEAMS = {
     "ensemble, by factor": lambda: joint_team("per-factor", belief=SMALL, acquisition="egp-ei"),
     "sampled structure": lambda: joint_team(belief=SAMPLED, acquisition="dec-hbo"),
     "regions": lambda: joint_team(no_go=[sb.NoGoBall(variables=("x",), centre=(1.0,), radius=0.4)]),
+    "a present setting": lambda: joint_team(initial=1, start=PRESENT, step_limit={"x": 0.5}, safe={"share": 0.9}),
+    "by a deadline, over losses": lambda: joint_team("per-factor", coordination=TIMED, transport=LOSSY),
     "learned groups": lambda: sb.Team(None, BOUNDS, acquisition=GROUPS, seed=3, initial=3),
     "no structure": lambda: sb.Team(None, BOUNDS, seed=3, initial=3, rounds=9),
 }
@@ -87,22 +95,20 @@ def test_a_loaded_team_goes_on_to_the_bit_with_what_is_pending(kind, tmp_path):
 
 
 def test_a_team_in_a_world_is_loaded_into_it(tmp_path):
-    import pettingzoo
-
-    import swarmbo_envs  # noqa: F401
-
-    env = pettingzoo.make("parallel", "swarmbo/robot_team-v0", robots=2, max_cycles=4)
+    env = robot_team_v0.parallel_env(robots=2, max_cycles=4)
     team = sb.Team.for_env(env, seed=1)
-    observations, infos = env.reset(seed=1)
-    actions = team.act(observations, infos)
+    actions = team.act(*env.reset(seed=1))
+    team.save(tmp_path / "acting.npz")
+    again = sb.Team.load(tmp_path / "acting.npz", env)
     observations, *rest, infos = env.step(actions)
-    team.observe(observations, *rest, infos)
+    for one in (team, again):
+        one.observe(observations, *rest, infos)
     team.save(tmp_path / "team.npz")
-    again = sb.Team.load(tmp_path / "team.npz", env)
-    one, other = team.act(observations, infos), again.act(observations, infos)
-    assert {agent: action.tolist() for agent, action in one.items()} == {a: x.tolist() for a, x in other.items()}
+    actions = team.act(observations, infos)
+    for other in (again, sb.Team.load(tmp_path / "team.npz", env)):
+        np.testing.assert_equal(other.act(observations, infos), actions)
     with pytest.raises(StateVersionError, match="other factors"):
-        sb.Team.load(tmp_path / "team.npz", pettingzoo.make("parallel", "swarmbo/robot_team-v0", robots=3))
+        sb.Team.load(tmp_path / "team.npz", robot_team_v0.parallel_env(robots=3))
 
 
 def test_the_file_holds_numbers_and_text_only(tmp_path):
@@ -145,6 +151,7 @@ def test_what_is_no_team_is_refused_in_one_line(tmp_path):
     for plain, error in (
         (b"[1]", "holds no team"),
         (b"{}", "version None"),
+        (b'{"version": 2}', "got team state version 2; wanted 8"),
         (b'{"version": 8}', "damaged or incomplete"),
     ):
         np.savez(tmp_path / "plain.npz", **{"team.json": np.frombuffer(plain, dtype=np.uint8)})
@@ -181,17 +188,14 @@ class Shifted(sb.Acquisition, frozen=True):
     def local_functions(self, situation, model):
         return sb.Thompson().local_functions(situation, model)
 
-class Corner:
+class Middle:
+    corner = 0.5
+    def decide_joint(self, situation, acquisition):
+        return [self.corner] * 3, sb.SolveReport("not_needed")
+
+class Corner(Middle):
     def __init__(self, corner=0.0):
         self.corner = corner
-    def decide_joint(self, situation, acquisition):
-        import numpy as np
-        return np.full(3, self.corner), sb.SolveReport("not_needed")
-
-class Middle:
-    def decide_joint(self, situation, acquisition):
-        import numpy as np
-        return np.full(3, 0.5), sb.SolveReport("not_needed")
 """
 
 

@@ -59,29 +59,16 @@ def write(folder, data):
         (
             "environment.starts=[[1, 1], [2, 2], [3, 3], [1e9, 5]]",
             "$.environment.starts[3]",
-            "got [1000000000.0, 5.0]; wanted",
+            "got [1000000000.0, 5.0]; w",
         ),
-        (
-            "coordination.kind=votes",
-            "$.coordination.kind",
-            "got 'votes'; wanted one of 'dsa', 'exact', 'greedy'",
-        ),
-        (
-            "belief.kernel=matern53",
-            "$.belief.kernel",
-            "wanted one of 'matern12', 'matern32', 'matern52', 'rbf'; did you mean",
-        ),
-        (
-            "belief.kind=additive",
-            "$.belief.kind",
-            "got 'additive', which is not for agents that each measure a place of their own in one field; wanted",
-        ),
+        ("coordination.kind=votes", "$.coordination.kind", "got 'votes'; wanted one of 'dsa', 'exact', 'greedy'"),
+        ("belief.kernel=matern53", "$.belief.kernel", "one of 'matern12', 'matern32', 'matern52', 'rbf'; did you mean"),
+        ("belief.kind=additive", "$.belief.kind", "got 'additive', which is not for agents that each measure a place"),
         ("environment.field={ elevation = 'alps' }", "$.environment.field.elevation", "wanted one of 'jacksboro'"),
         ("environment.id=swarmbo/moon-v0", "$.environment.id", "got 'swarmbo/moon-v0'; wanted an environment of"),
         (
             "environment.field={ elevation = 'jacksboro', window = [0, 0, 1, 9999] }",
-            "$.environment.field.window",
-            "got [0, 0, 1, 9999]",
+            *("$.environment.field.window", "got [0, 0, 1, 9999]"),
         ),
     ],
 )
@@ -111,10 +98,6 @@ def test_watching_a_level_that_nobody_states_is_refused_before_a_run_begins(name
     assert check(name, *wrong, "--set", "acquisition.level=1.0").exit_code == 0
 
 
-def test_the_scenario_for_measured_data_says_that_it_needs_a_file():
-    assert_refused(check("measured"), "$.environment.field.csv")
-
-
 def test_measured_data_that_can_be_used_are_accepted(measured):
     rows = "\n".join(f"{x},{y},{math.sin(x) + y}" for x in range(5) for y in range(5))
     assert measured(f"x_m,y_m,value\n{rows}\n").exit_code == 0
@@ -134,9 +117,9 @@ def test_a_table_without_usable_numbers_is_refused(measured, text, at):
     assert at in assert_refused(measured(text))
 
 
-def test_a_missing_table_is_refused(measured, tmp_path):
-    result = measured("x", f"environment.field.csv={tmp_path / 'nowhere.csv'}")
-    assert_refused(result, "$.environment.field.csv")
+def test_a_table_that_is_not_stated_or_not_there_is_refused(measured, tmp_path):
+    assert_refused(check("measured"), "$.environment.field.csv")
+    assert_refused(measured("x", f"environment.field.csv={tmp_path / 'nowhere.csv'}"), "$.environment.field.csv")
 
 
 @pytest.mark.parametrize("content", [b"rounds = ", b"\x89PNG\r\n\x1a\n\xff", b"", b"= 3", b"a = " + b"[" * 3000])
@@ -168,12 +151,13 @@ def test_a_folder_without_a_run_is_refused(tmp_path, command):
 
 
 # Mutated files. Sizes are kept from asking for worlds that are too large to build in a test.
+words = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 scalars = st.one_of(
     st.booleans(),
     st.integers(-3, 40),
     st.sampled_from([2**31, -(2**63), 2**63, 10**40]),
     st.floats(allow_nan=True, allow_infinity=True, width=32),
-    st.text(st.characters(exclude_categories=("Cs",)), max_size=12),
+    words,
     st.sampled_from(["robots", "exact", "random", "jacksboro", "../x.csv", "swarmbo/robot_team-v0", "\n", "\x1b[31m"]),
     st.sampled_from([datetime.date(2026, 11, 20), datetime.datetime(2026, 11, 20, 3, 4, 5), datetime.time(1, 2)]),
 )
@@ -182,12 +166,8 @@ values = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=6), inner, max_size=3)),
     max_leaves=6,
 )
-keys = st.one_of(
-    st.sampled_from(
-        ["robots", "field", "kind", "rounds", "seed", "csv", "x", "kernel", "starts", "window", "gp", "versions"]
-    ),
-    st.text(st.characters(exclude_categories=("Cs",)), max_size=8),
-)
+known = ["robots", "field", "kind", "rounds", "seed", "csv", "x", "kernel", "starts", "window", "gp", "versions"]
+keys = st.sampled_from(known) | words
 
 
 def tables_of(data, path=()):
@@ -226,15 +206,10 @@ def mutated(draw):
     return data
 
 
-@settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(data=mutated())
 def test_mutated_scenarios_are_accepted_or_refused_with_the_path_of_the_key(tmp_path_factory, data):
-    folder = tmp_path_factory.getbasetemp()
-    result = check(write(folder, data))
-    if result.exit_code != 0:
-        assert "$" in assert_refused(result)
+    assert_checked(tmp_path_factory.getbasetemp(), data)
 
 
 # Numbers of every size, in scenarios of every world.
@@ -280,9 +255,7 @@ def assert_checked(folder, data):
     return result.exit_code == 0
 
 
-@settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(data=oversized())
 def test_numbers_of_any_size_are_accepted_or_refused(tmp_path_factory, data):
     assert_checked(tmp_path_factory.getbasetemp(), data)
@@ -306,16 +279,7 @@ def test_of_10000_mutated_scenarios_no_accepted_one_runs_longer_than_check_annou
         if takes.exit_code != 0:
             assert_refused(takes)
         elif (told := re.search(r"takes about (\d+) s", takes.stdout)) is not None and int(told.group(1)) < 20:
-            command = [
-                sys.executable,
-                "-m",
-                "swarmbo",
-                "run",
-                str(file),
-                "--out",
-                str(tmp_path / str(number)),
-                "--quiet",
-            ]
+            command = [sys.executable, "-m", "swarmbo", "run", str(file), "--quiet", "--out", f"{tmp_path}/{number}"]
             ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
             assert "Traceback" not in ended.stderr, (data, ended.stderr)
 

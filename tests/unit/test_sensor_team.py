@@ -8,23 +8,17 @@ from swarmbo.errors import ConfigError
 from swarmbo.worlds import FieldWorld
 from swarmbo_envs import robot_team_v0, sensor_field_v0
 
+from .teams import drive
+
 MOVING = {"gp": {"lengthscale_m": 300.0, "size_m": [900.0, 600.0], "time": {"lengthscale_rounds": 6.0}}}
 SMALL = {"sensors": 5, "field": MOVING, "noise_std": 0.05, "max_cycles": 6, "spots": 9}
 FADING = {"kind": "exact", "restarts": 0, "time": {"kernel": "matern32"}}
 
 
-def drive(env, team, rounds, observations=None, infos=None):
-    """Play some rounds; what each of them told."""
-    if infos is None:
-        observations, infos = env.reset(seed=1)
-    told = []
-    for _ in range(rounds):
-        actions = team.act(observations, infos)
-        out = env.step(actions)
-        team.observe(*out)
-        observations, infos = out[0], out[-1]
-        told.append((actions, infos))
-    return told
+def driven(env, rounds, acquisition="information"):
+    """A team after some rounds, and what each told."""
+    team = sb.Team.for_env(env, belief=FADING, acquisition=acquisition)
+    return team, drive(env, team, rounds, seed=1)
 
 
 def measured(infos):
@@ -63,8 +57,7 @@ def test_the_world_of_a_team_has_the_agents_own_boxes_and_what_they_may_decline(
 def test_sensors_look_at_their_own_candidates_only_and_free_energy_is_used(acquisition, task):
     level = {"level": 0.3} if task == "level" else {}
     env = sensor_field_v0.parallel_env(**SMALL, task=task, **level)
-    team = sb.Team.for_env(env, belief=FADING, acquisition=acquisition)
-    told = drive(env, team, 3)
+    team, told = driven(env, 3, acquisition)
     for actions, infos in told:
         for agent in measured(infos):
             spot = infos[agent]["location"]
@@ -77,20 +70,19 @@ def test_sensors_look_at_their_own_candidates_only_and_free_energy_is_used(acqui
 
 def test_what_is_not_worth_its_price_is_not_measured_and_is_no_failure():
     env = sensor_field_v0.parallel_env(**SMALL, energy_price=1e6)
-    team = sb.Team.for_env(env, belief=FADING, acquisition="information")
-    told = drive(env, team, 6)
+    team, told = driven(env, 6)
     assert all(not measured(infos) for _, infos in told)
     assert all(action[2] == 0.0 for actions, _ in told for action in actions.values())
     assert (team.belief.n_data, team.failures) == (5, 0)
     assert team.last_query is not None
-    assert team.last_query.points == {}
+    assert team.last_query.points == team.pending == {}
+    assert team.round == 6
     assert team.last_sharing.messages > 0  # where each could go, and what that costs
 
 
 def test_a_middling_price_wakes_sensors_again_when_what_they_knew_has_faded():
     env = sensor_field_v0.parallel_env(**{**SMALL, "max_cycles": 12}, energy_price=0.3)
-    team = sb.Team.for_env(env, belief=FADING, acquisition="information")
-    counts = [len(measured(infos)) for _, infos in drive(env, team, 12)]
+    counts = [len(measured(infos)) for _, infos in driven(env, 12)[1]]
     asleep = counts.index(0)
     assert sum(counts[:asleep]) > 0
     assert sum(counts[asleep:]) > 0
@@ -98,8 +90,7 @@ def test_a_middling_price_wakes_sensors_again_when_what_they_knew_has_faded():
 
 def test_without_battery_a_sensor_is_not_asked():
     env = sensor_field_v0.parallel_env(**SMALL, battery_j=2.0)
-    team = sb.Team.for_env(env, belief=FADING, acquisition="information")
-    told = drive(env, team, 4)
+    team, told = driven(env, 4)
     assert [len(measured(infos)) for _, infos in told] == [5, 5, 0, 0]
     assert team.failures == 0
 
@@ -122,13 +113,9 @@ def test_data_of_a_team_carry_their_rounds_and_those_told_late_keep_theirs():
 
 def test_without_new_data_a_team_still_forgets():
     env = sensor_field_v0.parallel_env(**SMALL, energy_price=1e6)
-    team = sb.Team.for_env(env, belief=FADING, acquisition="information")
-    drive(env, team, 1)
-    place = env.stations.places[:1]
-    before = team.belief.posterior(place)[1][0]
-    drive(env, team, 3, dict.fromkeys(env.possible_agents), {})
-    assert team.belief.now == 4.0
-    assert team.belief.posterior(place)[1][0] > before
+    (brief, longer), place = (driven(env, rounds)[0] for rounds in (1, 4)), env.stations.places[:1]
+    assert longer.belief.now == 4.0
+    assert longer.belief.posterior(place)[1][0] > brief.belief.posterior(place)[1][0]
 
 
 def test_prices_are_checked_and_let_agents_of_ask_and_tell_decline():
@@ -146,9 +133,8 @@ def test_prices_are_checked_and_let_agents_of_ask_and_tell_decline():
 def silences(time, price):
     """How many measured in each of 24 rounds; the first two are for nothing. A field that drifts, of deviation 1."""
     belief = sb.ExactGPSettings(time=time, refit_every=4, restarts=0)
-    team = sb.Team.for_field(
-        ["a", "b", "c"], [0.0, 0.0], [1.0, 1.0], acquisition="information", belief=belief, rounds=24, seed=0
-    )
+    settings = {"acquisition": "information", "belief": belief, "rounds": 24, "seed": 0}
+    team = sb.Team.for_field(["a", "b", "c"], [0.0, 0.0], [1.0, 1.0], **settings)
     measured = []
     for number in range(24):
         query = team.ask(prices=dict.fromkeys(team.agents, price if number > 1 else 0.0))

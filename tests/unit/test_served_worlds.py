@@ -42,14 +42,7 @@ def test_they_are_not_run(environment, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        {"bounds": {"x": [2, 0]}},
-        {"bounds": {"x": ["a", 1]}},
-        {"bounds": {"x": []}},
-        {"scopes": {"f": ["z"]}},
-        {"bounds": 3},
-    ],
+    "wrong", [{"scopes": {"f": ["z"]}}, {"bounds": 3}, *({"bounds": {"x": pair}} for pair in ([2, 0], ["a", 1], []))]
 )
 def test_wrong_problems_are_refused(wrong):
     with pytest.raises(ConfigError):

@@ -130,11 +130,8 @@ def test_what_lies_beyond_an_end_that_any_settings_declare_is_refused_both_ways(
 
 @given(st.floats())
 def test_a_range_accepts_exactly_what_lies_in_it(number):
-    for field, inside in (
-        ("litres", 0 < number < math.inf),
-        ("height", 1e-6 <= number <= 1e12),
-        ("lost", 0 <= number < 1),
-    ):
+    ranges = {"litres": 0 < number < math.inf, "height": 1e-6 <= number <= 1e12, "lost": 0 <= number < 1}
+    for field, inside in ranges.items():
         for make in (lambda f=field: Kettle(**{f: number}), lambda f=field: convert({f: number}, Kettle)):
             if inside:
                 assert getattr(make(), field) == number

@@ -1,44 +1,21 @@
 """Studies run what is missing and nothing else, and pages say what their lines say."""
 
 import doctest
-import importlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
 STUDIES, DOCS = ROOT / "studies", ROOT / "docs"
-RECORDED = {  # scripts and the studies in them
-    "agreement": "",
-    "dcop": "",
-    "failures": "",
-    "fields": "",
-    "hpo": "",
-    "links": "",
-    "links_runs": "",
-    "routes": "",
-    "start": "run",
-    "structure": "",
-    "tiles": "",
-    "wlan": "told walking",
-}
-
-
-@pytest.fixture(scope="module")
-def script():
-    """Imports a script of the folder, as `python studies/NAME.py` has it."""
-    known = set(sys.modules)
-    sys.path.insert(0, str(STUDIES))
-    try:
-        yield importlib.import_module
-    finally:
-        sys.path.remove(str(STUDIES))
-        for name in {path.stem for path in STUDIES.glob("*.py")} - known:
-            sys.modules.pop(name, None)
+RECORDED = [  # scripts, and the study of some
+    *("agreement", "dcop", "failures", "fields", "hpo", "links", "links_runs", "routes", "structure", "tiles"),
+    *("start run", "wlan told", "wlan walking"),
+]
 
 
 @pytest.fixture
@@ -67,12 +44,8 @@ def test_a_study_runs_what_is_missing_records_it_and_prints_its_table(counted, c
     assert capsys.readouterr().out == "a 1 10\na 2 20\n"
     study.main(["--seeds", "0-2"])
     assert ran[2:] == [("a", 0, False), ("b", 0, False), ("b", 1, False), ("b", 2, False)]
-    assert [json.loads(line) for line in path.read_text().splitlines()][2] == {
-        "method": "a",
-        "seed": 0,
-        "loud": False,
-        "found": 0,
-    }
+    third = {"method": "a", "seed": 0, "loud": False, "found": 0}
+    assert json.loads(path.read_text().splitlines()[2]) == third
     study.main([])
     assert ran[6:] == [("b", 1, False)]  # what has no result is tried again
     study.main(["--method", "a", "--seeds", "0", "--loud"])
@@ -85,14 +58,8 @@ def test_a_study_runs_what_is_missing_records_it_and_prints_its_table(counted, c
 
 def test_cells_that_are_not_wanted_are_not_run(counted, script):
     study, ran, _ = counted
-    few = script("study").Study(
-        study.doc,
-        study.file,
-        study.run,
-        study.choices,
-        study.table,
-        wanted=lambda method, seed, _: (method, seed) != ("a", 0),
-    )
+    own = (study.doc, study.file, study.run, study.choices, study.table)
+    few = script("study").Study(*own, wanted=lambda method, seed, _: (method, seed) != ("a", 0))
     few.main(["--method", "a"])
     assert [cell[:2] for cell in ran] == [("a", 1), ("a", 2)]
 
@@ -111,10 +78,9 @@ def test_the_page_gets_the_table_between_its_markers(counted, script, tmp_path, 
         script("study").between("no marker", "rows", "")
 
 
-@pytest.mark.parametrize(
-    ("name", "part"), [(name, part) for name, parts in RECORDED.items() for part in parts.split() or [""]]
-)
-def test_pages_say_what_the_recorded_lines_say(script, name, part):
+@pytest.mark.parametrize("recorded", RECORDED)
+def test_pages_say_what_the_recorded_lines_say(script, recorded):
+    name, _, part = recorded.partition(" ")
     module = script(name)
     study = module.STUDIES[part] if part else module.STUDY
     lines = script("study").read(STUDIES / study.file)
@@ -122,19 +88,15 @@ def test_pages_say_what_the_recorded_lines_say(script, name, part):
         pytest.skip("no lines of this study are recorded so far")
     rows = list(study.table(lines))
     if study.page is None:  # a page that shows some of its rows
-        shown = [
-            row
-            for row in (DOCS / "studies" / "routes.md").read_text("utf-8").partition("## By task")[0].splitlines()
-            if row[:1] == "|"
-        ]
+        text = (DOCS / "studies" / "routes.md").read_text("utf-8").partition("## By task")[0]
+        shown = [row for row in text.splitlines() if row[:1] == "|"]
         assert len(shown) > 18
         assert not set(shown) - set("\n".join(rows).splitlines())
         return
     page, marker = study.page
     text = (DOCS / page).read_text(encoding="utf-8")
-    assert "\n".join(rows) in text.partition(f"<!-- {marker} -->")[2].partition(f"<!-- /{marker} -->")[0], (
-        "run it with --page"
-    )
+    there = text.partition(f"<!-- {marker} -->")[2].partition(f"<!-- /{marker} -->")[0]
+    assert "\n".join(rows) in there, "run it with --page"
     keys = [tuple(line[key] for key in study.choices) for line in lines]
     assert len(set(keys)) == len(keys)
 
@@ -174,3 +136,43 @@ def test_several_processes_record_the_same_lines(tmp_path):
         (name, seed, seed * seed) for name in "ab" for seed in range(3)
     ]
     assert set(ran.stderr.splitlines()) == {f"{name} {seed}" for name in "ab" for seed in range(3)}
+
+
+@pytest.fixture(scope="module")
+def lines_of_failures():
+    return [json.loads(line) for line in (STUDIES / "failures.jsonl").read_text().splitlines()]
+
+
+def test_every_run_of_the_table_of_failures_is_there_once_and_what_the_page_claims_holds(script, lines_of_failures):
+    failures, lines = script("failures"), lines_of_failures
+    runs = {(x["method"], x["told"], x["shape"], x["seed"], x["as_number"]) for x in lines}
+    assert len(runs) == len(lines) == 2 * 2 * 3 * 10 * len(failures.METHODS)
+    assert max(x["failed"] for x in lines if not x["as_number"]) <= failures.QUERIES / 3
+    for method in failures.METHODS:
+        for told in failures.OUTCOMES:
+            knowing, guessing = (
+                np.median([x["regret"] for x in lines if (x["method"], x["told"], x["as_number"]) == (method, told, n)])
+                for n in (False, True)
+            )
+            assert knowing < guessing
+
+
+@pytest.mark.parametrize("shape", ["wall", "corner", "disc"])
+def test_a_fifth_of_the_box_fails_right_beside_the_best_point(script, shape):
+    points = np.random.default_rng(1).random((20_000, 4))
+    outcomes, fails = script("failures").problem(shape, 0)
+    assert np.mean([fails(x) for x in points]) == pytest.approx(script("failures").SHARE, abs=0.02)
+    values = np.array([sum(outcomes(x).values()) for x in points])
+    assert values.max() > -0.1
+    near = points[values.argmax()] + 0.15 * np.random.default_rng(2).uniform(-1.0, 1.0, (2000, 4))
+    assert {bool(fails(x)) for x in near} == {False, True}
+
+
+def test_single_runs_with_failures_are_counted_as_the_page_has_it(lines_of_failures):
+    pairs = {}
+    for x in lines_of_failures:
+        pairs.setdefault((x["method"], x["told"], x["shape"], x["seed"]), {})[x["as_number"]] = x["regret"]
+    ratios = np.array([pair[False] / pair[True] for pair in pairs.values()])
+    text = " ".join((DOCS / "studies" / "failures.md").read_text().split())
+    nearer, farther = int((ratios < 1.0).sum()), int((ratios > 1.5).sum())
+    assert f"In {nearer} of {len(ratios)} pairs the reported failures end with less regret. In {farther} pairs" in text

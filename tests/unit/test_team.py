@@ -1,13 +1,13 @@
 import gymnasium
 import networkx as nx
 import numpy as np
-import pettingzoo
 import pytest
 
 import swarmbo as sb
-from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
-from swarmbo.settings import resolve
+from swarmbo.errors import ConfigError, ShapeError
 from swarmbo_envs import robot_team_v0
+
+from .teams import Played, drive
 
 FIELD = {"gp": {"lengthscale_m": 300.0, "std": 10.0, "mean": 50.0, "size_m": [1000.0, 800.0], "seed": 3}}
 KINDS = ["exact", "max-sum", "independent", "greedy", "random", "lawn-mower"]
@@ -29,16 +29,8 @@ def world(**settings):
     return robot_team_v0.parallel_env(**{"field": FIELD, "robots": 3, "max_cycles": 5, "noise_std": 0.1, **settings})
 
 
-def play(env, team, rounds: int | None = None) -> list[dict[str, np.ndarray]]:
-    observations, infos = env.reset(seed=4)
-    history = []
-    while env.agents and (rounds is None or len(history) < rounds):
-        actions = team.act(observations, infos)
-        history.append(actions)
-        step = env.step(actions)
-        team.observe(*step)
-        observations, infos = step[0], step[4]
-    return history
+def play(env, team, rounds=None):
+    return [actions for actions, _ in drive(env, team, rounds, seed=4)]
 
 
 @pytest.mark.parametrize("coordination", KINDS)
@@ -82,15 +74,16 @@ def test_measurements_count_where_they_were_really_taken():
     with pytest.raises(ShapeError, match="location of 'a'"):
         team.tell(query, {"a": 3.0}, locations={"a": np.array([np.nan, 0.0])})
     team.tell(query, {"a": 3.0}, locations={"a": np.array([0.25, 0.5])})
+    team.tell(query, {"b": 2.0}, locations={"b": np.array([0.75, 0.5])})
     team.give_up(query)
-    assert team.belief.X.tolist() == [[0.25, 0.5]]
+    assert team.belief.X.tolist() == [[0.25, 0.5], [0.75, 0.5]]
+    assert team.history.X[0, :4].tolist() == [0.25, 0.5, 0.75, 0.5]
 
 
 def test_a_world_whose_robots_fall_silent_and_fail_is_survived():
     env = world(failure_rate=0.5, max_cycles=8)
     team = sb.Team.for_env(env, seed=1)
-    observations, infos = env.reset(seed=0)
-    heard = 0
+    (observations, infos), heard = env.reset(seed=0), 0
     while env.agents:
         observations, rewards, terminations, truncations, infos = env.step(team.act(observations, infos))
         infos = {agent: info for agent, info in infos.items() if agent != "robot_1"}
@@ -120,55 +113,15 @@ def test_what_all_say_is_handed_on_from_agent_to_agent():
     assert (choices.messages, choices.transmissions) == (8, 8)
 
 
-def test_settings_may_be_names_objects_or_tables_and_wrong_ones_are_refused():
-    assert field_team(coordination=sb.MaxSum(rounds=7)).coordination.rounds == 7
-    assert field_team(coordination={"kind": "max-sum", "rounds": 9}).coordination.rounds == 9
-    with pytest.raises(ConfigError, match=r"\$\.coordination\.kind: got 'max-summ'"):
-        field_team(coordination="max-summ")
-    with pytest.raises(ConfigError, match=r"\$\.belief: got MaxSum settings"):
-        resolve(sb.MaxSum(), sb.ExactGPSettings, "$.belief")
-    with pytest.raises(ConfigError, match="no name twice"):
-        sb.Team.for_field(["a", "a"], low=[0.0], high=[1.0])
-    with pytest.raises(ConfigError, match=r"\$\.seed"):
-        field_team(seed=-1)
-
-
-def test_candidates_of_the_wrong_shape_are_refused():
-    with pytest.raises(ShapeError, match="candidates of 'a'"):
-        field_team().ask({"a": np.zeros((3, 3))})
-
-
-def test_a_team_without_a_world_cannot_act():
-    with pytest.raises(ConfigError, match="for_env"):
-        field_team().act({"a": None})
-
-
-class Dial(pettingzoo.ParallelEnv):
+class Dial(Played):
     """A world that offers nothing but spaces and infos: each agent turns three dials."""
 
-    def __init__(self, sizes=(3, 3), dtype=np.float32, leaves_after=None):
-        self.possible_agents = ["p", "q"]
-        self._spaces = {
-            agent: gymnasium.spaces.Box(-1, 1, (size,), dtype)
-            for agent, size in zip(self.possible_agents, sizes, strict=True)
-        }
-        self._leaves_after = leaves_after
+    def __init__(self, sizes=(3, 3), dtype=np.float32, leaves=None):
+        boxes = [gymnasium.spaces.Box(-1, 1, (size,), dtype) for size in sizes]
+        super().__init__(dict(zip("pq", boxes, strict=True)), leaves=leaves)
 
-    def action_space(self, agent):
-        return self._spaces[agent]
-
-    def reset(self, seed=None, options=None):
-        self.agents, self._round = list(self.possible_agents), 0
-        return dict.fromkeys(self.agents, np.zeros(1)), {agent: {} for agent in self.agents}
-
-    def step(self, actions):
-        infos = {a: {"measurement": -float(np.square(x - 0.25).sum()), "location": x} for a, x in actions.items()}
-        self._round += 1
-        here = self.agents
-        no = dict.fromkeys(here, False)
-        gone = no | ({"q": True} if self._round == self._leaves_after and "q" in here else {})
-        self.agents = [agent for agent in here if not gone[agent]]
-        return dict.fromkeys(here, np.zeros(1)), dict.fromkeys(here, 0.0), gone, no, infos
+    def tells(self, actions):
+        return {a: {"measurement": -float(np.square(x - 0.25).sum()), "location": x} for a, x in actions.items()}
 
 
 def test_any_world_with_measurements_will_do():
@@ -179,22 +132,24 @@ def test_any_world_with_measurements_will_do():
     assert np.abs(np.array(team.recommend().location) - 0.25).max() < 0.2
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"sizes": (1, 2)}, "different action spaces"),
+        ({"sizes": (2, 3)}, "different action spaces"),
+        ({"dtype": np.int32}, "wanted a finite float Box"),
+    ],
+)
+def test_action_spaces_that_are_no_places_in_one_field_are_refused(settings, words):
+    with pytest.raises(ConfigError, match=words):
+        sb.Team.for_env(Dial(**settings))
+
+
 def test_an_agent_that_left_gets_no_action():
-    env = Dial(leaves_after=2)
+    env = Dial(leaves={"q": 2})
     team = sb.Team.for_env(env, rounds=4)
     history = play(env, team, rounds=4)
     assert [set(actions) for actions in history] == [{"p", "q"}, {"p", "q"}, {"p"}, {"p"}]
-
-
-@pytest.mark.parametrize("sizes", [(1, 2), (2, 3)])
-def test_unequal_action_spaces_are_refused(sizes):
-    with pytest.raises(ConfigError, match="different action spaces"):
-        sb.Team.for_env(Dial(sizes=sizes))
-
-
-def test_integer_actions_are_refused():
-    with pytest.raises(ConfigError, match="wanted a finite float Box"):
-        sb.Team.for_env(Dial(dtype=np.int32))
 
 
 @pytest.mark.parametrize("coordination", ["exact", "greedy", "max-sum"])
@@ -206,20 +161,6 @@ def test_decisions_do_not_depend_on_the_order_of_observations(coordination):
         observations, infos = env.reset(seed=0)
         decisions.append(team.act(dict(sorted(observations.items(), reverse=reverse)), infos))
     assert all((decisions[0][agent] == decisions[1][agent]).all() for agent in decisions[0])
-
-
-def test_nobody_unknown_is_asked_or_given_places():
-    team = field_team()
-    with pytest.raises(ConfigError, match="zeppelin"):
-        team.ask(agents=["zeppelin"])
-    with pytest.raises(ConfigError, match="'A'"):
-        team.ask({"A": [[0.0, 0.0]]})
-    with pytest.raises(ConfigError, match="directed"):
-        team.ask(links=nx.DiGraph([("a", "b")]))
-    assert team.round == 0
-    query = team.ask()
-    with pytest.raises(UnknownQueryError, match="without outcomes"):
-        team.tell(query, {"a": 1.0}, locations={"nobody": [0.0, 0.0]})
 
 
 @pytest.mark.parametrize("number", [np.float32(1.5), np.int64(2), np.array(1.5), 3])
@@ -265,15 +206,6 @@ def test_a_further_episode_begins_at_its_own_start():
     assert (team.belief.n_data, team.round) == (3 * 6 + 3, 1)
 
 
-def test_a_team_saved_while_the_world_acts_goes_on_from_there():
-    env = world()
-    team = sb.Team.for_env(env)
-    actions = team.act(*env.reset(seed=0))
-    twin = sb.Team.for_env(env).load_state_dict(team.state_dict())
-    twin.observe(*env.step(actions))
-    assert twin.state_dict()["json"]["log"]["open"] == {}
-
-
 def test_recommendation_lies_in_the_box_and_comes_from_a_fitted_belief():
     team = field_team()
     team.attach([[5.0, 5.0], [0.0, 0.0], [0.5, -0.5]], [5000.0, 3000.0, 3500.0])
@@ -282,22 +214,16 @@ def test_recommendation_lies_in_the_box_and_comes_from_a_fitted_belief():
     assert recommendation.std > 1.0  # an unfitted belief would take the outcomes' unit for their scale
 
 
-def test_teams_at_one_dock_share_the_places_evenly():
-    """Eight agents that reach the same places all get one, and no two the same."""
-    agents = [f"robot_{n}" for n in range(8)]
-    team = sb.Team.for_field(agents, low=[-1.0, -1.0], high=[1.0, 1.0])
-    lattice = np.array([(x, y) for x in np.linspace(-1, 1, 9) for y in np.linspace(-1, 1, 9)])
-    query = team.ask(dict.fromkeys(agents, lattice))
-    assert len({tuple(point) for point in query.points.values()}) == 8
+LATTICE = np.array([(x, y) for x in np.linspace(-1, 1, 9) for y in np.linspace(-1, 1, 9)])
+
+
+@pytest.mark.parametrize(("agents", "places", "seated"), [("abcdefgh", LATTICE, 8), ("abcde", LATTICE[:3], 3)])
+def test_of_agents_at_one_dock_as_many_as_there_are_places_get_one_each(agents, places, seated):
+    team = sb.Team.for_field(list(agents), low=[-1.0, -1.0], high=[1.0, 1.0])
+    query = team.ask(dict.fromkeys(agents, places))
+    assert len({tuple(point) for point in query.points.values()}) == len(query.points) == seated
     assert team.last_report.status == "exact"
     assert np.isfinite(team.last_report.value)
-
-
-def test_fewer_places_than_agents_seat_as_many_as_there_are_places():
-    agents = [f"robot_{n}" for n in range(5)]
-    team = sb.Team.for_field(agents, low=[-1.0, -1.0], high=[1.0, 1.0])
-    query = team.ask(dict.fromkeys(agents, np.array([[0.0, 0.0], [0.5, 0.5], [1.0, 0.0]])))
-    assert len({tuple(point) for point in query.points.values()}) == len(query.points) == 3
 
 
 def test_links_restrict_who_bargains_with_whom():

@@ -8,13 +8,14 @@ from swarmbo.errors import ConfigError, ConflictError, ShapeError, StateVersionE
 from swarmbo.problem import Problem
 from swarmbo.spaces import Domain
 
-GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+from .teams import CHAIN
+
 BOUNDS = dict.fromkeys("xyz", (-1.0, 1.0))
 
 
 def function(**settings):
     more = {"outcomes": "per-factor", "initial": 2, "acquisition": "dec-hbo", "seed": 3}
-    return sb.Team(GRAPH, BOUNDS, **more | settings)
+    return sb.Team(CHAIN, BOUNDS, **more | settings)
 
 
 def field(**settings):
@@ -47,6 +48,9 @@ def test_a_batch_is_what_one_would_be_asked_in_turn(make):
     batch = team.ask(3)
     assert batch == [twin.ask() for _ in range(3)]
     assert len({query.id for query in batch}) == 3
+    assert list(batch[0].point) == list(team.graph.variables)
+    for agent, own in batch[0].points.items():
+        assert own.tolist() == [batch[0].point[variable] for variable in team.graph.variables_owned_by(agent)]
     points = np.array([list(query.point.values()) for query in batch])
     assert min(np.abs(points[i] - points[j]).max() for i in range(3) for j in range(i)) > 1e-3
     assert [len(team.ask(1)), team.round] == [1, 7]
@@ -69,15 +73,6 @@ def test_a_batch_in_a_field_keeps_to_candidates_agents_and_prices():
         assert all(query.points["a"].tolist() in places["a"] for query in queries)
     played(team, 2)
     assert team.ask(2, places, prices={"a": 1e6, "b": 1e6})[1].points == {}
-
-
-@KINDS
-def test_a_query_has_its_values_by_variable_and_by_agent(make):
-    team = make()
-    query = team.ask()
-    assert list(query.point) == list(team.graph.variables)
-    for agent, own in query.points.items():
-        assert own.tolist() == [query.point[variable] for variable in team.graph.variables_owned_by(agent)]
 
 
 @KINDS
@@ -198,5 +193,5 @@ def test_a_new_episode_gives_up_what_is_out_and_counts_no_failures(make):
 def test_a_problem_may_be_made_beforehand():
     problem = Problem.of_field(["a", "b"], Domain(np.full(2, -1.0), np.ones(2)))
     assert sb.Team(problem, seed=3).ask() == field().ask()
-    problem = Problem.of(GRAPH, BOUNDS, outcomes="per-factor")
+    problem = Problem.of(CHAIN, BOUNDS, outcomes="per-factor")
     assert sb.Team(problem, seed=3, initial=2, acquisition="dec-hbo").ask() == function().ask()

@@ -1,6 +1,5 @@
 """Outcomes told again: the same ones change nothing, others are refused, in any order and after any save."""
 
-import json
 import math
 from typing import Any
 
@@ -13,8 +12,8 @@ from swarmbo.agent import Agent, run
 from swarmbo.errors import ConflictError, UnknownQueryError
 from swarmbo.transport import InProcess
 
-GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
-BOUNDS = dict.fromkeys("xyz", (0.0, 1.0))
+from .teams import CHAIN, CUBE, saved
+
 FIELD = sb.Problem.of_field(["a", "b"], sb.Domain(np.zeros(1), np.ones(1)))
 OUTCOMES = st.sampled_from([1.5, -2.0, None])
 
@@ -23,12 +22,7 @@ def team_of(kind: str) -> sb.Team:
     if kind in ("field", "fused"):
         belief: Any = {"kind": "fused", "n_features": 20} if kind == "fused" else "exact"
         return sb.Team(FIELD, belief=belief, coordination="greedy", seed=1)
-    return sb.Team(GRAPH, BOUNDS, outcomes=kind, seed=1)  # type: ignore[arg-type]
-
-
-def saved(team: sb.Team) -> sb.Team:
-    state = team.state_dict()
-    return sb.Team.from_state_dict({"json": json.loads(json.dumps(state["json"])), "arrays": state["arrays"]})
+    return sb.Team(CHAIN, CUBE, outcomes=kind, seed=1)  # type: ignore[arg-type]
 
 
 def contents(team: sb.Team) -> tuple[Any, dict[str, bytes]]:
@@ -116,12 +110,17 @@ def test_another_outcome_is_refused_and_changes_nothing(kind: str, told: Any, ot
             team.tell(name, told)
 
 
-def test_the_same_total_as_the_sum_of_known_factors_is_no_conflict():
+def test_a_total_agrees_with_the_sum_of_factors_or_closes_a_query_told_in_part():
     team = team_of("total")
     query = team.ask()
     team.tell(query, {"f": 1.0, "g": 2.0})
     team.tell(query, 3.0)
-    assert team.history.totals.tolist() == [3.0]
+    part = team.ask()
+    team.tell(part, {"f": 1.0})
+    team.tell(part, 7.0)
+    assert team.history.totals.tolist() == [3.0, 7.0]
+    assert team.history.factors[:, 0].tolist() == [1.0, 1.0]
+    assert team.pending == {}
 
 
 def test_outcomes_that_were_given_up_are_unknown_and_told_ones_are_not():
@@ -153,7 +152,7 @@ def test_queries_of_an_earlier_episode_are_known_by_their_ids():
 
 @pytest.mark.parametrize("kind", ["per-factor", "total", "field", "fused"])
 def test_agents_take_the_same_again_before_a_report_in_one_and_after_it(kind: Any):
-    problem = FIELD if kind in ("field", "fused") else sb.Problem.of(GRAPH, BOUNDS, outcomes=kind)
+    problem = FIELD if kind in ("field", "fused") else sb.Problem.of(CHAIN, CUBE, outcomes=kind)
     more: dict[str, Any] = {"belief": {"kind": "fused", "n_features": 20}} if kind == "fused" else {}
     more |= {"coordination": "greedy"} if problem.is_field else {"initial": 2}
     agents = {name: Agent(name, problem, seed=1, **more) for name in problem.agents}

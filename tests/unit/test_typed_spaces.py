@@ -12,6 +12,8 @@ import swarmbo as sb
 from swarmbo.deciding.tables import Rows, attached, read_rows
 from swarmbo.problem import Problem
 
+from .teams import saved
+
 NAMES = ("a", "b", "c", "d")
 SMALL = sb.ADMM(rounds=2, starts=2, screened=8, polish_steps=2)
 EXAMPLES = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
@@ -63,8 +65,9 @@ def problems(draw: Any) -> Problem:
     return Problem.of(graph, bounds, outcomes=draw(st.sampled_from(["total", "per-factor"])))
 
 
-def kind_of(value: object) -> tuple[type, object]:
-    return type(value), value
+def kinds_of(point: dict[str, Any]) -> list[tuple[type, object]]:
+    """Values with their types, as True equals 1."""
+    return [(type(value), value) for value in point.values()]
 
 
 def n_values(problem: Problem) -> float:
@@ -77,7 +80,7 @@ def require_in_space(problem: Problem, point: dict[str, Any]) -> None:
     for name, of in problem.variables.items():
         value = point[name]
         if isinstance(of, sb.Categorical):
-            assert kind_of(value) in map(kind_of, of.values)
+            assert (type(value), value) in [(type(one), one) for one in of.values]
             continue
         assert type(value) is (int if isinstance(of, sb.Integer) else float)
         assert of.low * (1.0 - 1e-12) <= value <= of.high * (1.0 + 1e-12) or of.low <= value <= of.high
@@ -103,19 +106,16 @@ def check_designs(problem: Problem, seed: int, told: list[bool]) -> None:
         seen.append(repr(query.point))
         assert len(set(seen)) == min(len(seen), n_values(problem))
         again = json.loads(json.dumps(query.point))
-        assert list(map(kind_of, again.values())) == list(map(kind_of, query.point.values()))
+        assert kinds_of(again) == kinds_of(query.point)
         assert np.array_equal(problem.placed(again), problem.placed(query.point))
         if tells:
             team.tell(query, outcome_of(problem, query.point))
-    state = json.loads(json.dumps(team.state_dict()["json"]))
-    restored = sb.Team.from_state_dict({"json": state, "arrays": team.state_dict()["arrays"]})
+    restored = saved(team)
     assert restored.problem.variables == problem.variables
-    assert [list(map(kind_of, p.values())) for p in restored.pending.values()] == [
-        list(map(kind_of, p.values())) for p in team.pending.values()
-    ]
+    assert list(map(kinds_of, restored.pending.values())) == list(map(kinds_of, team.pending.values()))
     query, again = team.ask(), restored.ask()
     assert again == query
-    assert list(map(kind_of, query.point.values())) == list(map(kind_of, again.point.values()))
+    assert kinds_of(query.point) == kinds_of(again.point)
 
 
 def check_tables(problem: Problem, seed: int) -> None:

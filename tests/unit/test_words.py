@@ -79,9 +79,8 @@ def documented() -> Iterator[Any]:
 def docstrings() -> Iterator[str]:
     """Docstrings of these, of their public methods and properties: paragraphs, and each argument's text."""
     for thing in documented():
-        bases = (
-            [base for base in inspect.getmro(thing) if "swarmbo" in base.__module__] if inspect.isclass(thing) else []
-        )
+        mro = inspect.getmro(thing) if inspect.isclass(thing) else ()
+        bases = [base for base in mro if "swarmbo" in base.__module__]
         methods = {name: value for base in reversed(bases) for name, value in vars(base).items()}.items()
         for part in (thing, *(value for key, value in methods if not key.startswith("_"))):
             text = inspect.cleandoc(getattr(part, "__doc__", "") or "") if not isinstance(part, str | int) else ""

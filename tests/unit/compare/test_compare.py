@@ -38,13 +38,9 @@ def make_runs(folder, bump_scenario):
 
 def final(path):
     records = RunFolder(path).records()
-    chosen = sum(len(record.samples) for record in records[1:])
+    mean_regret = cumulative_regret(records)[-1] / sum(len(record.samples) for record in records[1:])
     score = records[-1].score
-    return {
-        "simple_regret": score.simple_regret,
-        "mean_regret": cumulative_regret(records)[-1] / chosen,
-        "map_rmse": score.map_rmse,
-    }
+    return {"simple_regret": score.simple_regret, "mean_regret": mean_regret, "map_rmse": score.map_rmse}
 
 
 def test_means_and_differences_are_those_of_the_records(runs):
@@ -58,12 +54,12 @@ def test_means_and_differences_are_those_of_the_records(runs):
             assert reference.method == "independent"
             assert reference.difference is None
             assert (other.method, other.n_seeds, reference.n_seeds) == ("random", len(seeds), 3)
-            values = {
-                kind: [final(runs / f"{kind}-{rounds}-{seed}")[metric] for seed in seeds]
+            alone, random = (
+                np.array([final(runs / f"{kind}-{rounds}-{seed}")[metric] for seed in seeds])
                 for kind in ("independent", "random")
-            }
-            assert other.mean == pytest.approx(np.mean(values["random"]))
-            assert other.difference.mean == pytest.approx(np.mean(np.subtract(values["random"], values["independent"])))
+            )
+            assert other.mean == pytest.approx(random.mean())
+            assert other.difference.mean == pytest.approx((random - alone).mean())
             assert other.difference.low <= other.difference.mean <= other.difference.high
 
 
@@ -90,17 +86,14 @@ def test_only_the_methods_asked_for_are_compared(runs, tmp_path, bump_scenario):
         compare([runs], reference="max-sum")
 
 
-def test_a_world_without_truth_is_left_out_and_named(tmp_path, bump_scenario):
-    run(bump_scenario(environment={"tells_truth": False}), tmp_path / "blind")
-    with pytest.raises(RunFolderError, match="nothing to compare"):
-        compare([tmp_path])
-
-
-def test_folders_without_runs_are_refused(tmp_path):
+def test_folders_without_runs_and_runs_without_truth_are_refused(tmp_path, bump_scenario):
     with pytest.raises(RunFolderError, match="no run lies in"):
         find_runs([tmp_path])
     with pytest.raises(RunFolderError, match="no such folder"):
         find_runs([tmp_path / "nowhere"])
+    run(bump_scenario(environment={"tells_truth": False}), tmp_path / "blind")
+    with pytest.raises(RunFolderError, match="nothing to compare"):
+        compare([tmp_path])
 
 
 def test_two_seeds_decide_nothing_and_a_level_is_refused_even_if_nothing_is_compared(tmp_path, bump_scenario):
@@ -126,23 +119,24 @@ def test_why_there_is_no_difference_is_told(tmp_path, bump_scenario):
         ]
 
 
-def method(coordination, belief=None):
-    return {"belief": {"kind": "exact", **(belief or {})}, "coordination": coordination}
+def method(coordination, **belief):
+    return {"belief": {"kind": "exact", **belief}, "coordination": {"kind": coordination}}
+
+
+SLOW, QUICK = ({"lengthscale_median": length, "kernel": "rbf"} for length in (6.0, 3.0))
+IN_TABLES = ["belief time.lengthscale_median=3.0", "belief time.lengthscale_median=6.0"]
+WITHOUT = ["belief time=None", "belief time.kernel=rbf"]
 
 
 @pytest.mark.parametrize(
     ("methods", "labels"),
     [
-        ([method({"kind": "exact"})], ["exact"]),
-        ([method({"kind": "exact"}), method({"kind": "random"})], ["exact", "random"]),
-        (
-            [method({"kind": "exact"}, {"kernel": "rbf"}), method({"kind": "exact"}, {"kernel": "matern52"})],
-            ["belief kernel=rbf", "belief kernel=matern52"],
-        ),
-        (
-            [method({"kind": "exact"}, {"n": 1}), method({"kind": "max-sum", "rounds": 5}, {"n": 2})],
-            ["belief n=1, exact", "belief n=2, max-sum"],
-        ),
+        ([method("exact")], ["exact"]),
+        ([method("exact"), method("random")], ["exact", "random"]),
+        ([method("exact", kernel=k) for k in ("rbf", "matern52")], ["belief kernel=rbf", "belief kernel=matern52"]),
+        ([method("exact", n=1), method("max-sum", n=2)], ["belief n=1, exact", "belief n=2, max-sum"]),
+        ([method("exact", time=time) for time in (QUICK, SLOW)], IN_TABLES),
+        ([method("exact", time=time) for time in (None, {"kernel": "rbf"})], WITHOUT),
     ],
 )
 def test_labels_name_what_differs_and_nothing_else(methods, labels):
@@ -151,22 +145,9 @@ def test_labels_name_what_differs_and_nothing_else(methods, labels):
 
 def test_what_differs_between_problems_only_is_no_method():
     """Runs of two scenarios in one folder: each has its own belief; on one of them two ways to agree were tried."""
-    plume, soil = {"time": {"lengthscale_median": 6.0, "kernel": "rbf"}}, {"time": None, "kernel": "matern52"}
-    methods = [
-        method({"kind": "exact"}, plume),
-        method({"kind": "random"}, plume),
-        method({"kind": "exact"}, soil),
-    ]
+    methods = [method("exact", time=SLOW), method("random", time=SLOW), method("exact", time=None, kernel="matern52")]
     assert method_labels(methods, ["plume", "plume", "soil"]) == ["exact", "random", "exact"]
     assert method_labels(methods[::2], ["plume", "soil"]) == ["exact", "exact"]
-
-
-def test_settings_in_tables_within_tables_are_told_by_their_path():
-    times = [{"time": {"lengthscale_median": length, "kernel": "rbf"}} for length in (3.0, 6.0)]
-    labels = method_labels([method({"kind": "exact"}, time) for time in times])
-    assert labels == ["belief time.lengthscale_median=3.0", "belief time.lengthscale_median=6.0"]
-    with_and_without = [method({"kind": "exact"}, {"time": time}) for time in (None, {"kernel": "rbf"})]
-    assert method_labels(with_and_without) == ["belief time=None", "belief time.kernel=rbf"]
 
 
 def problem(scenario, rounds=25, **environment):
@@ -210,9 +191,7 @@ def test_runs_of_unlike_problems_are_said_to_be_and_problems_that_were_swept_are
     assert {problem[0].partition(" (")[2], other[0].partition(" (")[2]} == {"rounds=1)", "rounds=2)"}
     assert problem[1] == other[1] == "random", "a method that nothing is compared to has a name too"
     (note,) = alone.notes
-    assert note.startswith(
-        f"these are runs of 2 different problems ({problem[0]}, {other[0]}); methods are compared within"
-    )
+    assert note.startswith(f"these are runs of 2 different problems ({problem[0]}, {other[0]}); methods are compared")
     assert not compare([tmp_path / "random-1"]).notes
     for rounds in (1, 2):
         run(bump_scenario(coordination="greedy", rounds=rounds), tmp_path / f"greedy-{rounds}")

@@ -18,7 +18,7 @@ def test_the_closing_table_tells_what_the_summary_holds(tmp_path, bump_scenario)
     assert f" km, in round {summary.best_round}" in rows["best measurement"]
     assert "±" in rows["recommendation"]
     assert rows["true maximum"] == "1 u"
-    assert rows["distance travelled"] == "16 km" if sum(summary.distance.values()) == 16 else rows["distance travelled"]
+    assert rows["distance travelled"] == quantity(sum(summary.distance.values()), "km")
     assert rows["measurements"] == "10 in 4 rounds and at reset"
     assert rows["map RMSE"] == quantity(summary.score.map_rmse, "u")
     assert rows["time in rounds"] == f"{summary.seconds:.1f} s"
@@ -35,15 +35,16 @@ def test_the_table_of_a_run_whose_measurements_failed_says_so(tmp_path, mischief
 def test_a_measurement_above_the_maximum_has_its_round_and_its_reason_beside_it(tmp_path, bump_scenario):
     summary = run(bump_scenario(rounds=2), tmp_path / "run")
     best = msgspec.structs.replace(summary.best, mean=1.3)
-    lifted = msgspec.structs.replace(summary, best=best, best_round=2)
-    told = dict(report_rows(lifted))["best measurement"]
-    assert told.endswith(" km, in round 2 (noise lifts it above the true maximum)")
-    moving = msgspec.structs.replace(lifted, moves=True)  # the maximum of the last round is another one
-    assert dict(report_rows(moving))["best measurement"].endswith(" km, in round 2")
-    assert dict(report_rows(msgspec.structs.replace(lifted, best_round=0)))["best measurement"].count(", at reset") == 1
-    only_known = msgspec.structs.replace(lifted, maximum_is="reference optimum")
-    assert dict(report_rows(only_known))["best measurement"].endswith(" km, in round 2")
-    assert dict(report_rows(only_known))["reference optimum"] == "1 u"
+
+    def rows(**changed):
+        return dict(report_rows(msgspec.structs.replace(summary, **{"best": best, "best_round": 2, **changed})))
+
+    assert rows()["best measurement"].endswith(" km, in round 2 (noise lifts it above the true maximum)")
+    assert rows(moves=True)["best measurement"].endswith(" km, in round 2")  # the maximum now is another one
+    assert rows(best_round=0)["best measurement"].count(", at reset") == 1
+    only_known = rows(maximum_is="reference optimum")
+    assert only_known["best measurement"].endswith(" km, in round 2")
+    assert only_known["reference optimum"] == "1 u"
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])

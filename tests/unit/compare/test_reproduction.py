@@ -77,7 +77,8 @@ def test_a_reproduction_shows_printed_numbers_beside_its_own_and_does_nothing_tw
     regrets = [1.0316284534898774 - load_run(out / f"camel/sobol/seed-00{seed}").best.mean for seed in (0, 1)]
     assert f"| 2 | {np.mean(regrets):.3g} |" in sobol
     assert "| 0.5 | unclear |" in sobol  # two seeds decide nothing
-    assert "| camel | SAASBO (printed only) | | | | | 0.013 |" in text.replace("|  |", "| |").replace("|  |", "| |")
+    (printed,) = [line.split("|")[2:-1] for line in text.splitlines() if "SAASBO" in line]
+    assert [cell.strip() for cell in printed if cell.strip()][:2] == ["SAASBO (printed only)", "0.013"]
     for note in ("- Two rounds only.", "- peer: left out, as the package", "- nowhere: left out, as the package"):
         assert note in text
     assert (out / "figure.png").stat().st_size > 10_000
@@ -113,10 +114,8 @@ def test_scores_are_those_of_the_records_and_regret_counts_from_a_stated_maximum
     with pytest.raises(ConfigError, match="'move'; wanted one of camel, moved, nowhere"):
         plan(given, tmp_path / "out", 1, ["move"])
     cells, notes = plan(given, tmp_path / "out", 1, quick=True)
-    assert [(cell.problem, cell.method, len(cell.trials)) for cell in cells if cell.problem == "moved"] == [
-        ("moved", "auto", 1),
-        ("moved", "sobol", 1),
-    ]
+    planned = [(cell.method, len(cell.trials)) for cell in cells if cell.problem == "moved"]
+    assert planned == [("auto", 1), ("sobol", 1)]
     assert [note.partition(":")[0] for note in notes] == ["A short check", "peer", "nowhere"]
     cells = [cell for cell in cells if cell.method == "sobol"]
     outcomes = sweep([trial for cell in cells for trial in cell.trials])
@@ -134,22 +133,17 @@ def test_a_verdict_needs_six_seeds_of_one_mind_and_knows_that_accuracy_is_better
     values = np.linspace(0.6, 0.8, 7)[:, None]
     for shown, verdict in (("simple_regret", "worse"), ("best", "better")):
         given = convert({**data, "scores": [shown]}, Reproduction)
-        row = rows_of(given, [Scores("a", "mine", list(range(7)), [1], {shown: values}, 0.1)])[0]
-        assert row[3] == "0.7"
-        assert row[7] == verdict
-        row = rows_of(given, [Scores("a", "mine", list(range(5)), [1], {shown: values[:5]}, 0.1)])[0]
-        assert row[7] == "unclear"
+        many, few = (
+            rows_of(given, [Scores("a", "mine", list(range(n)), [1], {shown: values[:n]}, 0.1)])[0] for n in (7, 5)
+        )
+        assert (many[3], many[7], few[7]) == ("0.7", verdict, "unclear")
 
 
-def test_names_are_listed_and_another_one_is_refused():
-    listed = called()
-    assert [line.split()[0] for line in listed.output.splitlines()] == list(reproductions())
+def test_names_are_listed_and_another_one_or_a_method_of_an_unknown_problem_is_refused(tiny):
+    assert [line.split()[0] for line in called().output.splitlines()] == list(reproductions())
     wrong = called("dumbo")
     assert wrong.exit_code == 2
     assert "dumbo-table-2" in wrong.output
-
-
-def test_a_method_of_an_unknown_problem_is_refused(tiny):
     tiny.write_text(TINY.replace('problems = ["camel"]', 'problems = ["camell"]'))
     with pytest.raises(ConfigError, match="'camell'; wanted some of camel, moved"):
         read_reproduction(str(tiny))

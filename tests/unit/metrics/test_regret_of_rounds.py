@@ -48,12 +48,7 @@ def test_failed_measurements_count_for_nothing():
     assert first.score.simple_regret == 16.0
     second = scored(1, [4.0], first, failed={0})
     assert second.score == Score(simple_regret=16.0, batch_regret=None, total_regret=0.0)
-
-
-def test_there_is_no_score_before_the_first_success_and_one_after_it():
-    nothing = scored(0, [4.0], None, failed={0})
-    assert nothing.score is None
-    assert scored(1, [6.0], nothing).score.simple_regret == 4.0
+    assert math.isnan(mean_regret([first]))  # nothing was chosen yet
 
 
 def test_cumulative_regret_is_unknown_from_the_first_unscored_round_on():
@@ -67,13 +62,9 @@ def test_rounds_in_which_all_failed_before_the_first_success_add_nothing():
     records = [scored(0, [1.0], None, failed={0})]
     records.append(scored(1, [2.0], records[-1], failed={0}))
     records.append(scored(2, [3.0, 6.0], records[-1]))
-    assert [record.score is None for record in records] == [True, True, False]
+    assert [record.score and record.score.simple_regret for record in records] == [None, None, 1.0]
     assert cumulative_regret(records).tolist() == [0.0, 0.0, 5.0]
     assert mean_regret(records) == 2.5
-
-
-def test_mean_regret_without_chosen_measurements_is_nan():
-    assert math.isnan(mean_regret([scored(0, [1.0], None)]))
 
 
 def test_regrets_of_recommendations_are_summed_from_the_first_round_on():
@@ -81,9 +72,8 @@ def test_regrets_of_recommendations_are_summed_from_the_first_round_on():
     places, previous, so_far = [1.0, 6.0, None, 3.5, 4.0], None, []
     for number, x in enumerate(places):
         recommendation = None if x is None else Recommendation([x], 99.0, 1.0)
-        record = RoundRecord(round=number, samples=[sample(2.0)])
-        score = score_round(TRUTH, previous, record.samples, recommendation, None)
-        previous = RoundRecord(round=number, samples=record.samples, score=score)
+        score = score_round(TRUTH, previous, [sample(2.0)], recommendation, None)
+        previous = RoundRecord(round=number, samples=[sample(2.0)], score=score)
         so_far.append(score.recommended_so_far)
     assert so_far == [0.0, 4.0, 4.0, 4.25, 4.25]
 

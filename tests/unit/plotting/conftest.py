@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 
 import msgspec
 import numpy as np
@@ -51,65 +52,51 @@ def make_run(
     world, settings, rng = _world(truth), ExactGPSettings(), stream(0, "run")
     agents = [f"robot_{i}" for i in range(robots)]
     places = rng.uniform(LOW + 60, [HIGH[0] * 0.45, HIGH[1] * 0.5], (robots, 2))
-    X, y, records = np.empty((0, 2)), np.empty(0), []
-    belief = ExactGP.create(settings, world.domain)
+    belief, records = ExactGP.create(settings, world.domain), list[RoundRecord]()
     best: Recommendation | None = None
     for number in range(rounds + 1):
         if number:
             pull = 0.22 * (np.array([690.0, 540.0]) - places)
             places = np.clip(places + pull + rng.normal(0, 70, places.shape), LOW, HIGH)
         true, failed = field(places), rng.uniform(size=robots) < failing
-        samples = [
-            Sample(
-                agent=agent,
-                location=places[i].tolist(),
-                measurement=None if failed[i] else float(true[i] + rng.normal(0, 3.0)),
-                target=places[i].tolist() if number else None,
-            )
-            for i, agent in enumerate(agents)
-        ]
-        taken = [(s.location, s.measurement) for s in samples if s.measurement is not None]
-        if taken:
-            X = np.vstack([X, [place for place, _ in taken]])
-            y = np.append(y, [value for _, value in taken])
-            belief = belief.update(X[-len(taken) :], y[-len(taken) :]).fit(stream(0, "fit", round=number))
-            best = Recommendation(X[y.argmax()].tolist(), float(y.max()), 0.0)
+        told = [None if failed[i] else float(true[i] + rng.normal(0, 3.0)) for i in range(robots)]
+        targets = places.tolist() if number else [None] * robots
+        samples = [Sample(*row) for row in zip(agents, places.tolist(), told, targets, strict=True)]
         recommendation = None
-        if len(y):
-            mean, var = belief.posterior(X)
+        if not failed.all():
+            y = np.array([value for value in told if value is not None])
+            belief = belief.update(places[~failed], y).fit(stream(0, "fit", round=number))
+            top = int(belief.y.argmax())
+            best = Recommendation(belief.X[top].tolist(), float(belief.y[top]), 0.0)
+        if belief.n_data:
+            mean, var = belief.posterior(belief.X)
             top = int(mean.argmax())
-            recommendation = Recommendation(X[top].tolist(), float(mean[top]), float(np.sqrt(var[top])))
+            recommendation = Recommendation(belief.X[top].tolist(), float(mean[top]), float(np.sqrt(var[top])))
         score = None
         if world.values is not None and world.points is not None and world.maximum is not None:
-            reached = max([float(field(X).max())] if len(X) else [300.0])
-            rmse = float(np.sqrt(np.mean((belief.posterior(world.points)[0] - world.values) ** 2))) if len(y) else None
+            reached = float(field(belief.X).max()) if belief.n_data else 300.0
+            error = belief.posterior(world.points)[0] - world.values
             score = Score(
                 simple_regret=0.0 if zero_regret and number > rounds // 2 else max(world.maximum - reached, 0.0),
                 batch_regret=max(world.maximum - float(true.max()), 0.0),
                 total_regret=float((world.maximum - true).sum()),
                 recommendation_regret=None if recommendation is None else max(world.maximum - recommendation.mean, 0.0),
-                map_rmse=rmse,
+                map_rmse=float(np.sqrt(np.mean(error**2))) if belief.n_data else None,
             )
-        close = [
-            (agents[i], agents[j])
-            for i in range(robots)
-            for j in range(i + 1, robots)
-            if np.linalg.norm(places[i] - places[j]) < 250
-        ]
+        agreed = Traffic(6 * robots, 900 * robots + 40 * number, 9 * robots)
+        close = [(i, j) for i, j in combinations(range(robots), 2) if np.linalg.norm(places[i] - places[j]) < 250]
         records.append(
             RoundRecord(
                 round=number,
                 samples=samples,
                 query=f"q{number}" if number else None,
-                report=SolveReport("exact", 6, 1.0, 0.0, Traffic(6 * robots, 900 * robots + 40 * number, 9 * robots))
-                if number
-                else None,
+                report=SolveReport("exact", 6, 1.0, 0.0, agreed) if number else None,
                 sharing=Traffic(robots * (robots - 1), 48 * robots * (robots - 1), robots * robots),
                 best=best,
                 recommendation=recommendation,
                 hyperparameters=msgspec.to_builtins(belief.hyperparameters),
                 score=score,
-                links=close,
+                links=[(agents[i], agents[j]) for i, j in close],
             )
         )
     return Run(records, world, settings)

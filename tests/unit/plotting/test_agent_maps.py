@@ -71,10 +71,9 @@ def test_views_of_an_earlier_round_are_drawn_beside_the_data_of_that_round(run):
     figure = agent_maps_figure(made.records, made.world, made.settings, views)
     by_map, _ = errors_in(figure)
     agents = agents_of(made.records)
-    assert by_map["all data pooled"] == pytest.approx(error(exact(made, set(agents), -3), made.world), rel=6e-3)
-    assert by_map[f"{agents[1]} fused"] == pytest.approx(
-        error(exact(made, {agents[1], agents[2]}, -3), made.world), rel=6e-3
-    )
+    pooled, fused = (error(exact(made, some, -3), made.world) for some in (set(agents), set(agents[1:3])))
+    assert by_map["all data pooled"] == pytest.approx(pooled, rel=6e-3)
+    assert by_map[f"{agents[1]} fused"] == pytest.approx(fused, rel=6e-3)
     assert "round 2, the last that can be rebuilt (the log goes to 4)" in headline_of(figure)
 
 
@@ -100,16 +99,10 @@ def test_of_many_agents_four_have_maps_and_all_have_errors(run):
 
 def test_an_agent_without_readings_has_a_note_and_no_error_of_its_own(run):
     made = run(rounds=2)
-    agents = agents_of(made.records)
-    records = [
-        msgspec.structs.replace(
-            record,
-            samples=[
-                msgspec.structs.replace(s, measurement=None) if s.agent == agents[1] else s for s in record.samples
-            ],
-        )
-        for record in made.records
-    ]
+    mute, records = agents_of(made.records)[1], []
+    for record in made.records:
+        samples = [msgspec.structs.replace(s, measurement=None) if s.agent == mute else s for s in record.samples]
+        records.append(msgspec.structs.replace(record, samples=samples))
     figure = agent_maps_figure(records, made.world, made.settings, None)
     assert "no measurement" in [text.get_text() for ax in figure.axes for text in ax.texts]
     assert np.isnan(errors_in(figure)[1]["own data alone"]).tolist() == [False, True, False, False]
@@ -146,9 +139,6 @@ def test_a_fused_run_has_maps_of_its_agents(run, tmp_path):
 
 
 def test_errors_stand_over_their_agents():
-    ax = Figure().subplots()
-    assert plot_view_errors(ax, {"b": 2.0, "a": None}, {"a": 0.5, "b": 1.0}, None, "m") is ax
-    own, fused = ax.lines
-    np.testing.assert_array_equal(own.get_ydata(), [2.0, np.nan])
-    np.testing.assert_array_equal(fused.get_ydata(), [1.0, 0.5])
+    ax = plot_view_errors(Figure().subplots(), {"b": 2.0, "a": None}, {"a": 0.5, "b": 1.0}, None, "m")
+    np.testing.assert_array_equal([line.get_ydata() for line in ax.lines], [[2.0, np.nan], [1.0, 0.5]])
     assert [label.get_text() for label in ax.get_xticklabels()] == ["b", "a"]

@@ -2,9 +2,114 @@ import itertools
 
 import numpy as np
 import pytest
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
 from PIL import Image
+from scipy.optimize import LinearConstraint, minimize
 
-from swarmbo.plotting.animation import render_frames, write_animation
+from swarmbo.plotting import style
+from swarmbo.plotting.animation import MovingMap, render_frames, write_animation
+from swarmbo.plotting.history import stops_of
+from swarmbo.plotting.maps import lattice_over
+from swarmbo.records import Recommendation, RoundRecord, Sample
+
+AGENTS = [f"robot_{i}" for i in range(4)]
+
+
+def moving_over(world, agents=AGENTS, ax=None):
+    lattice, colours = lattice_over(world, 20), (style.MEAN_COLOURS, Normalize(0, 1), "white")
+    return MovingMap(Figure().subplots() if ax is None else ax, lattice, agents, colours, world), lattice
+
+
+def test_artists_follow_the_records(run):
+    made = run(failing=0.3)
+    moving, lattice = moving_over(made.world)
+    past = made.records[:4]
+    picture = lattice.image(np.arange(lattice.shown.size, dtype=float))
+    drawn = moving.show(past, [("robot_0", "robot_3")], picture)
+    for index, agent in enumerate(AGENTS):
+        path, (disc, number) = stops_of(past, agent), drawn["robots"][2 * index : 2 * index + 2]
+        np.testing.assert_array_equal(drawn["ways"][index].get_xydata(), path)
+        np.testing.assert_array_equal(disc.get_xydata(), path[-1:])
+        assert (number.get_position(), number.get_text()) == (tuple(path[-1]), str(index))
+    ends = [past[-1].samples[0].location, past[-1].samples[3].location]
+    np.testing.assert_array_equal(drawn["links"][0].get_segments(), [ends])
+    failed = [s.location for r in past for s in r.samples if s.measurement is None]
+    np.testing.assert_array_equal(drawn["failed"][0].get_xydata(), np.reshape(failed, (-1, 2)))
+    np.testing.assert_array_equal(drawn["best"][0].get_xydata(), [past[-1].best.location])
+    np.testing.assert_array_equal(moving.image.get_array(), picture)
+
+
+def test_robots_in_one_place_are_drawn_side_by_side(run):
+    moving, lattice = moving_over(run().world)
+    west, east, south, north = lattice.extent
+    middle, corner = np.array([west + east, south + north]) / 2, np.array([west, south])
+    heads, _ = moving.side_by_side(np.array([middle, corner, middle, middle * 1.001]), None, have_batteries=False)
+    assert heads[1].tolist() == corner.tolist()
+    pixels = moving.ax.transData.transform(heads)
+    disc = 11.0 * moving.ax.figure.dpi / 72
+    gaps = np.abs(pixels[:, None] - pixels).max(axis=2)
+    assert (gaps[~np.eye(4, dtype=bool)] > disc).all()
+
+
+@pytest.mark.parametrize("corner", [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.5, 0.5)])
+def test_neither_batteries_nor_the_best_measurement_are_covered_and_robots_together_stay_on_the_map(run, corner):
+    made, ax = run(), style.new_figure(4.0, 4.0).subplots()
+    moving, lattice = moving_over(made.world, ax=ax)
+    low, size = made.world.domain.low, made.world.domain.high - made.world.domain.low
+    shares = np.clip(corner + 0.03 * np.array([[0, 0], [0.3, 0], [1, 0.5], [0.2, 1.0]]), 0.0, 1.0)
+    places = (low + size * shares).tolist()
+    samples = [Sample(agent, place, 1.0, battery=0.4) for agent, place in zip(AGENTS, places, strict=True)]
+    best = Recommendation(places[1], 1.0, 0.1)
+    drawn = moving.show([RoundRecord(0, samples, best=best)], [], lattice.image(np.zeros(lattice.shown.size)))
+    if corner != (0.0, 0.0) and corner != (0.0, 1.0):  # there others stand between it and the edge
+        np.testing.assert_array_equal(drawn["best"][0].get_xydata(), places[1:2])
+    discs = [ax.transData.transform(disc.get_xydata())[0] for disc in drawn["robots"][::2]]
+    (star,) = ax.transData.transform(drawn["best"][0].get_xydata())
+    radius = 0.5 * drawn["robots"][0].get_markersize() * ax.figure.dpi / 72
+    assert min(np.hypot(*(disc - star)) for disc in discs) > 2 * radius
+    bars = [bar.get_window_extent() for bar in drawn["batteries"][2::3]]
+    for own, (disc, bar) in enumerate(zip(discs, bars, strict=True)):
+        assert ax.bbox.y0 <= bar.y0
+        assert bar.y1 <= ax.bbox.y1
+        assert ax.bbox.x0 <= disc[0] - radius
+        assert disc[0] + radius <= ax.bbox.x1
+        assert abs(0.5 * (bar.x0 + bar.x1) - disc[0]) < 1e-6
+        for other, hidden in enumerate(bars):
+            nearest = np.clip(disc, hidden.min, hidden.max)
+            assert np.hypot(*(nearest - disc)) > radius
+            assert other == own or not hidden.overlaps(bar)
+
+
+def test_a_robot_alone_at_the_edge_stays_there_and_is_drawn_whole(run):
+    made = run()
+    moving, lattice = moving_over(made.world, ["robot_0"])
+    records = [RoundRecord(0, [Sample("robot_0", made.world.domain.low.tolist(), 1.0, battery=0.4)])]
+    drawn = moving.show(records, [], lattice.image(np.zeros(lattice.shown.size)))
+    disc, _ = drawn["robots"]
+    assert disc.get_xydata().tolist() == [made.world.domain.low.tolist()]
+    assert not any(artist.get_clip_on() for artist in (disc, *drawn["batteries"]))
+
+
+def test_marks_go_aside_by_least_squares_within_the_edges():
+    """Of marks in one place, against a general solver; what is wider than the room begins at its left edge."""
+    rng, weights, row = np.random.default_rng(0), np.array([1.0, 1.0, 20.0, 1.0, 3.0]), 10.0 * np.arange(5)
+    for edges in ((-np.inf, np.inf), (3.0, np.inf), (-np.inf, 4.0), (-20.0, 22.0)):
+        own = np.sort(rng.uniform(0.0, 9.0, 5))
+        found = minimize(
+            lambda x, own=own: float(weights @ (x - own) ** 2),
+            own[0] + row,
+            bounds=[(min(edges[0], own[0]), max(edges[1], own[-1]))] * 5,
+            constraints=LinearConstraint(np.diff(np.eye(5), axis=0), 10.0),
+            method="SLSQP",
+        )
+        assert found.success
+        spots = np.column_stack([own, np.zeros(5)])
+        aside = style.side_by_side(spots, (10.0, 5.0), weights, edges)
+        np.testing.assert_array_equal(aside[:, 1], 0.0)
+        np.testing.assert_allclose(own + aside[:, 0], found.x, atol=1e-4)
+        narrow = style.side_by_side(spots, (10.0, 5.0), weights, (own[0], own[-1]))
+        np.testing.assert_allclose(own + narrow[:, 0], own[0] + row)
 
 
 def test_one_frame_a_round_every_frame_differs_and_the_last_is_as_it_was_rendered(run, tmp_path):
@@ -24,8 +129,10 @@ def test_one_frame_a_round_every_frame_differs_and_the_last_is_as_it_was_rendere
 
 @pytest.mark.thorough
 def test_a_long_run_is_thinned_out_and_its_last_round_kept(run, tmp_path, monkeypatch):
+    made = run(rounds=23, robots=4)
+    usual = write_animation(made.records, made.world, made.settings, tmp_path / "usual.gif")
+    assert usual.stat().st_size < 1_500_000
     monkeypatch.setattr("swarmbo.plotting.animation._MOST_FRAMES", 10)
-    made = run(rounds=23, robots=2)
     path = write_animation(made.records, made.world, made.settings, tmp_path / "run.gif")
     rendered = render_frames(made.records, made.world, made.settings, [len(made.records) - 1], stride=3)
     with Image.open(path) as picture:
@@ -47,13 +154,6 @@ def test_every_kind_of_run_can_be_animated(run, tmp_path, options):
     made = run(**options)
     with Image.open(write_animation(made.records, made.world, made.settings, tmp_path / "run.gif")) as picture:
         assert np.asarray(picture.convert("L")).std() > 5
-
-
-@pytest.mark.thorough
-def test_a_usual_run_is_small(run, tmp_path):
-    made = run(rounds=23, robots=4)
-    path = write_animation(made.records, made.world, made.settings, tmp_path / "run.gif")
-    assert path.stat().st_size < 1_500_000
 
 
 def test_equal_runs_give_equal_bytes(run, tmp_path):

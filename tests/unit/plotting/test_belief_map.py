@@ -34,14 +34,7 @@ def test_belief_rebuilt_from_records_is_that_of_the_run(run):
     np.testing.assert_allclose(np.sqrt(var), made.records[-1].recommendation.std, rtol=1e-5)
 
 
-def test_belief_of_an_early_round_knows_nothing_later(run):
-    made = run()
-    belief = belief_after(made.records[:3], made.settings, made.world.domain)
-    assert belief is not None
-    assert belief.n_data == len(measurements(made.records[:3])[1]) < len(measurements(made.records)[1])
-
-
-def test_paths_are_the_locations_of_the_records(run):
+def test_paths_are_the_locations_of_the_records_and_robots_differ_by_marker_and_by_colour(run):
     made = run(robots=5)
     ax = axes()
     assert plot_paths(ax, made.records) is ax
@@ -49,19 +42,17 @@ def test_paths_are_the_locations_of_the_records(run):
         expected = [record.samples[index].location for record in made.records]
         (drawn,) = lines(ax, f"robot_{index}")
         np.testing.assert_array_equal(drawn, expected)
+    marked = [line for line in ax.get_lines() if line.get_linestyle() == "None" and line.get_marker() not in ("s", "x")]
+    assert len({line.get_marker() for line in marked}) == len({line.get_color() for line in marked}) == 5
 
 
 def test_failed_measurements_are_marked_where_they_happened(run):
     made = run(failing=0.3)
     expected = [s.location for r in made.records for s in r.samples if s.measurement is None]
-    ax = axes()
-    plot_paths(ax, made.records)
-    (drawn,) = lines(ax, "failed")
+    (drawn,) = lines(plot_paths(axes(), made.records), "failed")
     assert len(expected) > 0
     np.testing.assert_array_equal(drawn, expected)
-    ax = axes()
-    plot_paths(ax, run(failing=0.0).records)
-    assert lines(ax, "failed") == []
+    assert lines(plot_paths(axes(), run(failing=0.0).records), "failed") == []
 
 
 def test_best_and_recommendation_are_marked_where_the_record_says(run):
@@ -95,23 +86,17 @@ def test_image_pixels_are_centred_on_the_lattice(run):
 def test_truth_on_a_lattice_is_an_image_whatever_the_order_of_its_points(run):
     world = run().world
     order = np.random.default_rng(0).permutation(len(world.points))
-    ax = axes()
-    plot_field(ax, world.points[order], world.values[order])
+    ax = plot_field(axes(), world.points[order], world.values[order])
     np.testing.assert_array_equal(np.ma.getdata(ax.images[0].get_array()).ravel(), world.values)
 
 
-def test_truth_at_scattered_sites_is_discs_in_place(run):
+def test_at_scattered_sites_the_truth_is_discs_and_the_belief_is_hidden_far_from_them(run):
     world = run(truth="sites").world
-    ax = axes()
-    plot_truth(ax, world)
+    ax = plot_truth(axes(), world)
     (discs,) = ax.collections
     assert len(ax.images) == 0
     np.testing.assert_array_equal(discs.get_offsets(), world.points)
     np.testing.assert_array_equal(discs.get_array(), world.values)
-
-
-def test_belief_is_hidden_far_from_scattered_sites_and_shown_at_them(run):
-    world = run(truth="sites").world
     lattice = lattice_over(world, 60)
     distance = np.linalg.norm(lattice.points[:, None] - world.points[None], axis=2).min(axis=1)
     shown = lattice.shown.ravel()
@@ -172,19 +157,9 @@ def test_maps_share_one_scale_and_the_error_panel_is_the_distance_of_the_mean_fr
     assert {"true value (m)", "posterior mean (m)", "posterior standard deviation (m)"} <= labels
 
 
-def test_robots_differ_by_marker_and_by_colour(run):
-    ax = axes()
-    plot_paths(ax, run(robots=5).records)
-    marks = {(line.get_marker(), line.get_color()) for line in ax.get_lines() if line.get_linestyle() == "None"}
-    marks = {(marker, colour) for marker, colour in marks if marker not in ("s", "x")}
-    assert len({marker for marker, _ in marks}) == len({colour for _, colour in marks}) == 5
-
-
 @pytest.mark.parametrize(("extent", "unit"), [(4000.0, "m"), (12_000.0, "km")])
 def test_large_maps_are_in_kilometres(extent, unit):
     ax = axes()
     frame_map(ax, World(Domain(np.zeros(2), np.full(2, extent)), axis_unit="m"))
     assert ax.get_xlabel() == f"x, east ({unit})"
-    assert ax.xaxis.get_major_formatter()(extent, 0) == (
-        "12" if unit == "km" else ax.xaxis.get_major_formatter()(4e3, 0)
-    )
+    assert (ax.xaxis.get_major_formatter()(extent, 0) == "12") is (unit == "km")

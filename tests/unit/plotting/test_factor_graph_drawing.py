@@ -25,17 +25,18 @@ def drawn(graph):
     return ax, {text.get_text(): np.array(text.xy) for text in ax.texts}, edges
 
 
+def least_gap(places):
+    nodes = np.array(list(places.values()))
+    return (np.linalg.norm(nodes[:, None] - nodes[None], axis=2) + 9.0 * np.eye(len(nodes))).min()
+
+
 def test_every_node_is_named_and_every_edge_joins_a_factor_to_its_variable(graph):
     _, places, edges = drawn(graph)
     assert set(places) == {"x1", "x2", "x3", "x4", "f1", "f2", "f3"}
     expected = [(places[f], places[v]) for f in graph.factors for v in graph.scope(f)]
     np.testing.assert_allclose(edges, expected)
-
-
-def test_no_two_nodes_lie_on_each_other(graph):
-    places = np.array(list(drawn(graph)[1].values()))
-    gaps = np.linalg.norm(places[:, None] - places[None], axis=2) + 9 * np.eye(len(places))
-    assert gaps.min() > 0.3
+    np.testing.assert_array_equal(drawn(graph)[2], edges)
+    assert least_gap(places) > 0.3
 
 
 def test_colours_are_those_of_the_owners(graph):
@@ -47,21 +48,12 @@ def test_colours_are_those_of_the_owners(graph):
     assert to_hex(at["x4"].get_edgecolor()[0]) == style.agent_colour(1)
 
 
-def test_layout_repeats(graph):
-    np.testing.assert_array_equal(drawn(graph)[2], drawn(graph)[2])
-
-
-def test_figure_has_a_legend_of_owners(graph, tmp_path):
-    figure = factor_graph_figure(graph)
-    style.save(figure, tmp_path / "graph.png")
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["variable", "factor", "a", "b"]
-
-
-def test_graphs_under_one_another_have_titles_and_each_agent_one_colour(graph):
+def test_graphs_under_one_another_have_titles_and_each_agent_one_colour(graph, tmp_path):
     other = FactorGraph.from_scopes(
         {"g": ["x2", "x4"], "h": ["x1", "x3"]}, variable_owners=dict(zip(graph.variables, "aaba", strict=True))
     )
     figure = factor_graph_figure({"told": graph, "in use": other})
+    assert style.save(figure, tmp_path / "graph.png").stat().st_size > 10_000
     assert graph.agents == ("a", "b")
     assert other.agents == ("b", "a")
     for ax in figure.axes:
@@ -82,8 +74,7 @@ def test_many_parts_stand_in_rows_that_fit_a_page():
     x, y = np.array(list(places.values())).T
     assert np.ptp(x) <= 14.0
     assert np.ptp(y) > 5.0
-    gaps = np.linalg.norm(np.subtract.outer(x + 1j * y, x + 1j * y)[..., None], axis=-1) + 9.0 * np.eye(len(x))
-    assert gaps.min() > 0.8  # edges long
+    assert least_gap(places) > 0.8  # edges long
 
 
 def test_a_graph_too_large_to_read_is_drawn_by_degrees():

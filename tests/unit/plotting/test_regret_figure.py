@@ -21,7 +21,7 @@ def heights(ax: Axes, start: str) -> np.ndarray:
     return np.asarray(line.get_ydata())
 
 
-def test_curves_are_the_scores_of_the_records(run):
+def test_curves_are_the_scores_of_the_records_with_gaps_where_there_is_none(run):
     records = run().records
     ax = axes()
     assert plot_regret(ax, records, "m") is ax
@@ -29,23 +29,12 @@ def test_curves_are_the_scores_of_the_records(run):
     np.testing.assert_array_equal(heights(ax, "batch"), [r.score.batch_regret for r in records])
     np.testing.assert_array_equal(heights(ax, "recommendation"), [r.score.recommendation_regret for r in records])
     assert ax.get_ylabel() == "regret (m)"
-
-
-def test_map_error_is_that_of_the_records_with_gaps_where_there_is_none(run):
-    records = run(rounds=2, failing=2.0).records
-    ax = axes()
-    plot_map_error(ax, records, "m")
-    assert np.isnan(heights(ax, "posterior")).all()
-    records = run().records
-    ax = axes()
-    plot_map_error(ax, records, "m")
+    ax = plot_map_error(axes(), records, "m")
     np.testing.assert_array_equal(heights(ax, "posterior"), [r.score.map_rmse for r in records])
-
-
-def test_best_so_far_and_measurements_are_those_of_the_records(run):
+    ax = plot_map_error(axes(), run(rounds=2, failing=2.0).records, "m")
+    assert np.isnan(heights(ax, "posterior")).all()
     records = run(failing=0.0).records
-    ax = axes()
-    plot_best(ax, records, World(LINE, maximum=500.0))
+    ax = plot_best(axes(), records, World(LINE, maximum=500.0))
     np.testing.assert_array_equal(heights(ax, "best"), [r.best.mean for r in records])
     np.testing.assert_array_equal(heights(ax, "measurements"), [s.measurement for r in records for s in r.samples])
     np.testing.assert_array_equal(heights(ax, "true maximum"), [500.0, 500.0])
@@ -61,19 +50,14 @@ def test_a_regret_of_zero_lies_inside_the_axes(run):
     assert low < 0.0 < max(r.score.batch_regret for r in records) < high
 
 
-@pytest.mark.parametrize(("values", "scale"), [([5.0, 80.0], "log"), ([20.0, 80.0], "linear"), ([0.0, 0.0], "linear")])
-def test_scale_follows_the_range_of_the_values(values, scale):
-    from swarmbo.plotting.regret import scale_regret
-
-    ax = axes()
-    scale_regret(ax, np.array([*values, np.nan]))
+@pytest.mark.parametrize(
+    ("outcomes", "scale"), [([-900.0, -30.0, -2.0], "log"), ([-3.0, -2.5, -2.0], "linear"), ([0.0, 0.0], "linear")]
+)
+def test_scale_follows_the_range_and_a_round_of_one_joint_point_has_no_batch(outcomes, scale):
+    ax = plot_regret(axes(), joint_records(outcomes))
+    assert [line.get_label() for line in ax.get_lines()][:2] == ["simple: best so far", "recommendation"]
+    assert not [line for line in ax.get_lines() if str(line.get_label()).startswith("batch")]
     assert ax.get_yscale() == scale
-
-
-def test_without_truth_only_what_was_found_is_drawn(run):
-    made = run(truth="none")
-    figure = regret_figure(made.records, made.world)
-    assert [ax.get_title(loc="left") for ax in figure.axes] == ["Found"]
 
 
 @pytest.mark.parametrize(
@@ -90,21 +74,13 @@ def test_figure_is_written_and_its_legends_hide_no_data(run, tmp_path, options):
         assert legend.get_window_extent().y0 >= ax.get_window_extent().y1 - 3
 
 
-def joint_records(outcomes):
-    found = Recommendation([0.5], 0.0, 1.0)
+def joint_records(outcomes, best=None):
+    found = [Recommendation([0.5], value, 0.0) for value in best or [0.0] * len(outcomes)]
     scores = [Score(abs(outcome), abs(outcome), abs(outcome), abs(outcome), None) for outcome in outcomes]
     return [
-        RoundRecord(number, [], joint=Evaluation([0.5], outcome), best=found, recommendation=found, score=score)
-        for number, (outcome, score) in enumerate(zip(outcomes, scores, strict=True), 1)
+        RoundRecord(number, [], joint=Evaluation([0.5], outcome), best=one, recommendation=one, score=score)
+        for number, (outcome, score, one) in enumerate(zip(outcomes, scores, found, strict=True), 1)
     ]
-
-
-def test_a_round_of_one_joint_point_has_no_batch():
-    ax = axes()
-    plot_regret(ax, joint_records([-900.0, -30.0, -2.0]))
-    assert [line.get_label() for line in ax.get_lines()][:2] == ["simple: best so far", "recommendation"]
-    assert not [line for line in ax.get_lines() if str(line.get_label()).startswith("batch")]
-    assert ax.get_yscale() == "log"
 
 
 @pytest.mark.parametrize("worst", [3, 2])
@@ -134,15 +110,6 @@ def test_an_axis_that_shows_everything_is_left_alone(outcomes):
     assert not [line for line in ax.get_lines() if line.get_label() == "_below"]
 
 
-def records_with(best):
-    """A run of one function whose best measurement so far is told."""
-    found = [Recommendation([0.5], value, 0.0) for value in best]
-    told = [Evaluation([0.5], value) for value in best]
-    return [
-        RoundRecord(i, [], joint=t, best=b, recommendation=b) for i, (t, b) in enumerate(zip(told, found, strict=True))
-    ]
-
-
 @pytest.mark.parametrize(
     ("best", "scale"),
     [
@@ -157,35 +124,33 @@ def records_with(best):
 )
 def test_what_was_found_has_a_logarithmic_scale_where_it_approaches_zero_over_orders_of_magnitude(best, scale):
     ax = axes()
-    plot_best(ax, records_with(best), World(LINE, maximum=max(*best, 0.0)))
+    plot_best(ax, joint_records(best, best), World(LINE, maximum=max(*best, 0.0)))
     assert ax.get_yscale() == scale
     low, high = ax.get_ylim()
     assert low < min(best) <= max(*best, 0.0) < high or scale == "linear"
     ax.figure.canvas.draw()
 
 
-def test_four_panels_stand_in_two_rows(run):
-    made = run()
-    declined = [
-        msgspec.structs.replace(
-            record, samples=[msgspec.structs.replace(one, measurement=None, declined=True) for one in record.samples]
-        )
-        for record in made.records
-    ]
+def panels_of(figure):
+    return [ax.get_title(loc="left") for ax in figure.axes]
+
+
+def test_there_is_a_panel_for_what_is_known_and_four_stand_in_two_rows(run):
+    unknown, made = run(truth="none"), run()
+    assert panels_of(regret_figure(unknown.records, unknown.world)) == ["Found"]
+    silent = [msgspec.structs.replace(one, measurement=None, declined=True) for one in made.records[0].samples]
+    declined = [msgspec.structs.replace(record, samples=silent) for record in made.records]
     figure = regret_figure(declined, made.world)
-    assert [ax.get_title(loc="left") for ax in figure.axes] == ["Found", "Regret", "Map error", "Energy"]
+    assert panels_of(figure) == ["Found", "Regret", "Map error", "Energy"]
     assert figure.get_figwidth() < 10
 
 
 def test_a_round_that_evaluates_the_recommendation_is_marked():
-    def record(number, point, value, recommended):
-        return RoundRecord(
-            number, [], joint=Evaluation(point, value), recommendation=Recommendation(recommended, 0.0, 0.1)
-        )
-
-    rounds = [record(1, [0.0], 1.0, [0.5]), record(2, [0.2], 2.0, [0.7]), record(3, [0.7], 3.0, [0.7])]
-    ax = axes()
-    plot_best(ax, rounds, World(LINE))
+    rounds = [
+        RoundRecord(n, [], joint=Evaluation([x], float(n)), recommendation=Recommendation([recommended], 0.0, 0.1))
+        for n, x, recommended in ((1, 0.0, 0.5), (2, 0.2, 0.7), (3, 0.7, 0.7))
+    ]
+    ax = plot_best(axes(), rounds, World(LINE))
     (marked,) = [line for line in ax.get_lines() if line.get_label() == "recommendation evaluated"]
     assert marked.get_xydata().tolist() == [[3.0, 3.0]]
 

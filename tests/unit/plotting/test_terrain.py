@@ -26,23 +26,12 @@ RING = np.array([[40.0, 40.0], [70.0, 40.0], [70.0, 70.0], [40.0, 70.0]])
 def made(battery=0.5):
     grid = np.stack(np.meshgrid(*[np.linspace(0, 100, 21)] * 2), axis=-1).reshape(-1, 2)
     free = ~((grid > 40) & (grid < 70)).all(axis=1)
-    world = World(
-        DOMAIN,
-        points=grid[free],
-        values=grid[free].sum(axis=1),
-        maximum=200.0,
-        argmax=np.full(2, 100.0),
-        no_go=[[RING]],
-        bases={"robot_0": np.array([5.0, 5.0])},
-    )
+    truth = {"points": grid[free], "values": grid[free].sum(axis=1), "maximum": 200.0, "argmax": np.full(2, 100.0)}
+    world = World(DOMAIN, **truth, no_go=[[RING]], bases={"robot_0": np.array([5.0, 5.0])})
     first = Sample("robot_0", [10.0, 10.0], 20.0)
     path = [[10.0, 10.0], [30.0, 60.0], [30.0, 90.0]]
-    then = Sample(
-        *("robot_0", [30.0, 90.0], 120.0),
-        on_the_way=[Evaluation([20.0, 35.0], 55.0), Evaluation([30.0, 60.0], None)],
-        path=path,
-        battery=battery,
-    )
+    stops = [Evaluation([20.0, 35.0], 55.0), Evaluation([30.0, 60.0], None)]
+    then = Sample("robot_0", [30.0, 90.0], 120.0, on_the_way=stops, path=path, battery=battery)
     return world, [RoundRecord(0, [first]), RoundRecord(1, [then])]
 
 
@@ -81,8 +70,7 @@ def test_holes_in_a_lattice_of_points_take_their_nearest():
 
 def test_a_hole_of_a_region_is_not_filled():
     with style.applied():
-        figure = style.new_figure(2.0, 2.0)
-        ax = figure.subplots()
+        ax = style.new_figure(2.0, 2.0).subplots()
         inner = np.array([[50.0, 50.0], [60.0, 50.0], [60.0, 60.0], [50.0, 60.0]])
         for ring in (inner, inner[::-1]):
             patch = look.draw_no_go(ax, [RING, ring])
@@ -120,14 +108,11 @@ def test_a_nearly_empty_battery_is_told_from_a_full_one_of_every_robot(robot):
 
 def test_what_is_watched_for_a_level_shows_its_line_and_no_peak():
     world, records = made()
-    told = ExactGP.create(ExactGPSettings(), DOMAIN).update(
-        np.array([[10.0, 10.0], [30.0, 90.0]]), np.array([20.0, 120.0])
-    )
+    X, y = np.array([[10.0, 10.0], [30.0, 90.0]]), np.array([20.0, 120.0])
+    told = ExactGP.create(ExactGPSettings(), DOMAIN).update(X, y)
     found = Recommendation([30.0, 90.0], 120.0, 1.0)
-    fitted = msgspec.to_builtins(told.hyperparameters)
-    records = [
-        msgspec.structs.replace(record, hyperparameters=fitted, best=found, recommendation=found) for record in records
-    ]
+    more = {"hyperparameters": msgspec.to_builtins(told.hyperparameters), "best": found, "recommendation": found}
+    records = [msgspec.structs.replace(record, **more) for record in records]
     figure = belief_map_figure(records, replace(world, goal="level", level=100.0), ExactGPSettings())
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert "level 100" in labels

@@ -20,7 +20,7 @@ def records_of(points, outcomes):
     return made
 
 
-def test_each_column_is_a_rounds_point_as_shares_of_the_ranges_first_variable_on_top():
+def test_each_column_is_a_rounds_point_as_shares_of_the_ranges_with_a_cross_above_what_failed():
     ax = plot_variables(Figure().subplots(), records_of(POINTS, [1.0, None, 2.0]), WORLD)
     (image,) = ax.images
     expected = (np.array(POINTS) - LOW) / (HIGH - LOW)
@@ -31,10 +31,6 @@ def test_each_column_is_a_rounds_point_as_shares_of_the_ranges_first_variable_on
     assert (image.origin, top < bottom) == ("upper", True)
     labels = dict(zip(ax.get_yticks(), [text.get_text() for text in ax.get_yticklabels()], strict=True))
     assert labels == {0: "p", 1: "q", 2: "r"}
-
-
-def test_rounds_that_failed_are_crossed_above_their_column():
-    ax = plot_variables(Figure().subplots(), records_of(POINTS, [1.0, None, 2.0]), WORLD)
     (crosses,) = [line for line in ax.lines if line.get_label() == "failed"]
     assert crosses.get_xdata().tolist() == [2]
     assert not plot_variables(Figure().subplots(), records_of(POINTS, [1.0, 3.0, 2.0]), WORLD).lines

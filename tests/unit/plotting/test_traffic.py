@@ -1,11 +1,29 @@
-"""What went wrong over time is drawn as it was recorded, a panel for each kind that there was."""
+"""Traffic, and what went wrong over time, as they were recorded: a panel for each kind that there was."""
 
 import msgspec
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from swarmbo.plotting.traffic import faults_figure, plot_age, plot_failures, plot_fates, plot_network
-from swarmbo.records import EdgeTraffic, Evaluation, LinkReport, NetworkRecord, RoundRecord, Sample, SolveReport
+from swarmbo.plotting.traffic import (
+    faults_figure,
+    plot_age,
+    plot_failures,
+    plot_fates,
+    plot_network,
+    plot_traffic,
+    traffic_figure,
+)
+from swarmbo.records import (
+    EdgeTraffic,
+    Evaluation,
+    LinkReport,
+    NetworkRecord,
+    RoundRecord,
+    Sample,
+    SolveReport,
+    Traffic,
+)
 
 
 def sample(agent, measurement, **more):
@@ -31,8 +49,7 @@ def heights(container):
 
 
 def test_messages_arrive_or_are_lost_as_recorded():
-    ax = Figure().subplots()
-    assert plot_fates(ax, RECORDS) is ax
+    ax = plot_fates(Figure().subplots(), RECORDS)
     arrived, lost = ax.containers
     assert heights(arrived) == [0, 13, 0, 8]
     assert heights(lost) == [0, 7, 4, 2]
@@ -40,8 +57,7 @@ def test_messages_arrive_or_are_lost_as_recorded():
 
 
 def test_age_is_that_of_what_arrived():
-    ax = Figure().subplots()
-    plot_age(ax, RECORDS)
+    ax = plot_age(Figure().subplots(), RECORDS)
     rounds, ages = ax.lines[0].get_data()
     assert list(rounds) == [1, 3]  # nothing arrived in round 2
     assert list(ages) == pytest.approx([46 / 13, 2.0])
@@ -50,8 +66,7 @@ def test_age_is_that_of_what_arrived():
 
 
 def test_failures_are_counted_by_kind():
-    ax = Figure().subplots()
-    plot_failures(ax, RECORDS)
+    ax = plot_failures(Figure().subplots(), RECORDS)
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert dict(zip(labels, map(heights, ax.containers), strict=True)) == {
         "measurements": [1, 1, 0, 0],  # who declined has not failed
@@ -78,8 +93,7 @@ def test_of_a_function_factors_fail_or_the_total(joint, count):
 
 
 def test_restarts_are_marked_in_their_round():
-    ax = Figure().subplots()
-    plot_network(ax, NETWORK)
+    ax = plot_network(Figure().subplots(), NETWORK)
     again, refused = ax.containers
     assert (heights(again), heights(refused)) == ([0, 7, 0], [0, 2, 0])
     assert [list(line.get_xdata()) for line in ax.lines] == [[1, 1]]
@@ -111,3 +125,34 @@ def test_whole_things_are_counted_in_whole_numbers_however_few(plot):
     ax.figure.canvas.draw()
     low, high = ax.get_ylim()
     assert {text.get_text() for text in ax.get_yticklabels() if low <= text.get_position()[1] <= high} == {"0", "1"}
+
+
+@pytest.mark.parametrize("count", ["messages", "transmissions", "bytes"])
+def test_bars_stack_sharing_on_coordination_as_recorded(run, count):
+    records = run().records
+    ax = plot_traffic(Figure().subplots(), records, count)
+    coordination, sharing = ax.containers
+    agreed = [getattr(r.report.traffic, count) if r.report else 0 for r in records]
+    np.testing.assert_array_equal([bar.get_height() for bar in coordination], agreed)
+    np.testing.assert_array_equal([bar.get_height() for bar in sharing], [getattr(r.sharing, count) for r in records])
+    np.testing.assert_array_equal([bar.get_y() for bar in sharing], agreed)
+    np.testing.assert_allclose([bar.get_center()[0] for bar in sharing], [r.round for r in records])
+
+
+def test_title_tells_the_total():
+    records = [
+        RoundRecord(0, [], sharing=Traffic(2, 20, 3)),
+        RoundRecord(1, [], report=SolveReport("exact", traffic=Traffic(1000, 0, 0)), sharing=Traffic(4, 40, 6)),
+    ]
+    assert plot_traffic(Figure().subplots(), records, "messages").get_title() == "Messages: 1,006 in all"
+
+
+def test_a_run_without_traffic_has_an_axis_all_the_same():
+    figure = traffic_figure([RoundRecord(0, []), RoundRecord(1, [])])
+    assert [ax.get_ylim() for ax in figure.axes] == [(0.0, 1.0)] * 2
+
+
+@pytest.mark.parametrize(("hops", "panels"), [(1, ["messages", "bytes"]), (2, ["messages", "transmissions", "bytes"])])
+def test_transmissions_have_a_panel_where_they_are_not_the_messages(hops, panels):
+    figure = traffic_figure([RoundRecord(n, [], sharing=Traffic(n, 9, n * hops)) for n in (1, 3)])
+    assert [ax.get_ylabel() for ax in figure.axes] == [f"{panel} per round" for panel in panels]
