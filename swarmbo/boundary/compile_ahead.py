@@ -1,7 +1,6 @@
 """The compiled code of a first run, compiled by further processes on a machine that has not compiled it before.
 
-A process compiles one function at a time. So what an initial design leaves time for, and what a core has time for, is
-compiled while this process does other things, and comes to it by the cache on disk.
+A process compiles one function at a time. Others do so while this one does other things, and it finds theirs on disk.
 """
 
 import atexit
@@ -11,45 +10,32 @@ import sys
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from swarmbo.boundary.processes import n_threads
 
-_LONGEST = "swarmbo.belief.gp.stack_evaluation.evaluate"
+_GP = Path(__file__).parents[1] / "belief" / "gp"
 _SHARES = (  # of a process each, in the order in which they are needed
-    [f"swarmbo.belief.gp.{name}" for name in (
-        "evidence.add_covariances", "stack_predict.predict_few", "stack_predict.predict", "evidence.put_derivatives",
-    )],
-    [_LONGEST],
-)  # fmt: skip
+    ("evidence.add_covariances", "stack_predict.predict_few", "stack_predict.predict", "evidence.put_derivatives"),
+    ("stack_evaluation.evaluate",),
+)
 
 
 @cache
 def compile_ahead() -> None:
     """Begin, unless this was begun before, the code is on disk, or ``n_threads`` leaves no core."""
-    shares = _SHARES[: n_threads() - 1]
-    if not (shares and _is_cold()):
+    shares, folder = _SHARES[: n_threads() - 1], Path(os.environ.get("NUMBA_CACHE_DIR", _GP))
+    if not (shares and os.access(folder, os.W_OK)) or any(folder.rglob(f"{_SHARES[-1][0]}-*.nbi")):
         return
     from swarmbo.boundary.compiling import elsewhere  # late: numba is slow to load
 
-    for names in shares:
-        command = [sys.executable, "-m", __name__, *names]
-        told: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        path = {"PYTHONPATH": os.pathsep.join(sys.path)}
-        helper = subprocess.Popen(command, **told, text=True, env=os.environ | path)
+    for share in shares:
+        names, path = [f"swarmbo.belief.gp.{name}" for name in share], os.pathsep.join(sys.path)
+        helper = subprocess.Popen(
+            [sys.executable, "-m", __name__, *names], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True, env=os.environ | {"PYTHONPATH": path},
+        )  # fmt: skip
         elsewhere.update((name, partial(_wait, helper, name)) for name in names)
-        atexit.register(_end, helper)
-
-
-def _is_cold() -> bool:
-    module, name = _LONGEST.rsplit(".", 1)
-    folder = Path(__file__).parents[1] / "belief" / "gp" / "__pycache__"
-    if "NUMBA_CACHE_DIR" in os.environ or not os.access(folder if folder.exists() else folder.parent, os.W_OK):
-        kept = vars(import_module(module))[name].stats.cache_path
-        if kept is None:  # nowhere
-            return False
-        folder = Path(kept)
-    return not any(folder.glob(f"{module.rsplit('.', 1)[1]}.{name}-*.nbi"))
+        atexit.register(helper.kill)
 
 
 def _wait(helper: "subprocess.Popen[str]", name: str) -> None:
@@ -60,11 +46,6 @@ def _wait(helper: "subprocess.Popen[str]", name: str) -> None:
         elsewhere.pop(line.strip(), None)
         if line.strip() == name:
             return
-
-
-def _end(helper: "subprocess.Popen[str]") -> None:
-    helper.kill()
-    helper.communicate()
 
 
 if __name__ == "__main__":

@@ -126,6 +126,8 @@ def test_on_a_new_machine_further_processes_compile_what_the_first_model_needs(t
         "print(query.point, sum(evaluate.stats.cache_hits.values()))"
     )
     path = os.pathsep.join(sys.path)
+    for n in (1, 3):
+        (tmp_path / str(n)).mkdir()
     alone, helped = (python(code, path, OMP_NUM_THREADS=str(n), NUMBA_CACHE_DIR=str(tmp_path / str(n))) for n in (1, 3))
     assert helped.stdout.replace(" 1\n", " 0\n") == alone.stdout, helped.stderr + alone.stderr
     assert (helped.stdout[-2:], alone.stdout[-2:]) == ("1\n", "0\n")
