@@ -22,15 +22,12 @@ from swarmbo.boundary.values import error_text
 from swarmbo.deciding.setup import to_plain
 from swarmbo.deciding.team_state import acquisition_in_words
 from swarmbo.errors import ConfigError, SwarmboError
-from swarmbo.records import Query
-from swarmbo.registry import name_of
 from swarmbo.runs.attended import spawned
 from swarmbo.runs.recording import record_reset
 from swarmbo.runs.rounds import reset
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.world import told_by_name
-from swarmbo.team import Team
 
 PATIENCE_S = 20.0
 
@@ -149,7 +146,9 @@ def _measure(scenario: Scenario, sending: Connection, trust: bool) -> None:
     is_field, more = team.problem.is_field, len(team.agents) if team.problem.is_field else 1
     end = scenario.rounds * more
     tiles = " by tiles" if is_field and end > TILED_FROM else ""
-    way = f"belief {to_plain(team.setup.belief)['kind']}{tiles}, coordination {name_of(team.setup.coordination)}"
+    way = (
+        f"belief {to_plain(team.setup.belief)['kind']}{tiles}, coordination {to_plain(team.setup.coordination)['kind']}"
+    )
     sending.send({"acquisition": acquisition_in_words(team.setup), "way": way})
     truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
     team.begin(infos)
@@ -186,16 +185,16 @@ def _measure(scenario: Scenario, sending: Connection, trust: bool) -> None:
     sending.send({"is_last": True})
 
 
-def _pass_design(team: Team) -> None:
+def _pass_design(team: Any) -> None:
     """Ask until the initial design is over; of a method without a belief, up to a limit."""
-    asked = list[Query]()
-    while len(asked) < _MOST_DESIGNED and not (asked and asked[-1].mean is not None):
+    asked = [team.ask()]
+    while len(asked) < _MOST_DESIGNED and asked[-1].mean is None:
         asked.append(team.ask())
     for query in asked:
         team.give_up(query)
 
 
-def _give_data(team: Team, first: int, end: int) -> None:
+def _give_data(team: Any, first: int, end: int) -> None:
     """Add measurements of a smooth function with some noise at random places, in values of its types."""
     if first >= end:
         return
