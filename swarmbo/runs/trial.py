@@ -1,7 +1,9 @@
-"""Estimate of the time and memory of a run, from a trial of one of its last rounds in a separate process.
+"""Estimate of the time and memory of a run, from trials of its rounds in a separate process.
 
-The team gets as many random measurements as at the end, up to 600, and runs one round. Beyond that time grows with the
-third power of the data and memory with the second: a rough estimate.
+The team gets a few random measurements, half of those at the end, and as many as at the end, up to 600. Each time it
+learns one more of each agent and decides, which is measured in processor time, after all code is compiled. Simpson's
+rule over the three is right for growth up to the third power. Beyond 600 measurements time grows with the third power
+of their number, or in proportion to it where a field is by tiles, and memory with the second.
 """
 
 import os
@@ -14,8 +16,10 @@ import msgspec
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from swarmbo.belief.gp.tiles import TILED_FROM
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import error_text
+from swarmbo.deciding.setup import to_plain
 from swarmbo.deciding.team_state import acquisition_in_words
 from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.runs.attended import spawned
@@ -24,25 +28,28 @@ from swarmbo.runs.rounds import reset
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.world import told_by_name
-from swarmbo.team import Team
 
 PATIENCE_S = 20.0
 
-_MOST_DATA = 600
+_FEW_DATA, _MOST_DATA = 10, 600
 _MOST_DESIGNED = 200
 _START_S = 120.0  # to import everything, on a slow disk
+_WAITS = 20.0  # times its processor time, from which on a step is said to wait, and not to be kept waiting
+_COMPILE_S = 300.0  # to compile everything, on a busy machine
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """Estimated time (s) and memory (bytes at the end) of a run on this machine; ``is_least`` if the trial was stopped.
+    """Estimated time (s) and memory (bytes at the end) of a run on an idle core; ``is_least`` if the trial was stopped.
 
-    With workers also the share of time in which they are ``busy``, and the evaluations ``per_second``.
+    ``way``: belief and coordination method at the end. With workers also the share of time in which they are ``busy``,
+    and the evaluations ``per_second``.
     """
 
     seconds: float
     memory: float | None = None
     is_least: bool = False
     acquisition: str = ""
+    way: str = ""
     busy: float | None = None
     per_second: float = 0.0
 
@@ -50,28 +57,28 @@ class Estimate(msgspec.Struct, frozen=True):
         """Text such as ``about 3 min and 0.2 GB``."""
         memory = "" if self.memory is None else f" and {self.memory / 1e9:.1f} GB"
         rate = f", {self.per_second:.2g} evaluations a second, workers busy {self.busy:.0%}" if self.busy else ""
-        return f"{'more than' if self.is_least else 'about'} {duration(self.seconds)}{memory}{rate}"
+        way = f" ({self.way})" if self.way else ""
+        return f"{'more than' if self.is_least else 'about'} {duration(self.seconds)}{memory}{way}{rate}"
 
 
 def estimate(scenario: Scenario, trust: bool = False) -> Estimate:
-    """Try one of the last rounds of a run, for at most 20 s each for reset and round, and the start of a process."""
+    """Try rounds of a run: for at most 20 s each for the reset and a number of measurements, besides starts."""
+    measured, patience = dict[str, Any](), _START_S
     with spawned(scenario, "$.environment.id", _try, scenario, trust) as (receiving, process):
         try:
-            if not (receiving.poll(_START_S) and receiving.recv() and receiving.poll(PATIENCE_S)):
-                return Estimate(PATIENCE_S, is_least=True)  # its reset alone takes longer
-            measured: dict[str, Any] = receiving.recv()
-            if "is_reset" in measured:
-                if not receiving.poll(PATIENCE_S):
-                    known = measured["acquisition"]
-                    return Estimate(scenario.rounds * PATIENCE_S / 4.0, is_least=True, acquisition=known)
-                measured = receiving.recv()
+            while not measured.keys() & {"is_last", "error"} and receiving.poll(patience):
+                measured |= receiving.recv()
+                patience = _COMPILE_S if "way" in measured and "step_s" not in measured else PATIENCE_S
         except EOFError:
             process.join()
             raise _too_large(f"its process was ended, with status {process.exitcode}") from None
-    if isinstance(error := measured.get("error"), SwarmboError):
+    if isinstance(error := measured.pop("error", None), SwarmboError):
         raise error
     if error is not None:
         raise _too_large(str(error)) if measured["is_memory"] else ConfigError(f"a round ends with {error}")
+    if "times" not in measured:  # the reset, or the first decision, takes longer
+        least = scenario.rounds * PATIENCE_S / 4.0 if measured else PATIENCE_S
+        return Estimate(least, is_least=True, acquisition=measured.get("acquisition", ""), way=measured.get("way", ""))
     return _extrapolated(scenario, measured)
 
 
@@ -84,25 +91,28 @@ def duration(seconds: float) -> str:
 
 
 def _extrapolated(scenario: Scenario, measured: dict[str, Any]) -> Estimate:
-    growth = measured["end"] / measured["tried"]
-    # the mean of a third power over a run is a quarter of its end
-    decisions = scenario.rounds * measured["decision_s"] * (growth**3 / 4.0 if growth > 1.0 else 0.5)
+    end, times = measured["end"], dict[int, float](measured["times"])
+    tried, late_s = min(end, max(times)), times[max(times)]
+    mean_s = late_s if len(times) < 3 else float(np.dot((1.0, 4.0, 1.0), [*times.values()])) / 6.0
+    tiled = max(min(end, TILED_FROM), tried) if measured["is_field"] else end
+    grown = (tiled**4 - tried**4) / (4.0 * tried**3) + (end**2 - tiled**2) / (2.0 * tried)
+    decisions = scenario.rounds * (tried * mean_s + grown * late_s) / end
     memory = measured["memory"]
     if memory is not None:
-        memory += 4.0 * 8.0 * (measured["end"] ** 2 - measured["tried"] ** 2)
+        memory += 4.0 * 8.0 * (tiled**2 - tried**2)
         if (there := _memory()) is not None and memory > there:
-            needed = f"about {memory / 1e9:,.0f} GB for {measured['end']:,} measurements"
+            needed = f"about {memory / 1e9:,.0f} GB for {end:,} measurements"
             raise _too_large(f"{needed}; {there / 1e9:.0f} GB are free")
-    step, chosen = measured["step_s"], measured["acquisition"]
+    step, known = measured["step_s"], {name: measured[name] for name in ("acquisition", "way")}
     if scenario.workers is None:
-        return Estimate(scenario.rounds * step + decisions, memory, acquisition=chosen)
+        return Estimate(scenario.rounds * step + decisions, memory, **known)
     count, decision = scenario.workers.count, decisions / scenario.rounds
     # decisions are made one after the other, beside evaluations or between batches of them
     each = max(step / count, decision)
     if scenario.workers.mode == "synchronous":
         each = step / count + decision
     seconds, busy = scenario.rounds * each, min(1.0, step / count / each) if each else 0.0
-    return Estimate(seconds, memory, acquisition=chosen, busy=busy, per_second=1.0 / each if each else 0.0)
+    return Estimate(seconds, memory, **known, busy=busy, per_second=1.0 / each if each else 0.0)
 
 
 def _too_large(why: str) -> ConfigError:
@@ -118,57 +128,86 @@ def _memory() -> float | None:
 
 
 def _try(sending: Connection, scenario: Scenario, trust: bool) -> None:
-    sending.send(True)
+    sending.send({})
     try:
         _bound_memory()
         with threadpool_limits(1, user_api="blas"), told_by_name(scenario):
-            measured = _measured(scenario, sending, trust)
+            _measure(scenario, sending, trust)
     except SwarmboError as error:
-        measured = {"error": error}
+        sending.send({"error": error})
     except (Exception, SystemExit) as error:  # noqa: BLE001  reported in the calling process
-        measured = {"error": error_text(error), "is_memory": isinstance(error, MemoryError)}
-    sending.send(measured)
+        sending.send({"error": error_text(error), "is_memory": isinstance(error, MemoryError)})
 
 
-def _measured(scenario: Scenario, sending: Connection, trust: bool) -> dict[str, Any]:
+def _measure(scenario: Scenario, sending: Connection, trust: bool) -> None:
+    """Send what is known of a run as soon as it is."""
     env, team = assemble(scenario, trust)
     observations, infos = reset(env, scenario.seed)
-    sending.send({"is_reset": True, "acquisition": (acquisition := acquisition_in_words(team.setup))})
+    is_field, more = team.problem.is_field, len(team.agents) if team.problem.is_field else 1
+    end = scenario.rounds * more
+    tiles = " by tiles" if is_field and end > TILED_FROM else ""
+    way = (
+        f"belief {to_plain(team.setup.belief)['kind']}{tiles}, coordination {to_plain(team.setup.coordination)['kind']}"
+    )
+    sending.send({"acquisition": acquisition_in_words(team.setup), "way": way})
     truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
     team.begin(infos)
-    end = scenario.rounds * (len(team.agents) if team.problem.is_field else 1)
-    tried = min(end, _MOST_DATA)
-    _give_data(team, tried)
-    began = time.perf_counter()
-    team.refit()
-    if not team.problem.is_field:
-        _ask_until_designed(team)
-    actions = team.act(observations, infos)
-    record_reset(team, infos, truth)
-    decided = time.perf_counter()
+
+    actions, times, given, tried = dict[str, Any](), dict[int, float](), [0], min(end, _MOST_DATA)
+
+    def late(n: int) -> float:
+        """Processor time to learn the last of n measurements and to decide, after a decision without them."""
+        began = 0.0
+        for count in (n - more, n):
+            began = time.process_time()
+            _give_data(team, given[-1], count)
+            given.append(count)
+            team.refit()
+            actions.update(team.act(observations, infos))
+            record_reset(team, infos, truth)
+        return time.process_time() - began
+
+    few = _FEW_DATA + 2 * more
+    _give_data(team, 0, few - 2 * more)
+    if not is_field:
+        _pass_design(team)
+    given.append(few - 2 * more)
+    late(few)  # compiles
+    sending.send({"step_s": PATIENCE_S})
+    began, computed = time.perf_counter(), time.process_time()
     env.step(actions)
-    step_s = time.perf_counter() - decided
-    times = {"decision_s": decided - began, "step_s": step_s, "tried": tried, "end": end}
-    return {**times, "memory": _peak(), "acquisition": acquisition}
+    step_s, computed = time.perf_counter() - began, time.process_time() - computed
+    told = {"step_s": computed if computed * _WAITS > step_s else step_s, "end": end, "is_field": is_field}
+    for n in (few + 2 * more, (few + tried) // 2, tried):
+        if not times or n >= given[-1] + 2 * more:
+            times[n] = late(n)
+            sending.send(told | {"times": times, "memory": _peak()})
+    sending.send({"is_last": True})
 
 
-def _ask_until_designed(team: Team) -> None:
+def _pass_design(team: Any) -> None:
     """Ask until the initial design is over; of a method without a belief, up to a limit."""
-    for _ in range(_MOST_DESIGNED):
-        if team.ask().mean is not None:
-            return
+    asked = [team.ask()]
+    while len(asked) < _MOST_DESIGNED and asked[-1].mean is None:
+        asked.append(team.ask())
+    for query in asked:
+        team.give_up(query)
 
 
-def _give_data(team: Team, count: int) -> None:
+def _give_data(team: Any, first: int, end: int) -> None:
     """Add measurements of a smooth function with some noise at random places, in values of its types."""
-    rng = stream(0, "trial")
-    U = rng.random((count, team.domain.n_dims))
+    if first >= end:
+        return
+    rng, is_field = stream(0, "trial", first=first), team.problem.is_field
+    U = rng.random((end - first, team.domain.n_dims))
     parts = np.sin(3.0 * U) + 0.1 * rng.standard_normal(U.shape)
     outcomes = parts.mean(axis=1)
-    if team.outcomes == "per-factor" and not team.problem.is_field:
+    if team.outcomes == "per-factor" and not is_field:
         outcomes = np.repeat(outcomes[:, None], len(team.graph.factors), axis=1)
     X = team.domain.from_unit(U)
-    team.attach([list(team.problem.named(x).values()) for x in X] if team.problem.is_mixed else X, outcomes)
+    agents = [team.agents[i % len(team.agents)] for i in range(first, end)] if is_field else None
+    points = [list(team.problem.named(x).values()) for x in X] if team.problem.is_mixed else X
+    team.attach(points, outcomes, agents=agents)
 
 
 def _bound_memory() -> None:

@@ -23,26 +23,27 @@ MANY = 700  # outcomes of a sum or a latent, from which on LAPACK inverts more q
 
 
 @numba.njit(nogil=True, fastmath=_FUSED)
-def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "8 T"]) -> tuple[float, float]:
+def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "12 T"]) -> tuple[float, float]:
     """Put -A⁻¹ in the place of a positive definite A, of which only the lower triangle counts; its size is a multiple
     of four. Returns half the log determinant, and the smallest pivot: above 0, or nothing else means anything. Source:
     Goodnight 1979 (sweeps); Higham 2002, section 14.4 (no search for pivots).
     """
     log_root, smallest = 0.0, np.inf
-    columns, solved, block = strip[:_BLOCK], strip[_BLOCK:], np.empty((_BLOCK, _BLOCK))
+    columns, solved, block = strip[:_BLOCK], strip[_BLOCK : 2 * _BLOCK], strip[2 * _BLOCK :]
     for first in range(0, len(A), _BLOCK):
         beyond = first + _BLOCK
         for k in range(_BLOCK):
             for j in range(first):
                 columns[k, j] = A[first + k, j]
             for m in range(_BLOCK):
-                block[k, m] = columns[k, first + m] = A[first + max(k, m), first + min(k, m)]
+                later, sooner = (k, m) if k > m else (m, k)
+                block[k, m] = columns[k, first + m] = A[first + later, first + sooner]
         for i in range(beyond, len(A)):
             for k in range(_BLOCK):
                 columns[k, i] = A[i, first + k]
         for k in range(_BLOCK):  # the block's own inverse, by Gauss and Jordan
             pivot = block[k, k]
-            smallest = min(smallest, pivot)
+            smallest = pivot if pivot < smallest else smallest
             if not pivot > 0.0:
                 return log_root, smallest
             log_root += 0.5 * math.log(pivot)
@@ -56,7 +57,7 @@ def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "8 T"]) -> tu
                     for m in range(_BLOCK):
                         block[i, m] -= share * block[k, m]
         for k in range(_BLOCK):
-            b0, b1, b2, b3 = block[k]
+            b0, b1, b2, b3 = block[k, 0], block[k, 1], block[k, 2], block[k, 3]
             for i in range(len(A)):
                 solved[k, i] = b0 * columns[0, i] + b1 * columns[1, i] + b2 * columns[2, i] + b3 * columns[3, i]
         for i in range(0, len(A), _BLOCK):  # four rows at once, so that columns are read once for all of them
@@ -146,7 +147,7 @@ def evaluate(
     o, last = c - k - 1, c - 2  # where outputscales begin and end
     n = t * (t - 1) // 2
     room = room if len(room) else np.empty(T * T + (2 * k + o - a) * n)
-    A, strip = room[: T * T].reshape(T, T), np.zeros((2 * _BLOCK, T))
+    A, strip = room[: T * T].reshape(T, T), np.empty((3 * _BLOCK, T))
     # of pairs of outcomes, row after row of the lower triangle: half of what whole matrices take of a core's cache, and
     # one run for the kernel, whose loop is slow at the ends of runs
     slopes, parts, by_time = (
@@ -155,10 +156,11 @@ def evaluate(
         room[T * T + 2 * k * n : T * T + (2 * k + o - a) * n].reshape(o - a, n),
     )
     X, noise, fitted = np.empty((a, t)), np.empty(t), np.empty(t)
-    squares, ones = np.empty(n), np.ones(t)
+    squares, ones = np.empty(n), np.empty(t)
     solved, of_ones, alpha, residual = np.empty(t), np.empty(t), np.empty(t), np.empty(t)
     # derivatives of K by the logarithms, times alpha; K⁻¹ times that
     D, E = room[len(room) - c * t :].reshape(c, t) if stage else np.empty((c, t)), np.empty((c, t))
+    ones[:] = 1.0
     for row in range(len(logs)):
         own, theta = which[row], logs[row]
         output, free = 0.0, math.exp(theta[c - 1])
@@ -171,9 +173,9 @@ def evaluate(
         largest = 0.0
         for i in range(t):
             is_known = not math.isnan(known_noise[own, i])
-            fitted[i] = 0.0 if is_known else free
+            residual[i], fitted[i] = z[own, i], 0.0 if is_known else free
             noise[i] = (known_noise[own, i] if is_known else free) + added[row]
-            largest = max(largest, output + noise[i])
+            largest = output + noise[i] if output + noise[i] > largest else largest
         log_root = value[row]
         if stage < 2:
             first = 0
@@ -214,7 +216,7 @@ def evaluate(
             if not is_sound[row]:
                 continue
         log_root -= 0.5 * (T - t) * math.log(largest)
-        _times(A, z[own], solved)
+        _times(A, residual, solved)
         _times(A, ones, of_ones)
         mean[row] = _summed(solved) / _summed(of_ones)
         known, explained, by_noise = 0.0, 0.0, 0.0

@@ -53,7 +53,7 @@ class Tiles:
         self._scope = range(len(self._lengthscales))
         self._points = projection(hyper, self._scope, self.data)
         self._residuals, self._noise = self.data.residuals(hyper), self.data.noise_variances(hyper)
-        self._trees: dict[float, cKDTree] = {}
+        self._tree: tuple[float, cKDTree] | None = None  # of the round that was asked for last
 
     def marginals(self, query: Observations) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Means and variances (m,), in the unit of the outcome, at points of the query."""
@@ -125,15 +125,16 @@ class Tiles:
 
         What fades is farther, by as much as its correlation falls with distance.
         """
-        if now not in self._trees:
+        now = now if self.hyper.times else 0.0  # where nothing fades, rounds have one tree
+        if self._tree is None or self._tree[0] != now:
             placed = self._placed(self.data)
             if self.hyper.times:
                 left = self.hyper.times[0].between(self.data.rounds, np.array(now))
                 distances = np.linspace(0.0, _FARTHEST, 4096)
                 falls = np.minimum.accumulate(correlation(self.hyper.kernels[0], distances))
                 placed = np.column_stack([placed, np.interp(-left, -falls, distances)])
-            self._trees[now] = cKDTree(placed)
-        tree = self._trees[now]
+            self._tree = now, cKDTree(placed)
+        _, tree = self._tree
         far, near = tree.query(np.pad(at, ((0, 0), (0, tree.m - at.shape[1]))), k=range(1, count + 1))
         return np.asarray(far), np.asarray(near)
 

@@ -2,6 +2,7 @@ import errno
 import math
 import os
 import shutil
+import time
 
 import msgspec
 import numpy as np
@@ -15,6 +16,7 @@ from swarmbo.runs.figures import draw_run
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.states import read_world
 from swarmbo.runs.stored_files import locked
+from swarmbo.runs.trial import estimate
 
 
 def log(path):
@@ -344,3 +346,19 @@ def test_a_scenario_says_how_many_points_the_initial_design_has(overrides, n):
 def test_an_initial_design_of_no_points_or_of_a_field_is_refused(name):
     with pytest.raises(ConfigError, match=r"\$\.initial"):
         assemble(load(name, ["initial=0" if name == "wlan" else "initial=3"]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [("powell", "additive, coordination admm"), ("robots", "exact, coordination exact"), ("wlan", "additive")],
+)
+def test_the_time_that_check_estimates_is_a_run_s_processor_time_within_a_factor_of_three(name, way, tmp_path):
+    scenario = load(name, [])
+    run(load(name, ["rounds=14"]), tmp_path / "compiles")
+    began = time.process_time()
+    run(scenario, tmp_path / "run")
+    taken, found = time.process_time() - began, estimate(scenario)
+    assert not found.is_least
+    assert f"belief {way}" in found.text()
+    assert taken / 3.0 < found.seconds < 3.0 * taken, (taken, found.text())
