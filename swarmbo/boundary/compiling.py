@@ -24,7 +24,6 @@ from numba.core.compiler_lock import global_compiler_lock
 from swarmbo.errors import CompilingWarning
 
 LANES: Any = {"contract", "reassoc", "nsz"}  # for ``fastmath``: sums may be taken in lanes
-elsewhere = dict[str, Callable[[], None]]()  # what another process compiles: how to wait for it
 
 
 def read_only(n_dims: int, of: Any = types.float64) -> Any:
@@ -59,26 +58,20 @@ def compiled(signature: Any = None, **options: Any) -> Callable[[Callable[..., A
 def _defer(made: Any, signature: Any) -> None:
     """Put in the place of the two ways into a dispatcher such that compile it first, and leave again."""
 
-    def compile_now() -> None:
-        with global_compiler_lock, typeinfer.register_dispatcher(made):
-            if not made.overloads:  # else another thread has been here
-                if wait := elsewhere.pop(f"{made.__module__}.{made.__name__}", None):
-                    wait()
-                made.compile(signature)
-                made.disable_compile()
-            for way in ("_compile_for_args", "get_call_template"):
-                vars(made).pop(way, None)  # last: a thread that finds no code yet must find this
-
     def through(name: str) -> Callable[..., Any]:
         def entered(*arguments: Any, **named: Any) -> Any:
-            compile_now()
+            with global_compiler_lock, typeinfer.register_dispatcher(made):
+                if not made.overloads:  # else another thread has been here
+                    made.compile(signature)
+                    made.disable_compile()
+                for way in ("_compile_for_args", "get_call_template"):
+                    vars(made).pop(way, None)  # last: a thread that finds no code yet must find this
             # what a call gets back here is called with its arguments
             return made if name == "_compile_for_args" else made.get_call_template(*arguments, **named)
 
         return entered
 
     made._compile_for_args, made.get_call_template = through("_compile_for_args"), through("get_call_template")
-    made.compile_now = compile_now
 
 
 @cache

@@ -58,14 +58,6 @@ def without_interrupts() -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def n_threads() -> int:
-    """Number of cores that this process may use, or ``OMP_NUM_THREADS`` if set (of a list its first number)."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    if wanted.isdecimal() and int(wanted) > 0:
-        return int(wanted)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _wait_and_leave(sentinel: int, grace_s: float) -> None:
     wait([sentinel])
     time.sleep(grace_s)

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from swarmbo.boundary.compile_ahead import compile_ahead
 from swarmbo.cli import options
 
 
@@ -38,7 +37,6 @@ def run(
     trust: options.Trust = False,
 ) -> None:
     """Run a scenario into a new folder, with figures and a closing table."""
-    compile_ahead()
     from swarmbo.runs import load, run as run_scenario
     from swarmbo.runs.sweep import folder_name, setting_slug
 

@@ -14,7 +14,6 @@ from swarmbo.acquisition import Auto
 from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
-from swarmbo.boundary.compile_ahead import compile_ahead
 from swarmbo.boundary.files import read_arrays, write_arrays
 from swarmbo.boundary.values import html_table, short
 from swarmbo.deciding.field import FieldLearner
@@ -62,7 +61,6 @@ class TeamState(OneAtATime):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__()
-        compile_ahead()
         problem = setup.problem
         self.setup, self.problem, self.agents, self.graph = setup, problem, problem.agents, problem.graph
         self.domain, self.outcomes = problem.box, problem.outcomes

@@ -1,11 +1,18 @@
 """Parallel threads for independent rows, whose results do not depend on the number of threads."""
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from swarmbo.boundary.processes import n_threads
-
 _FEWEST = 32  # fewest rows of a thread: starting one takes as long as some rows
+
+
+def n_threads() -> int:
+    """Number of cores that this process may use, or ``OMP_NUM_THREADS`` if set (of a list its first number)."""
+    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if wanted.isdecimal() and int(wanted) > 0:
+        return int(wanted)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_threads(n_rows: int, work: Callable[[slice], None]) -> None:

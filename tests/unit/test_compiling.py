@@ -115,19 +115,3 @@ def test_code_is_compiled_anew_when_a_file_changes_that_it_took_something_from(t
         run = python(code, path, PYTHONDONTWRITEBYTECODE="1")
         told.append(run.stdout.strip() or run.stderr)
     assert told == ["2 0", "2 1", "2 1", "10 0", "14 0"]
-
-
-@pytest.mark.thorough
-def test_on_a_new_machine_further_processes_compile_what_the_first_model_needs(tmp_path: Path) -> None:
-    code = (
-        "import swarmbo as sb\nteam = sb.Team(None, {'x': (0.0, 1.0), 'y': (0.0, 1.0)}, initial=2)\n"
-        "for _ in range(4):\n    query = team.ask(); team.tell(query, -query.point['x'])\n"
-        "from swarmbo.belief.gp.stack_evaluation import evaluate\n"
-        "print(query.point, sum(evaluate.stats.cache_hits.values()))"
-    )
-    path = os.pathsep.join(sys.path)
-    for n in (1, 3):
-        (tmp_path / str(n)).mkdir()
-    alone, helped = (python(code, path, OMP_NUM_THREADS=str(n), NUMBA_CACHE_DIR=str(tmp_path / str(n))) for n in (1, 3))
-    assert helped.stdout.replace(" 1\n", " 0\n") == alone.stdout, helped.stderr + alone.stderr
-    assert (helped.stdout[-2:], alone.stdout[-2:]) == ("1\n", "0\n")
