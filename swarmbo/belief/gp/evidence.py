@@ -110,7 +110,9 @@ def add_covariances(
         for column in range(t - 1):
             n = t - 1 - column
             if holds[f, column] > 0.0:
-                _column(kernels[f], own, column, outputs[f], holds[f], is_whole, given, int(place), squares, near, slope)
+                _column(
+                    kernels[f], own, column, outputs[f], holds[f], is_whole, given, int(place), squares, near, slope
+                )
                 summed = pairs[place : place + n]
                 for i in range(n):
                     summed[i] += near[i]
@@ -168,7 +170,9 @@ def put_derivatives(
         for column in range(t - 1):
             n = t - 1 - column
             if holds[f, column] > 0.0:
-                _column(kernels[f], own, column, outputs[f], holds[f], is_whole, given, int(place), squares, near, slope)
+                _column(
+                    kernels[f], own, column, outputs[f], holds[f], is_whole, given, int(place), squares, near, slope
+                )
                 weights = W[place : place + n]
                 for i in range(n):
                     by_own += near[i] * weights[i]
