@@ -1,11 +1,6 @@
-"""Speed of coordination, as ratios within one run in ``extra_info``; times depend on the machine, so none is asserted.
+"""Speed of coordination."""
 
-Ask for it: ``pytest --benchmark-enable --benchmark-only tests/benchmarks/…``.
-"""
-
-import gc
 import resource
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +10,8 @@ import pytest
 from swarmbo.coordination import MaxSum, exact
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.graph import FactorGraph
+
+from .timing import own_seconds as seconds
 
 Tables = dict[str, np.ndarray]
 
@@ -29,17 +26,6 @@ def chain(n: int, order: int, size: int) -> tuple[FactorGraph, Tables]:
     rng = np.random.default_rng(0)
     scopes = {f"f{i}": [f"x{j}" for j in range(i, i + order + 1)] for i in range(n - order)}
     return FactorGraph.from_scopes(scopes), {f: rng.normal(size=(size,) * (order + 1)) for f in scopes}
-
-
-def seconds(call: Callable[[], object], repeats: int) -> float:
-    """The least process time of some runs: what is least disturbed by other work on the machine."""
-    gc.collect()
-    taken: list[float] = []
-    for _ in range(repeats):
-        start = time.process_time()
-        call()
-        taken.append(time.process_time() - start)
-    return min(taken)
 
 
 def iteration(flooding: Flooding) -> Callable[[], object]:

@@ -125,12 +125,6 @@ def test_thinned_sites_are_some_of_the_sites_and_leave_none_far_from_them(points
         assert to_next.max() <= apart.min()  # else the far one had been taken before the last
 
 
-def test_rows_at_one_place_are_averaged(table):
-    field = build_field(table("east,north,zinc\n0,0,1\n10,0,5\n0,0,3\n0,10,4\n"), 100)
-    np.testing.assert_array_equal(field.sites, [[0, 0], [10, 0], [0, 10]])
-    np.testing.assert_array_equal(field.value(field.sites), [2, 5, 4])
-
-
 def test_sites_on_one_line_still_span_a_map(table):
     field = build_field(table("east,north,zinc\n0,7,1\n10,7,5\n30,7,3\n"), 100)
     assert (field.low < field.high).all()
@@ -211,13 +205,6 @@ def test_numbers_just_below_the_bound_are_taken(table):
     for sites in ("only", "interpolated"):
         field = build_field(table(text, sites=sites), 100)
         assert np.isfinite(field.value(field.points)).all()
-
-
-def test_an_empty_path_says_how_to_give_a_file():
-    with pytest.raises(
-        ConfigError, match=r"^\$\.field\.csv: no file is given; .*--set environment\.field\.csv=FILE for .* 'measured'"
-    ):
-        build_field({"csv": "", "x": "x", "y": "y", "value": "v"}, 100)
 
 
 @pytest.mark.parametrize("path", ["nowhere.csv", ".", "with\0null"])

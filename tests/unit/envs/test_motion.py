@@ -83,15 +83,6 @@ def test_an_arc_and_tangent_take_the_time_of_their_geometry():
     np.testing.assert_allclose(path, [[np.pi, 2.0, 0.5], [5.0, 2.0, 0.0]], atol=1e-12)
 
 
-def test_a_right_turn_mirrors_a_left_turn():
-    robot = motion.Unicycle(2.0, 0.5, LOW, HIGH)
-    pose = np.array([50.0, 30.0, 0.0])
-    left, right = robot.paths(pose, np.array([[60.0, 41.0], [60.0, 19.0]]))
-    np.testing.assert_allclose(left[:, :2], right[:, :2])
-    np.testing.assert_allclose(left[:, 2], -right[:, 2])
-    assert left[0, 2] > 0
-
-
 @given(robots, poses, goals, st.floats(1.001, 3))
 def test_a_path_with_time_to_spare_is_left_as_it_is_to_the_bit(robot, pose, goal, share):
     path = robot.paths(pose, goal[None])[0]

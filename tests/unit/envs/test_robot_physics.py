@@ -20,6 +20,8 @@ from swarmbo_envs.robot_team.rover_model import Terrain
 from swarmbo_envs.robot_team.rovers import Follower
 from swarmbo_envs.robot_team.settings import MujocoSettings
 
+from .playing import at, played
+
 pytestmark = pytest.mark.filterwarnings("ignore:.*may pass through each other:swarmbo.errors.DataWarning")
 has_mujoco = pytest.mark.skipif(find_spec("mujoco") is None, reason="needs the extra `mujoco`")
 HILLS = {"gp": {"lengthscale_m": 80.0, "size_m": [300.0, 200.0]}}
@@ -30,10 +32,6 @@ def make(**changed):
     physics = {"mujoco": {**QUICK, **changed.pop("rovers", {})}}
     given = {"field": HILLS, "robots": 1, "speed_m_s": 2.0, "round_time_s": 30.0, "max_sites": 200, "physics": physics}
     return robot_team_v1.parallel_env(**{**given, **changed})
-
-
-def at(env, *places):
-    return {agent: np.array(place, dtype=float) for agent, place in zip(env.agents, places, strict=True)}
 
 
 def ramp(tmp_path, degrees):
@@ -223,12 +221,8 @@ def test_the_same_team_plays_it_with_one_word_changed():
     reached = {}
     for physics in ("kinematic", "mujoco"):
         env = robot_team_v1.parallel_env(**kind, physics=physics)
-        observations, infos = env.reset(seed=0)
         team = sb.Team.for_env(env, seed=0)
-        while env.agents:
-            told = env.step(team.act(observations, infos))
-            team.observe(*told)
-            observations, infos = told[0], told[4]
+        *_, infos = played(env, team)
         reached[physics] = [info["location"] for info in infos.values()]
     gap = np.hypot(*np.subtract(reached["kinematic"], reached["mujoco"]).T)
     assert (gap > 0.0).all()

@@ -5,6 +5,8 @@ from gymnasium.error import ResetNeeded
 from swarmbo.errors import ConfigError
 from swarmbo_envs import robot_team_v0
 
+from .playing import at
+
 PLAIN = {"elevation": "jacksboro", "window": [0, 0, 30, 30]}
 
 
@@ -14,10 +16,6 @@ def line(tmp_path):
     path = tmp_path / "line.csv"
     path.write_text("x,y,v\n" + "".join(f"{100 * i},0,{i}\n" for i in range(10)))
     return {"csv": str(path), "x": "x", "y": "y", "value": "v"}
-
-
-def at(env, *places):
-    return {agent: np.array(place, dtype=float) for agent, place in zip(env.agents, places, strict=True)}
 
 
 def test_reset_measures_at_the_starts_for_nothing():
@@ -199,7 +197,7 @@ def test_when_every_site_was_measured_robots_stay_and_measure_nothing(line):
         env.step(at(env, [0, 0], [0, 0]))
     assert len(env.candidates("robot_0")) == 0
     before = env.state()
-    _, _, _, _, infos = env.step(at(env, [0, 0], [0, 0]))
+    infos = env.step(at(env, [0, 0], [0, 0]))[4]
     assert all("measurement" not in info and info["distance"] == 0 for info in infos.values())
     np.testing.assert_array_equal(env.state()[:3], before[:3])
 
@@ -221,29 +219,22 @@ def test_actions_rounded_to_single_precision_are_accepted():
 
 
 @pytest.mark.parametrize(
-    ("action", "message"),
+    ("actions", "message"),
     [
-        ([np.nan, 0.0], r"\$\.actions\.robot_1: got \[nan, 0\.0\]; wanted \[x, y\] from \[0\.0, 0\.0\] to"),
-        ([-1.0, 0.0], r"\$\.actions\.robot_1: got \[-1\.0, 0\.0\]"),
-        ([1.0], r"\$\.actions\.robot_1: got shape \(1,\); wanted \[x, y\]"),
+        ({"robot_1": [np.nan, 0.0]}, r"robot_1: got \[nan, 0\.0\]; wanted \[x, y\] from \[0\.0, 0\.0\] to"),
+        ({"robot_1": [-1.0, 0.0]}, r"robot_1: got \[-1\.0, 0\.0\]"),
+        ({"robot_1": [1.0]}, r"robot_1: got shape \(1,\); wanted \[x, y\]"),
+        ({}, r"robot_1: got no action"),
+        ({"robot_1": [0.0, 0.0], "robot_7": [0.0, 0.0]}, "robot_7"),
     ],
 )
-def test_bad_actions_are_refused_by_agent_before_anybody_moves(action, message):
+def test_bad_actions_are_refused_by_agent_before_anybody_moves(actions, message):
     env = robot_team_v0.parallel_env(robots=2, field=PLAIN)
     env.reset(seed=0)
     before = env.state()
-    with pytest.raises(ConfigError, match=message):
-        env.step({"robot_0": np.array([1.0, 1.0]), "robot_1": action})
+    with pytest.raises(ConfigError, match=r"\$\.actions\." + message):
+        env.step({"robot_0": np.array([1.0, 1.0]), **actions})
     np.testing.assert_array_equal(env.state(), before)
-
-
-def test_missing_and_unknown_agents_are_refused():
-    env = robot_team_v0.parallel_env(robots=2, field=PLAIN)
-    env.reset(seed=0)
-    with pytest.raises(ConfigError, match=r"\$\.actions\.robot_1: got no action"):
-        env.step({"robot_0": np.zeros(2)})
-    with pytest.raises(ConfigError, match=r"\$\.actions\.robot_7"):
-        env.step({"robot_7": np.zeros(2)})
     with pytest.raises(ConfigError, match=r"\$\.agent: got 'robot_7'"):
         env.candidates("robot_7")
 
@@ -289,14 +280,6 @@ def test_limits_at_the_ends_of_their_ranges_are_driven(speed_m_s, turn_rate_rad_
     assert np.isfinite([*observations.values()]).all()
     assert np.isfinite([*rewards.values()]).all()
     assert len(env.candidates("robot_0")) >= 0
-
-
-def test_one_and_many_robots_drive():
-    for robots in (1, 256):
-        env = robot_team_v0.parallel_env(robots=robots, field=PLAIN, max_cycles=1)
-        env.reset(seed=0)
-        env.step(at(env, *[[10.0, 10.0]] * robots))
-        assert len(env.interaction_graph()) == robots
 
 
 def test_default_arguments_cover_a_sensible_part_of_the_map_in_a_round():

@@ -11,6 +11,8 @@ from swarmbo.errors import ConfigError
 from swarmbo_envs import robot_team_v0, robot_team_v1
 from swarmbo_envs.robot_team.safety import Spacing
 
+from .playing import at, played
+
 PLAIN = {"elevation": "jacksboro", "window": [0, 0, 30, 30]}  # 2.2 by 2.7 km
 WALL = {"corners": [[900, 300], [1100, 300], [1100, 2700], [900, 2700]]}
 NEVER = np.iinfo(int).max // 4
@@ -18,10 +20,6 @@ NEVER = np.iinfo(int).max // 4
 
 def make(**arguments):
     return robot_team_v1.parallel_env(**{"field": PLAIN, **arguments})
-
-
-def at(env, *places):
-    return {agent: np.array(place, dtype=float) for agent, place in zip(env.agents, places, strict=True)}
 
 
 @pytest.mark.parametrize(
@@ -167,13 +165,7 @@ def test_who_must_go_home_has_one_candidate_and_takes_it_whatever_it_is_asked():
 def test_who_goes_home_where_only_sites_are_measured_does_not_measure():
     env = make(robots=1, field={"survey": "oxford-ph"}, battery_s=300.0, round_time_s=60.0, max_cycles=12)
     team = sb.Team.for_env(env, seed=0)
-    observations, infos = env.reset(seed=0)
-    home = 0
-    while env.agents:
-        told = env.step(team.act(observations, infos))
-        team.observe(*told)
-        observations, infos = told[0], told[4]
-        home += infos["robot_0"].get("sampled") is False
+    home = sum(infos["robot_0"].get("sampled") is False for infos in played(env, team))
     assert home > 0
     assert team.n_data == 13 - home
     assert "0 failed" in str(team)
@@ -222,12 +214,8 @@ def test_who_is_sent_to_the_base_of_another_leaves_room_to_load_there():
 def test_a_team_measures_with_it_all():
     env = make(robots=3, no_go=[WALL], battery_s=[400.0, 300.0, 500.0], noise_std=[1.0, 2.0, 3.0], max_cycles=5)
     team = sb.Team.for_env(env, seed=0)
-    observations, infos = env.reset(seed=0)
-    while env.agents:
-        told = env.step(team.act(observations, infos))
-        assert all(info["reached"] for info in told[4].values())
-        team.observe(*told)
-        observations, infos = told[0], told[4]
+    for infos in played(env, team):
+        assert all(info["reached"] for info in infos.values())
     assert team.n_data == 18
     assert set(team.history.noise_std[:, 1:][np.isfinite(team.history.noise_std[:, 1:])]) == {1.0, 2.0, 3.0}
     assert env.ground.is_free(np.array([team.recommend().location])).all()

@@ -68,16 +68,6 @@ def test_the_samples_at_reset_are_free_and_a_failed_one_is_not():
     assert rewards["sensor_0"] == -0.1
 
 
-def test_of_a_peak_a_reward_is_the_own_measurement_less_the_own_cost():
-    env = world(task="peak", reward="own", **ENERGY)
-    _, rewards, *_, infos = act(env, 0, 1, 2)
-    for agent in env.agents[:3]:
-        assert rewards[agent] == infos[agent]["measurement"] - 0.1
-    assert rewards["sensor_3"] == 0.0
-    assert env.score == 0.0
-    assert (env.ground_truth().goal, env.level) == ("peak", None)
-
-
 def test_a_sensor_that_saves_its_energy_keeps_its_spot():
     env = world()
     act(env, 0)

@@ -33,26 +33,10 @@ def series(tmp_path):
 
 
 @pytest.mark.parametrize(("task", "field", "more"), TASKS)
-def test_rewards_add_up_to_what_the_map_has_become_better_by_less_all_costs(task, field, more):
-    settings = {"energy_price": 0.01, "sample_energy_j": 0.5, "noise_std": 0.1, "failure_rate": 0.1, "max_cycles": 8}
-    env = sensor_field_v0.parallel_env(sensors=6, field=field, task=task, **more, **settings)
-    env.reset(seed=2)
-    scores, total = [env.score], 0.0
-    for _, rewards, _, _, infos in episode(env, np.random.default_rng(0)):
-        costs = sum(info["cost"] for info in infos.values())
-        scores.append(env.score)
-        assert sum(rewards.values()) == pytest.approx(scores[-1] - scores[-2] - costs)
-        gains = [rewards[agent] + infos[agent]["cost"] for agent in rewards]
-        np.testing.assert_allclose(gains, gains[0])
-        total += sum(rewards.values()) + costs
-    assert total == pytest.approx(scores[-1] - scores[0])
-    assert len(set(scores)) > 4  # samples count
-
-
-@pytest.mark.parametrize(("task", "field", "more"), TASKS)
 def test_the_score_is_that_of_the_metrics_by_which_runs_are_judged(task, field, more):
-    env = sensor_field_v0.parallel_env(sensors=6, field=field, task=task, **more, max_cycles=4)
+    env = sensor_field_v0.parallel_env(sensors=6, field=field, task=task, **more, max_cycles=8)
     env.reset(seed=2)
+    scores = {env.score}
     for _ in episode(env, np.random.default_rng(0)):
         scorer, state = env._scorer, env.get_state()["arrays"]
         truth = env.ground_truth().value(scorer.points)
@@ -60,6 +44,8 @@ def test_the_score_is_that_of_the_metrics_by_which_runs_are_judged(task, field, 
         expected = -map_rmse(believed, truth) if task == "map" else level_f1(believed, truth, more["level"])
         assert env.score == pytest.approx(expected)
         assert state["score"] == env.score
+        scores.add(env.score)
+    assert len(scores) > 4  # samples count
 
 
 @pytest.mark.parametrize("noise_std", [0.0, 0.3])

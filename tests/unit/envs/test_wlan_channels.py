@@ -12,7 +12,9 @@ from swarmbo.errors import ConfigError
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power.network import coloured
 from swarmbo_envs.wlan_power.references import best_known
-from swarmbo_envs.wlan_power.settings import WlanPowerSettings, centre_mhz, shares, whole_channel
+from swarmbo_envs.wlan_power.settings import centre_mhz, shares, whole_channel
+
+from .playing import played
 
 SMALL = {"generated": {"access_points": 4, "users": 10, "area_m": [90.0, 90.0], "separation_m": 20.0}}
 BLOCKS = {  # centre channel numbers at 5 GHz, of IEEE 802.11-2020, table E-4, by width
@@ -153,15 +155,8 @@ def test_a_team_ends_near_the_best_of_all_settings_by_hand():
     grid = np.array(list(levels), dtype=float)
     by_hand = np.array([math.fsum(rates_by_loops(env, point)) for point in grid])
     assert env.network.value(grid) == pytest.approx(by_hand)
-    told, infos = env.reset(seed=0)
     team = sb.Team.for_env(env, seed=0, rounds=32)
-    team.begin(infos)
-    totals = []
-    while env.agents:
-        step = env.step(team.act(told, infos))
-        team.observe(*step)
-        told, infos = step[0], step[-1]
-        totals.append(math.fsum(info["measurement"] for info in infos.values()))
+    totals = [math.fsum(info["measurement"] for info in infos.values()) for infos in played(env, team)]
     assert max(totals) >= 0.97 * by_hand.max()
     point = team.recommend().point
     assert {point[f"channel_{i}"] for i in range(4)} <= {1, 6, 11}
@@ -233,9 +228,3 @@ def test_wrong_actions_are_refused(action, message):
     with pytest.raises(ConfigError, match=message):
         env.step(good | {"ap_2": action})
     assert env.get_state()["json"]["round"] == 0
-
-
-def test_settings_without_channels_have_no_spectrum():
-    assert WlanPowerSettings().spectrum is None
-    assert WlanPowerSettings(channels=(1, 6)).spectrum.choices == {"channel": (1, 6)}
-    assert list(WlanPowerSettings(channels=(36, 40), widths_mhz=(20.0, 40.0)).spectrum.choices) == ["channel", "width"]

@@ -104,16 +104,6 @@ def test_the_least_rate_of_all_cannot_be_raised_by_any_step(network):
         assert utility.value(network, near).max() <= value * (1 + 1e-6) + 1e-9
 
 
-@pytest.mark.parametrize("airtime", ["full", "shared"])
-def test_gradients_by_which_is_climbed_are_those_of_finite_differences(airtime):
-    network = wlan_power_v0.parallel_env(airtime=airtime).network
-    x, weights = np.linspace(3.0, 23.0, 12), np.linspace(0.1, 2.0, 36)
-    step = 1e-5
-    around = np.repeat(x[None], 24, axis=0) + step * np.vstack([np.eye(12), -np.eye(12)])
-    weighted = network.user_capacities(around) @ weights
-    np.testing.assert_allclose(network.gradient(x, weights), (weighted[:12] - weighted[12:]) / (2 * step), rtol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("name", "airtime"), [*((name, airtime) for name in NAMES[1:] for airtime in ("full", "shared"))]
 )

@@ -46,10 +46,5 @@ def meet(folder, n_times, seed):
 
 
 @pytest.mark.slow
-def test_two_runs_into_one_new_folder_end_as_one(tmp_path):
-    meet(tmp_path, 10, 0)
-
-
-@pytest.mark.slow
 def test_200_meetings_of_two_runs_end_as_one_each(tmp_path):
     assert 0 < meet(tmp_path, 200, 1) < 200

@@ -137,7 +137,7 @@ def test_without_trust_nothing_is_imported_and_nothing_created(beside):
 
 
 @pytest.mark.parametrize("attended", [False, pytest.param(True, marks=pytest.mark.thorough)])
-def test_with_trust_it_runs_and_is_resumed_in_any_process_and_from_anywhere(beside, monkeypatch, tmp_path, attended):
+def test_with_trust_it_runs_and_is_resumed_in_any_process_and_anywhere(beside, monkeypatch, tmp_path, cut, attended):
     write(beside, "coordination = {kind = 'own_methods:First', skip = 1}", more="step_timeout_s = 60" * attended)
     scenario, out = load(beside / "s.toml", trust=True), tmp_path / "out"
     whole = run(scenario, out, trust=True)
@@ -145,10 +145,7 @@ def test_with_trust_it_runs_and_is_resumed_in_any_process_and_from_anywhere(besi
     assert RunFolder.open(out).scenario() == scenario
     half = tmp_path / "half"
     shutil.copytree(out, half)
-    (half / "summary.json").unlink()
-    (half / "rounds.jsonl").write_bytes(b"\n".join((out / "rounds.jsonl").read_bytes().split(b"\n")[:2]) + b"\n")
-    for file in half.glob("checkpoint*"):
-        file.unlink()
+    cut(half, 2)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="--trust"):
         resume(half)
@@ -185,7 +182,7 @@ def test_compare_says_where_runs_were_made_by_other_code(beside, tmp_path):
     assert note.endswith(f"1 as {tmp_path / '2'}")
 
 
-def test_own_belief_about_a_function_is_run_and_resumed(beside, tmp_path):
+def test_own_belief_about_a_function_is_run_and_resumed(beside, tmp_path, cut):
     settings = {"name": "c", "rounds": 12, "seed": 3}
     settings |= {"environment": {"id": "swarmbo/function-v0", "function": "camel"}}
 
@@ -198,11 +195,8 @@ def test_own_belief_about_a_function_is_run_and_resumed(beside, tmp_path):
     mine = log({"kind": "own_methods:Common", "floor": 1e-4}, "own")
     assert mine == log({"kind": "additive", "lengthscales": "shared", "noise_floor": 1e-4}, "known")
     assert mine != log({"kind": "additive"}, "default")
-    (tmp_path / "own" / "summary.json").unlink()
     whole = (tmp_path / "own" / "rounds.jsonl").read_bytes()
-    (tmp_path / "own" / "rounds.jsonl").write_bytes(b"\n".join(whole.split(b"\n")[:12]) + b"\n")
-    for file in (tmp_path / "own").glob("checkpoint*"):
-        file.unlink()
+    cut(tmp_path / "own", 12)
     resume(tmp_path / "own", trust=True)
     assert (tmp_path / "own" / "rounds.jsonl").read_bytes() == whole
 

@@ -84,8 +84,9 @@ def test_csv_paths_of_a_file_are_relative_to_it_and_those_of_overrides_to_the_wo
     moved = load(file, ["environment.field.csv=mine.csv"])
     assert moved.environment["field"]["csv"] == str(tmp_path / "here" / "mine.csv")
     lakes = 'no_go = [{ geojson = "lake.geojson" }, { corners = [[0, 0], [1, 0], [0, 1]] }]'
-    file.write_text(f'[environment]\nid = "a"\nfield = {{ raster = "dem.tif" }}\n{lakes}')
+    file.write_text(f'[environment]\nid = "a"\nfield.raster = "dem.tif"\ntopology.csv = "office.csv"\n{lakes}')
     told = load(file).environment
+    assert told["topology"]["csv"] == str(tmp_path / "there" / "office.csv")
     assert told["field"]["raster"] == str(tmp_path / "there" / "dem.tif")
     assert told["no_go"][0]["geojson"] == str(tmp_path / "there" / "lake.geojson")
     file.write_text('[environment]\nid = "a"\nfield = { csv = "data/soil.csv", x = "e" }')

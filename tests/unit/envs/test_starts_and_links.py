@@ -23,13 +23,6 @@ def test_as_many_robots_as_sites_take_all_of_them():
     assert sorted(starts.tolist()) == sites.tolist()
 
 
-def test_the_same_generator_state_draws_the_same_starts():
-    sites = lattice(np.zeros(2), np.ones(2), 100)
-    one, same, other = (spread(np.random.default_rng(seed), sites, 5) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(one, same)
-    assert (one != other).any()
-
-
 def test_starts_move_to_the_nearest_site_that_nobody_before_took():
     sites = np.array([[0.0, 0.0], [10.0, 0.0], [30.0, 0.0]])
     starts = np.array([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]])

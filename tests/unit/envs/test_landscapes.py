@@ -7,12 +7,6 @@ from swarmbo_envs.fields.landscape import build_field, drawn
 from swarmbo_envs.fields.settings import DrawSettings
 
 
-def test_the_same_seed_draws_the_same_field_and_another_seed_another():
-    one, same, other = (build_field({"gp": {"seed": seed}}, 500) for seed in (3, 3, 4))
-    np.testing.assert_array_equal(one.value(one.points), same.value(one.points))
-    assert np.abs(one.value(one.points) - other.value(one.points)).max() > 0.1
-
-
 def test_over_many_draws_mean_variance_and_correlation_are_those_of_the_kernel():
     places = np.array([[0.0, 0.0], [100.0, 0.0]])
     draws = np.array(
