@@ -8,6 +8,7 @@ from gymnasium.utils.env_checker import data_equivalence
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError
+from swarmbo.worlds import FieldWorld
 from swarmbo_envs import robot_team_v0, robot_team_v1
 from swarmbo_envs.robot_team.safety import Spacing
 
@@ -277,3 +278,14 @@ def test_who_is_too_far_off_to_meet_is_rightly_left_out(with_bases):
         clear = (np.hypot(*(places[:, None] - starts[others]).transpose(2, 0, 1)) >= least).all(axis=1)
         assert spacing.is_clear(robot, places, starts).tolist() == clear.tolist()
     assert 0 < cut_short < n
+
+
+@pytest.mark.parametrize("make", [robot_team_v0.parallel_env, robot_team_v1.parallel_env])
+def test_the_task_is_what_truth_states_and_worlds_offer(make) -> None:
+    for task, level in [("peak", None), ("map", None), ("level", 900.0)]:
+        env = make(robots=2, task=task, level=level)
+        env.reset(seed=0)
+        truth = env.unwrapped.ground_truth()
+        assert (truth.goal, truth.level) == (task, level)
+        assert FieldWorld(env).offers(env.agents).level == level
+    assert make(robots=2).unwrapped.settings.task == "peak"

@@ -10,22 +10,9 @@ from scipy.optimize import check_grad
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power import Network, best_known
 from swarmbo_envs.wlan_power.network import Link
+from swarmbo_envs.wlan_power.topology import path_loss_db
 
-
-def by_loops(points, users, serving, powers, hears, airtime):
-    """Mbit/s of each user, from places, one interferer after the other."""
-    noise = 10 ** ((-174 + 10 * math.log10(20e6) + 7) / 10)
-    capacities = []
-    for place, own in zip(users, serving, strict=True):
-        received = []
-        for point, power in zip(points, powers, strict=True):
-            loss = 46.6777 + 30 * math.log10(max(math.dist(place, point), 1.0))
-            received.append(10 ** ((power - loss) / 10))
-        interference = sum(received[j] for j in range(len(points)) if j != own and hears[own][j])
-        sinr = received[own] / (noise + interference)
-        shared = min(20 * math.log2(1 + sinr / 10), 65.0) / serving.count(own)  # 10 dB; MCS 7
-        capacities.append(shared if airtime == "shared" else 20 * math.log2(1 + sinr))
-    return capacities
+from .wlan_by_hand import rates_by_hand
 
 
 @pytest.mark.parametrize("interference", ["audible", "all"])
@@ -33,12 +20,12 @@ def by_loops(points, users, serving, powers, hears, airtime):
 def test_outcomes_are_the_sums_of_the_users_capacities_by_hand(interference, airtime):
     named = {} if airtime is None else {"airtime": airtime}  # shared by default
     env = wlan_power_v0.parallel_env(topology_seed=1, interference=interference, **named)
-    points, users = env.topology.access_points, env.topology.users
-    serving = [min(range(12), key=lambda i: math.dist(points[i], user)) for user in users]
-    reach = 10 ** ((25 + 82 - 46.6777) / 30)
-    hears = [[interference == "all" or math.dist(a, b) <= reach for b in points] for a in points]
+    points, reach = env.topology.access_points, 10 ** ((25 + 82 - 46.6777) / 30)
+    near = np.hypot(*(points[:, None] - points).transpose(2, 0, 1)) <= reach
+    np.testing.assert_array_equal(env.network.disturbs, (near | (interference == "all")) & ~np.eye(12, dtype=bool))
+    assert env.settings.airtime == (airtime or "shared")
     powers = np.random.default_rng(1).uniform(1, 25, 12)
-    wanted = by_loops(points, users, serving, powers, hears, airtime or "shared")
+    wanted, serving = rates_by_hand(env, powers)
     assert env.network.user_capacities(powers[None])[0] == pytest.approx(wanted)
     env.reset(seed=0)
     *_, infos = env.step({agent: [power] for agent, power in zip(env.agents, powers, strict=True)})
@@ -46,6 +33,10 @@ def test_outcomes_are_the_sums_of_the_users_capacities_by_hand(interference, air
         own = math.fsum(c for c, s in zip(wanted, serving, strict=True) if s == i)
         assert info["factors"] == {f"capacity_{i}": pytest.approx(own)}
         assert info["users"] == serving.count(i)
+
+
+def test_nearer_than_a_metre_no_less_is_lost():
+    assert path_loss_db(np.array([0.0, 0.5, 1.0])) == pytest.approx([46.6777] * 3)
 
 
 def networks():
