@@ -5,7 +5,6 @@ import msgspec
 import numpy as np
 import pytest
 
-
 from swarmbo.errors import RunFolderError
 from swarmbo.records import RoundRecord, Sample
 from swarmbo.runs import run
@@ -46,17 +45,6 @@ def test_a_last_line_of_zeros_as_after_a_power_cut_is_skipped(folder):
     with (folder.path / "rounds.jsonl").open("ab") as log:
         log.write(b"\0" * 40 + b"\n")
     assert folder.log().lines == [line(0)]
-
-
-@pytest.mark.parametrize("bad", [b"", b"{}", line(7), line(0)[:-1]])
-def test_damage_before_the_last_line_is_an_error_that_names_the_line(folder, bad):
-    for number in range(3):
-        folder.append(line(number), TIMING)
-    log = folder.path / "rounds.jsonl"
-    rows = log.read_bytes().split(b"\n")
-    log.write_bytes(b"\n".join([rows[0], bad, *rows[2:]]))
-    with pytest.raises(RunFolderError, match="line 2 is not the record of round 1"):
-        folder.log()
 
 
 def test_a_torn_timing_is_left_out(folder):

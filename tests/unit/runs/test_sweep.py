@@ -5,13 +5,17 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
+import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.runs import RunFolder, load, plan, run, sweep
+from swarmbo.runs.reading import read_summary
 from swarmbo.runs.stored_files import locked
 from swarmbo.runs.sweep import _execute, folder_name, setting_slug
 
@@ -269,3 +273,42 @@ def test_an_interrupt_ends_the_processes_of_a_sweep_at_once(tmp_path, small):
         sweep([trials[0], trials[3]], workers=2, on_run=interrupt)
     assert [process for process in multiprocessing.active_children() if process not in before] == []
     assert [outcome.status for outcome in sweep(trials[:1])] == ["skipped"]
+
+
+CHEAP = ["rounds=1", "environment.robots=2", "belief.restarts=0", "coordination.kind=random"]
+
+
+def meet(folder, n_times, seed):
+    """Let two processes run into a folder n times, at random offsets; how often both ended well."""
+    rng, scenarios = np.random.default_rng(seed), [load("robots", [*CHEAP, f"seed={seed}"]) for seed in (1, 2)]
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        alone = [pool.submit(run, scenario, folder / f"alone-{n}") for n, scenario in enumerate(scenarios)]
+        logs = [
+            future.result() and (folder / f"alone-{n}" / "rounds.jsonl").read_bytes() for n, future in enumerate(alone)
+        ]
+        began = time.perf_counter()
+        pool.submit(run, scenarios[0], folder / "timed").result()
+        seconds, both = time.perf_counter() - began, 0
+        for number in range(n_times):
+            out, force, same = folder / str(number), rng.random() < 0.3, rng.random() < 0.3
+            first = pool.submit(run, scenarios[0], out)
+            time.sleep(rng.uniform(0.0, 1.2 * seconds))
+            second = pool.submit(run, scenarios[0 if same else 1], out, force=force)
+            errors = [future.exception() for future in (first, second)]
+            assert all(error is None or isinstance(error, RunFolderError) for error in errors), errors
+            assert None in errors, errors
+            both += errors == [None, None]
+            # Both may end well where they want the same, or the second replaces what the first one has completed.
+            assert errors != [None, None] or force or same
+            last = 0 if same or errors[1] is not None else 1
+            there = RunFolder.open(out)
+            assert there.scenario() == scenarios[last]
+            assert (out / "rounds.jsonl").read_bytes() == logs[last]
+            assert read_summary(there) is not None
+            assert len(there.timings()) == 2
+    return both
+
+
+@pytest.mark.slow
+def test_200_meetings_of_two_runs_end_as_one_each(tmp_path):
+    assert 0 < meet(tmp_path, 200, 1) < 200

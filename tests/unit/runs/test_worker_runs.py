@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -83,16 +84,10 @@ def test_worlds_that_depend_on_more_than_the_point_are_refused(tmp_path):
         run(load("robots", ["workers.count=2"]), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
-    class Other:
-        unwrapped = None
-
-        def factor_graph(self):
-            return {}
-
-    other = Other()
-    other.unwrapped = other
-    with pytest.raises(ConfigError, match="Other does not state that an outcome depends on the joint point alone"):
-        require_copies(other)
+    silent = SimpleNamespace(factor_graph=dict)
+    silent.unwrapped = silent
+    with pytest.raises(ConfigError, match="Namespace does not state that an outcome depends on the joint point alone"):
+        require_copies(silent)
 
 
 def test_own_engines_need_trust_and_workers_are_refused_by_name():
@@ -148,23 +143,13 @@ def test_one_worker_in_batches_decides_and_measures_as_a_run_without_workers(tmp
     assert alone == one
 
 
-class StoppedError(Exception):
-    """A run is stopped here."""
-
-
 @pytest.mark.parametrize(
     ("mode", "lines"), [("asynchronous", 0), ("asynchronous", 7), ("synchronous", 1), ("synchronous", 11)]
 )
-def test_a_run_that_lost_its_last_rounds_logs_them_again(tmp_path, mode, lines):
+def test_a_run_that_lost_its_last_rounds_logs_them_again(tmp_path, interrupted, mode, lines):
     """As a kill between a tell and its round, or a power failure, leaves it."""
-
-    def stop(record, was_logged):
-        if record.round == 11:
-            raise StoppedError
-
     scenario, out = small(*THREADS, "workers.count=3", f"workers.mode={mode}"), tmp_path / "run"
-    with pytest.raises(StoppedError):
-        run(scenario, out, trust=True, on_round=stop)
+    interrupted(scenario, out, 11, trust=True)
     told, rounds = told_of(out), (out / "rounds.jsonl").read_bytes().splitlines(keepends=True)
     (out / "rounds.jsonl").write_bytes(b"".join(rounds[:lines]) + b'{"round":')
     resume(out, trust=True)
@@ -177,14 +162,9 @@ def test_a_run_that_lost_its_last_rounds_logs_them_again(tmp_path, mode, lines):
         assert (tmp_path / "whole" / "rounds.jsonl").read_bytes() == b"".join(again)
 
 
-def test_a_ledger_that_is_behind_its_rounds_is_refused(tmp_path):
-    def stop(record, was_logged):
-        if record.round == 9:
-            raise StoppedError
-
+def test_a_ledger_that_is_behind_its_rounds_is_refused(tmp_path, interrupted):
     out = tmp_path / "run"
-    with pytest.raises(StoppedError):
-        run(small(*THREADS, "workers.count=2"), out, trust=True, on_round=stop)
+    interrupted(small(*THREADS, "workers.count=2"), out, 9, trust=True)
     lines = (out / LEDGER).read_bytes().splitlines(keepends=True)
     (out / LEDGER).write_bytes(b"".join(lines[:-6]))
     with pytest.raises(RunFolderError, match=r"delete the lines of rounds\.jsonl after round"):
