@@ -117,15 +117,9 @@ def test_an_access_point_observes_its_neighbours_and_losses():
 def test_a_team_is_made_for_the_drawn_world():
     with pytest.raises(Exception, match="reset"):
         sb.Team.for_env(made("wlan_power-v0", {}))
-    tables = {
-        "name": "drawn",
-        "environment": {"id": "swarmbo/wlan_power-v0", "worlds": "drawn"},
-        "rounds": 3,
-        "seed": 4,
-    }
-    scopes = [
-        make_environment(scenario_of({**tables, "seed": seed})).unwrapped.factor_graph()["scopes"] for seed in (4, 5)
-    ]
+    tables = {"name": "drawn", "environment": {"id": "swarmbo/wlan_power-v0", "worlds": "drawn"}, "rounds": 3}
+    worlds = [make_environment(scenario_of({**tables, "seed": seed})).unwrapped for seed in (4, 5)]
+    scopes = [world.factor_graph()["scopes"] for world in worlds]
     env = made("wlan_power-v0", {})
     env.reset(seed=4)
     assert scopes[0] == env.unwrapped.factor_graph()["scopes"] != scopes[1]

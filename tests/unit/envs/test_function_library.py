@@ -1,6 +1,7 @@
 """The library's functions have the maxima that they state."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -57,13 +58,9 @@ def test_no_point_found_is_better(name):
     values = f.value(points)
     slack = 1e-7 * max(1.0, abs(f.maximum))
     for start in points[np.argsort(values)[-2:]]:
-        found = minimize(
-            lambda x: -f.value(np.clip(x, f.low, f.high)[None])[0],
-            start,
-            method="Nelder-Mead" if f.n_variables <= 6 else "L-BFGS-B",
-            bounds=list(zip(f.low, f.high, strict=True)),
-            options={"maxiter": 200},
-        )
+        method, bounds = "Nelder-Mead" if f.n_variables <= 6 else "L-BFGS-B", list(zip(f.low, f.high, strict=True))
+        value = partial(lambda x, f: -f.value(np.clip(x, f.low, f.high)[None])[0], f=f)
+        found = minimize(value, start, method=method, bounds=bounds, options={"maxiter": 200})
         assert -found.fun <= f.maximum + slack
     assert values.max() <= f.maximum + slack
 
@@ -87,12 +84,8 @@ def test_sums_of_blocks_reach_the_sum_of_the_maxima_and_no_search_of_a_block_mor
         index = list(scope)
         low, high, top = f.low[index], f.high[index], f.terms[factor](f.argmax[None, index])[0]
         for start in low + rng.random((20, len(index))) * (high - low):
-            found = minimize(
-                lambda x, factor=factor: -f.terms[factor](x[None])[0],
-                start,
-                method="L-BFGS-B",
-                bounds=list(zip(low, high, strict=True)),
-            )
+            value = partial(lambda x, term: -term(x[None])[0], term=f.terms[factor])
+            found = minimize(value, start, method="L-BFGS-B", bounds=list(zip(low, high, strict=True)))
             assert -found.fun <= top + 1e-6 * max(1.0, abs(top))
 
 

@@ -149,10 +149,8 @@ def between_known(values, cell, places):
     """Whether the four cells about each place of a map that begins at the middle of the south-west one have values."""
     rows = values[::-1]
     x, y = places.T / cell
-    column, row = (
-        np.minimum(np.floor(x), rows.shape[1] - 2).astype(int),
-        np.minimum(np.floor(y), len(rows) - 2).astype(int),
-    )
+    column = np.minimum(np.floor(x), rows.shape[1] - 2).astype(int)
+    row = np.minimum(np.floor(y), len(rows) - 2).astype(int)
     return np.isfinite([rows[row + i, column + j] for i in (0, 1) for j in (0, 1)]).all(axis=0)
 
 

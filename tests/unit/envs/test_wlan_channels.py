@@ -27,20 +27,13 @@ BLOCKS = {  # centre channel numbers at 5 GHz, of IEEE 802.11-2020, table E-4, b
 
 def test_centres_are_those_of_the_standard():
     assert [centre_mhz(channel, 20.0) for channel in (1, 6, 11, 13)] == [2412.0, 2437.0, 2462.0, 2472.0]
-    assert [centre_mhz(channel, 20.0) for channel in (36, 64, 100, 144, 149, 165)] == [
-        5180,
-        5320,
-        5500,
-        5720,
-        5745,
-        5825,
-    ]
+    channels = (36, 64, 100, 144, 149, 165)
+    assert [centre_mhz(channel, 20.0) for channel in channels] == [5180, 5320, 5500, 5720, 5745, 5825]
     for width, blocks in BLOCKS.items():
         for number, channels in blocks.items():
             assert {centre_mhz(channel, width) for channel in channels} == {5000.0 + 5.0 * number}
-            assert [whole_channel(channel, width) for channel in channels] == [
-                (number, n) for n in range(len(channels))
-            ]
+            whole = [(number, n) for n in range(len(channels))]
+            assert [whole_channel(channel, width) for channel in channels] == whole
     # 40 MHz at 2.4 GHz: a second channel four numbers above or below, so centres at channels 3 to 11
     assert [centre_mhz(channel, 40.0) for channel in (1, 7, 8, 13)] == [2422.0, 2452.0, 2437.0, 2462.0]
     assert [centre_mhz(*none) for none in ((14, 20.0), (38, 20.0), (1, 80.0), (132, 160.0))] == [None] * 4

@@ -176,16 +176,9 @@ def hanging(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     pettingzoo.register("parallel", "tests/hanging-v0", "hanging_world:Hanging")
-    yield lambda **environment: scenario_of(
-        {
-            "name": "hanging",
-            "rounds": 5,
-            "step_timeout_s": 2.0,
-            "environment": {"id": "tests/hanging-v0", **environment},
-            "coordination": {"kind": "random"},
-            "belief": {"restarts": 0},
-        }
-    )
+    kinds = {"coordination": {"kind": "random"}, "belief": {"restarts": 0}}
+    plain = {"name": "hanging", "rounds": 5, "step_timeout_s": 2.0, **kinds}
+    yield lambda **settings: scenario_of({**plain, "environment": {"id": "tests/hanging-v0", **settings}})
     del pettingzoo.parallel_registry["tests/hanging-v0"]
 
 

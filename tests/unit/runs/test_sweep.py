@@ -1,3 +1,4 @@
+import itertools
 import multiprocessing
 import os
 import signal
@@ -50,22 +51,13 @@ def small(tmp_path):
 def test_every_combination_is_planned_with_seeds_from_the_scenarios_on(tmp_path, small):
     alternatives = ["coordination.kind=random,independent", "environment.noise_std=0.1,0.2", "rounds=3"]
     trials = plan(small, 3, ["belief.kernel=rbf", *alternatives], tmp_path)
-    found = {
-        (t.scenario.coordination.__class__.__name__, t.scenario.environment["noise_std"], t.scenario.seed)
-        for t in trials
-    }
-    assert found == {
-        (kind, noise, seed) for kind in ("Random", "Independent") for noise in (0.1, 0.2) for seed in (5, 6, 7)
-    }
-    assert {trial.scenario.rounds for trial in trials} == {3}
+    planned = [trial.scenario for trial in trials]
+    found = {(type(one.coordination).__name__, one.environment["noise_std"], one.seed) for one in planned}
+    assert found == set(itertools.product(("Random", "Independent"), (0.1, 0.2), (5, 6, 7)))
+    assert {one.rounds for one in planned} == {3}
     assert len({trial.out for trial in trials}) == 12
-    first = (
-        tmp_path
-        / "small"
-        / "coordination.kind=random,environment.noise_std=0.1,belief.kernel=rbf,rounds=3"
-        / "seed-005"
-    )
-    assert trials[0].out == first
+    settings = "coordination.kind=random,environment.noise_std=0.1,belief.kernel=rbf,rounds=3"
+    assert trials[0].out == tmp_path / "small" / settings / "seed-005"
 
 
 def test_a_setting_that_is_refused_is_found_before_anything_runs(tmp_path, small):
@@ -75,13 +67,10 @@ def test_a_setting_that_is_refused_is_found_before_anything_runs(tmp_path, small
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("n_seeds", [0, -3])
-def test_less_than_one_seed_is_refused(small, n_seeds):
-    with pytest.raises(ConfigError, match="wanted an integer >= 1"):
-        plan(small, n_seeds)
-
-
-def test_less_than_one_job_is_refused():
+def test_less_than_one_seed_or_process_is_refused(small):
+    for n_seeds in (0, -3):
+        with pytest.raises(ConfigError, match="wanted an integer >= 1"):
+            plan(small, n_seeds)
     with pytest.raises(ConfigError, match="integer from 1 to 4096"):
         sweep([], workers=0)
 
@@ -200,12 +189,7 @@ def test_a_run_does_not_depend_on_the_number_of_threads(tmp_path, small):
 
 
 def test_settings_that_are_no_safe_file_name_still_get_folders_of_their_own():
-    odd = [
-        "environment.field.csv=/data/a b.csv",
-        "environment.field.csv=/data/a:b.csv",
-        "x=" + "y" * 300,
-        "x=" + "y" * 301,
-    ]
+    odd = [*(f"environment.field.csv=/data/a{mark}b.csv" for mark in " :"), "x=" + "y" * 300, "x=" + "y" * 301]
     slugs = [setting_slug([text]) for text in odd]
     assert len(set(slugs)) == 4
     assert all(len(slug) <= 96 and "/" not in slug and " " not in slug for slug in slugs)
@@ -241,14 +225,8 @@ def test_an_interrupt_while_a_sweep_starts_its_processes_is_told_in_one_line(tmp
     )
     command = ["-m", "swarmbo", "sweep", "camel", "--seeds", "2", "--workers", "2", "--out", str(tmp_path / "runs")]
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    process = subprocess.Popen(
-        [sys.executable, *command],
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-        preexec_fn=_hears_of_interrupts,
-    )
+    alone = {"start_new_session": True, "preexec_fn": _hears_of_interrupts, "env": {**os.environ, "PYTHONPATH": path}}
+    process = subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True, **alone)
     try:
         while not (tmp_path / "starting").exists():
             assert process.poll() is None

@@ -23,12 +23,7 @@ from swarmbo.runs.scenario import make_environment
 from swarmbo.runs.trial import _extrapolated
 
 THREADS = ["workers.engine=concurrent.futures:ThreadPoolExecutor"]
-SMALL = [
-    "environment.parameters={n_variables=8}",
-    "environment.noise_std=0.5",
-    "rounds=14",
-    "initial=6",
-]
+SMALL = ["environment.parameters={n_variables=8}", "environment.noise_std=0.5", "rounds=14", "initial=6"]
 
 
 def small(*more):
@@ -53,15 +48,10 @@ def test_noise_goes_by_the_query_whichever_copy_measures_it():
         env = make_environment(scenario)
         env.reset(seed=scenario.seed)
         rng, first, second, seen = np.random.default_rng(0), work(), work(), set()
-        bounds = env.unwrapped.factor_graph()["bounds"]
+        bounds, owners = (env.unwrapped.factor_graph()[name] for name in ("bounds", "variable_owners"))
         for number in range(1, 7):
             point = {variable: rng.uniform(*ends) for variable, ends in bounds.items()}
-            actions = {
-                agent: np.array(
-                    [point[v] for v, owner in env.unwrapped.factor_graph()["variable_owners"].items() if owner == agent]
-                )
-                for agent in env.agents
-            }
+            actions = {a: np.array([point[v] for v, owner in owners.items() if owner == a]) for a in env.agents}
             in_turn = plain_infos(env.step(actions)[4])  # the run's own world, one round after the other
             assert first(f"q{number:05d}", point) == in_turn
             seen.add(json.dumps(first("q00003", point)))
@@ -106,13 +96,12 @@ def test_own_engines_need_trust_and_workers_are_refused_by_name():
 
 @pytest.mark.parametrize("mode", ["asynchronous", "synchronous"])
 def test_a_run_with_workers_is_a_run_folder_like_any_other(tmp_path, mode):
-    seen = []
-    summary = run(
-        small(*THREADS, "workers.count=3", f"workers.mode={mode}"),
-        tmp_path / "run",
-        trust=True,
-        on_round=lambda record, was_logged: seen.append((record.round, was_logged)),
-    )
+    seen, wanted = [], small(*THREADS, "workers.count=3", f"workers.mode={mode}")
+
+    def on_round(record, was_logged):
+        seen.append((record.round, was_logged))
+
+    summary = run(wanted, tmp_path / "run", trust=True, on_round=on_round)
     folder = RunFolder.open(tmp_path / "run")
     records, events = folder.records(), events_of(tmp_path / "run")
     told = [event for event in events if event.kind == "tell"]
@@ -120,10 +109,8 @@ def test_a_run_with_workers_is_a_run_folder_like_any_other(tmp_path, mode):
     assert [record.round for record in records] == list(range(15))
     assert [record.query for record in records[1:]] == [event.query for event in told]
     assert sorted(event.query for event in told) == [f"q{number:05d}" for number in range(1, 15)]
-    assert all(
-        record.joint.measurement == pytest.approx(sum(event.outcome.values()))
-        for record, event in zip(records[1:], told, strict=True)
-    )
+    sums = [sum(event.outcome.values()) for event in told]
+    assert [record.joint.measurement for record in records[1:]] == pytest.approx(sums)
     assert [record.joint.mean is None for record in records[1:]].count(True) == 6
     assert summary.rounds == summary.measurements == 14
     assert summary.workers.count == 3

@@ -134,10 +134,8 @@ def test_agents_of_a_field_tell_where_they_were(tmp_path, clock):
         refused(client.post(path, json={"outcome": {"c": 1.0}}), 422)
         assert not client.post(path, json={"failed": True}).json()["is_pending"]
         state = client.get("/state").json()
-    assert state["best"] == {
-        **{"outcome": 2.0, "query": "q00001", "point": {"x": 0.5, "y": 1.5}},
-        **{"recommended": None, "mean": None, "std": None},
-    }
+    model = {"recommended": None, "mean": None, "std": None}
+    assert state["best"] == {"outcome": 2.0, "query": "q00001", "point": {"x": 0.5, "y": 1.5}, **model}
     assert (state["outcomes"], state["failed"], state["told"]) == ([2.0, None], 1, 1)
     assert open_desk(tmp_path, clock, "field").ledger.team.history.X[0, :2].tolist() == [0.5, 1.5]
 
