@@ -5,6 +5,7 @@ import pytest
 
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis
 from swarmbo.belief.fusion import CommitteeFlooding, MeasurementFlooding, Proposal
+from swarmbo.belief.fusion.measurement_flooding import _Log
 from swarmbo.belief.gp.cholesky import extend, factorise
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.boundary.rng import stream
@@ -74,12 +75,12 @@ def test_a_time_axis_at_600_readings_against_none(benchmark, work):
 def test_a_committee_of_24_that_is_made_and_predicts_512_places_beside_one_process(benchmark, n_each):
     start = Proposal(0, "", Hyperparameters("matern52", (0.2, 0.2), 1.0, 0.1), seed=0, n_features=2)
     rng = stream(0, "benchmark")
-    told, places = rng.random((24, n_each, 3)), rng.random((512, 2))
+    told, places = rng.random((24, n_each, 4)), rng.random((512, 2))
+    told[..., 3] = np.nan  # noise that is not known
 
     def predict(kind):
         agent = kind("a", SQUARE, start)
-        for author, rows in enumerate(told):
-            agent._append(f"s{author:02d}", rows)
+        agent._logs = {f"s{author:02d}": _Log(rows) for author, rows in enumerate(told)}
         return agent.belief.posterior(places)
 
     whole_s = seconds(lambda: predict(MeasurementFlooding), 3)

@@ -34,6 +34,7 @@ def test_a_round_by_the_number_of_robots_and_measurements(benchmark: Any, robots
     with threadpool_limits(1, user_api="blas"):
         step = env.step(timed(seconds, "first", team.act, observations, infos))
         timed(seconds, "tell", team.observe, *step)
+        assert isinstance(team.belief, sb.ExactGP)
         seconds["fits"] = team.belief.needs_fit
         actions = benchmark.pedantic(timed, args=(seconds, "ask", team.act, step[0], step[4]), rounds=1)
     assert len(actions) == robots
