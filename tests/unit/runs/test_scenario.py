@@ -127,3 +127,24 @@ def test_a_file_without_suffix_is_found_and_a_folder_of_the_same_name_does_not_h
     Path("robots").mkdir()
     assert locate("mine") == Path("mine")
     assert locate("robots").name == "robots.toml"
+
+
+FAULTS = [(b"rounds = = 3", "not TOML"), (b"\xff\xfe\x00", "not UTF-8")]
+FAULTS += [(b"a = " + b"[" * 5000, "nested|not TOML"), (b"a = " + b"9" * 5000, "not TOML")]
+
+
+@pytest.mark.parametrize(("content", "words"), FAULTS)
+def test_a_file_that_is_no_toml_is_refused_with_its_name(tmp_path, content, words):
+    file = tmp_path / "bad.toml"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match=words) as caught:
+        load(file)
+    assert caught.value.at == str(file)
+
+
+@pytest.mark.parametrize("name", ["missing.toml", ".", "no-such-scenario"])
+def test_a_missing_file_or_a_folder_is_refused(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        load(name)
+    assert caught.value.at == name
