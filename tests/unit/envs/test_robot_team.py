@@ -10,6 +10,12 @@ from .playing import at
 PLAIN = {"elevation": "jacksboro", "window": [0, 0, 30, 30]}
 
 
+def begun(**arguments):
+    env = robot_team_v0.parallel_env(**{"field": PLAIN, **arguments})
+    env.reset(seed=0)
+    return env
+
+
 @pytest.fixture
 def line(tmp_path):
     """Ten sites 100 m apart, values rising to the east."""
@@ -31,8 +37,7 @@ def test_reset_measures_at_the_starts_for_nothing():
 
 
 def test_a_robot_that_arrives_measures_there_and_pays_for_the_way():
-    env = robot_team_v0.parallel_env(robots=1, field=PLAIN, starts=[[500.0, 500.0]], travel_cost=0.5, reward="own")
-    env.reset(seed=0)
+    env = begun(robots=1, starts=[[500.0, 500.0]], travel_cost=0.5, reward="own")
     observations, rewards, _, _, infos = env.step(at(env, [540.0, 530.0]))
     info = infos["robot_0"]
     assert info["reached"]
@@ -45,8 +50,7 @@ def test_a_robot_that_arrives_measures_there_and_pays_for_the_way():
 
 
 def test_a_robot_that_is_late_measures_where_it_got_to_and_says_so():
-    env = robot_team_v0.parallel_env(robots=1, field=PLAIN, starts=[[100.0, 100.0]], round_time_s=40.0)
-    env.reset(seed=0)
+    env = begun(robots=1, starts=[[100.0, 100.0]], round_time_s=40.0)
     goal = np.array([1600.0, 1500.0])
     before = np.array([100.0, 100.0])
     for _ in range(20):
@@ -78,8 +82,7 @@ def test_every_candidate_is_reached_and_no_other_site_is(seed):
 
 
 def test_robots_see_the_share_of_rounds_left():
-    env = robot_team_v0.parallel_env(robots=2, field=PLAIN, max_cycles=4)
-    env.reset(seed=0)
+    env = begun(robots=2, max_cycles=4)
     seen = []
     while env.agents:
         observations = env.step(at(env, [500, 500], [600, 600]))[0]
@@ -148,16 +151,14 @@ def test_only_measured_sites_are_sampled_and_each_once(line):
 
 
 def test_a_robot_takes_a_reachable_site_for_one_that_it_can_not_reach(line):
-    env = robot_team_v0.parallel_env(robots=1, field=line, starts=[[0, 0]], round_time_s=60.0)
-    env.reset(seed=0)
+    env = begun(robots=1, field=line, starts=[[0, 0]], round_time_s=60.0)
     _, _, _, _, infos = env.step(at(env, [900, 0]))
     assert infos["robot_0"]["measurement"] == 2.0  # 300 m take 60 s of driving alone, and the robot may have to turn
     assert not infos["robot_0"]["reached"]
 
 
 def test_a_robot_that_can_reach_no_site_drives_towards_the_nearest_and_measures_nothing(line):
-    env = robot_team_v0.parallel_env(robots=1, field=line, starts=[[0, 0]], round_time_s=10.0)
-    env.reset(seed=0)
+    env = begun(robots=1, field=line, starts=[[0, 0]], round_time_s=10.0)
     outcomes = []
     for _ in range(3):
         assert len(env.candidates("robot_0")) in (0, 1)
@@ -172,8 +173,7 @@ def test_a_robot_that_can_reach_no_site_drives_towards_the_nearest_and_measures_
 
 
 def test_a_site_whose_measurement_failed_stays_open(line):
-    env = robot_team_v0.parallel_env(robots=1, field=line, starts=[[0, 0]], failure_rate=1.0)
-    env.reset(seed=0)
+    env = begun(robots=1, field=line, starts=[[0, 0]], failure_rate=1.0)
     assert len(env.candidates("robot_0")) > 0
     assert [0.0, 0.0] in env.candidates("robot_0").tolist()
     _, _, _, _, infos = env.step(at(env, [100, 0]))
@@ -182,8 +182,7 @@ def test_a_site_whose_measurement_failed_stays_open(line):
 
 
 def test_when_every_site_was_measured_robots_stay_and_measure_nothing(line):
-    env = robot_team_v0.parallel_env(robots=2, field=line, round_time_s=1000.0)
-    env.reset(seed=0)
+    env = begun(robots=2, field=line, round_time_s=1000.0)
     for _ in range(4):
         env.step(at(env, [0, 0], [0, 0]))
     assert len(env.candidates("robot_0")) == 0
@@ -203,8 +202,7 @@ def test_truth_says_how_measured_sites_are_used(line):
 
 
 def test_actions_rounded_to_single_precision_are_accepted():
-    env = robot_team_v0.parallel_env(robots=1, field=PLAIN)
-    env.reset(seed=0)
+    env = begun(robots=1)
     corner = np.nextafter(env.action_space("robot_0").high.astype(np.float32), np.float32(np.inf))
     env.step({"robot_0": corner})
 
@@ -244,8 +242,7 @@ def test_bad_arguments_are_refused_in_one_line_with_the_path(arguments, message)
 @pytest.mark.parametrize("round_time_s", [1e-6, 1e12, None])
 def test_limits_at_the_ends_of_their_ranges_are_driven(speed_m_s, turn_rate_rad_s, round_time_s):
     limits = {"speed_m_s": speed_m_s, "turn_rate_rad_s": turn_rate_rad_s, "round_time_s": round_time_s}
-    env = robot_team_v0.parallel_env(robots=2, field=PLAIN, travel_cost=1e12, noise_std=1e12, **limits)
-    env.reset(seed=0)
+    env = begun(robots=2, travel_cost=1e12, noise_std=1e12, **limits)
     observations, rewards, _, _, _ = env.step(at(env, [500, 500], [600, 600]))
     assert np.isfinite([*observations.values()]).all()
     assert np.isfinite([*rewards.values()]).all()

@@ -23,6 +23,12 @@ def make(**arguments):
     return robot_team_v1.parallel_env(**{"field": PLAIN, **arguments})
 
 
+def begun(**arguments):
+    env = make(**arguments)
+    env.reset(seed=0)
+    return env
+
+
 @pytest.mark.parametrize(
     "more", [{}, {"noise_std": 2.0, "failure_rate": 0.3, "travel_cost": 0.1, "round_time_s": 70.0}]
 )
@@ -64,8 +70,7 @@ def test_robots_may_be_unlike():
 
 
 def test_robots_drive_round_a_wall_and_planners_know_how_long_it_takes():
-    env = make(robots=1, starts=[[800, 1500]], no_go=[WALL], round_time_s=100.0)
-    env.reset(seed=0)
+    env = begun(robots=1, starts=[[800, 1500]], no_go=[WALL], round_time_s=100.0)
     goal = np.array([1200.0, 1500.0])
     expected = env.travel_rounds("robot_0", [[800, 1500], [800, 1500], [1200, 1500]], [[1200, 1500], [1000, 1000]])
     assert expected[0, 0] == np.ceil((np.hypot(100, 1200) * 2 + 200) / 500)
@@ -79,8 +84,7 @@ def test_robots_drive_round_a_wall_and_planners_know_how_long_it_takes():
 
 
 def test_who_is_sent_into_a_region_goes_to_the_nearest_site():
-    env = make(robots=1, starts=[[800, 1500]], no_go=[WALL])
-    env.reset(seed=0)
+    env = begun(robots=1, starts=[[800, 1500]], no_go=[WALL])
     info = env.step(at(env, [950, 1500]))[4]["robot_0"]
     sites = env.sites()
     assert not info["reached"]
@@ -103,8 +107,7 @@ def test_the_truth_is_that_of_what_can_be_measured():
 
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_who_was_let_go_as_far_as_its_battery_lasts_is_home_when_it_is_empty_whatever_the_rounding(rounds):
-    env = make(robots=1, starts=[[200, 200]], bases=[[200, 200]], battery_s=300.0, round_time_s=60.0, speed_m_s=5.0)
-    env.reset(seed=0)
+    env = begun(robots=1, starts=[[200, 200]], bases=[[200, 200]], battery_s=300.0, round_time_s=60.0, speed_m_s=5.0)
     episode, seconds = env._current(), rounds * 60.0 + 3e-7  # as much longer as may be, and more than a round takes
     episode.poses[0], episode.batteries[0] = [200.0 + 5.0 * seconds, 200.0, np.pi], rounds * 60.0
     for _ in range(rounds):
@@ -116,8 +119,7 @@ def test_who_was_let_go_as_far_as_its_battery_lasts_is_home_when_it_is_empty_wha
 @pytest.mark.parametrize("reserve", [0.0, 0.5])
 def test_a_battery_lasts_for_the_way_home_and_the_reserve(reserve):
     """40 s from home, of which it takes 40 s and what is held back; it must go where that leaves no whole round."""
-    env = make(robots=1, starts=[[200, 200]], bases=[[200, 200]], battery_s=300.0, round_time_s=60.0, speed_m_s=5.0)
-    env.reset(seed=0)
+    env = begun(robots=1, starts=[[200, 200]], bases=[[200, 200]], battery_s=300.0, round_time_s=60.0, speed_m_s=5.0)
     homes, episode, needed = replace(env._world.homes, reserve=reserve), env._current(), 40.0 * (1.0 + reserve)
     pose = np.array([400.0, 200.0, np.pi])
     for spare, is_due in ((59.0, True), (61.0, False)):
@@ -149,8 +151,7 @@ def test_a_robot_goes_home_in_time_and_is_full_there():
 
 
 def test_who_must_go_home_has_one_candidate_and_takes_it_whatever_it_is_asked():
-    env = make(robots=1, starts=[[200, 200]], battery_s=300.0, round_time_s=60.0)
-    env.reset(seed=0)
+    env = begun(robots=1, starts=[[200, 200]], battery_s=300.0, round_time_s=60.0)
     for _ in range(2):
         env.step(at(env, [2000, 2500]))
     assert len(env.candidates("robot_0")) == 1
@@ -183,8 +184,7 @@ def test_robots_start_at_their_bases_unless_told_otherwise():
 
 
 def test_who_drives_later_makes_way():
-    env = make(robots=2, starts=[[500, 1000], [1500, 1000]], separation_m=100.0, round_time_s=300.0)
-    env.reset(seed=0)
+    env = begun(robots=2, starts=[[500, 1000], [1500, 1000]], separation_m=100.0, round_time_s=300.0)
     infos = env.step(at(env, [1350, 1000], [600, 1000]))[4]
     assert infos["robot_0"]["reached"]
     assert not infos["robot_1"]["reached"]
@@ -192,8 +192,7 @@ def test_who_drives_later_makes_way():
 
 
 def test_a_current_brings_robots_farther_than_their_speed():
-    env = make(robots=1, starts=[[600, 1300]], wind=(4.0, 0.0), round_time_s=60.0)
-    env.reset(seed=0)
+    env = begun(robots=1, starts=[[600, 1300]], wind=(4.0, 0.0), round_time_s=60.0)
     places = env.candidates("robot_0")
     farthest = places[np.hypot(*(places - [600, 1300]).T).argmax()]
     assert farthest[0] - 600 > 1.3 * 5.0 * 60.0
@@ -203,8 +202,7 @@ def test_a_current_brings_robots_farther_than_their_speed():
 def test_who_is_sent_to_the_base_of_another_leaves_room_to_load_there():
     """Its owner is away, and can still come back."""
     bases = [[300, 300], [300, 2000]]
-    env = make(robots=2, starts=bases, bases=bases, battery_s=1e6, separation_m=100.0, round_time_s=600.0)
-    env.reset(seed=0)
+    env = begun(robots=2, starts=bases, bases=bases, battery_s=1e6, separation_m=100.0, round_time_s=600.0)
     env.step(at(env, [400, 300], [1800, 2000]))
     infos = env.step(at(env, bases[1], [1700, 2000]))[4]
     assert not infos["robot_0"]["reached"]

@@ -21,6 +21,15 @@ def episode(env, generator, wish=0.7):
         yield env.step({agent: np.append(spot, float(generator.random() < wish)) for agent, spot in spots.items()})
 
 
+def sampled_in(env):
+    """Where, in which round and what was sampled in an episode."""
+    _, infos = env.reset(seed=0)
+    told = enumerate([infos, *(infos for *_, infos in episode(env, np.random.default_rng(3)))])
+    samples = [(number, info) for number, infos in told for info in infos.values() if info["sampled"]]
+    rows = np.array([(*info["location"], number, info["measurement"]) for number, info in samples])
+    return rows[:, :2], rows[:, 2], rows[:, 3]
+
+
 @pytest.fixture
 def series(tmp_path):
     """A field over 30 sites, measured at four times."""
@@ -52,11 +61,7 @@ def test_the_score_is_that_of_the_metrics_by_which_runs_are_judged(task, field, 
 def test_where_all_sites_are_knots_the_belief_is_that_of_a_gaussian_process(series, noise_std):
     """Oracle: scikit-learn, with all data at once."""
     env = sensor_field_v0.parallel_env(sensors=5, field=series, noise_std=noise_std, max_cycles=5)
-    _, infos = env.reset(seed=0)
-    scorer, seen = env._scorer, [infos]
-    seen += [infos for *_, infos in episode(env, np.random.default_rng(3))]
-    samples = [(info["location"], info["measurement"]) for infos in seen for info in infos.values() if info["sampled"]]
-    X, y = np.array([place for place, _ in samples]), np.array([value for _, value in samples])
+    (X, _, y), scorer = sampled_in(env), env._scorer
     truth = env.field.value(scorer.points)
     kernel = ConstantKernel(truth.var(), "fixed") * Matern(scorer._lengthscale, "fixed", nu=1.5)
     process = GaussianProcessRegressor(kernel, alpha=noise_std**2 + 1e-6 * truth.var(), optimizer=None)
@@ -68,16 +73,7 @@ def test_where_all_sites_are_knots_the_belief_is_that_of_a_gaussian_process(seri
 def test_of_a_field_that_changes_it_is_the_process_whose_old_data_fade_by_a_share_each_round(series):
     """Oracle: the regression over places and rounds with all data at once, of covariance k(x, x') share^|t - t'|."""
     env = sensor_field_v0.parallel_env(sensors=5, field={**series, "time": "t"}, noise_std=0.2, max_cycles=5)
-    _, infos = env.reset(seed=0)
-    scorer, seen = env._scorer, [infos]
-    seen += [infos for *_, infos in episode(env, np.random.default_rng(3))]
-    samples = [
-        (*info["location"], number, info["measurement"])
-        for number, infos in enumerate(seen)
-        for info in infos.values()
-        if info["sampled"]
-    ]
-    x, y, t, v = np.array(samples).T
+    (X, t, v), scorer = sampled_in(env), env._scorer
     assert 0.5 < scorer._kept < 1.0
     truth = env.field.value(scorer.points, 0)
 
@@ -85,7 +81,6 @@ def test_of_a_field_that_changes_it_is_the_process_whose_old_data_fade_by_a_shar
         r = np.sqrt(3) * np.hypot(*(a[:, None] - b[None]).transpose(2, 0, 1)) / scorer._lengthscale
         return truth.var() * (1 + r) * np.exp(-r) * scorer._kept**lag
 
-    X = np.column_stack([x, y])
     K = covariance(X, X, np.abs(t[:, None] - t[None])) + (0.2**2 + 1e-6 * truth.var()) * np.eye(len(v))
     expected = truth.mean() + covariance(scorer.points, X, 5 - t[None]) @ np.linalg.solve(K, v - truth.mean())
     np.testing.assert_allclose(scorer.map(env.get_state()["arrays"]["knots_mean"]), expected, atol=2e-3)

@@ -57,6 +57,7 @@ def simulated(plan, monkeypatch):
         monkeypatch.setattr(radio, "_CHILD", FAKE)
         settings = {"simulation": {"timeout_s": timeout_s} | (simulation or {}), **THROUGHPUT, **settings}
         made.append(wlan_power_v0.parallel_env(**settings))
+        made[-1].reset(seed=0)
         return made[-1]
 
     yield make
@@ -158,7 +159,6 @@ def test_copies_have_processes_of_their_own_and_abandoned_ones_end(plan):
 @pytest.mark.parametrize(("fault", "outcomes"), [("killed", "per-factor"), ("garbage", "total")])
 def test_a_fault_is_a_failed_outcome_of_the_world(simulated, fault, outcomes):
     env = simulated("answer", fault, outcomes=outcomes)
-    env.reset(seed=0)
     before, failed, after = measure(env), measure(env), measure(env)
     wanted = [10.0, 22.0, 0.0] if outcomes == "per-factor" else [32.0] * 3  # nobody is at the third access point
     for good in (before, after):
@@ -192,14 +192,12 @@ def test_a_run_goes_on_and_writes_down_what_failed(simulated, tmp_path, monkeypa
 
 def test_a_user_who_leaves_is_not_simulated_and_an_empty_network_needs_no_simulator(simulated):
     env = simulated("answer", "answer", "garbage", departures=[[2, 1], [3, 0], [3, 2]])
-    env.reset(seed=0)
     told = [[info["measurement"] for info in measure(env).values()] for _ in range(3)]
     assert told == [[10.0, 22.0, 0.0], [10.0, 11.0, 0.0], [0.0, 0.0, 0.0]]
 
 
 def test_outcomes_are_means_over_runs(simulated):
     env = simulated(simulation={"run": 3, "runs": 4, "processes": 2})
-    env.reset(seed=0)
     assert [info["measurement"] for info in measure(env).values()] == [45.0, 99.0, 0.0]  # runs 3 to 6
     assert env.rules.source["runs"] == 4
     assert env.rules.source["run"] == 3
@@ -207,7 +205,6 @@ def test_outcomes_are_means_over_runs(simulated):
 
 def test_capacity_is_that_of_the_simulators_ratio(simulated):
     env = simulated(objective="capacity", simulation={"runs": 5}, airtime="full")
-    env.reset(seed=0)
     users = 20.0 * np.log2(1.0 + np.array([10.0, 11.0, 11.0]))
     told = [info["measurement"] for info in measure(env).values()]
     assert told == pytest.approx([users[0], users[1] + users[2], 0.0])
@@ -218,7 +215,6 @@ def test_capacity_is_that_of_the_simulators_ratio(simulated):
 
 def test_a_state_of_another_objective_or_time_is_refused_and_one_of_another_timeout_is_not(simulated):
     env = simulated()
-    env.reset(seed=0)
     state = env.get_state()
     simulated(timeout_s=9.0, simulation={"processes": 2}).set_state(state)
     for other in ({"objective": "capacity"}, {"simulation": {"seconds": 2.0}}, {"simulation": {"run": 2}}):

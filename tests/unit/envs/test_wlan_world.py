@@ -14,6 +14,12 @@ from swarmbo_envs.wlan_power.rendering import sinr_map
 PAIR = {"access_points": [[0, 0], [60, 0]], "users": [[5, 0], [40, 0], [55, 5]]}
 
 
+def begun(**arguments):
+    env = wlan_power_v0.parallel_env(**arguments)
+    env.reset(seed=0)
+    return env
+
+
 def steps(env, rounds, power=15.0, seed=0):
     """Infos of some rounds at equal power."""
     env.reset(seed=seed)
@@ -55,10 +61,8 @@ def test_measurements_fail_as_often_as_asked_for_each_on_its_own_and_whatever_th
 
 
 def test_users_walk_as_far_as_asked_for_and_stay_in_the_area():
-    env = wlan_power_v0.parallel_env(
-        topology={"generated": {"users": 400, "area_m": [600.0, 600.0]}}, mobility_m=2.0, max_cycles=30
-    )
-    env.reset(seed=0)
+    many = {"generated": {"users": 400, "area_m": [600.0, 600.0]}}
+    env = begun(topology=many, mobility_m=2.0, max_cycles=30)
     before = env.get_state()["arrays"]["users"]
     env.step({agent: [10.0] for agent in env.agents})
     after = env.get_state()["arrays"]["users"]
@@ -89,10 +93,7 @@ def test_users_choose_the_access_point_of_least_loss_as_they_walk_unless_they_ar
 
 
 def test_users_leave_and_return_as_often_as_asked_for():
-    env = wlan_power_v0.parallel_env(
-        topology={"generated": {"users": 200}}, leave_rate=0.1, return_rate=0.3, max_cycles=200
-    )
-    env.reset(seed=0)
+    env = begun(topology={"generated": {"users": 200}}, leave_rate=0.1, return_rate=0.3, max_cycles=200)
     there = [np.ones(200, dtype=bool)]
     for _ in range(200):
         *_, infos = env.step({agent: [10.0] for agent in env.agents})
@@ -122,8 +123,7 @@ def test_a_stated_departure_happens_in_its_round_in_every_episode():
 
 
 def test_the_truth_is_told_where_there_is_one():
-    env = wlan_power_v0.parallel_env(noise_std=50.0)
-    env.reset(seed=0)
+    env = begun(noise_std=50.0)
     truth = env.ground_truth()
     assert truth.values == pytest.approx(env.network.factor_values(truth.points).sum(axis=1))
     assert truth.values.max() < truth.maximum == pytest.approx(truth.value(truth.argmax[None])[0])
@@ -191,8 +191,7 @@ def test_the_map_shows_what_a_user_would_get_at_each_place():
 
 @pytest.mark.parametrize("topology", [None, PAIR, {"access_points": [[0, 0]]}])
 def test_pictures_change_with_powers_and_fit_any_topology(topology):
-    env = wlan_power_v0.parallel_env(topology=topology, render_mode="rgb_array", max_cycles=3)
-    env.reset(seed=0)
+    env = begun(topology=topology, render_mode="rgb_array", max_cycles=3)
     first = env.render()
     env.step({agent: [25.0] for agent in env.agents})
     second = env.render()
@@ -202,8 +201,7 @@ def test_pictures_change_with_powers_and_fit_any_topology(topology):
 
 
 def test_each_of_twelve_access_points_is_seen_in_a_colour_of_its_own_at_the_least_power_too():
-    env = wlan_power_v0.parallel_env(render_mode="rgb_array")
-    env.reset(seed=0)
+    env = begun(render_mode="rgb_array")
     env.step({agent: [1.0] for agent in env.agents})
     bars = env.render()[:215, 700:].reshape(-1, 3)
     colours = {look.agent_colour(number) for number in range(12)}
@@ -214,8 +212,7 @@ def test_each_of_twelve_access_points_is_seen_in_a_colour_of_its_own_at_the_leas
 
 
 def test_text_says_what_the_network_gets():
-    env = wlan_power_v0.parallel_env(topology=PAIR, render_mode="ansi")
-    env.reset(seed=0)
+    env = begun(topology=PAIR, render_mode="ansi")
     assert env.render() == "WLAN: round 0 of 60, nothing measured, powers 13.0 13.0 dBm\n"
     env.step({"ap_0": [1.0], "ap_1": [25.0]})
     total = env.network.value(np.array([[1.0, 25.0]]))[0]
