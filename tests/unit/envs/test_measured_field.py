@@ -191,6 +191,12 @@ def test_numbers_just_below_the_bound_are_taken(table):
         assert np.isfinite(field.value(field.points)).all()
 
 
+def test_an_empty_path_says_how_to_give_a_file():
+    words = r"^\$\.field\.csv: no file is given; .*--set environment\.field\.csv=FILE for .* 'measured'"
+    with pytest.raises(ConfigError, match=words):
+        build_field({"csv": "", "x": "x", "y": "y", "value": "v"}, 100)
+
+
 @pytest.mark.parametrize("path", ["nowhere.csv", ".", "with\0null"])
 def test_a_file_that_is_not_there_is_refused(path):
     with pytest.raises(ConfigError, match=r"\$\.field\.csv: cannot read .*; wanted a CSV file"):
