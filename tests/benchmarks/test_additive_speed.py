@@ -1,10 +1,4 @@
-"""Speed of the additive belief beside its limits.
-
-Run it with ``pytest tests/benchmarks --benchmark-enable --benchmark-only``. Ratios are taken within one run, one core:
-absolute times of one machine differ by two from hour to hour.
-"""
-
-import timeit
+"""Speed of the additive belief beside its limits."""
 
 import msgspec
 import numpy as np
@@ -19,9 +13,7 @@ from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.spaces import Domain
 
-
-def seconds(f, number=3, repeat=5):
-    return min(timeit.repeat(f, number=number, repeat=repeat)) / number
+from .timing import seconds
 
 
 def blocks(n_blocks, size):
@@ -57,33 +49,44 @@ def test_value_and_gradient_of_6_factors_at_20_points_each(benchmark, t, outcome
     benchmark.extra_info["finite_differences_over_this"] = by_difference_s / benchmark.stats.stats.min
 
 
-def test_contrast_with_gradient_of_6_factors_at_20_points_each(benchmark):
-    belief = powell_belief().fit(stream(0, "fit"))
+@pytest.mark.parametrize("kind", ["contrast", "draw", "with a time axis"])
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_other_values_and_gradients_beside_those_of_the_posterior(benchmark, outcomes, kind):
+    belief = powell_belief(outcomes=outcomes).fit(stream(0, "fit"))
     (stack,) = stacks_of(belief.graph)
     U = stream(1, "benchmark").uniform(size=(6, 20, 4))
-    benchmark(lambda: belief.local_contrast(stack, U, np.full(24, 0.5), gradient=True))
-
-
-def test_value_and_gradient_of_a_draw_of_6_factors_at_20_points_each(benchmark):
-    belief = powell_belief().fit(stream(0, "fit"))
-    (stack,) = stacks_of(belief.graph)
-    U = stream(1, "benchmark").uniform(size=(6, 20, 4))
+    times = (TimeCorrelation("matern32", 20.0),) * 6
+    fading = belief.with_hyperparameters(msgspec.structs.replace(belief.hyperparameters, times=times)).at(100.0)
     sample = belief.sample({f: stream(0, f) for f in belief.graph.factors}, stream(0, "noise"))
-    benchmark(lambda: sample.value_and_gradient(stack, U))
+    call = {
+        "contrast": lambda: belief.local_contrast(stack, U, np.full(24, 0.5), gradient=True),
+        "draw": lambda: sample.value_and_gradient(stack, U),
+        "with a time axis": lambda: fading.local(stack, U, gradient=True),
+    }[kind]
+    posterior_s = seconds(lambda: belief.local(stack, U, gradient=True), repeat=300)
+    benchmark(call)
+    benchmark.extra_info["this_over_the_posterior"] = benchmark.stats.stats.min / posterior_s
 
 
 @pytest.mark.parametrize(("outcomes", "t"), [("total", 100), ("per-factor", 100), ("total", 500), ("total", 1000)])
-def test_cold_fit_of_24_variables(benchmark, outcomes, t):
+@pytest.mark.parametrize("start", ["cold", "warm"])
+def test_a_fit_of_24_variables_in_cholesky_factors(benchmark, start, outcomes, t):
     belief, K = powell_belief(t, outcomes), np.eye(t) + 0.5
-    benchmark.pedantic(lambda: belief.fit(stream(1, "fit")), rounds=3)
-    cholesky_s = seconds(lambda: cholesky(K, lower=True, check_finite=False))
+    warm = powell_belief(t - 3, outcomes).fit(stream(0, "fit")).hyperparameters if start == "warm" else None
+    benchmark.pedantic(lambda: belief.fit(stream(1, "fit"), warm=warm), rounds=3)
+    cholesky_s = seconds(lambda: cholesky(K, lower=True, check_finite=False), number=3)
     benchmark.extra_info["choleskys"] = benchmark.stats.stats.min / cholesky_s
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-def test_warm_fit_of_24_variables_at_100(benchmark, outcomes):
-    belief, before = powell_belief(outcomes=outcomes), powell_belief(97, outcomes).fit(stream(0, "fit"))
-    benchmark(lambda: belief.fit(stream(1, "fit"), warm=before.hyperparameters))
+def test_a_fit_with_a_time_axis_beside_one_without(benchmark, outcomes):
+    still = powell_belief(outcomes=outcomes)
+    told = {"totals": still.totals} if outcomes == "total" else {"factors": still.factors}
+    empty = AdditiveGP.create(AdditiveGPSettings(time=TimeAxis()), still.graph, still.domain, still.outcomes)
+    fading = empty.update(still.X, **told, rounds=np.arange(100.0)).at(100.0)
+    without_s = seconds(lambda: still.fit(stream(0, "fit")), repeat=3)
+    benchmark.pedantic(lambda: fading.fit(stream(0, "fit")), rounds=3)
+    benchmark.extra_info["this_over_one_without_time"] = benchmark.stats.stats.min / without_s
 
 
 def test_log_posterior_with_gradient_against_finite_differences(benchmark):
@@ -108,34 +111,9 @@ def test_update_by_one_evaluation_against_starting_afresh(benchmark, t):
     def fresh():
         return condition(belief.hyperparameters, belief.scopes, belief._on_data.data, is_coupled=True)
 
-    fresh_s = seconds(fresh, number=1)
+    fresh_s = seconds(fresh)
     benchmark(lambda: belief.update(X[t:], y[t:])._on_data)
     benchmark.extra_info["afresh_over_this"] = fresh_s / benchmark.stats.stats.min
-
-
-@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-def test_a_fit_with_a_time_axis_beside_one_without(benchmark, outcomes):
-    still = powell_belief(outcomes=outcomes)
-    settings = AdditiveGPSettings(time=TimeAxis())
-    told = {"totals": still.totals} if outcomes == "total" else {"factors": still.factors}
-    empty = AdditiveGP.create(settings, still.graph, still.domain, still.outcomes)
-    fading = empty.update(still.X, **told, rounds=np.arange(100.0)).at(100.0)
-    without_s = seconds(lambda: still.fit(stream(0, "fit")), number=1, repeat=3)
-    benchmark.pedantic(lambda: fading.fit(stream(0, "fit")), rounds=3)
-    benchmark.extra_info["this_over_one_without_time"] = benchmark.stats.stats.min / without_s
-
-
-@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-def test_value_and_gradient_with_a_time_axis_beside_those_without(benchmark, outcomes):
-    still = powell_belief(outcomes=outcomes).fit(stream(0, "fit"))
-    times = (TimeCorrelation("matern32", 20.0),) * 6
-    fading = still.with_hyperparameters(msgspec.structs.replace(still.hyperparameters, times=times)).at(100.0)
-    (stack,) = stacks_of(still.graph)
-    U = stream(1, "benchmark").uniform(size=(6, 20, 4))
-    still.local(stack, U), fading.local(stack, U)
-    without_s = seconds(lambda: still.local(stack, U, gradient=True), number=1, repeat=300)
-    benchmark(lambda: fading.local(stack, U, gradient=True))
-    benchmark.extra_info["this_over_one_without_time"] = benchmark.stats.stats.min / without_s
 
 
 def test_a_draw_of_100_factors_beside_one_of_10(benchmark):
@@ -148,6 +126,6 @@ def test_a_draw_of_100_factors_beside_one_of_10(benchmark):
         rngs = {factor: stream(0, "draw", factor=factor) for factor in belief.graph.factors}
         return lambda: belief.sample(rngs, stream(0, "noise"))
 
-    few_s = seconds(draw_of(10))
+    few_s = seconds(draw_of(10), number=3)
     benchmark(draw_of(100))
     benchmark.extra_info["this_over_one_of_10"] = benchmark.stats.stats.min / few_s

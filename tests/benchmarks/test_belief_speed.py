@@ -1,15 +1,18 @@
-"""Speed of the belief; run with ``pytest tests/benchmarks --benchmark-enable --benchmark-only``."""
-
-import timeit
+"""Speed of beliefs about a field: one exact process, with a time axis, and a committee of experts."""
 
 import numpy as np
 import pytest
 
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis
+from swarmbo.belief.fusion import CommitteeFlooding, MeasurementFlooding, Proposal
+from swarmbo.belief.fusion.measurement_flooding import _Log
 from swarmbo.belief.gp.cholesky import extend, factorise
+from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.boundary.rng import stream
 from swarmbo.kernels import draw, kernel_matrix
 from swarmbo.spaces import Domain
+
+from .timing import seconds
 
 SQUARE = Domain(np.zeros(2), np.ones(2))
 
@@ -25,27 +28,20 @@ def test_cholesky_append_against_a_full_factor_at_1000(benchmark):
     X = stream(0, "benchmark").uniform(size=(1001, 2))
     K = kernel_matrix("matern52", X, X, np.array([0.3, 0.3]), 1.0) + 1e-3 * np.eye(1001)
     L, _ = factorise(K[:1000, :1000])
-    full_s = min(timeit.repeat(lambda: factorise(K), number=3, repeat=5)) / 3
+    full_s = seconds(lambda: factorise(K), number=3)
     benchmark(extend, L, K[1000:, :1000], K[1000:, 1000:])
     benchmark.extra_info["full_ms"] = 1e3 * full_s
     benchmark.extra_info["full_over_append"] = full_s / benchmark.stats.stats.min
 
 
-def test_warm_fit_at_100(benchmark):
-    belief = belief_on(100).fit(stream(0, "fit"))
-    benchmark(lambda: belief.fit(stream(1, "fit")))
-
-
 @pytest.mark.parametrize("n", [20, 100])
-def test_cold_fit(benchmark, n):
-    belief = belief_on(n)
-    benchmark(lambda: belief.fit(stream(1, "fit")))
-
-
-def test_posterior_cache_of_256_candidates_at_100(benchmark):
-    belief = belief_on(100).fit(stream(0, "fit"))
-    X = stream(0, "candidates").uniform(size=(256, 2))
-    benchmark(belief.posterior_cache, X)
+def test_a_warm_fit_and_256_predictions_beside_a_cold_fit(benchmark, n):
+    cold, X = belief_on(n), stream(0, "candidates").uniform(size=(256, 2))
+    warm = cold.fit(stream(0, "fit"))
+    cold_s, predicting_s = seconds(lambda: cold.fit(stream(1, "fit"))), seconds(lambda: warm.posterior_cache(X))
+    benchmark(lambda: warm.fit(stream(1, "fit")))
+    benchmark.extra_info["cold_over_this"] = cold_s / benchmark.stats.stats.min
+    benchmark.extra_info["cold_over_predictions"] = cold_s / predicting_s
 
 
 def belief_over_rounds(time):
@@ -69,7 +65,24 @@ def test_a_time_axis_at_600_readings_against_none(benchmark, work):
 
     still, moving = (belief_over_rounds(time).fit(stream(0, "fit")) for time in (None, TimeAxis()))
     repeat = 3 if work == "fit" else 20
-    without_s = min(timeit.repeat(job(still), number=1, repeat=repeat))
+    without_s = seconds(job(still), repeat)
     benchmark.pedantic(job(moving), rounds=repeat, warmup_rounds=1)
     benchmark.extra_info["without_ms"] = 1e3 * without_s
     benchmark.extra_info["with_over_without"] = benchmark.stats.stats.min / without_s
+
+
+@pytest.mark.parametrize("n_each", [10, 30, 100])
+def test_a_committee_of_24_that_is_made_and_predicts_512_places_beside_one_process(benchmark, n_each):
+    start = Proposal(0, "", Hyperparameters("matern52", (0.2, 0.2), 1.0, 0.1), seed=0, n_features=2)
+    rng = stream(0, "benchmark")
+    told, places = rng.random((24, n_each, 4)), rng.random((512, 2))
+    told[..., 3] = np.nan  # noise that is not known
+
+    def predict(kind):
+        agent = kind("a", SQUARE, start)
+        agent._logs = {f"s{author:02d}": _Log(rows) for author, rows in enumerate(told)}
+        return agent.belief.posterior(places)
+
+    whole_s = seconds(lambda: predict(MeasurementFlooding), 3)
+    benchmark(lambda: predict(CommitteeFlooding))
+    benchmark.extra_info["one_process_over_this"] = whole_s / benchmark.stats.stats.min

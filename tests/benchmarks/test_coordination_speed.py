@@ -1,11 +1,6 @@
-"""Speed of coordination, as ratios within one run in ``extra_info``; times depend on the machine, so none is asserted.
+"""Speed of coordination."""
 
-Ask for it: ``pytest --benchmark-enable --benchmark-only tests/benchmarks/…``.
-"""
-
-import gc
 import resource
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +9,10 @@ import pytest
 
 from swarmbo.coordination import MaxSum, exact
 from swarmbo.coordination.flooding import Flooding
+from swarmbo.coordination.tables import sizes_of
 from swarmbo.graph import FactorGraph
+
+from .timing import own_seconds as seconds
 
 Tables = dict[str, np.ndarray]
 
@@ -31,19 +29,9 @@ def chain(n: int, order: int, size: int) -> tuple[FactorGraph, Tables]:
     return FactorGraph.from_scopes(scopes), {f: rng.normal(size=(size,) * (order + 1)) for f in scopes}
 
 
-def seconds(call: Callable[[], object], repeats: int) -> float:
-    """The least process time of some runs: what is least disturbed by other work on the machine."""
-    gc.collect()
-    taken: list[float] = []
-    for _ in range(repeats):
-        start = time.process_time()
-        call()
-        taken.append(time.process_time() - start)
-    return min(taken)
-
-
-def iteration(flooding: Flooding) -> Callable[[], object]:
+def iteration(graph: FactorGraph, tables: Tables) -> Callable[[], object]:
     """What a round of max-sum computes: messages of factors, messages of variables, choices and their values."""
+    flooding = Flooding(graph, tables, graph.variables, sizes_of(graph, tables))
     messages, _ = flooding.from_factors(
         np.zeros(flooding.n_entries), flooding.from_variables(np.zeros(flooding.n_entries))[0], 0.5
     )
@@ -66,18 +54,15 @@ BEYOND_CACHES = 2**25  # entries: 256 MB
 def test_an_iteration_against_reading_the_tables_once(benchmark: Any, n: int, arity: int, size: int) -> None:
     """Tables are read from a cache where they all fit into it, so the speed of memory itself is a second measure."""
     graph, tables = random_graph(n, arity, size)
-    flooding = Flooding(graph, tables)
-    compiled = iteration(flooding)
-    stacked = [group.tables for group in flooding.factor_groups]
+    compiled, flat = iteration(graph, tables), np.concatenate([table.ravel() for table in tables.values()])
     benchmark.pedantic(compiled, rounds=10, warmup_rounds=1)
     memory = np.ones(BEYOND_CACHES)
-    reads = (lambda: [t.max() for t in stacked], memory.max, compiled)
+    reads = (flat.max, memory.max, compiled)
     stream, from_memory, fast = np.min([[seconds(read, 1) for read in reads] for _ in range(40)], axis=0)
-    entries = sum(table.size for table in tables.values())
     benchmark.extra_info["share_of_the_read_stream"] = stream / fast
-    benchmark.extra_info["share_of_the_memory_s_speed"] = from_memory * entries / BEYOND_CACHES / fast
+    benchmark.extra_info["share_of_the_memory_s_speed"] = from_memory * flat.size / BEYOND_CACHES / fast
     benchmark.extra_info["gb_per_s_of_memory"] = 8e-9 * BEYOND_CACHES / from_memory
-    benchmark.extra_info["million_entries_per_s"] = entries / fast / 1e6
+    benchmark.extra_info["million_entries_per_s"] = flat.size / fast / 1e6
     benchmark.extra_info["ms"] = 1e3 * fast
 
 
@@ -96,7 +81,10 @@ def test_all_of_it_by_the_number_of_tables(benchmark: Any, kind: str) -> None:
 
 
 def test_exact_on_a_chain_by_its_number_of_full_blocks(benchmark: Any) -> None:
-    """B = 2, 32 values each. Where time is linear, that of a full block is the same from 16 to 64 robots."""
+    """B = 2, 32 values each. Where time is linear, that of a full block is the same from 16 to 64 robots.
+
+    Beside it, how many rounds of max-sum one takes on the longest chain.
+    """
     robots = (8, 16, 32, 48, 64)
     problems = [chain(n, 2, 32) for n in robots]
     taken = [seconds(lambda graph=graph, tables=tables: exact(graph, tables), 15) for graph, tables in problems]
@@ -104,13 +92,5 @@ def test_exact_on_a_chain_by_its_number_of_full_blocks(benchmark: Any) -> None:
     benchmark.extra_info["ms_per_block"] = {n: round(t, 4) for n, t in per_block.items()}
     benchmark.extra_info["ms"] = {n: round(1e3 * t, 3) for n, t in zip(robots, taken, strict=True)}
     graph, tables = problems[-1]
+    benchmark.extra_info["exact_over_round"] = taken[-1] / seconds(iteration(graph, tables), 10)
     benchmark.pedantic(lambda: exact(graph, tables), rounds=5)
-
-
-@pytest.mark.parametrize(("n", "size"), [(4, 64), (16, 64)])
-def test_exact_on_a_chain_against_one_max_sum_round(benchmark: Any, n: int, size: int) -> None:
-    graph, tables = chain(n, 2, size)
-    one_round = seconds(iteration(Flooding(graph, tables)), 10)
-    benchmark.pedantic(lambda: exact(graph, tables), rounds=10)
-    sweep = seconds(lambda: exact(graph, tables), 10)
-    benchmark.extra_info["exact_over_round"] = sweep / one_round

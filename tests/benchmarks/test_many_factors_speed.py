@@ -1,7 +1,4 @@
-"""How a decision grows with the number of factors: ``pytest --benchmark-only`` on this file, ratios to 100 factors.
-
-Chains of pairs. Timers count this process's own time, so busy neighbours disturb little.
-"""
+"""How a decision grows with the number of factors, in chains of pairs."""
 
 import resource
 import time
@@ -32,23 +29,14 @@ def outcomes_at(X: np.ndarray) -> np.ndarray:
     return -((X[:, 1:] - X[:, :-1] - 0.2) ** 2) + 0.3 * np.sin(5.0 * X[:, :-1])
 
 
-@pytest.mark.parametrize("n_evaluations", [20, 100])
+@pytest.mark.parametrize(("outcomes", "n_evaluations"), [("per-factor", 20), ("per-factor", 100), ("total", 100)])
 @pytest.mark.parametrize("n_factors", [100, 300, 1000])
-def test_cold_ask_by_factor(benchmark: Any, n_factors: int, n_evaluations: int) -> None:
-    """Hyper-parameters from scratch, then the agreement; ``extra_info`` has milliseconds a factor."""
+def test_a_cold_ask(
+    benchmark: Any, n_factors: int, n_evaluations: int, outcomes: Literal["total", "per-factor"]
+) -> None:
+    """Hyper-parameters from scratch, then the agreement, with totals on a draw; ``extra_info`` has ms a factor."""
     with threadpool_limits(1, user_api="blas"):
-        team = team_with_data(n_factors, n_evaluations)
-        started = time.process_time()
-        query = benchmark.pedantic(team.ask, rounds=1)
-        benchmark.extra_info["ms a factor"] = 1e3 * (time.process_time() - started) / n_factors
-    assert query.mean is not None
-
-
-@pytest.mark.parametrize("n_factors", [100, 300, 1000])
-def test_cold_ask_of_totals(benchmark: Any, n_factors: int) -> None:
-    """The same after 100 totals; here a draw from the posterior is agreed on."""
-    with threadpool_limits(1, user_api="blas"):
-        team = team_with_data(n_factors, 100, "total")
+        team = team_with_data(n_factors, n_evaluations, outcomes)
         started = time.process_time()
         query = benchmark.pedantic(team.ask, rounds=1)
         benchmark.extra_info["ms a factor"] = 1e3 * (time.process_time() - started) / n_factors

@@ -1,14 +1,8 @@
-"""How long it takes to propose a structure, and to ask with five sampled ones.
-
-Run it with ``pytest --benchmark-enable --benchmark-only`` on this file; on busy cores with
-``--benchmark-timer=time.process_time`` too. Ratios are of processor time, to a baseline in the same run.
-"""
+"""How long it takes to propose a structure, and to ask with five sampled ones."""
 
 import functools
 import itertools
 import statistics
-import time
-import timeit
 from typing import Any
 
 import numpy as np
@@ -21,11 +15,9 @@ from swarmbo.belief.model.structure import ScopeEvidence, candidates, promises
 from swarmbo.boundary.rng import stream
 from swarmbo_envs.functions import AdditiveFunction, get
 
+from .timing import own_seconds as seconds
+
 N_EVALUATIONS = 100
-
-
-def seconds(f: Any, repeat: int = 5) -> float:
-    return statistics.median(timeit.repeat(f, number=1, repeat=repeat, timer=time.process_time))
 
 
 def powell_data() -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""How long a team takes to decide. Ask for it: ``pytest --benchmark-only tests/benchmarks/test_team_speed.py``."""
+"""How long a team takes to decide in a field; ``extra_info`` has this process's own seconds."""
 
 import time
 from typing import Any
@@ -11,67 +11,38 @@ import swarmbo as sb
 from swarmbo.acquisition.chain import divide
 from swarmbo_envs import robot_team_v0, sensor_field_v0
 
-
-def test_default_round_after_100_measurements(benchmark: Any) -> None:
-    """Four robots on the default landscape: fit, shortlists of 64, tables at B = 2, agreement."""
-    env = robot_team_v0.parallel_env(noise_std=5.0, max_cycles=25)
-    team = sb.Team.for_env(env, seed=0)
-    observations, infos = env.reset(seed=0)
-    with threadpool_limits(1, user_api="blas"):
-        for _ in range(24):
-            step = env.step(team.act(observations, infos))
-            team.observe(*step)
-            observations, infos = step[0], step[4]
-        state = team.state_dict()
-        benchmark.extra_info["measurements"] = team.belief.n_data
-
-        def decide() -> None:
-            sb.Team.for_env(env, seed=0).load_state_dict(state).act(observations, infos)
-
-        benchmark.pedantic(decide, rounds=15, warmup_rounds=2)
-    assert team.belief.n_data == 100
-    assert np.isfinite(team.last_report.value)
+SIZES = [(4, 100), (16, 0), (64, 0), (256, 0), (16, 500), (16, 2000), (16, 5000), (64, 5000), (64, 20000)]
 
 
-@pytest.mark.parametrize("robots", [16, 64, 256])
-def test_a_round_by_the_number_of_robots(benchmark: Any, robots: int) -> None:
-    """The first round after all have measured once; ``extra_info`` has this process's own seconds."""
-    env = robot_team_v0.parallel_env(robots=robots, noise_std=5.0, max_cycles=3)
-    team = sb.Team.for_env(env, seed=0)
-    observations, infos = env.reset(seed=0)
-    with threadpool_limits(1, user_api="blas"):
-        started = time.process_time()
-        actions = benchmark.pedantic(team.act, args=(observations, infos), rounds=1)
-        benchmark.extra_info["s"] = time.process_time() - started
-    assert len(actions) == robots
+def timed(seconds: dict[str, Any], what: str, call: Any, *arguments: Any) -> Any:
+    """Call a function, and note how long it took."""
+    started = time.process_time()
+    done = call(*arguments)
+    seconds[what] = round(time.process_time() - started, 3)
+    return done
 
 
-@pytest.mark.parametrize(("robots", "measurements"), [(16, 500), (16, 2000), (16, 5000), (64, 5000), (64, 20000)])
-def test_a_round_by_the_number_of_measurements(benchmark: Any, robots: int, measurements: int) -> None:
-    """After a survey: ``extra_info`` has this process's own seconds."""
+@pytest.mark.parametrize(("robots", "measurements"), SIZES)
+def test_a_round_by_the_number_of_robots_and_measurements(benchmark: Any, robots: int, measurements: int) -> None:
+    """After a survey."""
     env = robot_team_v0.parallel_env(robots=robots, noise_std=5.0, max_cycles=3)
     team, rng, seconds = sb.Team.for_env(env, seed=0), np.random.default_rng(0), benchmark.extra_info
     U = rng.random((measurements, 2))
-    team.attach(team.problem.box.from_unit(U), 50.0 * np.sin(9.0 * U[:, 0]) * np.cos(12.0 * U[:, 1]))
+    if measurements:
+        team.attach(team.problem.box.from_unit(U), 50.0 * np.sin(9.0 * U[:, 0]) * np.cos(12.0 * U[:, 1]))
     observations, infos = env.reset(seed=0)
-
-    def timed(what: str, call: Any, *arguments: Any) -> Any:
-        started = time.process_time()
-        done = call(*arguments)
-        seconds[what] = round(time.process_time() - started, 3)
-        return done
-
     with threadpool_limits(1, user_api="blas"):
-        step = env.step(timed("first", team.act, observations, infos))
-        timed("tell", team.observe, *step)
+        step = env.step(timed(seconds, "first", team.act, observations, infos))
+        timed(seconds, "tell", team.observe, *step)
+        assert isinstance(team.belief, sb.ExactGP)
         seconds["fits"] = team.belief.needs_fit
-        actions = benchmark.pedantic(timed, args=("ask", team.act, step[0], step[4]), rounds=1)
+        actions = benchmark.pedantic(timed, args=(seconds, "ask", team.act, step[0], step[4]), rounds=1)
     assert len(actions) == robots
 
 
 @pytest.mark.parametrize("sensors", [100, 200, 400])
 def test_a_round_of_beliefs_of_their_own_by_the_number_of_sensors(benchmark: Any, sensors: int) -> None:
-    """The second decision, and what sensors then tell one another; ``extra_info`` has this process's own seconds."""
+    """The second decision, and what sensors then tell one another."""
     time_axis = {"lengthscale_rounds": 12.0}
     field = {"gp": {"size_m": [4000.0, 4000.0], "lengthscale_m": 400.0, "seed": 0, "time": time_axis}}
     reach = 500.0 * np.sqrt(300 / sensors)  # about as many neighbours, however many sensors there are
@@ -80,22 +51,13 @@ def test_a_round_of_beliefs_of_their_own_by_the_number_of_sensors(benchmark: Any
     )
     prior = sb.ExactGPSettings(restarts=0, time=sb.TimeAxis(kernel="matern32", lengthscale_median=10.0))
     belief, acquisition = sb.FusedSettings(prior=prior), sb.Information(candidates=12)
-    team, seconds = sb.Team.for_env(env, seed=0, belief=belief, acquisition=acquisition), dict[str, float]()
+    team, seconds = sb.Team.for_env(env, seed=0, belief=belief, acquisition=acquisition), benchmark.extra_info
     observations, infos = env.reset(seed=0)
     with threadpool_limits(1, user_api="blas"):
-        started = time.process_time()
-        actions = team.act(observations, infos)
-        seconds["first"] = round(time.process_time() - started, 3)
-        step = env.step(actions)
+        step = env.step(timed(seconds, "first", team.act, observations, infos))
         team.observe(*step)
-        started = time.process_time()
-        actions = benchmark.pedantic(team.act, args=(step[0], step[4]), rounds=1)
-        seconds["ask"] = round(time.process_time() - started, 3)
-        step = env.step(actions)
-        started = time.process_time()
-        team.observe(*step)
-        seconds["tell"] = round(time.process_time() - started, 3)
-    benchmark.extra_info |= seconds
+        actions = benchmark.pedantic(timed, args=(seconds, "ask", team.act, step[0], step[4]), rounds=1)
+        timed(seconds, "tell", team.observe, *env.step(actions))
     assert len(actions) == sensors
 
 

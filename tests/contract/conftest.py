@@ -22,7 +22,7 @@ WORLDS: dict[str, dict[str, dict[str, Any]]] = {
             "noise_std": 0.1,
             "travel_cost": 0.01,
         },
-        "gp": {"field": {"gp": {"lengthscale_m": 400.0, "size_m": [900, 700]}}, "max_sites": 100},
+        "gp": {"field": {"gp": {"lengthscale_m": 400.0, "size_m": [900, 700]}}, "max_sites": 100, "task": "map"},
     },
     "robot_team_v1": {
         "lake, island and batteries": {
@@ -34,6 +34,8 @@ WORLDS: dict[str, dict[str, dict[str, Any]]] = {
             "battery_s": 400.0,
             "separation_m": 20.0,
             "wind": [0.5, -0.3],
+            "task": "level",
+            "level": 0.1,
         },
         "only": {
             "field": {"csv": "", **_COLUMNS, "sites": "only"},

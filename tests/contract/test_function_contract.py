@@ -72,24 +72,6 @@ def test_wrong_arguments_are_refused_with_their_path(settings, message):
         function_v0.parallel_env(**settings)
 
 
-@pytest.mark.parametrize(
-    ("actions", "message"),
-    [
-        ({"agent_0": [0.0]}, r"\$\.actions\.agent_1: got no action"),
-        ({"agent_0": [0.0], "agent_1": [np.nan]}, r"\$\.actions\.agent_1: got \[nan\]"),
-        ({"agent_0": [0.0], "agent_1": [5.0]}, r"wanted values of .* variables from \[-2.0\] to \[2.0\]"),
-        ({"agent_0": [0.0, 1.0], "agent_1": [0.0]}, r"got shape \(2,\); wanted values .* of shape \(1,\)"),
-        ({"agent_0": [0.0], "agent_1": [0.0], "agent_9": [0.0]}, "not live"),
-    ],
-)
-def test_wrong_actions_are_refused_and_nothing_happens(actions, message):
-    env = function_v0.parallel_env(function="camel")
-    env.reset(seed=0)
-    with pytest.raises(ConfigError, match=message):
-        env.step(actions)
-    assert env.get_state()["json"]["round"] == 0
-
-
 def test_every_agent_owns_a_variable_and_every_factor_has_one_owner(module):
     env = module.parallel_env()
     told = env.factor_graph()

@@ -31,28 +31,21 @@ def test_an_additive_belief_of_given_hyperparameters():
     sb.testing.check_belief(lambda: sb.AdditiveGP(GRAPH, SIDES, lengthscale=3.0, noise_variance=0.1))
 
 
+METHODS = [sb.Exact(), sb.MaxSum(), sb.DSA(), sb.MGM(), sb.ADMM()]
+REFINED = [sb.RefinedMaxSum(), sb.RefinedDSA(levels=12), sb.RefinedMGM(levels=12)]
+BASELINES = [sb.Centralised(), sb.Random(), sb.Sobol(), sb.IsotropicGP(), sb.Independent(), sb.Greedy(), sb.LawnMower()]
+BOUNDED = [sb.MaxSum(bound="mplp"), sb.DSA(variant="A", bound="mplp")]
+BY_A_DEADLINE = [sb.MaxSum(mode="asynchronous"), sb.ADMM(mode="asynchronous")]
+
+
 @pytest.mark.parametrize(
     "settings",
     [
-        sb.Exact(),
-        sb.MaxSum(),
-        pytest.param(sb.MaxSum(bound="mplp"), marks=pytest.mark.thorough),
-        sb.DSA(),
-        pytest.param(sb.DSA(variant="A", bound="mplp"), marks=pytest.mark.thorough),
-        sb.MGM(),
-        sb.ADMM(),
-        pytest.param(sb.MaxSum(mode="asynchronous"), id="max-sum by a deadline"),
-        pytest.param(sb.ADMM(mode="asynchronous"), id="admm by a deadline"),
-        sb.RefinedMaxSum(),
-        sb.RefinedDSA(levels=12),
-        sb.RefinedMGM(levels=12),
-        sb.Centralised(),
-        sb.Random(),
-        sb.Sobol(),
-        sb.IsotropicGP(),
-        sb.Independent(),
-        sb.Greedy(),
-        sb.LawnMower(),
+        *METHODS,
+        *REFINED,
+        *BASELINES,
+        *(pytest.param(settings, marks=pytest.mark.thorough) for settings in BOUNDED),
+        *(pytest.param(one, id=f"{one.__struct_config__.tag} by a deadline") for one in BY_A_DEADLINE),
     ],
     ids=lambda settings: settings.__struct_config__.tag,
 )

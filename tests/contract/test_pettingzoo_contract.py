@@ -1,5 +1,6 @@
 """All worlds keep PettingZoo's contract and ours, and refuse states of other worlds."""
 
+import importlib
 import pickle
 
 import numpy as np
@@ -10,9 +11,9 @@ from pettingzoo.test.max_cycles_test import max_cycles_test
 
 import swarmbo as sb
 import swarmbo_envs
-from swarmbo.errors import StateVersionError
+from swarmbo.errors import ConfigError, StateVersionError
 
-from .conftest import WORLDS, SmallWorld, kinds, random_actions, worlds
+from .conftest import SMALL, TRIANGLE, WORLDS, SmallWorld, kinds, random_actions, worlds
 
 
 @pytest.fixture(params=worlds(), ids=" ".join)
@@ -67,6 +68,46 @@ def test_a_pickled_copy_goes_on_alike_in_mid_episode(module):
     assert data_equivalence(other.reset(), env.reset())
 
 
+CAMEL = "function", {"function": "camel"}
+WLAN = "wlan_power", {"topology": TRIANGLE}
+CHANNELS = "wlan_power", {"topology": SMALL, "channels": [1, 6, 11]}
+ROBOTS = "robot_team", {"field": {"gp": {}}, "robots": 2}
+SENSORS = "sensor_field", {"field": {"gp": {}}, "sensors": 4}
+
+
+@pytest.mark.parametrize(
+    ("world", "agent", "action", "message"),
+    [
+        (CAMEL, "agent_1", None, "got no action"),
+        (CAMEL, "agent_9", [0.0], "not live"),
+        (CAMEL, "agent_1", [np.nan], r"got \[nan\]"),
+        (CAMEL, "agent_1", [5.0], r"wanted values of .* variables from \[-2.0\] to \[2.0\]"),
+        (CAMEL, "agent_0", [0.0, 1.0], r"got shape \(2,\); wanted values .* of shape \(1,\)"),
+        (WLAN, "ap_2", [26.0], r"got \[26.0\]; wanted \[power in dBm\] from \[1.0\] to \[25.0\]"),
+        (WLAN, "ap_2", [5.0, 6.0], r"got shape \(2,\); wanted \[power in dBm\], of shape \(1,\)"),
+        (WLAN, "ap_2", ["loud"], r"got \['loud'\]; wanted \[power in dBm\]"),
+        (CHANNELS, "ap_2", [5.0], r"got \[5.0\]; wanted a table"),
+        (CHANNELS, "ap_2", {"power": [5.0]}, r"got \['power'\]; wanted \['power', 'channel'\]"),
+        (CHANNELS, "ap_2.channel", {"power": [5.0], "channel": 3}, "got 3; wanted at most 2"),
+        (CHANNELS, "ap_2.channel", {"power": [5.0], "channel": 0.5}, "got 0.5"),
+        (CHANNELS, "ap_2.power", {"power": [26.0], "channel": 0}, r"got \[26.0\]; wanted \[power\] from"),
+        (ROBOTS, "robot_1", [-1.0, 0.0], r"got \[-1\.0, 0\.0\]; wanted \[x, y\] from \[0\.0, 0\.0\] to"),
+        (ROBOTS, "robot_1", [1.0], r"got shape \(1,\); wanted \[x, y\]"),
+        (SENSORS, "sensor_2", [1.0, 2.0], r"got shape \(2,\); wanted a spot and a wish \[x, y, 0 to 1\]"),
+        (SENSORS, "sensor_2", [1e5, 0.0, 1.0], r"got \[100000\.0, 0\.0, 1\.0\]; wanted a spot and a wish"),
+    ],
+)
+def test_a_wrong_action_is_refused_by_agent_and_nothing_happens(world, agent, action, message):
+    name, arguments = world
+    env = importlib.import_module(f"swarmbo_envs.{name}_v0").parallel_env(**arguments)
+    env.reset(seed=0)
+    before = env.get_state()
+    actions = {**random_actions(env, np.random.default_rng(0)), agent.partition(".")[0]: action}
+    with pytest.raises(ConfigError, match=rf"\$\.actions\.{agent}: .*{message}"):
+        env.step({agent: action for agent, action in actions.items() if action is not None})
+    np.testing.assert_equal(env.get_state(), before)
+
+
 def test_pettingzoo_max_cycles(kind):
     max_cycles_test(kind)
 
@@ -105,24 +146,22 @@ def test_a_state_of_another_world_is_refused(kind):
         kind.parallel_env(failure_rate=0.3).set_state(env.get_state())
 
 
-def test_a_state_that_is_none_or_not_whole_is_refused(kind):
+def test_a_state_that_is_none_or_not_whole_is_refused_and_changes_nothing(kind):
     env = kind.parallel_env()
     env.reset(seed=5)
-    for broken in ({}, {**env.get_state(), "arrays": {}}):
-        with pytest.raises(StateVersionError, match=r"state.*; wanted .*get_state\(\)"):
-            env.set_state(broken)
-
-
-@pytest.mark.parametrize("world", worlds("function", "wlan_power"), ids=" ".join)
-def test_rewards_add_up_to_the_outcome_of_those_who_share_one_function(world, tmp_path):
-    env = SmallWorld(*world, tmp_path).parallel_env(failure_rate=0.3, reward="own")
-    rng = np.random.default_rng(0)
-    env.reset(seed=3)
-    is_total = env.settings.outcomes == "total"
-    while env.agents:
-        _, rewards, _, _, infos = env.step(random_actions(env, rng))
-        outcomes = [info.get("measurement", 0.0) for info in infos.values()]
-        assert sum(rewards.values()) == pytest.approx(outcomes[0] if is_total else sum(outcomes))
-        for info in infos.values():
-            assert ("error" in info) == ("measurement" not in info)
-            assert ("factors" in info) is not is_total
+    state = env.get_state()
+    plain, arrays, (name, array) = state["json"], state["arrays"], next(iter(state["arrays"].items()))
+    wrong = {"seed": -1}, {"round": "two"}, {"round": -1}, {"running": 0}, {"world": None}, {"world": 3}, {"surplus": 1}
+    broken = [{**state, "json": {**plain, **one}} for one in wrong]
+    broken += [{**state, "json": {key: plain[key] for key in plain if key != "seed"}}, {**state, "arrays": {}}]
+    for one in (array[..., None], array.astype(str), [[1.0], [2.0, 3.0]]):
+        broken.append({**state, "arrays": {**arrays, name: one}})
+    for one in broken:
+        with pytest.raises(StateVersionError, match=r"got a .* state that is not whole"):
+            env.set_state(one)
+    for one in (None, {}, {"json": {}}, {"json": 3, "arrays": {}}, {"arrays": {}}):
+        with pytest.raises(StateVersionError, match=r"got no .* state; wanted .* of get_state\(\)"):
+            env.set_state(one)
+    with pytest.raises(StateVersionError, match="version 99; wanted"):
+        env.set_state({**state, "json": {**plain, "version": 99}})
+    np.testing.assert_equal(env.get_state(), state)

@@ -146,13 +146,13 @@ def interrupted():
 
     from swarmbo.runs import run  # here, for most tests need none of runs
 
-    def make(scenario, out, after):
+    def make(scenario, out, after, **trust):
         def stop(record, was_logged):
             if record.round == after:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            run(scenario, out, on_round=stop)
+            run(scenario, out, on_round=stop, **trust)
 
     return make
 

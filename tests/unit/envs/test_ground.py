@@ -141,9 +141,7 @@ def test_a_passage_that_cells_shut_is_told_with_its_width(width, kind, cells):
 def test_a_world_says_which_cells_would_leave_a_passage_open():
     walls = [{"corners": [[a, 500], [b, 500], [b, 520], [a, 520]]} for a, b in ((0, 400), (440, 1000))]
     field = {"gp": {"size_m": [1000.0, 1000.0]}}
-    with pytest.warns(
-        DataWarning, match=r"\$\.no_go: passages of up to about .* m are shut by cells of 41.7 m"
-    ) as told:
+    with pytest.warns(DataWarning, match=r"\$\.no_go: passages of up to .* m are shut by cells of 41.7 m") as told:
         shut = robot_team_v1.parallel_env(field=field, no_go=walls, route_cells=24).field
     (cells,) = re.findall(r"route_cells = (\d+) would leave them open", str(told[0].message))
     assert int(cells) in range(50, 58)  # two cells of them are as wide as the passage of 40 m, about
@@ -224,19 +222,13 @@ def test_geojson_in_degrees_is_never_taken_for_metres(tmp_path, side_m, south_we
     lakes = [[(corners + shift * 1000 * width).tolist()] for shift in range(3)]
     path.write_text(json.dumps({"type": "MultiPolygon", "coordinates": lakes}))
     high, table = np.array([side_m, 0.7 * side_m]), {"geojson": str(path)}
-    with pytest.raises(
-        ConfigError, match=r"no_go\[0\]\.coordinates: got .*, whose numbers look like degrees, on a map"
-    ):
+    with pytest.raises(ConfigError, match=r"no_go\[0\]\.coordinates: .*, whose numbers look like degrees, on a"):
         read_regions([table], LOW, high)
-    with pytest.raises(
-        ConfigError, match=r"coordinates: got degrees on a map in metres; wanted coordinates = 'metres'"
-    ):
+    with pytest.raises(ConfigError, match="got degrees on a map in metres; wanted coordinates = 'metres'"):
         read_regions([{**table, "coordinates": "degrees"}], LOW, high)
     assert len(read_regions([{**table, "coordinates": "metres"}], LOW, high)) == 3
     path.write_text(json.dumps({"type": "Polygon", "coordinates": [(np.array(SQUARE["corners"]) * 5).tolist()]}))
-    with pytest.raises(
-        ConfigError, match=r"coordinates: got .* with numbers that are no longitudes and latitudes; want"
-    ):
+    with pytest.raises(ConfigError, match=r"coordinates: .* with numbers that are no longitudes and latitude"):
         read_regions([table], LOW, high, Coordinates(("lon", "lat"), LocalProjection(9.0, 0.0, 0.0)))
 
 

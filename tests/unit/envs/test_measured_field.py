@@ -125,12 +125,6 @@ def test_thinned_sites_are_some_of_the_sites_and_leave_none_far_from_them(points
         assert to_next.max() <= apart.min()  # else the far one had been taken before the last
 
 
-def test_rows_at_one_place_are_averaged(table):
-    field = build_field(table("east,north,zinc\n0,0,1\n10,0,5\n0,0,3\n0,10,4\n"), 100)
-    np.testing.assert_array_equal(field.sites, [[0, 0], [10, 0], [0, 10]])
-    np.testing.assert_array_equal(field.value(field.sites), [2, 5, 4])
-
-
 def test_sites_on_one_line_still_span_a_map(table):
     field = build_field(table("east,north,zinc\n0,7,1\n10,7,5\n30,7,3\n"), 100)
     assert (field.low < field.high).all()
@@ -142,66 +136,50 @@ def test_a_byte_order_mark_blank_lines_and_spaces_are_no_trouble(table):
     assert len(field.sites) == 2
 
 
+HEADER = "east,north,zinc\n"
+MAP = {"sites": "interpolated"}
+
+
 @pytest.mark.parametrize(
     ("text", "more", "message"),
     [
-        ("", {}, r"\$\.field\.csv: '.*soil\.csv' is empty; wanted a header line and rows of numbers"),
-        ("east,north,zinc\n", {}, r"\$\.field\.csv: .* is empty"),
-        ("east,north,lead\n1,2,3\n", {}, r"\$\.field\.value: no column 'zinc'; columns: east, north, lead"),
-        ("x,north,zinc\n1,2,3\n", {}, r"\$\.field\.x: no column 'east'"),
+        ("", {}, r"csv: '.*soil\.csv' is empty; wanted a header line and rows of numbers"),
+        (HEADER, {}, "csv: .* is empty"),
+        (b"\xff\xfe\x00east", {}, "csv: cannot read"),
+        ("east,north,lead\n1,2,3\n", {}, "value: no column 'zinc'; columns: east, north, lead"),
+        ("x,north,zinc\n1,2,3\n", {}, "x: no column 'east'"),
+        ("1,2,3\n1,3,many\n", {}, "value: line 3, column 'zinc': got 'many'; wanted a fin"),
+        ("1,2,inf\n1,3,1\n", {}, "value: line 2, column 'zinc': got 'inf'"),
+        ("1,2,1e20\n1,3,1\n", {"missing": []}, "value: line 2, column 'zinc': got '1e20'; wanted a number below 1e12"),
+        ("0,0,1\n1,0,1e200\n", {}, "value: line 3, column 'zinc': got '1e200'; wanted a num"),
+        ("0,0,1\n1e200,0,2\n", {}, "x: line 3, column 'east': got '1e200'; wanted a number below"),
+        ("0,-1e12,1\n1,0,2\n", {}, "y: line 2, column 'north': got '-1e12'; wanted a number below"),
         (
-            "east,north,zinc\n1,2,3\n1,3,many\n",
-            {},
-            r"\$\.field\.value: line 3, column 'zinc': got 'many'; wanted a fin",
-        ),
-        (
-            "east,north,zinc\n1,2,nan\n1,3,-9999\n",
+            "1,2,nan\n1,3,-9999\n",
             {"missing": [-9999]},
-            r"\$\.field\.csv: no row of .* is whole: 1 without a number in 'zinc'; 1 with -9999 in 'zinc'; wanted num",
+            "csv: no row of .* is whole: 1 without a number in 'zinc'; 1 with -9999 in 'zinc'; wanted num",
         ),
-        ("east,north,zinc\n1,2,inf\n1,3,1\n", {}, r"got 'inf'"),
-        ("east,north,zinc\n1,2,1e20\n1,3,1\n", {"missing": []}, r"got '1e20'; wanted a number below 1e12"),
-        ("east,north,zinc\n1,2,3\n1,3,1\n", {"missing": list(range(17))}, r"\$\.field\.missing: .* at most 16 numbers"),
-        ("east,north,zinc\n1,2,3\n1,2,4\n", {}, r"\$\.field\.csv: got 1 distinct sites in .*; wanted at least 2"),
-        ("east,north,zinc\n1,1,3\n2,2,4\n3,3,4\n", {"sites": "interpolated"}, r"\$\.field\.sites: .* on one line"),
-        ("east,north,zinc\n1,1,3\n2,2,4\n", {"sites": "interpolated"}, r"\$\.field\.sites: got 2 distinct sites"),
+        ("1,2,3\n1,3,1\n", {"missing": list(range(17))}, "missing: .* at most 16 numbers"),
+        ("1,2,3\n1,2,4\n", {}, "csv: got 1 distinct sites in .*; wanted at least 2"),
+        ("1,1,3\n2,2,4\n3,3,4\n", MAP, "sites: .* on one line"),
+        ("1,1,3\n2,2,4\n", MAP, "sites: got 2 distinct sites"),
         (
-            "east,north,zinc\n0,0,1\n10,0,2\n10.000000001,0,5\n0,10,4\n",
-            {"sites": "interpolated"},
-            r"\$\.field\.csv: got sites \[10\.0, 0\.0\] and \[10\.000000001, 0\.0\], 1e-09 m apart; wanted at least",
+            "0,0,1\n10,0,2\n10.000000001,0,5\n0,10,4\n",
+            MAP,
+            r"csv: got sites \[10\.0, 0\.0\] and \[10\.000000001, 0\.0\], 1e-09 m apart; wanted at least",
         ),
+        ("0,0,1\n1e-200,0,2\n", {}, r"csv: .* \[1e-200, 0\.0\], 0 m apart; wanted at least 1e-06"),
         (
-            "east,north,zinc\n0,0,1\n1e-200,0,2\n",
-            {},
-            r"\[0\.0, 0\.0\] and \[1e-200, 0\.0\], 0 m apart; wanted at least 1e-06",
+            "0,0,1\n1e4,0,2\n1e4,6.9,5\n0,1e4,4\n5e3,5e3,0\n",
+            MAP,
+            r"csv: .* \[10000\.0, 0\.0\] and \[10000\.0, 6\.9\], 6\.9 m apart; wanted at least 7\.0",
         ),
-        (
-            "east,north,zinc\n0,0,1\n1e4,0,2\n1e4,6.9,5\n0,1e4,4\n5e3,5e3,0\n",
-            {"sites": "interpolated"},
-            r"\[10000\.0, 0\.0\] and \[10000\.0, 6\.9\], 6\.9 m apart; wanted at least 7\.0",
-        ),
-        (
-            "east,north,zinc\n0,0,1\n1e200,0,2\n",
-            {},
-            r"\$\.field\.x: line 3, column 'east': got '1e200'; wanted a number below",
-        ),
-        (
-            "east,north,zinc\n0,-1e12,1\n1,0,2\n",
-            {},
-            r"\$\.field\.y: line 2, column 'north': got '-1e12'; wanted a number below",
-        ),
-        (
-            "east,north,zinc\n0,0,1\n1,0,1e200\n",
-            {},
-            r"\$\.field\.value: line 3, column 'zinc': got '1e200'; wanted a num",
-        ),
-        (b"\xff\xfe\x00east", {}, r"\$\.field\.csv: cannot read"),
-        ("east,north,zinc\n1,2,3\n1,3,1\n", {"sites": "all"}, r"\$\.field\.sites: got 'all'"),
-        ("east,north,zinc\n1,2,3\n1,3,1\n", {"colour": 1}, r"\$\.field: unknown key 'colour'"),
+        ("1,2,3\n1,3,1\n", {"sites": "all"}, "sites: got 'all'"),
     ],
 )
 def test_bad_files_are_refused_in_one_line_with_the_path(table, text, more, message):
-    with pytest.raises(ConfigError, match=message) as error:
+    text = HEADER + text if text[:1] in ("0", "1") else text
+    with pytest.raises(ConfigError, match=rf"^\$\.field\.{message}") as error:
         build_field(table(text, **more), 100)
     assert "\n" not in str(error.value)
 
@@ -214,9 +192,8 @@ def test_numbers_just_below_the_bound_are_taken(table):
 
 
 def test_an_empty_path_says_how_to_give_a_file():
-    with pytest.raises(
-        ConfigError, match=r"^\$\.field\.csv: no file is given; .*--set environment\.field\.csv=FILE for .* 'measured'"
-    ):
+    words = r"^\$\.field\.csv: no file is given; .*--set environment\.field\.csv=FILE for .* 'measured'"
+    with pytest.raises(ConfigError, match=words):
         build_field({"csv": "", "x": "x", "y": "y", "value": "v"}, 100)
 
 

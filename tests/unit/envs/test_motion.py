@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -27,14 +29,9 @@ def drive(pose, path):
     state, on_the_way = np.array(pose), [np.array(pose)]
     for duration, speed, rate in path:
         if duration > 1e-12:
-            solution = solve_ivp(
-                lambda _, z, v=speed, w=rate: [v * np.cos(z[2]), v * np.sin(z[2]), w],
-                (0, duration),
-                state,
-                rtol=1e-10,
-                atol=1e-10,
-                max_step=duration / 10,
-            )
+            exact = {"rtol": 1e-10, "atol": 1e-10, "max_step": duration / 10}
+            slopes = partial(lambda _, z, v, w: [v * np.cos(z[2]), v * np.sin(z[2]), w], v=speed, w=rate)
+            solution = solve_ivp(slopes, (0, duration), state, **exact)
             state = solution.y[:, -1]
             on_the_way.extend(solution.y.T)
     return state, np.array(on_the_way)
@@ -59,6 +56,8 @@ def test_a_cut_path_takes_the_given_time_and_ends_where_the_equations_of_motion_
     budget = share * path[:, 0].sum()
     part = motion.cut(path, budget)
     assert part[:, 0].sum() == pytest.approx(min(budget, path[:, 0].sum()), abs=1e-9)
+    if share > 1.001:  # it is left as it is
+        np.testing.assert_array_equal(part, path)
     end, _ = drive(pose, part)
     there = motion.advance(pose, part)
     np.testing.assert_allclose(there[:2], end[:2], atol=1e-5)
@@ -81,21 +80,6 @@ def test_an_arc_and_tangent_take_the_time_of_their_geometry():
     goal = np.array([54.0, 44.0])  # a quarter circle to the left ends at (54, 34) heading north, then 10 m
     path = robot.paths(pose, goal[None])[0]
     np.testing.assert_allclose(path, [[np.pi, 2.0, 0.5], [5.0, 2.0, 0.0]], atol=1e-12)
-
-
-def test_a_right_turn_mirrors_a_left_turn():
-    robot = motion.Unicycle(2.0, 0.5, LOW, HIGH)
-    pose = np.array([50.0, 30.0, 0.0])
-    left, right = robot.paths(pose, np.array([[60.0, 41.0], [60.0, 19.0]]))
-    np.testing.assert_allclose(left[:, :2], right[:, :2])
-    np.testing.assert_allclose(left[:, 2], -right[:, 2])
-    assert left[0, 2] > 0
-
-
-@given(robots, poses, goals, st.floats(1.001, 3))
-def test_a_path_with_time_to_spare_is_left_as_it_is_to_the_bit(robot, pose, goal, share):
-    path = robot.paths(pose, goal[None])[0]
-    np.testing.assert_array_equal(motion.cut(path, share * path[:, 0].sum()), path)
 
 
 def test_no_sampled_pair_of_arc_and_straight_is_quicker():

@@ -156,22 +156,19 @@ def test_wrong_columns_of_times_are_named(tmp_path, more, message):
         build_field(table, 50, moving=True)
 
 
-def test_times_that_are_dates_and_files_that_are_not_divided_by_commas_get_a_hint(tmp_path):
-    path = tmp_path / "dates.csv"
-    table = {"csv": str(path), "x": "x", "y": "y", "value": "v", "time": "t"}
-    path.write_text("x,y,t,v\n0,0,2026-01-01,2\n9,9,2026-01-02,3\n")
-    with pytest.raises(ConfigError, match=r"time: line 2, column 't': got '2026-01-01'.*time since the first"):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x,y,t,v\n0,0,1,2\n9,9,1,3\n", "time: got 1 time; wanted at least 2, or no column of times"),
+        ("x,y,t,v\n0,0,2026-01-01,2\n", r"time: line 2, column 't': got '2026-01-01'.*time since the first"),
+        ("x;y;t;v\n0;0;1;2\n", r"x: no column 'x'; columns: x;y;t;v; got ';' between columns, wanted commas"),
+    ],
+)
+def test_one_time_dates_and_files_that_are_not_divided_by_commas_are_refused(tmp_path, text, message):
+    (tmp_path / "wrong.csv").write_text(text)
+    table = {"csv": str(tmp_path / "wrong.csv"), "x": "x", "y": "y", "value": "v", "time": "t"}
+    with pytest.raises(ConfigError, match=rf"^\$\.field\.{message}"):
         build_field(table, 50, moving=True)
-    path.write_text("x;y;t;v\n0;0;1;2\n9;9;2;3\n")
-    with pytest.raises(ConfigError, match=r"no column 'x'; columns: x;y;t;v; got ';' between columns, wanted commas"):
-        build_field(table, 50, moving=True)
-
-
-def test_one_time_is_no_series(tmp_path):
-    path = tmp_path / "one.csv"
-    path.write_text("x,y,t,v\n0,0,1,2\n9,9,1,3\n")
-    with pytest.raises(ConfigError, match=r"\$\.field\.time: got 1 time; wanted at least 2, or no column of times"):
-        build_field({"csv": str(path), "x": "x", "y": "y", "value": "v", "time": "t"}, 50, moving=True)
 
 
 @pytest.mark.parametrize(("table", "at"), [({"gp": {"time": {}}}, "gp.time"), ({"plume": {}}, None)])

@@ -8,6 +8,8 @@ from swarmbo.errors import ConfigError
 from swarmbo_envs import function_v0
 from swarmbo_envs.functions import AdditiveFunction
 
+from .playing import played
+
 BOUNDS = {"power": (1.0, 3.0), "angle": (-1.0, 1.0), "gain": (0.0, 10.0)}
 
 
@@ -30,28 +32,9 @@ def test_a_team_maximises_it_whoever_sets_the_variables(structure, agents, expec
     function = AdditiveFunction.from_callable(measured, BOUNDS, maximum=320.0)
     env = function_v0.parallel_env(function=function, agents=agents, structure=structure, max_cycles=14)
     team = sb.Team.for_env(env, seed=0, initial=6)
-    observations, infos = env.reset(seed=0)
-    assert len(env.agents) == expected
-    while env.agents:
-        step = env.step(team.act(observations, infos))
-        team.observe(*step)
-        observations, infos = step[0], step[-1]
+    assert all(len(infos) == expected for infos in played(env, team))
     assert team.n_data == 14
     assert max(team.history.totals) > 310.0  # a plane: the corner is soon found
-
-
-def test_a_function_that_raises_is_an_evaluation_that_failed():
-    def fragile(x):
-        if x > 0.5:
-            raise RuntimeError("too hot")
-        return x
-
-    env = function_v0.parallel_env(function=AdditiveFunction.from_callable(fragile, {"x": (0.0, 1.0)}), max_cycles=2)
-    env.reset(seed=0)
-    infos = env.step({"agent_0": np.array([0.75])})[-1]
-    assert "measurement" not in infos["agent_0"]
-    assert infos["agent_0"]["error"] == "RuntimeError: too hot"
-    assert env.step({"agent_0": np.array([0.25])})[-1]["agent_0"]["measurement"] == 0.25
 
 
 @pytest.mark.parametrize("bounds", [{}, {"x": (1.0,)}, {"x": (1.0, 1.0)}, {"x": (0.0, np.inf)}])

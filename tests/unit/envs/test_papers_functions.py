@@ -5,7 +5,7 @@ import pytest
 
 from swarmbo.errors import ConfigError
 from swarmbo_envs.functions import get
-from swarmbo_envs.functions.papers import path_value
+from swarmbo_envs.functions.papers import moved_objects, path_value
 
 NO_SQUARES = np.zeros((0, 2))
 STEP = 0.01
@@ -43,8 +43,6 @@ def test_a_push_that_does_not_touch_the_object_leaves_it_at_the_origin():
 @pytest.mark.parametrize("duration", [12.0, 20.0])
 def test_a_push_along_a_line_moves_the_object_as_far_as_mechanics_in_one_dimension(duration):
     pytest.importorskip("Box2D")
-    from swarmbo_envs.functions.papers import moved_objects
-
     row = np.array([[-4.0, 0.0, 5.0, 0.0, duration, 0.0, 0.0]])
     end = moved_objects(row, np.zeros((1, 2)))[0]
     assert end[1] == pytest.approx(0.0, abs=1e-5)
@@ -53,8 +51,6 @@ def test_a_push_along_a_line_moves_the_object_as_far_as_mechanics_in_one_dimensi
 
 def test_mirrored_pushes_move_the_object_to_mirrored_places():
     pytest.importorskip("Box2D")
-    from swarmbo_envs.functions.papers import moved_objects
-
     row = np.array([3.0, 1.0, -6.0, -3.0, 9.0, 0.4, 1.0])
     mirrored = row * [1, -1, 1, -1, 1, -1, -1]
     a, b = (moved_objects(one[None], np.zeros((1, 2)))[0] for one in (row, mirrored))

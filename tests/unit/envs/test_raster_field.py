@@ -104,9 +104,7 @@ def test_a_raster_of_regions_lies_on_the_field_where_both_lie_on_earth(tiff, crs
     assert not env.ground.is_free((wet - corner) * unit_m).any()
     assert env.ground.is_free((dry - corner) * unit_m).all()
     elsewhere = tiff(lake, 9.0, 47.0, 0.01, "EPSG:32633", "other.tif", nodata=-1.0)
-    with pytest.raises(
-        ConfigError, match=rf"\$.no_go\[0\].extent: got a raster in EPSG:32633 on a map in {crs}; wanted"
-    ):
+    with pytest.raises(ConfigError, match=rf"no_go\[0\].extent: got a raster in EPSG:32633 on a map in {crs}"):
         robot_team_v1.parallel_env(field=field, no_go=[{"raster": elsewhere}])
 
 
@@ -116,9 +114,7 @@ def test_what_is_refused(tiff, monkeypatch):
     def make(path, **more):
         return robot_team_v0.parallel_env(field={"raster": path, **more})
 
-    with pytest.raises(
-        ConfigError, match=r"\$\.field\.raster: got .* without a coordinate reference system; wanted one: `gdal_edit"
-    ):
+    with pytest.raises(ConfigError, match=r"\.raster: .* without a coordinate reference system; .* `gdal_edit"):
         make(tiff(values, 8.0, 47.0, 0.01, crs=None))
     with pytest.raises(ConfigError, match=r"\$\.field\.cell_m: got cells of 10.0 m for a GeoTIFF; wanted none"):
         robot_team_v0.parallel_env(field={"raster": tiff(values, 8.0, 47.0, 0.01), "cell_m": 10.0})
@@ -153,10 +149,8 @@ def between_known(values, cell, places):
     """Whether the four cells about each place of a map that begins at the middle of the south-west one have values."""
     rows = values[::-1]
     x, y = places.T / cell
-    column, row = (
-        np.minimum(np.floor(x), rows.shape[1] - 2).astype(int),
-        np.minimum(np.floor(y), len(rows) - 2).astype(int),
-    )
+    column = np.minimum(np.floor(x), rows.shape[1] - 2).astype(int)
+    row = np.minimum(np.floor(y), len(rows) - 2).astype(int)
     return np.isfinite([rows[row + i, column + j] for i in (0, 1) for j in (0, 1)]).all(axis=0)
 
 
@@ -224,9 +218,7 @@ def test_rasters_without_room_are_refused(tmp_path):
     np.save(path, np.where(np.eye(6, dtype=bool), 1.0, np.nan))
     with pytest.raises(ConfigError, match=r"\$\.field\.cell_m: got .*, an array, .*; wanted their width in m"):
         robot_team_v0.parallel_env(field={"raster": path})
-    with pytest.raises(
-        ConfigError, match=r"\$\.field\.raster: got .* 6 with a value; wanted at least 2 x 2 adjacent cells"
-    ):
+    with pytest.raises(ConfigError, match=r"\.raster: got .* 6 with a value; wanted at least 2 x 2 adjacent"):
         robot_team_v0.parallel_env(field={"raster": path, "cell_m": 5.0})
     speckled = np.ones((300, 300))
     speckled[::3, ::3] = np.nan

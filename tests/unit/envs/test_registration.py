@@ -50,12 +50,8 @@ class OfOnesOwn(robot_team_v1.parallel_env):
 def test_help_shows_the_arguments_of_a_world_and_their_defaults(module):
     made, told = module.parallel_env().settings, inspect.signature(module.parallel_env).parameters
     assert list(told) == list(made.__struct_fields__)
-    assert {name for name, one in told.items() if one.default != getattr(made, name)} <= {
-        "field",
-        "departures",
-        "parameters",
-        "types",
-    }
+    other = {name for name, one in told.items() if one.default != getattr(made, name)}
+    assert other <= {"field", "departures", "parameters", "types"}
     assert {one.kind for one in told.values()} == {inspect.Parameter.KEYWORD_ONLY}
 
 

@@ -20,6 +20,8 @@ from swarmbo_envs.robot_team.rover_model import Terrain
 from swarmbo_envs.robot_team.rovers import Follower
 from swarmbo_envs.robot_team.settings import MujocoSettings
 
+from .playing import at, played
+
 pytestmark = pytest.mark.filterwarnings("ignore:.*may pass through each other:swarmbo.errors.DataWarning")
 has_mujoco = pytest.mark.skipif(find_spec("mujoco") is None, reason="needs the extra `mujoco`")
 HILLS = {"gp": {"lengthscale_m": 80.0, "size_m": [300.0, 200.0]}}
@@ -32,8 +34,10 @@ def make(**changed):
     return robot_team_v1.parallel_env(**{**given, **changed})
 
 
-def at(env, *places):
-    return {agent: np.array(place, dtype=float) for agent, place in zip(env.agents, places, strict=True)}
+def begun(**changed):
+    env = make(**changed)
+    env.reset(seed=0)
+    return env
 
 
 def ramp(tmp_path, degrees):
@@ -87,8 +91,7 @@ def test_a_terrain_is_the_field_itself_or_as_high_as_asked():
 @has_mujoco
 def test_rovers_stand_on_the_ground_wherever_they_are_put():
     """MuJoCo's own rows and columns are those of the map: a ground that lay the wrong way round would show."""
-    env = make(robots=8, rovers={"relief_m": 12.0})
-    env.reset(seed=0)
+    env = begun(robots=8, rovers={"relief_m": 12.0})
     rovers, episode = env._world.mover, env._current()
     for state, pose in zip(episode.engine, episode.poses, strict=True):
         place = state[1:4]  # after the time
@@ -116,8 +119,7 @@ def test_on_level_ground_a_rover_takes_the_time_and_the_way_that_it_should():
 def test_a_slope_is_climbed_up_to_the_friction_of_the_wheels(tmp_path, degrees, friction, climbs):
     """No vehicle climbs a slope whose tangent is above its friction; with room to spare below that it must."""
     field, relief = ramp(tmp_path, degrees)
-    env = make(field=field, starts=[[30, 50]], round_time_s=40.0, rovers={"friction": friction, **relief})
-    env.reset(seed=0)
+    env = begun(field=field, starts=[[30, 50]], round_time_s=40.0, rovers={"friction": friction, **relief})
     info = env.step(at(env, [60, 50]))[4]["robot_0"]
     assert info["reached"] == climbs
     assert ("failure" in info) != climbs
@@ -126,8 +128,7 @@ def test_a_slope_is_climbed_up_to_the_friction_of_the_wheels(tmp_path, degrees, 
 
 @has_mujoco
 def test_who_tips_over_has_failed_and_is_put_upright_where_it_was():
-    env = make(starts=[[100, 100]], rovers={"relief_m": 1.0})
-    env.reset(seed=0)
+    env = begun(starts=[[100, 100]], rovers={"relief_m": 1.0})
     env._current().engine[0, 4:8] = [0.0, 1.0, 0.0, 0.0]  # upside down
     told = env.step(at(env, [130, 100]))
     info = told[4]["robot_0"]
@@ -139,8 +140,7 @@ def test_who_tips_over_has_failed_and_is_put_upright_where_it_was():
 
 @has_mujoco
 def test_who_runs_out_of_battery_is_carried_home_and_loads():
-    env = make(starts=[[100, 100]], bases=[[40, 100]], battery_s=60.0, rovers={"relief_m": 0.01})
-    env.reset(seed=0)
+    env = begun(starts=[[100, 100]], bases=[[40, 100]], battery_s=60.0, rovers={"relief_m": 0.01})
     env._current().batteries[0] = 6.0
     info = env.step(at(env, [40, 100]))[4]["robot_0"]
     assert (info["failure"], info["battery"]) == ("battery empty", 1.0)
@@ -151,8 +151,7 @@ def test_who_runs_out_of_battery_is_carried_home_and_loads():
 def test_rovers_keep_away_from_wherever_another_was_since_nobody_knows_when():
     """Robots that keep to the second would both get through here; the second rover stops before the first one's way."""
     kind = {"robots": 2, "starts": [[50, 100], [200, 10]], "separation_m": 20.0, "round_time_s": 150.0}
-    env = make(**kind, rovers={"relief_m": 0.01})
-    env.reset(seed=0)
+    env = begun(**kind, rovers={"relief_m": 0.01})
     infos = list(env.step(at(env, [250, 100], [200, 190]))[4].values())
     assert [info["reached"] for info in infos] == [True, False]
     assert KDTree(infos[0]["path"]).query(infos[1]["path"])[0].min() > 20.0
@@ -185,9 +184,7 @@ def test_what_is_refused():
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mujoco", None)
-    with pytest.raises(
-        MissingPackageError, match=r"\$\.physics: physics = 'mujoco' needs .*pip install \"swarmbo\[muj"
-    ):
+    with pytest.raises(MissingPackageError, match=r"\$\.physics: .*'mujoco' needs .*pip install \"swarmbo\[muj"):
         make()
 
 
@@ -223,12 +220,8 @@ def test_the_same_team_plays_it_with_one_word_changed():
     reached = {}
     for physics in ("kinematic", "mujoco"):
         env = robot_team_v1.parallel_env(**kind, physics=physics)
-        observations, infos = env.reset(seed=0)
         team = sb.Team.for_env(env, seed=0)
-        while env.agents:
-            told = env.step(team.act(observations, infos))
-            team.observe(*told)
-            observations, infos = told[0], told[4]
+        *_, infos = played(env, team)
         reached[physics] = [info["location"] for info in infos.values()]
     gap = np.hypot(*np.subtract(reached["kinematic"], reached["mujoco"]).T)
     assert (gap > 0.0).all()

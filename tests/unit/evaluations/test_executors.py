@@ -49,25 +49,13 @@ def pool_of(tmp_path):
 
 def test_what_crashes_hangs_or_raises_costs_its_own_task_only(pool_of, tmp_path):
     pool = pool_of(timeout_s=3.0)
-    points = {
-        "fine": [("sleep", 0.1)],
-        "killed": [("kill", 9)],
-        "hung": [("hang", 9)],
-        "raised": [("raise", 3)],
-        "left": [("leave", 3)],
-        "after": [],
-    }
+    points = {"fine": [("sleep", 0.1)], "killed": [("kill", 9)], "hung": [("hang", 9)]}
+    points |= {"raised": [("raise", 3)], "left": [("leave", 3)], "after": []}
     for task, point in points.items():
         pool.submit(task, point)
     ends = ends_of(pool, 6)
-    assert {task: end.status for task, end in ends.items()} == {
-        "fine": "done",
-        "killed": "lost",
-        "hung": "hung",
-        "raised": "error",
-        "left": "error",
-        "after": "done",
-    }
+    wanted = {"fine": "done", "killed": "lost", "hung": "hung", "raised": "error", "left": "error", "after": "done"}
+    assert {task: end.status for task, end in ends.items()} == wanted
     assert ends["fine"].value["task"] == "fine"
     assert ends["fine"].seconds >= 0.1
     assert "ended, with status -9" in ends["killed"].value

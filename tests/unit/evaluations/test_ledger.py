@@ -77,16 +77,6 @@ def test_a_ledger_cut_anywhere_is_as_it_was_after_its_whole_lines(operations, cu
             assert again.ask() == ledger.ask()
 
 
-def test_the_log_is_on_the_disk_before_an_ask_returns(tmp_path):
-    ledger = Ledger.create(tmp_path, team())
-    query = ledger.ask({"key": "mine"})
-    line = (tmp_path / LEDGER).read_bytes().splitlines()[-1]
-    assert json.loads(line)["query"] == query.id
-    assert json.loads(line)["point"] == query.point
-    assert json.loads(line)["note"] == {"key": "mine"}
-    assert Ledger.open(tmp_path, team).query(query.id) == query
-
-
 def test_what_the_team_refuses_is_not_logged(tmp_path):
     ledger = Ledger.create(tmp_path, team())
     query = ledger.ask()
@@ -100,24 +90,6 @@ def test_what_the_team_refuses_is_not_logged(tmp_path):
         ledger.lost("q00009", "killed")
     assert (tmp_path / LEDGER).read_bytes() == before
     assert ledger.tell(query.id, value(query.point))
-
-
-def test_a_ledger_that_could_not_be_written_refuses_until_it_is_opened_again(tmp_path, monkeypatch):
-    ledger = Ledger.create(tmp_path, team())
-    first = ledger.ask()
-
-    def full(path, line):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("swarmbo.evaluations.ledger.append_line", full)
-        with pytest.raises(RunFolderError, match="No space left"):
-            ledger.tell(first.id, value(first.point))
-    with pytest.raises(RunFolderError, match="open it again"):
-        ledger.ask()
-    again = Ledger.open(tmp_path, team)
-    assert list(again.pending) == [first.id]
-    assert again.tell(first.id, value(first.point))
 
 
 def test_other_teams_changed_lines_and_other_decisions_are_refused(tmp_path):

@@ -252,9 +252,7 @@ def test_several_objectives_are_refused():
 def test_without_optuna_one_line_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     monkeypatch.delitem(sys.modules, "swarmbo.integrations.optuna")
-    with pytest.raises(
-        ImportError, match=r"needs the package 'optuna', .* pip install \"swarmbo\[optuna\]\""
-    ) as missing:
+    with pytest.raises(ImportError, match=r"needs .* 'optuna', .* pip install \"swarmbo\[optuna\]\"") as missing:
         importlib.import_module("swarmbo.integrations.optuna")
     assert isinstance(missing.value, ConfigError)
 

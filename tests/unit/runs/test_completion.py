@@ -11,11 +11,8 @@ from swarmbo.runs.scenario_files import apply_overrides, available, find, read_t
 
 
 def completed(words, begun):
-    environment = {
-        "_SWARMBO_COMPLETE": "complete_bash",
-        "COMP_WORDS": " ".join(["swarmbo", *words, begun]),
-        "COMP_CWORD": str(len(words) + 1),
-    }
+    line = {"COMP_WORDS": " ".join(["swarmbo", *words, begun]), "COMP_CWORD": str(len(words) + 1)}
+    environment = {"_SWARMBO_COMPLETE": "complete_bash", **line}
     told = CliRunner().invoke(app, [], env=environment, prog_name="swarmbo")
     return told.stdout.split()
 

@@ -29,17 +29,12 @@ def log(path):
 
 @pytest.mark.parametrize("keeps_state", [True, False])
 @pytest.mark.parametrize("error", [RuntimeError("the sea floor\nopened"), SystemExit(3), SystemExit()])
-def test_a_round_whose_step_raises_is_recorded_as_failed_and_the_run_goes_on(
-    tmp_path, mischief, bump_scenario, error, keeps_state
-):
+def test_a_round_whose_step_raises_is_recorded_as_failed_and_the_run_goes_on(mischief, played, error, keeps_state):
     mischief.raises = lambda steps: error if steps == 3 else None
-    scenario = bump_scenario(rounds=6, environment={"keeps_state": keeps_state})
-    summary = run(scenario, tmp_path / "run")
-    records = RunFolder(tmp_path / "run").records()
+    summary, records = played(rounds=6, environment={"keeps_state": keeps_state})
     assert [record.round for record in records] == list(range(7))
     failed = records[3]
-    name = f"{type(error).__name__}"
-    assert failed.failure.startswith(name)
+    assert failed.failure.startswith(type(error).__name__)
     assert failed.failure.endswith(")")
     assert "\n" not in failed.failure
     assert [sample.measurement for sample in failed.samples] == [None, None]
@@ -48,17 +43,8 @@ def test_a_round_whose_step_raises_is_recorded_as_failed_and_the_run_goes_on(
     assert (summary.measurements, summary.failures) == (12, 2)
     assert mischief.made[-1].round == 5  # the world took part in five rounds, whole ones
     assert dict(report_rows(summary))["rounds failed by the environment"] == "1"
-
-
-@pytest.mark.parametrize("keeps_state", [True, False])
-def test_the_world_is_put_back_to_where_it_was_before_the_step_that_failed(
-    tmp_path, mischief, bump_scenario, keeps_state
-):
-    """With random places that do not depend on outcomes, the other rounds measure what a sound world's do."""
-    scenario = bump_scenario(rounds=5, environment={"keeps_state": keeps_state})
-    mischief.raises = lambda steps: RuntimeError() if steps == 3 else None
-    run(scenario, tmp_path / "run")
-    for number, record in enumerate(RunFolder(tmp_path / "run").records()[4:], start=3):  # the world's own count
+    # the world was put back to where it was before: later rounds measure what a sound world's do, one behind
+    for number, record in enumerate(records[4:], start=3):
         for sample in record.samples:
             noise = 0.01 * stream(0, "bump", "noise", agent=sample.agent, round=number).normal()
             truth = np.exp(-4.0 * ((np.array(sample.location) - 0.7) ** 2).sum())
@@ -70,13 +56,8 @@ def test_a_run_with_failed_rounds_resumes_to_the_same_bytes_without_trying_them_
     tmp_path, mischief, bump_scenario, interrupted, keeps_state
 ):
     scenario = bump_scenario(rounds=6, environment={"keeps_state": keeps_state})
-
-    def fail_third(steps):
-        return RuntimeError("a wave") if steps == 3 else None
-
-    mischief.raises = fail_third
+    mischief.raises = lambda steps: RuntimeError("a wave") if steps == 3 else None
     run(scenario, tmp_path / "whole")
-
     mischief.steps = 0
     interrupted(scenario, tmp_path / "half", 4)
     mischief.raises = lambda steps: None
@@ -84,9 +65,9 @@ def test_a_run_with_failed_rounds_resumes_to_the_same_bytes_without_trying_them_
     assert log(tmp_path / "half") == log(tmp_path / "whole")
 
 
-def test_a_world_that_fails_in_every_round_comes_to_its_end(tmp_path, mischief, bump_scenario):
+def test_a_world_that_fails_in_every_round_comes_to_its_end(mischief, played):
     mischief.raises = lambda steps: SystemExit("no licence")
-    summary = run(bump_scenario(), tmp_path / "run")
+    summary, _ = played()
     assert (summary.rounds, summary.measurements, summary.failures) == (4, 2, 8)
 
 
@@ -97,11 +78,10 @@ def test_an_interrupt_is_no_failure_of_the_world(tmp_path, mischief, bump_scenar
 
 
 @pytest.mark.parametrize("value", [1e60, -1e60, np.inf, np.nan, 1e308])
-def test_a_world_that_measures_something_absurd_comes_to_its_end(tmp_path, mischief, bump_scenario, value):
+def test_a_world_that_measures_something_absurd_comes_to_its_end(mischief, played, value):
     mischief.outcome = lambda number: value if number in (2, 3) else None
-    summary = run(bump_scenario(coordination="exact"), tmp_path / "run")
-    assert summary.rounds == 4
-    assert len(RunFolder(tmp_path / "run").records()) == 5
+    summary, records = played(coordination="exact")
+    assert (summary.rounds, len(records)) == (4, 5)
 
 
 @pytest.mark.parametrize("use", [check, lambda scenario: run(scenario, Path("nowhere"))])
@@ -196,16 +176,9 @@ def hanging(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     pettingzoo.register("parallel", "tests/hanging-v0", "hanging_world:Hanging")
-    yield lambda **environment: scenario_of(
-        {
-            "name": "hanging",
-            "rounds": 5,
-            "step_timeout_s": 2.0,
-            "environment": {"id": "tests/hanging-v0", **environment},
-            "coordination": {"kind": "random"},
-            "belief": {"restarts": 0},
-        }
-    )
+    kinds = {"coordination": {"kind": "random"}, "belief": {"restarts": 0}}
+    plain = {"name": "hanging", "rounds": 5, "step_timeout_s": 2.0, **kinds}
+    yield lambda **settings: scenario_of({**plain, "environment": {"id": "tests/hanging-v0", **settings}})
     del pettingzoo.parallel_registry["tests/hanging-v0"]
 
 
@@ -229,15 +202,16 @@ def test_a_world_that_cannot_write_down_its_state_may_hang_too(tmp_path, hanging
     assert [record.failure for record in records] == [None, None, None, "no answer within 2 s", None, None]
 
 
-def test_a_reset_that_hangs_is_an_error_of_one_line(tmp_path, hanging):
-    with pytest.raises(ConfigError, match="its reset failed: no answer within 2 s") as caught:
-        run(hanging(resets=False), tmp_path / "run")
-    assert caught.value.at == "$.environment"
-
-
-def test_what_is_refused_in_the_other_process_is_refused_here(tmp_path, hanging):
-    with pytest.raises(ConfigError, match="refused its settings: TypeError") as caught:
-        run(hanging(colour="red"), tmp_path / "run")
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"resets": False}, "its reset failed: no answer within 2 s"),
+        ({"colour": "red"}, "refused its settings: TypeError"),
+    ],
+)
+def test_what_fails_at_reset_or_is_refused_in_the_other_process_is_refused_here(tmp_path, hanging, settings, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        run(hanging(**settings), tmp_path / "run")
     assert caught.value.at == "$.environment"
 
 
@@ -259,7 +233,6 @@ def test_a_world_that_hangs_does_not_hang_who_asks_how_long_it_takes(hanging, mo
 def test_a_step_that_ended_just_before_its_process_was_ended_is_what_the_log_says(tmp_path, bump_scenario, interrupted):
     scenario = bump_scenario(environment={"keeps_state": False})
     run(scenario, tmp_path / "whole")
-
     interrupted(scenario, tmp_path / "half", 2)
     _resume(tmp_path / "half", False, Calls(failures={2: "no answer within 2 s"}))
     assert log(tmp_path / "half") == log(tmp_path / "whole")

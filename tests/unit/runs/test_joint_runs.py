@@ -24,7 +24,6 @@ from swarmbo.runs.recording import evaluation_of
 from swarmbo.runs.report import report_rows, report_table
 from swarmbo.runs.runner import assemble, check
 from swarmbo.runs.scenario import make_environment, scenario_of
-from swarmbo.runs.scenario_files import available
 from swarmbo.runs.states import ScopeInUse, read_checkpoint
 from swarmbo.spaces import Domain
 from swarmbo_envs.functions import get
@@ -35,10 +34,6 @@ POWELL = {"id": "swarmbo/function-v0", "function": "powell", "parameters": {"n_v
 def scenario(environment=None, **settings):
     world = {**POWELL, **(environment or {})}
     return scenario_of({"name": "function", "environment": world, "rounds": 13, "seed": 5, **settings})
-
-
-def outcomes_of(record):
-    return [] if record.joint is None else [record.joint.measurement]
 
 
 @pytest.fixture(scope="module", params=[pytest.param("total", marks=pytest.mark.thorough), "per-factor", "hidden"])
@@ -52,11 +47,8 @@ def done(request, tmp_path_factory):
 
 
 def test_tables_that_are_not_stated_suit_the_world():
-    kinds = {
-        table: msgspec.to_builtins(getattr(scenario(), table))["kind"]
-        for table in ("belief", "acquisition", "coordination")
-    }
-    assert kinds == {"belief": "additive", "acquisition": "auto", "coordination": "admm"}
+    wanted = {"belief": "additive", "acquisition": "auto", "coordination": "admm"}
+    assert {table: msgspec.to_builtins(getattr(scenario(), table))["kind"] for table in wanted} == wanted
 
 
 def test_an_override_that_states_the_default_kind_of_the_world_keeps_the_table(tmp_path):
@@ -75,21 +67,23 @@ def test_kinds_of_a_team_in_a_field_are_refused_with_those_that_fit(table, kind)
     assert caught.value.at == f"$.{table}.kind"
 
 
-@pytest.mark.parametrize("name", ["powell", "hartmann", "michalewicz", "rastrigin", "camel"])
-def test_the_scenarios_of_functions_are_there_by_name_and_build(name):
-    assert name in available()
-    check(load(name))
-
-
-def test_a_record_has_the_joint_point_and_every_agents_part_of_it(done):
-    _, _, records, _ = done
+def test_a_record_has_the_joint_point_its_outcomes_and_every_agents_part_and_after_the_design_a_prediction(done):
+    wanted, _, records, _ = done
     assert records[0].samples == []
     assert records[0].joint is None
     for record in records[1:]:
         own = [value for sample in record.samples for value in sample.location]
         assert sorted(own) == sorted(record.joint.location)
         assert all(sample.target == sample.location for sample in record.samples)
-        assert [evaluation.measurement for evaluation in record.evaluations] == outcomes_of(record)
+        assert [evaluation.measurement for evaluation in record.evaluations] == [record.joint.measurement]
+        if wanted.environment.get("outcomes") == "per-factor":
+            assert len(record.joint.factors) == 2
+            assert sum(record.joint.factors.values()) == pytest.approx(record.joint.measurement, rel=1e-12)
+        else:
+            assert record.joint.factors is None
+            assert {sample.measurement for sample in record.samples} == {record.joint.measurement}
+    assert [record.joint.mean is None for record in records[1:]] == [True] * 10 + [False] * 3
+    assert all(record.joint.std > 0.0 for record in records[11:])
 
 
 def test_scores_are_those_of_the_true_function_at_joint_points(done):
@@ -106,30 +100,9 @@ def test_scores_are_those_of_the_true_function_at_joint_points(done):
     assert summary.score.recommendation_regret == pytest.approx(function.maximum - recommended, rel=1e-12)
     assert summary.score.map_rmse is None
     assert (summary.measurements, summary.failures, summary.is_joint) == (13, 0, True)
-
-
-def test_the_best_is_the_largest_outcome_and_where(done):
-    _, _, records, summary = done
     best = max((record.joint for record in records[1:]), key=lambda joint: joint.measurement)
     assert (summary.best.location, summary.best.mean) == (best.location, best.measurement)
     assert summary.best.std > 0.0
-
-
-def test_outcomes_of_factors_add_up(done):
-    wanted, _, records, _ = done
-    for record in records[1:]:
-        if wanted.environment.get("outcomes") == "per-factor":
-            assert sum(record.joint.factors.values()) == pytest.approx(record.joint.measurement, rel=1e-12)
-            assert len(record.joint.factors) == 2
-        else:
-            assert record.joint.factors is None
-            assert {sample.measurement for sample in record.samples} == {record.joint.measurement}
-
-
-def test_predictions_are_there_from_the_end_of_the_design_on(done):
-    _, _, records, _ = done
-    assert [record.joint.mean is None for record in records[1:]] == [True] * 10 + [False] * 3
-    assert all(record.joint.std > 0.0 for record in records[11:])
 
 
 def test_the_recommendation_follows_from_the_logged_history_and_what_was_learned(done):
@@ -142,15 +115,8 @@ def test_the_recommendation_follows_from_the_logged_history_and_what_was_learned
             factors = np.array([list(joint.factors.values()) for joint in past])
         history = Dataset(X, np.array([joint.measurement for joint in past]), factors)
         situation = JointSituation(
-            team.graph,
-            team.domain,
-            history,
-            np.zeros((0, team.domain.n_dims)),
-            team.outcomes,
-            None,
-            record.round + 1,
-            wanted.rounds,
-            wanted.seed,
+            *(team.graph, team.domain, history, np.zeros((0, team.domain.n_dims)), team.outcomes, None),
+            *(record.round + 1, wanted.rounds, wanted.seed),
             structure=team.problem.structure,
         )
         learned = msgspec.convert(record.hyperparameters, Learned)
@@ -212,12 +178,10 @@ def test_methods_on_one_function_share_the_design_and_are_compared(tmp_path):
     for kind in ("sobol", "random"):
         for seed in (0, 1):
             run(scenario(coordination={"kind": kind}, seed=seed, rounds=12), tmp_path / f"{kind}-{seed}")
-    logs = {
-        kind: [r.joint.location for r in RunFolder.open(tmp_path / f"{kind}-1").records()[1:]]
-        for kind in ("sobol", "random")
-    }
-    assert logs["sobol"][:10] == logs["random"][:10]
-    assert logs["sobol"][10:] != logs["random"][10:]
+    records = [RunFolder.open(tmp_path / f"{kind}-1").records()[1:] for kind in ("sobol", "random")]
+    one, other = ([record.joint.location for record in method] for method in records)
+    assert one[:10] == other[:10]
+    assert one[10:] != other[10:]
     comparison = compare([tmp_path], "sobol")
     assert {row.metric for row in comparison.rows} == {"simple_regret", "mean_regret"}
     assert [run.measurements[-1] for runs in comparison.runs.values() for run in runs] == [12] * 4

@@ -10,7 +10,7 @@ from swarmbo.boundary.files import logged_lines, read_seal, seal
 from swarmbo.errors import ConfigError
 from swarmbo.records import Evaluation, Labels, RoundRecord
 from swarmbo.registry import SLOTS
-from swarmbo.runs import reading, runner
+from swarmbo.runs import runner
 from swarmbo.runs.recording import summarise
 from swarmbo.runs.scenario import require_shallow, require_within_reason
 from swarmbo.runs.scenario_files import settings_begun
@@ -95,15 +95,6 @@ def test_late_rounds_are_the_last_quarter_rounded_up(rounds, late):
     scenario = SimpleNamespace(name="mine", seed=0)
     summary = summarise(scenario, records, Labels(), None, seconds=0.0)
     assert (summary.late_rounds, summary.late_mean) == (late, rounds - 0.5 * (late - 1))
-
-
-def test_csv_is_written_where_it_is_asked_for_whatever_the_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        reading, "load_run", lambda path: SimpleNamespace(table=lambda: {"x": [1.0, 2.0], "y": [None, "b"]})
-    )
-    monkeypatch.setattr(reading.RunFolder, "holds_run", staticmethod(lambda path: True))
-    file = reading.export(tmp_path, tmp_path / "t.parquet", csv=True)
-    assert file.read_text() == "x,y\n1.0,\n2.0,b\n"
 
 
 @pytest.mark.parametrize("trust", [True, False])

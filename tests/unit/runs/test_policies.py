@@ -9,7 +9,7 @@ import pytest
 import swarmbo as sb
 from swarmbo.compare import compare
 from swarmbo.errors import ConfigError
-from swarmbo.runs import resume, run
+from swarmbo.runs import run
 from swarmbo.runs.reading import load_run
 from swarmbo.runs.scenario import scenario_of
 
@@ -84,23 +84,11 @@ def test_a_policy_of_the_same_actions_is_scored_as_the_team_is(environment, own,
     assert {row.method for row in table.rows} == {"team", f"{OWN}:Same"}
 
 
-def test_an_interrupted_policy_acts_again_from_the_first_round(own, tmp_path):
+def test_an_interrupted_policy_acts_again_from_the_first_round(own, tmp_path, same_when_resumed):
     run(scenario(WLAN), tmp_path / "team")
     recorded(load_run(tmp_path / "team").records, tmp_path / "actions.json")
     policy = {"kind": f"{OWN}:Same", "file": "actions.json"}
-    run(scenario(WLAN, policy=policy), tmp_path / "whole", trust=True)
-    rounds = []
-
-    def stop(record, was_logged):
-        rounds.append(record)
-        if len(rounds) == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(scenario(WLAN, policy=policy), tmp_path / "parts", trust=True, on_round=stop)
-    resume(tmp_path / "parts", trust=True)
-    whole, parts = ((tmp_path / name / "rounds.jsonl").read_bytes() for name in ("whole", "parts"))
-    assert whole == parts
+    same_when_resumed(scenario(WLAN, policy=policy), 2, trust=True)
 
 
 @pytest.mark.parametrize(

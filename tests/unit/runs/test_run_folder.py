@@ -5,7 +5,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from swarmbo.boundary.files import read_arrays
 from swarmbo.errors import RunFolderError
 from swarmbo.records import RoundRecord, Sample
 from swarmbo.runs import run
@@ -24,19 +23,6 @@ def line(number):
 @pytest.fixture
 def folder(tmp_path, bump_scenario):
     return RunFolder.create(RunFolder.make(tmp_path / "deep" / "run"), bump_scenario())
-
-
-def test_the_scenario_is_read_back_and_the_versions_with_it(folder, bump_scenario):
-    assert folder.scenario() == bump_scenario()
-    assert folder.versions()["numpy"] == np.__version__
-
-
-def test_lines_are_read_back_as_they_were_appended(folder):
-    for number in range(3):
-        folder.append(line(number), TIMING)
-    assert folder.log().lines == [line(0), line(1), line(2)]
-    assert [record.round for record in folder.records()] == [0, 1, 2]
-    assert folder.timings() == [TIMING] * 3
 
 
 def test_a_last_line_torn_at_any_byte_is_skipped_and_cut_and_the_next_one_follows(folder):
@@ -61,32 +47,11 @@ def test_a_last_line_of_zeros_as_after_a_power_cut_is_skipped(folder):
     assert folder.log().lines == [line(0)]
 
 
-@pytest.mark.parametrize("bad", [b"", b"{}", line(7), line(0)[:-1]])
-def test_damage_before_the_last_line_is_an_error_that_names_the_line(folder, bad):
-    for number in range(3):
-        folder.append(line(number), TIMING)
-    log = folder.path / "rounds.jsonl"
-    rows = log.read_bytes().split(b"\n")
-    log.write_bytes(b"\n".join([rows[0], bad, *rows[2:]]))
-    with pytest.raises(RunFolderError, match="line 2 is not the record of round 1"):
-        folder.log()
-
-
 def test_a_torn_timing_is_left_out(folder):
     folder.append(line(0), TIMING)
     with (folder.path / "timings.jsonl").open("ab") as log:
         log.write(b'{"round":1,"deci')
     assert folder.timings() == [TIMING]
-
-
-def test_arrays_are_read_back_to_the_bit(folder):
-    arrays = {"a/b": np.random.default_rng(0).normal(size=(3, 2)), "empty": np.empty((0, 2)), "flag": np.array(True)}
-    folder.write_arrays("x.npz", arrays)
-    again = read_arrays(folder.path / "x.npz")
-    assert again.keys() == arrays.keys()
-    for name, array in arrays.items():
-        assert again[name].dtype == array.dtype
-        assert again[name].tobytes() == array.tobytes()
 
 
 def test_objects_are_never_pickled(folder):
@@ -213,10 +178,3 @@ def test_a_damaged_scenario_is_named_once(folder, damage):
         folder.scenario()
     assert str(caught.value).startswith(f"{folder.path / 'scenario.toml'}: ")
     assert str(caught.value).count(str(folder.path)) == 1
-
-
-def test_one_at_a_time_holds_a_folder_and_gives_it_back(folder):
-    with locked(folder.path), pytest.raises(RunFolderError, match="another process"), locked(folder.path):
-        pass
-    with locked(folder.path):
-        pass

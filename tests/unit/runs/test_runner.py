@@ -9,6 +9,7 @@ import numpy as np
 import pettingzoo
 import pytest
 
+from swarmbo.belief import ExactGP, Hyperparameters
 from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
 from swarmbo.fleet.run import _assembled
 from swarmbo.runs import RunFolder, check, load, resume, run
@@ -17,10 +18,22 @@ from swarmbo.runs.runner import assemble
 from swarmbo.runs.states import read_world
 from swarmbo.runs.stored_files import locked
 from swarmbo.runs.trial import estimate
+from swarmbo.spaces import Domain
 
 
 def log(path):
     return (path / "rounds.jsonl").read_bytes()
+
+
+def resumed(folder):
+    """Resume a run; the rounds that were told, and whether each was logged before."""
+    told = []
+    resume(folder, on_round=lambda record, was_logged: told.append((record.round, was_logged)))
+    return told
+
+
+def truth(sample):
+    return math.exp(-4 * sum((x - 0.7) ** 2 for x in sample.location))
 
 
 @pytest.fixture
@@ -39,13 +52,6 @@ def crashed(tmp_path, mischief, bump_scenario):
     return make
 
 
-def test_the_same_scenario_writes_the_same_bytes_and_another_seed_does_not(tmp_path, bump_scenario):
-    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
-        run(bump_scenario(seed=seed), tmp_path / name)
-    assert log(tmp_path / "a") == log(tmp_path / "b")
-    assert log(tmp_path / "a") != log(tmp_path / "c")
-
-
 def test_the_seed_of_the_scenario_is_that_of_world_and_team(tmp_path, mischief, bump_scenario):
     run(bump_scenario(seed=17), tmp_path / "run")
     assert mischief.made[-1].seed == 17
@@ -60,21 +66,18 @@ def test_methods_at_one_seed_share_the_field_the_starts_and_the_noise(tmp_path, 
     assert first[0].samples == second[0].samples
     one, two = ([sample for record in records[1:] for sample in record.samples] for records in (first, second))
     assert [sample.location for sample in one] != [sample.location for sample in two]
-    noise = [
-        [s.measurement - math.exp(-4 * sum((x - 0.7) ** 2 for x in s.location)) for s in part] for part in (one, two)
-    ]
+    noise = [[sample.measurement - truth(sample) for sample in part] for part in (one, two)]
     np.testing.assert_allclose(noise[0], noise[1], atol=1e-12)
 
 
-def test_records_say_what_happened(tmp_path, bump_scenario):
-    summary = run(bump_scenario(rounds=3), tmp_path / "run")
-    records = RunFolder(tmp_path / "run").records()
+def test_records_say_what_happened(played):
+    summary, records = played(rounds=3)
     assert [record.round for record in records] == [0, 1, 2, 3]
     samples = [sample for record in records for sample in record.samples]
     best = max(samples, key=lambda sample: sample.measurement)
     assert (records[-1].best.location, records[-1].best.mean) == (best.location, best.measurement)
     assert summary.best == records[-1].best
-    truths = [math.exp(-4 * sum((x - 0.7) ** 2 for x in sample.location)) for sample in samples]
+    truths = [truth(sample) for sample in samples]
     assert records[-1].score.simple_regret == pytest.approx(1.0 - max(truths))
     assert summary.mean_regret == pytest.approx(1.0 - np.mean(truths[2:]))
     assert summary.distance == {"agent_0": 6.0, "agent_1": 6.0}
@@ -86,56 +89,47 @@ def test_records_say_what_happened(tmp_path, bump_scenario):
     assert [record.sharing.messages for record in records] == [0, 2, 2, 2]  # before each decision
 
 
-def test_predictions_are_those_of_the_belief_before_the_measurement(tmp_path, bump_scenario):
-    from swarmbo.belief import ExactGP, Hyperparameters
-    from swarmbo.spaces import Domain
+def test_predictions_are_those_of_the_belief_before_the_measurement(played, bump_scenario):
 
-    scenario = bump_scenario(rounds=3)
-    run(scenario, tmp_path / "run")
-    records = RunFolder(tmp_path / "run").records()
+    _, records = played(rounds=3)
+    settings, square = bump_scenario().belief, Domain(np.zeros(2), np.ones(2))
     for number in (1, 2, 3):
         data = [sample for record in records[:number] for sample in record.samples]
+        X, y = (np.array([getattr(sample, name) for sample in data]) for name in ("location", "measurement"))
         hyperparameters = msgspec.convert(records[number - 1].hyperparameters, Hyperparameters)
-        belief = ExactGP.from_hyperparameters(
-            scenario.belief,
-            Domain(np.zeros(2), np.ones(2)),
-            hyperparameters,
-            np.array([sample.location for sample in data]),
-            np.array([sample.measurement for sample in data]),
-        )
+        belief = ExactGP.from_hyperparameters(settings, square, hyperparameters, X, y)
         mean, var = belief.posterior(np.array([sample.target for sample in records[number].samples]))
         np.testing.assert_allclose([sample.mean for sample in records[number].samples], mean, rtol=1e-6)
         np.testing.assert_allclose([sample.std for sample in records[number].samples], np.sqrt(var), rtol=1e-6)
 
 
-def test_nothing_in_the_log_depends_on_the_clock(tmp_path, monkeypatch, bump_scenario):
-    run(bump_scenario(), tmp_path / "a")
+def test_a_log_depends_on_scenario_and_seed_and_not_on_the_clock(tmp_path, monkeypatch, bump_scenario):
+    for name, seed in (("a", 3), ("b", 4)):
+        run(bump_scenario(seed=seed), tmp_path / name)
     monkeypatch.setattr("time.perf_counter", iter(range(0, 10**6, 37)).__next__)
-    run(bump_scenario(), tmp_path / "b")
-    assert log(tmp_path / "a") == log(tmp_path / "b")
-    assert RunFolder(tmp_path / "b").timings()[1].total == 4 * 37
+    run(bump_scenario(seed=3), tmp_path / "c")
+    assert log(tmp_path / "a") == log(tmp_path / "c") != log(tmp_path / "b")
+    assert RunFolder(tmp_path / "c").timings()[1].total == 4 * 37
 
 
-def test_failed_measurements_are_recorded_as_none_and_survived(tmp_path, mischief, bump_scenario):
+def test_failed_measurements_are_recorded_as_none_and_survived(mischief, played):
     mischief.fails = lambda agent, number: number == 2 or (agent == "agent_1" and number < 2)
-    summary = run(bump_scenario(), tmp_path / "run")
-    records = RunFolder(tmp_path / "run").records()
+    summary, records = played()
     assert [s.measurement for s in records[2].samples] == [None, None]
     assert records[2].score.batch_regret is None
     assert records[2].score.simple_regret == records[1].score.simple_regret
     assert (summary.measurements, summary.failures) == (6, 4)
 
 
-def test_a_run_whose_measurements_all_fail_comes_to_its_end(tmp_path, mischief, bump_scenario):
+def test_a_run_whose_measurements_all_fail_comes_to_its_end(mischief, played):
     mischief.fails = lambda agent, number: True
-    summary = run(bump_scenario(), tmp_path / "run")
+    summary, _ = played()
     assert (summary.measurements, summary.best, summary.recommendation, summary.score) == (0, None, None, None)
 
 
-def test_an_agent_that_does_not_report_is_recorded_where_it_was(tmp_path, mischief, bump_scenario):
+def test_an_agent_that_does_not_report_is_recorded_where_it_was(mischief, played):
     mischief.silent = lambda agent, number: agent == "agent_0" and number in (2, 3)
-    run(bump_scenario(), tmp_path / "run")
-    records = RunFolder(tmp_path / "run").records()
+    _, records = played()
     there = records[1].samples[0].location
     for number in (2, 3):
         silent, other = records[number].samples
@@ -162,11 +156,9 @@ def test_a_run_that_its_world_stopped_goes_on_as_if_it_had_not(crashed, keeps_st
     folder, whole = crashed(keeps_state=keeps_state)
     assert whole.startswith(log(folder))
     assert len(RunFolder(folder).records()) == 4
-    watched = []
-    resume(folder, on_round=lambda record, was_logged: watched.append((record.round, was_logged)))
-    assert log(folder) == whole
     replayed = [] if keeps_state else [(n, True) for n in range(4)]
-    assert watched == [*replayed, (4, False), (5, False), (6, False)]
+    assert resumed(folder) == [*replayed, (4, False), (5, False), (6, False)]
+    assert log(folder) == whole
 
 
 def test_rounds_after_an_old_checkpoint_are_run_again_and_held_against_the_log(tmp_path, crashed, mischief):
@@ -176,18 +168,14 @@ def test_rounds_after_an_old_checkpoint_are_run_again_and_held_against_the_log(t
     resume(folder)
     for name in ("rounds.jsonl", "timings.jsonl"):  # the log of the whole run beside the checkpoint of its third round
         shutil.copy(folder / name, old / name)
-    watched = []
-    resume(old, on_round=lambda record, was_logged: watched.append((record.round, was_logged)))
-    assert watched == [(4, True), (5, True), (6, True)]
+    assert resumed(old) == [(4, True), (5, True), (6, True)]
     assert log(old) == whole
 
 
 def test_without_a_checkpoint_the_run_starts_over_and_checks_every_logged_line(crashed):
     folder, whole = crashed()
     (folder / "checkpoint.json").unlink()
-    watched = []
-    resume(folder, on_round=lambda record, was_logged: watched.append((record.round, was_logged)))
-    assert watched == [(n, n < 4) for n in range(7)]
+    assert resumed(folder) == [(n, n < 4) for n in range(7)]
     assert log(folder) == whole
 
 
@@ -296,11 +284,9 @@ def test_another_run_is_not_overwritten_unless_forced(tmp_path, bump_scenario):
     (folder / "notes.txt").write_text("mine")
     assert run(bump_scenario(rounds=3), folder, force=True).rounds == 3
     assert (folder / "notes.txt").read_text() == "mine"
-    measured = list[bool]()
-    run(
-        bump_scenario(rounds=3), folder, force=True, on_round=lambda record, was_logged: measured.append(not was_logged)
-    )
-    assert measured == [True] * 4  # the same run, complete, is begun anew
+    logged = []
+    run(bump_scenario(rounds=3), folder, force=True, on_round=lambda record, was_logged: logged.append(was_logged))
+    assert logged == [False] * 4  # the same run, complete, is begun anew
 
 
 def test_an_unfinished_run_is_not_started_again_silently(crashed):

@@ -167,10 +167,8 @@ def test_methods_are_compared_by_what_their_goal_is_scored_by(done, tmp_path):
     }[name]
     assert list(dict.fromkeys(row.metric for row in comparison.rows)) == metrics
     score = metrics[0].removesuffix("_over_rounds")
-    values = {
-        folder.name: [getattr(record.score, score) for record in RunFolder(folder).records()]
-        for folder in (path, other)
-    }
+    records = {folder.name: RunFolder(folder).records() for folder in (path, other)}
+    values = {name: [getattr(record.score, score) for record in of_run] for name, of_run in records.items()}
     chosen = slice(4, 5) if name == "field-soil" else slice(1, 5)
     means = {folder: np.mean(numbers[chosen]) for folder, numbers in values.items()}
     exact = next(row for row in comparison.rows if row.method == "exact")

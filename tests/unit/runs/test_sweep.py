@@ -1,3 +1,4 @@
+import itertools
 import multiprocessing
 import os
 import signal
@@ -5,13 +6,17 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
+import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.runs import RunFolder, load, plan, run, sweep
+from swarmbo.runs.reading import read_summary
 from swarmbo.runs.stored_files import locked
 from swarmbo.runs.sweep import _execute, folder_name, setting_slug
 
@@ -46,22 +51,13 @@ def small(tmp_path):
 def test_every_combination_is_planned_with_seeds_from_the_scenarios_on(tmp_path, small):
     alternatives = ["coordination.kind=random,independent", "environment.noise_std=0.1,0.2", "rounds=3"]
     trials = plan(small, 3, ["belief.kernel=rbf", *alternatives], tmp_path)
-    found = {
-        (t.scenario.coordination.__class__.__name__, t.scenario.environment["noise_std"], t.scenario.seed)
-        for t in trials
-    }
-    assert found == {
-        (kind, noise, seed) for kind in ("Random", "Independent") for noise in (0.1, 0.2) for seed in (5, 6, 7)
-    }
-    assert {trial.scenario.rounds for trial in trials} == {3}
+    planned = [trial.scenario for trial in trials]
+    found = {(type(one.coordination).__name__, one.environment["noise_std"], one.seed) for one in planned}
+    assert found == set(itertools.product(("Random", "Independent"), (0.1, 0.2), (5, 6, 7)))
+    assert {one.rounds for one in planned} == {3}
     assert len({trial.out for trial in trials}) == 12
-    first = (
-        tmp_path
-        / "small"
-        / "coordination.kind=random,environment.noise_std=0.1,belief.kernel=rbf,rounds=3"
-        / "seed-005"
-    )
-    assert trials[0].out == first
+    settings = "coordination.kind=random,environment.noise_std=0.1,belief.kernel=rbf,rounds=3"
+    assert trials[0].out == tmp_path / "small" / settings / "seed-005"
 
 
 def test_a_setting_that_is_refused_is_found_before_anything_runs(tmp_path, small):
@@ -71,13 +67,10 @@ def test_a_setting_that_is_refused_is_found_before_anything_runs(tmp_path, small
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("n_seeds", [0, -3])
-def test_less_than_one_seed_is_refused(small, n_seeds):
-    with pytest.raises(ConfigError, match="wanted an integer >= 1"):
-        plan(small, n_seeds)
-
-
-def test_less_than_one_job_is_refused():
+def test_less_than_one_seed_or_process_is_refused(small):
+    for n_seeds in (0, -3):
+        with pytest.raises(ConfigError, match="wanted an integer >= 1"):
+            plan(small, n_seeds)
     with pytest.raises(ConfigError, match="integer from 1 to 4096"):
         sweep([], workers=0)
 
@@ -196,12 +189,7 @@ def test_a_run_does_not_depend_on_the_number_of_threads(tmp_path, small):
 
 
 def test_settings_that_are_no_safe_file_name_still_get_folders_of_their_own():
-    odd = [
-        "environment.field.csv=/data/a b.csv",
-        "environment.field.csv=/data/a:b.csv",
-        "x=" + "y" * 300,
-        "x=" + "y" * 301,
-    ]
+    odd = [*(f"environment.field.csv=/data/a{mark}b.csv" for mark in " :"), "x=" + "y" * 300, "x=" + "y" * 301]
     slugs = [setting_slug([text]) for text in odd]
     assert len(set(slugs)) == 4
     assert all(len(slug) <= 96 and "/" not in slug and " " not in slug for slug in slugs)
@@ -237,14 +225,8 @@ def test_an_interrupt_while_a_sweep_starts_its_processes_is_told_in_one_line(tmp
     )
     command = ["-m", "swarmbo", "sweep", "camel", "--seeds", "2", "--workers", "2", "--out", str(tmp_path / "runs")]
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    process = subprocess.Popen(
-        [sys.executable, *command],
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-        preexec_fn=_hears_of_interrupts,
-    )
+    alone = {"start_new_session": True, "preexec_fn": _hears_of_interrupts, "env": {**os.environ, "PYTHONPATH": path}}
+    process = subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True, **alone)
     try:
         while not (tmp_path / "starting").exists():
             assert process.poll() is None
@@ -269,3 +251,42 @@ def test_an_interrupt_ends_the_processes_of_a_sweep_at_once(tmp_path, small):
         sweep([trials[0], trials[3]], workers=2, on_run=interrupt)
     assert [process for process in multiprocessing.active_children() if process not in before] == []
     assert [outcome.status for outcome in sweep(trials[:1])] == ["skipped"]
+
+
+CHEAP = ["rounds=1", "environment.robots=2", "belief.restarts=0", "coordination.kind=random"]
+
+
+def meet(folder, n_times, seed):
+    """Let two processes run into a folder n times, at random offsets; how often both ended well."""
+    rng, scenarios = np.random.default_rng(seed), [load("robots", [*CHEAP, f"seed={seed}"]) for seed in (1, 2)]
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        alone = [pool.submit(run, scenario, folder / f"alone-{n}") for n, scenario in enumerate(scenarios)]
+        logs = [
+            future.result() and (folder / f"alone-{n}" / "rounds.jsonl").read_bytes() for n, future in enumerate(alone)
+        ]
+        began = time.perf_counter()
+        pool.submit(run, scenarios[0], folder / "timed").result()
+        seconds, both = time.perf_counter() - began, 0
+        for number in range(n_times):
+            out, force, same = folder / str(number), rng.random() < 0.3, rng.random() < 0.3
+            first = pool.submit(run, scenarios[0], out)
+            time.sleep(rng.uniform(0.0, 1.2 * seconds))
+            second = pool.submit(run, scenarios[0 if same else 1], out, force=force)
+            errors = [future.exception() for future in (first, second)]
+            assert all(error is None or isinstance(error, RunFolderError) for error in errors), errors
+            assert None in errors, errors
+            both += errors == [None, None]
+            # Both may end well where they want the same, or the second replaces what the first one has completed.
+            assert errors != [None, None] or force or same
+            last = 0 if same or errors[1] is not None else 1
+            there = RunFolder.open(out)
+            assert there.scenario() == scenarios[last]
+            assert (out / "rounds.jsonl").read_bytes() == logs[last]
+            assert read_summary(there) is not None
+            assert len(there.timings()) == 2
+    return both
+
+
+@pytest.mark.slow
+def test_200_meetings_of_two_runs_end_as_one_each(tmp_path):
+    assert 0 < meet(tmp_path, 200, 1) < 200

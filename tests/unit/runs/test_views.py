@@ -132,28 +132,19 @@ def test_the_closing_table_tells_the_range_over_agents(done):
     assert rows["map RMSE of 6 agents, last round"].startswith(told)
 
 
-class Stop(BaseException):
-    """Ends a run."""
-
-
 def test_a_run_interrupted_before_a_checkpoint_is_drawn_at_the_last_and_goes_on_to_the_same_bytes(
-    done, tmp_path, monkeypatch
+    done, tmp_path, monkeypatch, interrupted
 ):
     scenario, path, views, truth = done
     whole = (path / "rounds.jsonl").read_bytes()
 
-    def stops(record, was_logged):
-        if record.round == 2:
-            raise Stop
-
     def fails(*arguments):
-        raise Stop
+        raise KeyboardInterrupt
 
-    with pytest.raises(Stop):
-        run(scenario, tmp_path / "run", on_round=stops)
+    interrupted(scenario, tmp_path / "run", 2)
     with monkeypatch.context() as patch:  # of round 3, which is logged
         patch.setattr("swarmbo.runs.states.write_checkpoint", fails)
-        with pytest.raises(Stop):
+        with pytest.raises(KeyboardInterrupt):
             resume(tmp_path / "run")
     assert len(RunFolder(tmp_path / "run").records()) == 4
     figure = drawn(tmp_path / "run", monkeypatch)
@@ -163,10 +154,9 @@ def test_a_run_interrupted_before_a_checkpoint_is_drawn_at_the_last_and_goes_on_
     assert (tmp_path / "run" / "rounds.jsonl").read_bytes() == whole
 
 
-def test_without_a_checkpoint_the_figure_says_what_is_missing(done, tmp_path, monkeypatch):
+def test_without_a_checkpoint_the_figure_says_what_is_missing(done, tmp_path, monkeypatch, interrupted):
     scenario, *_ = done
-    with pytest.raises(Stop):
-        run(scenario, tmp_path / "run", on_round=lambda record, was_logged: (_ for _ in ()).throw(Stop))
+    interrupted(scenario, tmp_path / "run", 0)
     assert views_of(RunFolder(tmp_path / "run")) is None  # round 0 has none
     figure = drawn(tmp_path / "run", monkeypatch)
     logged = RunFolder(tmp_path / "run").records()[0].score.view_rmse

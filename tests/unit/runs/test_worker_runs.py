@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -22,12 +23,7 @@ from swarmbo.runs.scenario import make_environment
 from swarmbo.runs.trial import _extrapolated
 
 THREADS = ["workers.engine=concurrent.futures:ThreadPoolExecutor"]
-SMALL = [
-    "environment.parameters={n_variables=8}",
-    "environment.noise_std=0.5",
-    "rounds=14",
-    "initial=6",
-]
+SMALL = ["environment.parameters={n_variables=8}", "environment.noise_std=0.5", "rounds=14", "initial=6"]
 
 
 def small(*more):
@@ -52,15 +48,10 @@ def test_noise_goes_by_the_query_whichever_copy_measures_it():
         env = make_environment(scenario)
         env.reset(seed=scenario.seed)
         rng, first, second, seen = np.random.default_rng(0), work(), work(), set()
-        bounds = env.unwrapped.factor_graph()["bounds"]
+        bounds, owners = (env.unwrapped.factor_graph()[name] for name in ("bounds", "variable_owners"))
         for number in range(1, 7):
             point = {variable: rng.uniform(*ends) for variable, ends in bounds.items()}
-            actions = {
-                agent: np.array(
-                    [point[v] for v, owner in env.unwrapped.factor_graph()["variable_owners"].items() if owner == agent]
-                )
-                for agent in env.agents
-            }
+            actions = {a: np.array([point[v] for v, owner in owners.items() if owner == a]) for a in env.agents}
             in_turn = plain_infos(env.step(actions)[4])  # the run's own world, one round after the other
             assert first(f"q{number:05d}", point) == in_turn
             seen.add(json.dumps(first("q00003", point)))
@@ -83,16 +74,10 @@ def test_worlds_that_depend_on_more_than_the_point_are_refused(tmp_path):
         run(load("robots", ["workers.count=2"]), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
-    class Other:
-        unwrapped = None
-
-        def factor_graph(self):
-            return {}
-
-    other = Other()
-    other.unwrapped = other
-    with pytest.raises(ConfigError, match="Other does not state that an outcome depends on the joint point alone"):
-        require_copies(other)
+    silent = SimpleNamespace(factor_graph=dict)
+    silent.unwrapped = silent
+    with pytest.raises(ConfigError, match="Namespace does not state that an outcome depends on the joint point alone"):
+        require_copies(silent)
 
 
 def test_own_engines_need_trust_and_workers_are_refused_by_name():
@@ -111,13 +96,12 @@ def test_own_engines_need_trust_and_workers_are_refused_by_name():
 
 @pytest.mark.parametrize("mode", ["asynchronous", "synchronous"])
 def test_a_run_with_workers_is_a_run_folder_like_any_other(tmp_path, mode):
-    seen = []
-    summary = run(
-        small(*THREADS, "workers.count=3", f"workers.mode={mode}"),
-        tmp_path / "run",
-        trust=True,
-        on_round=lambda record, was_logged: seen.append((record.round, was_logged)),
-    )
+    seen, wanted = [], small(*THREADS, "workers.count=3", f"workers.mode={mode}")
+
+    def on_round(record, was_logged):
+        seen.append((record.round, was_logged))
+
+    summary = run(wanted, tmp_path / "run", trust=True, on_round=on_round)
     folder = RunFolder.open(tmp_path / "run")
     records, events = folder.records(), events_of(tmp_path / "run")
     told = [event for event in events if event.kind == "tell"]
@@ -125,10 +109,8 @@ def test_a_run_with_workers_is_a_run_folder_like_any_other(tmp_path, mode):
     assert [record.round for record in records] == list(range(15))
     assert [record.query for record in records[1:]] == [event.query for event in told]
     assert sorted(event.query for event in told) == [f"q{number:05d}" for number in range(1, 15)]
-    assert all(
-        record.joint.measurement == pytest.approx(sum(event.outcome.values()))
-        for record, event in zip(records[1:], told, strict=True)
-    )
+    sums = [sum(event.outcome.values()) for event in told]
+    assert [record.joint.measurement for record in records[1:]] == pytest.approx(sums)
     assert [record.joint.mean is None for record in records[1:]].count(True) == 6
     assert summary.rounds == summary.measurements == 14
     assert summary.workers.count == 3
@@ -148,23 +130,13 @@ def test_one_worker_in_batches_decides_and_measures_as_a_run_without_workers(tmp
     assert alone == one
 
 
-class StoppedError(Exception):
-    """A run is stopped here."""
-
-
 @pytest.mark.parametrize(
     ("mode", "lines"), [("asynchronous", 0), ("asynchronous", 7), ("synchronous", 1), ("synchronous", 11)]
 )
-def test_a_run_that_lost_its_last_rounds_logs_them_again(tmp_path, mode, lines):
+def test_a_run_that_lost_its_last_rounds_logs_them_again(tmp_path, interrupted, mode, lines):
     """As a kill between a tell and its round, or a power failure, leaves it."""
-
-    def stop(record, was_logged):
-        if record.round == 11:
-            raise StoppedError
-
     scenario, out = small(*THREADS, "workers.count=3", f"workers.mode={mode}"), tmp_path / "run"
-    with pytest.raises(StoppedError):
-        run(scenario, out, trust=True, on_round=stop)
+    interrupted(scenario, out, 11, trust=True)
     told, rounds = told_of(out), (out / "rounds.jsonl").read_bytes().splitlines(keepends=True)
     (out / "rounds.jsonl").write_bytes(b"".join(rounds[:lines]) + b'{"round":')
     resume(out, trust=True)
@@ -177,14 +149,9 @@ def test_a_run_that_lost_its_last_rounds_logs_them_again(tmp_path, mode, lines):
         assert (tmp_path / "whole" / "rounds.jsonl").read_bytes() == b"".join(again)
 
 
-def test_a_ledger_that_is_behind_its_rounds_is_refused(tmp_path):
-    def stop(record, was_logged):
-        if record.round == 9:
-            raise StoppedError
-
+def test_a_ledger_that_is_behind_its_rounds_is_refused(tmp_path, interrupted):
     out = tmp_path / "run"
-    with pytest.raises(StoppedError):
-        run(small(*THREADS, "workers.count=2"), out, trust=True, on_round=stop)
+    interrupted(small(*THREADS, "workers.count=2"), out, 9, trust=True)
     lines = (out / LEDGER).read_bytes().splitlines(keepends=True)
     (out / LEDGER).write_bytes(b"".join(lines[:-6]))
     with pytest.raises(RunFolderError, match=r"delete the lines of rounds\.jsonl after round"):

@@ -60,11 +60,8 @@ def test_rounds_are_those_of_queries_in_the_order_in_which_they_are_complete(tmp
     assert done.is_complete
     assert [record.query for record in done.records[1:]] == [second.query, first.query, third.query]
     ada, ben = done.records[2].samples
-    assert (ada.location, ada.target, ada.measurement) == (
-        first.locations["ada"],
-        first.locations["ada"],
-        depth(first.locations["ada"]),
-    )
+    place = first.locations["ada"]
+    assert (ada.location, ada.target, ada.measurement) == (place, place, depth(place))
     assert (ada.noise_std, ben.location, ben.target) == (0.25, [1.0, 2.0], first.locations["ben"])
     assert [sample.measurement for sample in done.records[3].samples] == [7.0, None]
     assert done.best.mean == 7.0

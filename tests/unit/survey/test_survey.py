@@ -28,7 +28,7 @@ def survey(tmp_path, monkeypatch):
     """Write samples of a bowl at random places of a square of 1 km, and run `swarmbo next` on them."""
     monkeypatch.chdir(tmp_path)
 
-    def run(*options, kind="degrees", n=40, rows=()):
+    def run(*options, kind="degrees", n=40, rows=(), ends_with=0):
         metres = np.random.default_rng(0).random((n, 2)) * 1000.0
         values = 9.0 - ((metres - 600.0) ** 2).sum(axis=1) / 1e5
         own, names = metres, "x,y"
@@ -40,6 +40,7 @@ def survey(tmp_path, monkeypatch):
         lines = [f"{names},ph", *(f"{a:.8f},{b:.8f},{v:.6f}" for (a, b), v in zip(own, values, strict=True)), *rows]
         (tmp_path / "s.csv").write_text("\n".join(lines) + "\n")
         result = CliRunner().invoke(app, ["next", "s.csv", "--value", "ph", *options])
+        assert result.exit_code == ends_with, result.output
         return result, tmp_path / "next" / "s"
 
     return run
@@ -52,7 +53,6 @@ def rows_of(path):
 
 def test_places_and_map_come_in_the_coordinates_of_the_file(survey):
     result, folder = survey("--agents", "3")
-    assert result.exit_code == 0, result.output
     places, cells = rows_of(folder / "next.csv"), rows_of(folder / "map.csv")
     assert [row["agent"] for row in places] == ["agent_1", "agent_2", "agent_3"]
     own = np.array([[float(row["lon"]), float(row["lat"])] for row in places])
@@ -73,14 +73,12 @@ def test_places_and_map_come_in_the_coordinates_of_the_file(survey):
 
 
 def test_longitudes_from_0_to_360_stay_so(survey):
-    result, folder = survey(kind="0 to 360")
-    assert result.exit_code == 0, result.output
+    _, folder = survey(kind="0 to 360")
     assert all(float(row["lon"]) > 359.0 for row in rows_of(folder / "next.csv"))
     assert -1.0 < json.loads((folder / "next.geojson").read_text())["features"][0]["geometry"]["coordinates"][0] < 0.0
 
 
 def test_the_aim_decides_where_to_go(survey):
-    survey("--aim", "peak")
     _, folder = survey("--aim", "peak", kind="metres")
     peak = rows_of(folder / "next.csv")[0]
     assert np.hypot(float(peak["x"]) - 600.0, float(peak["y"]) - 600.0) < 150.0
@@ -94,8 +92,7 @@ def test_the_aim_decides_where_to_go(survey):
 
 
 def test_metres_of_a_named_system_give_longitudes(survey):
-    result, folder = survey("--crs", "EPSG:32632", kind="metres")
-    assert result.exit_code == 0, result.output
+    _, folder = survey("--crs", "EPSG:32632", kind="metres")
     own = rows_of(folder / "next.csv")[0]
     lon, lat = json.loads((folder / "next.geojson").read_text())["features"][0]["geometry"]["coordinates"]
     x, y = rasterio.warp.transform("EPSG:4326", "EPSG:32632", [lon], [lat])
@@ -110,8 +107,7 @@ def test_regions_to_avoid_and_areas_are_kept(survey, tmp_path):
 
     polygon("lake.json", -200, 500)
     polygon("farm.json", -200, 800)
-    result, folder = survey("--agents", "4", "--avoid", "lake.json", "--area", "farm.json")
-    assert result.exit_code == 0, result.output
+    _, folder = survey("--agents", "4", "--avoid", "lake.json", "--area", "farm.json")
     lines = [*rows_of(folder / "next.csv"), *rows_of(folder / "map.csv")]
     east = HERE.metres(np.array([[float(row["lon"]), float(row["lat"])] for row in lines]))[:, 0] - CORNER[0]
     assert (east > 499.0).all()
@@ -122,8 +118,7 @@ def test_agents_go_the_shortest_ways_in_sum(survey, tmp_path):
     begin = HERE.degrees(CORNER + np.array([[0.0, 0.0], [1000.0, 1000.0], [0.0, 1000.0]]))
     lines = ["lon,lat,agent", *(f"{a},{b},{name}" for (a, b), name in zip(begin, ("ann", "bob", "cyd"), strict=True))]
     (tmp_path / "now.csv").write_text("\n".join(lines))
-    result, folder = survey("--from", "now.csv")
-    assert result.exit_code == 0, result.output
+    _, folder = survey("--from", "now.csv")
     rows = rows_of(folder / "next.csv")
     assert [row["agent"] for row in rows] == ["ann", "bob", "cyd"]
     places = HERE.metres(np.array([[float(row["lon"]), float(row["lat"])] for row in rows]))
@@ -194,8 +189,7 @@ def test_error_at_left_out_samples_is_that_of_beliefs_without_them():
     ],
 )
 def test_mistakes_are_told_in_one_line(survey, options, told):
-    result, _ = survey(*options)
-    assert result.exit_code == 2
+    result, _ = survey(*options, ends_with=2)
     assert told in result.output
     assert "Traceback" not in result.output
 

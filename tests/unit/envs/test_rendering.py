@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from swarmbo.errors import ConfigError
-from swarmbo_envs import robot_team_v0
+from swarmbo_envs import function_v0, robot_team_v0, sensor_field_v0
+from swarmbo_envs.functions import AdditiveFunction
 
 
 @pytest.fixture(params=["everywhere", "sites"])
@@ -62,8 +62,22 @@ def test_human_mode_writes_each_round_to_the_terminal_and_returns_nothing(make, 
     assert env.render() is None
 
 
-def test_without_a_render_mode_there_is_nothing_to_render(make):
-    env = make()
+NAME = r"$\nothing{ cost"
+
+
+def field(folder):
+    path = folder / f"{NAME}.csv"
+    path.write_text(f"x,y,{NAME}$\n" + "".join(f"{x},{y},{x + y}\n" for x in (0, 50) for y in (0, 50, 100)))
+    return {"csv": str(path), "x": "x", "y": "y", "value": f"{NAME}$", "unit": r"$\frac$"}
+
+
+@pytest.mark.parametrize("world", ["robots", "sensors", "function"])
+def test_dollars_in_names_and_units_are_drawn(world, tmp_path):
+    if world == "function":
+        function = AdditiveFunction.from_callable(lambda x: x, {"x": (0.0, 1.0)}, name=NAME + "$")
+        env = function_v0.parallel_env(function=function, render_mode="rgb_array")
+    else:
+        make = robot_team_v0 if world == "robots" else sensor_field_v0
+        env = make.parallel_env(field=field(tmp_path), render_mode="rgb_array", **{world: 2})
     env.reset(seed=0)
-    with pytest.raises(ConfigError, match=r"\$\.render_mode: got None; wanted 'rgb_array'"):
-        env.render()
+    assert np.ptp(env.render()) == 255

@@ -1,0 +1,45 @@
+"""Runs in tests: what one of the small world tells, and whether one that was interrupted goes on as if it was not."""
+
+import pytest
+
+from swarmbo.runs import RunFolder, resume, run
+
+
+@pytest.fixture
+def played(tmp_path, bump_scenario):
+    """Runs a scenario of the small world into the folder ``run``: its summary, and its records."""
+
+    def play(**settings):
+        summary = run(bump_scenario(**settings), tmp_path / "run")
+        return summary, RunFolder.open(tmp_path / "run").records()
+
+    return play
+
+
+@pytest.fixture
+def same_when_resumed(tmp_path, interrupted):
+    """Runs a scenario whole and, interrupted after a round, in two parts, which must write the same; its records."""
+
+    def check(scenario, after, **trust):
+        run(scenario, tmp_path / "whole", **trust)
+        interrupted(scenario, tmp_path / "parts", after, **trust)
+        resume(tmp_path / "parts", **trust)
+        whole, parts = ((tmp_path / name / "rounds.jsonl").read_bytes() for name in ("whole", "parts"))
+        assert whole == parts
+        return RunFolder.open(tmp_path / "whole").records()
+
+    return check
+
+
+@pytest.fixture
+def cut():
+    """Leaves the first lines of a run's log, as if it had been killed before its first checkpoint."""
+
+    def leave(folder, n_lines):
+        (folder / "summary.json").unlink()
+        for file in folder.glob("checkpoint*"):
+            file.unlink()
+        rows = (folder / "rounds.jsonl").read_bytes().splitlines(keepends=True)
+        (folder / "rounds.jsonl").write_bytes(b"".join(rows[:n_lines]))
+
+    return leave
