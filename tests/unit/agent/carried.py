@@ -1,9 +1,11 @@
-"""What tests of agents have in common: messages that are kept, and agents that are saved and come back."""
+"""What tests of agents have in common: messages that are kept and counted, agents that are saved and come back."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
-from swarmbo.agent import Agent
+from swarmbo.agent import Agent, run
+from swarmbo.records import Recommendation, Traffic
 from swarmbo.transport import Envelope, InProcessTransport
 
 
@@ -37,3 +39,20 @@ def ticked_to_the_end(case: Any, saved_at: int) -> int:
             ticks += 1
         inboxes = case.transport.deliver()
     return ticks
+
+
+def recommended_by(agents: Mapping[str, Any], transport: Any) -> list[Recommendation | None]:
+    """What agents recommend, one after the other."""
+    for agent in agents.values():
+        agent.recommend()
+    run(agents, transport)
+    return [agent.recommended() for agent in agents.values()]
+
+
+def sent_by(agents: Mapping[str, Any]) -> dict[str, Traffic]:
+    """What all agents sent for the last decision, by purpose."""
+    took: dict[str, Traffic] = {}
+    for agent in agents.values():
+        for purpose, traffic in agent.sent.items():
+            took[purpose] = took.get(purpose, Traffic()) + traffic
+    return took

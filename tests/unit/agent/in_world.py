@@ -12,6 +12,8 @@ from swarmbo.transport import InProcess
 from swarmbo.worlds import FieldWorld, Step
 from swarmbo.worlds.fields import WorldTravel
 
+from .carried import recommended_by
+
 
 class OwnWays(WorldTravel):
     """Those of one agent; of others there is nonsense."""
@@ -93,6 +95,5 @@ class InWorld:
         """Agents recommend what the team does."""
         for agent in self.agents.values():
             agent.links = self.world.links()
-            agent.recommend()
-        run(self.agents, InProcess().open(self.agents))
-        assert [agent.recommended() for agent in self.agents.values()] == [self.team.recommend()] * len(self.agents)
+        wanted = [self.team.recommend()] * len(self.agents)
+        assert recommended_by(self.agents, InProcess().open(self.agents)) == wanted
