@@ -42,8 +42,15 @@ UCB, INFORMATION, THOMPSON = sb.DBGPUCB(**FEW), sb.Information(**FEW), sb.Thomps
 IMPROVEMENT, STRADDLE = sb.ExpectedImprovement(**FEW), sb.Straddle(level=0.5, **FEW)
 MAX_SUM = sb.MaxSum(rounds=8)
 ALL = [UCB, INFORMATION, THOMPSON, IMPROVEMENT, STRADDLE]
+FEWER = NAMES[:3]
 THOROUGH, SLOW = pytest.mark.thorough, pytest.mark.slow
 Places = Mapping[str, np.ndarray]
+
+
+def fused(method: str = "readings", **settings: Any) -> sb.FusedSettings:
+    prior = sb.ExactGPSettings(restarts=0, max_iterations=10, time=settings.pop("time", None))
+    few: dict[str, Any] = {"n_features": 16, "steps": 6} | settings
+    return sb.FusedSettings(method=method, prior=prior, **few)  # type: ignore[arg-type]
 
 
 def field(place: np.ndarray) -> float:
@@ -139,29 +146,11 @@ def lost(agent: str, place: np.ndarray) -> bool:
     return bool(place[0] > 6.0)
 
 
-def require_says_what_follows(case: Case) -> None:
-    """Another agent, of which nobody else is left, says the same bytes when the same arrives."""
-    alone = {name: case.agent(name) for name in case.agents}
-    for turn in range(3):
-        candidates, prices = case.candidates(turn), {"a": 0.1}
-        (query,) = case.asked(None, candidates, prices)
-        for name, agent in alone.items():
-            agent.ask(candidates=candidates[name], price=prices.get(name, 0.0))
-            said, arrived = [agent.tick(0.0)], [step.get(name, []) for step in case.transport.handed]
-            said += [agent.tick(1.0, inbox) for inbox in arrived]
-            sent = [e for step in case.transport.handed for inbox in step.values() for e in inbox if e.sender == name]
-            assert sorted(e for step in said for e in step) == sorted(sent)
-            assert agent.word() == case.agents[name].word()
-            if name in query.points:
-                x = query.points[name]
-                agent.tell(query.id, np.nan if lost(name, x) else field(x))
-        case.tell(query)
-
-
 CASES: list[Any] = [
     pytest.param({}, id="db-gp-ucb by max-sum"),
     pytest.param({"coordination": "exact"}, id="db-gp-ucb, exact"),
     pytest.param({"coordination": sb.MGM(rounds=8)}, id="db-gp-ucb by mgm", marks=THOROUGH),
+    pytest.param({"coordination": sb.DSA(rounds=8, bound="mplp")}, id="db-gp-ucb by dsa, with a bound"),
     pytest.param({"acquisition": sb.TargetedVariance(**FEW)}, id="targeted variance", marks=THOROUGH),
     pytest.param({"acquisition": sb.DBGPUCB(markov_order=0, **FEW)}, id="order 0", marks=THOROUGH),
     pytest.param({"belief": FADING}, id="fading"),
@@ -208,12 +197,24 @@ def test_agents_decline_what_the_team_declines(acquisition: Any):
     assert case.agents["a"].word() == {}
 
 
-@pytest.mark.parametrize("given", [{"belief": FADING, "fails": lost}, {"coordination": "random"}])
-def test_agents_recommend_what_the_team_does(given: dict[str, Any]):
-    case = Case(**given)
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({"belief": FADING, "fails": lost}, id="fading"),
+        pytest.param({"coordination": "random"}, id="random"),
+        pytest.param({"belief": fused("consensus"), "names": FEWER}, id="fused"),
+        pytest.param({"belief": fused(time=FADING.time), "names": FEWER}, id="fused, fading"),
+    ],
+)
+def test_agents_recommend_what_the_team_does_also_of_what_was_attached(given: dict[str, Any]):
+    case, rng = Case(**given), np.random.default_rng(0)
     for turn in range(3):
         assert (case.recommended() is None) == (turn == 0)
         case.go_on(1)
+        X = BOX.from_unit(rng.random((5, 2)))
+        y = np.array([field(x) for x in X])
+        y[1] = np.nan
+        case.attach(X, y, ["a", "r", "a", "m", "a"])
 
 
 def test_who_has_nowhere_to_go_sits_the_round_out():
@@ -279,9 +280,41 @@ def test_what_was_attached_is_known_as_the_team_knows_it(belief: Any, by_round: 
         np.testing.assert_array_equal(agent.log.history.known_noise, case.team.history.known_noise)
 
 
-@pytest.mark.parametrize("given", [{"acquisition": THOMPSON}, {"acquisition": IMPROVEMENT, "coordination": "exact"}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({"acquisition": THOMPSON}, id="thompson"),
+        pytest.param({"acquisition": IMPROVEMENT, "coordination": "exact"}, id="improvement, exact"),
+        pytest.param({"belief": fused("consensus", loss=0.3), "names": FEWER}, id="consensus"),
+        pytest.param(
+            {"belief": fused(), "acquisition": THOMPSON, "coordination": "greedy", "names": FEWER},
+            id="fused, thompson, greedy",
+        ),
+        pytest.param(
+            {"belief": fused(), "acquisition": sb.TargetedVariance(**FEW), "names": FEWER},
+            id="fused, targeted variance",
+            marks=THOROUGH,
+        ),
+    ],
+)
 def test_all_that_an_agent_says_follows_from_what_it_was_told_and_what_arrived(given: dict[str, Any]):
-    require_says_what_follows(Case(fails=lost, **given))
+    """Another agent, of which nobody else is left, says the same bytes when the same arrives."""
+    case = Case(FEWER if "belief" in given else NAMES, fails=lost, **given)
+    alone = {name: case.agent(name) for name in case.agents}
+    for turn in range(3):
+        candidates, prices = case.candidates(turn), {"a": 0.1}
+        (query,) = case.asked(None, candidates, prices)
+        for name, agent in alone.items():
+            agent.ask(candidates=candidates[name], price=prices.get(name, 0.0))
+            said, arrived = [agent.tick(0.0)], [step.get(name, []) for step in case.transport.handed]
+            said += [agent.tick(1.0, inbox) for inbox in arrived]
+            sent = [e for step in case.transport.handed for inbox in step.values() for e in inbox if e.sender == name]
+            assert sorted(e for step in said for e in step) == sorted(sent)
+            assert agent.word() == case.agents[name].word()
+            if name in query.points:
+                x = query.points[name]
+                agent.tell(query.id, np.nan if lost(name, x) else field(x))
+        case.tell(query)
 
 
 def test_an_agent_makes_no_table_but_its_own(monkeypatch: pytest.MonkeyPatch):
@@ -306,12 +339,22 @@ def test_an_agent_makes_no_table_but_its_own(monkeypatch: pytest.MonkeyPatch):
     assert max(reached.values()) == 2  # one in each round
 
 
-@pytest.mark.parametrize("moment", [17, pytest.param(40, marks=SLOW), pytest.param(90, marks=SLOW)])
-def test_an_agent_goes_on_from_its_state_at_any_moment(moment: int):
-    case = Case(fails=lost, belief=FADING, links=nx.path_graph(NAMES))
+OVER_A_PATH = {"belief": FADING, "links": nx.path_graph(NAMES)}
+CONSENSUS = {"belief": fused("consensus", loss=0.2), "names": FEWER}
+
+
+@pytest.mark.parametrize(
+    ("given", "moment"),
+    [
+        (OVER_A_PATH, 17),
+        (CONSENSUS, 23),
+        *(pytest.param(OVER_A_PATH, moment, marks=SLOW) for moment in (40, 90)),
+        *(pytest.param(CONSENSUS, moment, marks=SLOW) for moment in (0, 61, 120)),
+    ],
+)
+def test_an_agent_goes_on_from_its_state_at_any_moment(given: dict[str, Any], moment: int):
+    case = Case(fails=lost, **given)
     case.go_on(2)
-    (query,) = case.asked(None, case.candidates(8))
-    case.tell(query)
     candidates = case.candidates(9)
     queries = case.team.ask(2, candidates, links=case.links)
     for name, agent in case.agents.items():

@@ -16,18 +16,11 @@ from swarmbo.registry import name_of
 from swarmbo.transport import InProcess
 from swarmbo_envs import sensor_field_v0
 
-from .carried import copied, sent_by, ticked_to_the_end
+from .carried import sent_by
 from .in_world import InWorld
-from .test_field_agents import ALL, FEW, NAMES, QUICK, THOROUGH, UCB, Case, field, lost, require_says_what_follows
+from .test_field_agents import ALL, FEW, FEWER, NAMES, QUICK, THOROUGH, UCB, Case, field, fused, lost
 
-FEWER = NAMES[:3]
 METHODS = ["readings", "experts", "consensus", "covariance-intersection"]
-
-
-def fused(method: str = "readings", **settings: Any) -> sb.FusedSettings:
-    prior = sb.ExactGPSettings(restarts=0, max_iterations=10, time=settings.pop("time", None))
-    few: dict[str, Any] = {"n_features": 16, "steps": 6} | settings
-    return sb.FusedSettings(method=method, prior=prior, **few)  # type: ignore[arg-type]
 
 
 class Together(sb.ChainAcquisition, frozen=True):
@@ -102,30 +95,6 @@ def test_whatever_a_place_is_worth(acquisition: Any):
 def test_whatever_agents_agree_by_and_are_told(given: dict[str, Any]):
     case = Case(**({"belief": fused(loss=0.2), "names": FEWER} | given))
     case.go_on(2)
-
-
-@pytest.mark.parametrize("belief", [fused("consensus"), FADING], ids=["lasting", "fading"])
-def test_they_recommend_what_the_team_does_and_learn_what_was_attached(belief: Any):
-    case, rng = Case(("r", "a", "k"), belief=belief), np.random.default_rng(0)
-    for turn in range(3):
-        assert (case.recommended() is None) == (turn == 0)
-        case.go_on(1)
-        X = case.problem.box.from_unit(rng.random((5, 2)))
-        y = np.array([field(x) for x in X])
-        y[1] = np.nan
-        case.attach(X, y, ["a", "r", "a", "k", "a"])
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        pytest.param({"belief": fused("consensus", loss=0.3)}, id="consensus"),
-        pytest.param({"acquisition": sb.Thompson(**FEW), "coordination": "greedy"}, id="thompson, greedy"),
-        pytest.param({"acquisition": sb.TargetedVariance(**FEW)}, id="targeted variance", marks=THOROUGH),
-    ],
-)
-def test_all_that_an_agent_says_follows_from_what_it_was_told_and_what_arrived(given: dict[str, Any]):
-    require_says_what_follows(Case(**({"belief": fused(), "names": FEWER} | given), fails=lost))
 
 
 def test_a_round_in_which_nobody_measures_is_an_occasion_to_talk():
@@ -255,21 +224,6 @@ def test_greedy_pays_for_relays_where_choices_have_to_be_handed_on():
         counted = sent_by(case.agents).get("choices in turn", Traffic())
         assert (counted.messages, counted.transmissions) == took
         assert counted == case.team.sent.get("choices in turn", Traffic())
-
-
-@pytest.mark.parametrize("moment", [23, *(pytest.param(tick, marks=pytest.mark.slow) for tick in (0, 61, 120))])
-def test_an_agent_goes_on_from_its_state_at_any_moment(moment: int):
-    case = Case(names=FEWER, fails=lost, belief=fused("consensus", loss=0.2))
-    case.go_on(1)
-    candidates = case.candidates(9)
-    queries = case.team.ask(2, candidates)
-    for name, agent in case.agents.items():
-        agent.ask(2, candidates=candidates[name])
-    assert ticked_to_the_end(case, saved_at=moment) > moment
-    case.require_decided(queries)
-    case.tell(queries[1])
-    case.agents = {name: copied(agent) for name, agent in case.agents.items()}  # told, and not yet said
-    case.go_on(1)
 
 
 def test_a_decision_that_comes_to_nothing_leaves_the_belief_as_it_was():

@@ -22,8 +22,7 @@ from .mutations import mutated, sealed, unfit
 from .odd import Odd
 from .test_agent import PARTS, SMALL, Case as OfFunction
 from .test_deadline import IN_FIELD, OF_FUNCTION
-from .test_field_agents import Case as InField
-from .test_fused_agents import fused
+from .test_field_agents import Case as InField, fused
 from .test_routing_agents import ROUTES_UP, drive
 
 SLOW = pytest.mark.slow

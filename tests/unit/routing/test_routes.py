@@ -187,17 +187,14 @@ def test_a_way_point_goes_where_it_adds_fewest_rounds(seed: int, n: int, horizon
 
 def decided_alike(now: Situation, coordination: Routes, acquisition: sb.ChainAcquisition = TARGETED) -> Decision:
     """What planners decide in one place, held to what agents do who send each other messages."""
-    names = dict(zip(now.agents, now.agents, strict=True))
+    names = {name: name for name in now.agents}
     graph = sb.FactorGraph.from_scopes({f"of {name}": [name] for name in names}, variable_owners=names)
-    alone, by_messages = (
-        CentralDriver(
-            coordination,
-            InProcess(as_agents=agents),
-            now.round,
-            Exchanges(graph, RadioRoutes(now.agents, now.links, has_base=True)),
-        ).run(place_steps(now, acquisition, coordination))
-        for agents in (False, True)
-    )
+    decisions = list[Decision]()
+    for transport in (InProcess(), InProcess(as_agents=True)):
+        words = Exchanges(graph, RadioRoutes(now.agents, now.links, has_base=True))
+        driver = CentralDriver(coordination, transport, now.round, words)
+        decisions.append(driver.run(place_steps(now, acquisition, coordination)))
+    alone, by_messages = decisions
     assert alone.points.keys() == by_messages.points.keys()
     assert all((alone.points[agent] == by_messages.points[agent]).all() for agent in alone.points)
     assert alone.report == by_messages.report
@@ -208,23 +205,21 @@ def decided_alike(now: Situation, coordination: Routes, acquisition: sb.ChainAcq
 @pytest.mark.parametrize("order", ["auction", "sequential"])
 @pytest.mark.parametrize("kind", ["shared", "own", "parted", "priced", "battery"])
 def test_agents_that_exchange_messages_decide_alike_to_the_bit(order, kind: str) -> None:
-    for seed in range(1):
-        more, travel = {}, Straight()
-        if kind == "own":
-            more["belief"] = Views({f"r{n}": some_belief(seed, 6 + n) for n in range(5)}, "r0")
-        if kind == "parted":
-            more["links"] = nx.Graph([("r0", "r1"), ("r1", "r2"), ("r3", "r4")])
-        if kind == "priced":
-            more["prices"] = {"r1": 0.02, "r3": 100.0}
-        if kind == "battery":
-            travel = Straight(left={"r0": 3, "r2": 6})
-        now, coordination = a_team(seed, 5, travel, **more), Routes(order=order)
-        rising = dataclasses.replace(now, round=9)
-        up = decided_alike(rising, coordination, sb.DBGPUCB())
-        for alone in (decided_alike(now, coordination), up):
-            assert ("r3" in alone.points) is (kind != "priced")
-            assert len({tuple(point) for point in alone.points.values()}) == len(alone.points)
-        assert up.report.rounds == 2 * (3 if kind == "parted" else 5)
+    more, travel = {}, Straight()
+    if kind == "own":
+        more["belief"] = Views({f"r{n}": some_belief(0, 6 + n) for n in range(5)}, "r0")
+    if kind == "parted":
+        more["links"] = nx.Graph([("r0", "r1"), ("r1", "r2"), ("r3", "r4")])
+    if kind == "priced":
+        more["prices"] = {"r1": 0.02, "r3": 100.0}
+    if kind == "battery":
+        travel = Straight(left={"r0": 3, "r2": 6})
+    now, coordination = a_team(0, 5, travel, **more), Routes(order=order)
+    up = decided_alike(dataclasses.replace(now, round=9), coordination, sb.DBGPUCB())
+    for alone in (decided_alike(now, coordination), up):
+        assert ("r3" in alone.points) is (kind != "priced")
+        assert len({tuple(point) for point in alone.points.values()}) == len(alone.points)
+    assert up.report.rounds == 2 * (3 if kind == "parted" else 5)
 
 
 def test_each_measures_among_its_candidates_and_is_in_time_for_its_first_way_point() -> None:
@@ -256,13 +251,7 @@ def test_a_battery_brings_its_robot_home() -> None:
         assert travel.rounds("r0", place[None], base[None])[0, 0] <= max(left - 1, 1)
 
 
-@pytest.mark.parametrize(
-    "planner",
-    [
-        pytest.param(Routes(horizon=3), id="routes of 3 rounds"),
-        pytest.param(Routes(), id="until the end"),
-    ],
-)
+@pytest.mark.parametrize("planner", [Routes(horizon=3), Routes()], ids=["routes of 3 rounds", "until the end"])
 def test_who_has_battery_enough_need_not_be_home_when_a_route_ends(planner: Routes) -> None:
     """Five rounds from home, with three left to plan, as if it had no battery."""
     far = {"r0": np.array([98.0, 30.0])}
