@@ -43,8 +43,7 @@ def test_processes_that_know_only_their_own_outcomes_decide_as_the_team_does(giv
 
 
 @pytest.mark.parametrize(
-    "acquisition",
-    ["auto", "dumbo", "dec-hbo", "thompson", "expected-improvement", "add-gp-ucb", "egp-ts", "egp-ei"],
+    "acquisition", ["auto", "dumbo", "dec-hbo", "thompson", "expected-improvement", "add-gp-ucb", "egp-ts", "egp-ei"]
 )
 def test_parts_that_share_no_variable_need_nothing_of_each_other_unless_totals_tie_them(acquisition: str):
     graph = sb.FactorGraph.from_scopes(PAIRS)

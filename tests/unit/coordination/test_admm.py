@@ -309,9 +309,7 @@ def test_suggested_points_are_started_from_even_if_random_ones_are_worth_more(sc
 
 
 @pytest.mark.parametrize(
-    "method",
-    [ADMM(), ADMM(starts=1, screened=0), RefinedMaxSum()],
-    ids=["defaults", "one start", "refined max-sum"],
+    "method", [ADMM(), ADMM(starts=1, screened=0), RefinedMaxSum()], ids=["defaults", "one start", "refined max-sum"]
 )
 def test_where_nothing_matters_the_first_start_stays_and_a_box_without_sides_is_its_corner(method) -> None:
     class Flat(Sum):

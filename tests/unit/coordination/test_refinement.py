@@ -5,13 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from swarmbo.coordination.part import BoxView, LocalView, Part
-from swarmbo.coordination.refinement import (
-    Resolution,
-    coarse_values,
-    tables as asked_tables,
-    tabulated,
-    window_values,
-)
+from swarmbo.coordination.refinement import Resolution, coarse_values, tables as asked_tables, tabulated, window_values
 from swarmbo.coordination.requests import looked
 from swarmbo.errors import BudgetError, ShapeError
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of

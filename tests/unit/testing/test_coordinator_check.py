@@ -196,11 +196,7 @@ BROKEN = {
         with_solution(assignment=dict.fromkeys("xyzw", 9)),
         "the assignment: got {.*9.*}; wanted an index for each of .*, less than its size",
     ),
-    "a wrong value": (
-        Search,
-        with_solution(value=99.0),
-        "the value 99: got a difference of .*; wanted .*, the sum at",
-    ),
+    "a wrong value": (Search, with_solution(value=99.0), "the value 99: got a difference of .*; wanted .*, the sum at"),
     "the worst": (Search, {"solve": worst}, "the sum at the assignment: got -.*; wanted at least the mean of all"),
     "not exact": (
         Search,
