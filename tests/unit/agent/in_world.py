@@ -50,6 +50,7 @@ class InWorld:
             name: Agent(name, self.problem, travel=self.ways[name], has_base=True, **known, **given)
             for name in self.problem.agents
         }
+        self.transport = InProcess().open(self.agents)
         start = self.world.begin(starts)
         self.stands = self.problem.places(start.point, start.factors)
         for name, place in self.stands.items():
@@ -69,7 +70,7 @@ class InWorld:
     def go_on(self) -> None:
         """A round: where agents go is where the team does."""
         self.asked()
-        run(self.agents, InProcess().open(self.agents))
+        run(self.agents, self.transport)
         self.act()
 
     def act(self) -> None:
@@ -96,4 +97,4 @@ class InWorld:
         for agent in self.agents.values():
             agent.links = self.world.links()
         wanted = [self.team.recommend()] * len(self.agents)
-        assert recommended_by(self.agents, InProcess().open(self.agents)) == wanted
+        assert recommended_by(self.agents, self.transport) == wanted

@@ -13,7 +13,6 @@ from swarmbo.belief.fusion import FusedBelief
 from swarmbo.errors import ConfigError
 from swarmbo.records import Traffic
 from swarmbo.registry import name_of
-from swarmbo.transport import InProcess
 from swarmbo_envs import sensor_field_v0
 
 from .carried import sent_by
@@ -104,7 +103,7 @@ def test_a_round_in_which_nobody_measures_is_an_occasion_to_talk():
     heard = list[Any]()
     for _ in range(4):
         there.asked()
-        run(there.agents, InProcess().open(there.agents))
+        run(there.agents, there.transport)
         beliefs = there.team.belief
         assert isinstance(beliefs, FusedBelief)
         assert [word for agent in there.agents.values() if (word := agent.word())] == []

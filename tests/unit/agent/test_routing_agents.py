@@ -1,6 +1,5 @@
 """Agents that plan routes by themselves go where a team that plans routes goes."""
 
-import json
 from typing import Any
 
 import pytest
@@ -9,12 +8,12 @@ from threadpoolctl import threadpool_limits
 import swarmbo as sb
 from swarmbo.agent import Agent, RemoteAgent, run
 from swarmbo.errors import ConfigError
-from swarmbo.transport import Envelope, InProcess
+from swarmbo.transport import InProcess
 from swarmbo.worlds import FieldWorld
 from swarmbo.worlds.fields import WorldTravel
 from swarmbo_envs import robot_team_v0, robot_team_v1
 
-from .carried import sent_by
+from .carried import copied, sent_by, ticked_to_the_end
 from .in_world import InWorld
 from .test_field_agents import OWN, QUICK, THOROUGH
 
@@ -77,22 +76,13 @@ def test_a_pilot_goes_on_from_its_state_if_it_is_told_its_ways_again(moment: int
     there = drive(belief=OWN)
     there.go_on()
     there.asked()
-    transport, ticks = InProcess().open(there.agents), 0
-    inboxes = {name: list[Envelope]() for name in there.agents}
-    while inboxes:
-        for name, inbox in inboxes.items():
-            if ticks == moment:
-                for other, agent in there.agents.items():
-                    state = agent.state_dict()
-                    state = {"json": json.loads(json.dumps(state["json"])), "arrays": state["arrays"]}
-                    with pytest.raises(ConfigError, match=r"\$.travel: got NoneType; wanted what it had: one"):
-                        Agent.from_state_dict(state)
-                    there.agents[other] = Agent.from_state_dict(state, travel=there.ways[other])
-            for envelope in there.agents[name].tick(float(ticks), inbox):
-                transport.send(envelope)
-            ticks += 1
-        inboxes = transport.deliver()
-    assert ticks > moment
+
+    def again(name: str, agent: Agent) -> Agent:
+        with pytest.raises(ConfigError, match=r"\$.travel: got NoneType; wanted what it had: one"):
+            copied(agent)
+        return copied(agent, travel=there.ways[name])
+
+    assert ticked_to_the_end(there, moment, again) > moment
     there.act()
     there.go_on()
 

@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from swarmbo.coordination.part import BoxView, LocalView, Part
-from swarmbo.coordination.refinement import Resolution, coarse_values, tables as asked_tables, tabulated, window_values
+from swarmbo.coordination.refinement import (
+    Resolution,
+    coarse_values,
+    is_at_edge,
+    tables as asked_tables,
+    tabulated,
+    window_values,
+)
 from swarmbo.coordination.requests import looked
 from swarmbo.errors import BudgetError, ShapeError
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
@@ -67,6 +74,13 @@ def test_the_first_level_holds_the_starts_first_and_both_bounds() -> None:
     values = coarse_values(np.array([0.1, 0.0]), np.array([0.7, 1.0]), starts, 4)
     np.testing.assert_allclose(values, [[0.2, 0.4, 0.1, 0.3, 0.5, 0.7], [0.9, 0.8, 0.0, 1 / 3, 2 / 3, 1.0]])
     assert values[0, -1] == 0.7
+
+
+def test_a_choice_is_at_the_edge_where_the_window_ends_unless_the_box_ends_there() -> None:
+    window, sides = np.tile([0.5, 0.3, 0.4, 0.6, 0.7], (4, 1)), (np.zeros(4), np.ones(4))
+    assert is_at_edge(window, np.array([0.3, 0.4, 0.5, 0.7]), *sides).tolist() == [True, False, False, True]
+    at_bounds = np.array([[0.1, 0.0, 0.2], [0.9, 0.8, 1.0]])
+    assert not is_at_edge(at_bounds, np.array([0.0, 1.0]), np.zeros(2), np.ones(2)).any()
 
 
 def test_what_was_received_stays_fixed_over_a_table_of_what_is_climbed() -> None:
