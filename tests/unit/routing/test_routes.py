@@ -89,6 +89,10 @@ def reduction(belief: ExactGP, worth: TargetUtility, batch: np.ndarray) -> float
     return float(worth.weights @ gone)
 
 
+def places_of(decision: Decision) -> dict[str, list[float]]:
+    return {agent: place.tolist() for agent, place in decision.points.items()}
+
+
 def legs_of(now: Situation, coordination: Routes):
     """The routes themselves, of which a decision tells the first legs only."""
     planned = coordination.planned(now, TARGETED)
@@ -195,9 +199,7 @@ def decided_alike(now: Situation, coordination: Routes, acquisition: sb.ChainAcq
         driver = CentralDriver(coordination, transport, now.round, words)
         decisions.append(driver.run(place_steps(now, acquisition, coordination)))
     alone, by_messages = decisions
-    assert alone.points.keys() == by_messages.points.keys()
-    assert all((alone.points[agent] == by_messages.points[agent]).all() for agent in alone.points)
-    assert alone.report == by_messages.report
+    assert (places_of(alone), alone.report) == (places_of(by_messages), by_messages.report)
     assert alone.report.messages > 0
     return alone
 
@@ -282,8 +284,7 @@ def test_one_step_ahead_where_data_fade_or_nobody_says_how_long_ways_take() -> N
     fading, unknown = a_team(0, belief=some_belief(0, fades=True)), dataclasses.replace(a_team(0), travel=None)
     for now in (fading, unknown):
         in_turn, decided = Greedy().decide(now, TARGETED), Routes().decide(now, TARGETED)
-        assert {a: p.tolist() for a, p in decided.points.items()} == {a: p.tolist() for a, p in in_turn.points.items()}
-        assert decided.report == in_turn.report
+        assert (places_of(decided), decided.report) == (places_of(in_turn), in_turn.report)
     assert Routes(horizon=4).decide(fading, TARGETED).report.rounds > 2  # who states a horizon gets it
 
 
@@ -291,8 +292,7 @@ def test_one_step_ahead_where_data_fade_or_nobody_says_how_long_ways_take() -> N
 def test_who_has_few_rounds_or_is_told_not_to_explore_looks_one_step_ahead(share: float, horizon: int) -> None:
     now = a_team(0, round=1, horizon=horizon)
     decided, in_turn = (each.decide(now, sb.DBGPUCB()) for each in (Routes(explore_share=share), Greedy()))
-    assert {a: p.tolist() for a, p in decided.points.items()} == {a: p.tolist() for a, p in in_turn.points.items()}
-    assert decided.report == in_turn.report
+    assert (places_of(decided), decided.report) == (places_of(in_turn), in_turn.report)
 
 
 def test_to_explore_for_an_acquisition_that_is_never_asked_is_refused() -> None:
@@ -355,11 +355,10 @@ def test_who_looks_for_the_peak_explores_until_it_is_time_to_go_there(left: dict
     seen = dict.fromkeys(("explores", "in time", "too late"), 0)
     for seed, round_ in itertools.product(range(2), (2, 9, 13, 15, 17, 20)):
         now = a_team(seed, 3, Straight(7.0, left), round=round_, horizon=20)
-        decided = {agent: place.tolist() for agent, place in Routes().decide(now, sb.DBGPUCB()).points.items()}
+        decided = places_of(Routes().decide(now, sb.DBGPUCB()))
         rounds, up = an_ascent(now)
         if round_ <= 0.8 * 20 and 20 - round_ + 1 > rounds + 6:
-            explored = Routes().decide(now, TargetedVariance(task="peak"))
-            assert decided == {agent: place.tolist() for agent, place in explored.points.items()}
+            assert decided == places_of(Routes().decide(now, TargetedVariance(task="peak")))
             seen["explores"] += 1
         else:
             assert decided == up
@@ -391,7 +390,7 @@ def test_what_nobody_gets_to_does_not_end_exploring(travel: Straight, own_views:
         assert places[upper(dataclasses.replace(now, belief=view), places, [], rule).argmax()][0] > 70.0
     now = dataclasses.replace(now, belief=Views(views, "r0") if own_views else belief)
     decided, explored = (Routes().decide(now, each) for each in (rule, TargetedVariance(task="peak")))
-    assert {a: p.tolist() for a, p in decided.points.items()} == {a: p.tolist() for a, p in explored.points.items()}
+    assert places_of(decided) == places_of(explored)
 
 
 def test_what_was_measured_is_no_way_point_and_nor_is_what_will_fail() -> None:
