@@ -19,6 +19,10 @@ from .carried import sent_by
 from .test_agent import CASES, ENSEMBLE, INITIAL, PAIRS, SMALL, Case
 
 
+EACH = ("auto, several parts", "auto, fading", "dumbo", "coupled dumbo", "dec-hbo", "thompson", "expected improvement")
+EACH += ("egp-ts", "egp-ei", "totals, relayed")
+
+
 class Processes(Case):
     """A process for each agent, until it is left."""
 
@@ -34,7 +38,7 @@ class Processes(Case):
 
 
 @pytest.mark.slow  # each agent's process takes seconds to start
-@pytest.mark.parametrize("given", [pytest.param(*case.values, id=case.id) for case in CASES])
+@pytest.mark.parametrize("given", [pytest.param(*case.values, id=case.id) for case in CASES if case.id in EACH])
 def test_processes_that_know_only_their_own_outcomes_decide_as_the_team_does(given: dict[str, Any]):
     with threadpool_limits(1, user_api="blas"), Processes(**given) as case:
         for _ in range(INITIAL + 3):
