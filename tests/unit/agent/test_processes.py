@@ -18,7 +18,6 @@ from swarmbo.errors import ConfigError, TransportError, UnknownQueryError
 from .carried import sent_by
 from .test_agent import CASES, ENSEMBLE, INITIAL, PAIRS, SMALL, Case
 
-
 EACH = ("auto, several parts", "auto, fading", "dumbo", "coupled dumbo", "dec-hbo", "thompson", "expected improvement")
 EACH += ("egp-ts", "egp-ei", "totals, relayed")
 
