@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -17,27 +19,52 @@ zenoh = pytest.importorskip("zenoh")
 pytest.importorskip("cryptography")
 
 from swarmbo.fleet.letters import Begin, sealed  # noqa: E402
-from swarmbo.fleet.link import (  # noqa: E402
-    Link,
-    make_keys,
-    session_settings,
-)
+from swarmbo.fleet.link import Link, make_keys, session_settings  # noqa: E402
 from swarmbo.fleet.mail import Mail  # noqa: E402
 from swarmbo.fleet.plan import HUB, Plan, endpoints_of  # noqa: E402
 from swarmbo.runs.figures import draw_run  # noqa: E402
 from swarmbo.runs.folder import RunFolder  # noqa: E402
 
 pytestmark = pytest.mark.fleet
+T = TypeVar("T")
 
-SETTINGS = [
-    "--set=rounds=14",
-    "--set=environment.topology={generated={access_points=3,users=6,area_m=[100,100]}}",
-]
+SETTINGS = ["--set=rounds=14", "--set=environment.topology={generated={access_points=3,users=6,area_m=[100,100]}}"]
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "swarmbo", *arguments]
 
 
 def swarmbo(*arguments: str, **more) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "swarmbo", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, **more)
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=240, check=False, **more)
+
+
+def wlan(out: Path, *more: str) -> list[str]:
+    """Arguments of the command that runs a fleet of access points."""
+    return ["fleet", "wlan", *SETTINGS, "--out", str(out), "--port", str(free_port()), "--no-figures", "-q", *more]
+
+
+def wait_for(what: Callable[[], T], seconds: float = 200.0) -> T:
+    """What comes out, once it is more than nothing or the time is over."""
+    until = time.monotonic() + seconds
+    while not (found := what()) and time.monotonic() < until:
+        time.sleep(0.05)
+    return found
+
+
+def logged(out: Path) -> int:
+    log = out / "rounds.jsonl"
+    return log.read_text().count("\n") if log.is_file() else 0
+
+
+def beside(do: Callable[[], None], *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """A command, while something else is done."""
+    other = threading.Thread(target=do)
+    other.start()
+    ended = swarmbo(*arguments)
+    other.join()
+    assert ended.returncode == 0, ended.stderr
+    return ended
 
 
 def free_port() -> int:
@@ -77,37 +104,23 @@ def keys(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("protocol", ["tcp", "tls", "quic"])
 def test_a_fleet_of_processes_decides_as_one_process_does(tmp_path, alone, keys, protocol):
     secret = [] if protocol == "tcp" else ["--keys", str(keys)]
-    fleet = ["fleet", "wlan", *SETTINGS, "--out", str(tmp_path / "run"), "--port", str(free_port())]
-    ended = swarmbo(*fleet, "--protocol", protocol, *secret, "--no-figures", "-q")
+    ended = swarmbo(*wlan(tmp_path / "run", "--protocol", protocol, *secret))
     assert ended.returncode == 0, ended.stderr
     assert points(tmp_path / "run") == points(alone)
     assert "found within 14 rounds" in ended.stdout
 
 
 def test_an_agent_that_is_killed_in_mid_run_is_started_again_and_changes_nothing(tmp_path, alone, keys):
-    out = tmp_path / "run"
-    fleet = ["fleet", "wlan", *SETTINGS, "--out", str(out), "--port", str(free_port()), "--keys", str(keys)]
-    killed = threading.Event()
+    out, killed = tmp_path / "run", list[int]()
 
     def kill() -> None:
-        until = time.monotonic() + 200
-        while time.monotonic() < until and not killed.wait(0.05):
-            logged = (out / "rounds.jsonl").read_text().count("\n") if (out / "rounds.jsonl").is_file() else 0
-            if logged >= 11:  # it agrees by messages now
-                found = subprocess.run(
-                    ["pgrep", "-f", f"agent ap_1 --fleet {out}"], capture_output=True, text=True, check=False
-                )
-                os.kill(int(found.stdout.split()[0]), signal.SIGKILL)
-                killed.set()
+        wait_for(lambda: logged(out) >= 11)  # it agrees by messages now
+        found = subprocess.run(["pgrep", "-f", f"agent ap_1 --fleet {out}"], capture_output=True, text=True, check=True)
+        killed.append(int(found.stdout.split()[0]))
+        os.kill(killed[0], signal.SIGKILL)
 
-    killer = threading.Thread(target=kill)
-    killer.start()
-    ended = swarmbo(*fleet, "--no-figures", "-q")
-    was_killed = killed.is_set()
-    killed.set()
-    killer.join()
-    assert ended.returncode == 0, ended.stderr
-    assert was_killed
+    ended = beside(kill, *wlan(out, "--keys", str(keys)))
+    assert killed
     assert "processes were started again: ap_1 1 times" in ended.stderr
     assert "network: " in ended.stderr
     assert points(out) == points(alone)
@@ -125,76 +138,53 @@ def test_a_problem_in_tables_is_solved_as_in_one_process_though_an_agent_is_kill
     variables = ", ".join(f"x{i}: {{domain: d, cost_function: abs(x{i} - {i})}}" for i in range(3))
     head = f"objective: max\ndomains: {{d: {{values: [0 .. 4]}}}}\nvariables: {{{variables}}}\nagents: [a, b, c, d]\n"
     file.write_text(f"{head}constraints:\n{constraints}\n")
-    command = [sys.executable, "-m", "swarmbo", "fleet", str(file), "--algo", "mgm", "--seed", "2", "--out", str(out)]
-    log = tmp_path / "log"
+    asked = [str(file), "--algo", "mgm", "--seed", "2"]
+    log, pid = tmp_path / "log", out / "fleet" / "b" / "pid"
     with log.open("wb") as said:
-        running = subprocess.Popen([*command, "--port", str(free_port())], stdout=said, stderr=said)
-        until, pid = time.monotonic() + 200, out / "fleet" / "b" / "pid"
-        while not (pid.is_file() and pid.read_text().strip()) and time.monotonic() < until:
-            time.sleep(0.01)
-        os.kill(int(pid.read_text()), signal.SIGKILL)
+        fleet = command("fleet", *asked, "--out", str(out), "--port", str(free_port()))
+        running = subprocess.Popen(fleet, stdout=said, stderr=said)
+        os.kill(int(wait_for(lambda: pid.is_file() and pid.read_text().strip())), signal.SIGKILL)
         assert running.wait(200) == 0, log.read_text()
     assert "processes were started again: b 1 times" in log.read_text()
-    alone = json.loads(swarmbo("solve", str(file), "--algo", "mgm", "--seed", "2", "--json").stdout)
+    alone = json.loads(swarmbo("solve", *asked, "--json").stdout)
     assert json.loads((out / "solution.json").read_text()) == alone
     assert alone["own_nothing"] == ["d"]
 
 
-def test_an_agent_on_another_machine_is_started_by_hand(tmp_path, alone, keys):
-    run_with_one_by_hand(tmp_path / "run", tmp_path / "there", keys)
-    assert points(tmp_path / "run") == points(alone)
-
-
-def test_an_agent_starts_anew_where_its_journal_of_an_earlier_run_of_the_scenario_lies(tmp_path, alone, keys):
+def test_an_agent_elsewhere_is_started_by_hand_and_anew_where_its_journal_of_an_earlier_run_lies(tmp_path, alone, keys):
     for run in ("first", "second"):
         run_with_one_by_hand(tmp_path / run, tmp_path / "there", keys)
         assert points(tmp_path / run) == points(alone)
     assert len([entry for entry in (tmp_path / "there" / "ap_2").iterdir() if entry.is_dir()]) == 2
 
 
+def by_hand(plan: Path, there: Path) -> "subprocess.Popen[bytes]":
+    """An agent that is started in a folder of its own, that holds the plan and nothing else of the run."""
+    wait_for(plan.is_file)
+    there.mkdir(exist_ok=True)
+    (there / "fleet.json").write_bytes(plan.read_bytes())
+    return subprocess.Popen(command("agent", "ap_2", "--fleet", str(there / "fleet.json")))
+
+
 def run_with_one_by_hand(out: Path, there: Path, keys: Path) -> None:
-    """A run of which one agent is started in a folder of its own, that holds the plan and nothing else of the run."""
-    fleet = ["fleet", "wlan", *SETTINGS, "--out", str(out), "--port", str(free_port()), "--keys", str(keys)]
     agents: list[subprocess.Popen[bytes]] = []
-
-    def start() -> None:
-        until = time.monotonic() + 60
-        while not (plan := out / "fleet" / "fleet.json").is_file() and time.monotonic() < until:
-            time.sleep(0.1)
-        there.mkdir(exist_ok=True)
-        (there / "fleet.json").write_bytes(plan.read_bytes())
-        agents.append(
-            subprocess.Popen([sys.executable, "-m", "swarmbo", "agent", "ap_2", "--fleet", str(there / "fleet.json")])
-        )
-
-    starter = threading.Thread(target=start)
-    starter.start()
-    ended = swarmbo(*fleet, "--elsewhere", "ap_2", "--no-figures", "-q")
-    starter.join()
-    assert ended.returncode == 0, ended.stderr
+    arguments = wlan(out, "--keys", str(keys), "--elsewhere", "ap_2")
+    beside(lambda: agents.append(by_hand(out / "fleet" / "fleet.json", there)), *arguments)
     assert agents[0].wait(20) == 0
 
 
 def test_a_command_that_is_started_again_takes_in_the_agent_that_was_left_elsewhere(tmp_path, alone, keys):
-    first, second, there = tmp_path / "first", tmp_path / "second", tmp_path / "there"
-    fleet = ["fleet", "wlan", *SETTINGS, "--port", str(free_port()), "--keys", str(keys), "--no-figures", "-q"]
-    command = [sys.executable, "-m", "swarmbo", *fleet, "--elsewhere", "ap_2", "--out", str(first)]
-    killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    until, plan = time.monotonic() + 200, first / "fleet" / "fleet.json"
-    while not plan.is_file() and time.monotonic() < until:
-        time.sleep(0.1)
-    there.mkdir()
-    (there / "fleet.json").write_bytes(plan.read_bytes())
-    agent = [sys.executable, "-m", "swarmbo", "agent", "ap_2", "--fleet", str(there / "fleet.json")]
-    left = subprocess.Popen(agent)
+    first, second = tmp_path / "first", tmp_path / "second"
+    arguments = wlan(first, "--keys", str(keys), "--elsewhere", "ap_2")
+    killed = subprocess.Popen(command(*arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    left = by_hand(first / "fleet" / "fleet.json", tmp_path / "there")
     try:
-        log = first / "rounds.jsonl"
-        while not (log.is_file() and log.read_text().count("\n") >= 4) and time.monotonic() < until:
-            time.sleep(0.1)
+        wait_for(lambda: logged(first) >= 4)
         killed.kill()
         killed.wait(20)
         time.sleep(6.0)  # those that it had started have ended, too
-        ended = swarmbo(*fleet, "--elsewhere", "ap_2", "--out", str(second))  # before, it waited for ten minutes
+        again = [str(second) if argument == str(first) else argument for argument in arguments]  # on the same port
+        ended = swarmbo(*again)  # before, it waited for ten minutes
         assert ended.returncode == 0, ended.stderr
         assert left.wait(20) == 0
     finally:
@@ -212,12 +202,11 @@ class Timed:
         timed = ["--set=coordination.kind=max-sum", "--set=coordination.mode=asynchronous", "--set=rounds=400"]
         fleet = ["fleet", "robots", *timed, *more, "--out", str(self.out), "--port", str(free_port())]
         with self.log.open("wb") as said:
-            command = [sys.executable, "-m", "swarmbo", *fleet, "--no-figures", "-q"]
-            self.processes = [subprocess.Popen(command, stdout=said, stderr=said)]
+            self.processes = [subprocess.Popen(command(*fleet, "--no-figures", "-q"), stdout=said, stderr=said)]
 
     def start(self) -> None:
-        own = ["agent", "robot_3", "--fleet", str(self.out / "fleet" / "fleet.json")]
-        self.processes.append(subprocess.Popen([sys.executable, "-m", "swarmbo", *own]))
+        own = command("agent", "robot_3", "--fleet", str(self.out / "fleet" / "fleet.json"))
+        self.processes.append(subprocess.Popen(own))
 
     def absent(self) -> list[list[str]]:
         """Agents that were gone, by round."""
@@ -282,21 +271,16 @@ def test_an_agent_elsewhere_measures_by_the_function_that_the_page_shows(tmp_pat
     fleet = ["fleet", "robots", "--set=rounds=3", "--out", str(out), "--port", str(free_port())]
 
     def start() -> None:
-        until = time.monotonic() + 60
-        while not (plan := out / "fleet" / "fleet.json").is_file() and time.monotonic() < until:
-            time.sleep(0.1)
-        own = [sys.executable, "-m", "swarmbo", "agent", "robot_3", "--fleet", str(plan)]
+        plan = out / "fleet" / "fleet.json"
+        wait_for(plan.is_file)
+        own = command("agent", "robot_3", "--fleet", str(plan))
         for more in ([], ["--measure", "depth:measure"]):
             refused = subprocess.run([*own, *more], cwd=tmp_path, capture_output=True, text=True, check=False)
             assert refused.returncode == 2
             assert ("wanted --trust" if more else "got nothing to measure by for 'robot_3'") in refused.stderr
         agents.append(subprocess.Popen([*own, "--measure", "depth:measure", "--trust"], cwd=tmp_path))
 
-    starter = threading.Thread(target=start)
-    starter.start()
-    ended = swarmbo(*fleet, "--measures", "robot_3", "--no-figures", "-q")
-    starter.join()
-    assert ended.returncode == 0, ended.stderr
+    beside(start, *fleet, "--measures", "robot_3", "--no-figures", "-q")
     assert agents[0].wait(20) == 0
     rounds = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
     own = [sample for line in rounds for sample in line["samples"] if sample["agent"] == "robot_3"]
@@ -315,6 +299,10 @@ class Three:
         ends = endpoints_of(["a", "b"], protocol, free_port())  # pyright: ignore[reportArgumentType]
         self.plan = Plan(run="three", endpoints=ends, problem={}, settings={}, keys=str(folder / "keys"))
         self.hub, self.a = Link(HUB, self.plan), Link("a", self.plan)
+
+    def lawless(self):
+        """Settings of one who does not keep to the rules."""
+        return {name: value for name, value in session_settings("b", self.plan).items() if name != "access_control"}
 
     def close(self) -> None:
         self.hub.close()
@@ -335,6 +323,14 @@ def session(settings):
     return zenoh.open(config)
 
 
+def overheard(session) -> list[bytes]:
+    """What comes to one who listens to everything."""
+    said: list[bytes] = []
+    for key in ("swarmbo/**", "swarmbo/three/b/*"):
+        session.declare_subscriber(key, lambda sample: said.append(bytes(sample.payload)))
+    return said
+
+
 def heard(link: Link, seconds: float = 2.0) -> list[tuple[str, bytes]]:
     found = []
     while (parcel := link.wait(seconds)) is not None:
@@ -353,12 +349,8 @@ def arrives(sender: Link, recipient: Link) -> bool:
 
 
 def test_who_has_a_key_cannot_speak_as_somebody_else_nor_listen_to_what_is_not_its_own(three):
-    settings = dict(session_settings("b", three.plan))
-    del settings["access_control"]  # it does not keep to the rules
-    said: list[bytes] = []
-    with session(settings) as nasty:
-        for key in ("swarmbo/**", "swarmbo/three/b/*"):
-            nasty.declare_subscriber(key, lambda sample: said.append(bytes(sample.payload)))
+    with session(three.lawless()) as nasty:
+        said = overheard(nasty)
         assert arrives(three.hub, three.a)
         for _ in range(30):
             nasty.put("swarmbo/three/a/b", b"in its own name")
@@ -378,17 +370,14 @@ def test_who_has_a_key_cannot_speak_as_somebody_else_nor_listen_to_what_is_not_i
 
 def test_a_stranger_is_not_let_in(three, tmp_path):
     make_keys(tmp_path / "other", {"b": "127.0.0.1"})  # of an authority of its own
-    settings = dict(session_settings("b", three.plan))
-    del settings["access_control"]
+    settings = three.lawless()
     own = {
         kind: path.replace("keys", "other") if isinstance(path, str) and not kind.startswith("root") else path
         for kind, path in settings["transport/link/tls"].items()
     }
     settings["transport/link/tls"] = own
-    said: list[bytes] = []
     with session(settings) as stranger:
-        for key in ("swarmbo/**", "swarmbo/three/b/*"):
-            stranger.declare_subscriber(key, lambda sample: said.append(bytes(sample.payload)))
+        said = overheard(stranger)
         assert arrives(three.hub, three.a)
         for _ in range(20):
             stranger.put("swarmbo/three/a/b", b"let me in")

@@ -1,9 +1,11 @@
-"""What tests of agents have in common: messages that are kept, and agents that are saved and come back."""
+"""What tests of agents have in common: messages that are kept and counted, agents that are saved and come back."""
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from swarmbo.agent import Agent
+from swarmbo.agent import Agent, run
+from swarmbo.records import Recommendation, Traffic
 from swarmbo.transport import Envelope, InProcessTransport
 
 
@@ -19,21 +21,41 @@ class Recording(InProcessTransport):
         return self.handed[-1]
 
 
-def copied(agent: Agent) -> Agent:
-    """The same agent, from JSON and arrays."""
+def copied(agent: Agent, **own: Any) -> Agent:
+    """The same agent, from JSON and arrays, and what no state holds."""
     state = agent.state_dict()
-    return Agent.from_state_dict({"json": json.loads(json.dumps(state["json"])), "arrays": dict(state["arrays"])})
+    plain = json.loads(json.dumps(state["json"]))
+    return Agent.from_state_dict({"json": plain, "arrays": dict(state["arrays"])}, **own)
 
 
-def ticked_to_the_end(case: Any, saved_at: int) -> int:
+def ticked_to_the_end(
+    case: Any, saved_at: int, again: Callable[[str, Agent], Agent] = lambda name, agent: copied(agent)
+) -> int:
     """Tick a case's agents in turn until nothing is under way, all saved and brought back at one tick; how many."""
     ticks, inboxes = 0, {name: list[Envelope]() for name in case.agents}
     while inboxes:
         for name, inbox in inboxes.items():
             if ticks == saved_at:
-                case.agents = {other: copied(agent) for other, agent in case.agents.items()}
+                case.agents = {other: again(other, agent) for other, agent in case.agents.items()}
             for envelope in case.agents[name].tick(float(ticks), inbox):
                 case.transport.send(envelope)
             ticks += 1
         inboxes = case.transport.deliver()
     return ticks
+
+
+def recommended_by(agents: Mapping[str, Any], transport: Any) -> list[Recommendation | None]:
+    """What agents recommend, one after the other."""
+    for agent in agents.values():
+        agent.recommend()
+    run(agents, transport)
+    return [agent.recommended() for agent in agents.values()]
+
+
+def sent_by(agents: Mapping[str, Any]) -> dict[str, Traffic]:
+    """What all agents sent for the last decision, by purpose."""
+    took: dict[str, Traffic] = {}
+    for agent in agents.values():
+        for purpose, traffic in agent.sent.items():
+            took[purpose] = took.get(purpose, Traffic()) + traffic
+    return took

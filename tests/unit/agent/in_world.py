@@ -12,6 +12,8 @@ from swarmbo.transport import InProcess
 from swarmbo.worlds import FieldWorld, Step
 from swarmbo.worlds.fields import WorldTravel
 
+from .carried import recommended_by
+
 
 class OwnWays(WorldTravel):
     """Those of one agent; of others there is nonsense."""
@@ -48,6 +50,7 @@ class InWorld:
             name: Agent(name, self.problem, travel=self.ways[name], has_base=True, **known, **given)
             for name in self.problem.agents
         }
+        self.transport = InProcess().open(self.agents)
         start = self.world.begin(starts)
         self.stands = self.problem.places(start.point, start.factors)
         for name, place in self.stands.items():
@@ -67,7 +70,7 @@ class InWorld:
     def go_on(self) -> None:
         """A round: where agents go is where the team does."""
         self.asked()
-        run(self.agents, InProcess().open(self.agents))
+        run(self.agents, self.transport)
         self.act()
 
     def act(self) -> None:
@@ -93,6 +96,5 @@ class InWorld:
         """Agents recommend what the team does."""
         for agent in self.agents.values():
             agent.links = self.world.links()
-            agent.recommend()
-        run(self.agents, InProcess().open(self.agents))
-        assert [agent.recommended() for agent in self.agents.values()] == [self.team.recommend()] * len(self.agents)
+        wanted = [self.team.recommend()] * len(self.agents)
+        assert recommended_by(self.agents, self.transport) == wanted

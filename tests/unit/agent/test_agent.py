@@ -18,15 +18,19 @@ from swarmbo.problem import Problem
 from swarmbo.records import Traffic
 from swarmbo.transport import Envelope, InProcess
 
-from .carried import Recording, copied, ticked_to_the_end
+from .carried import Recording, copied, recommended_by, sent_by, ticked_to_the_end
 
 SEED, INITIAL = 3, 4
 SMALL = sb.ADMM(rounds=3, starts=3, screened=16, polish_steps=4)
 ENSEMBLE = sb.EnsembleSettings(n_features=16)
 FADING = sb.AdditiveGPSettings(time=sb.TimeAxis(lengthscale_median=2.0))
+SAMPLED = {"kind": "additive", "structure": {"kind": "sampled", "burn_in": 3}}
 THOROUGH = pytest.mark.thorough
 
 RING = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "a"]}
+CHAIN = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "d"], "k": ["d", "e"]}
+CHAIN_OWNERS = dict(zip("abcde", "abcdd", strict=True))
+LINE: "nx.Graph[str]" = nx.path_graph(["a", "b", "c"])
 PAIRS = {"f": ["a", "b"], "g": ["c", "d"]}
 PARTS = {"f": ["a", "b", "c"], "g": ["c"], "h": ["d", "e"], "k": ["e", "x"], "m": ["y", "z"]}
 OWNERS = {"f": "p", "g": "q", "h": "p", "k": "q", "m": "r"}  # several factors each, in several parts
@@ -89,23 +93,31 @@ class Case:
         words = {x: value for agent in self.agents.values() for x, value in (agent.word(query_id) or {}).items()}
         return {variable: words[variable] for variable in self.graph.variables}
 
-    def tell(self, query_id: str, told: Outcomes) -> None:
-        self.team.tell(query_id, told if self.problem.outcomes == "per-factor" else sum(told.values()))
+    def tell(self, query_id: str, told: Outcomes, point: Mapping[str, Any] | None = None, noise: Any = None) -> None:
+        """The team is told all; agents their own outcomes and places, or the first one the total."""
+        if self.problem.outcomes == "total":
+            for one in (self.team, self.agents[self.problem.agents[0]]):
+                one.tell(query_id, sum(told.values()), noise_std=noise)
+            return
+        self.team.tell(query_id, told, point=point, noise_std=noise)
         for name, agent in self.agents.items():
-            own = {factor: y for factor, y in told.items() if self.graph.owner(factor) == name}
-            if self.problem.outcomes == "total" and name == self.problem.agents[0]:
-                agent.tell(query_id, sum(told.values()))
-            elif self.problem.outcomes == "per-factor" and own:
-                agent.tell(query_id, own)
+            if own := {factor: y for factor, y in told.items() if self.graph.owner(factor) == name}:
+                place = None if point is None else {x: point[x] for x in self.graph.variables_owned_by(name)}
+                stds = None if noise is None else {factor: noise[factor] for factor in own if factor in noise}
+                agent.tell(query_id, own, point=place, noise_std=stds)
+
+    def attach(self, X: Any, F: np.ndarray, noise: np.ndarray | None = None) -> None:
+        """Evaluations that nobody asked for: the team gets all outcomes, agents their own, or the totals."""
+        is_total = self.problem.outcomes == "total"
+        for one in (self.team, *self.agents.values()):
+            columns = [self.graph.factors.index(factor) for factor in getattr(one, "factors", self.graph.factors)]
+            stds = noise if noise is None or is_total else noise[:, columns]
+            one.attach(X, F.sum(axis=1) if is_total else F[:, columns], noise_std=stds)
 
     def recommended(self) -> sb.Recommendation | None:
         """What the team recommends; the agents recommend the same."""
         wanted = self.team.recommend()
-        for agent in self.agents.values():
-            agent.recommend()
-        run(self.agents, self.transport)
-        for agent in self.agents.values():
-            found = agent.recommended()
+        for found in recommended_by(self.agents, self.transport):
             if wanted is None:
                 assert found is None
                 continue
@@ -124,10 +136,6 @@ class Case:
 def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of outcomes that an agent was not told there is nonsense."""
     monkeypatch.setattr(rows, "UNHEARD", 77.0)
-
-
-def path(graph: sb.FactorGraph) -> "nx.Graph[str]":
-    return nx.path_graph(graph.agents)
 
 
 def lost(where: str, which: set[str]) -> Callable[[dict[str, float]], set[str]]:
@@ -151,6 +159,9 @@ CASES: list[Any] = [
     pytest.param({"acquisition": "egp-ts", "belief": ENSEMBLE}, id="egp-ts", marks=THOROUGH),
     pytest.param({"acquisition": "egp-ei", "belief": ENSEMBLE}, id="egp-ei"),
     pytest.param({"coordination": "sobol"}, id="sobol", marks=THOROUGH),
+    pytest.param({"acquisition": "auto", "outcomes": "total", "links": LINE}, id="totals, relayed"),
+    pytest.param({"acquisition": "dec-hbo", "outcomes": "total", "links": LINE}, id="totals by dec-hbo, relayed"),
+    pytest.param({"acquisition": "dec-hbo", "outcomes": "total", "belief": SAMPLED}, id="totals, sampled scopes"),
 ]
 
 
@@ -160,12 +171,19 @@ def test_agents_that_know_their_own_outcomes_decide_as_the_team_does(given: dict
     case = Case(**given)
     for turn in range(INITIAL + 3):
         case.go_on(1)
-        assert case.team.last_report is not None
-        sent = [(purpose, took) for agent in case.agents.values() for purpose, took in agent.sent.items()]
-        said = {p: sum((took for purpose, took in sent if purpose == p), Traffic()) for p, _ in sent}
-        assert said == case.team.sent, turn
-        assert said.get("news", Traffic()) == case.team.last_sharing
+        sent = sent_by(case.agents)
+        assert sent == case.team.sent, turn
+        assert sent.get("news", Traffic()) == case.team.last_sharing
     assert case.transport.traffic.messages > 0
+    if case.problem.outcomes == "total":  # the first agent told the others
+        case.asked()
+        for agent in case.agents.values():
+            np.testing.assert_array_equal(agent.log.history.totals, case.team.history.totals)
+
+
+def test_with_totals_agents_do_whatever_a_policy_of_a_team_does():
+    pytest.importorskip("cma")
+    Case(outcomes="total", acquisition="dec-hbo", coordination="cma-es").go_on(INITIAL + 2)
 
 
 @pytest.mark.usefixtures("poisoned")
@@ -174,15 +192,7 @@ def test_agents_decide_as_their_team_does_where_factors_are_many(outcomes: str, 
     """Hyper-parameters in common: how many all have decides that, not how many an agent looks at."""
     monkeypatch.setattr("swarmbo.belief.gp.prior.TIED_FROM", len(RING))
     monkeypatch.setattr("swarmbo.acquisition.auto._MANY", 2)
-    case = Case(acquisition="auto", outcomes=outcomes, fails=lost("a", {"f"}))
-    for _ in range(INITIAL + 3):
-        ((query_id, point),) = case.asked()
-        told = case.outcomes(point)
-        if outcomes == "per-factor":
-            case.tell(query_id, told)
-        else:
-            case.team.tell(query_id, sum(told.values()))
-            case.agents["a"].tell(query_id, sum(told.values()))
+    Case(acquisition="auto", outcomes=outcomes, fails=lost("a", {"f"})).go_on(INITIAL + 3)
 
 
 @pytest.mark.usefixtures("poisoned")
@@ -212,14 +222,7 @@ def test_agents_decide_as_their_team_does_where_factors_are_many(outcomes: str, 
 )
 def test_failed_outcomes_are_heeded_as_the_team_does(given: dict[str, Any]):
     case = Case(**given)
-    if given.get("outcomes") == "total":
-        for _ in range(INITIAL + 4):
-            ((query_id, point),) = case.asked()
-            total = sum(case.outcomes(point).values())
-            case.team.tell(query_id, total)
-            case.agents[case.problem.agents[0]].tell(query_id, total)
-    else:
-        case.go_on(INITIAL + 4)
+    case.go_on(INITIAL + 4)
     failures = {agent.log.failures for agent in case.agents.values()} | {case.team.failures}
     case.asked()  # then all have heard of all
     assert len({agent.log.failures for agent in case.agents.values()} | {case.team.failures}) == 1
@@ -227,18 +230,20 @@ def test_failed_outcomes_are_heeded_as_the_team_does(given: dict[str, Any]):
 
 
 @pytest.mark.usefixtures("poisoned")
-@pytest.mark.parametrize("acquisition", ["auto", pytest.param("thompson", marks=THOROUGH)])
-def test_batches_are_chosen_as_the_team_does(acquisition: str):
-    case = Case(acquisition=acquisition, fails=lost("a", {"f"}))
+@pytest.mark.parametrize(
+    ("given", "larger"),
+    [
+        pytest.param({"acquisition": "auto", "fails": lost("a", {"f"})}, 3, id="auto"),
+        pytest.param({"acquisition": "thompson", "fails": lost("a", {"f"})}, 3, id="thompson", marks=THOROUGH),
+        pytest.param(
+            {"acquisition": "expected-improvement", "scopes": PARTS, "owners": OWNERS}, 4, id="parts of several agents"
+        ),
+    ],
+)
+def test_batches_are_chosen_as_the_team_does(given: dict[str, Any], larger: int):
+    case = Case(**given)
     case.go_on(2, 2)
-    case.go_on(2, 3)
-
-
-@pytest.mark.usefixtures("poisoned")
-def test_of_parts_that_several_agents_know_a_batch_is_chosen_as_the_team_does():
-    case = Case(PARTS, OWNERS, acquisition="expected-improvement")
-    case.go_on(2, 2)
-    case.go_on(2, 4)
+    case.go_on(2, larger)
 
 
 @pytest.mark.usefixtures("poisoned")
@@ -252,10 +257,7 @@ def test_outcomes_may_come_in_parts_late_and_where_agents_really_stood():
         if turn % 2:
             middle = dict(zip(case.graph.variables, case.problem.domain.low + 1.5, strict=True))
             moved = {x: value + (1e-3 if value < middle[x] else -1e-3) for x, value in point.items()}
-            case.team.tell(query_id, outcomes, point=moved)
-            for name, agent in case.agents.items():
-                own = {variable: moved[variable] for variable in case.graph.variables_owned_by(name)}
-                agent.tell(query_id, {f: outcomes[f] for f in case.graph.factors_owned_by(name)}, point=own)
+            case.tell(query_id, outcomes, moved)
         else:
             case.tell(query_id, {factor: outcomes[factor] for factor in ("f", "k")})  # q owns two, and has told one
             slow.append((query_id, {factor: outcomes[factor] for factor in ("g", "h", "m")}))
@@ -271,10 +273,7 @@ def test_what_was_attached_is_known_as_the_team_knows_it(outcomes: str):
     X = case.problem.domain.from_unit(np.random.default_rng(0).random((6, 3)))
     F = np.array([list(case.outcomes(dict(zip("abc", x, strict=True))).values()) for x in X])
     F[2, 1], F[4] = np.nan, np.nan
-    case.team.attach(X, F if outcomes == "per-factor" else F.sum(axis=1))
-    for name, agent in case.agents.items():
-        own = [case.graph.factors.index(factor) for factor in case.graph.factors_owned_by(name)]
-        agent.attach(X, F[:, own] if outcomes == "per-factor" else F.sum(axis=1))
+    case.attach(X, F)
     ((query_id, _),) = case.asked()
     case.team.tell(query_id, None)
     for name, agent in case.agents.items():
@@ -284,19 +283,18 @@ def test_what_was_attached_is_known_as_the_team_knows_it(outcomes: str):
     assert {len(agent.log.points) for agent in case.agents.values()} == {9}
 
 
-RECOMMENDING: list[Any] = [
-    pytest.param({}, id="ring", marks=THOROUGH),
-    pytest.param({"scopes": PAIRS}, id="nothing shared", marks=THOROUGH),
-    pytest.param({"scopes": PARTS, "owners": OWNERS, "fails": lost("e", {"h", "k"})}, id="parts, failures"),
-    pytest.param({"belief": FADING, "acquisition": "thompson"}, id="fading"),
-    pytest.param(
-        {"belief": ENSEMBLE, "acquisition": "egp-ei", "scopes": PAIRS}, id="ensemble, nothing shared", marks=THOROUGH
-    ),
-]
-
-
 @pytest.mark.usefixtures("poisoned")
-@pytest.mark.parametrize("given", RECOMMENDING)
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({}, id="ring", marks=THOROUGH),
+        pytest.param({"scopes": PAIRS}, id="nothing shared", marks=THOROUGH),
+        pytest.param({"scopes": PARTS, "owners": OWNERS, "fails": lost("e", {"h", "k"})}, id="parts, failures"),
+        pytest.param({"belief": FADING, "acquisition": "thompson"}, id="fading"),
+        pytest.param({"belief": ENSEMBLE, "acquisition": "egp-ei", "scopes": PAIRS}, id="ensemble", marks=THOROUGH),
+        pytest.param({"acquisition": "auto", "outcomes": "total", "links": LINE}, id="totals, relayed"),
+    ],
+)
 def test_agents_recommend_what_the_team_does(given: dict[str, Any]):
     case = Case(**given)
     assert case.recommended() is None
@@ -331,10 +329,7 @@ def test_what_was_attached_without_a_round_is_of_the_last_one_as_of_a_team(outco
     case = Case(acquisition="dec-hbo", belief=FADING, outcomes=outcomes, initial=1)
     case.asked(2)  # and nothing is told: it is the second round
     X, F = case.problem.domain.from_unit(np.random.default_rng(0).random((3, 3))), np.arange(9.0).reshape(3, 3)
-    case.team.attach(X, F if outcomes == "per-factor" else F.sum(axis=1))
-    for agent in case.agents.values():
-        own = [case.graph.factors.index(factor) for factor in agent.factors]
-        agent.attach(X, F[:, own] if outcomes == "per-factor" else F.sum(axis=1))
+    case.attach(X, F)
     case.asked()
     for agent in case.agents.values():
         np.testing.assert_array_equal(agent.log.history.rounds, case.team.history.rounds)
@@ -345,65 +340,18 @@ def test_what_was_attached_without_a_round_is_of_the_last_one_as_of_a_team(outco
 @pytest.mark.parametrize("outcomes", ["per-factor", "total"])
 def test_noise_that_is_known_is_heeded_as_the_team_does(outcomes: str, acquisition: str):
     belief = ENSEMBLE if acquisition == "egp-ei" else sb.AdditiveGPSettings()
-    case = Case(acquisition=acquisition, belief=belief, outcomes=outcomes)
+    case, is_total = Case(acquisition=acquisition, belief=belief, outcomes=outcomes), outcomes == "total"
     X = case.problem.domain.from_unit(np.random.default_rng(0).random((4, 3)))
     F = np.array([list(case.outcomes(dict(zip("abc", x, strict=True))).values()) for x in X])
     noise = np.array([[0.5, np.nan, 0.0], [0.1, 0.2, 0.3], [np.nan] * 3, [1.0, 2.0, 0.1]])
-    is_total = outcomes == "total"
-    told = (F.sum(axis=1), noise[:, 0]) if is_total else (F, noise)
-    case.team.attach(X, told[0], noise_std=told[1])
-    for name, agent in case.agents.items():
-        own = [case.graph.factors.index(factor) for factor in agent.factors]
-        agent.attach(X, *(told[:1] if is_total else (F[:, own],)), noise_std=told[1] if is_total else noise[:, own])
-        assert agent.name == name
+    case.attach(X, F, noise[:, 0] if is_total else noise)
     for turn in range(3):
         ((query_id, point),) = case.asked()
-        result, stds = case.outcomes(point), {"f": 0.3, "g": 0.0}
-        if is_total:
-            case.team.tell(query_id, sum(result.values()), noise_std=0.2 * turn)
-            case.agents["a"].tell(query_id, sum(result.values()), noise_std=0.2 * turn)
-            continue
-        case.team.tell(query_id, result, noise_std=stds)
-        for agent in case.agents.values():
-            own_std = {factor: stds[factor] for factor in agent.factors if factor in stds}
-            agent.tell(query_id, {factor: result[factor] for factor in agent.factors}, noise_std=own_std)
+        case.tell(query_id, case.outcomes(point), noise=0.2 * turn if is_total else {"f": 0.3, "g": 0.0})
     case.asked()
     for agent in case.agents.values():
         mine = [0] if is_total else [1 + case.graph.factors.index(factor) for factor in agent.factors]
         np.testing.assert_array_equal(agent.log.history.known_noise[:, mine], case.team.history.known_noise[:, mine])
-
-
-@pytest.mark.parametrize(("acquisition", "mixed"), [("auto", True), ("dec-hbo", False)], ids=["mixed", "totals"])
-def test_with_totals_the_first_agent_tells_the_others(acquisition: str, mixed: bool):
-    case = Case(acquisition=acquisition, outcomes="total", links=path(sb.FactorGraph.from_scopes(RING)))
-    for turn in range(INITIAL + 3):
-        ((query_id, point),) = case.asked()
-        outcomes = case.outcomes(point)
-        if mixed and turn % 2:
-            case.tell(query_id, outcomes)
-        else:
-            case.team.tell(query_id, sum(outcomes.values()))
-            case.agents["a"].tell(query_id, sum(outcomes.values()))
-    case.asked()
-    for agent in case.agents.values():
-        np.testing.assert_array_equal(agent.log.history.totals, case.team.history.totals)
-    case.recommended()
-
-
-@pytest.mark.parametrize(
-    "given",
-    [{"coordination": "cma-es"}, {"belief": {"kind": "additive", "structure": {"kind": "sampled", "burn_in": 3}}}],
-    ids=["a policy", "scopes that are sampled"],
-)
-def test_with_totals_agents_do_whatever_a_team_does(given: dict[str, Any]):
-    if given.get("coordination") == "cma-es":
-        pytest.importorskip("cma")
-    case = Case(outcomes="total", acquisition="dec-hbo", **given)
-    for _ in range(INITIAL + 2):
-        ((query_id, point),) = case.asked()
-        total = sum(case.outcomes(point).values())
-        case.team.tell(query_id, total)
-        case.agents["a"].tell(query_id, total)
 
 
 QUICK = ("auto, several parts", "coupled dumbo")
@@ -426,8 +374,10 @@ def test_all_that_an_agent_says_follows_from_what_it_was_told_and_what_arrived(g
             sent = [e for step in case.transport.handed for inbox in step.values() for e in inbox if e.sender == name]
             assert sorted(e for step in said for e in step) == sorted(sent)
             assert agent.word() == case.agents[name].word()
-            if own := {factor: outcomes[factor] for factor in agent.factors}:
-                agent.tell(query_id, own)
+            if case.problem.outcomes == "per-factor" and agent.factors:
+                agent.tell(query_id, {factor: outcomes[factor] for factor in agent.factors})
+            elif name == case.problem.agents[0]:
+                agent.tell(query_id, sum(outcomes.values()))
         case.tell(query_id, outcomes)
 
 
@@ -483,6 +433,52 @@ def test_agents_may_be_out_of_step_and_messages_late_twice_and_out_of_order(seed
     for turn, (_, point) in enumerate(points):
         found = {x: value for said in words.values() for x, value in (said[turn] or {}).items()}
         assert found == point
+
+
+@pytest.mark.parametrize("given", [{"acquisition": "auto"}, {"acquisition": sb.DuMBO(coupled=True)}])
+def test_messages_pass_between_neighbours_and_sums_go_along_a_tree(given: dict[str, Any]):
+    """Neighbours have factors with a variable in common."""
+    case = Case(CHAIN, variable_owners=CHAIN_OWNERS, links=nx.path_graph(["a", "b", "c", "d"]), **given)
+    touched = {
+        name: {x for f in case.graph.factors_owned_by(name) for x in case.graph.scope(f)} for name in case.agents
+    }
+    for turn in range(INITIAL + 2):
+        case.transport.handed.clear()
+        case.go_on(1)
+        inboxes = [inbox for step in case.transport.handed for inbox in step.values()]
+        assert all(touched[e.sender] & touched[e.recipient] for inbox in inboxes for e in inbox)
+        took = sent_by(case.agents)
+        told = took["news"] if turn else Traffic()
+        assert case.team.last_report is not None
+        assert case.team.last_report.traffic == sum(took.values(), Traffic()) - told
+        if turn >= INITIAL:
+            sums = [took[purpose] for purpose in ("news", "ranking", "point")]
+            assert {traffic.messages for traffic in sums} == {2 * (len(case.agents) - 1)}
+            assert took["ranking"].bytes <= took["ranking"].messages * (8 * turn + 52)
+
+
+def test_a_lost_message_stops_those_who_wait_for_it_and_nobody_decides_anything_else():
+    def decided(lost: int | None) -> tuple[dict[str, float], int]:
+        case, n_messages = Case(acquisition="auto"), 0
+        case.go_on(INITIAL)
+        query = {agent.ask() for agent in case.agents.values()}.pop()
+        inboxes = {name: list[Envelope]() for name in case.agents}
+        while inboxes:
+            said = [e for name, inbox in inboxes.items() for e in case.agents[name].tick(0.0, inbox)]
+            inboxes = {}
+            for envelope in said:
+                if n_messages != lost:
+                    inboxes.setdefault(envelope.recipient, []).append(envelope)
+                n_messages += 1
+        words = [agent.word(query) or {} for agent in case.agents.values()]
+        return {variable: value for word in words for variable, value in word.items()}, n_messages
+
+    point, n_messages = decided(None)
+    assert set(point) == {"a", "b", "c"}
+    for lost in (0, 17, n_messages - 2):
+        partial, n_sent = decided(lost)
+        assert lost < n_sent <= n_messages
+        assert partial.items() < point.items()
 
 
 def test_a_lost_message_is_noticed_where_patience_ends():

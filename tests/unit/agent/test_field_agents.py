@@ -19,7 +19,7 @@ from swarmbo.agent.stages import Stages
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.own_rows import OwnRow, OwnRows, Stop, stops_by_round
 from swarmbo.deciding.reports import measurements_of as measurements_in
-from swarmbo.errors import ConfigError, ConflictError, ShapeError, TransportError, UnknownQueryError
+from swarmbo.errors import ConfigError, ShapeError, TransportError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Measurement
 from swarmbo.records import Traffic
@@ -29,7 +29,7 @@ from swarmbo.transport import InProcess
 from swarmbo.worlds.fields import measurements_of, news_of_measurements
 from swarmbo_envs import robot_team_v0, sensor_field_v0
 
-from .carried import Recording, copied, ticked_to_the_end
+from .carried import Recording, copied, recommended_by, sent_by, ticked_to_the_end
 from .in_world import InWorld
 
 NAMES = ("r", "a", "m", "k")  # not in the order of the alphabet
@@ -42,8 +42,15 @@ UCB, INFORMATION, THOMPSON = sb.DBGPUCB(**FEW), sb.Information(**FEW), sb.Thomps
 IMPROVEMENT, STRADDLE = sb.ExpectedImprovement(**FEW), sb.Straddle(level=0.5, **FEW)
 MAX_SUM = sb.MaxSum(rounds=8)
 ALL = [UCB, INFORMATION, THOMPSON, IMPROVEMENT, STRADDLE]
+FEWER = NAMES[:3]
 THOROUGH, SLOW = pytest.mark.thorough, pytest.mark.slow
 Places = Mapping[str, np.ndarray]
+
+
+def fused(method: str = "readings", **settings: Any) -> sb.FusedSettings:
+    prior = sb.ExactGPSettings(restarts=0, max_iterations=10, time=settings.pop("time", None))
+    few: dict[str, Any] = {"n_features": 16, "steps": 6} | settings
+    return sb.FusedSettings(method=method, prior=prior, **few)  # type: ignore[arg-type]
 
 
 def field(place: np.ndarray) -> float:
@@ -64,17 +71,11 @@ class Case:
         **given: Any,
     ) -> None:
         self.problem = Problem.of_field(names, BOX).with_no_go(no_go)
-        self.given: dict[str, Any] = {
-            "coordination": MAX_SUM,
-            "belief": QUICK,
-            "acquisition": UCB,
-            "seed": 3,
-            "rounds": 6,
-        } | given
+        kinds = {"coordination": MAX_SUM, "belief": QUICK, "acquisition": UCB}
+        self.given: dict[str, Any] = kinds | {"seed": 3, "rounds": 6} | given
         self.team, self.links, self.fails, self.noise = sb.Team(self.problem, **self.given), links, fails, noise
         self.agents = {name: self.agent(name) for name in names}
-        self.transport = Recording(InProcess().open(names, links).routes)
-        self.turn = 0
+        self.transport, self.turn = Recording(InProcess().open(names, links).routes), 0
 
     def agent(self, name: str) -> Agent:
         """One that shares no object with any other."""
@@ -99,13 +100,15 @@ class Case:
             agent.ask(count, candidates=own, price=(prices or {}).get(name, 0.0))
         self.transport.handed.clear()
         run(self.agents, self.transport)
+        self.require_decided(queries)
+        return queries
+
+    def require_decided(self, queries: list[Any]) -> None:
+        """The agents go where the team does."""
         for query in queries:
             words = {name: agent.word(query.id) for name, agent in self.agents.items()}
-            places = {name: list((word or {}).values()) for name, word in words.items()}
-            assert {name: place for name, place in places.items() if place} == {
-                name: place.tolist() for name, place in query.points.items()
-            }
-        return queries
+            places = {name: list(word.values()) for name, word in words.items() if word}
+            assert places == {name: place.tolist() for name, place in query.points.items()}
 
     def tell(self, query: Any) -> None:
         if not query.points:
@@ -123,34 +126,31 @@ class Case:
             for query in self.asked(count, candidates, offered.get("prices"))[::-1]:
                 self.tell(query)
 
+    def recommended(self) -> Any:
+        """What the team recommends; the agents recommend the same."""
+        wanted = self.team.recommend()
+        assert recommended_by(self.agents, self.transport) == [wanted] * len(self.agents)
+        return wanted
+
+    def attach(self, X: Any, y: np.ndarray, makers: list[str], rounds: Any = None, noise: Any = None) -> None:
+        """Measurements that nobody asked for: to an agent those of others are nonsense."""
+        self.team.attach(X, y, agents=makers, rounds=rounds, noise_std=noise)
+        for name, agent in self.agents.items():
+            own = np.array(makers) == name
+            stds = None if noise is None else np.where(own, noise, 5.0)
+            places = np.where(own[:, None], X, BOX.low)
+            agent.attach(places, np.where(own, y, 77.0), agents=makers, rounds=rounds, noise_std=stds)
+
 
 def lost(agent: str, place: np.ndarray) -> bool:
     return bool(place[0] > 6.0)
-
-
-def require_says_what_follows(case: Case) -> None:
-    """Another agent, of which nobody else is left, says the same bytes when the same arrives."""
-    alone = {name: case.agent(name) for name in case.agents}
-    for turn in range(3):
-        candidates, prices = case.candidates(turn), {"a": 0.1}
-        (query,) = case.asked(None, candidates, prices)
-        for name, agent in alone.items():
-            agent.ask(candidates=candidates[name], price=prices.get(name, 0.0))
-            said, arrived = [agent.tick(0.0)], [step.get(name, []) for step in case.transport.handed]
-            said += [agent.tick(1.0, inbox) for inbox in arrived]
-            sent = [e for step in case.transport.handed for inbox in step.values() for e in inbox if e.sender == name]
-            assert sorted(e for step in said for e in step) == sorted(sent)
-            assert agent.word() == case.agents[name].word()
-            if name in query.points:
-                x = query.points[name]
-                agent.tell(query.id, np.nan if lost(name, x) else field(x))
-        case.tell(query)
 
 
 CASES: list[Any] = [
     pytest.param({}, id="db-gp-ucb by max-sum"),
     pytest.param({"coordination": "exact"}, id="db-gp-ucb, exact"),
     pytest.param({"coordination": sb.MGM(rounds=8)}, id="db-gp-ucb by mgm", marks=THOROUGH),
+    pytest.param({"coordination": sb.DSA(rounds=8, bound="mplp")}, id="db-gp-ucb by dsa, with a bound"),
     pytest.param({"acquisition": sb.TargetedVariance(**FEW)}, id="targeted variance", marks=THOROUGH),
     pytest.param({"acquisition": sb.DBGPUCB(markov_order=0, **FEW)}, id="order 0", marks=THOROUGH),
     pytest.param({"belief": FADING}, id="fading"),
@@ -174,7 +174,7 @@ def test_agents_that_are_told_their_own_measurements_decide_as_the_team_does(giv
         case.go_on(1)
         assert case.team.last_report is not None
         if case.given["coordination"] in (MAX_SUM, "exact"):  # what is looked at again, each looks at by itself
-            said = sum((agent.sent.get("agreement", Traffic()) for agent in case.agents.values()), Traffic())
+            said = sent_by(case.agents).get("agreement", Traffic())
             assert said.messages <= case.team.last_report.traffic.messages
     case.go_on(1, candidates=None)  # anywhere in the box
     assert len(case.problem.agents) == 1 or case.transport.traffic.messages > 0
@@ -197,17 +197,24 @@ def test_agents_decline_what_the_team_declines(acquisition: Any):
     assert case.agents["a"].word() == {}
 
 
-@pytest.mark.parametrize("given", [{"belief": FADING, "fails": lost}, {"coordination": "random"}])
-def test_agents_recommend_what_the_team_does(given: dict[str, Any]):
-    case = Case(**given)
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({"belief": FADING, "fails": lost}, id="fading"),
+        pytest.param({"coordination": "random"}, id="random"),
+        pytest.param({"belief": fused("consensus"), "names": FEWER}, id="fused"),
+        pytest.param({"belief": fused(time=FADING.time), "names": FEWER}, id="fused, fading"),
+    ],
+)
+def test_agents_recommend_what_the_team_does_also_of_what_was_attached(given: dict[str, Any]):
+    case, rng = Case(**given), np.random.default_rng(0)
     for turn in range(3):
-        wanted = case.team.recommend()
-        for agent in case.agents.values():
-            agent.recommend()
-        run(case.agents, case.transport)
-        assert [agent.recommended() for agent in case.agents.values()] == [wanted] * len(NAMES)
-        assert (wanted is None) == (turn == 0)
+        assert (case.recommended() is None) == (turn == 0)
         case.go_on(1)
+        X = BOX.from_unit(rng.random((5, 2)))
+        y = np.array([field(x) for x in X])
+        y[1] = np.nan
+        case.attach(X, y, ["a", "r", "a", "m", "a"])
 
 
 def test_who_has_nowhere_to_go_sits_the_round_out():
@@ -257,19 +264,13 @@ def test_measurements_may_come_late_in_parts_and_from_elsewhere():
     ],
 )
 def test_what_was_attached_is_known_as_the_team_knows_it(belief: Any, by_round: bool):
-    """Each agent looks at the rows that it made itself: elsewhere there is nonsense."""
     case, rng = Case(belief=belief), np.random.default_rng(0)
     case.go_on(1)
     for turn in range(2):
         X = BOX.from_unit(rng.random((7, 2)))
         y, makers = np.array([field(x) for x in X]), ["a", "r", "a", "k", "a", "k", "r"]
         y[[1, 4]], stds = np.nan, np.where(np.arange(7) % 3, np.nan, 0.2)
-        rounds = np.arange(7.0) - 5.0 if by_round else None
-        case.team.attach(X, y, agents=makers, rounds=rounds, noise_std=stds)
-        for name, agent in case.agents.items():
-            own = np.array(makers) == name
-            places, outcomes = np.where(own[:, None], X, BOX.low), np.where(own, y, 77.0)
-            agent.attach(places, outcomes, agents=makers, rounds=rounds, noise_std=np.where(own, stds, 5.0))
+        case.attach(X, y, makers, np.arange(7.0) - 5.0 if by_round else None, stds)
         if turn == 0:
             case.go_on(1)
     case.go_on(2)
@@ -279,9 +280,34 @@ def test_what_was_attached_is_known_as_the_team_knows_it(belief: Any, by_round: 
         np.testing.assert_array_equal(agent.log.history.known_noise, case.team.history.known_noise)
 
 
-@pytest.mark.parametrize("given", [{"acquisition": THOMPSON}, {"acquisition": IMPROVEMENT, "coordination": "exact"}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({"acquisition": THOMPSON}, id="thompson"),
+        pytest.param({"acquisition": IMPROVEMENT, "coordination": "exact"}, id="improvement, exact"),
+        pytest.param({"belief": fused("consensus", loss=0.3)}, id="consensus"),
+        pytest.param({"belief": fused(), "acquisition": THOMPSON, "coordination": "greedy"}, id="fused, greedy"),
+        pytest.param({"belief": fused(), "acquisition": sb.TargetedVariance(**FEW)}, id="fused", marks=THOROUGH),
+    ],
+)
 def test_all_that_an_agent_says_follows_from_what_it_was_told_and_what_arrived(given: dict[str, Any]):
-    require_says_what_follows(Case(fails=lost, **given))
+    """Another agent, of which nobody else is left, says the same bytes when the same arrives."""
+    case = Case(FEWER if "belief" in given else NAMES, fails=lost, **given)
+    alone = {name: case.agent(name) for name in case.agents}
+    for turn in range(3):
+        candidates, prices = case.candidates(turn), {"a": 0.1}
+        (query,) = case.asked(None, candidates, prices)
+        for name, agent in alone.items():
+            agent.ask(candidates=candidates[name], price=prices.get(name, 0.0))
+            said, arrived = [agent.tick(0.0)], [step.get(name, []) for step in case.transport.handed]
+            said += [agent.tick(1.0, inbox) for inbox in arrived]
+            sent = [e for step in case.transport.handed for inbox in step.values() for e in inbox if e.sender == name]
+            assert sorted(e for step in said for e in step) == sorted(sent)
+            assert agent.word() == case.agents[name].word()
+            if name in query.points:
+                x = query.points[name]
+                agent.tell(query.id, np.nan if lost(name, x) else field(x))
+        case.tell(query)
 
 
 def test_an_agent_makes_no_table_but_its_own(monkeypatch: pytest.MonkeyPatch):
@@ -306,21 +332,29 @@ def test_an_agent_makes_no_table_but_its_own(monkeypatch: pytest.MonkeyPatch):
     assert max(reached.values()) == 2  # one in each round
 
 
-@pytest.mark.parametrize("moment", [17, pytest.param(40, marks=SLOW), pytest.param(90, marks=SLOW)])
-def test_an_agent_goes_on_from_its_state_at_any_moment(moment: int):
-    case = Case(fails=lost, belief=FADING, links=nx.path_graph(NAMES))
+OVER_A_PATH = {"belief": FADING, "links": nx.path_graph(NAMES)}
+CONSENSUS = {"belief": fused("consensus", loss=0.2), "names": FEWER}
+
+
+@pytest.mark.parametrize(
+    ("given", "moment"),
+    [
+        (OVER_A_PATH, 17),
+        (CONSENSUS, 23),
+        *(pytest.param(OVER_A_PATH, moment, marks=SLOW) for moment in (40, 90)),
+        *(pytest.param(CONSENSUS, moment, marks=SLOW) for moment in (0, 61, 120)),
+    ],
+)
+def test_an_agent_goes_on_from_its_state_at_any_moment(given: dict[str, Any], moment: int):
+    case = Case(fails=lost, **given)
     case.go_on(2)
-    (query,) = case.asked(None, case.candidates(8))
-    case.tell(query)
     candidates = case.candidates(9)
     queries = case.team.ask(2, candidates, links=case.links)
     for name, agent in case.agents.items():
         agent.ask(2, candidates=candidates[name])
     assert ticked_to_the_end(case, saved_at=moment) > moment
     case.agents = {name: copied(agent) for name, agent in case.agents.items()}
-    for query in queries:
-        words = {name: agent.word(query.id) or {} for name, agent in case.agents.items()}
-        assert {n: list(w.values()) for n, w in words.items()} == {n: x.tolist() for n, x in query.points.items()}
+    case.require_decided(queries)
     case.tell(queries[1])
     case.agents = {name: copied(agent) for name, agent in case.agents.items()}  # told, and not yet said
     case.go_on(1)
@@ -370,20 +404,11 @@ def test_agents_apart_form_chains_of_their_own_and_are_told_over_a_base_station(
 
 
 def test_a_base_station_that_is_no_link_leaves_chains_apart():
-    apart = nx.Graph([("r", "k"), ("a", "m")])
-    team = sb.Team(Problem.of_field(NAMES, BOX), coordination=MAX_SUM, belief=QUICK, acquisition=UCB, seed=3)
-    agents = {name: Agent(name, team.problem, links=apart, has_base=True, **_settings(team)) for name in NAMES}
-    for _ in range(3):
-        query = team.ask(links=apart)
-        for agent in agents.values():
-            agent.ask()
-        run(agents, InProcess().open(NAMES))
-        places = {name: list((agent.word() or {}).values()) for name, agent in agents.items()}
-        assert places == {name: place.tolist() for name, place in query.points.items()}
-        team.tell(query, {name: field(place) for name, place in query.points.items()})
-        for name, place in query.points.items():
-            agents[name].tell(query.id, field(place))
-    two_ways = sum((agent.sent["reports"] for agent in agents.values()), Traffic())
+    case = Case(links=nx.Graph([("r", "k"), ("a", "m")]))
+    case.transport = Recording(InProcess().open(NAMES).routes)
+    case.agents = {name: Agent(name, case.problem, links=case.links, has_base=True, **case.given) for name in NAMES}
+    case.go_on(3, candidates=None)
+    two_ways = sent_by(case.agents)["reports"]
     assert (two_ways.messages, two_ways.transmissions) == (6, 10)  # k is a link from r, the others two from the base
 
 
@@ -420,34 +445,24 @@ def test_who_is_gone_chooses_nothing_but_says_what_it_knows():
         agent.ask(takes_part=name != "b")
     query = case.team.ask(agents=["a", "c"])
     run(case.agents, case.transport)
-    assert {name: list((agent.word() or {}).values()) for name, agent in case.agents.items()} == {
-        "a": query.points["a"].tolist(),
-        "b": [],
-        "c": query.points["c"].tolist(),
-    }
-
-
-def _settings(team: sb.Team) -> dict[str, Any]:
-    return {"coordination": MAX_SUM, "belief": QUICK, "acquisition": UCB, "seed": team.seed}
+    case.require_decided([query])
+    assert set(query.points) == {"a", "c"}
 
 
 def test_reports_go_along_a_tree_and_are_counted():
     case = Case(links=nx.path_graph(NAMES))
     case.go_on(2)
-    messages = {purpose: 0 for agent in case.agents.values() for purpose in agent.sent}
-    for agent in case.agents.values():
-        for purpose, traffic in agent.sent.items():
-            messages[purpose] += traffic.messages
-    assert messages["reports"] == 2 * (len(NAMES) - 1)  # up and down
-    assert messages["choices"] == 2 * messages["reports"]  # what each chose, and what that is worth to it
-    sent = sum((sum(agent.sent.values(), Traffic()) for agent in case.agents.values()), Traffic())
+    took = sent_by(case.agents)
+    assert took["reports"].messages == 2 * (len(NAMES) - 1)  # up and down
+    assert took["choices"].messages == 2 * took["reports"].messages  # what each chose, and what that is worth to it
+    sent = sum(took.values(), Traffic())
     crossed = [e for step in case.transport.handed for inbox in step.values() for e in inbox if e.sender != e.recipient]
     assert (sent.messages, sent.bytes) == (len(crossed), sum(len(e.payload) for e in crossed))
 
 
 def reported(case: Any) -> int:
     """Bytes of the reports before the last decision, which a team counts as its agents send them."""
-    took = sum((agent.sent["reports"] for agent in case.agents.values()), Traffic())
+    took = sent_by(case.agents)["reports"]
     assert case.team.sent["reports"] == took
     return took.bytes
 
@@ -471,12 +486,9 @@ def test_after_a_recommendation_offers_are_those_of_the_last_decision():
     case = Case()
     case.go_on(1, candidates=case.candidates(1))
     whole = reported(case)
-    for agent in case.agents.values():
-        agent.recommend()
-    run(case.agents, case.transport)
-    assert [agent.recommended() for agent in case.agents.values()] == [case.team.recommend()] * len(case.agents)
+    case.recommended()
     case.asked(None, case.candidates(1))
-    assert sum(agent.sent["reports"].bytes for agent in case.agents.values()) < whole / 3
+    assert sent_by(case.agents)["reports"].bytes < whole / 3
 
 
 @pytest.mark.parametrize("moment", [0, 5])
@@ -484,12 +496,11 @@ def test_agents_that_were_saved_still_know_what_others_offered(moment: int):
     case = Case()
     case.go_on(1, candidates=case.candidates(1))
     whole = reported(case)
-    (query,) = [case.team.ask(None, case.candidates(1))]
+    query = case.team.ask(None, case.candidates(1))
     for name, agent in case.agents.items():
         agent.ask(candidates=case.candidates(1)[name])
     ticked_to_the_end(case, moment)
-    words = {name: list((agent.word() or {}).values()) for name, agent in case.agents.items()}
-    assert words == {name: place.tolist() for name, place in query.points.items()}
+    case.require_decided([query])
     assert case.team.sent["reports"].bytes < whole / 3
     case.tell(query)
     case.go_on(1, candidates=case.candidates(1))
@@ -535,9 +546,7 @@ def test_agents_that_were_told_of_different_evaluations_are_refused():
     case.agents["b"].attach(np.ones((2, 2)), [1.0, 1.0], agents="b")
     for agent in case.agents.values():
         agent.ask()
-    with pytest.raises(
-        TransportError, match=r"dropped messages .*: were all told of the same evaluations, and asked as often"
-    ):
+    with pytest.raises(TransportError, match=r"dropped messages .*: were all told of the same evaluations, and asked"):
         run(case.agents, case.transport)
 
 
@@ -553,14 +562,6 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "one place", lambda a: Agent("a", a.problem, **own), ConfigError, "FirstOfAll, which knows no agents"
     yield "no level", lambda a: Agent("a", a.problem, acquisition="straddle"), ConfigError, "wanted a level"
     yield "foreign", lambda a: a.tell("q00001", {"b": 1.0}), ConfigError, r"got \['b'\]; wanted its own of \['a'\]"
-    yield (
-        "again",
-        lambda a: [a.tell("q00001", 1.0), a.tell("q00001", 2.0)],
-        ConflictError,
-        "got 'a' 2.0; recorded before: 1.0",
-    )
-    yield "unknown", lambda a: a.tell("q00009", 1.0), UnknownQueryError, "query 'q00009' is not pending"
-    yield "text", lambda a: a.tell("q00001", "much"), ShapeError, "got 'much'; wanted a number"  # type: ignore[arg-type]
     yield "place", lambda a: a.tell("q00001", 1.0, location=[1e9, 0.0]), ShapeError, "location of 'a'"
     yield "point", lambda a: a.tell("q00001", 1.0, point={"a[0]": 0.0}), ConfigError, "wanted location = "
     yield "nowhere", lambda a: a.tell(None, 1.0), ConfigError, "wanted the location"

@@ -14,16 +14,14 @@ import swarmbo as sb
 from swarmbo.coordination.participant import step
 from swarmbo.deciding.offers import packed
 from swarmbo.records import LinkReport
-from swarmbo.transport import InProcess
+from swarmbo.transport import Envelope, InProcess
 
-from .carried import copied
+from .carried import Recording, copied
 from .in_world import InWorld
 from .mutations import mutated, sealed, unfit
-from .odd import Odd
 from .test_agent import PARTS, SMALL, Case as OfFunction
 from .test_deadline import IN_FIELD, OF_FUNCTION
-from .test_field_agents import Case as InField
-from .test_fused_agents import fused
+from .test_field_agents import Case as InField, fused
 from .test_routing_agents import ROUTES_UP, drive
 
 SLOW = pytest.mark.slow
@@ -54,11 +52,7 @@ CASES: list[Any] = [
     pytest.param(lambda: in_field(belief=fused("consensus")), id="consensus"),
     *(
         pytest.param(lambda method=method: in_field(belief=fused(method)), id=method, marks=marks)
-        for method, marks in {
-            "readings": (),
-            "experts": SLOW,
-            "covariance-intersection": SLOW,
-        }.items()
+        for method, marks in {"readings": (), "experts": SLOW, "covariance-intersection": SLOW}.items()
     ),
 ]
 
@@ -69,6 +63,38 @@ MORE: list[Any] = [
     pytest.param(drive, id="routes"),
     pytest.param(lambda: drive(coordination=ROUTES_UP, acquisition="db-gp-ucb"), id="routes up", marks=SLOW),
 ]
+
+
+class Odd(Recording):
+    """Hands over odd messages of one agent beside real ones.
+
+    Args:
+        routes: As of a transport.
+        of: Whose.
+        make: An odd one of a real one.
+        seed: Of which are followed or preceded by odd ones.
+        most: How many, before it hands over real ones alone.
+        share: Of the agent's messages.
+    """
+
+    def __init__(
+        self, routes: Any, of: str, make: Callable[[bytes], bytes], seed: int, most: int = 10**6, share: float = 1.0
+    ) -> None:
+        super().__init__(routes)
+        self.of, self.make, self.most, self.share = of, make, most, share
+        self.rng, self.n_odd = np.random.default_rng(seed), 0
+
+    def deliver(self) -> dict[str, list[Envelope]]:
+        return {
+            name: [e for letter in inbox for e in self._beside(letter)] for name, inbox in super().deliver().items()
+        }
+
+    def _beside(self, letter: Envelope) -> list[Envelope]:
+        if letter.sender != self.of or self.n_odd >= self.most or self.rng.random() > self.share:
+            return [letter]
+        self.n_odd += 1
+        odd = letter._replace(payload=self.make(letter.payload))
+        return [odd, letter] if self.rng.random() < 0.5 else [letter, odd]
 
 
 def with_odd(case: Any, make: Callable[[bytes, np.random.Generator], bytes], seed: int, **how: Any) -> Odd:

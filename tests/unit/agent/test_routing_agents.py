@@ -1,6 +1,5 @@
 """Agents that plan routes by themselves go where a team that plans routes goes."""
 
-import json
 from typing import Any
 
 import pytest
@@ -9,17 +8,18 @@ from threadpoolctl import threadpool_limits
 import swarmbo as sb
 from swarmbo.agent import Agent, RemoteAgent, run
 from swarmbo.errors import ConfigError
-from swarmbo.records import Traffic
-from swarmbo.transport import Envelope, InProcess
+from swarmbo.transport import InProcess
 from swarmbo.worlds import FieldWorld
 from swarmbo.worlds.fields import WorldTravel
 from swarmbo_envs import robot_team_v0, robot_team_v1
 
+from .carried import copied, sent_by, ticked_to_the_end
 from .in_world import InWorld
 from .test_field_agents import OWN, QUICK, THOROUGH
 
 ROUTES = sb.Routes(way_points=60)
 ROUTES_UP = sb.Routes(way_points=60, explore_share=0.05)  # which is over before the first round
+UP: dict[str, Any] = {"coordination": ROUTES_UP, "acquisition": "db-gp-ucb"}
 DEPOT: dict[str, Any] = {
     "field": {"elevation": "jacksboro"},
     "bases": [[700, 700], [8800, 700], [700, 11200]],
@@ -51,18 +51,11 @@ def drive(belief: Any = QUICK, acquisition: Any = PEAK, coordination: Any = ROUT
             id="in time to go up, own, batteries",
             marks=THOROUGH,
         ),
-        pytest.param({"coordination": ROUTES_UP, "acquisition": "db-gp-ucb"}, True, id="up"),
-        pytest.param(
-            {"coordination": ROUTES_UP, "acquisition": "thompson", "belief": OWN},
-            True,
-            id="up by draws",
-            marks=THOROUGH,
-        ),
+        pytest.param(UP, True, id="up"),
+        pytest.param({**UP, "acquisition": "thompson", "belief": OWN}, True, id="up by draws", marks=THOROUGH),
         pytest.param({"samples_per_leg": 2}, True, id="on the way"),
         pytest.param({"samples_per_leg": 2, "belief": OWN}, True, id="on the way, own", marks=THOROUGH),
-        pytest.param(
-            {"coordination": ROUTES_UP, "acquisition": "db-gp-ucb", "samples_per_leg": 2}, True, id="up, on the way"
-        ),
+        pytest.param({**UP, "samples_per_leg": 2}, True, id="up, on the way"),
         pytest.param({"robots": 1}, False, id="one robot", marks=THOROUGH),
     ],
 )
@@ -70,12 +63,11 @@ def test_agents_that_know_their_own_ways_drive_as_the_team_does(given: dict[str,
     there = drive(**given)
     for _ in range(2):
         there.go_on()
-        sent = [(purpose, took) for agent in there.agents.values() for purpose, took in agent.sent.items()]
-        said = {p: sum((took for purpose, took in sent if purpose == p), Traffic()) for p, _ in sent}
-        assert there.team.last_report is not None
-        agreed = {purpose: took for purpose, took in there.team.sent.items() if purpose != "reports"}
-        assert {purpose: took for purpose, took in said.items() if purpose != "reports"} == agreed
+        said, counted = sent_by(there.agents), dict(there.team.sent)
         assert "agreement" in said or not exchanges
+        said.pop("reports", None)
+        counted.pop("reports", None)
+        assert said == counted
     there.recommend()
 
 
@@ -84,22 +76,13 @@ def test_a_pilot_goes_on_from_its_state_if_it_is_told_its_ways_again(moment: int
     there = drive(belief=OWN)
     there.go_on()
     there.asked()
-    transport, ticks = InProcess().open(there.agents), 0
-    inboxes = {name: list[Envelope]() for name in there.agents}
-    while inboxes:
-        for name, inbox in inboxes.items():
-            if ticks == moment:
-                for other, agent in there.agents.items():
-                    state = agent.state_dict()
-                    state = {"json": json.loads(json.dumps(state["json"])), "arrays": state["arrays"]}
-                    with pytest.raises(ConfigError, match=r"\$.travel: got NoneType; wanted what it had: one"):
-                        Agent.from_state_dict(state)
-                    there.agents[other] = Agent.from_state_dict(state, travel=there.ways[other])
-            for envelope in there.agents[name].tick(float(ticks), inbox):
-                transport.send(envelope)
-            ticks += 1
-        inboxes = transport.deliver()
-    assert ticks > moment
+
+    def again(name: str, agent: Agent) -> Agent:
+        with pytest.raises(ConfigError, match=r"\$.travel: got NoneType; wanted what it had: one"):
+            copied(agent)
+        return copied(agent, travel=there.ways[name])
+
+    assert ticked_to_the_end(there, moment, again) > moment
     there.act()
     there.go_on()
 

@@ -13,9 +13,9 @@ from swarmbo.fleet import letters
 from swarmbo.fleet.hub import row_of
 from swarmbo.fleet.letters import fits_hub, is_row
 from swarmbo.problem.data import News
-from swarmbo.records import SolveReport, Traffic
+from swarmbo.records import SolveReport
 
-from .carried import copied
+from .carried import copied, sent_by
 from .test_agent import INITIAL, PAIRS, RING, Case
 
 COLOURS = sb.Categorical(["red", "green", "blue"])
@@ -49,9 +49,7 @@ def test_agents_decide_as_the_team_does(types: Any, scopes: Any, outcomes: str, 
         ((query_id, point),) = case.asked()
         wanted = case.team.pending[query_id]
         assert [(type(x), x) for x in point.values()] == [(type(x), x) for x in wanted.values()]
-        sent = [(purpose, took) for agent in case.agents.values() for purpose, took in agent.sent.items()]
-        said = {p: sum((took for purpose, took in sent if purpose == p), Traffic()) for p, _ in sent}
-        assert coordination is not None or said == case.team.sent, turn
+        assert coordination is not None or sent_by(case.agents) == case.team.sent, turn
         assert not any(agent.refused for agent in case.agents.values())
         case.tell(query_id, case.outcomes(point))
     case.recommended()
@@ -92,18 +90,11 @@ def test_batches_of_every_acquisition_are_the_teams(acquisition: str, outcomes: 
 def test_values_elsewhere_than_asked_are_told_and_attached_in_the_users_types():
     case = case_of(DISCRETE)
     points = [["red", 3, None], ["blue", 7, True]]
-    outcomes = [case.outcomes(dict(zip("abc", values, strict=True))) for values in points]
-    case.team.attach(points, [list(told.values()) for told in outcomes])
-    for agent in case.agents.values():
-        agent.attach(points, [[told[factor] for factor in agent.factors] for told in outcomes])
+    case.attach(points, np.array([[*case.outcomes(dict(zip("abc", x, strict=True))).values()] for x in points]))
     for _ in range(3):
         ((query_id, point),) = case.asked()
         moved = {**point, "a": "blue" if point["a"] != "blue" else "green", "b": 5}
-        told = case.outcomes(moved)
-        case.team.tell(query_id, told, point=moved)
-        for agent in case.agents.values():
-            own = {variable: moved[variable] for variable in agent.variables}
-            agent.tell(query_id, {factor: told[factor] for factor in agent.factors}, point=own)
+        case.tell(query_id, case.outcomes(moved), moved)
     case.asked()
     for agent in case.agents.values():
         np.testing.assert_array_equal(agent.log.history.X, case.team.history.X)

@@ -6,10 +6,18 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from scipy.optimize import minimize
 
+from swarmbo.coordination.participant import maximise_with_agents
+from swarmbo.coordination.plan import BoxMethod
 from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack
+from swarmbo.records import SolveReport, Traffic
+from swarmbo.transport import InProcess
 
 CHAIN = {f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(4)}
+RING = {f"f{i}": [f"x{i}", f"x{(i + 1) % 5}"] for i in range(5)}
+TREE = {"a": ["x", "y", "z"], "b": ["z", "u"], "c": ["z", "v", "w"], "d": ["q"]}
+DISJOINT = {"f": ["a", "b", "c"], "g": ["d", "e"], "h": ["i"], "k": ["j", "l"]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,3 +71,59 @@ class ExampleSum(BoxFunctions):
     ) -> tuple[np.ndarray, np.ndarray]:
         slope = np.array([self.own(f, X)[1] for f, X in zip(stack.factors, U, strict=True)])
         return self.value(stack, U, received), slope
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratics(ExampleSum):
+    """Concave ones, plus ripples; their centres are in or out of the box, or in it where a steepness is given."""
+
+    steepness: float | None = None  # ratio of the largest to the smallest curvature
+
+    def bowl(self, factor: str) -> tuple[np.ndarray, np.ndarray]:
+        """Curvature and centre."""
+        size, rng = self.of_its_own(factor)
+        axes, _ = np.linalg.qr(rng.normal(size=(size, size)))
+        if self.steepness is None:
+            return axes @ np.diag(rng.uniform(0.5, 5.0, size)) @ axes.T, rng.uniform(-0.3, 1.3, size)
+        return axes @ np.diag(2.0 * np.geomspace(1.0, self.steepness, size)) @ axes.T, rng.random(size)
+
+    def own(self, factor: str, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        P, centre = self.bowl(factor)
+        D = X - centre
+        value, slope = -0.5 * ((D[..., None, :] * P).sum(-1) * D).sum(-1), -(D[..., None, :] * P).sum(-1)
+        return value + self.ripples * np.cos(25.0 * D).sum(-1), slope - 25.0 * self.ripples * np.sin(25.0 * D)
+
+
+def maximiser_of(functions: Quadratics) -> np.ndarray:
+    """The maximiser in the box of a sum of quadratics: one matrix, put together here, by bounded quasi-Newton steps."""
+    place = {variable: i for i, variable in enumerate(functions.graph.variables)}
+    H, h = np.zeros((len(place), len(place))), np.zeros(len(place))
+    for factor in functions.graph.factors:
+        P, centre = functions.bowl(factor)
+        columns = [place[variable] for variable in functions.graph.scope(factor)]
+        H[np.ix_(columns, columns)] += P
+        h[columns] += P @ centre
+    found = minimize(
+        lambda x: (0.5 * x @ H @ x - h @ x, H @ x - h),
+        0.5 * (functions.low + functions.high),
+        jac=True,
+        bounds=list(zip(functions.low, functions.high, strict=True)),
+        method="L-BFGS-B",
+        options={"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-16, "gtol": 1e-10},
+    )
+    free = (found.x > functions.low) & (found.x < functions.high)
+    x = found.x.copy()
+    x[free] = np.linalg.solve(H[np.ix_(free, free)], h[free] - H[np.ix_(free, ~free)] @ x[~free])
+    return x
+
+
+def check_agents(functions: BoxFunctions, method: BoxMethod, links: Any = None, seed: int = 7) -> SolveReport:
+    """Agents do to the bit what the fast path does, and count alike; the report."""
+    fast = method.maximise(functions, links, seed)
+    by_agents = maximise_with_agents(method, functions, InProcess().open(functions.graph.agents, links), seed)
+    assert by_agents.point.tobytes() == fast.point.tobytes()
+    assert by_agents.value == fast.value
+    assert by_agents.report == fast.report
+    spans = any(len(part.agents) > 1 for part in functions.graph.components)
+    assert (fast.report.traffic != Traffic()) == spans
+    return fast.report

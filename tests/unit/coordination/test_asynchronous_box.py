@@ -172,14 +172,10 @@ def test_all_go_together_where_nobody_gains_by_going_alone(faults):
 
 def test_a_dead_agents_factor_is_judged_by_whoever_owns_its_variables_if_they_know_enough():
     """f pulls x to 0.3, and g, which is the dead one's, to 0.4 and y: where y stands for good."""
-    graph = FactorGraph.from_scopes(
-        {"f": ["x"], "g": ["x", "y"]}, owners={"f": "f", "g": "g"}, variable_owners={"x": "f", "y": "g"}
-    )
+    graph = FactorGraph.from_scopes({"f": ["x"], "g": ["x", "y"]}, {"f": "f", "g": "g"}, {"x": "f", "y": "g"})
     bowls = Bowls(graph, np.zeros(2), np.ones(2), starts=np.array([[0.9, 0.8]]))
     dead = Faults(deaths=(Event(agent="g", round=0),))
-    found = [
-        maximise_by_deadline(BY_DEADLINE, bowls, dead.open(graph.agents), shares=shares) for shares in (False, True)
-    ]
+    found = [maximise_by_deadline(BY_DEADLINE, bowls, dead.open("fg"), shares=shares) for shares in (False, True)]
     assert [agreement.report.links.silent for agreement in found] == [("g",), ("g",)]
     x = np.linspace(0.0, 1.0, 1001)
     whole = total_value(bowls, np.stack([x, np.full_like(x, 0.8)], axis=1))
@@ -215,10 +211,8 @@ def test_who_dies_in_mid_decision_is_taken_to_stand_where_it_does_and_not_where_
 
 
 def test_owners_of_two_variables_of_a_dead_agents_factor_tell_each_other_where_they_stand():
-    graph = FactorGraph.from_scopes(
-        {"f": ["x"], "g": ["y"], "h": ["x", "y"]}, owners={"f": "a", "g": "b", "h": "c"},
-        variable_owners={"x": "a", "y": "b"},
-    )  # fmt: skip
+    scopes = {"f": ["x"], "g": ["y"], "h": ["x", "y"]}
+    graph = FactorGraph.from_scopes(scopes, {"f": "a", "g": "b", "h": "c"}, {"x": "a", "y": "b"})
     bowls = Bowls(graph, np.zeros(2), np.ones(2), starts=np.array([[0.9, 0.1]]))
     dead = Faults(deaths=(Event(agent="c", round=0),))
     long = sb.ADMM(mode="asynchronous", deadline=120)
@@ -245,12 +239,8 @@ def test_what_is_told_again_and_again_changes_nothing():
 
 def test_a_larger_threshold_sends_less():
     functions = hills(CHAIN)
-    sent = [
-        maximise_by_deadline(
-            sb.ADMM(mode="asynchronous", threshold=threshold), functions, InProcess().open(CHAIN.agents)
-        ).report.bytes
-        for threshold in (0.0, 0.01, 0.2)
-    ]
+    methods = [sb.ADMM(mode="asynchronous", threshold=threshold) for threshold in (0.0, 0.01, 0.2)]
+    sent = [maximise_by_deadline(one, functions, InProcess().open(CHAIN.agents)).report.bytes for one in methods]
     assert sent[0] > sent[1] > sent[2]
 
 

@@ -52,14 +52,15 @@ def slack(tables: Tables) -> float:
     return 1e-9 * sum(map(float, finite))
 
 
-@given(problems(), st.integers(1, 25))
+@given(problems(), st.integers(1, 25), st.sampled_from([sb.MGM, sb.MaxSum]))
 @settings(deadline=None, max_examples=100)
 def test_no_choice_exceeds_the_bound_with_loops_and_forbidden_combinations(
-    problem: tuple[sb.FactorGraph, Tables], rounds: int
+    problem: tuple[sb.FactorGraph, Tables], rounds: int, kind: type[sb.MGM | sb.MaxSum]
 ) -> None:
     graph, tables = problem
     best = optimum(graph, tables)
-    solution = sb.MGM(rounds=2, bound="mplp", bound_rounds=rounds).solve(graph, tables)
+    solution = kind(rounds=2, bound="mplp", bound_rounds=rounds).solve(graph, tables)
+    assert solution.value <= best + slack(tables)
     assert solution.upper_bound is not None
     assert not np.isnan(solution.upper_bound)
     assert solution.upper_bound >= best - slack(tables)

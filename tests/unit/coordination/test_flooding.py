@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, strategies as st
 
 from swarmbo.coordination.flooding import Flooding, damped, largest_changes, messages_of_factor, messages_of_variable
-from swarmbo.coordination.tables import Edge, Vector, factor_values, sizes_of, spreads
+from swarmbo.coordination.tables import factor_values, spreads
 from swarmbo.graph import FactorGraph
 
 DAMPING = 0.3
@@ -61,20 +61,6 @@ def test_messages_laid_out_are_those_made_one_by_one(
         choices = {x: int(rng.integers(sizes[x])) for x in graph.variables}
         wanted = factor_values(graph, tables, choices)[[graph.place_of[f] for f in factors]]
         assert same(flooding.values(np.array([choices[x] for x in graph.variables])), wanted)
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.integers(1, 6))
-def test_where_messages_and_tables_lie_by_edge_and_factor(seed: int, n_factors: int, n_variables: int) -> None:
-    graph, tables = draw(np.random.default_rng(seed), n_factors, n_variables)
-    flooding = Flooding(graph, tables, graph.variables, sizes_of(graph, tables))
-    entries, found = np.arange(float(flooding.n_entries)), dict[Edge, Vector]()
-    edges = [(f, x) for f in graph.factors for x in graph.scope(f)]
-    _, table_starts, sizes, starts = flooding.layout
-    for edge, start, size in zip(edges, starts, sizes, strict=True):
-        found[edge] = entries[start : start + size]
-    assert all(same(found[edge], message) for edge, message in flooding.by_edge(entries).items())
-    for factor, start in zip(graph.factors, table_starts, strict=True):
-        assert same(flooding.tables[start : start + tables[factor].size], tables[factor].ravel())
 
 
 def same(one: np.ndarray, other: np.ndarray) -> bool:

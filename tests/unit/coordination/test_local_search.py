@@ -87,29 +87,23 @@ def test_with_probability_1_neighbours_that_start_alike_move_to_and_fro_for_ever
     assert all(sb.DSA(probability=0.5).solve(graph, apart, seed=seed).value == 1.0 for seed in range(20))
 
 
+def moves_of_x(variant: str, graph: sb.FactorGraph, tables: Tables, rounds: int) -> int:
+    """Rounds in which x takes another value, where it moves whenever it may."""
+    methods = [sb.DSA(variant=variant, probability=1.0, rounds=r + 1, keep_best=False) for r in range(rounds)]
+    ends = [method.solve(graph, tables).assignment["x"] for method in methods]
+    return sum(a != b for a, b in itertools.pairwise(ends))
+
+
 def test_a_value_as_good_is_taken_by_c_always_and_by_b_only_in_conflict() -> None:
     graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y"]})
     # whatever x does f is 0 where y is 0, so y stays at 0 and x has nothing to gain, nor a factor that could be better
     tables = {"f": np.zeros((4, 2)), "g": np.array([5.0, 0.0])}
 
-    def moves(variant: str) -> int:
-        ends = [
-            sb.DSA(variant=variant, probability=1.0, rounds=rounds, keep_best=False)
-            .solve(graph, tables)
-            .assignment["x"]
-            for rounds in range(1, 8)
-        ]
-        return sum(a != b for a, b in itertools.pairwise(ends))
-
-    assert (moves("A"), moves("B"), moves("C")) == (0, 0, 6)
+    assert [moves_of_x(variant, graph, tables, 7) for variant in "ABC"] == [0, 0, 6]
     # each value of x makes one of two factors good and the other bad: always in conflict, never a gain
     torn = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["x"]})
     swing = {"f": np.array([1.0, 0.0]), "g": np.array([0.0, 1.0])}
-    ends = [
-        sb.DSA(variant="B", probability=1.0, rounds=r, keep_best=False).solve(torn, swing).assignment["x"]
-        for r in (1, 2)
-    ]
-    assert ends[0] != ends[1]
+    assert moves_of_x("B", torn, swing, 2) == 1
 
 
 @pytest.mark.parametrize("method", [sb.DSA(), sb.MGM(), sb.DSA(keep_best=False, rounds=7)])
@@ -132,33 +126,6 @@ def test_a_forbidden_choice_is_left_for_any_that_is_allowed_however_poor() -> No
     for method in (sb.DSA(), sb.MGM()):
         for seed in range(8):
             assert method.solve(graph, tables, seed=seed).assignment["x"] == 0
-
-
-@pytest.mark.parametrize("kind", ["dsa", "mgm"])
-@pytest.mark.parametrize("as_agents", [False, True])
-def test_a_team_in_a_field_agrees_by_it_and_each_decision_draws_anew(kind: str, as_agents: bool) -> None:
-    def queries() -> list[list[list[float]]]:
-        team = sb.Team.for_field(
-            ["a", "b", "c"],
-            low=[0.0, 0.0],
-            high=[1.0, 1.0],
-            coordination={"kind": kind, "bound": "mplp"},
-            transport={"kind": "in-process", "as_agents": as_agents},
-            seed=4,
-        )
-        told: list[list[list[float]]] = []
-        for number in range(3):
-            query = team.ask()
-            told.append([list(map(float, place)) for place in query.points.values()])
-            report = team.last_report
-            assert report is not None
-            assert report.status in ("converged", "max_rounds", "exact", "sequential", "not_needed")
-            if report.gap is not None and report.value is not None:
-                assert report.upper_bound == report.value + report.gap
-            team.tell(query, {agent: float(number) for agent in query.points})
-        return told
-
-    assert queries() == queries()
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -29,16 +29,9 @@ def test_a_loop_of_strong_preferences_converges_and_says_so() -> None:
     assert solution.value == 15.0
 
 
-def test_too_few_rounds_are_a_status_and_not_an_error() -> None:
-    solution = max_sum(RING, ring_tables(0), rounds=2)
-    assert (solution.report.status, solution.report.rounds, solution.report.gap) == ("max_rounds", 2, None)
-
-
 def test_on_small_rings_the_optimum_is_found_nearly_always() -> None:
-    found = [
-        max_sum(RING, ring_tables(seed)).value >= exact(RING, ring_tables(seed)).value - 1e-9 for seed in range(50)
-    ]
-    assert sum(found) >= 45
+    drawn = [ring_tables(seed) for seed in range(50)]
+    assert sum(max_sum(RING, tables).value >= exact(RING, tables).value - 1e-9 for tables in drawn) >= 45
 
 
 def test_the_scale_of_the_tables_does_not_change_the_stop() -> None:
@@ -56,34 +49,18 @@ def test_robots_that_must_all_differ_get_different_places_although_they_are_alik
     assert sorted(solution.assignment.values()) == list(range(n))
 
 
-def test_what_cannot_be_done_is_reported_as_minus_infinity() -> None:
-    never = np.full((4, 4), -np.inf)
-    solution = max_sum(RING, dict.fromkeys(RING.factors, never))
-    assert solution.value == -np.inf
-    assert (solution.report.status, solution.report.violated) == ("infeasible", RING.factors)
-
-
 def test_parts_are_solved_by_themselves_so_a_tree_beside_a_loop_stays_exact() -> None:
     rng = np.random.default_rng(0)
-    graph = FactorGraph.from_scopes(
-        {"t": ["p", "q"], "u": ["q", "r"]} | dict(zip(RING.factors, RING.scopes, strict=True))
-    )
+    ring = dict(zip(RING.factors, RING.scopes, strict=True))
+    graph = FactorGraph.from_scopes({"t": ["p", "q"], "u": ["q", "r"]} | ring)
     tables = {"t": rng.normal(size=(3, 3)), "u": rng.normal(size=(3, 3))} | ring_tables(1)
     solution = max_sum(graph, tables, rounds=1)
     alone = max_sum(RING, ring_tables(1), rounds=1)
+    assert (alone.report.status, alone.report.rounds, alone.report.gap) == ("max_rounds", 1, None)
     assert solution.report.status == "max_rounds"
     assert {x: solution.assignment[x] for x in RING.variables} == alone.assignment
     best = max(tables["t"][i, j] + tables["u"][j, k] for i, j, k in itertools.product(range(3), repeat=3))
     assert solution.value - alone.value == pytest.approx(best, abs=1e-12)
-
-
-def test_on_a_tree_rounds_and_damping_change_nothing() -> None:
-    graph = FactorGraph.from_scopes({f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(9)})
-    rng = np.random.default_rng(0)
-    tables = {f: rng.normal(size=(3, 3)) for f in graph.factors}
-    one, other = max_sum(graph, tables, rounds=1, damping=0.9), max_sum(graph, tables, rounds=50, damping=0.0)
-    assert one == other
-    assert one.report.rounds == 9  # half of 18 edges from end to end
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 5])

@@ -1,11 +1,14 @@
-"""A way to agree is what one agent does; both forms follow from it."""
+"""A way to agree is what one agent does; both forms follow from it. No name of the room hides a module of it."""
 
+import importlib
+import pkgutil
 from collections.abc import Mapping
 
 import numpy as np
 import pytest
 
 import swarmbo as sb
+from swarmbo import coordination
 from swarmbo.coordination.agreement import TableOutcome
 from swarmbo.coordination.decoding import sweep
 from swarmbo.coordination.part import LocalView
@@ -52,3 +55,10 @@ def test_functions_may_name_their_arguments_otherwise(mode: str) -> None:
     corners = graph, np.zeros(3), np.ones(3), np.empty((0, 3))
     one, other = (sb.ADMM(rounds=3, mode=mode).maximise(kind(*corners)) for kind in (Bowls, OtherName))
     assert one.value == other.value
+
+
+def test_no_function_is_named_like_a_module() -> None:
+    names = [module.name for module in pkgutil.iter_modules(coordination.__path__)]
+    assert "decoding" in names
+    for name in names:
+        assert importlib.import_module(f"swarmbo.coordination.{name}") is getattr(coordination, name)

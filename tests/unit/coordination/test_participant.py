@@ -11,12 +11,11 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 import swarmbo as sb
-from swarmbo.coordination import Exact, MaxSum, Solution
+from swarmbo.coordination import Exact, MaxSum
 from swarmbo.coordination.participant import Participant, maximise_with_agents, solve_with_agents
 from swarmbo.coordination.tables import sizes_of
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.graph import FactorGraph
-from swarmbo.records import Traffic
 from swarmbo.testing.coordinator import Bowls
 from swarmbo.transport import Envelope, InProcess, InProcessTransport, Routes
 
@@ -103,7 +102,7 @@ def test_agents_decide_and_report_as_the_fast_path_to_the_bit(
     fast = method.solve(graph, tables, links)
     assert by_agents == fast
     assert np.float64(by_agents.value).tobytes() == np.float64(fast.value).tobytes()
-    assert transport.traffic == by_agents.report.traffic
+    assert transport.traffic == by_agents.report.traffic  # also of relays that own nothing
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -165,13 +164,13 @@ def test_a_message_that_was_changed_on_the_way_is_refused_by_name(place: int) ->
             mangled[place] ^= 1
             super().send(envelope._replace(payload=bytes(mangled)))
 
-    graph, tables = _triangle({"f": "ann", "g": "bob", "h": "cyd"})
+    graph, tables = _triangle()
     with pytest.raises(TransportError, match=r"from '\w+' to '\w+': got \d+ bytes with checksum .* changed in transit"):
         solve_with_agents(MaxSum(), graph, tables, Mangling(Routes(graph.agents)))
 
 
 def test_what_an_agent_had_already_changes_nothing_and_what_is_of_the_future_is_refused() -> None:
-    graph, tables = _triangle({"f": "ann", "g": "bob", "h": "cyd"})
+    graph, tables = _triangle()
     plan = MaxSum().plan(graph, sizes_of(graph, tables), Routes(graph.agents))
     said = [e for e in Participant.of("bob", plan, {"g": tables["g"]}, decision=4).tick(0.0) if e.recipient == "ann"]
     ann = Participant.of("ann", plan, {"f": tables["f"]}, decision=4)
@@ -185,7 +184,7 @@ def test_what_an_agent_had_already_changes_nothing_and_what_is_of_the_future_is_
 
 @pytest.mark.parametrize("decision", [-1, 2**32])
 def test_a_number_of_a_decision_that_fits_no_label_is_refused(decision: int) -> None:
-    graph, tables = _triangle({"f": "ann", "g": "bob", "h": "cyd"})
+    graph, tables = _triangle()
     with pytest.raises(ConfigError, match=rf"got decision {decision}; wanted 0 to 4294967295"):
         solve_with_agents(MaxSum(), graph, tables, InProcess().open(graph.agents), decision=decision)
 
@@ -209,38 +208,8 @@ def test_the_names_of_the_agents_do_not_matter(
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_one_agent_that_owns_everything_sends_nothing(method: Method) -> None:
-    graph, tables = _triangle({"f": "ann", "g": "ann", "h": "ann"})
-    solution = solve_with_agents(method, graph, tables, InProcess().open(graph.agents))
-    assert solution.report.traffic == Traffic()
-    assert solution.assignment == method.solve(graph, tables).assignment
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_on_a_line_of_links_messages_are_relayed_and_hops_counted(method: Method) -> None:
-    graph, tables = _triangle({"f": "ann", "g": "bob", "h": "cyd"})
-    line = nx.path_graph(["ann", "bob", "cyd"])
-    heard = method.solve(graph, tables)
-    relayed = method.solve(graph, tables, line)
-    assert relayed.assignment == heard.assignment
-    assert heard.report.traffic.transmissions == heard.report.messages
-    assert relayed.report.traffic.transmissions > relayed.report.messages
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_nodes_of_the_links_that_own_nothing_relay_alike_in_both_ways(method: Method) -> None:
-    graph, tables = _triangle({"f": "ann", "g": "bob", "h": "cyd"})
-    links = nx.Graph([("ann", "idle"), ("idle", "bob"), ("idle", "mast"), ("mast", "cyd")])
-    transport = InProcess().open([*graph.agents, "idle"], links)  # one relay is known as an agent, the other is not
-    by_agents = solve_with_agents(method, graph, tables, transport)
-    assert by_agents == method.solve(graph, tables, links)
-    assert transport.traffic == by_agents.report.traffic
-    assert by_agents.report.traffic.transmissions >= 2 * by_agents.report.messages  # two or three hops each
-
-
-@pytest.mark.parametrize("method", METHODS)
 def test_agents_that_must_talk_but_have_no_path_are_refused_by_both_ways(method: Method) -> None:
-    graph, tables = _triangle({"f": "ann", "g": "bob", "h": "cyd"})
+    graph, tables = _triangle()
     links = nx.Graph([("ann", "bob")])
     with pytest.raises(TransportError, match="no path"):
         method.solve(graph, tables, links)
@@ -259,55 +228,18 @@ def test_parts_out_of_radio_contact_are_fine_when_they_share_nothing(method: Met
 
 @pytest.mark.parametrize("method", METHODS)
 def test_lost_messages_are_an_error_and_not_a_wrong_answer(method: Method) -> None:
-    graph, tables = _triangle({"f": "ann", "g": "bob", "h": "cyd"})
+    graph, tables = _triangle()
     with pytest.raises(TransportError, match="still waits"):
         solve_with_agents(method, graph, tables, Lossy(Routes(graph.agents)))
 
 
-def test_a_transport_used_twice_reports_each_solve_by_itself() -> None:
-    graph, tables = _triangle({"f": "ann", "g": "bob", "h": "cyd"})
-    transport = InProcess().open(graph.agents)
-    first, second = (solve_with_agents(Exact(), graph, tables, transport) for _ in range(2))
-    assert first == second
-    assert transport.traffic.bytes == 2 * first.report.bytes
-
-
-def test_an_agent_is_given_its_own_tables_only_and_starts_by_itself() -> None:
-    graph, tables = _triangle({"f": "ann", "g": "bob", "h": "cyd"})
-    plan = MaxSum().plan(graph, sizes_of(graph, tables), Routes(graph.agents))
-    ann = Participant.of("ann", plan, {"f": tables["f"]})
-    outbox = ann.tick(0.0)
-    assert outbox
-    assert all(envelope.sender == "ann" and envelope.recipient in ("bob", "cyd") for envelope in outbox)
-    assert not ann.is_finished
-    assert ann.tick(0.0) == []
-
-
-def test_large_tables_are_solved_with_equal_bits_in_both_ways() -> None:
-    rng = np.random.default_rng(0)
-    graph, _ = _triangle({"f": "ann", "g": "bob", "h": "cyd"})
-    tables = {f: rng.normal(size=(60, 60)) for f in graph.factors}
-    method = MaxSum(rounds=50)
-    by_agents: Solution = solve_with_agents(method, graph, tables, InProcess().open(graph.agents))
-    assert by_agents == method.solve(graph, tables)
-
-
-def _triangle(owners: dict[str, str]) -> tuple[FactorGraph, Tables]:
-    rng = np.random.default_rng(1)
+def _triangle() -> tuple[FactorGraph, Tables]:
+    rng, owners = np.random.default_rng(1), ("ann", "bob", "cyd")
     scopes = {"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]}
-    graph = FactorGraph.from_scopes(scopes, owners, dict(zip("xyz", owners.values(), strict=True)))
+    graph = FactorGraph.from_scopes(
+        scopes, dict(zip("fgh", owners, strict=True)), dict(zip("xyz", owners, strict=True))
+    )
     return graph, {f: rng.normal(size=(4, 4)) for f in scopes}
-
-
-@pytest.mark.parametrize("rounds", [1, 3, 20])
-def test_agents_on_loops_follow_the_fast_path_through_many_close_calls(rounds: int) -> None:
-    """A dense loop of five agents with real tables: the best is now a middle round, now the last decoding."""
-    for seed in range(30):
-        rng = np.random.default_rng(seed)
-        graph = FactorGraph.from_scopes({f"f{i}": [f"x{i}", f"x{(i + 1) % 5}"] for i in range(5)})
-        tables = {f: rng.normal(size=(4, 4)) for f in graph.factors}
-        method = MaxSum(rounds=rounds, tolerance=0.05)
-        assert solve_with_agents(method, graph, tables, InProcess().open(graph.agents)) == method.solve(graph, tables)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -1,58 +1,33 @@
 """Max-sum with refinement: it converges where it should, never gets worse, and agents do the same."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from scipy.optimize import minimize
 
 from swarmbo.coordination import exact
 from swarmbo.coordination.methods.refined import RefinedMaxSum
-from swarmbo.coordination.participant import maximise_with_agents
 from swarmbo.errors import BudgetError, TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.graph.box_functions import total_value
-from swarmbo.records import Traffic
-from swarmbo.transport import InProcess
 
-from .example_sums import CHAIN, ExampleSum
+from .example_sums import CHAIN, DISJOINT, RING, TREE, Quadratics, check_agents, maximiser_of
 
-TREE = {"a": ["x", "y", "z"], "b": ["z", "u"], "c": ["z", "v", "w"], "d": ["q"]}
-RING = {f"f{i}": [f"x{i}", f"x{(i + 1) % 5}"] for i in range(5)}
-DISJOINT = {"f": ["a", "b", "c"], "g": ["d", "e"], "h": ["i"]}
 FORESTS = [CHAIN, TREE, DISJOINT, {"f": ["x"]}]
 
 
 @dataclass(frozen=True, eq=False)
-class Bowls(ExampleSum):
-    """Concave quadratics with random centres and axes, plus ripples; optionally weighed by what neighbours publish."""
+class Bowls(Quadratics):
+    """Their centres are in the box."""
 
-    steepness: float = 10.0  # ratio of the largest to the smallest curvature
-
-    def shape(self, factor: str) -> tuple[np.ndarray, np.ndarray]:
-        size, rng = self.of_its_own(factor)
-        axes, _ = np.linalg.qr(rng.normal(size=(size, size)))
-        return axes @ np.diag(np.geomspace(1.0, self.steepness, size)) @ axes.T, rng.random(size)
-
-    def own(self, factor: str, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        P, centre = self.shape(factor)
-        D = X - centre
-        value = -((D @ P) * D).sum(axis=-1) + self.ripples * np.cos(25.0 * D).sum(axis=-1)
-        return value, -2.0 * D @ P - 25.0 * self.ripples * np.sin(25.0 * D)
+    steepness: float | None = 10.0
 
 
 def maximum_of(functions: Bowls) -> float:
-    """The largest sum of concave functions in the box, by another method."""
-    found = minimize(
-        lambda x: -total_value(functions, x[None])[0],
-        0.5 * (functions.low + functions.high),
-        bounds=list(zip(functions.low, functions.high, strict=True)),
-        method="L-BFGS-B",
-        options={"maxiter": 5000, "maxfun": 10**6, "ftol": 1e-15, "gtol": 1e-9},
-    )
-    return -found.fun
+    return float(total_value(functions, maximiser_of(functions)[None])[0])
 
 
 @settings(max_examples=12, deadline=None)
@@ -81,7 +56,7 @@ def test_converged_means_that_the_last_lattice_is_finer_than_the_tolerance(toler
         agreement = RefinedMaxSum(tolerance=tolerance).maximise(functions)
         assert agreement.report.status == "converged"
         side = box[1] - box[0]
-        assert abs(agreement.point[0] - functions.shape("f")[1][0]) <= 0.5 * tolerance * side + 1e-12
+        assert abs(agreement.point[0] - functions.bowl("f")[1][0]) <= 0.5 * tolerance * side + 1e-12
 
 
 def test_a_lattice_is_finer_by_the_same_factor_each_time_and_windows_cover_the_cell_before() -> None:
@@ -131,14 +106,9 @@ def test_on_rippled_functions_it_is_never_worse_than_the_coarse_grid_or_any_star
 
 
 def test_a_finer_first_level_finds_higher_ripples() -> None:
-    coarse, fine = (
-        [
-            RefinedMaxSum(points=points, refinement=2).maximise(Bowls.on_box(CHAIN, seed, ripples=1.5)).value
-            for seed in range(10)
-        ]
-        for points in (3, 33)
-    )
-    gains = np.array(fine) - np.array(coarse)
+    sums = [Bowls.on_box(CHAIN, seed, ripples=1.5) for seed in range(10)]
+    coarse, fine = (RefinedMaxSum(points=points, refinement=2) for points in (3, 33))
+    gains = np.array([fine.maximise(one).value - coarse.maximise(one).value for one in sums])
     assert gains.max() > 0.1
     assert gains.min() > -1e-9
 
@@ -148,12 +118,12 @@ def test_the_best_coordinates_of_several_starts_are_put_together() -> None:
 
     class Peaks(Bowls):
         def own(self, factor, X):
-            centre = self.shape(factor)[1]
+            centre = self.bowl(factor)[1]
             return np.exp(-1e6 * ((X - centre) ** 2).sum(axis=-1)), np.zeros_like(X)
 
     graph = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["c", "d"]})
     peaks = Peaks(graph, np.zeros(4), np.ones(4), np.zeros((0, 4)))
-    f, g = peaks.shape("f")[1], peaks.shape("g")[1]
+    f, g = peaks.bowl("f")[1], peaks.bowl("g")[1]
     starts = np.array([[*f, 0.01, 0.01], [0.01, 0.01, *g]])
     assert RefinedMaxSum(points=5).maximise(replace(peaks, starts=starts)).value == pytest.approx(2.0)
 
@@ -176,25 +146,6 @@ def test_parts_are_served_side_by_side_so_that_more_of_them_take_no_more_calls()
     assert taken[0] == taken[1]
 
 
-def test_where_nothing_matters_the_first_start_stays() -> None:
-    class Flat(Bowls):
-        def own(self, factor, X):
-            return np.zeros(X.shape[:-1]), np.zeros_like(X)
-
-    graph = FactorGraph.from_scopes(CHAIN)
-    start = np.full((1, 5), 0.123)
-    agreement = RefinedMaxSum().maximise(Flat(graph, np.zeros(5), np.ones(5), start))
-    assert agreement.point.tolist() == start[0].tolist()
-    assert agreement.report.status == "converged"
-
-
-def test_a_box_of_sides_without_length_is_its_corner() -> None:
-    functions = Bowls.on_box(CHAIN, box=(0.25, 0.25))
-    agreement = RefinedMaxSum().maximise(functions)
-    assert agreement.point.tolist() == [0.25] * 5
-    assert agreement.report.status == "converged"
-
-
 @settings(max_examples=10, deadline=None)
 @given(scopes=st.sampled_from([CHAIN, RING, TREE]), seed=st.integers(0, 1000))
 def test_functions_that_depend_on_their_neighbours_end_no_worse_than_they_start(scopes, seed) -> None:
@@ -207,17 +158,18 @@ def test_functions_that_depend_on_their_neighbours_end_no_worse_than_they_start(
 
 # Agents.
 
+
+def owned(of_factors: Sequence[str], of_variables: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Owners of the tree's factors and variables."""
+    own = dict(zip("abcd", of_factors, strict=True)), dict(zip("xyzuvwq", of_variables, strict=True))
+    return dict(zip(("owners", "variable_owners"), own, strict=True))
+
+
 TEAMS = {
     "one agent a variable": None,
-    "two agents": {
-        "owners": {f: f"agent_{i % 2}" for i, f in enumerate(["a", "b", "c", "d"])},
-        "variable_owners": {x: f"agent_{i % 2}" for i, x in enumerate("xyzuvwq")},
-    },
-    "factors and variables apart": {
-        "owners": dict.fromkeys("abcd", "thinker"),
-        "variable_owners": {x: f"actor_{x}" for x in "xyzuvwq"},
-    },
-    "one agent": {"owners": dict.fromkeys("abcd", "all"), "variable_owners": dict.fromkeys("xyzuvwq", "all")},
+    "two agents": owned("mnmn", "mnmnmnm"),
+    "factors and variables apart": owned("tttt", "1234567"),
+    "one agent": owned("tttt", "ttttttt"),
 }
 
 
@@ -247,16 +199,6 @@ def test_agents_relay_over_links() -> None:
     everyone = RefinedMaxSum().maximise(functions).report
     assert report.traffic.messages == everyone.traffic.messages
     assert report.traffic.transmissions > everyone.traffic.transmissions
-
-
-def check_agents(functions: Bowls, method: RefinedMaxSum, links: "nx.Graph[str] | None" = None):
-    fast = method.maximise(functions, links)
-    by_agents = maximise_with_agents(method, functions, InProcess().open(functions.graph.agents, links))
-    assert by_agents.point.tobytes() == fast.point.tobytes()
-    assert by_agents.value == fast.value
-    assert by_agents.report == fast.report
-    assert (fast.report.traffic == Traffic()) == (len(functions.graph.agents) == 1)
-    return fast.report
 
 
 def test_the_result_does_not_depend_on_what_agents_own() -> None:

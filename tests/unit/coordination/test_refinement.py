@@ -38,16 +38,6 @@ def answered(steps):
         answer = looked([request])[0]
 
 
-class Waves:
-    """A function with a value that tells its arguments apart, and a gradient that is never asked for."""
-
-    n_exchanges = 0
-
-    def value(self, stack, U, received):
-        weights = 10.0 ** np.arange(U.shape[-1])
-        return (U * weights).sum(axis=-1) + 1000.0 * np.arange(len(stack.factors))[:, None]
-
-
 class Climbing:
     """Functions with two phases of exchange, which climb something else than their value."""
 
@@ -79,17 +69,6 @@ def test_a_window_holds_the_incumbent_first_and_its_lattice_neighbours(x, spacin
         assert len(np.unique(values)) == points  # shifted at a bound, not cut short
 
 
-def test_a_window_inside_the_box_is_centred() -> None:
-    assert window(0.5, 0.1, 5).tolist() == pytest.approx([0.5, 0.3, 0.4, 0.6, 0.7])
-    assert window(0.05, 0.1, 5).tolist() == pytest.approx([0.05, 0.0, 0.15, 0.25, 0.35])
-    assert window(1.0, 0.1, 3).tolist() == pytest.approx([1.0, 0.8, 0.9])
-
-
-def test_a_side_of_no_length_has_one_value() -> None:
-    assert window(0.3, 0.0, 5, low=0.3, high=0.3).tolist() == [0.3] * 5
-    assert coarse_values(np.array([0.3]), np.array([0.3]), np.array([[0.3]]), 4).tolist() == [[0.3] * 5]
-
-
 def test_the_first_level_holds_the_starts_first_and_both_bounds() -> None:
     starts = np.array([[0.2, 0.9], [0.4, 0.8]])
     values = coarse_values(np.array([0.1, 0.0]), np.array([0.7, 1.0]), starts, 4)
@@ -97,29 +76,11 @@ def test_the_first_level_holds_the_starts_first_and_both_bounds() -> None:
     assert values[0, -1] == 0.7
 
 
-@pytest.mark.parametrize(
-    ("chosen", "expected"),
-    [(0.3, True), (0.4, False), (0.5, False), (0.7, True)],
-)
-def test_a_choice_is_at_the_edge_where_the_window_ends(chosen, expected) -> None:
-    values = np.array([[0.5, 0.3, 0.4, 0.6, 0.7]])
-    assert is_at_edge(values, np.array([chosen]), np.zeros(1), np.ones(1)).tolist() == [expected]
-
-
-def test_the_bounds_of_the_box_are_no_edges() -> None:
-    values = np.array([[0.1, 0.0, 0.2], [0.9, 0.8, 1.0]])
-    assert not is_at_edge(values, np.array([0.0, 1.0]), np.zeros(2), np.ones(2)).any()
-
-
-def test_tables_are_the_functions_at_all_combinations_in_scope_order() -> None:
-    values = np.array([[0.0, 0.1, 0.2], [1.0, 1.1, 1.2], [2.0, 2.1, 2.2]])
-    stack = FactorStack(("f", "g"), np.array([[0, 2], [2, 1]]))
-    found = tables(Waves(), stack, values, ())
-    assert found.shape == (2, 3, 3)
-    for i in range(3):
-        for j in range(3):
-            assert found[0, i, j] == pytest.approx(values[0, i] + 10.0 * values[2, j])
-            assert found[1, i, j] == pytest.approx(values[2, i] + 10.0 * values[1, j] + 1000.0)
+def test_a_choice_is_at_the_edge_where_the_window_ends_unless_the_box_ends_there() -> None:
+    window, sides = np.tile([0.5, 0.3, 0.4, 0.6, 0.7], (4, 1)), (np.zeros(4), np.ones(4))
+    assert is_at_edge(window, np.array([0.3, 0.4, 0.5, 0.7]), *sides).tolist() == [True, False, False, True]
+    at_bounds = np.array([[0.1, 0.0, 0.2], [0.9, 0.8, 1.0]])
+    assert not is_at_edge(at_bounds, np.array([0.0, 1.0]), np.zeros(2), np.ones(2)).any()
 
 
 def test_what_was_received_stays_fixed_over_a_table_of_what_is_climbed() -> None:
@@ -132,7 +93,9 @@ def test_what_was_received_stays_fixed_over_a_table_of_what_is_climbed() -> None
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_value_that_is_no_number_is_named_with_its_factor_and_point(bad) -> None:
-    class Broken(Waves):
+    class Broken:
+        n_exchanges = 0
+
         def value(self, stack, U, received):
             return np.where(U[..., 0] > 0.7, bad, 0.0) * (np.arange(len(stack.factors)) == 1)[:, None]
 

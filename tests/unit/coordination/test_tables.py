@@ -1,10 +1,13 @@
-"""Tables are checked at the boundary, and summed in one order."""
+"""Tables are checked at the boundary and summed in one order; which values they forbid, and who speaks when."""
+
+import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 from swarmbo.coordination import Exact, MaxSum
-from swarmbo.coordination.tables import checked_tables, factor_values, sizes_of, spreads, total
+from swarmbo.coordination.tables import Conflicts, checked_tables, factor_values, sizes_of, spreads, total
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
 
@@ -95,3 +98,61 @@ def test_total_adds_from_first_to_last() -> None:
 )
 def test_spread_is_that_of_the_finite_entries(table: list[float], expected: float) -> None:
     assert spreads(np.array(table)[None]) == [expected]
+
+
+SHARED = FactorGraph.from_scopes({"f": ["x", "y", "z"], "g": ["y", "z"], "h": ["z", "w"]})
+SIZES = dict(zip(SHARED.variables, (2, 3, 4, 2), strict=True))
+
+
+def drawn(seed, share):
+    rng = np.random.default_rng(seed)
+    shapes = {f: [SIZES[x] for x in SHARED.scope(f)] for f in SHARED.factors}
+    return {f: np.where(rng.random(shape) < share, -np.inf, 0.0) for f, shape in shapes.items()}
+
+
+@given(st.integers(0, 1000), st.floats(0.0, 1.0))
+def test_a_pair_is_forbidden_if_a_factor_forbids_it_whatever_else_is_chosen(seed, share):
+    tables = drawn(seed, share)
+    claims = Conflicts.of(SHARED, tables)
+    for x, y in itertools.permutations(SHARED.variables, 2):
+        shared = [f for f in SHARED.factors if {x, y} <= set(SHARED.scope(f))]
+        for i, j in itertools.product(range(SIZES[x]), range(SIZES[y])):
+            lines = [tables[f][tuple({x: i, y: j}.get(v, slice(None)) for v in SHARED.scope(f))] for f in shared]
+            wanted = any(np.all(line == -np.inf) for line in lines)
+            assert ((x, y) in claims.forbidden and claims.forbidden[x, y][i, j]) == wanted
+
+
+def test_neighbours_never_speak_together():
+    claims = Conflicts.of(SHARED, drawn(0, 0.5))
+    assert {x: set(others) for x, others in claims.neighbours.items()} == {
+        "x": {"y", "z"},
+        "y": {"x", "z"},
+        "z": {"x", "y", "w"},
+        "w": {"z"},
+    }
+    assert all(claims.colour[x] != claims.colour[y] for x, others in claims.neighbours.items() for y in others)
+    assert claims.n_colours == 3
+
+
+@given(st.integers(0, 1000), st.floats(0.1, 0.9))
+def test_whoever_hears_of_whom_what_they_may_take_never_clashes(seed, share):
+    """Each variable takes any value that it may, in any order, having heard of any of those who spoke before."""
+    rng = np.random.default_rng(seed)
+    claims = Conflicts.of(SHARED, drawn(seed, share))
+    words = {}
+    for x in rng.permutation(SHARED.variables):
+        heard = {y: word for y, word in words.items() if rng.random() < 0.5}
+        open_to = np.flatnonzero(claims.allowed(x, SIZES[x], heard))
+        words[x] = int(rng.choice(open_to)) if len(open_to) else None
+    assert claims.clashes(words) == 0
+
+
+def test_what_an_earlier_one_may_take_waits_for_its_word_and_a_later_one_need_not_be_heard():
+    graph = FactorGraph.from_scopes({"f": ["x", "y"]})
+    claims = Conflicts.of(graph, {"f": np.where(np.eye(3), -np.inf, 0.0)[:, :2]})  # x has a third value, y has not
+    assert claims.allowed("x", 3, {}).tolist() == [True, True, True]
+    assert claims.allowed("y", 2, {}).tolist() == [False, False]
+    assert claims.allowed("y", 2, {"x": 1}).tolist() == [True, False]
+    assert claims.allowed("y", 2, {"x": None}).tolist() == [True, True]
+    assert claims.clashes({"x": 1, "y": 1}) == 1
+    assert claims.clashes({"x": 1, "y": None}) == 0

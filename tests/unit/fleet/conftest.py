@@ -13,6 +13,8 @@ from swarmbo.fleet.member import Member
 from swarmbo.fleet.plan import HUB, Plan, endpoints_of
 from swarmbo.fleet.team import FleetTeam, told_beforehand
 
+from .rounds import play
+
 
 class Wire:
     """What all carriers share: a clock that only they move, and what is under way.
@@ -156,7 +158,24 @@ class Fleet(Members):
             patience_s=patience,
         ).checked()
         super().__init__(plan, wire, folder, kill, measures)
+        self.appointed = defaultdict(list)
         self.team.hub = self.world.hub = self.begin(self.team.agents)
+
+    def on(self, number, do, *who, turns=0):
+        """Before a round, or some turns after it began, something happens."""
+        self.appointed[number].append((turns, do, *who))
+
+    def play(self, rounds):
+        """Some rounds, with all that is to happen on them."""
+
+        def before(number):
+            for turns, do, *who in self.appointed.pop(number, ()):
+                if turns:
+                    self.schedule.append((self.turns + turns, do, *who))
+                else:
+                    do(*who)
+
+        return play(self.team, self.world, rounds, before)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
 from swarmbo.agent.schema import Participants, public
@@ -54,19 +53,6 @@ def made(fleets, wire, case):
     return fleets(world(), wire, patience=10.0, **given_)
 
 
-def play(fleet, rounds, before=lambda number: None):
-    """Some rounds; ``before`` each of them something happens."""
-    env, team = fleet.world, fleet.team
-    with threadpool_limits(1, user_api="blas"):
-        observations, infos = env.reset(seed=7)
-        team.begin(infos)
-        for number in range(1, rounds + 1):
-            before(number)
-            observations, *rest = env.step(team.act(observations, infos))
-            team.observe(observations, *rest)
-            infos = rest[-1]
-
-
 def require_own_belief(fleet, name, history):
     """Its own measurements are its belief's, once and in turn; of others it has what they measured, or the first."""
     belief, problem = fleet.members[name]._agent.belief, fleet.team.problem
@@ -80,6 +66,12 @@ def require_own_belief(fleet, name, history):
 
 def took_part(history):
     return ~np.isnan(history.factors) | history.failed
+
+
+def require_in_step(fleet, *absent):
+    """Nobody else is absent, and the others have one log."""
+    assert set(fleet.team.hub.absent) == set(absent)
+    require_one_log(fleet)
 
 
 def require_one_log(fleet):
@@ -114,17 +106,13 @@ def test_who_is_gone_is_left_out_and_is_in_again_when_it_returns(network, fleets
     fleet = made(fleets, network(), case)
     name, absent = fleet.team.agents[who], []
 
-    def before(number):
-        absent.append(fleet.team.hub.absent)
-        if number == 3:
-            fleet.leave(name)
-        if number == 6:
-            fleet.come(name)
-
-    play(fleet, 7, before)
+    fleet.on(3, fleet.leave, name)
+    fleet.on(6, fleet.come, name)
+    for number in range(1, 8):
+        fleet.on(number, lambda: absent.append(fleet.team.hub.absent))
+    fleet.play(7)
     assert [name in gone for gone in absent] == [False, False, False, True, True, True, False]
-    assert fleet.team.hub.absent == ()
-    require_one_log(fleet)
+    require_in_step(fleet)
     assert fleet.team.last_report.status in ("deadline", "not_needed")
     assert len(fleet.team.history) == 7 + fleet.team.problem.is_field
 
@@ -134,15 +122,12 @@ def test_one_that_goes_in_mid_decision_holds_nobody_up(network, fleets, case):
     fleet = made(fleets, network(), case)
     first, second, *_ = fleet.team.agents
 
-    def before(number):
-        if number in (3, 4):
-            fleet.schedule = [(fleet.turns + 2 * number, fleet.leave, first if number == 3 else second)]
-
-    play(fleet, 5, before)
+    fleet.on(3, fleet.leave, first, turns=6)
+    fleet.on(4, fleet.leave, second, turns=8)
+    fleet.play(5)
     assert not fleet.schedule
-    assert set(fleet.team.hub.absent) == {first, second}
     assert fleet.team.hub._number == 7  # two decisions were taken back
-    require_one_log(fleet)
+    require_in_step(fleet, first, second)
 
 
 @pytest.mark.parametrize("case", ["totals", pytest.param("a field, beliefs of their own", marks=pytest.mark.thorough)])
@@ -150,18 +135,13 @@ def test_one_goes_while_another_returns_and_the_lender_goes_too(network, fleets,
     fleet = made(fleets, network(), case)
     a, b, c = fleet.team.agents[:3]
 
-    def before(number):
-        if number == 2:
-            fleet.leave(c)
-        if number == 4:
-            fleet.come(c)
-            fleet.schedule = [(fleet.turns + 1, fleet.leave, a), (fleet.turns + 90, fleet.come, a)]
-        if number == 6:
-            fleet.leave(b)
-
-    play(fleet, 7, before)
-    assert fleet.team.hub.absent == (b,)
-    require_one_log(fleet)
+    fleet.on(2, fleet.leave, c)
+    fleet.on(4, fleet.come, c)
+    fleet.on(4, fleet.leave, a, turns=1)
+    fleet.on(4, fleet.come, a, turns=90)
+    fleet.on(6, fleet.leave, b)
+    fleet.play(7)
+    require_in_step(fleet, b)
 
 
 @pytest.mark.thorough
@@ -170,15 +150,11 @@ def test_one_returns_in_a_decision_that_another_leaves_and_the_lender_takes_it_b
     fleet = made(fleets, network(), case)
     a, _, c = fleet.team.agents[:3]
 
-    def before(number):
-        if number == 2:
-            fleet.leave(c)
-        if number == 4:
-            fleet.schedule = [(fleet.turns + 3, fleet.come, c), (fleet.turns + 5, fleet.leave, a)]
-
-    play(fleet, 5, before)
-    assert fleet.team.hub.absent == (a,)
-    require_one_log(fleet)
+    fleet.on(2, fleet.leave, c)
+    fleet.on(4, fleet.come, c, turns=3)
+    fleet.on(4, fleet.leave, a, turns=5)
+    fleet.play(5)
+    require_in_step(fleet, a)
 
 
 @pytest.mark.parametrize("here", [True, False], ids=["here", "elsewhere"])
@@ -189,7 +165,7 @@ def test_who_was_never_met_is_waited_for_longer_if_it_is_elsewhere(network, flee
     fleet.team.hub.absence._here = frozenset({name} if here else ())
     fleet.members.pop(name).close()
     wire._under_way.clear()  # it has never said anything
-    play(fleet, 3)
+    fleet.play(3)
     assert fleet.team.hub.absent == (name,)
     assert (wire.now < 200.0) is here
     assert wire.now < 700.0
@@ -198,38 +174,33 @@ def test_who_was_never_met_is_waited_for_longer_if_it_is_elsewhere(network, flee
 def test_a_process_that_ends_again_and_again_is_gone_at_once(network, fleets):
     wire = network()
     fleet = fleets(chain(), wire, **CLIMBS)
-    hub, name = fleet.team.hub, fleet.team.agents[1]
+    hub, name, crashed = fleet.team.hub, fleet.team.agents[1], []
     ended = hub.absence._ended = {}
 
-    def before(number):
-        if number == 3:
-            fleet.leave(name)
-            ended[name] = "it crashed"
-            before.at = wire.now
-        if number == 5:
-            assert hub.absence.away == {name: "it crashed"}
-            assert wire.now - before.at < fleet.plan.patience_s / 2.0
-            fleet.come(name)  # by hand
+    def crash():
+        fleet.leave(name)
+        ended[name] = "it crashed"
+        crashed.append(wire.now)
 
-    play(fleet, 6, before)
-    assert hub.absent == ()
-    require_one_log(fleet)
+    def come():
+        assert hub.absence.away == {name: "it crashed"}
+        assert wire.now - crashed[0] < fleet.plan.patience_s / 2.0
+        fleet.come(name)  # by hand
+
+    fleet.on(3, crash)
+    fleet.on(5, come)
+    fleet.play(6)
+    require_in_step(fleet)
 
 
 @pytest.mark.parametrize("case", ["a field, beliefs of their own", pytest.param("totals", marks=pytest.mark.thorough)])
 def test_who_has_lost_what_it_had_written_down_is_told_all_of_it(network, fleets, case):
     fleet = made(fleets, network(), case)
     name = fleet.team.agents[0]
-
-    def before(number):
-        if number == 4:
-            fleet.come(name, forgets=True)
-
-    play(fleet, 5, before)
-    if fleet.team.setup.belief == OWN["belief"]:  # nobody else has it, and others know what it measured
-        assert fleet.team.hub.absence.away == {name: "what it had written down is lost, and so is its own belief"}
-    else:
-        assert fleet.team.hub.absent == ()
+    fleet.on(4, lambda: fleet.come(name, forgets=True))
+    fleet.play(5)
+    lost = {name: "what it had written down is lost, and so is its own belief"}  # and others know what it measured
+    assert fleet.team.hub.absence.away == (lost if fleet.team.setup.belief == OWN["belief"] else {})
     require_one_log(fleet)
 
 
@@ -237,14 +208,9 @@ def test_who_has_lost_what_it_had_written_down_is_told_all_of_it(network, fleets
 def test_who_returns_with_a_belief_of_its_own_hears_what_others_measured_meanwhile(network, fleets):
     fleet = fleets(robots(), network(), patience=10.0, **OWN)
     name = fleet.team.agents[1]
-
-    def before(number):
-        if number == 3:
-            fleet.schedule = [(fleet.turns + 40, fleet.leave, name)]  # in the middle of a decision
-        if number == 6:
-            fleet.come(name)
-
-    play(fleet, 7, before)
+    fleet.on(3, fleet.leave, name, turns=40)  # in the middle of a decision
+    fleet.on(6, fleet.come, name)
+    fleet.play(7)
     history = fleet.team.history.take(slice(len(fleet.team.history) - 1))
     made = dict(zip(fleet.team.agents, (~np.isnan(history.factors)).sum(axis=0).tolist(), strict=True))
     assert made[name] < len(history)
@@ -257,11 +223,12 @@ def test_what_failed_stays_known_to_its_agent_alone_also_when_it_was_gone(networ
     world = sensor_field_v0.parallel_env(sensors=3, field={"gp": {"lengthscale_m": 600.0, "seed": 1}}, failure_rate=0.5)
     fleet = fleets(world, network(), patience=10.0, **OWN)
     name = fleet.team.agents[1]
-    play(fleet, 7, lambda number: {4: fleet.leave, 6: fleet.come}.get(number, len)(name))
+    fleet.on(4, fleet.leave, name)
+    fleet.on(6, fleet.come, name)
+    fleet.play(7)
     column = fleet.team.problem.channels.index(name)
     assert fleet.team.history.failed[:, column].any()
-    assert fleet.team.hub.absent == ()
-    require_one_log(fleet)
+    require_in_step(fleet)
     for other, made in fleet.members.items():
         assert made._agent.log.history.failed[:, column].any() == (other == name)
 
@@ -269,33 +236,23 @@ def test_what_failed_stays_known_to_its_agent_alone_also_when_it_was_gone(networ
 def test_where_nobody_is_left_the_run_ends_in_one_line(network, fleets):
     wire = network()
     fleet = made(fleets, wire, "by factor")
-
-    def before(number):
-        if number == 3:
-            for name in fleet.team.agents:
-                fleet.leave(name)
-
+    for name in fleet.team.agents:
+        fleet.on(3, fleet.leave, name)
     with pytest.raises(TransportError, match=r"round 3: no remaining agent knows the decision \(.*received nothing"):
-        play(fleet, 4, before)
+        fleet.play(4)
     assert wire.now < 1000.0
 
 
 def test_where_all_were_gone_those_who_took_part_last_go_on_and_teach_the_others(network, fleets):
     fleet = made(fleets, network(), "by factor")
     first, *others = fleet.team.agents
-
-    def before(number):
-        if number == 3:
-            fleet.leave(first)
-        if number == 5:
-            for name in others:
-                fleet.leave(name)
-            fleet.come(first)  # it missed two rounds: not enough
-            fleet.schedule = [(fleet.turns + 120, fleet.come, others[0])]
-
-    play(fleet, 6, before)
-    assert set(fleet.team.hub.absent) == set(others[1:])
-    require_one_log(fleet)
+    fleet.on(3, fleet.leave, first)
+    for name in others:
+        fleet.on(5, fleet.leave, name)
+    fleet.on(5, fleet.come, first)  # it missed two rounds: not enough
+    fleet.on(5, fleet.come, others[0], turns=120)
+    fleet.play(6)
+    require_in_step(fleet, *others[1:])
 
 
 def test_a_pause_of_the_hubs_own_is_nobodys_silence(network, fleets):
@@ -314,7 +271,7 @@ def test_a_pause_of_the_hubs_own_is_nobodys_silence(network, fleets):
         return read(seconds, is_enough)
 
     mail.read = slept
-    play(fleet, 4)
+    fleet.play(4)
     assert wire.now > 400.0
     assert fleet.team.hub._number == 4  # no decision was taken back
     require_one_log(fleet)
@@ -326,16 +283,14 @@ def test_who_is_slow_is_no_member_until_the_next_decision_and_then_it_is(network
     fleet = fleets(robots(), network(), patience=10.0, **TABLES)
     name, slow = fleet.team.agents[1], []
 
-    def before(number):
-        if number == 2:
-            slow.append(fleet.members.pop(name))
-        if number == 4:
-            fleet.members[name] = slow.pop()
-            fleet.wire.now += 11.0
+    def go_on():
+        fleet.members[name] = slow.pop()
+        fleet.wire.now += 11.0
 
-    play(fleet, 7, before)
-    assert fleet.team.hub.absent == ()
-    require_one_log(fleet)
+    fleet.on(2, lambda: slow.append(fleet.members.pop(name)))
+    fleet.on(4, go_on)
+    fleet.play(7)
+    require_in_step(fleet)
 
 
 def test_nobody_but_the_hub_says_who_takes_part(network, fleets):
@@ -347,11 +302,10 @@ def test_nobody_but_the_hub_says_who_takes_part(network, fleets):
         wire.send(first, second, sealed(letter))
     wire.send(HUB, third, sealed(Here(b"as if the hub were an agent")))
     wire.send(first, HUB, sealed(Snapshot(1, b"nobody asked")))
-    play(fleet, 3)
+    fleet.play(3)
     assert fleet.members[second].odd == {first: 4}
     assert fleet.members[third].odd == {HUB: 1}
-    assert fleet.team.hub.absent == ()
-    require_one_log(fleet)
+    require_in_step(fleet)
 
 
 @pytest.mark.parametrize(
@@ -409,7 +363,8 @@ def test_outcomes_by_factor_are_written_to_their_owner_alone_also_while_it_is_ab
 
     hub.tell = told
     hub.mail.write = lambda agent, letter: (letters.append((agent, letter)), write(agent, letter))[1]
-    play(fleet, 6, lambda number: fleet.come(name) if number == 6 else None)
+    fleet.on(6, fleet.come, name)
+    fleet.play(6)
     assert hub.absent == ()
     assert any(isinstance(letter, Begin) and name in letter.participants.said for _, letter in letters)
     columns = [team.problem.channels.index(factor) for factor in team.problem.graph.factors_owned_by(name)]
@@ -429,8 +384,9 @@ def test_agents_that_wait_for_one_another_keep_no_company():
 def test_without_a_deadline_who_is_silent_still_ends_the_run(network, fleets):
     fleet = fleets(chain(), network(), **{**CLIMBS, "coordination": sb.ADMM(rounds=2, starts=1, screened=4)})
     assert not fleet.plan.goes_on
+    fleet.on(3, fleet.leave, fleet.team.agents[0])
     with pytest.raises(TransportError, match="received nothing"):
-        play(fleet, 3, lambda number: fleet.leave(fleet.team.agents[0]) if number == 3 else None)
+        fleet.play(3)
 
 
 def test_who_had_measured_when_it_went_does_not_measure_again(network, fleets):
@@ -441,25 +397,21 @@ def test_who_had_measured_when_it_went_does_not_measure_again(network, fleets):
         return float(place.sum())
 
     fleet = fleets(robots(), network(), patience=10.0, measures={"robot_1": depth}, **TABLES)
-    measured = fleet.members["robot_1"]._answer
+    robot = fleet.members["robot_1"]
+    measured = robot._answer
 
     def and_goes(order):
         measured(order)
         fleet.wire._under_way[HUB].clear()  # it has written down what it measured, and nobody hears of it
         fleet.leave("robot_1")
 
-    def before(number):
-        if number == 2:
-            fleet.members["robot_1"]._answer = and_goes
-        if number == 4:
-            fleet.come("robot_1")
-
-    play(fleet, 6, before)
+    fleet.on(2, setattr, robot, "_answer", and_goes)
+    fleet.on(4, fleet.come, "robot_1")
+    fleet.play(6)
     history, column = fleet.team.history, fleet.team.problem.channels.index("robot_1")
-    assert fleet.team.hub.absent == ()
     assert len(asked) == len(set(asked))
     assert np.isfinite(history.factors[:, column]).sum() == len(asked) - 1
-    require_one_log(fleet)
+    require_in_step(fleet)
 
 
 def test_a_total_whose_teller_goes_before_it_could_tell_it_is_known_to_all_once(network, fleets):
@@ -472,17 +424,19 @@ def test_a_total_whose_teller_goes_before_it_could_tell_it_is_known_to_all_once(
         tell(query, news, **more)
 
     fleet.team.hub.tell = told
-    play(fleet, 6, lambda number: fleet.come(first) if number == 5 else None)
-    assert fleet.team.hub.absent == ()
+    fleet.on(5, fleet.come, first)
+    fleet.play(6)
     assert np.isfinite(fleet.team.history.totals).all()
-    require_one_log(fleet)
+    require_in_step(fleet)
 
 
 def test_who_cannot_be_told_what_it_missed_stays_out_and_the_others_go_on(network, fleets, monkeypatch):
     monkeypatch.setattr(member, "_MOST_LENT", 10)
     fleet = made(fleets, network(), "by factor")
     name = fleet.team.agents[1]
-    play(fleet, 6, lambda number: {3: fleet.leave, 5: fleet.come}.get(number, len)(name))
+    fleet.on(3, fleet.leave, name)
+    fleet.on(5, fleet.come, name)
+    fleet.play(6)
     assert fleet.team.hub.absence.away == {name: "what it missed is too long for a letter"}
     require_one_log(fleet)
 
@@ -499,7 +453,7 @@ def test_what_is_nothing_that_an_agent_lends_is_refused_in_one_line(mangled):
 
 def test_of_outcomes_by_factor_nobody_is_lent_what_came(network, fleets):
     fleet = fleets(chain(), network(), **CLIMBS)
-    play(fleet, 4)
+    fleet.play(4)
     first, second, *_ = fleet.team.agents
     lender, other = fleet.members[first]._agent, fleet.members[second]._agent
     lender.give_up(3)  # what is to be lent is of decisions that hold
@@ -514,18 +468,16 @@ def test_who_was_stopped_in_mid_decision_for_long_says_that_it_is_here_and_does_
     fleet = made(fleets, network(), "by factor")
     name, stopped = fleet.team.agents[1], []
 
-    def before(number):
-        if number == 3:
-            fleet.schedule = [(fleet.turns + 3, lambda: stopped.append(fleet.members.pop(name)))]
-        if number == 5:
-            assert not stopped[0]._agent.is_finished
-            fleet.wire._under_way[name].clear()
-            fleet.wire.now += 40.0
-            fleet.members[name] = stopped.pop()
+    def go_on():
+        assert not stopped[0]._agent.is_finished
+        fleet.wire._under_way[name].clear()
+        fleet.wire.now += 40.0
+        fleet.members[name] = stopped.pop()
 
-    play(fleet, 7, before)
-    assert fleet.team.hub.absent == ()
-    require_one_log(fleet)
+    fleet.on(3, lambda: stopped.append(fleet.members.pop(name)), turns=3)
+    fleet.on(5, go_on)
+    fleet.play(7)
+    require_in_step(fleet)
 
 
 class Deaf:
@@ -554,31 +506,28 @@ def test_who_sends_receipts_and_does_nothing_is_left_out(network, fleets, soon, 
     fleet = made(fleets, network(), case)
     name = fleet.team.agents[who]
 
-    def before(number):
-        if number == 3:
-            fleet.members[name] = Deaf(fleet.members[name])
-        if number == 5:
-            fleet.wire.now += 11.0
-            for _ in range(9):
-                fleet.turn()  # it says that it is here, and is taken back: once
-        if number == 7:
-            assert fleet.team.hub.absence.away == {name: "it lives, and has not said what it knows"}
-            assert fleet.team.hub.absence._hung[name] == 2
-            fleet.come(name, forgets=True)
+    def is_here():
+        fleet.wire.now += 11.0
+        for _ in range(9):
+            fleet.turn()  # it says that it is here, and is taken back: once
 
-    play(fleet, 8, before)
-    assert fleet.team.hub.absent == ()
-    require_one_log(fleet)
+    def come():
+        assert fleet.team.hub.absence.away == {name: "it lives, and has not said what it knows"}
+        assert fleet.team.hub.absence._hung[name] == 2
+        fleet.come(name, forgets=True)
+
+    fleet.on(3, lambda: fleet.members.update({name: Deaf(fleet.members[name])}))
+    fleet.on(5, is_here)
+    fleet.on(7, come)
+    fleet.play(8)
+    require_in_step(fleet)
 
 
 def test_who_measures_and_does_not_say_what_is_left_out(network, fleets, soon):
     fleet = fleets(robots(), network(), patience=10.0, measures={"robot_1": lambda place: float(place.sum())}, **TABLES)
-
-    def before(number):
-        if number == 3:
-            fleet.members["robot_1"]._answer = lambda order: fleet.members["robot_1"]._mail.read(0.0)
-
-    play(fleet, 4, before)
+    robot = fleet.members["robot_1"]
+    fleet.on(3, setattr, robot, "_answer", lambda order: robot._mail.read(0.0))
+    fleet.play(4)
     assert fleet.team.hub.absence.away == {"robot_1": "it lives, and has not said what it measured"}
     require_one_log(fleet)
 
@@ -588,9 +537,9 @@ def test_one_to_which_nothing_gets_through_is_left_out_though_it_is_heard(networ
     fleet, send = made(fleets, wire, "by factor"), wire.send
     name, cut = fleet.team.agents[1], []
     wire.send = lambda sender, recipient, content: recipient in cut or send(sender, recipient, content)
-    play(fleet, 5, lambda number: cut.append(name) if number == 3 else None)
-    assert fleet.team.hub.absent == (name,)
-    require_one_log(fleet)
+    fleet.on(3, cut.append, name)
+    fleet.play(5)
+    require_in_step(fleet, name)
 
 
 def test_where_all_live_and_come_to_nothing_they_are_asked_once_more(network, fleets, soon):
@@ -603,25 +552,19 @@ def test_where_all_live_and_come_to_nothing_they_are_asked_once_more(network, fl
             send(sender, recipient, what)
 
     cut, wire.send = [np.inf], through
-    play(fleet, 4, lambda number: cut.__setitem__(0, wire.now) if number == 3 else None)
+    fleet.on(3, lambda: cut.insert(0, wire.now))
+    fleet.play(4)
     assert wire.now > cut[0] + 100.0
-    assert fleet.team.hub.absent == ()
-    require_one_log(fleet)
+    require_in_step(fleet)
 
 
 def test_where_all_live_and_two_cannot_reach_each_other_the_run_ends_in_one_line(network, fleets, soon):
     wire = network()
     fleet, send = made(fleets, wire, "by factor"), wire.send
     pair = set(fleet.team.agents[:2])
-
-    def before(number):
-        if number == 3:
-            wire.send = lambda sender, recipient, content: (
-                {sender, recipient} == pair or send(sender, recipient, content)
-            )
-
+    fleet.on(3, setattr, wire, "send", lambda a, b, content: {a, b} == pair or send(a, b, content))
     with pytest.raises(TransportError, match=r"round 3: .*run, and sent no decision; can they reach one"):
-        play(fleet, 4, before)
+        fleet.play(4)
 
 
 EVENTS = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3), st.sampled_from(["leave", "come"])), max_size=7)
@@ -646,7 +589,7 @@ def test_whoever_goes_and_comes_whenever_all_rounds_are_decided(network, fleets,
         moves = [(when, change, agents[who], what) for when, who, what in sorted(events) if who < len(agents)]
         back = [(500 + n, fleet.come, name) for n, name in enumerate(agents)]
         fleet.schedule = [*moves, *back]
-        play(fleet, 5)
+        fleet.play(5)
         history = fleet.team.history
         if fleet.team.problem.is_field:  # a robot that a decision lost stands and measures: a row that nobody asked for
             assert history.rounds is not None

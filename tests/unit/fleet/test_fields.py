@@ -15,6 +15,8 @@ from swarmbo.fleet.letters import Begin, Told, opened
 from swarmbo.fleet.plan import HUB
 from swarmbo_envs import robot_team_v0, robot_team_v1, sensor_field_v0
 
+from .rounds import alone, require_same
+
 ROUNDS = 3
 QUICK = {
     "seed": 3,
@@ -107,7 +109,7 @@ def measures_besides(team):
 
 
 CASES = [
-    pytest.param(obstacles, {}, measures_besides, id="obstacles, batteries and samples along the way"),
+    pytest.param(obstacles, {}, measures_besides, id="obstacles, batteries and samples along the way; some are killed"),
     pytest.param(
         lambda: sensors(failure_rate=0.4),
         {"belief": sb.ExactGPSettings(restarts=0, max_iterations=20, time=sb.TimeAxis(lengthscale_median=3.0))},
@@ -132,41 +134,16 @@ CASES = [
 ]
 
 
-def run(team):
-    """What a team decides on in its world, and all that it was told."""
-    env = team.world._env
-    with threadpool_limits(1, user_api="blas"):
-        observations, infos = env.reset(seed=7)
-        team.begin(infos)
-        points = []
-        for _ in range(ROUNDS):
-            actions = team.act(observations, infos)
-            observations, *rest = env.step(actions)
-            team.observe(observations, *rest)
-            infos = rest[-1]
-            points.append(team.last_query)
-    return points, team.history
-
-
-def same(a, b):
-    for one, other in ((a.X, b.X), (a.factors, b.factors), (a.known_noise, b.known_noise)):
-        np.testing.assert_array_equal(one, other)
-
-
 @pytest.mark.parametrize(("world", "given", "happens"), CASES)
 def test_a_fleet_decides_in_a_field_as_a_team_does(network, fleets, world, given, happens):
-    fleet = fleets(world(), network(), **{**QUICK, **given})
-    queries, told = run(fleet.team)
-    wanted, known = run(sb.Team.for_env(world(), **{**QUICK, **given}))
-    assert queries == wanted  # and what was expected there
-    same(told, known)
+    is_hard = world is obstacles
+    wire = network(loss=0.2, twice=0.1, late=0.1, seed=2) if is_hard else network()
+    fleet = fleets(world(), wire, kill=0.01 if is_hard else 0.0, **{**QUICK, **given})
+    played, wanted = fleet.play(ROUNDS), alone(world(), ROUNDS, **{**QUICK, **given})
+    require_same(played, wanted)
+    assert played[0] == wanted[0]  # and what was expected there
     assert happens(fleet.team)
-
-
-def test_members_in_a_field_that_are_killed_over_links_that_lose_go_on_as_if_nothing_had_been(network, fleets):
-    fleet = fleets(obstacles(), network(loss=0.2, twice=0.1, late=0.1, seed=2), kill=0.01, **QUICK)
-    assert run(fleet.team)[0] == run(sb.Team.for_env(obstacles(), **QUICK))[0]
-    assert fleet.kills > 2
+    assert (fleet.kills > 2) == is_hard
 
 
 def test_each_is_told_what_is_its_own_only(network, fleets):
@@ -179,7 +156,7 @@ def test_each_is_told_what_is_its_own_only(network, fleets):
 
     wire.send = heard
     fleet = fleets(obstacles(), wire, **QUICK)
-    run(fleet.team)
+    fleet.play(ROUNDS)
     for name in fleet.team.agents:
         orders = written[HUB, name]
         offers = [letter.offer for letter in orders if isinstance(letter, Begin)]
@@ -197,23 +174,23 @@ def test_each_is_told_what_is_its_own_only(network, fleets):
 def test_a_batch_is_told_in_any_order_and_in_parts(network, fleets):
     world = robots()
     fleet = fleets(world, network(), **QUICK)
-    team, alone = fleet.team, sb.Team.for_env(robots(), **QUICK)
+    team, other = fleet.team, sb.Team.for_env(robots(), **QUICK)
     with threadpool_limits(1, user_api="blas"):
-        for env in (team.world._env, alone.world._env):
+        for env in (team.world._env, other.world._env):
             _, infos = env.reset(seed=7)
-        for one in (team, alone):
+        for one in (team, other):
             one.begin(infos)
         for turn in range(2):
-            asked = [one.ask(3) for one in (team, alone)]
+            asked = [one.ask(3) for one in (team, other)]
             assert asked[0] == asked[1]
             first, *others = asked[0]
-            for one in (team, alone):
+            for one in (team, other):
                 for query in others[::-1]:
                     one.tell(query, {agent: 5.0 + turn + place[0] for agent, place in query.points.items()})
                 for agent, place in first.points.items():
                     one.tell(first, {agent: None if agent.endswith("1") else place[1]})
-        assert team.ask() == alone.ask()
-    same(team.history, alone.history)
+        assert team.ask() == other.ask()
+    require_same(([], team.history), ([], other.history))
 
 
 @pytest.mark.parametrize("what", ["attach", "expect", "give_up"])
@@ -227,4 +204,4 @@ def test_a_world_whose_sites_change_is_refused(network, fleets):
     fleet = fleets(sensors(), network(), **QUICK)
     fleet.team.world._world.sites = lambda: np.zeros((1, 2))
     with pytest.raises(ConfigError, match=r"its level or its sites\(\) changed"):
-        run(fleet.team)
+        fleet.play(ROUNDS)

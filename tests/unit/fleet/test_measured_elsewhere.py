@@ -5,7 +5,6 @@ import json
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError, RunFolderError, ShapeError, TransportError
@@ -16,6 +15,8 @@ from swarmbo.runs import load, resume, run
 from swarmbo.runs.stored_files import ELSEWHERE
 from swarmbo.spaces import Domain
 from swarmbo_envs import function_v0, robot_team_v1
+
+from .rounds import play, require_same
 
 ROUNDS = 3
 QUICK = {
@@ -122,28 +123,11 @@ CASES = {
 }
 
 
-def decisions(team, env):
-    with threadpool_limits(1, user_api="blas"):
-        observations, infos = env.reset(seed=7)
-        team.begin(infos)
-        queries = []
-        for _ in range(ROUNDS):
-            observations, *rest = env.step(team.act(observations, infos))
-            team.observe(observations, *rest)
-            infos = rest[-1]
-            queries.append(team.last_query)
-    return queries, team.history, infos
-
-
 @pytest.mark.parametrize(("world", "settings", "measures", "by_hand"), CASES.values(), ids=CASES.keys())
 def test_what_an_agent_measures_by_itself_is_learned_instead(network, fleets, world, settings, measures, by_hand):
     fleet = fleets(world(), network(), measures=measures, **settings)
-    queries, told, _ = decisions(fleet.team, fleet.world)
     team = sb.Team.for_env(world(), **settings)
-    wanted, known, _ = decisions(team, Replaced(team.world._env, by_hand))
-    assert queries == wanted
-    for one, other in ((told.X, known.X), (told.factors, known.factors), (told.known_noise, known.known_noise)):
-        np.testing.assert_array_equal(one, other)
+    require_same(fleet.play(ROUNDS), play(team, Replaced(team.world._env, by_hand), ROUNDS))
 
 
 def test_what_was_measured_is_not_measured_again_by_one_that_was_killed(network, fleets):
@@ -154,7 +138,7 @@ def test_what_was_measured_is_not_measured_again_by_one_that_was_killed(network,
         return drifting(place)
 
     fleet = fleets(robots(), network(loss=0.2, seed=4), kill=0.02, measures={"robot_2": counting}, **QUICK)
-    _, told, _ = decisions(fleet.team, fleet.world)
+    _, told = fleet.play(ROUNDS)
     assert fleet.kills > 2
     column = fleet.team.problem.channels.index("robot_2")
     assert len(asked) == int(fleet.team.problem.taken(told.X)[:, column].sum())
@@ -165,10 +149,12 @@ def test_an_instrument_that_raises_is_a_failure_that_the_log_names(network, flee
         raise RuntimeError("wheel lost")
 
     fleet = fleets(robots(), network(), measures={"robot_0": broken}, **QUICK)
-    _, told, infos = decisions(fleet.team, fleet.world)
+    observe, seen = fleet.team.observe, []
+    fleet.team.observe = lambda *step: (seen.append(step[-1]), observe(*step))
+    _, told = fleet.play(ROUNDS)
     assert fleet.team.failures >= ROUNDS
     assert not np.isfinite(told.factors[:, 0]).any()
-    source = next(iter(infos.values()))["source"]
+    source = next(iter(seen[-1].values()))["source"]
     assert source["by_agents"] == ["robot_0"]
     assert all(why.startswith("RuntimeError: wheel lost (") for why in source["failures"]["robot_0"])
 

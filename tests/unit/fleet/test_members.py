@@ -3,7 +3,6 @@
 import msgspec
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
 from swarmbo.deciding.own_rows import OwnRow
@@ -18,62 +17,52 @@ from swarmbo.records import NetworkRecord
 from swarmbo.runs.scenario_files import load
 from swarmbo_envs import function_v0
 
+from .rounds import alone, require_same
+
 ROUNDS = 5
 SETTINGS = {"seed": 3, "initial": 3, "coordination": sb.ADMM(rounds=4, starts=2, screened=16, polish_steps=4)}
+TIMED = SETTINGS | {"coordination": sb.ADMM(mode="asynchronous", deadline=12, patience=4, starts=2, inner_steps=2)}
 THOROUGH = pytest.mark.thorough
-
-
-def decisions(team, env):
-    """The points that a team decides on, and what it found, over a few rounds."""
-    with threadpool_limits(1, user_api="blas"):
-        observations, infos = env.reset(seed=7)
-        points = []
-        for _ in range(ROUNDS):
-            actions = team.act(observations, infos)
-            observations, *rest = env.step(actions)
-            team.observe(observations, *rest)
-            points.append(team.last_query.point)
-    return points, team.history.totals
 
 
 def world(**more):
     return function_v0.parallel_env(**{"function": "camel", "outcomes": "per-factor", **more})
 
 
+POWELL = {"function": "powell", "parameters": {"n_variables": 8}}
 WORLDS = {
     "by factor": {},
     "totals": {"outcomes": "total", "noise_std": 0.1},
     "with failures": {"failure_rate": 0.4},
     "totals that fail": {"outcomes": "total", "failure_rate": 0.4},
     "three agents": {"function": "additive-gp", "parameters": {"n_variables": 4}},
+    "apart": POWELL,  # no links between the parts: the network joins them
+    "apart, totals": {**POWELL, "outcomes": "total"},
 }
 
 
 @pytest.mark.parametrize("case", WORLDS.values(), ids=WORLDS.keys())
 def test_a_fleet_decides_as_a_team_does(network, fleets, case):
     fleet = fleets(world(**case), network(), **SETTINGS)
-    points, totals = decisions(fleet.team, world(**case))
-    wanted, found = decisions(sb.Team.for_env(world(**case), **SETTINGS), world(**case))
-    assert points == wanted
-    np.testing.assert_array_equal(totals, found)
+    require_same(fleet.play(ROUNDS), alone(world(**case), ROUNDS, **SETTINGS))
     assert fleet.team.last_report.traffic.messages > 0
+    assert len(fleet.team.graph.components) == 1 + (case.get("function") == "powell")
 
 
 @pytest.mark.parametrize("kill", [0.0, pytest.param(0.05, marks=THOROUGH)], ids=["alive", "killed"])
 def test_by_a_deadline_members_keep_a_clock_and_agree_in_bounds(network, fleets, kill):
-    timed = sb.ADMM(mode="asynchronous", deadline=12, patience=4, starts=2, inner_steps=2)
-    fleet = fleets(world(), network(loss=0.2, late=0.05), kill=kill, **SETTINGS | {"coordination": timed})
-    points, _ = decisions(fleet.team, world())
+    fleet = fleets(world(), network(loss=0.2, late=0.05), kill=kill, **TIMED)
+    queries, _ = fleet.play(ROUNDS)
     low, high = fleet.team.problem.domain.low, fleet.team.problem.domain.high
-    assert all((low <= list(point.values())).all() and (list(point.values()) <= high).all() for point in points)
+    points = [list(query.point.values()) for query in queries]
+    assert all((low <= point).all() and (point <= high).all() for point in points)
     assert fleet.team.last_report.status == "deadline"
     assert bool(fleet.kills) == bool(kill)
 
 
 def test_by_a_deadline_who_computes_for_longer_than_a_tick_still_hears(network, fleets):
-    timed = sb.ADMM(mode="asynchronous", deadline=12, patience=4, starts=2, inner_steps=2)
     wire = network()
-    fleet, heard = fleets(world(), wire, **SETTINGS | {"coordination": timed}), list[int]()
+    fleet, heard = fleets(world(), wire, **TIMED), list[int]()
 
     def slowly(agent):
         tick = agent.tick
@@ -88,23 +77,21 @@ def test_by_a_deadline_who_computes_for_longer_than_a_tick_still_hears(network, 
 
     for member in fleet.members.values():
         member._agent.tick = slowly(member._agent)
-    decisions(fleet.team, world())
+    fleet.play(ROUNDS)
     assert heard
     assert sum(heard) > len(heard) / 2
 
 
 def test_a_network_that_loses_repeats_and_delays_changes_no_decision(network, fleets):
-    wire = network(loss=0.3, twice=0.2, late=0.3, seed=1)
-    points, _ = decisions(fleets(world(), wire, **SETTINGS).team, world())
-    assert points == decisions(sb.Team.for_env(world(), **SETTINGS), world())[0]
+    fleet = fleets(world(), network(loss=0.3, twice=0.2, late=0.3, seed=1), **SETTINGS)
+    require_same(fleet.play(ROUNDS), alone(world(), ROUNDS, **SETTINGS))
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=THOROUGH) for seed in range(1, 6))])
 def test_members_that_are_killed_go_on_as_if_they_had_not_been(network, fleets, seed):
     wire = network(loss=0.1, late=0.1, seed=seed)
     fleet = fleets(world(failure_rate=0.3), wire, kill=0.004, **SETTINGS)
-    points, _ = decisions(fleet.team, world(failure_rate=0.3))
-    assert points == decisions(sb.Team.for_env(world(), **SETTINGS), world(failure_rate=0.3))[0]
+    require_same(fleet.play(ROUNDS), alone(world(failure_rate=0.3), ROUNDS, **SETTINGS))
     assert fleet.kills > 2
 
 
@@ -128,7 +115,7 @@ def test_a_letter_that_was_half_written_when_its_reader_died_comes_again(network
         member.close()
     fleet.members = {name: fleet.member(name) for name in fleet.members}
     assert len(fleet.team.hub.mail.outstanding) == 1
-    assert decisions(fleet.team, world())[0] == decisions(sb.Team.for_env(world(), **SETTINGS), world())[0]
+    require_same(fleet.play(ROUNDS), alone(world(), ROUNDS, **SETTINGS))
 
 
 def test_who_is_silent_is_named(network, fleets):
@@ -136,7 +123,7 @@ def test_who_is_silent_is_named(network, fleets):
     silent = fleet.team.agents[-1]
     fleet.members = {name: member for name, member in fleet.members.items() if name != silent}
     with pytest.raises(TransportError, match=rf"is deciding and heard nothing|received nothing from \['{silent}'\]"):
-        decisions(fleet.team, world())
+        fleet.play(ROUNDS)
 
 
 class Between:
@@ -158,11 +145,11 @@ def test_who_is_started_late_is_waited_for_longer_than_who_falls_silent(network,
     fleet = fleets(world(), wire, **SETTINGS)
     late = fleet.team.agents[-1]
     fleet.members[late] = Between(fleet.members[late], 300.0, np.inf)
-    assert decisions(fleet.team, world())[0] == decisions(sb.Team.for_env(world(), **SETTINGS), world())[0]
+    require_same(fleet.play(ROUNDS), alone(world(), ROUNDS, **SETTINGS))
     assert 300.0 < wire.now < 330.0
     fleet.members[late] = Between(fleet.member(late), 0.0, wire.now)
     with pytest.raises(TransportError, match=rf"received nothing from \['{late}'\] for 60 s"):
-        decisions(fleet.team, world())
+        fleet.play(ROUNDS)
     assert wire.now < 330.0 + 2 * fleet.plan.patience_s
 
 
@@ -187,24 +174,22 @@ class LeftBehind:
         self.member.close()
 
 
-@pytest.mark.parametrize("timed", [False, True], ids=["all are needed", "by a deadline"])
-def test_a_hub_that_is_started_again_finds_within_seconds_who_runs(network, fleets, timed):
-    given = SETTINGS
-    if timed:
-        given = SETTINGS | {"coordination": sb.ADMM(mode="asynchronous", deadline=12, patience=4, starts=2)}
+@pytest.mark.parametrize("given", [SETTINGS, TIMED], ids=["all are needed", "by a deadline"])
+def test_a_hub_that_is_started_again_finds_within_seconds_who_runs(network, fleets, given):
     wire = network()
     first = fleets(world(), wire, **given)
-    decisions(first.team, world())
+    first.play(ROUNDS)
     began, second = wire.now, fleets(world(), wire, run="second", **given)
     name = second.team.agents[-1]
     second.members.pop(name).close()
     wire._under_way["second/world"].clear()  # it has never said anything
     second.members[name] = LeftBehind(first, name)
-    points, _ = decisions(second.team, world())
+    played = second.play(ROUNDS)
     assert second.members[name].member.plan.run == "second"
     assert second.team.hub.absent == ()
     assert wire.now - began < 30.0
-    assert timed or points == decisions(sb.Team.for_env(world(), **SETTINGS), world())[0]
+    if given is SETTINGS:
+        require_same(played, alone(world(), ROUNDS, **given))
 
 
 def test_a_hub_does_not_ask_processes_of_its_own_machine_to_join(network, fleets):
@@ -212,7 +197,7 @@ def test_a_hub_does_not_ask_processes_of_its_own_machine_to_join(network, fleets
     fleet = fleets(world(), wire, **SETTINGS)
     here, there = fleet.team.agents
     fleet.team.hub = Hub(fleet.plan, wire.carrier(HUB), fleet.turn, wire.clock, here=[here])
-    decisions(fleet.team, world())
+    fleet.play(ROUNDS)
     assert not wire._under_way[f"join/{here}"]
     assert fleet.members[there].invited is None  # it is in this run already
 
@@ -237,16 +222,6 @@ def test_nobody_joins_a_run_whose_hub_is_elsewhere_or_which_it_is_in_already(net
     assert fleet.members[name].invited == new
 
 
-@pytest.mark.parametrize("outcomes", ["per-factor", "total"])
-def test_agents_whose_links_leave_them_apart_are_joined_by_the_network(network, fleets, outcomes):
-    def apart():
-        return world(function="powell", parameters={"n_variables": 8}, outcomes=outcomes)
-
-    fleet = fleets(apart(), network(), **SETTINGS)
-    assert len(fleet.team.graph.components) == 2
-    assert decisions(fleet.team, apart())[0] == decisions(sb.Team.for_env(apart(), **SETTINGS), apart())[0]
-
-
 def test_letters_that_nobody_should_have_written_change_nothing(network, fleets):
     wire = network()
     fleet = fleets(world(), wire, **SETTINGS)
@@ -262,45 +237,28 @@ def test_letters_that_nobody_should_have_written_change_nothing(network, fleets)
         (second, HUB, word),  # of variables that are not its own
     ]:
         wire.send(sender, recipient, sealed(letter))
-    assert decisions(fleet.team, world())[0] == decisions(sb.Team.for_env(world(), **SETTINGS), world())[0]
+    require_same(fleet.play(ROUNDS), alone(world(), ROUNDS, **SETTINGS))
     assert fleet.members[second].odd == {first: 3, HUB: 2}
 
 
 def ends(*endpoints):
-    return dict(zip(("world", "agent_0", "agent_1"), endpoints, strict=True))
+    return {"endpoints": dict(zip(("world", "agent_0", "agent_1"), endpoints, strict=True))}
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"endpoints": {"world": "tcp/127.0.0.1:1"}}, "got endpoints of"),
-        ({"run": "two words"}, "got name 'two words'"),
-        ({"problem": {}}, r"problem: KeyError: 'scopes'; wanted a problem"),
-        ({"settings": {"speed": 3}}, "got 'speed'; wanted some of"),
-        ({"patience_s": -1.0}, "wanted seconds > 0|wanted the plan"),
-        (
-            {"endpoints": {"world": "tcp/127.0.0.1:1", "agent_0": "tcp/10.0.0.1:2", "agent_1": "tcp/127.0.0.1:3"}},
-            "tcp is open",
-        ),
-        (
-            {"endpoints": {"world": "tls/127.0.0.1:1", "agent_0": "quic/127.0.0.1:2", "agent_1": "tls/127.0.0.1:3"}},
-            "all tls",
-        ),
-        ({"endpoints": ends(*["udp/127.0.0.1:1"] * 3)}, "got endpoints of"),
-        ({"endpoints": ends(*["tls/127.0.0.1:1"] * 3)}, "got no keys"),
-    ],
-    ids=[
-        "members missing",
-        "name",
-        "problem",
-        "settings",
-        "patience",
-        "far by tcp",
-        "several protocols",
-        "udp",
-        "no keys",
-    ],
-)
+BROKEN_PLANS = {
+    "members missing": ({"endpoints": {"world": "tcp/127.0.0.1:1"}}, "got endpoints of"),
+    "name": ({"run": "two words"}, "got name 'two words'"),
+    "problem": ({"problem": {}}, r"problem: KeyError: 'scopes'; wanted a problem"),
+    "settings": ({"settings": {"speed": 3}}, "got 'speed'; wanted some of"),
+    "patience": ({"patience_s": -1.0}, "wanted seconds > 0|wanted the plan"),
+    "far by tcp": (ends("tcp/127.0.0.1:1", "tcp/10.0.0.1:2", "tcp/127.0.0.1:3"), "tcp is open"),
+    "several protocols": (ends("tls/127.0.0.1:1", "quic/127.0.0.1:2", "tls/127.0.0.1:3"), "all tls"),
+    "udp": (ends(*["udp/127.0.0.1:1"] * 3), "got endpoints of"),
+    "no keys": (ends(*["tls/127.0.0.1:1"] * 3), "got no keys"),
+}
+
+
+@pytest.mark.parametrize(("change", "why"), BROKEN_PLANS.values(), ids=BROKEN_PLANS)
 def test_plans_that_members_could_not_keep_to_are_refused(network, fleets, tmp_path, change, why):
     plan = fleets(world(), network(), **SETTINGS).plan
     path = tmp_path / "fleet.json"
@@ -324,7 +282,7 @@ def test_what_is_no_plan_is_refused_in_one_line(tmp_path):
 def test_what_members_count_is_added_up_over_restarts(network, fleets):
     wire = network(loss=0.3, seed=1)
     fleet = fleets(world(), wire, **SETTINGS)
-    decisions(fleet.team, world())
+    fleet.play(ROUNDS)
     hub = fleet.team.hub
     hub.count_own()
     assert 0 < hub.repeated <= hub.mail.repeated + sum(member._mail.repeated for member in fleet.members.values())
@@ -339,16 +297,16 @@ def test_a_round_has_what_came_since_the_one_before():
     assert now.since(before, 7) == NetworkRecord(7, {"b": 2}, 4, 0)
 
 
-def test_routes_are_refused_as_agents_of_a_fleet_do_not_know_the_ways_of_the_world():
-    with pytest.raises(
-        ConfigError, match=r"\$\.coordination\.kind: got 'routes'.*wanted a kind that chooses locations"
-    ):
-        members_of(load("robots-depot", ["coordination.kind=routes"]))
-
-
-def test_a_fleet_refuses_workers():
-    with pytest.raises(ConfigError, match=r"\$\.workers: got workers; wanted none"):
-        members_of(load("camel", ["workers.count=2"]))
+@pytest.mark.parametrize(
+    ("scenario", "setting", "why"),
+    [
+        ("robots-depot", "coordination.kind=routes", r"\$\.coordination\.kind: got 'routes'.*that chooses locations"),
+        ("camel", "workers.count=2", r"\$\.workers: got workers; wanted none"),
+    ],
+)
+def test_a_fleet_refuses_routes_through_a_world_that_it_does_not_know_and_workers(scenario, setting, why):
+    with pytest.raises(ConfigError, match=why):
+        members_of(load(scenario, [setting]))
 
 
 @pytest.mark.parametrize("name", ["wlan", "..", "-x", "Büro 3/4", "a" * 200])

@@ -7,13 +7,14 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
 from swarmbo.errors import TransportError
 from swarmbo.fleet.letters import DIGEST, Odd, Receipt, Said, digest_of, opened, sealed
 from swarmbo.fleet.plan import HUB
 from swarmbo_envs import function_v0
+
+from .rounds import alone, require_same
 
 _FILE = Path(__file__).parents[1] / "agent" / "mutations.py"  # tests of agents are a package of their own
 _SPEC = importlib.util.spec_from_file_location("mutations", _FILE)
@@ -26,19 +27,6 @@ TIMED = sb.ADMM(mode="asynchronous", deadline=8, patience=3, starts=2, inner_ste
 
 def world():
     return function_v0.parallel_env(function="camel", outcomes="per-factor")
-
-
-def decisions(team, env):
-    """The points that a team decides on, and what it found, over a few rounds."""
-    with threadpool_limits(1, user_api="blas"):
-        observations, infos = env.reset(seed=7)
-        points = []
-        for _ in range(4):
-            actions = team.act(observations, infos)
-            observations, *rest = env.step(actions)
-            team.observe(observations, *rest)
-            points.append(team.last_query.point)
-    return points, team.history.totals
 
 
 def poisoned(network, of, make, rng, share=0.3, most=10**6, instead=False, **faults):
@@ -79,10 +67,7 @@ def odd_letter(letter, content, rng):
 def test_what_can_be_no_message_changes_no_decision_and_its_sender_is_named(network, fleets, kill):
     wire = poisoned(network, "agent_1", unfit_message, np.random.default_rng(0))
     fleet = fleets(world(), wire, kill=kill, **SMALL)
-    points, totals = decisions(fleet.team, world())
-    wanted, found = decisions(sb.Team.for_env(world(), **SMALL), world())
-    assert points == wanted
-    np.testing.assert_array_equal(totals, found)
+    require_same(fleet.play(4), alone(world(), 4, **SMALL))
     assert wire.n_odd > 10
     assert set(fleet.team.hub.odd_of) == {"agent_1"}
     assert bool(fleet.kills) == bool(kill)
@@ -96,7 +81,7 @@ def among_odd(network, fleets, seed, n_odd):
         wire = poisoned(network, "agent_1", odd_letter, rng, share=0.2, most=n_odd - handed)
         fleet = fleets(world(), wire, kill=0.02, **SMALL)
         with suppress(TransportError):  # the hub may wait in vain
-            decisions(fleet.team, world())
+            fleet.play(4)
         for name in fleet.team.agents:
             fleet.come(name)
         handed += wire.n_odd
@@ -116,7 +101,7 @@ def test_by_a_deadline_a_fleet_goes_on_without_one_whose_letters_are_refused(net
     wire = poisoned(network, "agent_1", unfit_message, np.random.default_rng(0), share=1.0, instead=True)
     env = function_v0.parallel_env(function="additive-gp", parameters={"n_variables": 4}, outcomes="per-factor")
     fleet = fleets(env, wire, patience=20.0, **SMALL | {"coordination": TIMED})
-    decisions(fleet.team, env)
+    fleet.play(4)
     assert fleet.team.hub.absent == ("agent_1",)
     assert fleet.team.hub.absence.away["agent_1"] == "others have refused what it said"
     assert len(fleet.team.history) == 4

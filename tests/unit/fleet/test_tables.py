@@ -16,7 +16,6 @@ from swarmbo.fleet.plan import Plan
 from swarmbo.fleet.run import Network, NetworkReport
 from swarmbo.fleet.table_agent import TableAgent
 from swarmbo.interchange import TableProblem
-from swarmbo.interchange.pydcop import problem_of_yaml
 from swarmbo.interchange.solved import Solved, solve_problem
 from swarmbo.transport import Envelope
 
@@ -60,64 +59,6 @@ def test_a_fleet_chooses_as_one_process_does_whatever_is_lost_and_killed(network
     with threadpool_limits(1, user_api="blas"):
         assert table_run.solution_by(hub, problem) == method.solve(problem.graph, problem.tables, seed=1)
     assert fleet.kills > 2
-
-
-PYDCOP = {
-    "colouring": """
-objective: min
-domains: {colors: {values: [R, G], type: color}}
-variables:
-  v1: {domain: colors, cost_function: -0.1 if v1 == 'R' else 0.1}
-  v2: {domain: colors, cost_function: -0.1 if v2 == 'G' else 0.1}
-  v3: {domain: colors, cost_function: -0.1 if v3 == 'G' else 0.1}
-constraints:
-  diff_1_2: {type: intention, function: 1 if v1 == v2 else 0}
-  diff_2_3: {type: intention, function: 1 if v3 == v2 else 0}
-agents: [a1, a2, a3, a4, a5]
-distribution_hints: {must_host: {a1: [v1], a2: [v2], a3: [v3]}}
-""",
-    "tutorial": """
-objective: max
-domains: {colors: {values: [R, G]}}
-variables: {v1: {domain: colors}, v2: {domain: colors}, v3: {domain: colors}, v4: {domain: colors}}
-constraints:
-  c_1_2: {type: extensional, variables: [v1, v2], values: {5: R R, 8: R G, 20: G R, 3: G G}}
-  c_1_3: {type: extensional, variables: [v1, v3], values: {5: R R, 10: R G, 20: G R, 3: G G}}
-  c_2_3: {type: extensional, variables: [v2, v3], values: {5: R R, 4: R G, 3: G R | G G}}
-  c_2_4: {type: extensional, variables: [v2, v4], values: {3: R R | G G, 8: R G, 10: G R}}
-agents: {a1: {capacity: 100}, a2: {capacity: 100}}
-""",
-    "lights": """
-objective: min
-domains: {luminosity: {values: [0 .. 4]}}
-variables:
-  l1: {domain: luminosity, cost_function: 0.7 * l1}
-  l2: {domain: luminosity, cost_function: 0.5 * l2}
-  l3: {domain: luminosity, cost_function: 0.2 * l3}
-  m1: {domain: luminosity}
-constraints:
-  m1_c: {type: intention, function: 0 if m1 == round(0.7 * l1 + 0.5 * l2 + 0.3 * l3) else 1000}
-  r1: {type: intention, function: 10 * (abs(m1 - 3) + abs(l2 -3))}
-agents: {al1: {}, al2: {}, al3: {}}
-distribution_hints: {must_host: {al1: [l1], al2: [l2], al3: [l3]}}
-""",
-}
-LEAST = {"colouring": -0.1, "tutorial": 53.0, "lights": 2.3}  # by enumeration; pyDCOP states 53, too
-
-
-@pytest.mark.parametrize("method", ["maxsum", "dsa", "mgm", "dpop"])
-@pytest.mark.parametrize("name", PYDCOP)
-def test_files_of_pydcops_forms_are_solved_alike_by_a_fleet_and_over_links_that_lose(network, fleets, name, method):
-    pytest.importorskip("yaml")
-    problem = problem_of_yaml(PYDCOP[name], "file")
-    alone = solve_problem(problem, {"kind": method}, seed=1)
-    _, hub = fleet_of(fleets, problem, alone.method, network())
-    assert table_run.solution_by(hub, problem) == alone.solution
-    lossy = solve_problem(problem, {"kind": method}, 1, {"loss": 0.3, "delay": 1})
-    assert lossy.is_valid
-    assert (lossy.solution.assignment, lossy.solution.value) == (alone.solution.assignment, lossy.unhindered)
-    if method == "dpop":
-        assert problem.told(alone.solution.value) == pytest.approx(LEAST[name])
 
 
 def test_each_agent_receives_its_own_tables_only(tmp_path):

@@ -10,25 +10,25 @@ NAMES = ("x", "y", "z")
 
 
 def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    two = st.tuples(inner, inner)
-    return st.one_of(
-        st.tuples(inner, st.sampled_from(["+", "-", "*", "//", "%", "/", "**"]), inner).map(
-            lambda t: f"({t[0]} {t[1]} {t[2]})"
-        ),
-        st.tuples(inner, st.sampled_from(["==", "!=", "<", "<=", ">", ">="]), inner).map(
-            lambda t: f"({t[0]} {t[1]} {t[2]})"
-        ),
-        st.tuples(inner, st.sampled_from(["and", "or"]), inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
-        st.tuples(inner, inner, inner).map(lambda t: f"({t[0]} if {t[1]} else {t[2]})"),
-        inner.map(lambda t: f"(not {t})"),
-        inner.map(lambda t: f"(-{t})"),
-        inner.map(lambda t: f"abs({t})"),
-        inner.map(lambda t: f"round({t})"),
-        two.map(lambda t: f"max({t[0]}, {t[1]})"),
-        two.map(lambda t: f"min({t[0]}, {t[1]})"),
-        two.map(lambda t: f"({t[0]} in [{t[1]}, 2])"),
-        st.tuples(inner, inner, inner).map(lambda t: f"({t[0]} < {t[1]} <= {t[2]})"),
-    )
+    """Larger expressions of smaller ones."""
+    binary = ["+", "-", "*", "//", "%", "/", "**", "==", "!=", "<", "<=", ">", ">=", "and", "or"]
+    templates = [
+        *(f"({{}} {operator} {{}})" for operator in binary),
+        "({} if {} else {})",
+        "({} < {} <= {})",
+        "({} in [{}, 2])",
+        "max({}, {})",
+        "min({}, {})",
+        "(not {})",
+        "(-{})",
+        "abs({})",
+        "round({})",
+    ]
+
+    def filled(form: str) -> st.SearchStrategy[str]:
+        return st.tuples(*[inner] * form.count("{}")).map(lambda parts: form.format(*parts))
+
+    return st.one_of(*map(filled, templates))
 
 
 leaves = st.one_of(st.sampled_from(NAMES), st.sampled_from(["0", "1", "2.5", "-3", "True"]))

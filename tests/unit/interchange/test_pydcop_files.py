@@ -96,6 +96,24 @@ def test_the_best_choice_is_that_of_least_cost() -> None:
     assert problem.told(solution.value) == pytest.approx(cost(*best))
 
 
+TUTORIAL = """
+objective: max
+domains: {colors: {values: [R, G]}}
+variables: {v1: {domain: colors}, v2: {domain: colors}, v3: {domain: colors}, v4: {domain: colors}}
+constraints:
+  c_1_2: {type: extensional, variables: [v1, v2], values: {5: R R, 8: R G, 20: G R, 3: G G}}
+  c_1_3: {type: extensional, variables: [v1, v3], values: {5: R R, 10: R G, 20: G R, 3: G G}}
+  c_2_3: {type: extensional, variables: [v2, v3], values: {5: R R, 4: R G, 3: G R | G G}}
+  c_2_4: {type: extensional, variables: [v2, v4], values: {3: R R | G G, 8: R G, 10: G R}}
+agents: {a1: {capacity: 100}, a2: {capacity: 100}}
+"""
+
+
+def test_the_example_of_its_tutorial_is_worth_what_it_states() -> None:
+    problem = problem_of_yaml(TUTORIAL, "file")
+    assert problem.told(sb.exact(problem.graph, problem.tables).value) == 53.0
+
+
 @st.composite
 def table_problems(draw: st.DrawFn) -> TableProblem:
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -142,6 +160,11 @@ HEAD = "name: p\nobjective: min\ndomains: {d: {values: [0, 1]}}\nvariables: {x: 
 BOMB = "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in itertools.pairwise("abcdefghijklmnopqrstuvwxyz"))
 
 
+def constraint(text: str) -> str:
+    """A file with one, that is wrong."""
+    return f"{HEAD}constraints: {{c: {{{text}}}}}"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -161,39 +184,24 @@ BOMB = "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in itertools
         ("objective: min\ndomains: {d: {values: [[1], 2]}}", "wanted numbers and texts"),
         ("objective: min\ndomains: {d: {values: [2020-01-01, 2]}}", "wanted numbers and texts"),
         ("objective: min\nvariables: {x: {domain: d}}", r"\$\.variables\.x\.domain: got 'd'; wanted none"),
-        (HEAD + "constraints: {c: {type: soft}}", r"\$\.constraints\.c\.type"),
-        (HEAD + "constraints: {c: {type: intention, function: x + z}}", "got the name 'z'"),
-        (HEAD + "constraints: {c: {type: intention, function: open('f')}}", "call of 'open'"),
-        (HEAD + "constraints: {c: {type: intention, function: source.f(x), source: f.py}}", "no code of a file is run"),
-        (HEAD + "constraints: {c: {type: intention, function: 'if x:\\n  return 1'}}", "function of several lines"),
-        (HEAD + "constraints: {c: {type: intention, function: 1 / x}}", "x = 0, where float division|x = 0, where"),
-        (HEAD + "constraints: {c: {type: intention, function: x, 2: 3}}", "got the key 2"),
-        (
-            HEAD + "constraints: {c: {type: intention, function: x, partial: {x: 5}}}",
-            r"partial\.x: got 5; wanted 0 or 1",
-        ),
-        (
-            HEAD + "constraints: {c: {type: extensional, variables: x, values: {-.inf: 0 | 1}}}",
-            r"-\.inf is less than any",
-        ),
-        (HEAD + "constraints: {c: {type: extensional, variables: [x, z], values: {}}}", "got 'z'; wanted 'x' or 'y'"),
-        (HEAD + "constraints: {c: {type: extensional, variables: [x, x], values: {}}}", "each variable once"),
-        (HEAD + "constraints: {c: {type: extensional, variables: [x, y], values: {1: 0 0}}}", "no value for '0 1'"),
-        (HEAD + "constraints: {c: {type: extensional, variables: x, values: {1: 0 | 2}}}", r"values\.1: got '2'"),
-        (
-            HEAD + "constraints: {c: {type: extensional, variables: [x, y], values: {1: 0}}}",
-            "got '0'; wanted a value of",
-        ),
-        (
-            HEAD + "constraints: {c: {type: extensional, variables: x, values: {one: 0 | 1}}}",
-            "got 'one'; wanted a number",
-        ),
-        (HEAD + "constraints: {c: {type: extensional, variables: x, values: {.nan: 0}}}", "wanted a number"),
-        (
-            HEAD + f"constraints: {{c: {{type: extensional, variables: x, values: {{1{'0' * 400}: 0}}}}}}",
-            "wanted a number",
-        ),
-        (HEAD + "constraints: {c: {type: extensional, variables: x, values: [1]}}", "wanted a table"),
+        (constraint("type: soft"), r"\$\.constraints\.c\.type"),
+        (constraint("type: intention, function: x + z"), "got the name 'z'"),
+        (constraint("type: intention, function: open('f')"), "call of 'open'"),
+        (constraint("type: intention, function: source.f(x), source: f.py"), "no code of a file is run"),
+        (constraint("type: intention, function: 'if x:\\n  return 1'"), "function of several lines"),
+        (constraint("type: intention, function: 1 / x"), "x = 0, where float division|x = 0, where"),
+        (constraint("type: intention, function: x, 2: 3"), "got the key 2"),
+        (constraint("type: intention, function: x, partial: {x: 5}"), r"partial\.x: got 5; wanted 0 or 1"),
+        (constraint("type: extensional, variables: x, values: {-.inf: 0 | 1}"), r"-\.inf is less than any"),
+        (constraint("type: extensional, variables: [x, z], values: {}"), "got 'z'; wanted 'x' or 'y'"),
+        (constraint("type: extensional, variables: [x, x], values: {}"), "each variable once"),
+        (constraint("type: extensional, variables: [x, y], values: {1: 0 0}"), "no value for '0 1'"),
+        (constraint("type: extensional, variables: x, values: {1: 0 | 2}"), r"values\.1: got '2'"),
+        (constraint("type: extensional, variables: [x, y], values: {1: 0}"), "got '0'; wanted a value of"),
+        (constraint("type: extensional, variables: x, values: {one: 0 | 1}"), "got 'one'; wanted a number"),
+        (constraint("type: extensional, variables: x, values: {.nan: 0}"), "wanted a number"),
+        (constraint(f"type: extensional, variables: x, values: {{1{'0' * 400}: 0}}"), "wanted a number"),
+        (constraint("type: extensional, variables: x, values: [1]"), "wanted a table"),
         (HEAD + "agents: 3", r"\$\.agents: got 3"),
         (HEAD + "agents: [a]\ndistribution_hints: {must_host: {b: [x]}}", "got 'b'; wanted 'a'"),
         (HEAD + "agents: [a]\ndistribution_hints: {must_host: {a: [q]}}", "got 'q'; wanted 'x' or 'y'"),
@@ -206,10 +214,7 @@ BOMB = "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in itertools
         ("a: &a [1]\nb: {<<: {c: 1}}", "merge key `<<` in line 2"),
         ("objective: min\nobjective: max", "a key twice"),
         ("[" * 5000, "got no YAML|nested"),
-        (
-            "a: &a [" + "x, " * 9 + "]\n" + BOMB + "objective: min\nname: *z",
-            "aliases that expand to more than 8,388,608",
-        ),
+        (f"a: &a [{'x, ' * 9}]\n{BOMB}objective: min\nname: *z", "aliases that expand to more than 8,388,608"),
         ("agents: &a [*a]", "none in itself"),
         (f"a: &a {'x' * 10**5}\nagents: [{'*a, ' * 100}]", "aliases that expand to more than"),
         (f"a: {'1:' * 10**4}1", "a number of 20001 characters in line 1"),
@@ -247,15 +252,17 @@ def test_files_are_told_apart_by_their_endings(tmp_path: Path) -> None:
     assert read_problem(path).domains == problem.domains
     with pytest.raises(ConfigError, match=r"got the ending '\.xml'; wanted \.yaml, \.yml, \.uai"):
         read_problem(tmp_path / "p.xml")
-    (tmp_path / "bad.yaml").write_text(HEAD + "constraints: {c: {type: intention, function: z}}")
-    with pytest.raises(ConfigError, match=r"bad\.yaml: \$\.constraints\.c\.function: got the name 'z'"):
-        read_problem(tmp_path / "bad.yaml")
-    (tmp_path / "bad.yaml").write_bytes(b"name: \xff")
-    with pytest.raises(ConfigError, match="no UTF-8 text at 6"):
-        read_problem(tmp_path / "bad.yaml")
-    (tmp_path / "bad.yaml").write_bytes(b"#" * (2**22 + 1))
-    with pytest.raises(ConfigError, match="more than 4,194,304 bytes"):
-        read_problem(tmp_path / "bad.yaml")
+    for content, why in (
+        (
+            constraint("type: intention, function: z").encode(),
+            r"bad\.yaml: \$\.constraints\.c\.function: got the name 'z'",
+        ),
+        (b"name: \xff", "no UTF-8 text at 6"),
+        (b"#" * (2**22 + 1), "more than 4,194,304 bytes"),
+    ):
+        (tmp_path / "bad.yaml").write_bytes(content)
+        with pytest.raises(ConfigError, match=why):
+            read_problem(tmp_path / "bad.yaml")
     with pytest.raises(OSError, match="folder"):
         read_problem(tmp_path.joinpath("dir.yaml").mkdir() or tmp_path / "dir.yaml")
 

@@ -89,6 +89,10 @@ def reduction(belief: ExactGP, worth: TargetUtility, batch: np.ndarray) -> float
     return float(worth.weights @ gone)
 
 
+def places_of(decision: Decision) -> dict[str, list[float]]:
+    return {agent: place.tolist() for agent, place in decision.points.items()}
+
+
 def legs_of(now: Situation, coordination: Routes):
     """The routes themselves, of which a decision tells the first legs only."""
     planned = coordination.planned(now, TARGETED)
@@ -187,20 +191,15 @@ def test_a_way_point_goes_where_it_adds_fewest_rounds(seed: int, n: int, horizon
 
 def decided_alike(now: Situation, coordination: Routes, acquisition: sb.ChainAcquisition = TARGETED) -> Decision:
     """What planners decide in one place, held to what agents do who send each other messages."""
-    names = dict(zip(now.agents, now.agents, strict=True))
+    names = {name: name for name in now.agents}
     graph = sb.FactorGraph.from_scopes({f"of {name}": [name] for name in names}, variable_owners=names)
-    alone, by_messages = (
-        CentralDriver(
-            coordination,
-            InProcess(as_agents=agents),
-            now.round,
-            Exchanges(graph, RadioRoutes(now.agents, now.links, has_base=True)),
-        ).run(place_steps(now, acquisition, coordination))
-        for agents in (False, True)
-    )
-    assert alone.points.keys() == by_messages.points.keys()
-    assert all((alone.points[agent] == by_messages.points[agent]).all() for agent in alone.points)
-    assert alone.report == by_messages.report
+    decisions = list[Decision]()
+    for transport in (InProcess(), InProcess(as_agents=True)):
+        words = Exchanges(graph, RadioRoutes(now.agents, now.links, has_base=True))
+        driver = CentralDriver(coordination, transport, now.round, words)
+        decisions.append(driver.run(place_steps(now, acquisition, coordination)))
+    alone, by_messages = decisions
+    assert (places_of(alone), alone.report) == (places_of(by_messages), by_messages.report)
     assert alone.report.messages > 0
     return alone
 
@@ -208,23 +207,21 @@ def decided_alike(now: Situation, coordination: Routes, acquisition: sb.ChainAcq
 @pytest.mark.parametrize("order", ["auction", "sequential"])
 @pytest.mark.parametrize("kind", ["shared", "own", "parted", "priced", "battery"])
 def test_agents_that_exchange_messages_decide_alike_to_the_bit(order, kind: str) -> None:
-    for seed in range(1):
-        more, travel = {}, Straight()
-        if kind == "own":
-            more["belief"] = Views({f"r{n}": some_belief(seed, 6 + n) for n in range(5)}, "r0")
-        if kind == "parted":
-            more["links"] = nx.Graph([("r0", "r1"), ("r1", "r2"), ("r3", "r4")])
-        if kind == "priced":
-            more["prices"] = {"r1": 0.02, "r3": 100.0}
-        if kind == "battery":
-            travel = Straight(left={"r0": 3, "r2": 6})
-        now, coordination = a_team(seed, 5, travel, **more), Routes(order=order)
-        rising = dataclasses.replace(now, round=9)
-        up = decided_alike(rising, coordination, sb.DBGPUCB())
-        for alone in (decided_alike(now, coordination), up):
-            assert ("r3" in alone.points) is (kind != "priced")
-            assert len({tuple(point) for point in alone.points.values()}) == len(alone.points)
-        assert up.report.rounds == 2 * (3 if kind == "parted" else 5)
+    more, travel = {}, Straight()
+    if kind == "own":
+        more["belief"] = Views({f"r{n}": some_belief(0, 6 + n) for n in range(5)}, "r0")
+    if kind == "parted":
+        more["links"] = nx.Graph([("r0", "r1"), ("r1", "r2"), ("r3", "r4")])
+    if kind == "priced":
+        more["prices"] = {"r1": 0.02, "r3": 100.0}
+    if kind == "battery":
+        travel = Straight(left={"r0": 3, "r2": 6})
+    now, coordination = a_team(0, 5, travel, **more), Routes(order=order)
+    up = decided_alike(dataclasses.replace(now, round=9), coordination, sb.DBGPUCB())
+    for alone in (decided_alike(now, coordination), up):
+        assert ("r3" in alone.points) is (kind != "priced")
+        assert len({tuple(point) for point in alone.points.values()}) == len(alone.points)
+    assert up.report.rounds == 2 * (3 if kind == "parted" else 5)
 
 
 def test_each_measures_among_its_candidates_and_is_in_time_for_its_first_way_point() -> None:
@@ -256,13 +253,7 @@ def test_a_battery_brings_its_robot_home() -> None:
         assert travel.rounds("r0", place[None], base[None])[0, 0] <= max(left - 1, 1)
 
 
-@pytest.mark.parametrize(
-    "planner",
-    [
-        pytest.param(Routes(horizon=3), id="routes of 3 rounds"),
-        pytest.param(Routes(), id="until the end"),
-    ],
-)
+@pytest.mark.parametrize("planner", [Routes(horizon=3), Routes()], ids=["routes of 3 rounds", "until the end"])
 def test_who_has_battery_enough_need_not_be_home_when_a_route_ends(planner: Routes) -> None:
     """Five rounds from home, with three left to plan, as if it had no battery."""
     far = {"r0": np.array([98.0, 30.0])}
@@ -293,8 +284,7 @@ def test_one_step_ahead_where_data_fade_or_nobody_says_how_long_ways_take() -> N
     fading, unknown = a_team(0, belief=some_belief(0, fades=True)), dataclasses.replace(a_team(0), travel=None)
     for now in (fading, unknown):
         in_turn, decided = Greedy().decide(now, TARGETED), Routes().decide(now, TARGETED)
-        assert {a: p.tolist() for a, p in decided.points.items()} == {a: p.tolist() for a, p in in_turn.points.items()}
-        assert decided.report == in_turn.report
+        assert (places_of(decided), decided.report) == (places_of(in_turn), in_turn.report)
     assert Routes(horizon=4).decide(fading, TARGETED).report.rounds > 2  # who states a horizon gets it
 
 
@@ -302,8 +292,7 @@ def test_one_step_ahead_where_data_fade_or_nobody_says_how_long_ways_take() -> N
 def test_who_has_few_rounds_or_is_told_not_to_explore_looks_one_step_ahead(share: float, horizon: int) -> None:
     now = a_team(0, round=1, horizon=horizon)
     decided, in_turn = (each.decide(now, sb.DBGPUCB()) for each in (Routes(explore_share=share), Greedy()))
-    assert {a: p.tolist() for a, p in decided.points.items()} == {a: p.tolist() for a, p in in_turn.points.items()}
-    assert decided.report == in_turn.report
+    assert (places_of(decided), decided.report) == (places_of(in_turn), in_turn.report)
 
 
 def test_to_explore_for_an_acquisition_that_is_never_asked_is_refused() -> None:
@@ -366,11 +355,10 @@ def test_who_looks_for_the_peak_explores_until_it_is_time_to_go_there(left: dict
     seen = dict.fromkeys(("explores", "in time", "too late"), 0)
     for seed, round_ in itertools.product(range(2), (2, 9, 13, 15, 17, 20)):
         now = a_team(seed, 3, Straight(7.0, left), round=round_, horizon=20)
-        decided = {agent: place.tolist() for agent, place in Routes().decide(now, sb.DBGPUCB()).points.items()}
+        decided = places_of(Routes().decide(now, sb.DBGPUCB()))
         rounds, up = an_ascent(now)
         if round_ <= 0.8 * 20 and 20 - round_ + 1 > rounds + 6:
-            explored = Routes().decide(now, TargetedVariance(task="peak"))
-            assert decided == {agent: place.tolist() for agent, place in explored.points.items()}
+            assert decided == places_of(Routes().decide(now, TargetedVariance(task="peak")))
             seen["explores"] += 1
         else:
             assert decided == up
@@ -402,7 +390,7 @@ def test_what_nobody_gets_to_does_not_end_exploring(travel: Straight, own_views:
         assert places[upper(dataclasses.replace(now, belief=view), places, [], rule).argmax()][0] > 70.0
     now = dataclasses.replace(now, belief=Views(views, "r0") if own_views else belief)
     decided, explored = (Routes().decide(now, each) for each in (rule, TargetedVariance(task="peak")))
-    assert {a: p.tolist() for a, p in decided.points.items()} == {a: p.tolist() for a, p in explored.points.items()}
+    assert places_of(decided) == places_of(explored)
 
 
 def test_what_was_measured_is_no_way_point_and_nor_is_what_will_fail() -> None:

@@ -145,9 +145,8 @@ def test_a_belief_that_keeps_the_contract_passes():
     sb.testing.check_belief(Plane, Plane.restored)
 
 
-@pytest.mark.parametrize("fault", BROKEN)
-def test_a_belief_that_breaks_it_is_told_what_was_got_and_what_is_wanted(fault):
-    changes, words = BROKEN[fault]
+@pytest.mark.parametrize(("changes", "words"), BROKEN.values(), ids=BROKEN)
+def test_a_belief_that_breaks_it_is_told_what_was_got_and_what_is_wanted(changes, words):
     broken = type("Broken", (Plane,), changes)
     with pytest.raises(AssertionError, match=words):
         sb.testing.check_belief(broken, broken.restored)

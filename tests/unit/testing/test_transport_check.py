@@ -113,9 +113,8 @@ def test_a_transport_that_keeps_the_contract_passes():
     sb.testing.check_transport(Pipes)
 
 
-@pytest.mark.parametrize("fault", BROKEN)
-def test_a_transport_that_breaks_it_is_told_what_was_got_and_what_is_wanted(fault):
-    changes, words = BROKEN[fault]
+@pytest.mark.parametrize(("changes", "words"), BROKEN.values(), ids=BROKEN)
+def test_a_transport_that_breaks_it_is_told_what_was_got_and_what_is_wanted(changes, words):
     with pytest.raises(AssertionError, match=words):
         sb.testing.check_transport(type("Broken", (Pipes,), changes))
 

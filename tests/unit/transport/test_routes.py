@@ -70,7 +70,7 @@ def test_nodes_that_are_no_agents_relay_but_neither_send_nor_receive() -> None:
 
 
 def test_an_agent_without_links_hears_nobody() -> None:
-    with pytest.raises(TransportError, match="no path of links from 'c' to 'a'"):
+    with pytest.raises(TransportError, match=r"no path of links from 'c' to 'a'.* separate parts"):
         Routes(["a", "b", "c"], nx.Graph([("a", "b")])).hops("c", "a")
 
 

@@ -1,4 +1,4 @@
-"""Orders of elimination, the tables they join, and one step."""
+"""Exact: orders of elimination, the tables they join, one step, budgets, and what is counted."""
 
 import itertools
 import math
@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from swarmbo.coordination import Exact, exact
 from swarmbo.coordination.methods import exact as elimination
 from swarmbo.coordination.methods.exact import buckets_of, eliminate, elimination_steps, largest_clique
+from swarmbo.errors import BudgetError
 from swarmbo.graph import FactorGraph
+from swarmbo.transport import Routes
 
 
 def chain(n: int, order: int) -> FactorGraph:
@@ -55,17 +58,22 @@ def test_a_chain_is_swept_from_end_to_end_with_tables_over_b_plus_one(order: int
     assert largest_clique(sweep, sizes)[0] == 5 ** (order + 1)
 
 
-def test_a_star_with_its_hub_first_is_not_swept_in_the_graphs_order() -> None:
-    graph = FactorGraph.from_scopes({f"f{i}": ["hub", f"x{i}"] for i in range(8)})
-    sizes = dict.fromkeys(graph.variables, 10)
-    assert largest_clique(buckets_of(graph, graph.variables), sizes)[0] == 10**9
-    assert largest_clique(elimination_steps(graph, sizes), sizes)[0] == 100
-
-
-def test_a_ring_needs_three_variables_at_a_time() -> None:
-    graph = FactorGraph.from_scopes({f"f{i}": [f"x{i}", f"x{(i + 1) % 7}"] for i in range(7)})
-    sizes = dict.fromkeys(graph.variables, 4)
-    assert largest_clique(elimination_steps(graph, sizes), sizes)[0] == 64
+@pytest.mark.parametrize(
+    ("scopes", "sizes", "largest"),
+    [
+        pytest.param({f"f{i}": ["hub", f"x{i}"] for i in range(8)}, {}, 10**2, id="a star whose hub comes first"),
+        pytest.param({f"f{i}": [f"x{i}", f"x{(i + 1) % 7}"] for i in range(7)}, {}, 10**3, id="a ring"),
+        pytest.param(
+            {f"f{i}": [f"x{i}", f"x{(i + 1) % 4}"] for i in range(4)}, {"x0": 2, "x2": 2}, 40, id="numbers of values"
+        ),
+    ],
+)
+def test_the_largest_table_is_as_small_as_it_can_be(
+    scopes: dict[str, list[str]], sizes: dict[str, int], largest: int
+) -> None:
+    graph = FactorGraph.from_scopes(scopes)
+    sizes = dict.fromkeys(graph.variables, 10) | sizes
+    assert largest_clique(elimination_steps(graph, sizes), sizes)[0] == largest
 
 
 @given(st.permutations(range(6)), st.integers(0, 2**32 - 1))
@@ -107,14 +115,66 @@ def test_a_step_is_the_maximum_of_the_joined_sum_whatever_the_block(
     assert np.allclose(got, joined.max(axis=0), atol=1e-12)
 
 
-def test_cost_counts_the_numbers_of_values_not_only_of_variables() -> None:
-    graph = FactorGraph.from_scopes({"f": ["s", "a"], "g": ["s", "b"]})
-    sizes = {"s": 2, "a": 100, "b": 100}  # s first would join a and b
-    assert largest_clique(elimination_steps(graph, sizes), sizes)[0] == 200
-
-
 def test_between_orders_with_equally_large_tables_the_graphs_own_is_kept() -> None:
     stars = {f"{leaf}{i}": [f"hub{i}", f"{leaf}_end{i}"] for i in range(3) for leaf in "ab"}  # min-fill: ends first
     graph = FactorGraph.from_scopes({"triple": ["p", "q", "r"]} | stars)
     sizes = dict.fromkeys(graph.variables, 10)
     assert tuple(elimination_steps(graph, sizes)) == graph.variables
+
+
+CHAIN = FactorGraph.from_scopes({"f": ["a", "b", "c"], "g": ["b", "c", "d"]})
+TABLES = {"f": np.zeros((3, 4, 5)), "g": np.zeros((4, 5, 6))}
+
+
+def test_the_budget_is_the_entries_of_the_largest_step() -> None:
+    assert exact(CHAIN, TABLES, table_budget=120).value == 0.0
+    with pytest.raises(
+        BudgetError, match=r"4 x 5 x 6 = 120 entries .* over b, c, d; the budget is 119 entries\. Raise"
+    ):
+        exact(CHAIN, TABLES, table_budget=119)
+
+
+@pytest.mark.parametrize(("size", "entries", "mebibytes"), [(10**9, 360, 355), (10**200, 8000, 7995)])
+def test_a_table_beyond_all_floats_is_refused_like_any_other(size: int, entries: int, mebibytes: int) -> None:
+    graph = FactorGraph.from_scopes({f"f{i}_{j}": [f"x{i}", f"x{j}"] for i, j in itertools.combinations(range(40), 2)})
+    with pytest.raises(BudgetError) as refused:
+        Exact().plan(graph, dict.fromkeys(graph.variables, size), Routes(graph.agents))
+    wanted = f" x … = about 10^{entries} entries (about 10^{mebibytes} MiB) over x0, x1, x2, x3, x4, x5, x6, x7, …"
+    assert wanted in str(refused.value)
+    assert "the budget is 16,777,216 entries" in str(refused.value)
+
+
+def test_ties_go_to_the_lowest_indices() -> None:
+    assert exact(CHAIN, TABLES).assignment == {"a": 0, "b": 0, "c": 0, "d": 0}
+
+
+def test_a_sweep_up_and_down_the_chain_is_counted_in_rounds_and_messages() -> None:
+    report = exact(CHAIN, TABLES).report
+    assert (report.rounds, report.messages) == (6, 6)  # each of three links of the chain once up and once down
+    tables = 8 * (4 * 5 + 5 * 6 + 6)
+    assert tables < report.bytes < tables + 6 * 32
+
+
+@pytest.mark.parametrize(("actors", "rounds"), [("aaaa", 0), ("aabb", 2), ("abab", 6), ("abbc", 4)])
+def test_steps_that_stay_with_one_agent_are_no_rounds(actors: str, rounds: int) -> None:
+    scopes = dict(zip(CHAIN.factors, CHAIN.scopes, strict=True))
+    graph = FactorGraph.from_scopes(scopes, variable_owners=dict(zip("abcd", actors, strict=True)))
+    report = exact(graph, TABLES).report
+    assert (report.rounds, report.messages) == (rounds, rounds)
+
+
+def test_rounds_are_those_of_the_path_with_most_steps_to_another_agent() -> None:
+    scopes = {"f": ["p", "r"], "g": ["q", "r"], "h": ["r", "s"]}  # p and q are eliminated into r, and r into s
+    tables = dict.fromkeys(scopes, np.zeros((2, 2)))
+    for actors, rounds in [("baaa", 2), ("abaa", 2), ("bcaa", 2), ("abac", 4), ("bcad", 4), ("aaaa", 0)]:
+        graph = FactorGraph.from_scopes(scopes, variable_owners=dict(zip("pqrs", actors, strict=True)))
+        assert exact(graph, tables).report.rounds == rounds, actors
+
+
+def test_a_factor_held_by_an_agent_that_does_not_act_is_sent_once_to_the_one_that_joins_it() -> None:
+    scopes = dict(zip(CHAIN.factors, CHAIN.scopes, strict=True))
+    acted = {x: x for x in "abcd"}
+    base = FactorGraph.from_scopes(scopes, {"f": "base", "g": "b"}, acted)
+    at_home, away = exact(CHAIN, TABLES).report, exact(base, TABLES).report
+    assert away.messages == at_home.messages + 1
+    assert away.bytes > at_home.bytes + TABLES["f"].nbytes

@@ -1,0 +1,33 @@
+"""Some rounds in a world, of a fleet or of a team in one process."""
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import swarmbo as sb
+
+
+def play(team, env, rounds, before=lambda number: None):
+    """What a team asks for in some rounds, and what it knows then; something may happen ``before`` each of them."""
+    queries = []
+    with threadpool_limits(1, user_api="blas"):
+        observations, infos = env.reset(seed=7)
+        for number in range(1, rounds + 1):
+            before(number)
+            observations, *rest = env.step(team.act(observations, infos))
+            team.observe(observations, *rest)
+            infos = rest[-1]
+            queries.append(team.last_query)
+    return queries, team.history
+
+
+def alone(env, rounds, **settings):
+    """The same of a team in one process."""
+    return play(sb.Team.for_env(env, **settings), env, rounds)
+
+
+def require_same(fleet, team):
+    """The queries of both, and what both know."""
+    (queries, told), (wanted, known) = fleet, team
+    assert [query.point for query in queries] == [query.point for query in wanted]
+    for name in ("X", "factors", "totals", "known_noise"):
+        np.testing.assert_array_equal(getattr(told, name), getattr(known, name))
