@@ -85,6 +85,12 @@ class Coding:
         return (np.cumsum(self._counts) - self._counts).tolist()
 
     @cached_property
+    def stepped(self) -> frozenset[str]:
+        """Coordinates of variables with finitely many values."""
+        columns = np.flatnonzero(np.isin(self._sources, list(self.domain.levels)))
+        return frozenset(self.inner.variables[column] for column in columns)
+
+    @cached_property
     def is_choice(self) -> Bool[np.ndarray, " n"]:
         """Mask of categorical variables, ordered ones too."""
         return np.array([isinstance(variable, Categorical) for variable in self.domain.variables])
