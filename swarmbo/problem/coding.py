@@ -85,10 +85,9 @@ class Coding:
         return (np.cumsum(self._counts) - self._counts).tolist()
 
     @cached_property
-    def stepped(self) -> frozenset[str]:
-        """Coordinates of variables with finitely many values."""
-        columns = np.flatnonzero(np.isin(self._sources, list(self.domain.levels)))
-        return frozenset(self.inner.variables[column] for column in columns)
+    def choices(self) -> frozenset[str]:
+        """Coordinates that stand for single values of a choice."""
+        return frozenset(self.inner.variables[column] for column in np.flatnonzero(self._options >= 0))
 
     @cached_property
     def is_choice(self) -> Bool[np.ndarray, " n"]:

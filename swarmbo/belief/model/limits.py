@@ -21,7 +21,7 @@ from swarmbo.spaces import Domain
 _ASSURED, _RISE = 0.25, 0.5  # standard deviations within the limit that are required, and more after each excess
 _MARGIN, _STEEP = 4e-3, 400.0  # of the penalty, in the distance of the nearest measurements from the limit
 _FEWEST = 3  # measurements, and number of the nearest ones
-_FINEST = 1e-4  # of the standard deviation of the quantity: smallest such distance
+_FINEST = 1e-2  # of the quantity's standard deviation: smallest such distance, as climbs stop at steeper ridges
 _EXACT = AdditiveGPSettings(noise_floor=1e-10, noise_log_std=3.0)  # a limit may be known to many digits
 
 Range = tuple[float | None, float | None]
