@@ -85,15 +85,15 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
 
     With one factor, totals count as outcomes of that factor. A function of unknown structure is one factor, whose
     lengthscales are a common one with small deviations. Models of the whole factor and of a sum over its variables
-    alternate until the evidence is clear. The trust region of one factor needs twice ``box.failures`` to shrink, and
-    restarts once it is stalled. Each of several factors without shared variables is searched globally while its
-    expected improvement anywhere exceeds a thousandth of the first outcomes' spread. Later it is searched in its trust
-    region and, once stalled, globally in every second round. With outcomes per factor, the last round evaluates the
-    combined best point of all parts of the graph. If the number of rounds is unknown, this happens whenever the number
-    of evaluations has grown by half. Outcomes of factors with shared variables are not transformed, since a gain of one
-    may be a loss of another. Trust regions react to posterior means, not to noisy outcomes. If the fitted noise is
-    above 3e-4 of the outcomes' variance, a trust region needs three times ``box.failures`` to shrink, and a restart
-    waits three times as long.
+    alternate until the evidence is clear. A factor with choices is never such a sum. The trust region of one factor
+    needs twice ``box.failures`` to shrink, and restarts once it is stalled. Each of several factors without shared
+    variables is searched globally while its expected improvement anywhere exceeds a thousandth of the first outcomes'
+    spread. Later it is searched in its trust region and, once stalled, globally in every second round. With outcomes
+    per factor, the last round evaluates the combined best point of all parts of the graph. If the number of rounds is
+    unknown, this happens whenever the number of evaluations has grown by half. Outcomes of factors with shared
+    variables are not transformed, since a gain of one may be a loss of another. Trust regions react to posterior means,
+    not to noisy outcomes. If the fitted noise is above 3e-4 of the outcomes' variance, a trust region needs three times
+    ``box.failures`` to shrink, and a restart waits three times as long.
 
     Every rule is a sum over factors, so agents agree on it by messages. Outcomes are sent to all agents that model
     them. A draw needs one number per evaluation from each factor to all others. Every agent computes trust regions,

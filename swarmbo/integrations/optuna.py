@@ -29,8 +29,7 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
     trials have other parameters.
 
     Each parameter is a variable with its type: ``Real``, ``Integer`` or ``Categorical``, with the distribution's scale
-    and step. A team repeats no point while untried ones remain. With integers, steps or choices and without scopes, the
-    default acquisition is ``expected-improvement``, because a trust region would contain few values.
+    and step. A team repeats no point while untried ones remain.
 
     Running trials are pending, also those of other processes. From failed trials, a team learns where trials fail.
     Constraints of trials (``trial.set_constraint``) are limits, each with a model; ``constraints_func`` is deprecated
@@ -171,9 +170,7 @@ class _Work:
         seed = int(stream(sampler.seed, "group", *sorted(space)).integers(2**63))
         bounds: dict[str, Any] = {name: _variable(distribution) for name, distribution in space.items()}
         graph = None if scopes is None else _graph(scopes, space)
-        has_grid = any(not isinstance(of, Real) or of.step is not None for of in bounds.values())
-        usual: dict[str, Any] = {"acquisition": "expected-improvement"} if has_grid and graph is None else {}
-        usual |= {"limits": dict.fromkeys(sorted(limits), (None, 0.0))} if limits else {}
+        usual: dict[str, Any] = {"limits": dict.fromkeys(sorted(limits), (None, 0.0))} if limits else {}
         self.team = Team(graph, bounds, seed=seed, initial=sampler.initial, **usual | sampler.settings)
         self.sign = -1.0 if study.direction == optuna.study.StudyDirection.MINIMIZE else 1.0
         self.pending: dict[int, str] = {}  # ids of queries by number of trial

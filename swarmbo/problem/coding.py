@@ -85,6 +85,11 @@ class Coding:
         return (np.cumsum(self._counts) - self._counts).tolist()
 
     @cached_property
+    def choices(self) -> frozenset[str]:
+        """Coordinates that stand for single values of a choice."""
+        return frozenset(self.inner.variables[column] for column in np.flatnonzero(self._options >= 0))
+
+    @cached_property
     def is_choice(self) -> Bool[np.ndarray, " n"]:
         """Mask of categorical variables, ordered ones too."""
         return np.array([isinstance(variable, Categorical) for variable in self.domain.variables])

@@ -48,6 +48,7 @@ class JointSituation:
     # limits on measured quantities, whose values the history has
     ranges: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict[str, Any])
     coding: Coding | None = None  # coordinates of models, if variables have types
+    choices: frozenset[str] = frozenset()  # variables of ``graph`` that stand for single values of a choice
     earlier: AdditiveGP | None = None  # belief of the last decision: reuse of its results saves time, bit-identically
 
     @cached_property
@@ -57,6 +58,7 @@ class JointSituation:
             return self
         X, pending = (self.coding.inside(self.domain.to_unit(points)) for points in (self.history.X, self.pending))
         inner = {"graph": self.coding.inner, "domain": self.coding.box, "coding": None, "regions": ()}
+        inner["choices"] = self.coding.choices
         return replace(self, history=replace(self.history, X=X), pending=pending, **inner)
 
     @cached_property

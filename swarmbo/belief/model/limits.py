@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -19,8 +19,10 @@ from swarmbo.problem.no_go import Limit, Shape
 from swarmbo.spaces import Domain
 
 _ASSURED, _RISE = 0.25, 0.5  # standard deviations within the limit that are required, and more after each excess
-_MARGIN, _STEEP = 4e-3, 400.0  # of the penalty, in standard deviations of the quantity
-_FEWEST = 3  # measurements
+_MARGIN, _STEEP = 4e-3, 400.0  # of the penalty, in the distance of the nearest measurements from the limit
+_FEWEST = 3  # measurements, and number of the nearest ones
+_FINEST = 1e-2  # of the quantity's standard deviation: smallest such distance, as climbs stop at steeper ridges
+_EXACT = AdditiveGPSettings(noise_floor=1e-10, noise_log_std=3.0)  # a limit may be known to many digits
 
 Range = tuple[float | None, float | None]
 
@@ -37,8 +39,19 @@ class ProbablyBroken:
     assured: float = _ASSURED
     coding: Coding | None = None
 
+    @cached_property
+    def unit(self) -> float:
+        """Distance of the nearest measurements from the limit, at most the prior's standard deviation.
+
+        The best points often lie on a limit. With a fixed unit the margin would keep them away from it.
+        """
+        ends, h = [end for end in (self.low, self.high) if end is not None], self.belief.hyperparameters
+        prior = float(h.scales[0] * np.sqrt(h.outputscales[0]))
+        far = np.abs(self.belief.totals[:, None] - ends).min(axis=1, initial=np.inf)
+        return float(np.clip(np.partition(far, _FEWEST - 1)[_FEWEST - 1], _FINEST * prior, prior))
+
     def depth(self, U: Float[np.ndarray, "m n"], box: Domain) -> Shape:
-        """Violation (m,) in standard deviations of the prior, and its gradient (m, n)."""
+        """Violation (m,) in ``unit``, and its gradient (m, n)."""
         (inner,) = stacks_of(self.belief.graph)
         Z = U if self.coding is None else self.coding.inside(U)
         found = self.belief.local(inner, Z[None], gradient=True)
@@ -50,12 +63,11 @@ class ProbablyBroken:
         lacks = np.array([sign * (mean - end) + self.assured * std for sign, end in sides if end is not None])
         slopes = np.array([sign * found.dmean[0] + self.assured * by_std for sign, _ in sides])
         worst, rows = lacks.argmax(axis=0), np.arange(len(U))
-        slope, h = slopes[worst, rows], self.belief.hyperparameters
+        slope = slopes[worst, rows]
         if self.coding is not None:
             (stack,) = stacks_of(self.coding.over(self.belief.graph))
             (slope,) = self.coding.slopes(stack, inner, slope[None])
-        unit = float(h.scales[0] * np.sqrt(h.outputscales[0]))
-        return lacks[worst, rows] / unit, slope / unit
+        return lacks[worst, rows] / self.unit, slope / self.unit
 
 
 def probably_broken(situation: JointSituation, ranges: Mapping[str, Range]) -> tuple[Limit, ...]:
@@ -85,7 +97,7 @@ def _fitted(
     graph: FactorGraph, box: tuple[bytes, bytes], data: tuple[bytes, bytes], seed: int, name: str, n: int
 ) -> AdditiveGP:
     (low, high), (X, y) = map(np.frombuffer, box), map(np.frombuffer, data)
-    belief = AdditiveGP.create(AdditiveGPSettings(), graph, Domain(low, high), "total")
+    belief = AdditiveGP.create(_EXACT, graph, Domain(low, high), "total")
     belief = belief.update(X.reshape(len(y), -1), y)
     return belief.fit(stream(seed, "limit", name=name, evaluations=n))
 

@@ -235,7 +235,10 @@ class _Data:
         splits, odds, n = dict[str, AdditiveGP](), _ODDS_OF_WHOLE[situation.structure], len(situation.history)
         candidate_models: tuple[tuple[int, AdditiveHyperparameters], ...] = ()
         seen = np.flatnonzero(np.isfinite(self.F).any(axis=0)).tolist() if is_all else []
-        sums = [graph.factors[j] for j in seen if len(graph.scopes[j]) > 1]
+        # the values of a choice exclude each other, so no part of a sum can look for a gain of one of them alone
+        sums = [
+            graph.factors[j] for j in seen if len(graph.scopes[j]) > 1 and situation.choices.isdisjoint(graph.scopes[j])
+        ]
         for factor, split in self.splits(dict.fromkeys(sums), is_due=True).items():
             j = graph.place_of[factor]
             evidence = split.log_evidence() + _density(split, Warp(), self.F[:, j], 0)

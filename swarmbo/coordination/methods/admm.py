@@ -157,9 +157,11 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             best = np.argsort(-values, axis=1, kind="stable")[:, : self.starts]
             starts = np.take_along_axis(X, best[:, :, None], axis=1)
             if functions.levels:
+                # given starts differ little in their choices, and single choices rarely leave a constraint's corner
+                others = np.argsort(-values[:, n_given:], axis=1, kind="stable")[:, : self.polished] + n_given
                 for row, factor in enumerate(stack.factors):
-                    given = drawn[best[row, : self.polished]]
-                    own = yield from choices.of_one(view, factor, given, seed, self.alone_steps)
+                    tried = drawn[[*best[row, : self.polished], *others[row]]]
+                    own = yield from choices.of_one(view, factor, tried, seed, self.alone_steps)
                     point[stack.columns[row]] = own
                 continue
             climbed = box_steps.climbed_by(functions, stack, functions.unheard(starts))

@@ -1,0 +1,62 @@
+"""Whole decisions over typed variables and learned limits: optima that single steps from known points do not reach."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.graph import BoxFunctions, FactorGraph
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Ridge(BoxFunctions):
+    """Larger along the diagonal k = x only, where both variables have to move together."""
+
+    def value(self, stack: Any, U: np.ndarray, received: Any) -> np.ndarray:
+        return self.value_and_gradient(stack, U, received)[0]
+
+    def value_and_gradient(self, stack: Any, U: np.ndarray, received: Any) -> tuple[np.ndarray, np.ndarray]:
+        k, x = U[..., 0], U[..., 1]
+        return k - 100.0 * (x - k) ** 2, np.stack([np.zeros_like(k), -200.0 * (x - k)], axis=-1)
+
+
+def test_a_factor_of_its_own_is_searched_from_random_choices_too():
+    levels = {"k": np.arange(21) / 20.0}
+    graph = FactorGraph.from_scopes({"f": ["k", "x"]})
+    ridge = Ridge(graph=graph, low=np.zeros(2), high=np.ones(2), starts=np.zeros((3, 2)), levels=levels)
+    k, x = sb.ADMM().maximise(ridge, seed=1).point
+    assert k >= 0.9
+    assert x == pytest.approx(k, abs=0.01)
+
+
+@pytest.mark.thorough
+def test_an_additive_function_of_types_is_found_although_its_parts_have_few_values():
+    space = {
+        "rate": sb.Real(1e-5, 1.0, log=True),
+        "layers": sb.Integer(1, 8),
+        "kind": sb.Categorical(["relu", "tanh", "gelu"]),
+        "dropout": sb.Real(0.0, 0.9, step=0.1),
+    }
+    team, least = sb.Team(None, space, seed=0, rounds=45), math.inf
+    for _ in range(45):
+        point = (query := team.ask()).point
+        kinds = {"relu": 0.2, "tanh": 0.5, "gelu": 0.0}
+        loss = (math.log10(point["rate"]) + 3.0) ** 2 + 0.1 * abs(point["layers"] - 4) + kinds[point["kind"]]
+        least = min(least, loss := loss + (point["dropout"] - 0.3) ** 2)
+        team.tell(query, -loss)
+    assert least < 1e-4
+
+
+def test_an_optimum_on_a_learned_limit_is_approached_though_the_quantity_has_a_wide_range():
+    space, best, n_broken = {"x": (0.0, 1.0), "y": (0.0, 1.0)}, -math.inf, 0
+    team = sb.Team(None, space, limits={"load": (None, 1.0)}, seed=0, rounds=30)
+    for _ in range(30):
+        x, y = (query := team.ask()).point.values()
+        load, value = math.exp(5.0 * (x + y - 1.0)), -((x - 1.0) ** 2) - 2.0 * (y - 0.6) ** 2
+        team.tell(query, value, constraints={"load": load})
+        best, n_broken = max(best, value if load <= 1.0 else -math.inf), n_broken + (load > 1.0)
+    assert -0.2405 < best <= -0.24 + 1e-12  # at x = 0.6, y = 0.4, by Lagrange's multiplier
+    assert n_broken < 15
