@@ -57,9 +57,9 @@ class JointSituation:
         if self.coding is None:
             return self
         X, pending = (self.coding.inside(self.domain.to_unit(points)) for points in (self.history.X, self.pending))
-        inner = {"graph": self.coding.inner, "domain": self.coding.box, "coding": None, "regions": ()}
-        inner["choices"] = self.coding.choices
-        return replace(self, history=replace(self.history, X=X), pending=pending, **inner)
+        code, history = self.coding, replace(self.history, X=X)
+        inner: dict[str, Any] = {"graph": code.inner, "domain": code.box, "choices": code.choices}
+        return replace(self, history=history, pending=pending, coding=None, regions=(), **inner)
 
     @cached_property
     def out(self) -> Out:
