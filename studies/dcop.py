@@ -152,7 +152,8 @@ def table(lines: list[Line]) -> Iterator[str]:
     for kind in SIZES:
         of = {method: select(lines, problem=kind, method=method) for method in METHODS}
         loss = [mean(of[method]) for method in HEURISTIC]
-        rows.append([kind, *map(milliseconds, of.values()), *loss, mean(of["max-sum"], "bound", -1)])
+        if any(of.values()):
+            rows.append([kind, *map(milliseconds, of.values()), *loss, mean(of["max-sum"], "bound", -1)])
     heads = ["toulbar2, ms", *OWN, "max-sum, %", "dsa", "mgm", "bound"]
     yield from markdown(["problem", *heads], rows, right=True)
     files = {line["problem"]: Path(line["problem"]).suffix.replace("yml", "yaml") for line in lines}

@@ -1,5 +1,6 @@
 """External suites: a cell of each is what the suite's own formula or table says."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ def test_the_accuracy_of_a_tuned_network_is_one_that_its_table_has(script: Any):
 
 
 @pytest.mark.parametrize("kind", ["colouring", "triples"])
-def test_toulbar2_and_variable_elimination_have_the_same_cost_and_nothing_is_better(script: Any, kind):
+def test_toulbar2_and_variable_elimination_have_the_same_cost_and_nothing_is_better(script: Any, kind: str):
     pytest.importorskip("pytoulbar2")
     dcop, key = script("dcop"), {"problem": kind, "seed": 4}
     lines = {method: key | {"method": method} | dcop.run(kind, method, 4) for method in dcop.METHODS}
@@ -60,7 +61,9 @@ def test_toulbar2_and_variable_elimination_have_the_same_cost_and_nothing_is_bet
     assert "".join(cells[1] + cells[2]).strip(" |") == ""  # no proven optimum
 
 
-def test_toulbar2_maximises_and_has_the_optimum_of_large_costs_and_none_where_all_is_forbidden(script: Any, tmp_path):
+def test_toulbar2_has_the_optimum_of_utilities_and_of_large_costs_and_none_if_all_is_forbidden(
+    script: Any, tmp_path: Path
+):
     toulbar2, dcop = pytest.importorskip("pytoulbar2"), script("dcop")
     grid, file = dcop.drawn("grid", 0), str(tmp_path / "grid.uai")
     network = toulbar2.CFN()
@@ -71,7 +74,7 @@ def test_toulbar2_maximises_and_has_the_optimum_of_large_costs_and_none_where_al
     utilities = [dcop.run(file, method, 0)["value"] for method in ("toulbar2", "exact")]
     assert utilities[0] == pytest.approx(utilities[1], abs=1e-6)
 
-    def told(costs):
+    def told(costs: list[list[float]]) -> tuple[Any, ...]:
         graph, values = sb.FactorGraph.from_scopes({"f": ["x", "y"]}), dict.fromkeys("xy", (0, 1))
         problem = dcop.TableProblem("two", graph, {"f": -np.array(costs)}, values, "min")
         line = dcop.run(str(write_problem(problem, tmp_path / "two.wcsp")), "toulbar2", 0)
