@@ -2,13 +2,15 @@
 
     pip install pytoulbar2
     python studies/dcop.py                                            # what is missing of dcop.jsonl
-    python studies/dcop.py --problem ~/pyDcop/tests/instances/*.y*ml --seeds 0    # files: .yaml, .uai or .wcsp
+    cd ~/pyDcop/tests/instances; python …/studies/dcop.py --problem *.y*ml --seeds 0    # files: .yaml, .uai or .wcsp
     python studies/dcop.py --table
 
 Costs are drawn by seed. ``colouring`` forbids equal neighbours and has whole costs of colours; ``grid`` has the logs of
-potentials, as UAI's files; the others have whole costs, as WCSP's. Seconds are of solving, without reading a file.
+potentials, as UAI's files; the others have whole costs, as WCSP's. Seconds are of solving, without reading a file and
+building toulbar2's network.
 """
 
+import math
 import statistics
 import time
 from argparse import ArgumentTypeError
@@ -27,7 +29,7 @@ from swarmbo.errors import BudgetError, ConfigError
 from swarmbo.interchange import TableProblem, read_problem
 
 LIMIT = 60  # seconds of toulbar2
-DIGITS = 9  # of its costs, behind the point
+DIGITS, DOUBLE = 9, 15  # of its costs, behind the point; and in all, as they are exact in double precision
 OWN = {"exact": sb.Exact(), "max-sum": sb.MaxSum(bound="mplp"), "dsa": sb.DSA(), "mgm": sb.MGM()}
 SIZES = {"colouring": 3, "grid": 2, "loops": 6, "sparse": 4, "dense": 5, "triples": 3}
 
@@ -75,23 +77,31 @@ def drawn(kind: str, seed: int) -> TableProblem:
 
 
 def by_toulbar2(problem: TableProblem) -> Line:
-    """The choice of toulbar2, its cost by our tables, and its proven bound."""
+    """The choice of toulbar2, its cost by our tables, and its proven bound; both None without a choice."""
     from pytoulbar2 import CFN
 
-    network, graph = CFN(resolution=DIGITS), problem.graph
-    for variable, values in problem.domains.items():
-        network.AddVariable(variable, range(len(values)))
-    for factor in graph.factors:
-        network.AddFunction(list(graph.scope(factor)), (-problem.tables[factor]).ravel().tolist())
-    start = time.process_time()
-    found = network.Solve(timeLimit=LIMIT)
-    seconds, bound = time.process_time() - start, problem.told(-network.GetDDualBound())
+    graph, tables = problem.graph, {factor: -table for factor, table in problem.tables.items()}
+    largest = sum(float(np.abs(table[np.isfinite(table)]).max(initial=0.0)) for table in tables.values())
+    digits = min(DIGITS, DOUBLE - math.ceil(math.log10(max(largest, 1.0))))
+    if digits < 0:
+        raise ConfigError(f"got costs of up to {largest:.2g} in sum; wanted at most 1e{DOUBLE}: divide them")
+    network, start = CFN(resolution=digits), time.process_time()
+    try:
+        for variable, values in problem.domains.items():
+            network.AddVariable(variable, range(len(values)))
+        for factor, table in tables.items():
+            network.AddFunction(list(graph.scope(factor)), table.ravel().tolist())
+        start = time.process_time()
+        found = network.Solve(timeLimit=LIMIT)
+    except network.Contradiction:  # a table that forbids all
+        found = None
+    seconds = time.process_time() - start
     if found is None:
-        return {"status": "forbidden or out of time", "seconds": seconds, "value": None, "bound": bound}
-    choice = dict(zip(problem.domains, found[0], strict=True))
-    value = sum(float(problem.tables[f][tuple(choice[x] for x in graph.scope(f))]) for f in graph.factors)
-    told = problem.told(value)
-    is_proven = abs(told - bound) <= len(graph.factors) * 10.0**-DIGITS
+        status = "infeasible" if seconds < LIMIT else "out of time"
+        return {"status": status, "seconds": seconds, "value": None, "bound": None}
+    choice, bound = dict(zip(problem.domains, found[0], strict=True)), problem.told(-network.GetDDualBound())
+    told = problem.told(sum(float(problem.tables[f][tuple(choice[x] for x in graph.scope(f))]) for f in graph.factors))
+    is_proven = abs(told - bound) <= len(graph.factors) * 10.0**-digits
     return {"status": "exact" if is_proven else "out of time", "seconds": seconds, "value": told, "bound": bound}
 
 
@@ -117,34 +127,41 @@ def run(instance: str, method: str, seed: int) -> Line:
 
 
 def table(lines: list[Line]) -> Iterator[str]:
-    """Drawn problems: median milliseconds, and mean losses in percent of the optimum. Files: how many have it."""
-    best = {(line["problem"], line["seed"]): line["value"] for line in select(lines, method="toulbar2")}
+    """Drawn problems: median milliseconds, and mean losses in percent of the optimum. Files: how many have it.
 
-    def losses(own: list[Line], key: str = "value") -> list[float]:
-        """Distances from the optimum, in percent; of files, in the unit of costs."""
-        pairs = [(line[key], best[line["problem"], line["seed"]]) for line in own if line[key] is not None]
-        return [abs(found - least) * (100 / abs(least) if own[0]["problem"] in SIZES else 1) for found, least in pairs]
+    Without a number: ``×`` was refused, ``–`` has no allowed choice; empty was not run, or has no proven optimum.
+    """
+    best = {(line["problem"], line["seed"]): line["value"] for line in select(lines, method="toulbar2", status="exact")}
 
-    def mean(own: list[Line], key: str = "value") -> str:
-        found = losses(own, key)
-        return f"{statistics.mean(found):.2g}{f' ({len(found)})' * (len(found) < len(own))}" if found else "–"
+    def pairs(own: list[Line], key: str = "value") -> list[tuple[float, float]]:
+        """Each cost or bound with the proven optimum, where both are known."""
+        every = [(line[key], best.get((line["problem"], line["seed"]))) for line in own]
+        return [(found, least) for found, least in every if found is not None and least is not None]
+
+    def mean(own: list[Line], key: str = "value", sign: int = 1) -> str:
+        losses = [sign * 100 * (found - least) / abs(least) for found, least in pairs(own, key)]
+        if not losses:
+            return "–" if own and all(line["status"] == "infeasible" for line in own) else ""
+        return f"{statistics.mean(losses):.2g}{f' ({len(losses)})' * (len(losses) < len(own))}"
 
     def milliseconds(own: list[Line]) -> str:
         known = [line["seconds"] for line in own if line["seconds"] is not None]
-        return f"{1000 * statistics.median(known):.0f}" if known else "–"
+        return f"{1000 * statistics.median(known):.0f}" if known else "×" * bool(own)
 
     rows, counts = list[list[str]](), list[list[str]]()
     for kind in SIZES:
         of = {method: select(lines, problem=kind, method=method) for method in METHODS}
         loss = [mean(of[method]) for method in HEURISTIC]
-        rows.append([kind, *map(milliseconds, of.values()), *loss, mean(of["max-sum"], "bound")])
+        if any(of.values()):
+            rows.append([kind, *map(milliseconds, of.values()), *loss, mean(of["max-sum"], "bound", -1)])
     heads = ["toulbar2, ms", *OWN, "max-sum, %", "dsa", "mgm", "bound"]
     yield from markdown(["problem", *heads], rows, right=True)
     files = {line["problem"]: Path(line["problem"]).suffix.replace("yml", "yaml") for line in lines}
     for ending in sorted({own for problem, own in files.items() if problem not in SIZES}):
         here = [line for line in lines if files[line["problem"]] == ending]
         of = [select(here, method=method) for method in METHODS]
-        counts.append([f"{len(of[0])} {ending}", *(str(sum(loss < 1e-4 for loss in losses(own))) for own in of)])
+        optimal = [sum(abs(found - least) < 1e-4 for found, least in pairs(own)) for own in of]
+        counts.append([f"{len({line['problem'] for line in here})} {ending}", *map(str, optimal)])
     if counts:
         yield from ["", *markdown(["files", *METHODS], counts, right=True)]
 

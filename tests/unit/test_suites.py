@@ -1,5 +1,6 @@
 """External suites: a cell of each is what the suite's own formula or table says."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,25 +42,47 @@ def test_the_accuracy_of_a_tuned_network_is_one_that_its_table_has(script: Any):
     assert "| vehicle |" in "\n".join(hpo.table([{"data": "vehicle", "method": "random", "seed": 0} | line]))
 
 
-def test_toulbar2_and_variable_elimination_have_the_same_cost_and_nothing_is_better(tmp_path):
-    toulbar2 = pytest.importorskip("pytoulbar2")
-    import dcop
-
-    key = {"problem": "triples", "seed": 4}
-    lines = {method: key | {"method": method} | dcop.run("triples", method, 4) for method in dcop.METHODS}
+@pytest.mark.parametrize("kind", ["colouring", "triples"])
+def test_toulbar2_and_variable_elimination_have_the_same_cost_and_nothing_is_better(script: Any, kind: str):
+    pytest.importorskip("pytoulbar2")
+    dcop, key = script("dcop"), {"problem": kind, "seed": 4}
+    lines = {method: key | {"method": method} | dcop.run(kind, method, 4) for method in dcop.METHODS}
     least = lines["toulbar2"]["value"]
     assert (lines["exact"]["value"], lines["exact"]["bound"], lines["toulbar2"]["bound"]) == (least, least, least)
-    assert all(line["value"] >= least for line in lines.values())
+    assert all(line["value"] is None or line["value"] >= least for line in lines.values())
     assert lines["max-sum"]["bound"] < least
-    assert "| triples |" in "\n".join(dcop.table(list(lines.values())))
+    own = {method: dict(line, status="out of time") for method, line in lines.items()}
+    cells = [
+        next(row for row in dcop.table(part) if f"| {kind} |" in row).split(" | ")[6:]
+        for part in ([*lines.values()], [*own.values()], [lines["max-sum"]])
+    ]
+    loss, bound = (100 * abs(lines["max-sum"][key] - least) / least for key in ("value", "bound"))
+    assert (cells[0][0], cells[0][-1]) == (f"{loss:.2g}", f"{bound:.2g} |")
+    assert "".join(cells[1] + cells[2]).strip(" |") == ""  # no proven optimum
 
-    grid = dcop.drawn("grid", 0)
+
+def test_toulbar2_has_the_optimum_of_utilities_and_of_large_costs_and_none_if_all_is_forbidden(
+    script: Any, tmp_path: Path
+):
+    toulbar2, dcop = pytest.importorskip("pytoulbar2"), script("dcop")
+    grid, file = dcop.drawn("grid", 0), str(tmp_path / "grid.uai")
     network = toulbar2.CFN()
-    network.Read(str(write_problem(grid, tmp_path / "grid.uai")))
+    network.Read(str(write_problem(grid, file)))
     choice = dict(zip(grid.graph.variables, network.Solve()[0], strict=True))
     value = sum(grid.tables[f][tuple(choice[x] for x in grid.graph.scope(f))] for f in grid.graph.factors)
     assert grid.told(value) == pytest.approx(dcop.run("grid", "exact", 0)["value"], abs=1e-9)
+    utilities = [dcop.run(file, method, 0)["value"] for method in ("toulbar2", "exact")]
+    assert utilities[0] == pytest.approx(utilities[1], abs=1e-6)
 
+    def told(costs: list[list[float]]) -> tuple[Any, ...]:
+        graph, values = sb.FactorGraph.from_scopes({"f": ["x", "y"]}), dict.fromkeys("xy", (0, 1))
+        problem = dcop.TableProblem("two", graph, {"f": -np.array(costs)}, values, "min")
+        line = dcop.run(str(write_problem(problem, tmp_path / "two.wcsp")), "toulbar2", 0)
+        return line["status"], line["value"], line["bound"]
+
+    assert told([[3e10, 2e10], [5e10, np.inf]]) == ("exact", 2e10, 2e10)
+    assert told([[3e15, 2e15], [5e15, 4e15]]) == ("refused", None, None)
+    assert told([[np.inf, np.inf], [np.inf, np.inf]]) == ("infeasible", None, None)
     file = str(find("channels", ".yaml"))
     assert dcop.run(file, "toulbar2", 0)["value"] == 6.0  # as docs/guide/dcop.md has it
     refused = dcop.run(__file__, "exact", 0)
