@@ -14,7 +14,6 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
 
-from swarmbo.boundary.files import ANIMATION_FORMATS
 from swarmbo.boundary.processes import tell_in_one_line
 from swarmbo.errors import ConfigError, SwarmboError
 
@@ -206,6 +205,7 @@ def figure_at(path: Path | None, names: list[str] | None, dpi: int | None) -> "t
     """Path and formats of one figure: as ``--format`` says, or the ending of its name; refused before it is drawn."""
     if path is None:
         return None
+    from swarmbo.boundary.files import ANIMATION_FORMATS
     from swarmbo.plotting import Formats
 
     said = names or ([path.suffix[1:]] if path.suffix else [])

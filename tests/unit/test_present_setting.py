@@ -226,10 +226,11 @@ def test_simple_settings_are_among_the_starts_of_every_search():
             return sb.ADMM(rounds=2, starts=2, screened=8).maximise(functions, links, seed)
 
     present, plain = Own(), Own()
-    asked(sb.Team(None, TYPED, start=PRESENT, coordination=present, seed=0, initial=1), 3, worth)
+    everywhere = {"acquisition": "expected-improvement", "seed": 0, "initial": 1}  # no trust region
+    asked(sb.Team(None, TYPED, start=PRESENT, coordination=present, **everywhere), 3, worth)
     top = np.array([1.0, 1 / 6, 5 / 6, 17 / 18, 1.0])
     for starts in present.seen:
         assert np.abs(starts - top).max(axis=1).min() < 1e-9
         assert np.isclose(starts[:, [0, 3, 4]], 0.5).all(axis=1).any()
-    asked(sb.Team(None, TYPED, coordination=plain, seed=0, initial=1), 3, worth)
+    asked(sb.Team(None, TYPED, coordination=plain, **everywhere), 3, worth)
     assert all(len(starts) <= 3 for starts in plain.seen)

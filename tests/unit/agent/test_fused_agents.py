@@ -186,7 +186,7 @@ def test_an_agent_is_told_no_outcome_of_others_and_holds_no_view_of_theirs():
         views = belief_of(agent).views
         assert isinstance(views, Views)
         assert list(views.by_agent) == [name]
-        with pytest.raises(KeyError):  # nobody answers for all
+        with pytest.raises(ConfigError, match="wanted all, or one"):
             views.posterior_mean(np.zeros((1, 2)))
 
 

@@ -253,14 +253,15 @@ def test_compare_shows_times_of_runs_with_workers_beside_others(tmp_path):
 
 def test_an_estimate_has_the_busy_share_of_workers():
     def measured(step, decision):
-        return {"growth": 1, "end": 100, "tried": 100, "decision_s": decision, "step_s": step, "memory": None}
+        times, known = {100: decision}, {"acquisition": "", "way": "", "memory": None, "is_field": False}
+        return {"end": 100, "times": times, "step_s": step, **known}
 
     scenario = load("powell", ["rounds=100", "workers.count=8"])
-    slow = _extrapolated(scenario, measured(8.0, 0.2) | {"acquisition": ""})
+    slow = _extrapolated(scenario, measured(8.0, 0.2))
     assert (slow.seconds, slow.busy, slow.per_second) == (pytest.approx(100.0), pytest.approx(1.0), pytest.approx(1.0))
     assert slow.text() == "about 2 min, 1 evaluations a second, workers busy 100%"
-    quick = _extrapolated(scenario, measured(0.8, 0.4) | {"acquisition": ""})  # half of that is the mean decision
+    quick = _extrapolated(scenario, measured(0.8, 0.2))
     assert (quick.seconds, quick.busy) == (pytest.approx(20.0), pytest.approx(0.5))
     batches = load("powell", ["rounds=100", "workers.count=8", "workers.mode=synchronous"])
-    assert _extrapolated(batches, measured(0.8, 0.2) | {"acquisition": ""}).busy == pytest.approx(0.5)
-    assert _extrapolated(load("powell", ["rounds=100"]), measured(0.8, 0.4) | {"acquisition": ""}).busy is None
+    assert _extrapolated(batches, measured(0.8, 0.2)).busy == pytest.approx(0.5)
+    assert _extrapolated(load("powell", ["rounds=100"]), measured(0.8, 0.4)).busy is None
