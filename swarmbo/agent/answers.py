@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import networkx as nx
@@ -50,8 +50,8 @@ class Clocked:
     """A timed stage in progress; ``word`` has the values of the agent's own variables after the deadline."""
 
     def __init__(self, stage: Timed, decision: int, refused: Counter[str]) -> None:
-        self.number = 2 * decision + int(stage.again)
-        self.sent, self.word = Traffic(), cast(dict[str, Any] | None, None)
+        self.number, self.sent = 2 * decision + int(stage.again), Traffic()
+        self.word: dict[str, Any] | None = None
         self._stage, self._agent, self._now = stage, stage.agent(self.number), 0
         self._agent.refused = refused
 
@@ -139,6 +139,8 @@ class Answering:
                 if self._knows_all:
                     return request.model.posterior(request.points)
                 graph = self.setup.problem.graph
+                if not set(graph.factor_owners) <= set(self._members):  # without an owner nobody knows the sum
+                    return np.zeros(len(request.points)), np.full(len(request.points), np.inf)
                 summed = request.summed(graph, graph.factors_owned_by(self.name))
                 return (yield from self._exchanged("expected", summed))
             case joint.Agree():
@@ -216,9 +218,8 @@ class Answering:
             made = partial(deadline_box.DeadlineAgentInBox, self.name, terms, functions)
             word = stand | (yield Timed(timed.deadline, routes, made, again=request.again))
         point = np.array([word.get(variable, 0.0) for variable in variables])
-        return Agreement(
-            (yield from self._composed("point", point, who=graph.agents)), 0.0, SolveReport("deadline", timed.deadline)
-        )
+        point = yield from self._composed("point", point, who=graph.agents)
+        return Agreement(point, 0.0, SolveReport("deadline", timed.deadline))
 
     def _chosen(self, request: places.Choose) -> Staged[Solution]:
         """Agree with others by the agent's own tables only; then exchange the choices and their values."""
@@ -239,8 +240,7 @@ class Answering:
         agents = self.setup.problem.agents
         told = np.array([[float(mine) if agent == self.name else 0.0 for agent in agents]])
         indices = yield from self._sum("choices", told, schema.indices(agents, sizes, least))
-        pairs = zip(agents, indices[0].tolist(), strict=True)
-        return {agent: int(index) for agent, index in pairs if agent in sizes and index >= 0.0}
+        return {agent: int(i) for agent, i in zip(agents, indices[0], strict=True) if agent in sizes and i >= 0.0}
 
     def _values(
         self, graph: FactorGraph, own: Mapping[str, np.ndarray], chosen: Mapping[str, int], factors: Sequence[str]

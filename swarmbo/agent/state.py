@@ -25,7 +25,7 @@ from swarmbo.problem import Problem
 from swarmbo.records import Recommendation
 from swarmbo.transport import Envelope
 
-STATE_VERSION = 5  # 5: the query of each evaluation
+STATE_VERSION = 6  # 6: expected sums at many points
 _MOST = 2**28  # bytes of an unpacked snapshot
 _Packed = tuple[str, tuple[int, ...], bytes]  # type, shape and bytes of an array
 

@@ -116,10 +116,12 @@ class FunctionLearner:
         learner = replace(learner, learned=model.learned)
         if near is None or near.safe is None or room is None:
             return learner, Choice(self._place(log, U, room), report)
+        told = log.history.X[np.isfinite(log.history.sums)]
+        if not near.at_start(told).any():
+            return learner, Choice(near.start, msgspec.structs.replace(report, stayed="present"))
         U = setup.problem.kept_out(U)
         # pending points narrow the variance, but tell nothing about the mean
         known = self.modelled(log.without(log.open))[1] if log.open and self.n_data(log) else model
-        told = log.history.X[np.isfinite(log.history.sums)]
         U, stayed = U if room.has(U) else room.centre, None
         for way in near.ways(U, room, stream(setup.seed, "safe", asked=log.asked)):
             expected = yield Expect(known, setup.problem.modelled(np.vstack([setup.problem.in_box(way), told])))
@@ -248,9 +250,7 @@ def _are_all(
     """True if points have all joint values of some variables: then any point repeats one of them."""
     counts = domain.counts[columns]
     n_values = problem.n_points if len(columns) == domain.n_dims else math.prod(counts.tolist()) or math.inf
-    if n_values > len(points):
-        return False
-    return len(np.unique(domain.cells(points, columns), axis=0)) >= n_values
+    return n_values <= len(points) and len(np.unique(domain.cells(points, columns), axis=0)) >= n_values
 
 
 def _another_value(u: Point, columns: Int[np.ndarray, " a"], domain: MixedDomain, rng: np.random.Generator) -> Point:

@@ -22,9 +22,9 @@ from swarmbo.spaces.variables import Categorical
 APART = 1.001e-3  # sides of the box: a batch has no two points within a thousandth of a side
 _STEPS_BACK = np.geomspace(1.0, 1e-3, 41)[:, None]  # shares of a line back to the best setting
 _LINES = 16  # random ones
-_RISE = 0.5  # standard deviations more that are required, after each setting too many below the floor
+_RISE = 0.5  # standard deviations more that are required, after each setting too many expected to be below the floor
 _SLOPE = 1.0  # least assumed one of the utility, as a share of the present one's for each side of the box
-_SLACK = 1e-9  # sides of the box
+_SLACK = 1e-9  # sides of the box, or a share of the present utility
 _EQUAL = (1.0, 0.75, 0.5, 0.25, 0.0)  # shares of the ranges
 
 Point = Float[np.ndarray, " n"]
@@ -126,13 +126,13 @@ class Near:
     ) -> tuple[Point, Literal["best", "present"] | None]:
         """The first point (n,) of a line of ``ways`` (m, n) that is probably good enough, and None; of several lines
         the most uncertain one. If there is none, the best setting of the ``room``, or the present one if that is not
-        good enough, and which it is. ``told`` (t, n) are the codes of settings with a known utility, in order; ``out``
-        (q, n) pending ones, from which the point keeps apart; ``expected`` mean and standard deviation (m + t,) at
-        ``way`` and ``told``, by a model without pending points.
+        good enough, and which it is. ``told`` (t, n) are the codes of settings with a known utility, in order, the
+        present one among them; ``out`` (q, n) pending ones, from which the point keeps apart; ``expected`` mean and
+        standard deviation (m + t,), inf if unknown, at ``way`` and ``told``, by a model without pending points.
         """
         assert self.safe is not None
         safe, start, ((mean, known), (std, _)) = self.safe, way[-1], (np.split(row, [len(way)]) for row in expected)
-        if not self.at_start(told).any():
+        if np.isinf(std).any():
             return start, "present"
         X = self.problem.in_box(way)
         apart, between = self._apart(X, told), self._apart(told, told)
@@ -140,7 +140,7 @@ class Near:
         slope, apart = max(_SLOPE * abs(mean[-1]), steps.max(initial=0.0)), apart.min(axis=1)
         std = np.hypot(std, slope * apart)  # a model of few outcomes takes the utility for smoother
         floor = mean[-1] - (1.0 - safe.share) * abs(mean[-1])
-        excess = excess_of(known >= floor, 1.0 - safe.probability)
+        excess = excess_of(known >= floor - _SLACK * abs(mean[-1]), 1.0 - safe.probability)
         good = mean - (ndtri(safe.probability) + _RISE * excess) * std >= floor
         is_new = (apart > _SLACK) & (self._apart(X, out).min(axis=1, initial=np.inf) > APART)
         fits = good & self.problem.is_allowed(way) & room.has(way) & is_new
@@ -199,15 +199,14 @@ def _reach(problem: Problem, given: Any) -> tuple[Float[np.ndarray, " n"], Float
     wanted = "a number > 0 in the variable's unit, a share of its range such as '10%', or a table of these"
     table: Mapping[str, Any] = given if isinstance(given, Mapping) else {} if given is None else {"*": given}
     for pattern, limit in table.items():
-        columns = [i for i, name in enumerate(problem.graph.variables) if fnmatchcase(name, pattern)]
+        columns = {i: name for i, name in enumerate(problem.graph.variables) if fnmatchcase(name, pattern)}
         if not columns:
             raise ConfigError(f"got {pattern!r}; wanted some of {short(list(problem.graph.variables))}", at=at)
         is_share = isinstance(limit, str) and limit.endswith("%")
         number = finite(limit.removesuffix("%")) if is_share else reported_number(limit)
         if not number >= 0.0 or (number == 0.0 and pattern == "*"):
             raise ConfigError(f"got {short(limit)}; wanted {wanted}", at=f"{at}.{pattern}" if table is given else at)
-        for column in columns:
-            name = problem.graph.variables[column]
+        for column, name in columns.items():
             variable = problem.variables[name]
             axis = variable.axis
             if isinstance(variable, Categorical) and not variable.ordered:

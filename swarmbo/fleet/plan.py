@@ -26,7 +26,7 @@ HUB = "world"  # the member that has the world and the log
 Protocol = Literal["tcp", "tls", "quic"]
 _SETTINGS = {*SLOTS, "seed", "rounds", "initial", "start", "step_limit", "safe"}
 _SHORT = 32  # characters of a scenario's name in a run's name
-_VERSION = 3  # 3: an invitation is a plan; journals of earlier versions cannot be read
+_VERSION = 4  # 4: expected sums at many points; journals of earlier versions cannot be read
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=,+-]{0,63}")
 
 

@@ -8,9 +8,11 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.agent import Agent, run
+from swarmbo.deciding.central_driver import Exchanges
+from swarmbo.deciding.joint import Expect
 from swarmbo.errors import ConfigError
 from swarmbo.runs import load, run as run_scenario
-from swarmbo.transport import InProcess
+from swarmbo.transport import InProcess, Routes
 from swarmbo_envs import wlan_power_v0
 
 from .teams import CHAIN, drive
@@ -189,6 +191,31 @@ def test_where_nothing_is_safe_the_present_setting_is_asked_again_and_the_report
         failed.tell(query := failed.ask(), None)
         assert query.point == {"x": 0.5}
     assert failed.last_report.stayed == "present"
+
+
+def test_the_sum_that_a_team_expects_by_factor_is_that_of_its_model():
+    team = sb.Team(CHAIN, BOUNDS, outcomes="per-factor", start=dict.fromkeys("xyz", 5.0), initial=3, seed=0)
+    asked(team, 6, factors_at)
+    points = np.random.default_rng(0).uniform(0.0, 10.0, (20, 3))
+    model = team._learner.modelled(team._log)[1]
+
+    def steps():
+        return (yield Expect(model, points))
+
+    found = team._driver(Exchanges(CHAIN, Routes(CHAIN.agents))).run(steps())
+    np.testing.assert_allclose(found, model.posterior(points), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("lower", "slope"), [(10.0, 10.0), (9.5, 10.0), (30.0, 200.0)], ids=["flat", "even", "steep"])
+def test_the_bound_falls_as_steeply_as_between_settings_that_were_told(lower, slope):
+    near = sb.Team(None, {"x": (0.0, 1.0)}, start={"x": 0.5}, safe={"share": 0.9, "probability": 0.9}).setup.near
+    room, told = near.room(np.array([0.5])), np.array([[0.5], [0.4]])
+    way = next(near.ways(np.array([1.0]), room, np.random.default_rng(0)))
+    mean = np.append(np.full(len(way) + 1, 10.0), lower)
+    (x,), stayed = near.kept_safe(way, told, np.empty((0, 1)), (mean, np.full_like(mean, 1e-9)), room)
+    farthest = 1.0 / (1.2815515655446004 * slope)  # a tenth of the present utility, and the quantile of 0.9
+    assert stayed is None
+    assert 0.84 * farthest < x - 0.5 <= farthest  # steps of the line shrink by 0.841
 
 
 def test_pending_settings_count_as_unknown_for_safety():

@@ -242,6 +242,28 @@ def test_whoever_is_early_is_heard_when_the_clock_begins():
     assert late.tick(1.0) == case.agents["m"].tick(1.0, bundles) != copied(late).tick(1.0)
 
 
+@pytest.mark.parametrize("probability", [0.5, 0.9])
+def test_agents_stay_at_the_present_setting_while_the_owner_of_a_factor_is_absent(probability: float):
+    start, safe = dict.fromkeys("abcd", 0.5), {"share": 0.5, "probability": probability}
+    scopes = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "d"]}
+    owners, kinds = {factor: factor for factor in scopes}, dict.fromkeys("abcd", sb.Real(0.0, 1.0))
+    case = OfFunction(scopes, owners, coordination=OF_FUNCTION, initial=1, start=start, safe=safe, types=kinds)
+    words, stayed = list[dict[str, float]](), list[Any]()
+    for number, names in enumerate([("f", "g", "h"), ("f", "g", "h"), ("f", "g")], 1):
+        agents = {name: case.agents[name] for name in names}
+        for agent in agents.values():
+            agent.participants = Participants(number, names)
+            query = agent.ask()
+        run(agents, InProcess().open(names))
+        point = start | {x: value for agent in agents.values() for x, value in (agent.word() or {}).items()}
+        for name, agent in agents.items():
+            agent.tell(query, {name: 5.0 + sum(point[x] for x in scopes[name])})
+        words.append(point)
+        stayed.append(case.agents["f"].report.stayed)
+    assert words[2] == start != words[1]
+    assert stayed[2] == "present" != stayed[1]
+
+
 def test_behind_a_pipe_it_is_known_whether_an_agent_keeps_time():
     class Pipe:
         """The other end asks once and hangs up."""

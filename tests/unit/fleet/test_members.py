@@ -272,9 +272,9 @@ def test_plans_that_members_could_not_keep_to_are_refused(network, fleets, tmp_p
 def test_what_is_no_plan_is_refused_in_one_line(tmp_path):
     path = tmp_path / "fleet.json"
     path.write_text('{"run": "as an earlier swarmbo wrote it"}')
-    with pytest.raises(ConfigError, match=r"got version 1; wanted 3, of the same swarmbo everywhere"):
+    with pytest.raises(ConfigError, match=r"got version 1; wanted 4, of the same swarmbo everywhere"):
         Plan.read(path)
-    path.write_text('{"run": 1, "version": 3}')
+    path.write_text('{"run": 1, "version": 4}')
     with pytest.raises(ConfigError, match=r"wanted the plan that"):
         Plan.read(path)
 
