@@ -177,8 +177,6 @@ NOISELESS = {
     "wlan-strip": Problem(wlan, (30, 60), settings=STRIP),
     "wlan-shadowed": Problem(wlan, (30, 60), settings={"shadowing_db": 6.0}),
     "wlan-dense": Problem(wlan, (30, 60), settings=DENSE),
-    "powell-150": Problem("powell", (100, 150)),
-    "powell-150-per-factor": Problem("powell", (100, 150), per_factor=True),
     "camel": Problem("camel", (20, 40)),
     "shekel": Problem("shekel", (100, 150)),
     "zakharov": Problem("zakharov", (30, 60), structure="unknown"),

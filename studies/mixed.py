@@ -125,8 +125,6 @@ PROBLEMS = {"hartmann": hartmann, "colouring": colouring, "example": example, "w
 
 def sampler_of(name: str, scopes: Scopes, seed: int) -> Any:
     """Sampler by name; ``swarmbo:ACQUISITION`` has another acquisition, and so on."""
-    if name == "random":
-        return optuna.samplers.RandomSampler(seed=seed)
     if name == "optuna-tpe":
         return optuna.samplers.TPESampler(seed=seed)
     if name == "optuna-gp":
@@ -187,7 +185,7 @@ def table(lines: list[Line]) -> Iterator[str]:
 
 
 def _order(sampler: str) -> tuple[int, str]:
-    names = ("random", "optuna-tpe", "optuna-gp", "swarmbo", "scopes", "per-factor")
+    names = ("optuna-tpe", "optuna-gp", "swarmbo", "scopes", "per-factor")
     return names.index(sampler.partition(":")[0]), sampler
 
 
@@ -197,7 +195,7 @@ STUDY = Study(
     run,
     {
         "problem": tuple(PROBLEMS),
-        "sampler": ("random", "optuna-tpe", "optuna-gp", "swarmbo", "scopes", "per-factor"),
+        "sampler": ("optuna-tpe", "optuna-gp", "swarmbo", "scopes", "per-factor"),
         "seed": range(1000, 1010),
     },
     table,
