@@ -518,7 +518,7 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "twice", lambda a: [a.tell("q00001", 1.0), a.ask(), a.ask()], ConfigError, "'a' is deciding"
     yield "word", lambda a: a.word("q00007"), UnknownQueryError, "'q00007' is not of what was asked last"
     state = {"json": {"version": 0}, "arrays": {}}
-    yield "state", lambda a: Agent.from_state_dict(state), StateVersionError, "got agent state version 0; wanted 5"
+    yield "state", lambda a: Agent.from_state_dict(state), StateVersionError, "got agent state version 0; wanted 6"
 
 
 @pytest.mark.parametrize(("act", "error", "message"), [pytest.param(*rest, id=name) for name, *rest in refusals()])
