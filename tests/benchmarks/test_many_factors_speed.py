@@ -1,4 +1,4 @@
-"""How a decision grows with the number of factors, in chains of pairs."""
+"""Growth of a decision with the number of factors, in chains of pairs."""
 
 import resource
 import time

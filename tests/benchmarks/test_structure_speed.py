@@ -1,4 +1,4 @@
-"""How long it takes to propose a structure, and to ask with five sampled ones."""
+"""Time to propose a structure, and to ask with five sampled ones."""
 
 import functools
 import itertools

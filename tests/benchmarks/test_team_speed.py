@@ -1,4 +1,4 @@
-"""How long a team takes to decide in a field; ``extra_info`` has this process's own seconds."""
+"""Time of a team to decide in a field; ``extra_info`` has this process's own seconds."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""How benchmarks take times: of one run and one core, as those of one machine differ by two from hour to hour.
+"""Times in benchmarks: of one run and one core, as those of one machine differ by two from hour to hour.
 
 None is asserted: ratios to a baseline of the same run go to ``extra_info``. On busy cores ask for
 ``--benchmark-timer=time.process_time``, too.

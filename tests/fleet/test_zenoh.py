@@ -45,7 +45,7 @@ def wlan(out: Path, *more: str) -> list[str]:
 
 
 def wait_for(what: Callable[[], T], seconds: float = 200.0) -> T:
-    """What comes out, once it is more than nothing or the time is over."""
+    """First result that is more than nothing, or the last one when the time is over."""
     until = time.monotonic() + seconds
     while not (found := what()) and time.monotonic() < until:
         time.sleep(0.05)
@@ -324,7 +324,7 @@ def session(settings):
 
 
 def overheard(session) -> list[bytes]:
-    """What comes to one who listens to everything."""
+    """Messages that a listener to everything receives."""
     said: list[bytes] = []
     for key in ("swarmbo/**", "swarmbo/three/b/*"):
         session.declare_subscriber(key, lambda sample: said.append(bytes(sample.payload)))

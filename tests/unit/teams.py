@@ -1,4 +1,4 @@
-"""What tests of teams share: the graph of most of them, a world, a user's loop, and a state that goes through text."""
+"""Helpers of tests of teams: the graph of most of them, a world, a user's loop, and a state that goes through text."""
 
 import json
 from typing import Any

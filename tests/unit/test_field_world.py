@@ -1,4 +1,4 @@
-"""What a field's world makes of the infos of its agents: places and outcomes, or failures."""
+"""Infos of agents, read by a field's world: places and outcomes, or failures."""
 
 import numpy as np
 import pytest

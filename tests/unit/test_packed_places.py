@@ -1,4 +1,4 @@
-"""Where agents can go: places that are drawn, said in few bytes, and the same to the bit when they are read."""
+"""Places in reach of agents: drawn, said in few bytes, and the same to the bit when they are read."""
 
 import zlib
 from typing import Any

@@ -11,6 +11,7 @@ from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.success import excess_of
+from swarmbo.belief.model.transforms import FLOOR, ROOM
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.problem.coding import Coding
@@ -22,7 +23,7 @@ _ASSURED, _RISE = 0.25, 0.5  # standard deviations within the limit that are req
 _MARGIN, _STEEP = 4e-3, 400.0  # of the penalty, in the distance of the nearest measurements from the limit
 _FEWEST = 3  # measurements, and number of the nearest ones
 _FINEST = 1e-2  # of the quantity's standard deviation: smallest such distance, as climbs stop at steeper ridges
-_EXACT = AdditiveGPSettings(noise_floor=1e-10, noise_log_std=3.0)  # a limit may be known to many digits
+_SETTINGS = AdditiveGPSettings(noise_floor=FLOOR, noise_log_std=ROOM)
 
 Range = tuple[float | None, float | None]
 
@@ -97,7 +98,7 @@ def _fitted(
     graph: FactorGraph, box: tuple[bytes, bytes], data: tuple[bytes, bytes], seed: int, name: str, n: int
 ) -> AdditiveGP:
     (low, high), (X, y) = map(np.frombuffer, box), map(np.frombuffer, data)
-    belief = AdditiveGP.create(_EXACT, graph, Domain(low, high), "total")
+    belief = AdditiveGP.create(_SETTINGS, graph, Domain(low, high), "total")
     belief = belief.update(X.reshape(len(y), -1), y)
     return belief.fit(stream(seed, "limit", name=name, evaluations=n))
 

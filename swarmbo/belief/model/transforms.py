@@ -34,8 +34,8 @@ _ODDS_OF_WHOLE = {  # prior ones, as logarithms
     "unknown": -math.log(50.0),  # few data can show interactions but not disprove them, and a sum is learned sooner
 }
 _WHOLE, _SPLIT = 0, 1  # indices of the alternating models of one factor
-_FLOOR = 1e-10  # of the noise of one function, which may be known to many digits
-_ROOM = 3.0  # of the logarithm of its variance: one function may be smooth, rough or noisy
+FLOOR = 1e-10  # of the noise of one function, which may be known to many digits
+ROOM = 3.0  # of the logarithm of its variance: one function may be smooth, rough or noisy
 _LEAD = 0.2  # nats per evaluation, besides the odds, by which a sum has to lead to replace one factor
 _RESTARTS = 3  # of a fit of parts: narrow peaks of one variable make many local maxima of the evidence
 _SPREAD = 1.0  # least one of the logarithm of their outputscales: variables differ more in importance than factors
@@ -205,8 +205,8 @@ class _Data:
         own = (self.settings.noise_floor, self.settings.noise_log_std)
         if len(self.situation.graph.factors) > 1 or own != (usual.noise_floor, usual.noise_log_std):
             return self.settings
-        log_std = _ROOM if is_alone else usual.noise_log_std
-        return msgspec.structs.replace(self.settings, noise_floor=_FLOOR, noise_log_std=log_std)
+        log_std = ROOM if is_alone else usual.noise_log_std
+        return msgspec.structs.replace(self.settings, noise_floor=FLOOR, noise_log_std=log_std)
 
     def fitted(self, kinds: Collection[tuple[WarpKind, float]]) -> tuple[Warp, ...]:
         return tuple(Warp.fitted(kind, y, power) for (kind, power), y in zip(kinds, self.F.T, strict=True))

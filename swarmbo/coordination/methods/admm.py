@@ -160,7 +160,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
                 # given starts differ little in their choices, and single choices rarely leave a constraint's corner
                 others = np.argsort(-values[:, n_given:], axis=1, kind="stable")[:, : self.polished] + n_given
                 for row, factor in enumerate(stack.factors):
-                    tried = drawn[[*best[row, : self.polished], *others[row]]]
+                    tried = drawn[[*range(min(n_given, self.polished)), *others[row]]]
                     own = yield from choices.of_one(view, factor, tried, seed, self.alone_steps)
                     point[stack.columns[row]] = own
                 continue

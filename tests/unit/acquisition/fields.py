@@ -20,7 +20,7 @@ NOWHERE = np.full((1, 2), np.nan)
 
 @functools.lru_cache
 def some_belief(seed: int = 0, n: int = 12, *, fades: bool = False, noise: float = 1.0) -> ExactGP:
-    """What n measurements tell of waves around 50, of height 9."""
+    """Belief after n measurements of waves around 50, of height 9."""
     rng = np.random.default_rng(seed)
     X = DOMAIN.from_unit(rng.random((n, 2)))
     prior = ExactGPSettings(time=TimeAxis(lengthscale_median=4.0)) if fades else ExactGPSettings()
@@ -43,7 +43,7 @@ def prices_of(price: float) -> dict[str, float]:
 
 
 def decide(situation: Situation, acquisition: Any, coordination: Any, transport: InProcess) -> Decision:
-    """Where everybody measures next."""
+    """Next locations of all agents."""
     steps = place_steps(situation, acquisition, coordination)
     return driver(situation, coordination, transport).run(steps)
 

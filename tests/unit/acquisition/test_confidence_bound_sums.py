@@ -290,7 +290,7 @@ def test_before_anything_was_received_neighbours_count_as_certain(situation_of) 
 
 
 def regret_on_powells_function(outcomes: str, seed: int, n: int, **settings) -> float:
-    """What is left after n evaluations."""
+    """Rest after n evaluations."""
     function = get("powell")
     scopes = {f: [function.variables[j] for j in s] for f, s in function.scopes.items()}
     rule = DuMBO(**settings)

@@ -193,7 +193,7 @@ def drawn_improvement(mean, cov, best, rng, draws=200_000):
 
 
 def chain_sum(rule, mean, cov, order=None):
-    """What each place adds to the next ones, in sum."""
+    """Sum of the gains of each place over the next ones."""
     rows = [np.arange(n, len(mean))[: None if order is None else order + 1] for n in range(len(mean))]
     return sum(rule.of_first(mean[own], cov[np.ix_(own, own)]) for own in rows)
 

@@ -1,4 +1,4 @@
-"""What tests of agents have in common: messages that are kept and counted, agents that are saved and come back."""
+"""Helpers of tests of agents: messages that are kept and counted, agents that are saved and come back."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -45,7 +45,7 @@ def ticked_to_the_end(
 
 
 def recommended_by(agents: Mapping[str, Any], transport: Any) -> list[Recommendation | None]:
-    """What agents recommend, one after the other."""
+    """Recommendations of agents, one after the other."""
     for agent in agents.values():
         agent.recommend()
     run(agents, transport)
@@ -53,7 +53,7 @@ def recommended_by(agents: Mapping[str, Any], transport: Any) -> list[Recommenda
 
 
 def sent_by(agents: Mapping[str, Any]) -> dict[str, Traffic]:
-    """What all agents sent for the last decision, by purpose."""
+    """Messages of all agents for the last decision, by purpose."""
     took: dict[str, Traffic] = {}
     for agent in agents.values():
         for purpose, traffic in agent.sent.items():

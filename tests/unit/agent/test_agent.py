@@ -115,7 +115,7 @@ class Case:
             one.attach(X, F.sum(axis=1) if is_total else F[:, columns], noise_std=stds)
 
     def recommended(self) -> sb.Recommendation | None:
-        """What the team recommends; the agents recommend the same."""
+        """Recommendation of the team; the agents have the same."""
         wanted = self.team.recommend()
         for found in recommended_by(self.agents, self.transport):
             if wanted is None:

@@ -127,7 +127,7 @@ class Case:
                 self.tell(query)
 
     def recommended(self) -> Any:
-        """What the team recommends; the agents recommend the same."""
+        """Recommendation of the team; the agents have the same."""
         wanted = self.team.recommend()
         assert recommended_by(self.agents, self.transport) == [wanted] * len(self.agents)
         return wanted

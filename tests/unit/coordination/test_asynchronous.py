@@ -170,7 +170,7 @@ def ticked(agents, n_ticks, arrives=lambda envelope: True):
 
 
 def share_of(value, tables, best):
-    """How much of what the best choice is worth, more than the mean one."""
+    """Share of the gain of the best choice over the mean one."""
     mean = sum(table.mean() for table in tables.values())
     return (value - mean) / (best - mean)
 

@@ -1,4 +1,4 @@
-"""What all agents know of a part: when messages are final, the tree that sums run on, and how choices are decoded."""
+"""Common knowledge of a part: when messages are final, the tree that sums run on, and how choices are decoded."""
 
 import networkx as nx
 import numpy as np

@@ -22,7 +22,7 @@ def episode(env, generator, wish=0.7):
 
 
 def sampled_in(env):
-    """Where, in which round and what was sampled in an episode."""
+    """Places, rounds and values of the samples of an episode."""
     _, infos = env.reset(seed=0)
     told = enumerate([infos, *(infos for *_, infos in episode(env, np.random.default_rng(3)))])
     samples = [(number, info) for number, infos in told for info in infos.values() if info["sampled"]]

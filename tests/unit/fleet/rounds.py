@@ -7,7 +7,7 @@ import swarmbo as sb
 
 
 def play(team, env, rounds, before=lambda number: None):
-    """What a team asks for in some rounds, and what it knows then; something may happen ``before`` each of them."""
+    """Queries of a team in some rounds, and its knowledge after them; something may happen ``before`` each of them."""
     queries = []
     with threadpool_limits(1, user_api="blas"):
         observations, infos = env.reset(seed=7)
