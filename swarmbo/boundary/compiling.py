@@ -24,6 +24,8 @@ from numba.core.compiler_lock import global_compiler_lock
 from swarmbo.errors import CompilingWarning
 
 LANES: Any = {"contract", "reassoc", "nsz"}  # for ``fastmath``: sums may be taken in lanes
+# counts of references to arrays, and checks of divisors, would take as long to compile as the rest
+_LEAN: Any = {"nogil": True, "_nrt": False, "error_model": "numpy"}
 
 
 def read_only(n_dims: int, of: Any = types.float64) -> Any:
@@ -34,14 +36,16 @@ def read_only(n_dims: int, of: Any = types.float64) -> Any:
 def compiled(signature: Any = None, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile as ``numba.njit`` does, with a cache on disk.
 
-    Code with a signature is compiled for that alone, at its first call: many runs never come to it.
+    Code with a signature is compiled for that alone, at its first call: many runs never come to it. As ``inner`` code
+    it makes no arrays, and lets others use Python's lock.
 
     The folder is the first writable one of: ``NUMBA_CACHE_DIR``, that of the source, the user's cache, the user's own
     among temporary files (with a warning). Without any it is compiled again in each process.
     """
 
     def decorated(function: Callable[..., Any]) -> Any:
-        made: Any = numba.njit(**options)(function)
+        lean = {} if signature is None else _LEAN
+        made: Any = numba.njit(**{"no_cfunc_wrapper": True, **lean, **options})(function)
         if made is function:  # the environment disables compilation
             return made
         try:
@@ -53,6 +57,11 @@ def compiled(signature: Any = None, **options: Any) -> Callable[[Callable[..., A
         return made
 
     return decorated
+
+
+def inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compile as ``numba.njit`` does, for calls from compiled code alone; such code makes no arrays."""
+    return numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_LEAN, **options)
 
 
 def _defer(made: Any, signature: Any) -> None:

@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from math import prod
 from typing import Any
 
-import numba
 import numpy as np
 from jaxtyping import Int
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from swarmbo.boundary.compiling import compiled, read_only
+from swarmbo.boundary.compiling import compiled, inner, read_only
 from swarmbo.coordination.tables import Flat, Table
 
 READ, PLACES, WRITTEN = read_only(1), read_only(1, types.int64), types.float64[::1]
@@ -40,7 +39,7 @@ def _larger(_typing: Any, a: Any, b: Any) -> Any:
 larger: Any = _larger  # called without the first argument, which numba supplies
 
 
-@numba.njit(nogil=True)
+@inner()
 def _maxima(
     table: Flat, at: Whole, along: Flat, start: Whole, others: Flat, rest: Flat, fresh: Flat, d: Whole, n: Whole
 ) -> None:
@@ -60,7 +59,7 @@ def _maxima(
         first += width
 
 
-@numba.njit(nogil=True)
+@inner()
 def _renew(fresh: Flat, at: Whole, previous: Flat, out: Flat, start: Whole, d: Whole, damping: float) -> float:
     """Write one message, normalised and damped, and return its largest change."""
     first, begin, size = _unsigned(at), _unsigned(start), _unsigned(d)
@@ -79,7 +78,7 @@ def _renew(fresh: Flat, at: Whole, previous: Flat, out: Flat, start: Whole, d: W
     return change
 
 
-@numba.njit(nogil=True)
+@inner()
 def renew_factor(
     tables: Flat,
     at: Whole,
@@ -121,7 +120,7 @@ def renew_factor(
     return larger(change, _renew(left, place, previous, out, starts[last], sizes[last], damping))
 
 
-@compiled(types.float64(READ, PLACES, types.int64[::1], READ, FLOW, types.float64, SPARE), nogil=True)
+@compiled(types.float64(READ, PLACES, types.int64[::1], READ, FLOW, types.float64, SPARE))
 def _factor_pass(
     tables: Flat, sizes: Places, starts: Places, spreads: Flat, flow: Flow, damping: float, spare: Spare
 ) -> float:
@@ -135,7 +134,7 @@ def _factor_pass(
     return largest
 
 
-@numba.njit(nogil=True)
+@inner()
 def renew_variable(
     starts: Places, first: Whole, degree: Whole, d: Whole, heard: Flat, said: Flat, spare: Spare
 ) -> None:
@@ -156,7 +155,7 @@ def renew_variable(
             said[before + j] += after[j]
 
 
-@compiled(types.void(PLACES, types.int64, types.int64, READ, WRITTEN, types.int64[::1], SPARE), nogil=True)
+@compiled(types.void(PLACES, types.int64, types.int64, READ, WRITTEN, types.int64[::1], SPARE))
 def _variable_pass(
     starts: Places, degree: Whole, size: Whole, heard: Flat, said: Flat, choices: Places, spare: Spare
 ) -> None:

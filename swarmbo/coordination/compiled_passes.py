@@ -5,11 +5,10 @@ bit-identical to the loops over messages in ``certificates`` and ``decoding``.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from jaxtyping import Int
 
-from swarmbo.boundary.compiling import compiled
+from swarmbo.boundary.compiling import compiled, inner
 from swarmbo.coordination.compiled_messages import Places, Spare, Whole, new_spare, renew_factor, renew_variable
 from swarmbo.coordination.tables import Flat, Layout
 from swarmbo.graph.bipartite import Edges  # from its own file, so that the cache of compiled code notes a change
@@ -108,7 +107,7 @@ def _tree_pass(
                 renew_factor(tables, begins[f], sizes, starts, first[f], n_axes, flow, 0.0, spare)
 
 
-@numba.njit(nogil=True)
+@inner()
 def _conditioned(
     edge: Whole,
     begin: Whole,
@@ -155,7 +154,7 @@ def _conditioned(
         out[j] = best
 
 
-@numba.njit(nogil=True)
+@inner()
 def _best_value(heard: Flat, degree: Whole, size: Whole) -> int:
     """Compiled form of :func:`swarmbo.coordination.decoding.best_value`."""
     best, highest = 0, -np.inf

@@ -3,13 +3,13 @@
 import math
 from typing import Any
 
-import numba
 import numpy as np
 from jaxtyping import Float
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from swarmbo.boundary.compiling import inner
 from swarmbo.kernels.registry import KERNEL_NAMES
 
 _FUSED: Any = {"contract"}
@@ -35,7 +35,7 @@ def _halved(_typing: Any, times: Any) -> Any:
     return types.float64(types.int32), emit
 
 
-@numba.njit(nogil=True, fastmath=_FUSED)
+@inner(fastmath=_FUSED)
 def fall(x: float) -> float:
     """exp(-x) for x >= 0, to two units in the last place, without branches or calls, so that loops vectorise.
 
@@ -50,7 +50,7 @@ def fall(x: float) -> float:
     return series * _halved(n)
 
 
-@numba.njit(nogil=True, fastmath=_FUSED, error_model="numpy")
+@inner(fastmath=_FUSED)
 def radial(
     kernel: int,
     squares: Float[np.ndarray, " n"],
@@ -100,7 +100,7 @@ _S_FAR, _S_HALF, _S_LOG2_E, _S_LN2_HIGH, _S_LN2_LOW = map(_single, (80.0, 0.5, _
 _S_THREE, _S_FIVE, _S_THIRD = map(_single, (3.0, 5.0, 1.0 / 3.0))
 
 
-@numba.njit(nogil=True, fastmath=_FUSED)
+@inner(fastmath=_FUSED)
 def rough_fall(x: float) -> float:
     """exp(-x) for x >= 0 in single precision, to two units in its last place; x is cut at 80."""
     x = min(x, _S_FAR)
@@ -111,7 +111,7 @@ def rough_fall(x: float) -> float:
     return series * _rough_halved(n)
 
 
-@numba.njit(nogil=True, fastmath=_FUSED, error_model="numpy")
+@inner(fastmath=_FUSED)
 def rough_radial(kernel: int, squares: Float[np.ndarray, " n"], near: Float[np.ndarray, " n"]) -> None:
     """Correlations c(r) of squared distances in single precision, into ``near``; see ``radial``."""
     if kernel == _MATERN12:

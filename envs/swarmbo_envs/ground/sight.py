@@ -7,7 +7,7 @@ never touches more cells than the whole.
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from swarmbo.boundary.compiling import compiled
+from swarmbo.boundary.compiling import compiled, inner
 from swarmbo_envs.shared import Ends, Marks, Mask, PerStart, Place, Places, Starts
 
 _SLACK = 1e-9
@@ -18,7 +18,7 @@ Motor = tuple[float, float, float, float]  # speed, turn rate, and the current t
 Grid = tuple[float, float, float, float]  # x and y of the south-west corner, then width and height of a cell
 
 
-@compiled()
+@inner()
 def _clipped(p: float, q: float, low: float, high: float) -> tuple[float, float]:
     """Shares of a segment from p to q between which a coordinate lies from low to high; reversed if there are none."""
     if p == q:
@@ -46,7 +46,7 @@ def mark_segments(starts: Places, ends: Places, around: Place, cells: Marks) -> 
                 cells[row, column] = True
 
 
-@compiled()
+@inner()
 def _is_free(px: float, py: float, qx: float, qy: float, blocked: Marks, grid: Grid) -> bool:
     """True if a segment (m) touches no blocked cell; outside points are moved to the edge."""
     west, south, width, height = grid
@@ -76,7 +76,7 @@ def free_segments(starts: Places, ends: Places, blocked: Marks, grid: Grid) -> M
     return out
 
 
-@compiled()
+@inner()
 def _turn(from_heading: float, to_heading: float) -> float:
     """Angle between two headings; 0 if one of them is NaN."""
     if np.isnan(from_heading) or np.isnan(to_heading):
@@ -85,7 +85,7 @@ def _turn(from_heading: float, to_heading: float) -> float:
     return min(gap, _FULL_TURN - gap)
 
 
-@compiled()
+@inner()
 def _straight(dx: float, dy: float, speed: float, wind_x: float, wind_y: float) -> float:
     """Time of a straight course over ground, held against the current."""
     distance = np.hypot(dx, dy)

@@ -59,7 +59,8 @@ class StackedDraws:
         value, slope, points = np.empty(U.shape[:2]), np.zeros(U.shape), np.ascontiguousarray(X)
 
         def put(rows: slice) -> None:
-            put_waves(gradient, points[rows], frequencies[rows], weights[rows], value[rows], slope[rows])
+            room = np.empty((2, frequencies.shape[2]))
+            put_waves(gradient, points[rows], frequencies[rows], weights[rows], value[rows], slope[rows], room)
 
         in_threads(len(points), put)
         return value, slope

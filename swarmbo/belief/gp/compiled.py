@@ -26,7 +26,7 @@ _VECTOR, _MATRIX, _CUBE = map(read_only, (1, 2, 3))
     types.void(
         _ADDRESSES, types.int64, types.int64, types.int64, _VECTOR, types.float64[::1], types.float64[::1]
     ),
-    nogil=True, fastmath=LANES,
+    fastmath=LANES,
 )  # fmt: skip
 def follow(
     blocks: Int[np.ndarray, " n"],
@@ -51,9 +51,9 @@ def follow(
 @compiled(
     types.void(
         _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _CUBE, types.int64, _CUBE, _VECTOR, _MATRIX,
-        _MATRIX, _ADDRESSES, types.float64[:, ::1], types.float64[:, ::1], types.boolean[::1],
+        _MATRIX, _ADDRESSES, types.float64[:, ::1], types.float64[:, ::1], types.boolean[::1], types.float64[:, ::1],
     ),
-    nogil=True, fastmath=LANES,
+    fastmath=LANES,
 )  # fmt: skip
 def grow(
     latents: Int[np.ndarray, " g"],
@@ -72,6 +72,7 @@ def grow(
     whitened: Float[np.ndarray, "k T"],
     alpha: Float[np.ndarray, "k T"],
     is_sound: Bool[np.ndarray, " k"],
+    room: Float[np.ndarray, "4 T"],
 ) -> None:
     """Append rows to L⁻¹ of g of k latents, then continue ``whitened`` and ``alpha`` (``follow``).
 
@@ -81,8 +82,7 @@ def grow(
     ``GIVEN``. ``blocks`` has the addresses of the rows of all L⁻¹, whose upper triangles are 0. A latent ``is_sound``
     if all pivots are above rounding noise; otherwise its rows have no meaning.
     """
-    T = Zt.shape[2]
-    squares, near, slope, row = np.empty(T), np.empty(T), np.empty(T), np.empty(T)
+    squares, near, slope, row = room[0], room[1], room[2], room[3]
     for g in range(len(latents)):
         f, output = latents[g], outputscales[g]
         is_sound[f] = True
@@ -127,8 +127,9 @@ _2, _3, _4, _5, _6, _7, _8, _9, _10 = (1.0 / math.factorial(n) for n in range(2,
 @compiled(
     types.void(
         types.boolean, read_only(3), read_only(3), read_only(3), types.float64[:, ::1], types.float64[:, :, ::1],
+        types.float64[:, ::1],
     ),
-    nogil=True, fastmath=LANES,
+    fastmath=LANES,
 )  # fmt: skip
 def put_waves(
     has_gradient: bool,
@@ -137,11 +138,12 @@ def put_waves(
     weights: Float[np.ndarray, "g 2 D"],
     value: Float[np.ndarray, "g m"],
     gradient: Float[np.ndarray, "g m a"],
+    room: Float[np.ndarray, "2 D"],
 ) -> None:
     """Put sums of sines and cosines, and gradients in the first a of c coordinates, to 2e-9; loops do not branch."""
     g, m, c = X.shape
     a, D = gradient.shape[2], frequencies.shape[2]
-    phase, slope = np.empty(D), np.empty(D)
+    phase, slope = room[0], room[1]
     for f in range(g):
         of_sine, of_cosine = weights[f, 0], weights[f, 1]
         for p in range(m):

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-import numba
 import numpy as np
 from jaxtyping import Float, Int
 from numba.core import types
@@ -25,17 +24,17 @@ from swarmbo.belief.gp import cholesky
 from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
 from swarmbo.belief.gp.prior import ROOM, HyperparameterPrior
 from swarmbo.belief.gp.stack_evaluation import evaluate_one, room_for
-from swarmbo.boundary.compiling import LANES, compiled, read_only
+from swarmbo.boundary.compiling import LANES, compiled, inner, read_only
 from swarmbo.kernels import KernelName, correlation_and_slope
 from swarmbo.kernels.compiled import CODES, GIVEN, radial
 
 _CODES, _VECTOR, _MATRIX, _CUBE = read_only(1, types.int64), read_only(1), read_only(2), read_only(3)
-_OUT = types.float64[::1]
+_ROOM, _OUT = types.float64[:, ::1], types.float64[::1]
 _KEPT = 2**17  # covariances of factors that fit, with their slopes, into a core's cache from one pass to the next
 _GROUPS = 8  # of factors that have hyper-parameters in common, at most: for each two numbers a pair are kept
 
 
-@numba.njit(nogil=True, fastmath=LANES)
+@inner(fastmath=LANES)
 def _squares(X: Float[np.ndarray, "a t"], column: int, out: Float[np.ndarray, " rows"]) -> None:
     """Squared distances of an outcome's point from those of all later ones."""
     out[:] = 0.0
@@ -45,7 +44,7 @@ def _squares(X: Float[np.ndarray, "a t"], column: int, out: Float[np.ndarray, " 
             out[i] += (at - x[i]) ** 2
 
 
-@numba.njit(nogil=True, fastmath=LANES)
+@inner(fastmath=LANES)
 def _column(
     kernel: int,
     X: Float[np.ndarray, "a t"],
@@ -76,7 +75,7 @@ def _column(
             slope[i] *= holds[column + 1 + i]
 
 
-@numba.njit(nogil=True)
+@inner()
 def _all_hold(holds: Float[np.ndarray, " t"]) -> bool:
     for i in range(len(holds)):  # noqa: SIM110
         if not holds[i] > 0.0:
@@ -85,9 +84,7 @@ def _all_hold(holds: Float[np.ndarray, " t"]) -> bool:
 
 
 @compiled(
-    types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, types.float64[:, :, ::1], _OUT),
-    nogil=True,
-    fastmath=LANES,
+    types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, _ROOM, types.float64[:, :, ::1], _OUT), fastmath=LANES
 )
 def add_covariances(
     kernels: Int[np.ndarray, " k"],
@@ -96,6 +93,7 @@ def add_covariances(
     outputs: Float[np.ndarray, " k"],
     holds: Float[np.ndarray, "k t"],
     given: Float[np.ndarray, "o 2 pairs"],
+    room: Float[np.ndarray, "3 t"],
     kept: Float[np.ndarray, "n 2 pairs"],
     pairs: Float[np.ndarray, " pairs"],
 ) -> None:
@@ -104,7 +102,7 @@ def add_covariances(
     place in ``given``. Covariances and slopes of each factor are ``kept`` where there is room for those of all.
     """
     t, first = X.shape[1], 0
-    squares, near, slope = np.empty(t), np.empty(t), np.empty(t)
+    squares, near, slope = room[0], room[1], room[2]
     for f in range(len(ends)):
         own, place, is_whole = X[first : ends[f]], 0, _all_hold(holds[f])
         for column in range(t - 1):
@@ -123,18 +121,20 @@ def add_covariances(
         first = ends[f]
 
 
-@compiled(types.void(types.int64, _CODES, _MATRIX, _MATRIX, _OUT, _OUT), nogil=True, fastmath=LANES)
+@compiled(types.void(types.int64, _CODES, _MATRIX, _MATRIX, _CUBE, _ROOM, _OUT, _OUT), fastmath=LANES)
 def add_correlations(
     kernel: int,
     ends: Int[np.ndarray, " k"],
     X: Float[np.ndarray, "d t"],
     holds: Float[np.ndarray, "k t"],
+    nothing: Float[np.ndarray, "0 2 0"],
+    room: Float[np.ndarray, "3 t"],
     nears: Float[np.ndarray, " pairs"],
     falls: Float[np.ndarray, " pairs"],
 ) -> None:
     """Add the correlations of factors alike to the pairs of outcomes, and what these gain with longer lengthscales."""
-    t, first, nothing = X.shape[1], 0, np.zeros((0, 2, 0))
-    squares, near, slope = np.empty(t), np.empty(t), np.empty(t)
+    t, first = X.shape[1], 0
+    squares, near, slope = room[0], room[1], room[2]
     for f in range(len(ends)):
         own, place, is_whole = X[first : ends[f]], 0, _all_hold(holds[f])
         for column in range(t - 1):
@@ -149,7 +149,7 @@ def add_correlations(
         first = ends[f]
 
 
-@compiled(types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, _VECTOR, _OUT, _OUT), nogil=True, fastmath=LANES)
+@compiled(types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, _ROOM, _VECTOR, _OUT, _OUT), fastmath=LANES)
 def put_derivatives(
     kernels: Int[np.ndarray, " k"],
     ends: Int[np.ndarray, " k"],
@@ -157,13 +157,14 @@ def put_derivatives(
     outputs: Float[np.ndarray, " k"],
     holds: Float[np.ndarray, "k t"],
     given: Float[np.ndarray, "o 2 pairs"],
+    room: Float[np.ndarray, "3 t"],
     W: Float[np.ndarray, " pairs"],
     by_output: Float[np.ndarray, " k"],
     by_length: Float[np.ndarray, " d"],
 ) -> None:
     """Derivatives of the weighted sum of all covariances."""
     t, first = X.shape[1], 0
-    squares, near, slope = np.empty(t), np.empty(t), np.empty(t)
+    squares, near, slope = room[0], room[1], room[2]
     for f in range(len(ends)):
         own, place, by_own, is_whole = X[first : ends[f]], 0, 0.0, _all_hold(holds[f])
         by_length[first : ends[f]] = 0.0
@@ -196,9 +197,9 @@ def covariances(
     """Prior covariances of outcomes without noise; all scales are equal, kernels swarmbo's own, and nothing fades."""
     columns, lengths = np.concatenate([np.array(scope) for scope in scopes]), np.concatenate(hyper.lengthscales)
     codes, ends = np.array([CODES[kernel] for kernel in hyper.kernels]), np.cumsum([len(scope) for scope in scopes])
-    t, outputs, nothing = len(U), np.array(hyper.outputscales), np.zeros((0, 2, 0))
+    t, outputs, nothing, room = len(U), np.array(hyper.outputscales), np.zeros((0, 2, 0)), np.empty((3, len(U)))
     pairs, K, above = np.zeros(t * (t - 1) // 2), np.zeros((t, t)), np.triu_indices(t, 1)
-    add_covariances(codes, ends, U.T[columns] / lengths[:, None], outputs, holds, nothing, nothing, pairs)
+    add_covariances(codes, ends, U.T[columns] / lengths[:, None], outputs, holds, nothing, room, nothing, pairs)
     K[above] = pairs
     K += K.T
     K.flat[:: t + 1] = outputs @ holds
@@ -258,7 +259,7 @@ class LogPosterior:
         if is_plain and not self._by_latent:
             rows = (np.ascontiguousarray(own)[None] for own in (self._U, z, known_noise))
             self._stacked = int(self._codes[0]), self._ends, *rows, np.zeros((1, 3, 0))
-            self._room = room_for(k, t, len(self._U) + k + 1)
+            self._room = room_for(k, t, len(self._U) + k + 1, len(self._U))
 
     def __call__(self, theta: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
         """Value and gradient; constant means are at their optimum for this theta."""
@@ -347,9 +348,11 @@ class LogPosterior:
     ) -> tuple[Float[np.ndarray, " pairs"], Any]:
         """Covariances of the pairs, noise and time left out, and what their derivatives are made of."""
         pairs, parts = np.zeros(len(self._rows)), list[tuple[np.ndarray, np.ndarray]]()
+        room = np.empty((3, len(self.z)))
+        spare = np.zeros((0, 2, 0)), room
         for factor, coordinate, ends, points, holds in self._groups:
             nears, falls = np.zeros(len(pairs)), np.zeros(len(pairs))
-            add_correlations(self._codes[factor], ends, points / lengthscales[coordinate], holds, nears, falls)
+            add_correlations(self._codes[factor], ends, points / lengthscales[coordinate], holds, *spare, nears, falls)
             pairs += outputscales[factor] * nears
             parts.append((nears, falls))
         if self._groups:
@@ -357,11 +360,11 @@ class LogPosterior:
         X, given = self._U / lengthscales[:, None], np.zeros((len(self._by_latent), 2, len(pairs)))
         for place, i in enumerate(self._by_latent):
             given[place] = correlation_and_slope(self.kernels[i], pdist(X[self._slices[i]].T))
-        fixed = self._codes, self._ends, X, outputscales, self._holds, given
+        fixed = self._codes, self._ends, X, outputscales, self._holds, given, room
         add_covariances(*fixed, self._kept, pairs)
         if len(self._kept):
             k = len(self._kept)
-            fixed = GIVEN + np.arange(k), self._ends, X, np.ones(k), self._holds, self._kept
+            fixed = GIVEN + np.arange(k), self._ends, X, np.ones(k), self._holds, self._kept, room
         return pairs, fixed
 
     def _derivatives(

@@ -74,6 +74,7 @@ class StackedParts:
             lengths = np.array([hyper.lengthscales[i] for i in alike])
 
             def put(rows: slice, index: Any = index, columns: Any = columns, lengths: Any = lengths) -> None:
+                room = np.empty((4, entries.shape[1]))
                 for first in range(rows.start, rows.stop, _AT_ONCE):
                     some = slice(first, min(first + _AT_ONCE, rows.stop))
                     own = index[some]
@@ -83,7 +84,7 @@ class StackedParts:
                     grow(
                         own, codes[own], starts[own], counts[own], followed[own], known[own],
                         np.ascontiguousarray(np.swapaxes(Z, 1, 2)), first_row, given, outputs[own], made.noise,
-                        made.residuals, addresses, made.whitened, made.alpha, is_sound,
+                        made.residuals, addresses, made.whitened, made.alpha, is_sound, room,
                     )  # fmt: skip
 
             in_threads(len(index), put)

@@ -6,23 +6,24 @@ Up to ``MANY`` outcomes the matrix is inverted here, in blocks that fit into a c
 import math
 from typing import Any
 
-import numba
 import numpy as np
 from jaxtyping import Float, Int
 from numba.core import types
 from scipy.linalg import blas, lapack
 
 from swarmbo.belief.gp.cholesky import EPSILON
-from swarmbo.boundary.compiling import LANES, compiled, read_only
+from swarmbo.boundary.compiling import LANES, compiled, inner, read_only
 from swarmbo.kernels.compiled import GIVEN, radial
 
 _INDEX, _VECTOR, _MATRIX, _CUBE = read_only(1, types.int64), read_only(1), read_only(2), read_only(3)
 _FUSED: Any = {"contract"}
 _BLOCK = 4  # pivots eliminated at once: every entry of the matrix is read and written once for all of them
+_ROWS = 7  # of ``t`` numbers that are worked with, besides those of each coordinate
+Room = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 MANY = 700  # outcomes of a sum or a latent, from which on LAPACK inverts more quickly than ``inverted``
 
 
-@numba.njit(nogil=True, fastmath=_FUSED)
+@inner(fastmath=_FUSED)
 def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "12 T"]) -> tuple[float, float]:
     """Put -A⁻¹ in the place of a positive definite A, of which only the lower triangle counts; its size is a multiple
     of four. Returns half the log determinant, and the smallest pivot: above 0, or nothing else means anything. Source:
@@ -83,7 +84,7 @@ def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "12 T"]) -> t
     return log_root, smallest
 
 
-@numba.njit(nogil=True)
+@inner()
 def _summed(b: Float[np.ndarray, " t"]) -> float:
     summed = 0.0
     for i in range(len(b)):
@@ -91,7 +92,7 @@ def _summed(b: Float[np.ndarray, " t"]) -> float:
     return summed
 
 
-@numba.njit(nogil=True, fastmath=LANES)
+@inner(fastmath=LANES)
 def _times(A: Float[np.ndarray, "T T"], b: Float[np.ndarray, "t"], out: Float[np.ndarray, "t"]) -> None:
     """Put -A b into ``out``, for a symmetric matrix A of which the lower triangle is known."""
     t = len(b)
@@ -108,9 +109,9 @@ def _times(A: Float[np.ndarray, "T T"], b: Float[np.ndarray, "t"], out: Float[np
     types.void(
         types.int64, _INDEX, _CUBE, _MATRIX, _MATRIX, _CUBE, _MATRIX, _INDEX,
         _VECTOR, types.float64[::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[::1],
-        types.boolean[::1], types.float64[::1], types.int64,
+        types.boolean[::1], types.UniTuple(types.float64[:, ::1], 6), types.int64,
     ),
-    nogil=True, fastmath=LANES,
+    fastmath=LANES,
 )  # fmt: skip
 def evaluate(
     kernel: int,
@@ -127,7 +128,7 @@ def evaluate(
     information: Float[np.ndarray, "b c c"],
     mean: Float[np.ndarray, " b"],
     is_sound: Float[np.ndarray, " b"],
-    room: Float[np.ndarray, " n"],
+    room: Room,
     stage: int,
 ) -> None:
     """Log evidence of sums, its gradient and average information, by the c logarithms in ``logs``.
@@ -140,26 +141,17 @@ def evaluate(
     The arrays from ``value`` on are overwritten; ``information`` of shape (b, 0, 0) is not wanted. Only sound rows,
     whose matrix was positive definite to rounding, mean anything. Other stages than 0 leave the inverse of one row's
     matrix to the caller: 1 puts the matrix, 2 finds in its place the inverse, negative, and half the logarithm of the
-    determinant as ``value``, and puts what makes the information. ``room`` is of ``room_for``, or empty.
+    determinant as ``value``, and puts what makes the information. ``room`` is of ``room_for``.
     """
     a, t, k = Ut.shape[1], Ut.shape[2], len(ends)
-    c, T = logs.shape[1], t if stage else (t + _BLOCK - 1) // _BLOCK * _BLOCK
-    o, last = c - k - 1, c - 2  # where outputscales begin and end
-    n = t * (t - 1) // 2
-    room = room if len(room) else np.empty(T * T + (2 * k + o - a) * n)
-    A, strip = room[: T * T].reshape(T, T), np.empty((3 * _BLOCK, T))
+    c, o, last = logs.shape[1], logs.shape[1] - k - 1, logs.shape[1] - 2  # o and last: the first and last outputscale
+    A, strip, pairs, rows, D, E = room  # D: derivatives of K by the logarithms, times alpha; E: K⁻¹ times that
+    T, n = len(A), pairs.shape[1]
     # of pairs of outcomes, row after row of the lower triangle: half of what whole matrices take of a core's cache, and
     # one run for the kernel, whose loop is slow at the ends of runs
-    slopes, parts, by_time = (
-        room[T * T : T * T + k * n].reshape(k, n),
-        room[T * T + k * n : T * T + 2 * k * n].reshape(k, n),
-        room[T * T + 2 * k * n : T * T + (2 * k + o - a) * n].reshape(o - a, n),
-    )
-    X, noise, fitted = np.empty((a, t)), np.empty(t), np.empty(t)
-    squares, ones = np.empty(n), np.empty(t)
-    solved, of_ones, alpha, residual = np.empty(t), np.empty(t), np.empty(t), np.empty(t)
-    # derivatives of K by the logarithms, times alpha; K⁻¹ times that
-    D, E = room[len(room) - c * t :].reshape(c, t) if stage else np.empty((c, t)), np.empty((c, t))
+    parts, slopes, by_time, squares = pairs[:k], pairs[k : 2 * k], pairs[2 * k :], pairs[len(pairs) - 1]
+    noise, fitted, ones, solved, of_ones = rows[0], rows[1], rows[2], rows[3], rows[4]
+    alpha, residual, X = rows[5], rows[6], rows[_ROWS:]
     ones[:] = 1.0
     for row in range(len(logs)):
         own, theta = which[row], logs[row]
@@ -287,21 +279,23 @@ def evaluate(
                 information[row, d, e] = information[row, e, d] = 0.5 * summed
 
 
-def room_for(k: int, t: int, c: int, n_times: int = 0) -> Float[np.ndarray, " n"]:
-    """Room that ``evaluate`` needs for t outcomes of a sum of k parts, by c logarithms."""
-    T = (t + _BLOCK - 1) // _BLOCK * _BLOCK
-    return np.empty(T * T + (2 * k + n_times) * t * (t - 1) // 2 + c * t)
+def room_for(k: int, t: int, c: int, a: int) -> Room:
+    """Room that ``evaluate`` needs for t outcomes of a sum of k parts with a coordinates, by c logarithms."""
+    T, n_pairs = t if t >= MANY else (t + _BLOCK - 1) // _BLOCK * _BLOCK, k + c - a
+    shapes = (T, T), (3 * _BLOCK, T), (n_pairs, t * (t - 1) // 2), (_ROWS + a, t), (c, t), (c, t)
+    A, strip, pairs, rows, D, E = map(np.empty, shapes)
+    return A, strip, pairs, rows, D, E
 
 
-def evaluate_one(*told: Any, room: Float[np.ndarray, " n"]) -> None:
+def evaluate_one(*told: Any, room: Room) -> None:
     """As ``evaluate`` of one row; from ``MANY`` outcomes on LAPACK inverts the matrix, in half the time."""
-    *_, z, _, _, logs, _, _, value, _, information, _, is_sound = told
-    t, c = z.shape[1], logs.shape[1]
+    *_, z, _, _, _, _, _, value, _, information, _, is_sound = told
+    t = z.shape[1]
     if t < MANY:
         evaluate(*told, room, 0)
         return
     evaluate(*told, room, 1)
-    A = room[: t * t].reshape(t, t).T  # its upper triangle is known, in LAPACK's order
+    A = room[0].T  # its upper triangle is known, in LAPACK's order
     largest = float(A.diagonal().max())
     A, info = lapack.dpotrf(A, lower=0, clean=0, overwrite_a=1)
     roots = A.diagonal()
@@ -313,5 +307,5 @@ def evaluate_one(*told: Any, room: Float[np.ndarray, " n"]) -> None:
     A *= -1.0
     evaluate(*told, room, 2)
     if information.size:
-        D = room[len(room) - c * t :].reshape(c, t).T
+        D = room[4].T
         information[0] = -0.5 * (D.T @ blas.dsymm(1.0, A, D, lower=0))

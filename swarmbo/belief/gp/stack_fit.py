@@ -142,7 +142,7 @@ class StackedLogPosterior:
                 is_sound[rows],
             )  # fmt: skip
             if t < evaluation.MANY:
-                evaluation.evaluate(*told, np.empty(0), 0)
+                evaluation.evaluate(*told, self._new_room(), 0)
                 return
             room = self._room if b == 1 else self._new_room()
             for row in range(len(told[6])):
@@ -161,12 +161,12 @@ class StackedLogPosterior:
         value -= 0.5 * (away * weighted).sum(axis=1)
         return Evaluated(value, gradient - weighted, information + precision, mean), is_sound
 
-    def _new_room(self) -> Float[np.ndarray, " n"]:
-        (c, _), a, k, t = self._of_theta.shape, self._Ut.shape[1], len(self._ends), self.z.shape[1]
-        return evaluation.room_for(k, t, c, c - a - k - 1)
+    def _new_room(self) -> evaluation.Room:
+        (_, a, t), k = self._Ut.shape, len(self._ends)
+        return evaluation.room_for(k, t, len(self._of_theta), a)
 
     @cached_property
-    def _room(self) -> Float[np.ndarray, " n"]:
+    def _room(self) -> evaluation.Room:
         return self._new_room()
 
     def _given(self, logs: Float[np.ndarray, "b c"], which: Int[np.ndarray, " b"]) -> Float[np.ndarray, "b 3 _n"]:

@@ -16,7 +16,6 @@ hundreds of points only say where to look: sixteen points go side by side in sin
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from jaxtyping import Float, Int
 from numba.core import types
@@ -35,7 +34,7 @@ from swarmbo.belief.gp.triangular_steps import (
     rough_told,
     row_of,
 )
-from swarmbo.boundary.compiling import LANES, compiled, read_only
+from swarmbo.boundary.compiling import LANES, compiled, inner, read_only
 from swarmbo.kernels import correlation_and_slope
 from swarmbo.kernels.compiled import CODES, GIVEN, radial, rough_radial
 from swarmbo.kernels.threads import in_threads
@@ -80,14 +79,18 @@ class Out(NamedTuple):
     dvar: Float[np.ndarray, "g m a"]
 
 
+Room = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # see ``room_for``
+
+
 _ONE_AXIS, _TWO, _THREE, _FOUR = (types.Array(types.float64, n, "C") for n in (1, 2, 3, 4))
 _INDEX = types.int64[::1]
 _STACK = types.NamedTuple((_INDEX, _INDEX, _THREE, _TWO, _ONE_AXIS, _TWO, _TWO, _FOUR, _INDEX), Stack)
 _OUT = types.NamedTuple((_TWO, _TWO, _THREE, _THREE), Out)
-_SIGNATURE = types.void(types.int64, _STACK, read_only(3), read_only(2), types.boolean, _ADDRESSES, _OUT)
+_ROOM = types.Tuple((_THREE, _TWO, _TWO, _TWO, _TWO))
+_SIGNATURE = types.void(types.int64, _STACK, read_only(3), read_only(2), types.boolean, _ADDRESSES, _OUT, _ROOM)
 
 
-@numba.njit(nogil=True)
+@inner()
 def _solved(
     blocks: Int[np.ndarray, " n"],
     place: int,
@@ -106,7 +109,7 @@ def _solved(
         block(blocks[b] + _unsigned(place) * _ROWS * width * _BYTES, width, k, s, w, has_gradient)
 
 
-@numba.njit(nogil=True, fastmath=LANES)
+@inner(fastmath=LANES)
 def _at_reference(
     kernel: int,
     reference: Float[np.ndarray, " a"],
@@ -130,7 +133,7 @@ def _at_reference(
         out[t] *= weights[t]
 
 
-@compiled(_SIGNATURE, nogil=True, fastmath=LANES)
+@compiled(_SIGNATURE, fastmath=LANES)
 def predict(
     wanted: int,
     stack: Stack,
@@ -139,6 +142,7 @@ def predict(
     is_contrast: bool,
     blocks: Int[np.ndarray, " n"],
     out: Out,
+    room: Room,
 ) -> None:
     """Posterior of factors at points of their own, or of the difference to a point of reference; standardised.
 
@@ -148,12 +152,10 @@ def predict(
     kernels, counts, Zt, lengths, outputs, weights, alpha, given, places = stack
     mean, var, dmean, dvar = out
     g, m, a = U.shape
-    most = (alpha.shape[1] + ROWS - 1) // ROWS * ROWS
-    K, S = np.empty((most, POINTS)), np.empty((most, POINTS))
-    W, apart = np.empty((most, POINTS)), np.empty((most, POINTS))
-    squares, x, pulls = np.empty(POINTS), np.empty((a, POINTS)), np.empty((2, POINTS))
-    v, away, at_reference, unused = np.empty(a), np.empty(most), np.zeros(most), np.empty(most)
-    one, near_one, slope_one = np.zeros(POINTS), np.zeros(POINTS), np.zeros(POINTS)
+    tall, long, short, x, places_of = room
+    K, S, W, apart, v = tall[0], tall[1], tall[2], tall[3], places_of[0]
+    at_reference, away, unused = long[0], long[1], long[2]
+    squares, pulls, one, near_one, slope_one = short[0], short[1:3], short[3], short[4], short[5]
     for f in range(g):
         kernel, T, weight, own_alpha = kernels[f], counts[f], weights[f], alpha[f]
         n_rows = (T + ROWS - 1) // ROWS * ROWS
@@ -198,7 +200,8 @@ def predict(
             if is_contrast:
                 one[:] = 0.0
                 for d in range(a):
-                    one += (x[d] - v[d]) ** 2
+                    for p in range(POINTS):
+                        one[p] += (x[d, p] - v[d]) ** 2
                 if kernel == GIVEN:
                     for p in range(n_points):
                         near_one[p] = outputs[f] * given[f, 0, start + p, alpha.shape[1]]
@@ -224,7 +227,7 @@ def predict(
                     dvar[f, start + p, d] = 2.0 * (own - pulls[1, p]) / lengths[f, d]
 
 
-@compiled(_SIGNATURE, nogil=True, fastmath=LANES)
+@compiled(_SIGNATURE, fastmath=LANES)
 def predict_few(
     wanted: int,
     stack: Stack,
@@ -233,15 +236,14 @@ def predict_few(
     is_contrast: bool,
     blocks: Int[np.ndarray, " n"],
     out: Out,
+    room: Room,
 ) -> None:
     """What ``predict`` does, point after point."""
     kernels, counts, Zt, lengths, outputs, weights, alpha, _, places = stack
     mean, var, dmean, dvar = out
     g, m, a = U.shape
-    most = (alpha.shape[1] + ROWS - 1) // ROWS * ROWS
-    k, slope, w = np.empty(most), np.empty(most), np.empty(most)
-    apart, x, v = np.empty(most), np.empty(a), np.empty(a)
-    at_reference, one = np.zeros(most), np.zeros((3, 1))
+    _, long, one, _, places_of = room
+    at_reference, k, slope, w, apart, v, x = long[0], long[1], long[2], long[3], long[4], places_of[0], places_of[1]
     for f in range(g):
         kernel, T, weight, own_alpha = kernels[f], counts[f], weights[f], alpha[f]
         n_rows = (T + ROWS - 1) // ROWS * ROWS
@@ -293,7 +295,7 @@ def predict_few(
                 dvar[f, p, d] = 2.0 * (own - by_var) / lengths[f, d]
 
 
-@compiled(_SIGNATURE, nogil=True, fastmath=LANES)
+@compiled(_SIGNATURE, _nrt=True, fastmath=LANES)
 def predict_roughly(
     wanted: int,
     stack: Stack,
@@ -302,6 +304,7 @@ def predict_roughly(
     is_contrast: bool,
     blocks: Int[np.ndarray, " n"],
     out: Out,
+    room: Room,
 ) -> None:
     """What ``predict`` does of means and variances, in single precision where that will do."""
     kernels, counts, Zt, lengths, outputs, weights, alpha, given, places = stack
@@ -315,7 +318,8 @@ def predict_roughly(
     told, away_from = np.empty(ROUGH_POINTS, dtype=np.float32), np.empty(ROUGH_POINTS, dtype=np.float32)
     Z, weight = np.empty((a, most), dtype=np.float32), np.empty(most, dtype=np.float32)
     own_alpha, shift = np.empty(most, dtype=np.float32), np.zeros(most, dtype=np.float32)
-    v, away, at_reference, unused = np.zeros(a), np.empty(most), np.zeros(most), np.empty(most)
+    _, long, _, _, places_of = room
+    v, at_reference, away, unused = places_of[0], long[0], long[1], long[2]
     near_one, own_v = np.zeros(ROUGH_POINTS, dtype=np.float32), np.empty(a, dtype=np.float32)
     for f in range(g):
         kernel, T = kernels[f], counts[f]
@@ -330,14 +334,14 @@ def predict_roughly(
                 places[own],
             )  # fmt: skip
             at = Out(mean[own], var[own], dmean[own], dvar[own])
-            predict(wanted, one, U[own], reference[own], is_contrast, blocks, at)
+            predict(wanted, one, U[own], reference[own], is_contrast, blocks, at, room)
             continue
         begun = 0
         for i in range(n_rows):
-            row = row_of(blocks, places[f], i)
-            for j in range(len(row)):
+            row, n_entries = row_of(blocks, places[f], i), (i // ROWS + 1) * ROWS
+            for j in range(n_entries):
                 entries[begun + j] = _single(row[j])
-            begun += len(row)
+            begun += n_entries
         if is_contrast:
             _at_reference(
                 kernel, reference[f], lengths[f], Zt[f, :, :T], weights[f, :T], v, away[:T], unused[:T],
@@ -389,6 +393,12 @@ def predict_roughly(
             for p in range(n_points):
                 prior = 2.0 * outputs[f] * (1.0 - near_one[p]) if is_contrast else outputs[f]
                 var[f, start + p] = max(prior - squares[p], 0.0)
+
+
+def room_for(T: int, a: int, n: int) -> Room:
+    """Room for n points side by side, of a coordinates, and for T observations."""
+    most = (T + ROWS - 1) // ROWS * ROWS
+    return np.empty((4, most, n)), np.zeros((5, most)), np.zeros((6, n)), np.empty((a, n)), np.zeros((2, a))
 
 
 class StackPosterior:
@@ -472,7 +482,8 @@ class StackPosterior:
 
         def put(rows: slice) -> None:
             own, into = Stack(*(part[rows] for part in stack)), Out(*(part[rows] for part in out))
-            kernel(wanted, own, points[rows], away[rows], reference is not None, blocks, into)
+            room = room_for(alpha.shape[1], a, 1 if kernel is predict_few else POINTS)
+            kernel(wanted, own, points[rows], away[rows], reference is not None, blocks, into, room)
 
         in_threads(g, put)
         return out

@@ -6,7 +6,6 @@ matrix is read once for all of them. Arrays are known by their addresses: numba 
 
 from typing import Any
 
-import numba
 import numpy as np
 from jaxtyping import Float, Int
 from llvmlite import binding, ir
@@ -14,6 +13,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from swarmbo.belief.gp.cholesky import ROWS
+from swarmbo.boundary.compiling import inner
 
 POINTS, ROUGH_POINTS = 8, 16  # side by side, in double and in single precision
 _IN_FLIGHT = 8 if binding.get_host_cpu_features().get("avx512f") else 4  # rows at once: their sums stay in registers
@@ -204,13 +204,9 @@ def _at(_typing: Any, address: Any) -> Any:
     return types.CPointer(types.float64)(address), emit
 
 
-_array: Any = vars(numba)["carray"]
-
-
-@numba.njit(nogil=True)
+@inner()
 def row_of(blocks: Int[np.ndarray, " n"], matrix: int, row: int) -> Float[np.ndarray, " w"]:
-    """A row of a matrix of some ``BlockRows``, to be read and written, as far as its block reaches."""
+    """The entries, to be read and written, of a row of a matrix of some ``BlockRows``; their number is not known."""
     block, own = _unsigned(row) // _ROWS, _unsigned(row) % _ROWS
     width = (block + _ONE) * _ROWS
-    address = blocks[block] + (_unsigned(matrix) * _ROWS + own) * width * _BYTES
-    return _array(_at(address), (np.int64(width),))
+    return _at(blocks[block] + (_unsigned(matrix) * _ROWS + own) * width * _BYTES)

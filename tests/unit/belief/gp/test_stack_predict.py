@@ -2,6 +2,7 @@
 
 from itertools import product
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -237,7 +238,7 @@ def test_what_single_precision_would_spoil_is_worked_out_in_double():
 def test_correlations_in_single_precision(kernel):
     r = np.concatenate([[0.0], np.geomspace(1e-4, 40.0, 999)])
     near = np.zeros(1000, dtype=np.float32)
-    rough_radial(CODES[kernel], (r**2).astype(np.float32), near)
+    numba.njit(lambda *told: rough_radial(*told))(CODES[kernel], (r**2).astype(np.float32), near)
     np.testing.assert_allclose(near, correlation(kernel, r), rtol=2e-5, atol=1e-30)
 
 
