@@ -1,6 +1,7 @@
 """What was compiled is kept for the next process, wherever there is room, and not for longer than it is right."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,15 @@ starts, ends = np.array([[0.5, 0.5], [0.5, 0.5]]), np.array([[2.5, 0.5], [0.5, 2
 blocked = np.zeros((3, 3), dtype=bool)
 blocked[0, 1] = True
 print(free_segments(starts, ends, blocked, (0.0, 0.0, 1.0, 1.0)).tolist())
+"""
+
+COUNT = """
+import sys
+from numba.core.dispatcher import Dispatcher
+for name, module in sorted(sys.modules.items()):
+    for made in list(vars(module).values()) if name.startswith("swarmbo") else ():
+        if isinstance(made, Dispatcher) and made.__module__ == name and "no_cpython_wrapper" not in made.targetoptions:
+            print("".join(f"compiled {made.__name__}," for _ in made.signatures), end="")
 """
 
 BOUND = ["setpriv", "--bounding-set=-dac_override"]  # by permissions, which do not bind who may do everything
@@ -85,6 +95,17 @@ def test_code_with_a_signature_is_compiled_at_the_first_call_once_and_for_nothin
     inner = compiled(signature)(power)
     assert numba.njit(lambda x: inner(x, 2))(3) == 9.0
     assert inner.signatures == [signature.args]
+
+
+def test_the_loops_of_the_readme_compile_a_few_functions_once_each(tmp_path: Path) -> None:
+    """Each signature is a second or more of waiting on a new machine."""
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    loops = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    run = python("\n".join([f"import os; os.chdir({str(tmp_path)!r})", *loops, COUNT]), os.pathsep.join(sys.path))
+    names = re.findall(r"compiled (\w+),", run.stdout)
+    assert "evaluate" in names, run.stderr
+    assert len(names) == len(set(names))
+    assert set(names) <= {"add_covariances", "evaluate", "follow", "grow", "predict", "predict_few"}
 
 
 @pytest.mark.thorough
