@@ -20,14 +20,10 @@ from swarmbo.kernels.compiled import GIVEN, radial
 
 _COUNTS, _ADDRESSES = read_only(1, types.int64), read_only(1, types.uint64)
 _VECTOR, _MATRIX, _CUBE = map(read_only, (1, 2, 3))
+_INT, _FLAGS, _OUT, _PUT = types.int64, types.boolean[::1], types.float64[::1], types.float64[:, ::1]
 
 
-@compiled(
-    types.void(
-        _ADDRESSES, types.int64, types.int64, types.int64, _VECTOR, types.float64[::1], types.float64[::1]
-    ),
-    fastmath=LANES,
-)  # fmt: skip
+@compiled(types.void(_ADDRESSES, _INT, _INT, _INT, _VECTOR, _OUT, _OUT), fastmath=LANES)
 def follow(
     blocks: Int[np.ndarray, " n"],
     latent: int,
@@ -49,12 +45,9 @@ def follow(
 
 
 @compiled(
-    types.void(
-        _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _CUBE, types.int64, _CUBE, _VECTOR, _MATRIX,
-        _MATRIX, _ADDRESSES, types.float64[:, ::1], types.float64[:, ::1], types.boolean[::1], types.float64[:, ::1],
-    ),
+    types.void(*[_COUNTS] * 6, _CUBE, _INT, _CUBE, _VECTOR, _MATRIX, _MATRIX, _ADDRESSES, _PUT, _PUT, _FLAGS, _PUT),
     fastmath=LANES,
-)  # fmt: skip
+)
 def grow(
     latents: Int[np.ndarray, " g"],
     kernels: Int[np.ndarray, " g"],
@@ -124,13 +117,7 @@ _QUARTERS, _HIGH, _LOW = 2.0 / math.pi, 1.57079632673412561417e00, 6.07710050650
 _2, _3, _4, _5, _6, _7, _8, _9, _10 = (1.0 / math.factorial(n) for n in range(2, 11))
 
 
-@compiled(
-    types.void(
-        types.boolean, read_only(3), read_only(3), read_only(3), types.float64[:, ::1], types.float64[:, :, ::1],
-        types.float64[:, ::1],
-    ),
-    fastmath=LANES,
-)  # fmt: skip
+@compiled(types.void(types.boolean, _CUBE, _CUBE, _CUBE, _PUT, types.float64[:, :, ::1], _PUT), fastmath=LANES)
 def put_waves(
     has_gradient: bool,
     X: Float[np.ndarray, "g m c"],

@@ -42,6 +42,7 @@ from swarmbo.kernels.threads import in_threads
 _FEW = 2  # points of each factor that are looked at one after the other
 _ADDRESSES = read_only(1, types.uint64)
 _unsigned: Any = np.uint64
+Room = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # see ``room_for``
 _ROWS, _BYTES, _NONE = _unsigned(ROWS), _unsigned(8), _unsigned(0)
 _single: Any = np.float32
 _HALF, _ONE = _unsigned(4), _unsigned(1)
@@ -77,9 +78,6 @@ class Out(NamedTuple):
     var: Float[np.ndarray, "g m"]
     dmean: Float[np.ndarray, "g m a"]
     dvar: Float[np.ndarray, "g m a"]
-
-
-Room = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # see ``room_for``
 
 
 _ONE_AXIS, _TWO, _THREE, _FOUR = (types.Array(types.float64, n, "C") for n in (1, 2, 3, 4))
