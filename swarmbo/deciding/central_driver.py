@@ -21,12 +21,11 @@ from swarmbo.coordination.part import Part
 from swarmbo.coordination.plan import BoxMethod, TableMethod
 from swarmbo.coordination.requests import HandOn, Steps, ToAll, asked
 from swarmbo.deciding import joint, places
-from swarmbo.deciding.setup import Carrying
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
 from swarmbo.registry import checked_as, takes_named
-from swarmbo.transport import Routes, Transport
+from swarmbo.transport import Carrying, Routes, Transport
 
 Out = TypeVar("Out")
 SHARING = ("reports", "news", "sharing")  # purposes of reports; all others belong to the agreement
