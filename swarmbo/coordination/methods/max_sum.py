@@ -118,7 +118,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         return agree_by_deadline(self, graph, tables, InProcess().open(graph.agents, links), seed=seed).solution
 
     def steps(self, view: LocalView, tables: Tables, sizes: Sizes) -> Steps[TableOutcome]:
-        """Steps for some factors and variables of a connected part."""
+        """Program of an agent with the factors and variables of ``view``; see ``coordination.plan.TableMethod``."""
         if view.graph.is_forest:
             chosen, n_rounds = yield from on_tree(view, tables, sizes)
             return TableOutcome({x: chosen[x] for x in view.variables}, "exact", n_rounds)
