@@ -11,12 +11,11 @@ from swarmbo import settings
 from swarmbo.coordination import requests
 from swarmbo.coordination.agreement import Solution, TableOutcome
 from swarmbo.coordination.certificates import decoded, on_tree
-from swarmbo.coordination.deadline import require_lockstep
 from swarmbo.coordination.deadline_tables import agree_by_deadline
 from swarmbo.coordination.decoding import repaired
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.part import LocalView
-from swarmbo.coordination.plan import Plan, TableMethod
+from swarmbo.coordination.plan import Plan, TableMethod, require_lockstep
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.tables import Sizes, Tables
 from swarmbo.graph import FactorGraph
