@@ -110,7 +110,6 @@ def by_messages(make: Callable[..., FusedView], case: Case) -> tuple[Predictions
     agents = [make(name, case.domain, case.proposal) for name in case.data]
     for agent in agents:
         agent.meet(case.links[agent.name])
-    for agent in agents:
         agent.measure(*case.data[agent.name])
     transport, n_measurements = Faults(loss=case.loss).open(case.data, case.links), len(case.pooled[1])
     n_steps, is_done = 0, False

@@ -100,14 +100,6 @@ def correlation_and_slope(
             return own.correlation(r), own.slope(r)
 
 
-def scaled_distance(
-    X: Float[np.ndarray, "n d"], Z: Float[np.ndarray, "m d"], lengthscales: Float[np.ndarray, " d"]
-) -> Float[np.ndarray, "n m"]:
-    """Distances in lengthscales, by differences: |x|² - 2xz + |z|² would lose close pairs to cancellation."""
-    # differences of scaled coordinates: equal points are at distance exactly 0
-    return cdist(X / lengthscales, Z / lengthscales)
-
-
 def kernel_matrix(
     name: KernelName,
     X: Float[np.ndarray, "n d"],
@@ -116,7 +108,8 @@ def kernel_matrix(
     outputscale: float,
 ) -> Float[np.ndarray, "n m"]:
     """Prior covariances k(X, Z), with lengthscales in the units of the coordinates and the prior variance s."""
-    r = scaled_distance(X, Z, lengthscales)
+    # by differences of scaled coordinates: |x|² - 2xz + |z|² would lose close pairs to cancellation
+    r = cdist(X / lengthscales, Z / lengthscales)
     return np.multiply(outputscale, correlation(name, r), out=r)
 
 
@@ -207,7 +200,7 @@ class Covariance:
         if self.time_kernel is None:
             return kernel_matrix(self.kernel, X, Z, self.lengthscales, self.outputscale)
         places = kernel_matrix(self.kernel, X[:, :-1], Z[:, :-1], self.lengthscales[:-1], self.outputscale)
-        return places * correlation(self.time_kernel, scaled_distance(X[:, -1:], Z[:, -1:], self.lengthscales[-1:]))
+        return places * kernel_matrix(self.time_kernel, X[:, -1:], Z[:, -1:], self.lengthscales[-1:], 1.0)
 
     def frequencies(self, rng: np.random.Generator, n_frequencies: int) -> Float[np.ndarray, "k d"]:
         """Draw ``spectral_frequencies`` (k, d); that over time comes last."""
