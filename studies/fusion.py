@@ -107,8 +107,9 @@ def adding_up(case: Case) -> tuple[Predictions, int, int]:
 
 def by_messages(make: Callable[..., FusedView], case: Case) -> tuple[Predictions, int, int]:
     """Agents talk until nobody has anything to say, or until a consensus has settled on all readings."""
-    agents = [make(name, case.domain, case.proposal, case.links[name]) for name in case.data]
+    agents = [make(name, case.domain, case.proposal) for name in case.data]
     for agent in agents:
+        agent.meet(case.links[agent.name])
         agent.measure(*case.data[agent.name])
     transport, n_measurements = Faults(loss=case.loss).open(case.data, case.links), len(case.pooled[1])
     n_steps, is_done = 0, False
