@@ -203,11 +203,8 @@ class ChainAcquisition(Acquisition, frozen=True):
 def require_level(world: float | None, own: float | None) -> float:
     """Level of an acquisition: its own, or else the world's; a ConfigError if neither states one."""
     if (level := world if own is None else own) is None:
-        raise ConfigError(
-            "got none, and the environment states none; wanted a level, here or by an environment with the "
-            "task 'level'",
-            at="$.acquisition.level",
-        )
+        wanted = "a level, here or by an environment with the task 'level'"
+        raise ConfigError(f"got none, and the environment states none; wanted {wanted}", at="$.acquisition.level")
     return level
 
 

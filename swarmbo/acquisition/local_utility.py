@@ -105,9 +105,7 @@ class PlaceScores(Scores):
 
 
 class Between:
-    """Covariances of places, for any belief, while places are successively taken as measured; ``rows`` of those taken
-    are of the Cholesky factor of their covariance.
-    """
+    """Covariances of places, taken one by one as measured; ``rows`` are the taken ones' of the Cholesky factor."""
 
     def __init__(self, cache: PosteriorCache, n_places: int, picks: int) -> None:
         self._cache, self._every, self._taken = cache, np.arange(n_places), 0

@@ -210,9 +210,8 @@ def rounds_of(graph: FactorGraph, buckets: Mapping[str, Bucket]) -> int:
     handed_on: dict[str, int] = {}  # by variable, on the longest path to it
     for variable, bucket in buckets.items():
         actor = graph.variable_owner(variable)
-        handed_on[variable] = max(
-            (handed_on[child] + (graph.variable_owner(child) != actor) for child in bucket.children), default=0
-        )
+        below = (handed_on[child] + (graph.variable_owner(child) != actor) for child in bucket.children)
+        handed_on[variable] = max(below, default=0)
     return 2 * max(handed_on.values())
 
 
