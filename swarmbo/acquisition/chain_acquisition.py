@@ -208,11 +208,6 @@ def require_level(world: float | None, own: float | None) -> float:
     return level
 
 
-def utility_of(acquisition: ChainAcquisition, situation: Situation, n_agents: int | None = None) -> Utility:
-    """Utility of an acquisition's places, which may be a user's own."""
-    return checked_as(Utility, acquisition.utility(situation, n_agents), acquisition, "utility")
-
-
 def _utilities(
     acquisition: ChainAcquisition, situation: Situation, n_agents: int | None = None
 ) -> Callable[[str], Utility]:
@@ -222,7 +217,8 @@ def _utilities(
     def of(agent: str) -> Utility:
         own = id(view_of(situation.belief, agent))
         if own not in made:
-            made[own] = utility_of(acquisition, situation.seen_by(agent), n_agents)
+            utility = acquisition.utility(situation.seen_by(agent), n_agents)  # which may be a user's own
+            made[own] = checked_as(Utility, utility, acquisition, "utility")
         return made[own]
 
     return of

@@ -24,11 +24,6 @@ _FIRST = 32  # size of the first block of places evaluated, and of each next one
 Merit = Callable[[Float[np.ndarray, " k"]], Float[np.ndarray, " k"]]
 
 
-def plain(mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-    """Merit of a mean in the search for a peak: the mean itself."""
-    return mean
-
-
 class PlaceUtility(Utility):
     """A utility that depends only on the means, variances and covariances of locations."""
 
@@ -148,7 +143,7 @@ class LocalUtility(PlaceUtility):
     sqrt_beta: float
     bonus: float
     noise_variance: float
-    merit: Merit = plain
+    merit: Merit = np.positive  # the mean itself
     opt_out_utility: float = 0.0
     neighbours_noise: float | None = None
 

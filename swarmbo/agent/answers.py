@@ -18,7 +18,7 @@ from swarmbo.agent.schema import Participants
 from swarmbo.belief.fusion.fused import Talk
 from swarmbo.belief.fusion.fused_view import Spoken, Unfinished, carried, talk as talking
 from swarmbo.belief.model import incumbents
-from swarmbo.coordination import deadline_box, deadline_tables, schema as fitting
+from swarmbo.coordination import agreement, deadline_box, deadline_tables, schema as fitting
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, solution_with
 from swarmbo.coordination.by_messages import ByMessages, Post, Waiting
 from swarmbo.coordination.deadline import Correspondent, has_deadline
@@ -339,9 +339,9 @@ class Stages:
             # the robot may start while the choices of others are still under way
             yield Known(None if place is None or np.isnan(place).any() else place)
         chosen = yield from self._indices(-1 if index is None else index, sizes, -1)
-        whole = deadline_tables.whole_factors(graph, chosen)
+        whole = agreement.whole_factors(graph, chosen)
         values = (yield from self._values(graph, own, chosen, whole)).tolist() if whole else ()
-        return deadline_tables.settled(graph, chosen, values, SolveReport("deadline", timed.deadline))
+        return agreement.settled(graph, chosen, values, SolveReport("deadline", timed.deadline))
 
     def _visited(self, request: places.Visit) -> Staged[Decision]:
         """Auction for the agent's own route by messages; then all exchange their destinations."""

@@ -218,11 +218,7 @@ def _added(first: np.ndarray, others: Iterable[np.ndarray]) -> np.ndarray:
 
 def _words(sender: str, agents: Collection[str], fits: FitsWord) -> Wanted:
     """Expected data of some agents to all, as they are forwarded."""
-
-    def are_words(said: messages.Reports) -> bool:
-        return said.reports.keys() == agents and all(fits(name, word) for name, word in said.reports.items())
-
-    return Wanted(sender, are_words)
+    return Wanted(sender, lambda one: one.reports.keys() == agents and all(fits(*word) for word in one.reports.items()))
 
 
 def _heard(wanted: Mapping[Key, Wanted]) -> Waiting[dict[Key, Any]]:

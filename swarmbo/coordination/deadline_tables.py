@@ -8,33 +8,22 @@ of the starts of ``joint_starts``.
 Source: asynchronous max-sum: Farinelli et al. 2008. Decisions by colour and conflicts are our own.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
 from swarmbo.boundary.rng import stream
-from swarmbo.coordination.agreement import Solution
+from swarmbo.coordination.agreement import Solution, judged
 from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
 from swarmbo.coordination.flooding import Flooding, damped, largest_changes
 from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
 from swarmbo.coordination.messages import Choice, FromFactor, FromVariable, Message, Offer, Utility, Valued
-from swarmbo.coordination.tables import (
-    Conflicts,
-    Sizes,
-    Tables,
-    Vector,
-    checked_tables,
-    sizes_of,
-    spreads,
-    total,
-    violated,
-)
+from swarmbo.coordination.tables import Conflicts, Sizes, Tables, Vector, checked_tables, sizes_of, spreads
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport
 from swarmbo.transport import Envelope, Transport
@@ -337,25 +326,3 @@ def agree_by_deadline(
     if guesses:
         words |= {x: agents[graph.variable_owner(x)].best_guess(x) for x, value in said.items() if value is None}
     return judged(graph, checked, {x: value for x, value in words.items() if value is not None}, report)
-
-
-def judged(
-    graph: FactorGraph, tables: Mapping[str, np.ndarray], chosen: Mapping[str, int], report: SolveReport
-) -> Solution:
-    """Solution of a choice, which may lack variables."""
-    whole = whole_factors(graph, chosen)
-    return settled(graph, chosen, [tables[f][tuple(chosen[x] for x in graph.scope(f))] for f in whole], report)
-
-
-def whole_factors(graph: FactorGraph, chosen: Collection[str]) -> list[str]:
-    """Factors whose variables all have a value."""
-    return [f for f in graph.factors if all(x in chosen for x in graph.scope(f))]
-
-
-def settled(graph: FactorGraph, chosen: Mapping[str, int], values: Sequence[float], report: SolveReport) -> Solution:
-    """Solution of a choice, given the values of factors whose variables all have one, in the graph's order."""
-    whole = whole_factors(graph, chosen)
-    broken = violated(dict(zip(whole, values, strict=True)))
-    value = total(np.array(values)) if len(whole) == len(graph.factors) else None
-    report = replace(report, status="infeasible" if broken else report.status, value=value, violated=broken)
-    return Solution(dict(chosen), -np.inf if value is None else value, None, report)

@@ -14,7 +14,7 @@ from swarmbo.belief.fusion.fused import Talk
 from swarmbo.belief.fusion.fused_view import Spoken, Unfinished, carried, talk
 from swarmbo.belief.model.incumbents import evaluated
 from swarmbo.coordination import deadline, deadline_box, deadline_tables, participant, tables as conflicts
-from swarmbo.coordination.agreement import Agreement, Solution
+from swarmbo.coordination.agreement import Agreement, Solution, whole_factors
 from swarmbo.coordination.central import Central
 from swarmbo.coordination.messages import Codec, Note
 from swarmbo.coordination.part import Part
@@ -225,7 +225,7 @@ class CentralDriver:
         own = {agent: conflicts.Conflicts.packed(graph, tables, agent) for agent in self.words.graph.agents}
         self.words.exchanged("claims", asked(ToAll(own)))
         self.words.summed("choices", 1, len(self.words.graph.agents))
-        if whole := deadline_tables.whole_factors(graph, found.assignment):
+        if whole := whole_factors(graph, found.assignment):
             self.words.summed("choices", 1, len(whole))
         return found
 

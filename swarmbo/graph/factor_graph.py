@@ -164,9 +164,7 @@ class FactorGraph:
 
         Nodes with ``bipartite=1`` are factors, else nodes not in ``variables``, else (if all are variables) edges.
         """
-        if isinstance(graph, FactorGraph):
-            return graph
-        return cls._of(read_with_variables(graph, variables))
+        return graph if isinstance(graph, FactorGraph) else cls._of(read_with_variables(graph, variables))
 
     @classmethod
     def with_tables(
