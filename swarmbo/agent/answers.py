@@ -1,4 +1,4 @@
-"""Stages of one agent: the exchange of data, then answers to the requests of a decision, by messages."""
+"""Answers of one agent to the requests of a decision: from its own data, and by messages."""
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -15,28 +15,20 @@ from swarmbo.acquisition import Decision
 from swarmbo.acquisition.by_view import EachSays
 from swarmbo.agent import schema
 from swarmbo.agent.schema import Participants
-from swarmbo.belief.fusion.fused import Talk
-from swarmbo.belief.fusion.fused_view import Spoken, Unfinished, carried, talk as talking
 from swarmbo.belief.model import incumbents
 from swarmbo.coordination import agreement, deadline_box, deadline_tables, schema as fitting
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, solution_with
 from swarmbo.coordination.by_messages import ByMessages, Post, Waiting
 from swarmbo.coordination.deadline import Correspondent, has_deadline
-from swarmbo.coordination.messages import Key, Note
 from swarmbo.coordination.part import Part
-from swarmbo.coordination.requests import AllReduce, Steps, ToAll, answered, asked
+from swarmbo.coordination.requests import AllReduce, Steps, ToAll, asked
 from swarmbo.coordination.tables import Conflicts
 from swarmbo.deciding import joint, places
 from swarmbo.deciding.central_driver import all_of, received, said_by
-from swarmbo.deciding.field import FieldLearner
-from swarmbo.deciding.logbook import Logbook
-from swarmbo.deciding.offers import Offer, PackedOffer
-from swarmbo.deciding.own_rows import Exchange, OwnRows, shares_outcomes
-from swarmbo.deciding.reports import Reports
+from swarmbo.deciding.own_rows import shares_outcomes
 from swarmbo.deciding.setup import Setup
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport, Traffic
-from swarmbo.spaces import PlaceTable
 from swarmbo.transport import Envelope, Routes
 
 
@@ -94,8 +86,8 @@ Staged = Generator[Stage | Timed | Known, Any, Out]
 
 
 @dataclass(frozen=True, eq=False)
-class Stages:
-    """Stages of one agent: messages to all others, sums over all, and answers to the requests of a decision."""
+class Answering:
+    """Base of an agent's stages: messages to all others, sums over all, and answers to the requests of a decision."""
 
     name: str
     setup: Setup
@@ -132,67 +124,6 @@ class Stages:
         # zeros of all others: the sum is exact, and has the bits of its author
         told = np.where(np.array(says) == self.name, point, 0.0)[None]
         return (yield from self._sum(purpose, told, fitting.each_own(says, -_NEAR, 1.0 + _NEAR)))[0]
-
-    @property
-    def _absent(self) -> dict[str, OwnRows]:
-        return {} if self.participants is None else self.participants.absent(self.setup.problem.agents)
-
-    def reports(
-        self, log: Logbook, learner: FieldLearner, own: OwnRows, offer: Offer, known: Mapping[str, PackedOffer]
-    ) -> Staged[tuple[Logbook, FieldLearner, dict[str, PackedOffer]]]:
-        """Exchange measurements and reachable locations in a field, and merge them into log and learner."""
-        keeps, problem, links = not schema.learns_alike(self.setup), self.setup.problem, self.links
-        if self._absent:
-            links = nx.complete_graph(problem.agents) if links is None else links
-            links = nx.restricted_view(links, [name for name in self._absent if name in links], [])
-        sites = None if self.sites is None else PlaceTable(self.sites)
-        packed = PackedOffer.of(offer, offer.places(problem.box.n_dims), sites)
-        reports = Reports(problem, self.name, own, packed, links, keeps, known)
-        fits = schema.reports(log, own.attached, self.sites, known)
-        heard = yield from self._exchanged("reports", asked(ToAll({self.name: reports.said()}, fits)))
-        gone = PackedOffer.of(Offer(takes_part=False), None, None)
-        # all participants have the same rows of absent agents, and report for them without a message
-        heard |= {name: Reports(problem, name, rows, gone, keeps=keeps).said() for name, rows in self._absent.items()}
-        return (yield from answered(reports.merged(log, learner, heard), self._talked))
-
-    def _talked(self, due: Sequence[Talk]) -> Staged[None]:
-        for talk in due:
-            for view in talk.agents.values():
-                view.refused = self.refused
-            yield from answered(talking(talk.agents, talk.steps), partial(self._in_step, talk))
-
-    def _in_step(self, talk: Talk, request: Unfinished | Spoken) -> Staged[Any]:
-        if isinstance(request, Unfinished):
-            unfinished = yield from self._sum("sharing", np.array([[float(request.own)]]), fitting.are_not_negative)
-            return bool(unfinished[0, 0])
-        arriving = {name: letters[0].payload for name, letters in carried(request.letters, talk.medium).items()}
-        names, neighbours = self.setup.problem.agents, talk.agents[self.name].neighbours
-        (notes,) = yield Stage("sharing", lambda post: [self._notes(arriving, neighbours, post)])
-        inbox = [Envelope(name, self.name, notes[name]) for name in names if notes.get(name)]
-        return {self.name: inbox}
-
-    def _notes(self, said: Mapping[str, bytes], neighbours: Sequence[str], post: Post) -> Waiting[dict[str, bytes]]:
-        """Exchange a note with every neighbour; an empty note means nothing to send, or a loss."""
-        for neighbour in neighbours:
-            post(neighbour, Note(self.name, said.get(neighbour, b"")))
-        heard: dict[Key, Any] = {}
-        if neighbours:
-            heard = yield {("note", neighbour): fitting.Wanted(neighbour, lambda _: True) for neighbour in neighbours}
-        return {message.agent: message.content for message in heard.values()}
-
-    def news(self, log: Logbook, own: OwnRows) -> Staged[Logbook]:
-        """Log of a function with the data of all agents since the last decision."""
-        problem, participants = self.setup.problem, self.participants
-        exchange = Exchange(self.name, log, own)
-        # by common knowledge only: an agent that skipped the exchange for its own data would leave others waiting
-        if not (log.open or own.attached):
-            return log
-        tellers = problem.agents[:1] if participants is None else problem.agents  # another may have got the total
-        fits = schema.news(problem, log, len(own.attached), tellers)
-        sums = yield from self._sum("news", exchange.numbers(), fits)
-        for name, rows in self._absent.items():  # 0 for all others, as for any agent's numbers: the sum stays exact
-            sums = sums + Exchange(name, log, rows).numbers()
-        return exchange.merged(sums).without(() if participants is None else participants.over)
 
     def answer(self, request: joint.Request | places.Request) -> Staged[Any]:
         """Steps by which this agent answers a request."""

@@ -12,8 +12,9 @@ from msgspec import UnsetType
 from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import Travel
-from swarmbo.agent.answers import Clocked, Known, Stage, Staged, Stages, Timed
+from swarmbo.agent.answers import Clocked, Known, Stage, Staged, Timed
 from swarmbo.agent.schema import Participants, require_own
+from swarmbo.agent.stages import Stages
 from swarmbo.boundary.values import check_links, exact
 from swarmbo.coordination.by_messages import Post
 from swarmbo.coordination.messages import Bundle, Codec, Message, UnfitError

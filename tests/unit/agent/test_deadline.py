@@ -8,9 +8,9 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.agent import Agent, may_be_lost, run
-from swarmbo.agent.answers import Stages
 from swarmbo.agent.process import serve
 from swarmbo.agent.schema import Participants
+from swarmbo.agent.stages import Stages
 from swarmbo.deciding.joint import Gather
 from swarmbo.transport import Envelope, Faults, InProcess, Routes
 

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 import swarmbo as sb
 from swarmbo.acquisition.local_problem import TablesOnDemand
 from swarmbo.agent import Agent, RemoteAgent, run
-from swarmbo.agent.answers import Stages
+from swarmbo.agent.stages import Stages
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.own_rows import OwnRow, OwnRows, Stop, stops_by_round
 from swarmbo.deciding.reports import measurements_of as measurements_in
