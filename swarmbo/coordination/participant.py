@@ -92,11 +92,9 @@ class Participant(Generic[Result]):
         self.since = now if self.since is None or not self._waiting else self.since
         if now - self.since > self.patience:
             missing = self.missing
-            raise TransportError(
-                f"{self.name!r} waits for {len(missing)} messages of decision {self.decision}, such as {missing[0]}, "
-                f"and received nothing for {now - self.since:g}; wanted one within {self.patience:g}: was one lost?"
-                f"{said_of(self.refused)}"
-            )
+            awaited = f"{len(missing)} messages of decision {self.decision}, such as {missing[0]}"
+            got = f"{self.name!r} waits for {awaited}, and received nothing for {now - self.since:g}"
+            raise TransportError(f"{got}; wanted one within {self.patience:g}: was one lost?{said_of(self.refused)}")
         outbox, self._outbox = self._outbox, []
         return outbox
 

@@ -56,11 +56,9 @@ class Resolution:
             (window, 3, window_entries, "window_entries"),
         ):
             if got < fewest:
-                raise BudgetError(
-                    f"factor {factor!r} has {arity} variables: with {fewest} values each, the fewest, its table has "
-                    f"{fewest**arity} entries. {field} allows {budget}; raise it, or take coordination = 'admm', which "
-                    "needs no tables"
-                )
+                size = f"with {fewest} values each, the fewest, its table has {fewest**arity} entries"
+                fix = f"{field} allows {budget}; raise it, or take coordination = 'admm', which needs no tables"
+                raise BudgetError(f"factor {factor!r} has {arity} variables: {size}. {fix}")
         starts = max(min(starts, widest // 4), 1)
         window = min(2 * refinement + 1, (window - 1) // 2 * 2 + 1)
         finer = min(refinement, max((window - 1) // 2, 2))

@@ -122,10 +122,8 @@ class Member:
             self._heard = self._clock()
             self.take(*got)
         elif not self._agent.is_finished and self._clock() - self._heard > self._patience:
-            raise TransportError(
-                f"{self.name!r} is deciding and received nothing for {self._patience:g} s; wanted news: is another "
-                f"member gone?{said_of(self.odd)}"
-            )
+            got = f"{self.name!r} is deciding and received nothing for {self._patience:g} s"
+            raise TransportError(f"{got}; wanted news: is another member gone?{said_of(self.odd)}")
 
     @property
     def _patience(self) -> float:
