@@ -19,8 +19,8 @@ from swarmbo.acquisition import DECHBO, Acquisition, Auto, DuMBO, ExpectedImprov
 from swarmbo.baselines import Centralised
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import JointSituation
-from swarmbo.coordination import RefinedMaxSum
 from swarmbo.coordination.methods.admm import ADMM
+from swarmbo.coordination.methods.refined import RefinedMaxSum
 from swarmbo.graph import BoxFunctions, FactorGraph
 from swarmbo.graph.box_functions import total_value
 from swarmbo.kernels import kernel_matrix

@@ -181,7 +181,7 @@ class Tabled(Decision):
         """The choice by a deadline."""
         opened = faults.open(self.graph.agents, self.links, seed=self.seed)
         method = sb.MaxSum(mode="asynchronous", deadline=self.deadline, patience=self.patience, threshold=threshold)
-        return agree_by_deadline(method, self.graph, self.tables, opened).said
+        return agree_by_deadline(method, self.graph, self.tables, opened, guesses=False)
 
     def by_deadline(self, faults: Faults, threshold: float = 0.01) -> Found:
         """The first method by a deadline."""

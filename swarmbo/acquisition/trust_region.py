@@ -128,7 +128,7 @@ class Restarts(Settings, frozen=True):
     Example:
         >>> restarts, design = Restarts(after=3), [0.0, 1.0, 2.0]
         >>> stuck, gaining = np.array([*design, 1.5, 0.5, 2.0]), np.array([*design, 1.5, 0.5, 2.5])
-        >>> [restarts.is_due(y, design=3, since=0, begun=3, patience=1) for y in (stuck, gaining)]
+        >>> [restarts.is_due(y, since=0, begun=3, patience=1) for y in (stuck, gaining)]
         [True, False]
     """
 
@@ -140,7 +140,6 @@ class Restarts(Settings, frozen=True):
         self,
         outcomes: Outcomes,
         *,
-        design: int = 0,
         since: int,
         begun: int,
         patience: int,
@@ -151,12 +150,11 @@ class Restarts(Settings, frozen=True):
 
         Args:
             outcomes: Outcome of each evaluation (t,); NaN, a failure, does not count.
-            design: Number of first steps that belong to the initial design.
             since: Index of the first evaluation of this search; earlier ones do not count.
             begun: Index of the evaluation at which the first period begins.
             patience: Factor on the waiting time, >= 1.
         """
-        counts = _after(design, outcomes, steps)
+        counts = np.ones(len(outcomes), dtype=bool) if steps is None else steps
         batches = _batches(counts & ~np.isnan(outcomes) & (np.arange(len(outcomes)) >= begun), basis)
         length = patience * self.after
         turns = (int(batches.max(initial=-1)) + 1) // length if length else 0

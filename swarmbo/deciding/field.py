@@ -160,17 +160,16 @@ class FieldLearner:
     def _most_knowing(self, n_known: Callable[[str], float], sites: Sites) -> PlaceSteps[Recommendation | None]:
         """Recommendation of the first agent with the most measurements, as it reports it."""
         agents = self.setup.problem.agents
-        known = (yield EachSays("known", agents, n_known, lambda _, known: are_numbers([known], 1))).words
+        known = yield EachSays("known", agents, lambda agent, _: n_known(agent), lambda _, n: are_numbers([n], 1))
         best = max(known, key=lambda agent: known[agent])  # the first of equals
         if not known[best]:
             return None
 
-        def said(agent: str) -> Any:
-            return msgspec.to_builtins(self._recommended(sites))
-
         # only its own belief can name the location, so others receive it by message
-        told = (yield EachSays("recommended", (best,), said, self._can_be_recommended)).words[best]
-        return msgspec.convert(told, Recommendation | None)
+        told = yield EachSays(
+            "recommended", (best,), lambda *_: msgspec.to_builtins(self._recommended(sites)), self._can_be_recommended
+        )
+        return msgspec.convert(told[best], Recommendation | None)
 
     def _can_be_recommended(self, agent: str, said: Any) -> bool:
         """True if received data can be an agent's recommendation."""

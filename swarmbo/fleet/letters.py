@@ -158,9 +158,7 @@ class Join(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 Order = Begin | Told | Measure | SendSnapshot  # orders of the hub that an agent carries out in turn
-FromHub = Order | Back | Ping | End | Join
-ToHub = Word | Measured | Snapshot | Here | Odd
-Letter = Said | FromHub | ToHub | Receipt
+Letter = Said | Order | Back | Ping | End | Join | Word | Measured | Snapshot | Here | Odd | Receipt
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Letter)
 
@@ -202,7 +200,7 @@ def _is_finite(plain: Any) -> bool:
     return not isinstance(plain, float) or math.isfinite(plain)
 
 
-def fits_agent(letter: Letter, sender: str, name: str, problem: Problem) -> bool:
+def fits_agent(sender: str, letter: Letter, name: str, problem: Problem) -> bool:
     """True if an agent may receive the letter from this sender."""
     if sender != HUB:
         return isinstance(letter, Said) and sender in problem.agents and _is_message(letter.payload)
@@ -224,7 +222,7 @@ def fits_agent(letter: Letter, sender: str, name: str, problem: Problem) -> bool
             return isinstance(letter, SendSnapshot | Ping | End | Join)
 
 
-def fits_hub(letter: Letter, sender: str, problem: Problem) -> bool:
+def fits_hub(sender: str, letter: Letter, problem: Problem) -> bool:
     """True if the hub may receive the letter from this sender."""
     if sender not in problem.agents:
         return False

@@ -14,8 +14,7 @@ from rich.table import Table as RichTable
 
 from swarmbo import registry
 from swarmbo.boundary.files import replacing
-from swarmbo.coordination.agreement import Solution
-from swarmbo.coordination.deadline_tables import whole_factors
+from swarmbo.coordination.agreement import Solution, whole_factors
 from swarmbo.coordination.participant import solve_with_agents
 from swarmbo.coordination.plan import TableMethod, TraceRow, has_deadline, traced
 from swarmbo.errors import ConfigError

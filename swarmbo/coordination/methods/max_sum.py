@@ -85,10 +85,8 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        is_free = self.mode == "lockstep" or self.bound is None
-        settings.require(
-            self, "bound", lambda _: is_free, "none in mode 'asynchronous': a bound needs a sum over all factors"
-        )
+        wanted = "none in mode 'asynchronous': a bound needs a sum over all factors"
+        settings.require(self, "bound", lambda bound: self.mode == "lockstep" or bound is None, wanted)
 
     def plan(self, graph: FactorGraph, sizes: Sizes, routes: Routes, seed: int = 0) -> Plan[Tables, TableOutcome]:
         """Make the plan in lockstep; see ``TableMethod.plan``.
@@ -114,7 +112,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         if self.mode == "lockstep":
             return super().solve(graph, tables, links, seed)
         graph, tables = FactorGraph.with_tables(graph, tables)
-        return agree_by_deadline(self, graph, tables, InProcess().open(graph.agents, links), seed=seed).solution
+        return agree_by_deadline(self, graph, tables, InProcess().open(graph.agents, links), seed=seed)
 
     def steps(self, view: LocalView, tables: Tables, sizes: Sizes) -> Steps[TableOutcome]:
         """Program of an agent with the factors and variables of ``view``; see ``coordination.plan.TableMethod``."""
