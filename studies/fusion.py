@@ -73,25 +73,11 @@ class Case:
         return belief.posterior(self.places)
 
 
-Method = Callable[[Case], tuple[Predictions, int, int]]  # predictions, bytes, steps
+Found = tuple[Predictions, int, int]  # predictions, bytes, steps
+Method = Callable[[Case], Found]
 
 
-def pooled_exact(case: Case) -> tuple[Predictions, int, int]:
-    """All readings in one place."""
-    return [case.exactly(*case.pooled)], 0, 0
-
-
-def pooled_features(case: Case) -> tuple[Predictions, int, int]:
-    """All readings in one place, by random features."""
-    return [case.by_features(case.information(*case.pooled))], 0, 0
-
-
-def alone(case: Case) -> tuple[Predictions, int, int]:
-    """Every sensor by its own readings."""
-    return [case.exactly(X, y) for X, y in case.data.values()], 0, 0
-
-
-def adding_up(case: Case) -> tuple[Predictions, int, int]:
+def adding_up(case: Case) -> Found:
     """What not to do: add the estimates of neighbours to one's own, as often as it takes for news to reach all."""
     estimates = {name: case.information(X, y) for name, (X, y) in case.data.items()}
     n_steps = nx.diameter(case.links)
@@ -105,7 +91,7 @@ def adding_up(case: Case) -> tuple[Predictions, int, int]:
     return [case.by_features(estimate) for estimate in estimates.values()], n_bytes, n_steps
 
 
-def by_messages(make: Callable[..., FusedView], case: Case) -> tuple[Predictions, int, int]:
+def by_messages(make: Callable[..., FusedView], case: Case) -> Found:
     """Agents talk until nobody has anything to say, or until a consensus has settled on all readings."""
     agents = [make(name, case.domain, case.proposal, case.links[name]) for name in case.data]
     for agent in agents:
@@ -122,9 +108,9 @@ def by_messages(make: Callable[..., FusedView], case: Case) -> tuple[Predictions
 
 
 METHODS: dict[str, Method] = {
-    "pooled, exact": pooled_exact,
-    "pooled, random features": pooled_features,
-    "alone": alone,
+    "pooled, exact": lambda case: ([case.exactly(*case.pooled)], 0, 0),
+    "pooled, random features": lambda case: ([case.by_features(case.information(*case.pooled))], 0, 0),
+    "alone": lambda case: ([case.exactly(X, y) for X, y in case.data.values()], 0, 0),
     "flooding of measurements": partial(by_messages, MeasurementFlooding),
     "consensus": partial(by_messages, PushSum),
     "robust committee": partial(by_messages, CommitteeFlooding),

@@ -9,13 +9,11 @@ for all.
 """
 
 import statistics
-import time
 from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
-import numpy as np
-from benchmark import INITIAL, Evaluations
+from benchmark import INITIAL, Evaluations, bounds_of
 from benchmark_problems import Problem
 from benchmark_tables import cell
 from study import Line, Study, markdown, select
@@ -38,8 +36,6 @@ METHODS: dict[str, dict[str, Any] | None] = {
     "sampled, at most 4": {"kind": "sampled", "largest": 4},
     "screened": {"kind": "screened"},
 }
-
-
 SHOWN = [method for method in METHODS if method != "sampled, at most 4"]
 
 
@@ -57,27 +53,18 @@ def pairs(graph: FactorGraph) -> set[frozenset[str]]:
 
 def run(name: str, method: str, seed: int) -> Line:
     """Regret, pairs and seconds of a run."""
-    problem = PROBLEMS[name]
-    evaluations = Evaluations(problem, seed, problem.looks[-1])
-    function = evaluations.function
-    truth = graph_of(function)
-    bounds = {v: (float(a), float(b)) for v, a, b in zip(function.variables, function.low, function.high, strict=True)}
-    structure = METHODS[method]
+    budget, evaluations, structure = PROBLEMS[name].looks[-1], Evaluations(PROBLEMS[name], seed), METHODS[method]
+    truth, bounds = graph_of(evaluations.function), bounds_of(evaluations.function)
     belief: dict[str, Any] = {"kind": "additive"} | ({"structure": structure} if structure else {})
     given = truth if method == KNOWN else None
-    team = sb.Team(given, bounds, belief=belief, seed=seed, rounds=problem.looks[-1], initial=INITIAL)
-    start = time.process_time()
-    for _ in range(problem.looks[-1]):
-        query = team.ask()
-        x = np.array([query.point[variable] for variable in function.variables])
-        team.tell(query, float(evaluations(x).sum()))
-    seconds = time.process_time() - start
+    team = sb.Team(given, bounds, belief=belief, seed=seed, rounds=budget, initial=INITIAL)
+    for _ in range(budget):
+        evaluations.asked(team, 1)
     found, true = pairs(team.model.belief.graph), pairs(truth)
-    assert function.maximum is not None
     return {
-        "seconds": round(seconds, 2),
+        "seconds": round(evaluations.seconds, 2),
         "pairs": [len(found & true), len(true), len(found)],
-        "regret": [float(f"{function.maximum - best:.6g}") for best in evaluations.best],
+        "regret": evaluations.regret(6),
     }
 
 
