@@ -16,7 +16,7 @@ from swarmbo_envs.fields.field import Field, spread
 from swarmbo_envs.fields.measured import thinned
 from swarmbo_envs.fields.settings import FieldWorldSettings, Task
 from swarmbo_envs.fields.world import FieldEpisode
-from swarmbo_envs.shared import Place, Places, nearest
+from swarmbo_envs.shared import Place, Places, nearest, require_different
 
 _LLOYD_STEPS = 20
 _SLACK = 1.0 + 1e-9
@@ -91,8 +91,7 @@ def _checked_places(settings: SensorFieldSettings, field: Field) -> Places:
     places = np.array(settings.places, dtype=float)
     for i, place in enumerate(places):
         field.require_on_map(place, f"$.places[{i}]")
-        if (place == places[:i]).all(axis=1).any():
-            raise ConfigError(f"got {place.tolist()} twice; wanted different locations", at=f"$.places[{i}]")
+    require_different(places, "$.places")
     return places
 
 
