@@ -80,9 +80,11 @@ def best_of(
 
 
 def graph_of(problem: Problem, function: AdditiveFunction) -> FactorGraph:
-    """The factors that are told; all variables in one where none are."""
+    """The factors that are told, all variables in one where none are; and one for each variable that is in none."""
     scopes = problem.scopes_of(function) or {"whole": tuple(range(function.n_variables))}
-    return FactorGraph.from_scopes({f: [function.variables[j] for j in s] for f, s in scopes.items()})
+    named = {factor: [function.variables[j] for j in scope] for factor, scope in scopes.items()}
+    idle = set(function.variables).difference(*named.values())
+    return FactorGraph.from_scopes(named | {f"none of {v}": [v] for v in sorted(idle)})
 
 
 def bounds_of(function: AdditiveFunction) -> dict[str, tuple[float, float]]:

@@ -13,14 +13,13 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
-from benchmark import INITIAL, Evaluations, bounds_of
+from benchmark import INITIAL, Evaluations, bounds_of, graph_of
 from benchmark_problems import Problem
 from benchmark_tables import cell
 from study import Line, Study, markdown, select
 
 import swarmbo as sb
 from swarmbo.graph import FactorGraph
-from swarmbo_envs.functions import AdditiveFunction
 
 PROBLEMS = {
     "powell-moved": Problem("powell", (60, 100), is_moved=True),
@@ -39,13 +38,6 @@ METHODS: dict[str, dict[str, Any] | None] = {
 SHOWN = [method for method in METHODS if method != "sampled, at most 4"]
 
 
-def graph_of(function: AdditiveFunction) -> FactorGraph:
-    """The function's factors, and one for each variable that it does not depend on."""
-    scopes = {f: [function.variables[j] for j in scope] for f, scope in function.scopes.items()}
-    idle = set(function.variables).difference(*scopes.values())
-    return FactorGraph.from_scopes(scopes | {f"none of {v}": [v] for v in sorted(idle)})
-
-
 def pairs(graph: FactorGraph) -> set[frozenset[str]]:
     """Pairs of variables that meet in a scope."""
     return {frozenset(pair) for scope in graph.scopes for pair in combinations(scope, 2)}
@@ -53,8 +45,9 @@ def pairs(graph: FactorGraph) -> set[frozenset[str]]:
 
 def run(name: str, method: str, seed: int) -> Line:
     """Regret, pairs and seconds of a run."""
-    budget, evaluations, structure = PROBLEMS[name].looks[-1], Evaluations(PROBLEMS[name], seed), METHODS[method]
-    truth, bounds = graph_of(evaluations.function), bounds_of(evaluations.function)
+    problem, evaluations, structure = PROBLEMS[name], Evaluations(PROBLEMS[name], seed), METHODS[method]
+    function, budget = evaluations.function, problem.looks[-1]
+    truth, bounds = graph_of(problem, function), bounds_of(function)
     belief: dict[str, Any] = {"kind": "additive"} | ({"structure": structure} if structure else {})
     given = truth if method == KNOWN else None
     team = sb.Team(given, bounds, belief=belief, seed=seed, rounds=budget, initial=INITIAL)

@@ -22,8 +22,6 @@ Marks = Bool[np.ndarray, "rows columns"]
 Pose = Float[np.ndarray, " 3"]  # x, y, and the heading: rad from east, anticlockwise
 Path = Float[np.ndarray, "s 3"]  # segments of constant command: duration in s, speed in m/s, turn rate in rad/s
 
-Sides = tuple[np.ndarray, np.ndarray]  # first indices, and those after the last
-
 _STORED = {"f": "<f8", "i": "<i8", "u": "<i8", "b": "<i1"}
 
 
@@ -37,15 +35,10 @@ def nearest(places: Places, place: Place) -> int:
     return int(((places - place) ** 2).sum(axis=1).argmin())
 
 
-def require_different(places: Places, at: str) -> None:
-    """Refuse a list in which a place is twice."""
-    for i, place in enumerate(places):
-        if (place == places[:i]).all(axis=1).any():
-            raise ConfigError(f"got {place.tolist()} twice; wanted different locations", at=f"{at}[{i}]")
-
-
-def any_marked(marked: Marks, columns: Sides, rows: Sides) -> np.ndarray:
-    """Mask of rectangles with a marked cell: of columns and rows from the first of each to before the last."""
+def any_marked(
+    marked: Marks, columns: tuple[np.ndarray, np.ndarray], rows: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray:
+    """Mask of rectangles with a marked cell, by their first columns and rows, and those behind the last."""
     # number of marked cells south and west of each corner: four of them give the number in any rectangle
     sums = np.zeros((marked.shape[0] + 1, marked.shape[1] + 1), dtype=np.int64)
     sums[1:, 1:] = marked.cumsum(axis=0).cumsum(axis=1)

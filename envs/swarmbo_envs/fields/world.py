@@ -11,14 +11,13 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.boundary.coordinates import Coordinates
-from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo_envs.fields.field import Field
 from swarmbo_envs.fields.landscape import Plume
 from swarmbo_envs.fields.scorer import Scorer
 from swarmbo_envs.fields.settings import FieldWorldSettings, Task, field_settings
 from swarmbo_envs.saved_state import WorldEpisode
-from swarmbo_envs.shared import Place, Places, Values
+from swarmbo_envs.shared import Places, Values
 from swarmbo_envs.simulated_world import Array, Ends, Infos, SimulatedWorld
 
 FieldSettingsKind = TypeVar("FieldSettingsKind", bound=FieldWorldSettings)
@@ -34,18 +33,6 @@ class FieldEpisode(WorldEpisode):
 
 
 EpisodeKind = TypeVar("EpisodeKind", bound=FieldEpisode)
-
-
-def measured(
-    field: Field, episode: WorldEpisode, place: Place, noise_std: float, failure_rate: float, world: str, **which: Any
-) -> float | None:
-    """Noisy value of the round at a place; None if the measurement failed. ``which`` names agent and sample."""
-    # named streams make an agent's draws independent of all actions, so compared methods meet equal noise
-    where = {"round": episode.round, "episode": episode.number, **which}
-    if stream(episode.seed, world, "failure", **where).random() < failure_rate:
-        return None
-    noise = noise_std * stream(episode.seed, world, "noise", **where).standard_normal()
-    return float(field.value(place[None], episode.round)[0] + noise)
 
 
 class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSettingsKind, EpisodeKind]):

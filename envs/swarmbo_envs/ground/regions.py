@@ -13,7 +13,7 @@ from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Settings, convert, require
 from swarmbo_envs.fields import raster as rasters
-from swarmbo_envs.shared import Marks, Mask, Pair, Place, Places, Sides, any_marked, kind_of
+from swarmbo_envs.shared import Marks, Mask, Pair, Place, Places, any_marked, kind_of
 
 Edges = tuple[float, float, float, float]  # west, south, east, north
 _MOST_CORNERS = 100_000
@@ -136,7 +136,7 @@ class Region:
     def _by_marks(self, marked: Marks, low: Place, cell: Place, shape: tuple[int, ...], clearance_m: float) -> Marks:
         """Mark cells that a marked cell of the raster overlaps."""
         west, south, east, north = self.edges
-        ends: list[Sides] = []
+        ends: list[tuple[np.ndarray, np.ndarray]] = []
         for axis, (first, last, n_own) in enumerate(((west, east, marked.shape[1]), (south, north, marked.shape[0]))):
             edges = low[axis] + np.arange(shape[1 - axis] + 1) * cell[axis]
             scale = n_own / (last - first)

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from swarmbo.errors import ConfigError
 from swarmbo_envs.fields.field import Field
-from swarmbo_envs.fields.world import FieldEpisode, measured
+from swarmbo_envs.fields.world import FieldEpisode
 from swarmbo_envs.robot_team import motion
 from swarmbo_envs.robot_team.settings import RobotTeamSettings, Rules
 from swarmbo_envs.shared import Mask, Path, Place, Places, Pose, Values, nearest
@@ -154,7 +154,7 @@ class Sensors:
     def _read(self, episode: Episode, robot: int, location: Place, **which: int) -> dict[str, float]:
         noise_std, rate = self.rules.noise_stds[robot], self.settings.failure_rate
         named = {"agent": self.agents[robot], **which}
-        measurement = measured(self.field, episode, location, noise_std, rate, "robot_team", **named)
+        measurement = self.field.measure(episode, location, noise_std, rate, "robot_team", **named)
         if measurement is None:
             return {}
         episode.last[robot] = measurement

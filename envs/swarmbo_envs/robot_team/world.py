@@ -20,7 +20,7 @@ from swarmbo_envs.robot_team.episode import Episode, Ideal, Mover, Robots, Senso
 from swarmbo_envs.robot_team.motion import Driver
 from swarmbo_envs.robot_team.safety import SLACK, Homes, Spacing
 from swarmbo_envs.robot_team.settings import MOST_CELLS, RobotTeamSettings
-from swarmbo_envs.shared import Path, Place, Places, Pose, grid_points, require_different
+from swarmbo_envs.shared import Path, Place, Places, Pose, grid_points
 
 _PLACES_FOR_MAXIMUM = 400  # along the longer side
 # cells in the width of a passage that is surely open, along an axis and across
@@ -127,7 +127,9 @@ def checked_starts(settings: RobotTeamSettings, field: Field) -> Float[np.ndarra
     if settings.starts is None:
         return None
     starts = np.array(settings.starts, dtype=float)
-    require_different(starts, "$.starts")
+    for i, start in enumerate(starts):
+        if (start == starts[:i]).all(axis=1).any():
+            raise ConfigError(f"got {start.tolist()} twice; wanted different locations", at=f"$.starts[{i}]")
     return nearest_free_sites(starts, field.sites) if field.sites_only else starts
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from swarmbo.records import GroundTruth
 from swarmbo_envs.fields.landscape import build_field
 from swarmbo_envs.fields.settings import require_table
-from swarmbo_envs.fields.world import FieldWorld, RadioLinks, measured
+from swarmbo_envs.fields.world import FieldWorld, RadioLinks
 from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.sensor_field.stations import Episode, SensorFieldSettings, Stations
 from swarmbo_envs.shared import Place, Places, Pose
@@ -164,7 +164,7 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
     def _measure(self, episode: Episode, sensor: int, energy_j: float) -> dict[str, Any]:
         noise_std, rate, agent = self.settings.noise_std, self.settings.failure_rate, self.possible_agents[sensor]
         spot = episode.spots[sensor]
-        measurement = measured(self.field, episode, spot, noise_std, rate, "sensor_field", agent=agent)
+        measurement = self.field.measure(episode, spot, noise_std, rate, "sensor_field", agent=agent)
         if measurement is not None:
             episode.last[sensor] = measurement
         episode.sampled[sensor], episode.failed[sensor] = True, measurement is None

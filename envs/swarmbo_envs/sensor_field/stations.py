@@ -16,7 +16,7 @@ from swarmbo_envs.fields.field import Field, spread
 from swarmbo_envs.fields.measured import thinned
 from swarmbo_envs.fields.settings import FieldWorldSettings, Task
 from swarmbo_envs.fields.world import FieldEpisode
-from swarmbo_envs.shared import Place, Places, nearest, require_different
+from swarmbo_envs.shared import Place, Places, nearest
 
 _LLOYD_STEPS = 20
 _SLACK = 1.0 + 1e-9
@@ -91,7 +91,8 @@ def _checked_places(settings: SensorFieldSettings, field: Field) -> Places:
     places = np.array(settings.places, dtype=float)
     for i, place in enumerate(places):
         field.require_on_map(place, f"$.places[{i}]")
-    require_different(places, "$.places")
+        if (place == places[:i]).all(axis=1).any():
+            raise ConfigError(f"got {place.tolist()} twice; wanted different locations", at=f"$.places[{i}]")
     return places
 
 
