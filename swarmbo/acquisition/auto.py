@@ -153,7 +153,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         return learn_factors(situation, belief_settings, previous, self._restarted_at(situation, previous))
 
     def local_functions(self, situation: JointSituation, model: Model) -> BoxFunctions:
-        """Functions that agents maximise in this round."""
+        """Local functions on the unit cube, one per factor, that agents maximise in this round."""
         belief = model.belief
         if _is_time_to_gather(situation) and not belief.has_time:
             return FixedPoint.at(situation.graph, model.incumbent())

@@ -243,7 +243,7 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
         )
 
     def aim(self, level: float | None) -> Goal:
-        """The task; by default ``level`` if a level is stated."""
+        """Task of the settings; without one ``level`` if a level is stated, else ``map``."""
         return self.task or ("map" if level is None and self.level is None else "level")
 
     def check_world(self, level: float | None) -> None:

@@ -54,7 +54,7 @@ class TrustRegion(Settings, frozen=True):
         """Side after outcomes in the order of their arrival, as a share of the domain's side.
 
         Args:
-            outcomes: Outcome of each evaluation; NaN, a failure, has no effect.
+            outcomes: Outcome of each evaluation (t,); NaN, a failure, has no effect.
             n_initial: Number of first steps that belong to an initial design.
             steps: Mask of outcomes that are steps of the search; None: all. Others, such as attached evaluations, are
                 known, but count neither as improvements nor as failures.
@@ -74,8 +74,8 @@ class TrustRegion(Settings, frozen=True):
         """State of the region after outcomes; arguments that are not listed are as in ``side``.
 
         Args:
-            places: Points in the unit cube. A point outside the region of its time is no step, but moves the region if
-                it is better. None: all were inside.
+            places: Points (t, n) in the unit cube. A point outside the region of its time is no step, but moves the
+                region if it is better. None: all were inside.
             gain: Smallest gain that counts, as a share >= 0 of the spread. Smaller gains add up, also outside the
                 region.
         """
@@ -150,7 +150,7 @@ class Restarts(Settings, frozen=True):
         """True if the last complete period of ``patience`` × ``after`` evaluations (or batches) had no gain.
 
         Args:
-            outcomes: Outcome of each evaluation; NaN, a failure, does not count.
+            outcomes: Outcome of each evaluation (t,); NaN, a failure, does not count.
             design: Number of first steps that belong to the initial design.
             since: Index of the first evaluation of this search; earlier ones do not count.
             begun: Index of the evaluation at which the first period begins.

@@ -18,8 +18,9 @@ from swarmbo.belief.model import incumbents
 from swarmbo.coordination import deadline_box, deadline_tables, schema as fitting
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, solution_with
 from swarmbo.coordination.by_messages import ByMessages, Post, Waiting
-from swarmbo.coordination.deadline import Correspondent, has_deadline
+from swarmbo.coordination.deadline import Correspondent
 from swarmbo.coordination.part import Part
+from swarmbo.coordination.plan import has_deadline
 from swarmbo.coordination.requests import AllReduce, Steps, ToAll, asked
 from swarmbo.coordination.tables import Conflicts
 from swarmbo.deciding import joint, places

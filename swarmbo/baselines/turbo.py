@@ -134,7 +134,7 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
     candidates: AtOnce | None = None
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Candidate that maximises one draw from the posterior; the acquisition is not used."""
+        """Candidate (n,) of the unit cube that maximises one draw of the posterior; ``acquisition`` is not used."""
         n, seed, report = situation.domain.n_dims, situation.seed, SolveReport(status="not_needed")
         U, y = one_outcome.seen_totals(situation)
         state = self.region.replay(y, situation.chosen, situation.steps(), n)

@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike
 
 from swarmbo.coordination.agreement import Agreement, Solution, agreement_of, solution_of
 from swarmbo.coordination.by_messages import Waiting
-from swarmbo.coordination.deadline import has_deadline, require_number
+from swarmbo.coordination.deadline import require_number
 from swarmbo.coordination.deadline_box import maximise_by_deadline
 from swarmbo.coordination.deadline_tables import agree_by_deadline
 from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message, UnfitError
-from swarmbo.coordination.plan import BoxMethod, Plan, TableMethod
+from swarmbo.coordination.plan import BoxMethod, Plan, TableMethod, has_deadline
 from swarmbo.coordination.schema import Wanted, said_of
 from swarmbo.coordination.tables import checked_tables, sizes_of
 from swarmbo.errors import TransportError

@@ -13,20 +13,19 @@ from swarmbo.acquisition import by_view
 from swarmbo.belief.fusion.fused import Talk
 from swarmbo.belief.fusion.fused_view import Spoken, Unfinished, carried, talk
 from swarmbo.belief.model.incumbents import evaluated
-from swarmbo.coordination import deadline, deadline_box, deadline_tables, participant, tables as conflicts
+from swarmbo.coordination import deadline_box, deadline_tables, participant, tables as conflicts
 from swarmbo.coordination.agreement import Agreement, Solution
 from swarmbo.coordination.central import Central
 from swarmbo.coordination.messages import Codec, Note
 from swarmbo.coordination.part import Part
-from swarmbo.coordination.plan import BoxMethod, TableMethod
+from swarmbo.coordination.plan import BoxMethod, TableMethod, has_deadline
 from swarmbo.coordination.requests import HandOn, Steps, ToAll, asked
 from swarmbo.deciding import joint, places
-from swarmbo.deciding.setup import Carrying
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
 from swarmbo.registry import checked_as, takes_named
-from swarmbo.transport import Routes, Transport
+from swarmbo.transport import Carrying, Routes, Transport
 
 Out = TypeVar("Out")
 SHARING = ("reports", "news", "sharing")  # purposes of reports; all others belong to the agreement
@@ -184,7 +183,7 @@ class CentralDriver:
         functions, links, seed = request.functions, request.links, request.seed
         # agents number agreements alike, and a late message of the first one must not fit the second
         decision = 2 * self.round + int(request.again)  # up to two in a round
-        if deadline.has_deadline(self.coordination):
+        if has_deadline(self.coordination):
             opened = self._opened(functions.graph.agents, links)
             return deadline_box.maximise_by_deadline(
                 self.coordination, functions, opened, seed, decision, shares=request.shares
@@ -199,7 +198,7 @@ class CentralDriver:
 
     def _chosen(self, request: places.Choose) -> Solution:
         problem, links, seed = request
-        if deadline.has_deadline(self.coordination):
+        if has_deadline(self.coordination):
             return self._chosen_by_deadline(self.coordination, request)
         if not self.transport.as_agents:
             # a user's own method need not draw

@@ -23,7 +23,7 @@ from swarmbo.deciding.offers import (
     places_to_recommend,
     random_candidates,
 )
-from swarmbo.deciding.own_rows import OwnRow, stops_by_round
+from swarmbo.deciding.own_rows import OwnRow, is_place, stops_by_round
 from swarmbo.deciding.places import PlaceSteps, place_steps
 from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError
@@ -174,15 +174,13 @@ class FieldLearner:
 
     def _can_be_recommended(self, agent: str, said: Any) -> bool:
         """True if received data can be an agent's recommendation."""
-        box = self.setup.problem.box
         try:
             found = msgspec.convert(said, Recommendation | None)
         except msgspec.ValidationError:
             return False
         if found is None:
             return True
-        is_place = len(found.location) == box.n_dims and box.is_near(np.array(found.location))
-        return bool(is_place and math.isfinite(found.mean) and found.std >= 0.0)
+        return is_place(found.location, self.setup.problem) and math.isfinite(found.mean) and found.std >= 0.0
 
     def _recommended(self, sites: Sites) -> Recommendation | None:
         problem, belief = self.setup.problem, self.believed.seen

@@ -14,7 +14,7 @@ from swarmbo.baselines import Greedy, Independent, LawnMower, Random
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import real_array
 from swarmbo.coordination import Solution
-from swarmbo.coordination.deadline import has_deadline
+from swarmbo.coordination.plan import has_deadline
 from swarmbo.deciding.setup import Planner, Solver
 from swarmbo.records import SolveReport
 from swarmbo.registry import checked_as, not_wanted

@@ -34,7 +34,7 @@ from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, FUNCTION, SLOTS, TEAMS, Slot, Team, is_kind, name_of, settings_of
 from swarmbo.settings import Settings
 from swarmbo.spaces import Domain
-from swarmbo.transport import Faults, InProcess
+from swarmbo.transport import Carrying, Faults
 
 DEFAULT_KINDS: Mapping[Team, dict[Slot, str]] = {
     FIELD: {"belief": "exact", "acquisition": "auto", "coordination": "exact", "transport": "in-process"},
@@ -115,7 +115,6 @@ class OwnJointBelief(Protocol):
         ...
 
 
-Carrying = InProcess | Faults  # transports of agents' messages
 FieldBelief = ExactGPSettings | FusedSettings | OwnFieldBelief
 GivenBelief = Given | OwnFieldBelief | OwnJointBelief
 JointBelief = AdditiveGPSettings | EnsembleSettings | OwnJointBelief

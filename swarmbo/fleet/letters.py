@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from swarmbo.agent.schema import Participants, is_place, is_stop
+from swarmbo.agent.schema import Participants
 from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.coordination.messages import Codec
 from swarmbo.deciding.offers import Offer
-from swarmbo.deciding.own_rows import OwnRow, OwnRows
+from swarmbo.deciding.own_rows import OwnRow, OwnRows, is_place
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.problem import Problem
@@ -254,7 +254,7 @@ def is_row(row: OwnRow, name: str, problem: Problem) -> bool:
     is_own = set(own).issuperset([*row.factors, *row.noise]) and 0 <= row.order < _MOST
     stds = [*row.noise.values(), *([] if row.total_noise is None else [row.total_noise])]
     is_known = _are_outcomes([*row.factors.values(), total]) and _are_stds(stds)
-    are_stops = all(problem.is_field and is_stop(stop, problem) for stop in row.on_the_way)
+    are_stops = all(problem.is_field and stop.is_admissible(problem) for stop in row.on_the_way)
     is_there = _are_values(row.place, variables, problem)
     if problem.is_field and row.factors:
         is_there = is_there and is_place([row.place.get(variable, math.nan) for variable in variables], problem)

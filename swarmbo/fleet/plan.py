@@ -12,7 +12,7 @@ import numpy as np
 
 from swarmbo.agent.schema import forbidding
 from swarmbo.boundary.files import read_regular, replacing
-from swarmbo.coordination.deadline import has_deadline
+from swarmbo.coordination.plan import has_deadline
 from swarmbo.coordination.tables import Table
 from swarmbo.deciding.setup import Setup, part, settings_again
 from swarmbo.errors import ConfigError

@@ -15,15 +15,14 @@ from rich.table import Table as RichTable
 from swarmbo import registry
 from swarmbo.boundary.files import replacing
 from swarmbo.coordination.agreement import Solution
-from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.deadline_tables import whole_factors
 from swarmbo.coordination.participant import solve_with_agents
-from swarmbo.coordination.plan import TableMethod, TraceRow, traced
+from swarmbo.coordination.plan import TableMethod, TraceRow, has_deadline, traced
 from swarmbo.errors import ConfigError
 from swarmbo.interchange.networks import uai_solution
 from swarmbo.interchange.problem import TableProblem
 from swarmbo.settings import convert
-from swarmbo.transport import Faults, InProcess
+from swarmbo.transport import Carrying, Faults
 
 _MOST_SHOWN = 24  # variables on a terminal
 
@@ -37,7 +36,7 @@ class Solved:
     seed: int
     solution: Solution
     trace: tuple[TraceRow, ...] = ()
-    transport: Faults | InProcess | None = None
+    transport: Carrying | None = None
     unhindered: float | None = None
 
     @property
@@ -214,7 +213,7 @@ def method_of(coordination: Mapping[str, Any]) -> TableMethod:
     return convert({**coordination, "kind": kind}, known[kind], "$.coordination")
 
 
-def transport_of(settings: Mapping[str, Any], agents: Sequence[str]) -> Faults | InProcess:
+def transport_of(settings: Mapping[str, Any], agents: Sequence[str]) -> Carrying:
     """Transport of some settings, whose events are in round 0, the only one."""
     plain = dict(settings)
     for key in ("deaths", "joins"):

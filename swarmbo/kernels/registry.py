@@ -14,7 +14,7 @@ from swarmbo.registry import is_own, load_class, make
 from swarmbo.settings import require
 
 KernelName = str  # one of KERNEL_NAMES, a name that was registered, or "module:Class"
-KERNEL_NAMES: tuple[KernelName, ...] = ("matern12", "matern32", "matern52", "rbf")
+KERNEL_NAMES: tuple[KernelName, ...] = ("matern12", "matern32", "matern52", "rbf")  # those of ``compiled.radial``
 
 Radial = Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]]
 Frequencies = Callable[[np.random.Generator, int, int], Float[np.ndarray, "k d"]]

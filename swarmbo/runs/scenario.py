@@ -107,7 +107,7 @@ class Scenario(Settings, frozen=True):
 
     @property
     def team_settings(self) -> dict[str, Any]:
-        """Arguments of the team."""
+        """Keyword arguments of ``Team.for_env``."""
         names = (*SLOTS, "seed", "rounds", "no_go", "constraints", "initial", "start", "step_limit", "safe")
         return {name: getattr(self, name) for name in names}
 

@@ -24,7 +24,7 @@ from swarmbo.boundary.values import check_links
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.records import LinkReport, Neglected, Traffic, by_name
 from swarmbo.spaces import Domain
-from swarmbo.transport import Faults, FaultyTransport, InProcess
+from swarmbo.transport import Carrying, Faults, FaultyTransport, InProcess
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -68,7 +68,7 @@ class FusedBelief(Answered):
         agents: Sequence[str],
         seed: int,
         held: Sequence[str] | None = None,
-        transport: InProcess | Faults = _FAULTLESS,
+        transport: Carrying = _FAULTLESS,
     ) -> None:
         if not agents or len(set(agents)) != len(agents):
             raise ConfigError(f"got {list(agents)}; wanted at least one agent, no name twice", at="$.agents")
@@ -300,7 +300,7 @@ class FusedBelief(Answered):
         seed: int,
         state: Mapping[str, Any],
         held: Sequence[str] | None = None,
-        transport: InProcess | Faults = _FAULTLESS,
+        transport: Carrying = _FAULTLESS,
     ) -> "FusedBelief":
         """Restore the beliefs of a ``state_dict``; they continue exactly."""
         plain, arrays = state["json"], state["arrays"]

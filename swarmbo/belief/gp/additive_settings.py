@@ -198,7 +198,7 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
         return "separate" if alone or max(sizes) == 1 else "hierarchical"
 
     def of_factors(self, factors: Sequence[str]) -> list[FactorForm]:
-        """Forms of some factors; equal ones are one object."""
+        """Kernel and priors of each of some factors; equal ones are one object."""
         lengths = self.lengthscale_log_median, self.lengthscale_log_std
         common = (self.kernel, *lengths, self.outputscale_log_std, self.noise_median)
         return [_form(self.factors.get(factor, _NOTHING_OWN), *common) for factor in factors]

@@ -234,7 +234,7 @@ class ExactGP(ChannelGP, spatial.FieldGP):
         return len(self.points) > tiles.TILED_FROM
 
     def marginals(self, X: ArrayLike) -> Marginals:
-        """Means and variances by tiles at points (m, d), physical, without pending ones."""
+        """Means (m,) and variances (m,) by tiles at points (m, d), physical; pending points have no effect."""
         return self._tiles.marginals(self._query(self._points(X)))
 
     def posterior(self, X: ArrayLike) -> Marginals:
