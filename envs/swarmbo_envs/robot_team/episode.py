@@ -142,7 +142,9 @@ class Sensors:
         if told and site >= 0:
             episode.measured[site] = True
         driven = {"cost": self.settings.travel_cost * distance, "distance": distance, "reached": reached}
-        return {**told, "location": location, **driven, "interpolated": self.field.interpolated}
+        info = {**told, "location": location, **driven, "interpolated": self.field.interpolated}
+        batteries = self.rules.batteries
+        return info if batteries is None else info | {"battery": float(episode.batteries[robot] / batteries[robot])}
 
     def sample(self, episode: Episode, robot: int, location: Place, number: int) -> dict[str, Any]:
         """Measure en route, by the number of the measurement in this round."""

@@ -163,7 +163,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         return self._world.begin(seed, number, *self._first_score())
 
     def _first_infos(self, episode: Episode) -> Infos:
-        infos = {agent: self._world.measure(episode, robot) for robot, agent in enumerate(self.agents)}
+        infos = {agent: self._world.sensors.measure(episode, robot) for robot, agent in enumerate(self.agents)}
         episode.note(infos.values())
         self._gain(episode, infos)
         return infos
