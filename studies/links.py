@@ -127,6 +127,8 @@ class Decision:
         seed: Of the run, or the number of the random graph.
     """
 
+    agents: tuple[str, ...]
+    links: Any
     best: float
     floor: float
 
@@ -138,6 +140,10 @@ class Decision:
     def found(self, case: str) -> tuple[Found, float, float]:
         """What a case comes to, and the best and the mean that it could."""
         return self.after_death() if case == DEATH else (self.of(case), self.best, self.floor)
+
+    def opened(self, faults: Faults) -> Any:
+        """Links with faults."""
+        return faults.open(self.agents, self.links, seed=self.seed)
 
     def dead(self, agent: str, rng: np.random.Generator) -> Faults:
         """Links that lose messages, of agents of which one fails in mid-decision."""
@@ -157,6 +163,7 @@ class Tabled(Decision):
             self.links = None
         else:
             self.graph, self.tables, self.links = recorded(world, seed)
+        self.agents = self.graph.agents
         self.best = sb.Exact().solve(self.graph, self.tables, self.links).value
         self.floor = at_random(self.graph, self.tables, stream(seed, "random choices"))
 
@@ -173,10 +180,6 @@ class Tabled(Decision):
             return max(found.value, self.floor), found.report.bytes / 1000, 0
         said = self.said(FAULTS.get(case, FAULTS[CURVE]), THRESHOLDS.get(case, 0.01))
         return came_to(self.graph, self.tables, said)
-
-    def opened(self, faults: Faults) -> Any:
-        """Links with faults."""
-        return faults.open(self.graph.agents, self.links, seed=self.seed)
 
     def said(self, faults: Faults, threshold: float = 0.01) -> sb.Solution:
         """The choice by a deadline."""
@@ -202,6 +205,7 @@ class Boxed(Decision):
         super().__init__(world, seed)
         self.functions, self.links, self.drawn = recorded(world, seed)
         functions, rng = self.functions, stream(seed, "random points")
+        self.agents = functions.graph.agents
         self.points = functions.low + rng.random((RANDOM_POINTS, len(functions.low))) * (functions.high - functions.low)
         self.best, self.floor = self.of(LOCKSTEP)[0], float(total_value(functions, self.points).mean())
 
@@ -216,10 +220,6 @@ class Boxed(Decision):
         else:
             return self.by_deadline(FAULTS.get(case, FAULTS[CURVE]), THRESHOLDS.get(case, 0.01))
         return found.value, found.report.bytes / 1000, 0
-
-    def opened(self, faults: Faults) -> Any:
-        """Links with faults."""
-        return faults.open(self.functions.graph.agents, self.links, seed=self.seed)
 
     def alone(self) -> np.ndarray:
         """The point at which each agent's own factor is largest, wherever others are."""
@@ -241,8 +241,8 @@ class Boxed(Decision):
 
     def after_death(self) -> tuple[Found, float, float]:
         """All goes on: the dead one's variables stand where the best evaluation was."""
-        agents, rng = self.functions.graph.agents, stream(self.seed, "death")
-        dead = agents[int(rng.integers(len(agents)))]
+        rng = stream(self.seed, "death")
+        dead = self.agents[int(rng.integers(len(self.agents)))]
         return self.by_deadline(self.dead(dead, rng)), self.best, self.floor
 
 
