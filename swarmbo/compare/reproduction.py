@@ -133,11 +133,7 @@ class Scores:
 
 
 def read_reproduction(name: str) -> Reproduction:
-    """Definition of a reproduction, by name or from a TOML file.
-
-    Raises:
-        ConfigError: If there is none of this name, or its file is not as described.
-    """
+    """Definition of a reproduction, by name or from a TOML file."""
     known = scenario_files.reproductions()
     path = Path(name) if name.endswith(".toml") else known.get(name)
     if path is None:

@@ -270,7 +270,7 @@ def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], tru
                 at=f"$.{slot}",
             )
         own = registry.load_class(name, f"$.{slot}.kind")
-        if not issubclass(own, msgspec.Struct) and registry.takes_anything(own):
+        if not issubclass(own, msgspec.Struct) and registry.parameters_of(own) != {}:
             raise ConfigError(  # its defaults might differ from the saved one
                 f"got {name!r}, whose settings the state does not have, as it is no swarmbo.settings.Settings; pass "
                 f"it again: {slot}=…",

@@ -235,11 +235,8 @@ def transport_of(settings: Mapping[str, Any], agents: Sequence[str]) -> Faults |
 
 def table_methods() -> dict[str, type[TableMethod]]:
     """Coordination methods for tables, by name."""
-    return {
-        name: known
-        for name, known in registry.kinds("coordination", registry.FIELD).items()
-        if issubclass(known, TableMethod)
-    }
+    known = registry.kinds("coordination", registry.FIELD).items()
+    return {name: method for name, method in known if issubclass(method, TableMethod)}
 
 
 def _shortened(words: "tuple[str, ...] | list[str]") -> str:
