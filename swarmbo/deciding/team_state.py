@@ -98,12 +98,9 @@ class TeamState(OneAtATime):
         return self._first_fit[1].believed.seen
 
     @property
+    @whole_or_not_at_all
     def model(self) -> Model:
         """Model of the history of a function; pending points count as evaluated in the variance."""
-        return self._modelled()
-
-    @whole_or_not_at_all
-    def _modelled(self) -> Model:
         if not isinstance(self._learner, FunctionLearner):
             raise AttributeError("a team in a field has no model of a sum; its belief is team.belief")
         self._learner, model = self._learner.modelled(self._log)

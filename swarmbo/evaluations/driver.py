@@ -25,9 +25,8 @@ class Driver:
     """Loop that asks a ledger for queries, sends them to workers, and tells their outcomes, up to a number of queries.
 
     In asynchronous mode, each outcome is told at once, and a decision uses all that are known then. Some queries are
-        asked ahead, so that workers do not wait for decisions. In synchronous mode, a batch has as many queries as
-        workers. Its outcomes are told in the order of asks once all are known, so that decisions do not depend on
-        durations.
+    asked ahead, so that workers do not wait for decisions. In synchronous mode, a batch has as many queries as workers.
+    Its outcomes are told in the order of asks once all are known, so that decisions do not depend on durations.
 
     A query whose worker was lost or hung is sent again, up to three times; then it is told as failed. If the evaluation
     raises an exception, the query is told as failed at once.

@@ -189,8 +189,9 @@ def graph_in_use(record: RoundRecord, world: WorldRecord) -> FactorGraph | None:
 
 
 def _whole(world: WorldRecord) -> FactorGraph:
-    """Graph of one factor over the variables of the team's graph."""
-    variables = _variables(world)
+    """Graph of one factor over the variables of the team's graph: the world's, without those that are in no factor."""
+    inside = {variable for scope in (world.scopes or {}).values() for variable in scope}
+    variables = tuple(variable for variable in world.variables if world.scopes is None or variable in inside)
     owners = tuple(world.variable_owners[variable] for variable in variables)
     return FactorGraph(("+".join(["sum", *variables]),), (variables,), owners[:1], variables, owners)
 
@@ -204,12 +205,6 @@ def _groups(learned: Learned, world: WorldRecord) -> Sequence[Sequence[str]]:
     elif groups is None or len(groups) < 2:
         return ()
     return groups if coding is None else coding.over(graph_of_groups(read, groups)).scopes
-
-
-def _variables(world: WorldRecord) -> tuple[str, ...]:
-    """Variables of the team's graph, in its order: the world's, without those that are in no factor."""
-    inside = {variable for scope in (world.scopes or {}).values() for variable in scope}
-    return tuple(variable for variable in world.variables if world.scopes is None or variable in inside)
 
 
 @dataclass(frozen=True)
