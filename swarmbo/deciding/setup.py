@@ -264,18 +264,13 @@ def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], tru
         if given.get(slot) is not None or not registry.is_own(name):
             continue
         if not trust:
-            raise ConfigError(
-                f"got {name!r}, your own code; pass it again, {slot}=…, or trust=True to load it, if the "
-                "state has its settings",
-                at=f"$.{slot}",
-            )
+            fix = f"pass it again, {slot}=…, or trust=True to load it, if the state has its settings"
+            raise ConfigError(f"got {name!r}, your own code; {fix}", at=f"$.{slot}")
         own = registry.load_class(name, f"$.{slot}.kind")
         if not issubclass(own, msgspec.Struct) and registry.parameters_of(own) != {}:
-            raise ConfigError(  # its defaults might differ from the saved one
-                f"got {name!r}, whose settings the state does not have, as it is no swarmbo.settings.Settings; pass "
-                f"it again: {slot}=…",
-                at=f"$.{slot}",
-            )
+            # its defaults might differ from the saved one
+            got = f"got {name!r}, whose settings the state does not have, as it is no swarmbo.settings.Settings"
+            raise ConfigError(f"{got}; pass it again: {slot}=…", at=f"$.{slot}")
     return again
 
 

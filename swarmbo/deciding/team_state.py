@@ -142,14 +142,8 @@ class TeamState(OneAtATime):
         log, rows = self._log.to_state()
         learned, arrays = self._learner.to_state()
         since = bytearray(msgspec.msgpack.encode(self._since))
-        plain = {
-            "version": STATE_VERSION,
-            "problem": self.problem.to_plain(),
-            "settings": self.setup.to_plain(),
-            "log": log,
-            "acting": self._acting,
-            **learned,
-        }
+        plain = {"version": STATE_VERSION, "problem": self.problem.to_plain(), "settings": self.setup.to_plain()}
+        plain |= {"log": log, "acting": self._acting, **learned}
         return {"json": plain, "arrays": rows | arrays | {"since": np.frombuffer(since, dtype=np.uint8)}}
 
     def save(self, path: str | os.PathLike[str]) -> None:

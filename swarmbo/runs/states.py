@@ -218,21 +218,14 @@ class Checkpoint:
 
 def write_checkpoint(folder: RunFolder, checkpoint: Checkpoint) -> None:
     """Replace the last checkpoint."""
-    arrays_name = _arrays_name(checkpoint.round)
-    arrays = {
-        f"{part}/{name}": np.asarray(array)
-        for part, state in (("team", checkpoint.team), ("world", checkpoint.world))
-        for name, array in state["arrays"].items()
-    }
+    arrays_name, arrays = _arrays_name(checkpoint.round), dict[str, np.ndarray]()
+    plain = {"version": STATE_VERSION, "round": checkpoint.round, "arrays": arrays_name}
+    states = {"team": checkpoint.team, "world": checkpoint.world}
+    for part, state in states.items():
+        arrays |= {f"{part}/{name}": np.asarray(array) for name, array in state["arrays"].items()}
     folder.write_arrays(arrays_name, arrays)
-    plain = {
-        "version": STATE_VERSION,
-        "round": checkpoint.round,
-        "arrays": arrays_name,
-        "arrays_digest": digest_of_arrays(arrays),
-        "team": checkpoint.team["json"],
-        "world": checkpoint.world["json"],
-    }
+    plain["arrays_digest"] = digest_of_arrays(arrays)
+    plain |= {part: state["json"] for part, state in states.items()}
     folder.write_sealed("checkpoint.json", json.dumps(plain).encode())  # not msgspec: generator states exceed 64 bits
     for old in folder.path.glob(CHECKPOINTS):
         if old.name != arrays_name:
@@ -254,14 +247,12 @@ def read_checkpoint(folder: RunFolder) -> Checkpoint | None:
         arrays = read_arrays(folder.path / name)
         if plain["arrays_digest"] != digest_of_arrays(arrays):
             raise ValueError(f"{name} was changed or damaged: its digest does not fit")
-        team, world = (
-            {
-                "json": plain[part],
-                "arrays": {n.removeprefix(f"{part}/"): a for n, a in arrays.items() if n.startswith(f"{part}/")},
-            }
-            for part in ("team", "world")
-        )
-        return Checkpoint(plain["round"], team, world)
+
+        def state(part: str) -> State:
+            own = {n.removeprefix(f"{part}/"): a for n, a in arrays.items() if n.startswith(f"{part}/")}
+            return {"json": plain[part], "arrays": own}
+
+        return Checkpoint(plain["round"], state("team"), state("world"))
 
 
 def _arrays_name(round_number: int) -> str:
