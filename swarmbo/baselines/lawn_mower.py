@@ -22,6 +22,7 @@ _JUDGED = 400  # places of a strip for the choice of the number of lanes
 _COARSE = 1.03  # reaches are rounded to powers of it, so that sweeps stay the same from round to round
 
 Lane = tuple[float, float, float]  # x, and the range of y
+Pair = tuple[float, float]
 
 
 @kind("coordination", FIELD)
@@ -101,7 +102,7 @@ class SweptGround:
             return np.ones(len(places), dtype=bool)
         return np.asarray(self._near.query(places)[0]) <= self._gap
 
-    def strip(self, number: int, of: int) -> tuple[float, float]:
+    def strip(self, number: int, of: int) -> Pair:
         """West and east of a strip; strips have equally many sites, or equal widths without sites."""
         shares = np.array([number, number + 1]) / of
         edges = self.low[0] + self.side[0] * shares
@@ -187,12 +188,7 @@ class SweptGround:
 
 @lru_cache(maxsize=64)  # equal in every round
 def sweep(
-    ground: SweptGround,
-    strip: int,
-    n_strips: int,
-    rounds: int,
-    start: tuple[float, float] | None = None,
-    reach: float = np.inf,
+    ground: SweptGround, strip: int, n_strips: int, rounds: int, start: Pair | None = None, reach: float = np.inf
 ) -> Float[np.ndarray, "rounds 2"]:
     """Places of an agent at the end of each round."""
     west, east = ground.strip(strip, n_strips)
@@ -220,9 +216,7 @@ def _judged(ground: SweptGround, west: float, east: float) -> Float[np.ndarray, 
     return np.column_stack([x.ravel(), y.ravel()])
 
 
-def _path(
-    ground: SweptGround, strip: tuple[float, float], n_lanes: int, start: tuple[float, float] | None, entry: int
-) -> Float[np.ndarray, "k 2"]:
+def _path(ground: SweptGround, strip: Pair, n_lanes: int, start: Pair | None, entry: int) -> Float[np.ndarray, "k 2"]:
     """Bends of the path through all lanes of a strip, cell by cell, from the nearest corner (0) or a farther one."""
     (west, east), height = strip, float(ground.side[1])
     margin = min((east - west) / n_lanes, height) / 2.0

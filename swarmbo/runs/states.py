@@ -5,7 +5,7 @@ older arrays are deleted last. So whenever a run is killed, the JSON fits the ar
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from swarmbo.runs.stored_files import CHECKPOINTS
 from swarmbo.spaces import Domain
 from swarmbo.spaces.variables import MixedDomain, Variable
 from swarmbo.team import Team
-from swarmbo.worlds import FieldWorld, FunctionWorld, Offers, Report
+from swarmbo.worlds import FieldWorld, FunctionWorld, Infos, Offers, Report
 
 _WITHOUT = "delete world.json and summary.json there, and `swarmbo resume {}` writes them again"
 STATE_VERSION = 1
@@ -82,12 +82,7 @@ class WorldRecord(msgspec.Struct, frozen=True):
 
 
 def keep_world(
-    folder: RunFolder,
-    scenario: Scenario,
-    team: Team,
-    infos: Mapping[str, Any],
-    truth: GroundTruth | None,
-    labels: Labels,
+    folder: RunFolder, scenario: Scenario, team: Team, infos: Infos, truth: GroundTruth | None, labels: Labels
 ) -> None:
     """Write the world, or check that it equals the one already written."""
     identifier: str = scenario.environment["id"]
