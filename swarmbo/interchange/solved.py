@@ -11,7 +11,7 @@ from msgspec import UNSET
 from rich.table import Table as RichTable
 
 from swarmbo import registry
-from swarmbo.boundary.files import replacing, write_rows
+from swarmbo.boundary import files
 from swarmbo.coordination.agreement import Solution
 from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.deadline_tables import whole_factors
@@ -155,7 +155,7 @@ class Solved:
             raise ConfigError(f"{got}; wanted JSON, as not all agents chose", at=str(path))
         text = uai_solution(self.solution.assignment) if is_uai else self.json() + "\n"
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as file:
+        with files.replacing(path) as file:
             file.write(text.encode())
         return path
 
@@ -171,7 +171,7 @@ class Solved:
             status = "FINISHED" if row is self.trace[-1] else "RUNNING"
             rows.append((row.round, "", cost, -broken, row.traffic.messages, row.traffic.bytes, status, *told))
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_rows(path, rows)
+        files.write_rows(path, rows)
         return path
 
 
