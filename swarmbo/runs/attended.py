@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -88,8 +88,11 @@ def _attend(scenario: Scenario, task: Task, failures: Mapping[int, str], on_roun
 
 def _work(sending: Connection, task: Task, failures: Mapping[int, str]) -> None:
     """Run a task, and send every round, every step, and the end."""
-    calls = Calls(lambda *logged: sending.send(("round", logged)), failures=failures)
-    calls = replace(calls, heartbeat=lambda step: sending.send(("step", step)))
+    calls = Calls(
+        on_round=lambda *logged: sending.send(("round", logged)),
+        heartbeat=lambda step: sending.send(("step", step)),
+        failures=failures,
+    )
     try:
         sending.send(("end", task(calls)))
     except BaseException as error:  # noqa: BLE001  raised again in the calling process
