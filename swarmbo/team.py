@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -300,8 +300,8 @@ class Team(AskTell):
         """Learn from the results of ``env.step``: ``team.observe(*env.step(actions))``.
 
         Only the infos are used, unless the team has a ``measurement``. Quantities with ``limits`` are in
-        ``infos[agent]["constraints"]``, by name. Outcomes that are missing, no numbers, not
-        finite or beyond 1e60 count as failed, and so do those far from the field or out of bounds. Others are learned.
+        ``infos[agent]["constraints"]``, by name. Outcomes that are missing, no numbers, not finite or beyond 1e60 count
+        as failed, and so do those far from the field or out of bounds. Others are learned.
         """
         query = self._log.open.get(self._acting) if self._acting is not None else None
         sent = None if query is None else self.problem.named(query.point)
@@ -316,16 +316,11 @@ class Team(AskTell):
                 self._log = self._log.with_measured(acting, quantities_in(infos, self.problem))
 
     def _heard(self, news: News) -> News:
-        """News of a round from present agents' channels."""
-        if (present := self._present()) is None:
-            return news
-        return news.of([channel for agent in present for channel in self.graph.factors_owned_by(agent)])
-
-    def _present(self) -> Collection[str] | None:
-        """Agents present at the end of a round; None: all."""
+        """News of a round from the channels of agents that are present at its end."""
         if not isinstance(self.transport, Faults):
-            return None
-        return self.transport.present(self.agents, self.round, math.inf)
+            return news
+        present = self.transport.present(self.agents, self.round, math.inf)
+        return news.of([channel for agent in present for channel in self.graph.factors_owned_by(agent)])
 
     @classmethod
     def from_state_dict(

@@ -24,7 +24,7 @@ from swarmbo.deciding import joint, places
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
-from swarmbo.registry import checked_as, takes_named
+from swarmbo.registry import checked_as, parameters_of
 from swarmbo.transport import Carrying, Routes, Transport
 
 Out = TypeVar("Out")
@@ -200,7 +200,7 @@ class CentralDriver:
             return self._chosen_by_deadline(self.coordination, request)
         if not self.transport.as_agents:
             # a user's own method need not draw
-            drawing = {"seed": seed} if takes_named(self.coordination.solve, "seed") else {}
+            drawing = {"seed": seed} if "seed" in (parameters_of(self.coordination.solve) or ()) else {}
             solution = self.coordination.solve(problem.graph, problem.tables, links, **drawing)
             solution = places.checked_solution(solution, problem.shortlists, self.coordination)
         else:

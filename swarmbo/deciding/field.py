@@ -247,7 +247,7 @@ def _checked(
     check_links(offers.links)
     if offers.candidates is None:
         boxes = {agent: offers.boxes.get(agent, problem.box) for agent in agents}
-        candidates = random_candidates(boxes, seed, round_number, problem)
+        candidates = {a: random_candidates(a, box, problem, seed, round_number) for a, box in boxes.items()}
     else:
         _known(problem, list(table(offers.candidates, "{agent: places}", "$.candidates")))
         given = {agent: offers.candidates.get(agent, ()) for agent in agents}  # a missing one has none
