@@ -13,20 +13,17 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from papers_bounds import drawn, situation
 from study import Line, Study, markdown, select
 
 from swarmbo.acquisition import DECHBO, Acquisition, Auto, DuMBO, ExpectedImprovement, Thompson
 from swarmbo.baselines import Centralised
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.model import JointSituation
-from swarmbo.coordination import RefinedMaxSum
 from swarmbo.coordination.methods.admm import ADMM
+from swarmbo.coordination.methods.refined import RefinedMaxSum
 from swarmbo.graph import BoxFunctions, FactorGraph
 from swarmbo.graph.box_functions import total_value
-from swarmbo.kernels import kernel_matrix
 from swarmbo.plotting import style
-from swarmbo.problem.data import Dataset
-from swarmbo.spaces import Domain
 
 LENGTHSCALE, NOISE_VARIANCE, RANDOM_POINTS = 0.3, 1e-3, 2000
 PAIRS_OF_GRID = {f"{r}{c}-": [f"x{r}{c}", f"x{r}{c + 1}"] for r in range(3) for c in range(2)} | {
@@ -61,20 +58,11 @@ COLOURS = dict(zip(METHODS, style.METHOD_COLOURS, strict=False))
 
 def problem(graph_name: str, acquisition: str, t: int) -> BoxFunctions:
     """The sum that agents maximise after t evaluations of a drawn function."""
-    graph = FactorGraph.from_scopes(GRAPHS[graph_name])
-    n, k = len(graph.variables), len(graph.factors)
-    rng = np.random.default_rng([t, n, k])
-    place = {variable: i for i, variable in enumerate(graph.variables)}
-    X = rng.random((t, n))
-    y = np.sqrt(NOISE_VARIANCE) * rng.standard_normal(t)
-    for scope in graph.scopes:
-        own = X[:, [place[variable] for variable in scope]]
-        K = kernel_matrix("matern52", own, own, np.full(len(scope), LENGTHSCALE), 1.0 / k)
-        K.flat[:: t + 1] += 1e-9
-        y += np.linalg.cholesky(K) @ rng.standard_normal(t)
-    history, domain = Dataset(X, y, np.full((t, k), np.nan)), Domain(np.zeros(n), np.ones(n))
-    now = JointSituation(graph, domain, history, np.zeros((0, n)), "total", None, t, None, 0)
-    kind = ACQUISITIONS[acquisition]
+    graph, kind = FactorGraph.from_scopes(GRAPHS[graph_name]), ACQUISITIONS[acquisition]
+    rng = np.random.default_rng([t, len(graph.variables), len(graph.factors)])
+    X = rng.random((t, len(graph.variables)))
+    y = drawn(graph, X, rng, LENGTHSCALE, onto=np.sqrt(NOISE_VARIANCE) * rng.standard_normal(t))
+    now = situation(graph, X, y, t, seed=0)
     return kind.local_functions(now, kind.learn(now, AdditiveGPSettings(), None))
 
 
@@ -125,10 +113,10 @@ def histogram(ax: Axes, name: str, shares: list[float]) -> Axes:
     centres = np.round(np.arange(0.75, 1.0601, 0.01), 2)
     edges = np.append(centres, centres[-1] + 0.01) - 0.005
     inside = np.clip(shares, centres[0], centres[-1])
-    drawn: Any = ax.hist(inside, bins=edges.tolist(), color=COLOURS[name], rwidth=0.86)
-    labels = [f"{int(count)}" if count else "" for count in drawn[0]]
+    counts, _, bars = ax.hist(inside, bins=edges.tolist(), color=COLOURS[name], rwidth=0.86)
+    labels = [f"{int(count)}" if count else "" for count in counts]
     behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-    ax.bar_label(drawn[2], labels=labels, color=style.MUTED, fontsize=8, padding=2, bbox=behind)
+    ax.bar_label(bars, labels=labels, color=style.MUTED, fontsize=8, padding=2, bbox=behind)
     ax.axvline(1.0, color=style.INK, linewidth=0.9, linestyle=(0, (4, 2)), zorder=0.5)
     ax.set_title(name)
     enough = sum(share >= 0.98 for share in shares)
@@ -147,32 +135,21 @@ def draw(lines: list[Line], path: Path) -> Path:
         for ax, name in zip(axes, METHODS, strict=True):
             histogram(ax, name, [line[name]["share"] for line in lines])
         axes[0].set_ylim(top=1.15 * axes[0].get_ylim()[1])
-        axes[0].annotate(
-            "best of 200\ncentralised searches",
-            (1.0, 0.9),
-            xytext=(16, 0),
-            xycoords=("data", "axes fraction"),
-            textcoords="offset points",
-            va="top",
-            color=style.MUTED,
-            fontsize=8.5,
-        )
+        where: dict[str, Any] = {
+            "xytext": (16, 0),
+            "xycoords": ("data", "axes fraction"),
+            "textcoords": "offset points",
+        }
+        where |= {"va": "top", "color": style.MUTED, "fontsize": 8.5}
+        axes[0].annotate("best of 200\ncentralised searches", (1.0, 0.9), **where)
         axes[-1].set_xlabel("share: 0 is the median of random points, 1 the best of 200 centralised searches")
         axes[-1].set_xticks(np.arange(0.75, 1.051, 0.05), ["≤ 0.75", "0.80", "0.85", "0.90", "0.95", "1.00", "1.05"])
         return style.save(figure, path)
 
 
 CHOICES = {"graph": tuple(GRAPHS), "acquisition": tuple(ACQUISITIONS), "t": EVALUATIONS}
-STUDY = Study(
-    __doc__,
-    "agreement.jsonl",
-    run,
-    CHOICES,
-    table,
-    page=("studies/agreement.md", "tables"),
-    draw=draw,
-    figure="agreement.png",
-)
+PAGE, FIGURE = ("studies/agreement.md", "tables"), "agreement.png"
+STUDY = Study(__doc__, "agreement.jsonl", run, CHOICES, table, page=PAGE, draw=draw, figure=FIGURE)
 
 if __name__ == "__main__":
     STUDY.main()

@@ -9,15 +9,11 @@ to be minimised: the team is told the negative value. Versions of packages are i
 """
 
 import statistics
-import time
 from collections.abc import Iterator
-from importlib.metadata import version
 from typing import Any
 
-from benchmark import INITIAL, PEERS, TEAMS
+from benchmark import PEERS, best_of, versions_of
 from study import Line, Study, markdown, select
-
-import swarmbo as sb
 
 BUDGET = 50
 METHODS = ("auto", "isotropic-gp", "cma-es", "optuna-tpe", "optuna-gp", "sobol", "random")
@@ -29,18 +25,10 @@ def run(function: int, dimension: int, method: str, seed: int) -> Line:
 
     problem: Any = ioh.get_problem(function, seed, dimension, ioh.ProblemClass.BBOB)
     bounds = {f"x{j}": (-5.0, 5.0) for j in range(dimension)}
-    own = {"coordination": PEERS[method][0]()} if method in PEERS else TEAMS[method]
-    team = sb.Team(None, bounds, seed=seed, rounds=BUDGET, initial=INITIAL, **own)
-    best, start = float("inf"), time.process_time()
-    for _ in range(BUDGET):
-        query = team.ask()
-        value = float(problem([query.point[name] for name in bounds]))
-        best = min(best, value)
-        team.tell(query, -value)
-    regret = best - float(problem.optimum.y)
+    best, seconds = best_of(bounds, method, seed, BUDGET, lambda point: -float(problem([point[x] for x in bounds])))
     packages = ("ioh", *(PEERS[method][1] if method in PEERS else ()))
-    versions = {package: version(package) for package in packages}
-    return {"regret": float(f"{regret:.6g}"), "seconds": round(time.process_time() - start, 2), "versions": versions}
+    regret = float(f"{-best - float(problem.optimum.y):.6g}")
+    return {"regret": regret, "seconds": round(seconds, 2), "versions": versions_of(packages)}
 
 
 def table(lines: list[Line]) -> Iterator[str]:

@@ -16,18 +16,28 @@ from swarmbo_envs.functions import AdditiveFunction, get
 Scopes = Mapping[str, tuple[int, ...]]
 
 
+def everywhere(
+    name: str, terms: Mapping[str, Any], scopes: Mapping[str, list[int]], edge: tuple[float, float], argmax: list[float]
+) -> AdditiveFunction:
+    """A function on a cube that is defined beyond it, too, with a maximum of 0."""
+    low, high = ([side] * len(argmax) for side in edge)
+    still = AdditiveFunction.from_terms(terms, scopes, low, high, maximum=0.0, argmax=argmax, name=name)
+    return replace(still, is_unbounded=True)
+
+
+def neighbours(n_variables: int) -> dict[str, list[int]]:
+    """Scopes of pairs in a chain."""
+    return {f"f{i}": [i, i + 1] for i in range(n_variables - 1)}
+
+
 def chain(seed: int) -> AdditiveFunction:
     """Twelve variables, each to be near the next one and near a place of its own, all moved by the seed."""
-    scopes = {f"f{i}": [i, i + 1] for i in range(11)}
 
     def pair(X: np.ndarray) -> np.ndarray:
         return -((X[:, 0] - X[:, 1]) ** 2) - (X[:, 1] - 0.3) ** 2
 
-    terms = dict.fromkeys(scopes, pair)
-    still = AdditiveFunction.from_terms(
-        terms, scopes, [0.0] * 12, [1.0] * 12, maximum=0.0, argmax=[0.3] * 12, name="Chain-12"
-    )
-    return replace(still, is_unbounded=True).moved(seed)
+    scopes = neighbours(12)
+    return everywhere("Chain-12", dict.fromkeys(scopes, pair), scopes, (0.0, 1.0), [0.3] * 12).moved(seed)
 
 
 def rosenbrock(seed: int, n_variables: int = 16) -> AdditiveFunction:
@@ -36,17 +46,8 @@ def rosenbrock(seed: int, n_variables: int = 16) -> AdditiveFunction:
     def pair(X: np.ndarray) -> np.ndarray:
         return -100.0 * (X[:, 1] - X[:, 0] ** 2) ** 2 - (1.0 - X[:, 0]) ** 2
 
-    n, scopes = n_variables, {f"f{i}": [i, i + 1] for i in range(n_variables - 1)}
-    still = AdditiveFunction.from_terms(
-        dict.fromkeys(scopes, pair),
-        scopes,
-        [-2.048] * n,
-        [2.048] * n,
-        maximum=0.0,
-        argmax=[1.0] * n,
-        name=f"Rosenbrock-{n}",
-    )
-    return replace(still, is_unbounded=True).moved(seed)
+    name, scopes = f"Rosenbrock-{n_variables}", neighbours(n_variables)
+    return everywhere(name, dict.fromkeys(scopes, pair), scopes, (-2.048, 2.048), [1.0] * n_variables).moved(seed)
 
 
 def dixon_price(seed: int, n_variables: int = 20) -> AdditiveFunction:
@@ -55,14 +56,11 @@ def dixon_price(seed: int, n_variables: int = 20) -> AdditiveFunction:
     def pair(X: np.ndarray, weight: int) -> np.ndarray:
         return -weight * (2.0 * X[:, 1] ** 2 - X[:, 0]) ** 2
 
-    n, scopes = n_variables, {"first": [0]} | {f"f{i}": [i - 1, i] for i in range(1, n_variables)}
-    terms: dict[str, Any] = {f"f{i}": partial(pair, weight=i + 1) for i in range(1, n)}
-    terms = {"first": lambda X: -((X[:, 0] - 1.0) ** 2)} | terms
-    argmax = [2.0 ** -(1.0 - 2.0**-i) for i in range(n)]  # x_i^2 = x_{i-1} / 2
-    still = AdditiveFunction.from_terms(
-        terms, scopes, [-10.0] * n, [10.0] * n, maximum=0.0, argmax=argmax, name=f"Dixon-Price-{n}"
-    )
-    return replace(still, is_unbounded=True).moved(seed)
+    scopes = {"first": [0]} | {f"f{i}": [i - 1, i] for i in range(1, n_variables)}
+    terms: dict[str, Any] = {"first": lambda X: -((X[:, 0] - 1.0) ** 2)}
+    terms |= {f"f{i}": partial(pair, weight=i + 1) for i in range(1, n_variables)}
+    argmax = [2.0 ** -(1.0 - 2.0**-i) for i in range(n_variables)]  # x_i^2 = x_{i-1} / 2
+    return everywhere(f"Dixon-Price-{n_variables}", terms, scopes, (-10.0, 10.0), argmax).moved(seed)
 
 
 def gp_graph(seed: int, n_variables: int = 20, n_factors: int = 30) -> AdditiveFunction:
@@ -103,17 +101,6 @@ def wlan(seed: int, **settings: Any) -> AdditiveFunction:
     return AdditiveFunction.from_terms(terms, scopes, low, high, maximum=float(env.best_known()[1]), name="WLAN")
 
 
-def generated(**table: Any) -> dict[str, Any]:
-    """A table that asks for access points at random places."""
-    return {"topology": {"generated": table}}
-
-
-def wrong_pairs(function: AdditiveFunction) -> Scopes:
-    """Pairs of variables, each of the first half with one of the second: such as meet in none of the functions here."""
-    half = function.n_variables // 2
-    return {f"w{i}": (i, i + half) for i in range(half)}
-
-
 @dataclass(frozen=True)
 class Problem:
     """A function, what is told of it, and when it is looked at.
@@ -143,16 +130,16 @@ class Problem:
         return self.function(seed, **self.settings)
 
     def scopes_of(self, function: AdditiveFunction) -> Scopes | None:
-        """What a team is told of the structure."""
-        if self.structure == "unknown":
-            return None
-        return wrong_pairs(function) if self.structure == "wrong" else function.scopes
+        """What a team is told of the structure; wrong pairs, of a variable of each half, meet in no function here."""
+        half = function.n_variables // 2
+        pairs = {f"w{i}": (i, i + half) for i in range(half)}
+        return {"known": function.scopes, "unknown": None, "wrong": pairs}[self.structure]
 
 
 HARTMANNS = {"n_variables": 30, "block": 3, "largest": 1000.0}
 ACKLEYS = {"n_variables": 30, "block": 5}
-STRIP = generated(access_points=20, users=60, area_m=(1000.0, 60.0))
-DENSE = generated(access_points=9, users=36, area_m=(90.0, 90.0), separation_m=15.0, most_heard=8)
+STRIP = {"access_points": 20, "users": 60, "area_m": (1000.0, 60.0)}
+DENSE = {"access_points": 9, "users": 36, "area_m": (90.0, 90.0), "separation_m": 15.0, "most_heard": 8}
 NOISELESS = {
     "powell": Problem("powell", (60, 100)),
     "powell-moved": Problem("powell", (60, 100), is_moved=True),
@@ -174,9 +161,9 @@ NOISELESS = {
     "chain": Problem(chain, (30, 60), structure="unknown"),
     "wlan": Problem(wlan, (30, 60)),
     "wlan-per-factor": Problem(wlan, (30, 60), per_factor=True),
-    "wlan-strip": Problem(wlan, (30, 60), settings=STRIP),
+    "wlan-strip": Problem(wlan, (30, 60), settings={"topology": {"generated": STRIP}}),
     "wlan-shadowed": Problem(wlan, (30, 60), settings={"shadowing_db": 6.0}),
-    "wlan-dense": Problem(wlan, (30, 60), settings=DENSE),
+    "wlan-dense": Problem(wlan, (30, 60), settings={"topology": {"generated": DENSE}}),
     "camel": Problem("camel", (20, 40)),
     "shekel": Problem("shekel", (100, 150)),
     "zakharov": Problem("zakharov", (30, 60), structure="unknown"),

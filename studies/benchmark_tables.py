@@ -7,29 +7,18 @@ nine seeds of ten.
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from textwrap import fill
 
+from benchmark_problems import Problem
 from scipy.stats import binomtest
 from study import DOCS, Line, between, markdown, read, select
 
 DEFAULT = "auto"
 SIGNIFICANCE = 0.05
 Runs = Mapping[int, Line]  # by seed
-
-
-@dataclass(frozen=True)
-class Look:
-    """When a problem is looked at.
-
-    Args:
-        at: Numbers of evaluations.
-        totals: The problem of which peers, who see only totals, have the runs; None: this one.
-    """
-
-    at: tuple[int, int]
-    totals: str | None = None
 
 
 def results(folder: Path, problem: str, method: str) -> dict[int, Line]:
@@ -82,107 +71,101 @@ def cell(regrets: Sequence[float] | None, is_bold: bool) -> str:
     return f"{f'**{median}**' if is_bold else median} [{smallest}, {largest}]"
 
 
-def found(folder: Path, problem: str, look: Look, peers: Sequence[str]) -> dict[str, dict[int, Line]]:
+def total_only(peer: str) -> str:
+    """Name of a peer in the table of a problem whose factors have outcomes: it has the runs with totals."""
+    return f"{peer} (total only)"
+
+
+def found(folder: Path, name: str, problem: Problem, peers: Sequence[str]) -> dict[str, dict[int, Line]]:
     """All runs of a problem, by the name that a row has."""
-    names = sorted(path.name.split(".")[1] for path in folder.glob(f"{problem}.*.jsonl"))
-    runs = {name: results(folder, problem, name) for name in names}
-    if look.totals is None or not runs:
+    methods = sorted(path.name.split(".")[1] for path in folder.glob(f"{name}.*.jsonl"))
+    runs = {method: results(folder, name, method) for method in methods}
+    if not problem.per_factor or not runs:
         return runs
-    return runs | {f"{peer} (total only)": results(folder, look.totals, peer) for peer in peers}
+    return runs | {total_only(peer): results(folder, name.replace("-per-factor", ""), peer) for peer in peers}
 
 
-def wins(runs: Mapping[str, Runs], name: str, look: Look, seeds: Sequence[int]) -> str:
+def wins(runs: Mapping[str, Runs], name: str, problem: Problem, seeds: Sequence[int]) -> str:
     """On how many seeds the default is better than a row, after as many evaluations as both have."""
-    for n in reversed(look.at):
+    for n in reversed(problem.looks):
         own, other = at(runs.get(DEFAULT, {}), n, seeds), at(runs[name], n, seeds)
         if name != DEFAULT and own is not None and other is not None:
             better = sum(a < b for a, b in zip(own, other, strict=True))
-            return f"{better} of {len(seeds)}" + ("" if n == look.at[-1] else f" (N = {n})")
+            return f"{better} of {len(seeds)}" + ("" if n == problem.looks[-1] else f" (N = {n})")
     return ""
 
 
-def table(folder: Path, problem: str, look: Look, peers: Sequence[str], seeds: Sequence[int]) -> Iterator[str]:
+def table(folder: Path, title: str, problem: Problem, peers: Sequence[str], seeds: Sequence[int]) -> Iterator[str]:
     """One table in Markdown, its methods from the best to the worst; nothing if no row is whole."""
-    runs = found(folder, problem, look, peers)
-    columns = {n: {name: at(own, n, seeds) for name, own in runs.items()} for n in look.at}
-    first, last = look.at
+    runs = found(folder, title, problem, peers)
+    columns = {n: {name: at(own, n, seeds) for name, own in runs.items()} for n in problem.looks}
+    first, last = problem.looks
     shown = [name for name in runs if columns[first][name] is not None]
     if not shown:
         return
-    bold = {n: best(columns[n]) for n in look.at}
+    bold, is_hartmann = {n: best(columns[n]) for n in problem.looks}, title.startswith("hartmann")
 
     def rank(name: str) -> tuple[bool, float]:
         regrets = columns[last][name]
         return regrets is None, statistics.median(regrets or columns[first][name] or [])
 
     def row(name: str) -> list[str]:
-        cells = [cell(columns[n][name], bold[n] == name) for n in look.at]
+        cells = [cell(columns[n][name], bold[n] == name) for n in problem.looks]
         if is_hartmann:
             regrets = columns[last][name]
             cells.append("–" if regrets is None else f"{sum(r < 0.01 for r in regrets)} of {len(regrets)}")
         chosen = [runs[name][seed] for seed in seeds]
         seconds = statistics.median(line["seconds"] / (len(line["regret"]) - 10) for line in chosen)
-        return [name, *cells, wins(runs, name, look, seeds), f"{seconds:.2g}"]
+        return [name, *cells, wins(runs, name, problem, seeds), f"{seconds:.2g}"]
 
-    is_hartmann = problem.startswith("hartmann")
     share = ["below 0.01"] if is_hartmann else []
     head = ["method", f"N = {first}", f"N = {last}", *share, f"seeds won by `{DEFAULT}`", "processor s per decision"]
-    yield f"### {problem}\n"
+    yield f"### {title}\n"
     yield from markdown(head, map(row, sorted(shown, key=rank)))
-    yield from absent(runs, shown, look, peers, seeds)
+    wanted = [DEFAULT, *(total_only(peer) if problem.per_factor else peer for peer in peers), *runs]
+    yield from absent({name: runs.get(name, {}) for name in wanted if name not in shown}, seeds)
     yield ""
 
 
-def absent(
-    runs: Mapping[str, Runs], shown: Sequence[str], look: Look, peers: Sequence[str], seeds: Sequence[int]
-) -> Iterator[str]:
-    """Which peers, and the default, have no row, and how many of the seeds ran."""
-    names = [DEFAULT, *(f"{peer} (total only)" if look.totals else peer for peer in peers)]
-    gone = [name for name in dict.fromkeys([*names, *runs]) if name not in shown]
-    if any(runs.get(name) for name in gone):  # a study without peers says nothing of them
-        counts = [
-            f"{name} ({sum(s in runs[name] for s in seeds)} of {len(seeds)} seeds)"
-            if name in runs and any(s in runs[name] for s in seeds)
-            else name
-            for name in gone
-        ]
-        told = f"Not run on all seeds: {', '.join(counts)}."
-        yield "\n" + fill(told, 120, break_on_hyphens=False)
+def absent(runs: Mapping[str, Runs], seeds: Sequence[int]) -> Iterator[str]:
+    """Which methods have no row, and how many of the seeds ran; nothing if none has a run."""
+    if any(runs.values()):  # a study without peers says nothing of them
+        counts = {name: sum(seed in own for seed in seeds) for name, own in runs.items()}
+        named = (f"{name} ({count} of {len(seeds)} seeds)" if count else name for name, count in counts.items())
+        yield "\n" + fill(f"Not run on all seeds: {', '.join(named)}.", 120, break_on_hyphens=False)
 
 
-def tables(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], seeds: Sequence[int]) -> str:
+def tables(folder: Path, problems: Mapping[str, Problem], peers: Sequence[str], seeds: Sequence[int]) -> str:
     """All tables in Markdown."""
-    lines = [line for problem, look in problems.items() for line in table(folder, problem, look, peers, seeds)]
+    lines = [line for name, problem in problems.items() for line in table(folder, name, problem, peers, seeds)]
     return "\n".join(lines).strip()
 
 
-def in_short(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], seeds: Sequence[int]) -> str:
+def in_short(folder: Path, problems: Mapping[str, Problem], peers: Sequence[str], seeds: Sequence[int]) -> str:
     """The default and the best of the others, at the last look; bold is what is better than the other of the two."""
     rows = list[list[str]]()
-    for problem, look in problems.items():
-        runs = found(folder, problem, look, peers)
-        last = {name: at(own, look.at[-1], seeds) for name, own in runs.items()}
+    for title, problem in problems.items():
+        runs, look = found(folder, title, problem, peers), problem.looks[-1]
+        last = {name: at(own, look, seeds) for name, own in runs.items()}
         medians = {name: statistics.median(y) for name, y in last.items() if y and name != DEFAULT}
         if not medians:
             continue
         rival = min(medians, key=lambda name: medians[name])
         pair = {DEFAULT: last.get(DEFAULT), rival: last[rival]}
         own, other = (cell(pair[name], best(pair) == name) for name in pair)
-        rows.append([f"`{problem}`", str(look.at[-1]), own, f"`{rival}` {other}", wins(runs, rival, look, seeds)])
+        rows.append([f"`{title}`", str(look), own, f"`{rival}` {other}", wins(runs, rival, problem, seeds)])
     head = ["problem", "N", f"`{DEFAULT}`: regret", "best other method: regret", f"seeds won by `{DEFAULT}`"]
     return "\n".join(markdown(head, rows))
 
 
-def versions(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], seeds: Sequence[int]) -> str:
+def versions(folder: Path, peers: Sequence[str], seeds: Sequence[int]) -> str:
     """Which packages the peers ran on."""
-    named: dict[str, set[str]] = {}
-    for problem in problems:
-        for peer in peers:
-            for seed, line in results(folder, problem, peer).items():
-                for package, version in line.get("versions", {}).items() if seed in seeds else ():
-                    named.setdefault(package, set()).add(version)
-    ran_on = ", ".join(f"{package} {' and '.join(sorted(named[package]))}" for package in sorted(named))
-    return f"Comparison methods ran on {ran_on}"
+    lines = [line for line in read(folder) if line["method"] in peers and line["seed"] in seeds]
+    named = sorted({item for line in lines for item in line.get("versions", {}).items()})
+    ran_on = (
+        f"{package} {' and '.join(version for _, version in own)}" for package, own in groupby(named, itemgetter(0))
+    )
+    return f"Comparison methods ran on {', '.join(ran_on)}"
 
 
 def parallel(folder: Path) -> str:
@@ -199,21 +182,12 @@ def parallel(folder: Path) -> str:
             for y in ends.values()
         )
         rows.append([f"`{problem}`", *cells])
-    head = [f"q = {size}" for size in sizes]
-    return "\n".join(markdown(["problem", *head], rows))
+    return "\n".join(markdown(["problem", *(f"q = {size}" for size in sizes)], rows))
 
 
-def pages(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], seeds: Sequence[int]) -> dict[Path, str]:
-    """The pages with tables in them, as they should be.
-
-    Args:
-        folder: Of the lines.
-        problems: When each is looked at.
-        peers: Methods that see only totals.
-        seeds: Of the runs that are shown.
-    """
-    page = DOCS / "studies" / "sums.md"
-    text = page.read_text(encoding="utf-8")
-    text = between(text, "in short", in_short(folder, problems, peers, seeds))
-    text = between(text, "versions", versions(folder, problems, peers, seeds) + ".")
-    return {page: between(text, "batches", parallel(folder))}
+def page(folder: Path, problems: Mapping[str, Problem], peers: Sequence[str], seeds: Sequence[int]) -> tuple[Path, str]:
+    """The page with tables in it, as it should be; ``peers`` are methods that see only totals."""
+    path = DOCS / "studies" / "sums.md"
+    text = between(path.read_text(encoding="utf-8"), "in short", in_short(folder, problems, peers, seeds))
+    text = between(text, "versions", versions(folder, peers, seeds) + ".")
+    return path, between(text, "batches", parallel(folder))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The runs behind docs/studies/fields.md: 20 seeds of six methods on five landscapes. Skips what is done.
-#   docs/comparison.sh OXFORD_CSV MEUSE_CSV [OUT]
+#   studies/comparison.sh OXFORD_CSV MEUSE_CSV [OUT]
 # OXFORD_CSV has columns x_m, y_m, ph (gstat's `oxford`); MEUSE_CSV has x_m, y_m, zinc_ppm (sp's `meuse`).
 set -euo pipefail
 oxford=${1:?path of the Oxford soil survey} meuse=${2:?path of the Meuse survey} out=${3:-runs/comparison}

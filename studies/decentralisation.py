@@ -8,10 +8,11 @@ exchange. All else is what a team counts, by the messages that agents by themsel
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
-from study import markdown, say
+from study import markdown, play, say
 from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
@@ -26,14 +27,8 @@ from swarmbo_envs import robot_team_v0, wlan_power_v0
 
 INITIAL, DECISIONS, SEED = 10, 4, 0
 MODES = ("per-factor", "total")  # a third, "mixed", has them in turns
-KINDS = {
-    "Copy": "copies",
-    "Consensus": "copies",
-    "Slope": "slopes",
-    "Published": "published",
-    "Reduced": "sums",
-    "Broadcast": "sums",
-}  # all else belongs to max-sum
+KINDS = {"Copy": "copies", "Consensus": "copies", "Slope": "slopes", "Published": "published"}
+KINDS |= {"Reduced": "sums", "Broadcast": "sums"}  # all else belongs to max-sum
 SUMS = {"news": "what came", "ranking": "best", "best": "best", "spread": "best", "point": "point"}  # beside agreements
 COLUMNS = ("copies", "slopes", "published", "sums", "max-sum", "what came", "best", "point")
 
@@ -100,12 +95,10 @@ def function(scopes: dict[str, list[str]]) -> World:
     return lambda: (graph, bounds, None, evaluate)
 
 
-CHAIN = {f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(8)}
-PAIRS = {f"f{i}": [f"x{2 * i}", f"x{2 * i + 1}"] for i in range(4)}
 WORLDS: dict[str, World] = {
     "WLAN, 12 access points": wlan,
-    "chain of 8 pairs": function(CHAIN),
-    "4 disjoint pairs": function(PAIRS),
+    "chain of 8 pairs": function({f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(8)}),
+    "4 disjoint pairs": function({f"f{i}": [f"x{2 * i}", f"x{2 * i + 1}"] for i in range(4)}),
 }
 METHODS: dict[str, tuple[Any, Any]] = {
     "auto": ("auto", sb.ADMM()),
@@ -127,37 +120,20 @@ def fits(name: str, title: str, mode: str) -> bool:
     return "learned" not in name or mode == "total"
 
 
-def team_of(world: World, mode: str, acquisition: Any, coordination: Any) -> tuple[sb.Team, Any, Evaluate]:
-    """A team, its links, and what it asks."""
-    graph, bounds, links, evaluate = world()
-    team = sb.Team(
-        graph,
-        bounds,
-        acquisition=acquisition,
-        coordination=coordination,
-        seed=SEED,
-        initial=INITIAL,
-        outcomes="per-factor" if mode == "per-factor" else "total",
-        variable_owners=dict(zip(graph.variables, graph.variable_owners, strict=True)),
-    )
-    return team, links, evaluate
-
-
-def kind_of(mode: str, turn: int) -> str:
-    """The kind of outcome of this turn: mixed ones alternate between totals and outcomes by factor."""
-    return ("total", "per-factor")[turn % 2] if mode == "mixed" else mode
-
-
 def measured(
     world: World, mode: str, acquisition: Any, method: Any, decisions: int = DECISIONS
 ) -> tuple[Counter[str], Traffic]:
     """Bytes by kind over all decisions, and all messages, bytes and transmissions of agreements and sharing."""
-    counted = Counted(method)
-    team, links, evaluate = team_of(world, mode, acquisition, counted)
+    counted, (graph, bounds, links, evaluate) = Counted(method), world()
+    owners = dict(zip(graph.variables, graph.variable_owners, strict=True))
+    given: dict[str, Any] = {"acquisition": acquisition, "coordination": counted, "variable_owners": owners}
+    outcomes = "per-factor" if mode == "per-factor" else "total"
+    team = sb.Team(graph, bounds, seed=SEED, initial=INITIAL, outcomes=outcomes, **given)
     total = Traffic()
     for turn in range(INITIAL + decisions):
         query = team.ask(links=links)
-        team.tell(query, evaluate(query.point, kind_of(mode, turn)))
+        kind = ("total", "per-factor")[turn % 2] if mode == "mixed" else mode
+        team.tell(query, evaluate(query.point, kind))
         if turn >= INITIAL:
             total = sum(team.sent.values(), total)
             counted.by_kind.update({SUMS[what]: took.bytes for what, took in team.sent.items() if what in SUMS})
@@ -168,15 +144,10 @@ def measured(
 def robots(coordination: str) -> tuple[Traffic, Traffic]:
     """Messages of four robots: to agree, and to report measurements and where they can go."""
     env = robot_team_v0.parallel_env(robots=4, field={"elevation": "jacksboro"})
-    observations, infos = env.reset(seed=SEED)
     rule = sb.DBGPUCB(exploration="annealed")
     team = sb.Team.for_env(env, acquisition=rule, coordination=coordination, seed=SEED)
-    team.begin(infos)
     agreement = sharing = Traffic()
-    for _ in range(DECISIONS):
-        told = env.step(team.act(observations, infos))
-        team.observe(*told)
-        observations, infos = told[0], told[-1]
+    for _ in islice(play(env, team, SEED), DECISIONS):
         assert team.last_report is not None
         agreement, sharing = agreement + team.last_report.traffic, sharing + team.last_sharing
     return agreement, sharing

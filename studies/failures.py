@@ -106,20 +106,9 @@ def table(lines: list[Line]) -> list[str]:
     return markdown(head, rows())
 
 
-STUDY = Study(
-    __doc__,
-    "failures.jsonl",
-    run,
-    {
-        "method": METHODS,
-        "told": OUTCOMES,
-        "shape": ("wall", "corner", "disc"),
-        "seed": range(10),
-        "as_number": (False, True),
-    },
-    table,
-    page=("studies/failures.md", "table"),
-)
+SHAPES = ("wall", "corner", "disc")
+CHOICES = {"method": METHODS, "told": OUTCOMES, "shape": SHAPES, "seed": range(10), "as_number": (False, True)}
+STUDY = Study(__doc__, "failures.jsonl", run, CHOICES, table, page=("studies/failures.md", "table"))
 
 if __name__ == "__main__":
     STUDY.main()

@@ -99,16 +99,13 @@ def table(lines: list[Line]) -> Iterator[str]:
         yield from markdown(head, [row(method, runs) for method in METHODS if (runs := select(own, method=method))])
 
 
+def is_wanted(name: str, method: str, _: int) -> bool:
+    """True unless a field that does not change is to be without time."""
+    return (name, method) != (STILL, NO_TIME)
+
+
 CHOICES = {"name": tuple(GOALS), "method": tuple(METHODS), "seed": range(2)}
-STUDY = Study(
-    __doc__,
-    "fields.jsonl",
-    run,
-    CHOICES,
-    table,
-    wanted=lambda name, method, _: (name, method) != (STILL, NO_TIME),
-    page=("studies/sensors.md", "tables"),
-)
+STUDY = Study(__doc__, "fields.jsonl", run, CHOICES, table, ("studies/sensors.md", "tables"), is_wanted)
 
 if __name__ == "__main__":
     STUDY.main()

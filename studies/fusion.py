@@ -8,7 +8,6 @@ every sensor predicts what was held out (five folds). Hyper-parameters are fitte
 given to all methods alike, so that the table compares ways to fuse and nothing else.
 """
 
-import csv
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -30,12 +29,13 @@ from swarmbo.belief.fusion import (
     PushSum,
     exchange,
 )
+from swarmbo.boundary.csv_measurements import CsvColumns, read_measurements
 from swarmbo.boundary.rng import stream
 from swarmbo.kernels import draw
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults
 
-FOLDS, STEPS, SYNTHETIC = 5, 400, 150
+FOLDS, STEPS, SYNTHETIC, AGENTS = 5, 400, 150, 8
 Predictions = list[tuple[np.ndarray, np.ndarray]]  # of each sensor: mean and variance of the field
 
 
@@ -48,7 +48,6 @@ class Case:
     domain: Domain
     proposal: Proposal
     places: np.ndarray
-    loss: float
 
     @property
     def pooled(self) -> tuple[np.ndarray, np.ndarray]:
@@ -73,25 +72,11 @@ class Case:
         return belief.posterior(self.places)
 
 
-Method = Callable[[Case], tuple[Predictions, int, int]]  # predictions, bytes, steps
+Found = tuple[Predictions, int, int]  # predictions, bytes, steps
+Method = Callable[[Case], Found]
 
 
-def pooled_exact(case: Case) -> tuple[Predictions, int, int]:
-    """All readings in one place."""
-    return [case.exactly(*case.pooled)], 0, 0
-
-
-def pooled_features(case: Case) -> tuple[Predictions, int, int]:
-    """All readings in one place, by random features."""
-    return [case.by_features(case.information(*case.pooled))], 0, 0
-
-
-def alone(case: Case) -> tuple[Predictions, int, int]:
-    """Every sensor by its own readings."""
-    return [case.exactly(X, y) for X, y in case.data.values()], 0, 0
-
-
-def adding_up(case: Case) -> tuple[Predictions, int, int]:
+def adding_up(case: Case) -> Found:
     """What not to do: add the estimates of neighbours to one's own, as often as it takes for news to reach all."""
     estimates = {name: case.information(X, y) for name, (X, y) in case.data.items()}
     n_steps = nx.diameter(case.links)
@@ -105,12 +90,13 @@ def adding_up(case: Case) -> tuple[Predictions, int, int]:
     return [case.by_features(estimate) for estimate in estimates.values()], n_bytes, n_steps
 
 
-def by_messages(make: Callable[..., FusedView], case: Case) -> tuple[Predictions, int, int]:
+def by_messages(make: Callable[..., FusedView], case: Case) -> Found:
     """Agents talk until nobody has anything to say, or until a consensus has settled on all readings."""
-    agents = [make(name, case.domain, case.proposal, case.links[name]) for name in case.data]
+    agents = [make(name, case.domain, case.proposal) for name in case.data]
     for agent in agents:
+        agent.meet(case.links[agent.name])
         agent.measure(*case.data[agent.name])
-    transport, n_measurements = Faults(loss=case.loss).open(case.data, case.links), len(case.pooled[1])
+    transport, n_measurements = Faults().open(case.data, case.links), len(case.pooled[1])
     n_steps, is_done = 0, False
     while not is_done and n_steps < STEPS:
         exchange(agents, transport, steps=1)
@@ -122,9 +108,9 @@ def by_messages(make: Callable[..., FusedView], case: Case) -> tuple[Predictions
 
 
 METHODS: dict[str, Method] = {
-    "pooled, exact": pooled_exact,
-    "pooled, random features": pooled_features,
-    "alone": alone,
+    "pooled, exact": lambda case: ([case.exactly(*case.pooled)], 0, 0),
+    "pooled, random features": lambda case: ([case.by_features(case.information(*case.pooled))], 0, 0),
+    "alone": lambda case: ([case.exactly(X, y) for X, y in case.data.values()], 0, 0),
     "flooding of measurements": partial(by_messages, MeasurementFlooding),
     "consensus": partial(by_messages, PushSum),
     "robust committee": partial(by_messages, CommitteeFlooding),
@@ -143,19 +129,15 @@ def synthetic(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def survey(path: Path, x: str, y: str, value: str, is_log: bool) -> tuple[np.ndarray, np.ndarray]:
     """Points and outcomes of a CSV; rows without a value are left out."""
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row[value]]
-    outcomes = np.array([float(row[value]) for row in rows])
-    return np.array([[float(row[x]), float(row[y])] for row in rows]), np.log(outcomes) if is_log else outcomes
+    read = read_measurements(CsvColumns(csv=str(path), x=x, y=y, value=value), "--csv")
+    return read.places, np.log(read.values) if is_log else read.values
 
 
-def cases(
-    X: np.ndarray, y: np.ndarray, n_agents: int, n_features: int, loss: float, seed: int
-) -> list[tuple[Case, np.ndarray]]:
+def cases(X: np.ndarray, y: np.ndarray, n_features: int, seed: int) -> list[tuple[Case, np.ndarray]]:
     """The folds, with the outcomes held out. A sensor has the readings nearest to its seat."""
     rng, domain = stream(seed, "folds"), Domain(X.min(axis=0), X.max(axis=0))
-    U, names = domain.to_unit(X), [f"s{k:02d}" for k in range(n_agents)]
-    seats = U[rng.choice(len(U), n_agents, replace=False)]
+    U, names = domain.to_unit(X), [f"s{k:02d}" for k in range(AGENTS)]
+    seats = U[rng.choice(len(U), AGENTS, replace=False)]
     nearest = ((U[:, None] - seats) ** 2).sum(axis=2).argmin(axis=1)
     distance = np.linalg.norm(seats[:, None] - seats, axis=2)
     links = nx.empty_graph(names)
@@ -170,7 +152,7 @@ def cases(
         belief = ExactGP.create(ExactGPSettings(), domain).update(X[kept], y[kept]).fit(stream(seed, "fit", fold=k))
         proposal = Proposal(0, "", belief.hyperparameters, seed, n_features)
         data = {name: (X[rows], y[rows]) for a, name in enumerate(names) for rows in [kept[nearest[kept] == a]]}
-        made.append((Case(data, links, domain, proposal, X[out], loss), y[out]))
+        made.append((Case(data, links, domain, proposal, X[out]), y[out]))
     return made
 
 
@@ -199,15 +181,12 @@ def main() -> list[str]:
     for column in ("--x", "--y", "--value"):
         parser.add_argument(column, help="name of a column")
     parser.add_argument("--log", action="store_true", help="take the logarithm of the values")
-    parser.add_argument("--agents", type=int, default=8)
     parser.add_argument("--features", type=int, default=128)
-    parser.add_argument("--loss", type=float, default=0.0, help="share of messages lost, one way")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default="", help="a part of the names of the ways to fuse; default: all")
     given = parser.parse_args()
     X, y = survey(given.csv, given.x, given.y, given.value, given.log) if given.csv else synthetic(given.seed)
-    folds = cases(X, y, given.agents, given.features, given.loss, given.seed)
-    rows = (row(name, method, folds) for name, method in METHODS.items() if given.only in name)
+    folds = cases(X, y, given.features, given.seed)
+    rows = (row(name, method, folds) for name, method in METHODS.items())
     return markdown(["method", "RMSE", "NLPD", "in 95 %", "kB in all", "steps"], rows)
 
 

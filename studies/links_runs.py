@@ -11,66 +11,34 @@ world and noise. On WLANs "independent" is where all end who tune for themselves
 
 import tempfile
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 import numpy as np
+from links import ALONE, CURVE, DEATH, LABELS, LOCKSTEP, WORLDS
 from study import Line, Study, markdown, select
 
 from swarmbo.compare.statistics import FEWEST_PAIRS, paired_difference
 from swarmbo.runs.runner import run
 from swarmbo.runs.scenario_files import load
 
-LOCKSTEP, ALONE = "lockstep, no faults", "independent"
 FAULTY = ["transport.kind=faulty"]
-
-
-class World(NamedTuple):
-    """A scenario and how its agents agree.
-
-    Args:
-        scenario: Its name.
-        more: What else is set of it.
-        counted: Which regret.
-        kind: How they agree.
-        deadline: In ticks.
-        patience: In ticks.
-        death: The agent that fails, and its round.
-    """
-
-    scenario: str
-    more: tuple[str, ...]
-    counted: Literal["simple", "mean"]
-    kind: str
-    deadline: int
-    patience: int
-    death: tuple[str, int]
-
-
-FULL = "environment.airtime=full"
-WORLDS = {
-    "robots": World("robots", (), "simple", "max-sum", 60, 20, ("robot_1", 8)),
-    "sensors": World("field", (), "mean", "max-sum", 80, 26, ("sensor_5", 8)),
-    "wlan": World("wlan", (FULL,), "simple", "admm", 100, 16, ("ap_3", 20)),
-    "wlan totals": World("wlan", (FULL, "environment.outcomes=total"), "simple", "admm", 100, 16, ("ap_3", 20)),
+AGREED = {  # which regret counts, how they agree, and the agent that fails, with its round
+    "robots": ("simple", "max-sum", "robot_1", 8),
+    "sensors": ("mean", "max-sum", "sensor_5", 8),
+    "wlan": ("simple", "admm", "ap_3", 20),
+    "wlan totals": ("simple", "admm", "ap_3", 20),
 }
 CASES = {
     "no faults": [],
-    "30 %, delay up to 5": [*FAULTY, "transport.loss=0.3", "transport.delay=5"],
+    CURVE: [*FAULTY, "transport.loss=0.3", "transport.delay=5"],
     "50 %, delay up to 5": [*FAULTY, "transport.loss=0.5", "transport.delay=5"],
-    "30 %, an agent fails": [*FAULTY, "transport.loss=0.3"],
+    DEATH: [*FAULTY, "transport.loss=0.3"],
 }
 ALL = (LOCKSTEP, *CASES, ALONE)
-LABELS = {
-    "no faults": "deadline, no faults",
-    "30 %, delay up to 5": "deadline, 30 % loss, delay",
-    "50 %, delay up to 5": "deadline, 50 % loss, delay",
-    "30 %, an agent fails": "deadline, 30 % loss, failure",
-}
 
 
 def settings_of(world: str, case: str, seed: int) -> list[str]:
     """Overrides of a scenario."""
-    name, more, _, kind, deadline, patience, (dead, when) = WORLDS[world]
+    (name, _, deadline, patience, more), (_, kind, dead, when) = WORLDS[world], AGREED[world]
     out = [f"seed={seed}", *more, *([f"environment.topology_seed={seed}"] if name == "wlan" else [])]
     if case == LOCKSTEP:
         return out
@@ -78,14 +46,14 @@ def settings_of(world: str, case: str, seed: int) -> list[str]:
         return [*out, "coordination.kind=" + ("sobol" if name == "wlan" else "independent")]
     out += [f"coordination.kind={kind}", "coordination.mode=asynchronous"]
     out += [f"coordination.deadline={deadline}", f"coordination.patience={patience}", *CASES[case]]
-    if "fails" in case:
+    if case == DEATH:
         out.append(f"transport.deaths=[{{agent='{dead}',round={when},step={deadline // 2}}}]")
     return out
 
 
 def regret(world: str, case: str, seed: int) -> Line:
     """Regret of a run, and the kilobytes of its agreements and of what was told of measurements."""
-    name, counted = WORLDS[world].scenario, WORLDS[world].counted
+    name, counted = WORLDS[world].scenario, AGREED[world][0]
     with tempfile.TemporaryDirectory() as folder:
         summary = run(load(name, settings_of(world, case, seed)), Path(folder) / "run")
     found = summary.mean_regret if counted == "mean" else summary.score and summary.score.simple_regret
@@ -119,19 +87,13 @@ def table(lines: list[Line]) -> list[str]:
             return f"{signed(difference.mean)} [{signed(difference.low)}, {signed(difference.high)}]; {sent}"
         return f"{signed(difference.mean)}; {sent}"  # no interval of so few says anything
 
-    worlds = {world: len(seeds) for world in WORLDS if (seeds := regrets(world, LOCKSTEP))}
+    worlds = {world: len(seeds) for world in AGREED if (seeds := regrets(world, LOCKSTEP))}
     head = ["regret; MB sent", *(f"{world}, {count} seeds" for world, count in worlds.items())]
     return markdown(head, [[LABELS.get(case, case), *(cell(world, case) for world in worlds)] for case in ALL])
 
 
-STUDY = Study(
-    __doc__,
-    "links_runs.jsonl",
-    regret,
-    {"world": tuple(WORLDS), "case": ALL, "seed": range(100, 110)},
-    table,
-    page=("studies/links.md", "runs"),
-)
+CHOICES = {"world": tuple(AGREED), "case": ALL, "seed": range(100, 110)}
+STUDY = Study(__doc__, "links_runs.jsonl", regret, CHOICES, table, page=("studies/links.md", "runs"))
 
 if __name__ == "__main__":
     STUDY.main()

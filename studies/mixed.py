@@ -120,6 +120,7 @@ def vessel(_: int) -> tuple[Terms, Scopes]:
     return terms, {}
 
 
+SAMPLERS = ("optuna-tpe", "optuna-gp", "swarmbo", "scopes", "per-factor")
 PROBLEMS = {"hartmann": hartmann, "colouring": colouring, "example": example, "wlan": wlan, "vessel": vessel}
 
 
@@ -169,7 +170,7 @@ def table(lines: list[Line]) -> Iterator[str]:
     rows = list[list[str]]()
     for problem in PROBLEMS:
         peer = {line["seed"]: line["least_60"] for line in select(lines, problem=problem, sampler="optuna-gp")}
-        for sampler in sorted(samplers, key=_order):
+        for sampler in sorted(samplers, key=lambda name: (SAMPLERS.index(name.partition(":")[0]), name)):
             own = select(lines, problem=problem, sampler=sampler)
             if own:
                 half, whole = ([line[key] for line in own] for key in ("least_30", "least_60"))
@@ -184,24 +185,8 @@ def table(lines: list[Line]) -> Iterator[str]:
     )
 
 
-def _order(sampler: str) -> tuple[int, str]:
-    names = ("optuna-tpe", "optuna-gp", "swarmbo", "scopes", "per-factor")
-    return names.index(sampler.partition(":")[0]), sampler
-
-
-STUDY = Study(
-    __doc__,
-    "mixed.jsonl",
-    run,
-    {
-        "problem": tuple(PROBLEMS),
-        "sampler": ("optuna-tpe", "optuna-gp", "swarmbo", "scopes", "per-factor"),
-        "seed": range(1000, 1010),
-    },
-    table,
-    page=("guide/optuna-ax.md", "mixed"),
-    wanted=wanted,
-)
+CHOICES = {"problem": tuple(PROBLEMS), "sampler": SAMPLERS, "seed": range(1000, 1010)}
+STUDY = Study(__doc__, "mixed.jsonl", run, CHOICES, table, ("guide/optuna-ax.md", "mixed"), wanted)
 
 if __name__ == "__main__":
     STUDY.main()

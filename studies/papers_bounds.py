@@ -45,16 +45,25 @@ def truth(graph: FactorGraph) -> AdditiveHyperparameters:
     )
 
 
-def drawn(graph: FactorGraph, U: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The sum of one function per factor at points (m, n), drawn jointly."""
-    h, total = truth(graph), np.zeros(len(U))
-    place = {variable: index for index, variable in enumerate(graph.variables)}
-    for i, scope in enumerate(graph.scopes):
-        own = U[:, [place[variable] for variable in scope]]
-        K = kernel_matrix(h.kernels[i], own, own, h.lengthscale_array(i), h.outputscales[i])
+def drawn(
+    graph: FactorGraph, X: np.ndarray, rng: np.random.Generator, lengthscale: float, onto: np.ndarray
+) -> np.ndarray:
+    """The sum of one function per factor at points (m, n), drawn jointly; factors have equal variances, in all 1."""
+    total, place = onto, {variable: index for index, variable in enumerate(graph.variables)}
+    for scope in graph.scopes:
+        own = X[:, [place[variable] for variable in scope]]
+        lengthscales = np.full(len(scope), lengthscale)
+        K = kernel_matrix(SETTINGS.kernel, own, own, lengthscales, 1.0 / len(graph.factors))
         K.flat[:: len(K) + 1] += 1e-9
-        total += np.linalg.cholesky(K) @ rng.standard_normal(len(K))
+        total = total + np.linalg.cholesky(K) @ rng.standard_normal(len(K))
     return total
+
+
+def situation(graph: FactorGraph, X: np.ndarray, y: np.ndarray, t: int, seed: int) -> JointSituation:
+    """A team's situation on the unit cube in its t-th turn, after evaluations of which it was told totals."""
+    n, k = len(graph.variables), len(graph.factors)
+    history, domain = Dataset(X, y, np.full((len(y), k), np.nan)), Domain(np.zeros(n), np.ones(n))
+    return JointSituation(graph, domain, history, np.zeros((0, n)), "total", None, t, None, seed)
 
 
 def methods(graph: FactorGraph) -> dict[str, Acquisition]:
@@ -74,14 +83,9 @@ def methods(graph: FactorGraph) -> dict[str, Acquisition]:
 def trial(graph: FactorGraph, t: int, seed: int, *, fitted: bool) -> tuple[dict[str, np.ndarray], dict[str, float]]:
     """One drawn function: by bound, whether it holds at each point, and its mean width in standard deviations."""
     rng = np.random.default_rng([seed, t, len(graph.factors)])
-    n, k = len(graph.variables), len(graph.factors)
-    U = rng.random((t + POINTS, n))
-    f = drawn(graph, U, rng)
-    y = f[:t] + np.sqrt(NOISE_VARIANCE) * rng.standard_normal(t)
-    history = Dataset(U[:t], y, np.full((t, k), np.nan))
-    now = JointSituation(
-        graph, Domain(np.zeros(n), np.ones(n)), history, np.zeros((0, n)), "total", None, 1, None, seed
-    )
+    U = rng.random((t + POINTS, len(graph.variables)))
+    f = drawn(graph, U, rng, LENGTHSCALE, np.zeros(len(U)))
+    now = situation(graph, U[:t], f[:t] + np.sqrt(NOISE_VARIANCE) * rng.standard_normal(t), 1, seed)
     model = Acquisition().learn(now, SETTINGS, None if fitted else Learned(truth(graph), fitted_at=t))
     mean, std = model.posterior(U[t:])
     bounds = {name: total_value(kind.local_functions(now, model), U[t:]) for name, kind in methods(graph).items()}

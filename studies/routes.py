@@ -2,7 +2,6 @@
 
     python studies/routes.py --task level map peak --seeds 100-109  # adds what is missing of routes.jsonl
     python studies/routes.py --table                                # prints the tables
-    python studies/routes.py --speed                                # time of a decision by the number of robots
 
 With ``--along 2`` robots measure twice on each leg besides, on which no plan counts.
 
@@ -10,13 +9,11 @@ Robots start side by side at one depot, drawn by seed, and reach half as far in 
 drawn starts and the default reach). All methods of a seed meet the same depot, headings, noise and number of rounds.
 """
 
-import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from study import Line, Study, markdown, say, select
+from study import Line, Study, markdown, play, select
 
 import swarmbo as sb
 from swarmbo.boundary.rng import stream
@@ -69,7 +66,7 @@ def is_wanted(task: str, method: str, name: str, _: int, robots: int, spread: bo
     return method in METHODS[task] and not (along and name == "oxford-ph")  # robots sample its sites
 
 
-def survey(name: str, seed: int, robots: int, spread: bool, along: int = 0) -> Any:
+def survey(name: str, seed: int, robots: int, spread: bool, along: int) -> Any:
     """The world of a seed."""
     arguments: dict[str, Any] = {"max_cycles": 25, **FIELDS[name], "robots": robots}
     if name == "drawn":
@@ -99,16 +96,10 @@ def run(task: str, method: str, name: str, seed: int, robots: int, spread: bool,
     if isinstance(acquisition, dict) and task == "level":
         acquisition = {**acquisition, "level": level}
     team = sb.Team.for_env(env, acquisition=acquisition, coordination=coordination, seed=seed)
-    observations, infos = env.reset(seed=seed)
     found, decided, messages = list[list[float]](), 0.0, 0
-    while env.agents:
-        before = time.process_time()
-        actions = team.act(observations, infos)
-        decided += time.process_time() - before
+    for _, infos, seconds in play(env, team, seed):
+        decided += seconds
         messages += 0 if team.last_report is None else team.last_report.messages
-        step = env.step(actions)
-        team.observe(*step)
-        observations, infos = step[0], step[-1]
         found.append([float(truth.value(info["location"][None])[0]) for info in infos.values()])
     mean = team.belief.posterior_mean(truth.points)
     regrets = truth.maximum - np.array(found)
@@ -161,44 +152,10 @@ def tables(lines: list[Line]) -> Iterator[str]:
             yield from markdown(["method", *names, f"{REFERENCE[task]} minus row{unit}"], rows)
 
 
-def speed(rounds: int = 12) -> Iterator[str]:
-    """Processor time of decisions, fits left out, in the middle of a survey of the elevation model."""
-    sizes = (4, 8, 16, 32, 64)
-
-    def median_ms(method: str, robots: int) -> str:
-        acquisition, coordination = METHODS["map"][method]
-        env: Any = survey("elevation", 0, robots, spread=False)
-        settings: Any = {"kind": "exact", "refit_every": 10_000}
-        team = sb.Team.for_env(env, belief=settings, acquisition=acquisition, coordination=coordination)
-        observations, infos = env.reset(seed=0)
-        times = list[float]()
-        for _ in range(min(rounds, 192 // robots)):
-            before = time.process_time()
-            actions = team.act(observations, infos)
-            times.append(time.process_time() - before)
-            step = env.step(actions)
-            team.observe(*step)
-            observations, infos = step[0], step[-1]
-        return f"{1e3 * float(np.median(times[1:])):.0f}"
-
-    methods = (VARIANCE, ROUTES["sequential"], ROUTES["auction"])
-    rows = ([f"{method}, ms", *(median_ms(method, robots) for robots in sizes)] for method in methods)
-    yield from markdown(["robots", *map(str, sizes)], rows)
-
-
-CHOICES = {
-    "task": tuple(METHODS),
-    "method": tuple(dict.fromkeys(method for own in METHODS.values() for method in own)),
-    "field": tuple(FIELDS),
-    "seed": range(8),
-    "robots": (4,),
-    "spread": (False,),
-    "along": (0,),
-}
+NAMES = tuple(dict.fromkeys(method for own in METHODS.values() for method in own))
+CHOICES = {"task": tuple(METHODS), "method": NAMES, "field": tuple(FIELDS), "seed": range(8)}
+CHOICES |= {"robots": (4,), "spread": (False,), "along": (0,)}
 STUDY = Study(__doc__, "routes.jsonl", run, CHOICES, tables, wanted=is_wanted)
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--speed"]:
-        say(speed())
-    else:
-        STUDY.main()
+    STUDY.main()

@@ -8,12 +8,10 @@ With outcomes by factor, every factor is fitted by itself, and agents agree in s
 Times are those of the process, so busy neighbours disturb little.
 """
 
-import functools
 import multiprocessing
 import resource
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -45,21 +43,13 @@ def situation(n_robots: int) -> Situation:
     return Situation(tuple(positions), places, positions, positions, belief, None, domain, 10, 25, 0)
 
 
-def seconds(call: Callable[[], object]) -> float:
-    """The shortest of five runs."""
-    taken: list[float] = []
-    for _ in range(5):
-        start = time.process_time()
-        call()
-        taken.append(time.process_time() - start)
-    return min(taken)
-
-
-def decide(now: Situation) -> None:
-    """One joint decision, from the belief to the agreement."""
+def decided(now: Situation) -> float:
+    """Seconds of a joint decision, from the belief to the agreement."""
+    start = time.process_time()
     problem = sb.DBGPUCB(markov_order=ORDER, exploration="annealed").local_problem(now)
     assert problem is not None
     sb.Exact().solve(problem.graph, problem.tables)
+    return time.process_time() - start
 
 
 def team_of(n_factors: int) -> sb.Team:
@@ -71,13 +61,8 @@ def team_of(n_factors: int) -> sb.Team:
     return team
 
 
-def asked(n_factors: int) -> float:
-    """Seconds of a first query: hyper-parameters from scratch, then the agreement."""
-    return queried(n_factors)[0]
-
-
 def queried(n_factors: int) -> tuple[float, float]:
-    """Seconds of a first query, and of telling its outcomes and of the next one."""
+    """Seconds of a first query (parameters from scratch, then the agreement), and of telling it and of the next one."""
     team, start = team_of(n_factors), time.process_time()
     query = team.ask()
     first = time.process_time() - start
@@ -132,9 +117,9 @@ def growth(what: str) -> None:
         spawn = multiprocessing.get_context("spawn")  # a process each, for its own memory
         with ProcessPoolExecutor(1, mp_context=spawn) as one:
             found = np.array(one.submit(measured, what, n).result())
-        powers = (
-            ["", ""] if before is None else [f"{p:.2f}" for p in np.log(found / before[1])[:2] / np.log(n / before[0])]
-        )
+        powers = ["", ""]
+        if before is not None:
+            powers = [f"{p:.2f}" for p in np.log(found / before[1])[:2] / np.log(n / before[0])]
         rows.append([f"{n:,}", f"{found[0]:.3g}", powers[0], f"{found[1]:.3g}", powers[1], f"{found[2]:,.0f}"])
         before = n, found
         say([str(rows[-1])])
@@ -165,10 +150,10 @@ def main() -> None:
     """Measure, print, draw."""
     chain_acquisition._LARGE = 2**20  # pyright: ignore[reportPrivateUsage]  # all robots with all candidates
     with threadpool_limits(1, user_api="blas"):
-        cost = np.array([seconds(functools.partial(decide, situation(n))) for n in ROBOTS])
+        cost = np.array([min(decided(now) for _ in range(5)) for now in map(situation, ROBOTS)])
         for n in FACTORS:
-            asked(n)  # imports, and what is compiled: from some number of factors on
-        by_factor = np.array([min(asked(n) for _ in range(3)) for n in FACTORS])
+            queried(n)  # imports, and what is compiled: from some number of factors on
+        by_factor = np.array([min(queried(n)[0] for _ in range(3)) for n in FACTORS])
     for n, each in zip(ROBOTS, 1e3 * cost, strict=True):
         block = n - ORDER
         say([f"{n:3d} robots  {block:3d} full blocks  {each:7.1f} ms  {each / block:6.2f} ms a block"])

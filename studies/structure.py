@@ -9,20 +9,17 @@ for all.
 """
 
 import statistics
-import time
 from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
-import numpy as np
-from benchmark import INITIAL, Evaluations
+from benchmark import INITIAL, Evaluations, bounds_of, graph_of
 from benchmark_problems import Problem
 from benchmark_tables import cell
 from study import Line, Study, markdown, select
 
 import swarmbo as sb
 from swarmbo.graph import FactorGraph
-from swarmbo_envs.functions import AdditiveFunction
 
 PROBLEMS = {
     "powell-moved": Problem("powell", (60, 100), is_moved=True),
@@ -38,16 +35,7 @@ METHODS: dict[str, dict[str, Any] | None] = {
     "sampled, at most 4": {"kind": "sampled", "largest": 4},
     "screened": {"kind": "screened"},
 }
-
-
 SHOWN = [method for method in METHODS if method != "sampled, at most 4"]
-
-
-def graph_of(function: AdditiveFunction) -> FactorGraph:
-    """The function's factors, and one for each variable that it does not depend on."""
-    scopes = {f: [function.variables[j] for j in scope] for f, scope in function.scopes.items()}
-    idle = set(function.variables).difference(*scopes.values())
-    return FactorGraph.from_scopes(scopes | {f"none of {v}": [v] for v in sorted(idle)})
 
 
 def pairs(graph: FactorGraph) -> set[frozenset[str]]:
@@ -57,27 +45,19 @@ def pairs(graph: FactorGraph) -> set[frozenset[str]]:
 
 def run(name: str, method: str, seed: int) -> Line:
     """Regret, pairs and seconds of a run."""
-    problem = PROBLEMS[name]
-    evaluations = Evaluations(problem, seed, problem.looks[-1])
-    function = evaluations.function
-    truth = graph_of(function)
-    bounds = {v: (float(a), float(b)) for v, a, b in zip(function.variables, function.low, function.high, strict=True)}
-    structure = METHODS[method]
+    problem, evaluations, structure = PROBLEMS[name], Evaluations(PROBLEMS[name], seed), METHODS[method]
+    function, budget = evaluations.function, problem.looks[-1]
+    truth, bounds = graph_of(problem, function), bounds_of(function)
     belief: dict[str, Any] = {"kind": "additive"} | ({"structure": structure} if structure else {})
     given = truth if method == KNOWN else None
-    team = sb.Team(given, bounds, belief=belief, seed=seed, rounds=problem.looks[-1], initial=INITIAL)
-    start = time.process_time()
-    for _ in range(problem.looks[-1]):
-        query = team.ask()
-        x = np.array([query.point[variable] for variable in function.variables])
-        team.tell(query, float(evaluations(x).sum()))
-    seconds = time.process_time() - start
+    team = sb.Team(given, bounds, belief=belief, seed=seed, rounds=budget, initial=INITIAL)
+    for _ in range(budget):
+        evaluations.asked(team, 1)
     found, true = pairs(team.model.belief.graph), pairs(truth)
-    assert function.maximum is not None
     return {
-        "seconds": round(seconds, 2),
+        "seconds": round(evaluations.seconds, 2),
         "pairs": [len(found & true), len(true), len(found)],
-        "regret": [float(f"{function.maximum - best:.6g}") for best in evaluations.best],
+        "regret": evaluations.regret(6),
     }
 
 

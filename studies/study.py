@@ -8,13 +8,14 @@ several processes: more threads would be slower on busy cores, and would change 
 import json
 import re
 import sys
+import time
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from threadpoolctl import threadpool_limits
 
@@ -24,12 +25,15 @@ Line = dict[str, Any]
 
 
 def read(path: Path) -> list[Line]:
-    """Recorded lines; none if there is no such file."""
+    """Recorded lines of a file, or of all in a folder; none if there is no such file."""
+    if path.is_dir():
+        return [line for file in sorted(path.glob("*.jsonl")) for line in read(file)]
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line] if path.exists() else []
 
 
 def append(path: Path, line: Line) -> None:
     """Record a line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
 
@@ -68,6 +72,27 @@ def parser_of(doc: str | None) -> ArgumentParser:
     return ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
 
 
+class Round(NamedTuple):
+    """What agents did in a round, what they were told, and the processor seconds of their decision."""
+
+    actions: dict[str, Any]
+    infos: dict[str, Any]
+    seconds: float
+
+
+def play(env: Any, team: Any, seed: int) -> Iterator[Round]:
+    """The rounds of an episode, as they are played."""
+    observations, infos = env.reset(seed=seed)
+    while env.agents:
+        before = time.process_time()
+        actions = team.act(observations, infos)
+        seconds = time.process_time() - before
+        step = env.step(actions)
+        team.observe(*step)
+        observations, infos = step[0], step[-1]
+        yield Round(actions, infos, seconds)
+
+
 def between(text: str, marker: str, block: str) -> str:
     r"""A page with what is between ``<!-- marker -->`` and ``<!-- /marker -->`` replaced.
 
@@ -90,7 +115,7 @@ class Study:
 
     Args:
         doc: The script's docstring: help of its command line.
-        file: Where lines are recorded, in this folder.
+        file: Where lines are recorded, in this folder; without an ending a folder of files, one for all seeds.
         run: From a cell's values, in the order of ``choices``, to the rest of its line; None: the cell has no result.
         choices: Values of each key. ``seed`` has a range; a key of one value is an option with that default. Words
             are refused unless they are listed; those of an own subclass of ``str`` are taken.
@@ -151,7 +176,9 @@ class Study:
 
         def record(cell: tuple[Any, ...], found: Line | None) -> None:
             if found is not None:
-                append(out, dict(zip(self.choices, cell, strict=True)) | found)
+                named = dict(zip(self.choices, cell, strict=True))
+                name = ".".join(str(value) for key, value in named.items() if key != "seed")
+                append(out if Path(self.file).suffix else out / f"{name}.jsonl", named | found)
             print(*cell, file=sys.stderr, flush=True)  # noqa: T201
 
         if jobs == 1:
@@ -179,3 +206,10 @@ class Study:
             path.write_text(text, encoding="utf-8")
         else:
             say(self.table(lines))
+
+
+def choose(studies: Mapping[str, Study]) -> None:
+    """Run the study that the first argument names."""
+    if (name := "".join(sys.argv[1:2])) not in studies:
+        sys.exit(f"got {name or 'no study'}; wanted one of {', '.join(studies)}")
+    studies[name].main(sys.argv[2:])

@@ -87,14 +87,8 @@ def table(lines: list[Line]) -> Iterator[str]:
     yield from markdown(head, [row(n, e, select(lines, measurements=n, noise=e)) for n, e in cells], right=True)
 
 
-STUDY = Study(
-    __doc__,
-    "tiles.jsonl",
-    run,
-    {"measurements": (5000, 100000), "noise": (0.05, 0.3), "seed": range(2)},
-    table,
-    page=("studies/scaling.md", "tiles"),
-)
+CHOICES = {"measurements": (5000, 100000), "noise": (0.05, 0.3), "seed": range(2)}
+STUDY = Study(__doc__, "tiles.jsonl", run, CHOICES, table, page=("studies/scaling.md", "tiles"))
 
 if __name__ == "__main__":
     STUDY.main()

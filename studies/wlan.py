@@ -3,24 +3,21 @@
     python studies/wlan.py told           # by what is told of an evaluation; what is missing of wlan_study.jsonl
     python studies/wlan.py walking        # users who walk, with and without a time axis; of wlan_mobility.jsonl
     python studies/wlan.py ways           # teams and simple ways, what interference from all costs; wlan_ways.jsonl
-    python studies/wlan.py utilities      # what is best for each utility, on the default network
 
 With ``--table`` nothing is run. A share is that of the way from a median random setting to the best known one; of
 ``ways`` that of the best known capacity. Other people's methods are run on such networks in docs/studies/sums.md.
 """
 
-import sys
 import time
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
-from study import Line, Study, markdown, say, select
+from study import Line, Round, Study, choose, markdown, play, select
 
 import swarmbo as sb
 from swarmbo_envs import wlan_power_v0
-from swarmbo_envs.wlan_power import Utility, best_known
-from swarmbo_envs.wlan_power.network import UtilityName
+from swarmbo_envs.wlan_power import best_known
 
 BUDGET, WALKED = 60, 80  # rounds
 DESIGN = 10  # rounds that no method chose, and that don't count where users walk
@@ -60,17 +57,9 @@ REFERENCES = ("all at maximum", "best equal power", "random", "independent tunin
 ASSUMED = "best if only the audible disturbed"
 
 
-def tuned(env: Any, seed: int, rounds: int, **settings: Any) -> Iterator[dict[str, Any]]:
-    """The actions of each round of a team that tunes a network."""
-    observations, infos = env.reset(seed=seed)
-    team = sb.Team.for_env(env, seed=seed, rounds=rounds, **settings)
-    team.begin(infos)
-    while env.agents:
-        actions = team.act(observations, infos)
-        step = env.step(actions)
-        team.observe(*step)
-        observations, infos = step[0], step[-1]
-        yield actions
+def tuned(env: Any, seed: int, rounds: int, **settings: Any) -> Iterator[Round]:
+    """The rounds of a team that tunes a network."""
+    return play(env, sb.Team.for_env(env, seed=seed, rounds=rounds, **settings), seed)
 
 
 def totals(env: Any) -> np.ndarray:
@@ -93,6 +82,11 @@ def told(method: str, outcomes: str, seed: int) -> Line:
     seconds, found = time.process_time() - start, np.maximum.accumulate(totals(env))
     found = [round(float(value), 6) for value in found]
     return {"random": median, "best": best, "found": found, "seconds": round(seconds, 2)}
+
+
+def is_told(method: str, outcomes: str, _: int) -> bool:
+    """True if a method can be told such outcomes."""
+    return outcomes == "total" or method not in PEERS
 
 
 def told_table(lines: list[Line]) -> list[str]:
@@ -123,9 +117,9 @@ def walking(method: str, step_m: float, seed: int) -> Line:
     """The share that each round reached, by its true capacity and the best known for where users then are."""
     env = wlan_power_v0.parallel_env(**FULL, topology_seed=seed, max_cycles=WALKED, mobility_m=step_m)
     shares, seconds, start = list[float](), 0.0, time.process_time()
-    for actions in tuned(env, seed, WALKED, **WALKING[method]):
+    for played in tuned(env, seed, WALKED, **WALKING[method]):
         seconds += time.process_time() - start
-        powers = np.array([[float(action[0]) for action in actions.values()]])
+        powers = np.array([[float(action[0]) for action in played.actions.values()]])
         found, random = float(env.network.value(powers)[0]), median_of(env, seed, 500)
         shares.append((found - random) / (best_known(env.network, LOW, HIGH, starts=8)[1] - random))
         start = time.process_time()
@@ -175,44 +169,15 @@ def ways_table(lines: list[Line]) -> list[str]:
     return markdown(head, [[name, *cells(name, "audible"), *cells(name, "all")] for name in names])
 
 
-def utilities(rate_mbps: float = 5.0) -> list[str]:
-    """What the best known powers for each utility come to by the others, on the default network."""
-    network = wlan_power_v0.parallel_env().network
-
-    def row(name: UtilityName) -> list[Any]:
-        utility = Utility(name, rate_mbps if name == "users-above" else 0.0)
-        rates = network.user_capacities(np.array([best_known(network, LOW, HIGH, utility=utility)[0]]))[0]
-        return [f"`{name}`", f"{rates.sum():,.1f}", f"{rates.min():.4g}", (rates >= rate_mbps).sum()]
-
-    head = ["best known powers for", "sum (Mbit/s)", "least rate (Mbit/s)", f"users with {rate_mbps:g} Mbit/s"]
-    return markdown(head, map(row, get_args(UtilityName)))
-
-
+TOLD = {"method": tuple(METHODS), "outcomes": ("per-factor", "total"), "seed": range(20)}
+WALKS = {"method": tuple(WALKING), "step_m": STEPS_M, "seed": range(5)}
+WAYS = {"seed": range(5), "interference": ("audible", "all")}
+PAGE = "studies/wireless.md"
 STUDIES = {
-    "told": Study(
-        __doc__,
-        "wlan_study.jsonl",
-        told,
-        {"method": tuple(METHODS), "outcomes": ("per-factor", "total"), "seed": range(20)},
-        told_table,
-        wanted=lambda method, outcomes, _: outcomes == "total" or method not in PEERS,
-        page=("studies/wireless.md", "told"),
-    ),
-    "walking": Study(
-        __doc__,
-        "wlan_mobility.jsonl",
-        walking,
-        {"method": tuple(WALKING), "step_m": STEPS_M, "seed": range(5)},
-        walking_table,
-        page=("studies/wireless.md", "walking"),
-    ),
-    "ways": Study(__doc__, "wlan_ways.jsonl", ways, {"seed": range(5), "interference": ("audible", "all")}, ways_table),
+    "told": Study(__doc__, "wlan_study.jsonl", told, TOLD, told_table, (PAGE, "told"), is_told),
+    "walking": Study(__doc__, "wlan_mobility.jsonl", walking, WALKS, walking_table, (PAGE, "walking")),
+    "ways": Study(__doc__, "wlan_ways.jsonl", ways, WAYS, ways_table),
 }
 
 if __name__ == "__main__":
-    if (name := "".join(sys.argv[1:2])) in STUDIES:
-        STUDIES[name].main(sys.argv[2:])
-    elif name == "utilities":
-        say(utilities())
-    else:
-        sys.exit(f"got {name or 'no study'}; wanted one of {', '.join(STUDIES)}, utilities")
+    choose(STUDIES)

@@ -7,14 +7,13 @@ Judges: runs of ns-3 that no team was tuned on. Lines go to wlan_ns3_rank.jsonl 
 """
 
 import functools
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
-from study import Line, Study, markdown, select
+from study import Line, Study, choose, markdown, play, select
 
 import swarmbo as sb
 from swarmbo.boundary.rng import stream
@@ -77,11 +76,10 @@ def rank_table(lines: list[Line]) -> Iterator[str]:
             rows.append([f"{aps}, {users}", str(seed), *(f"{value:.2f}" for value in told[-1])])
         rows.append([f"{aps}, {users}", "mean", *(f"{value:.2f}" for value in np.mean(told, axis=0))])
     yield from markdown(["access points, users", "topology", *NAMES.values()], rows)
-    yield ""
-    yield from markdown(
-        ["closed form over throughput", "topologies: least", "largest", "settings within 1.5"], _ratios(lines)
-    )
     if lines:
+        yield ""
+        head = ["closed form over throughput", "topologies: least", "largest", "settings within 1.5"]
+        yield from markdown(head, _ratios(lines))
         yield f"\nmedian seconds per evaluation: {np.median([line['seconds'] for line in lines]):.2f}"
 
 
@@ -101,14 +99,8 @@ def _ratios(lines: list[Line]) -> list[list[str]]:
 
 def tuned(env: Any, seed: int, **kinds: str) -> np.ndarray:
     """The powers at which a team measured the most."""
-    observations, infos = env.reset(seed=seed)
-    team = sb.Team.for_env(env, seed=seed, rounds=ROUNDS, **kinds)
-    team.begin(infos)
-    best, place = -np.inf, np.full(len(env.agents), (LOW + HIGH) / 2.0)
-    while env.agents:
-        step = env.step(team.act(observations, infos))
-        team.observe(*step)
-        observations, infos = step[0], step[-1]
+    best, place = -np.inf, np.full(len(env.possible_agents), (LOW + HIGH) / 2.0)
+    for _, infos, _ in play(env, sb.Team.for_env(env, seed=seed, rounds=ROUNDS, **kinds), seed):
         if (found := sum(info.get("measurement", np.nan) for info in infos.values())) > best:
             best, place = found, np.concatenate([info["location"] for info in infos.values()])
     return place
@@ -152,6 +144,4 @@ STUDIES = {
 }
 
 if __name__ == "__main__":
-    if (name := "".join(sys.argv[1:2])) not in STUDIES:
-        sys.exit(f"got {name or 'no study'}; wanted one of {', '.join(STUDIES)}")
-    STUDIES[name].main(sys.argv[2:])
+    choose(STUDIES)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmark import INITIAL, graph_of
+from benchmark import INITIAL, team_of
 from benchmark_problems import PROBLEMS
 from study import Line, Study, markdown, select
 
@@ -89,12 +89,7 @@ def run(name: str, mode: str, seed: int) -> Line:
     """One line of results."""
     problem, (count, is_synchronous) = PROBLEMS[name], MODES[mode]
     function = problem.function_of(seed)
-    sides = zip(function.variables, function.low, function.high, strict=True)
-    bounds = {v: (float(low), float(high)) for v, low, high in sides}
-    outcomes = "per-factor" if problem.per_factor else "total"
-    team = sb.Team(
-        graph_of(problem, function), bounds, seed=seed, rounds=EVALUATIONS, outcomes=outcomes, initial=INITIAL
-    )
+    team = team_of(problem, function, "auto", seed, EVALUATIONS)
     clock, told = Clocked(count, seed), list[tuple[float, float]]()
 
     def choose(team: sb.Team) -> sb.Query:
@@ -136,7 +131,8 @@ def table(lines: list[Line]) -> Iterator[str]:
             own = select(lines, problem=name, mode=mode)
             if not own:
                 continue
-            cells = [_median([line["to_90"] for line in own])]
+            half = statistics.median(_time(line["to_90"]) for line in own)
+            cells = ["never" if half == math.inf else f"{half:.1f}"]
             # one by one the mark may come after the last evaluation
             least = {seed: line["to_90"] or line["end"] for seed, line in alone.items()}
             fifth = [_time(line["to_90"]) <= least[line["seed"]] / 5.0 for line in own if line["seed"] in least]
@@ -151,19 +147,8 @@ def _time(told: float | None) -> float:
     return math.inf if told is None else told
 
 
-def _median(times: list[float | None]) -> str:
-    found = statistics.median(map(_time, times))
-    return "never" if found == math.inf else f"{found:.1f}"
-
-
-STUDY = Study(
-    __doc__,
-    "workers.jsonl",
-    run,
-    {"problem": NAMES, "mode": tuple(MODES), "seed": range(1000, 1010)},
-    table,
-    page=("studies/sums.md", "workers"),
-)
+CHOICES = {"problem": NAMES, "mode": tuple(MODES), "seed": range(1000, 1010)}
+STUDY = Study(__doc__, "workers.jsonl", run, CHOICES, table, page=("studies/sums.md", "workers"))
 
 if __name__ == "__main__":
     STUDY.main()

@@ -69,8 +69,6 @@ from swarmbo.coordination import (
     MGM as MGM,
     Exact as Exact,
     MaxSum as MaxSum,
-    RefinedDSA as RefinedDSA,
-    RefinedMGM as RefinedMGM,
     Solution as Solution,
     exact as exact,
     max_sum as max_sum,
@@ -82,7 +80,9 @@ from swarmbo.coordination.methods.admm import (
     ADMM as ADMM,
 )
 from swarmbo.coordination.methods.refined import (
+    RefinedDSA as RefinedDSA,
     RefinedMaxSum as RefinedMaxSum,
+    RefinedMGM as RefinedMGM,
 )
 from swarmbo.errors import (
     SwarmboError as SwarmboError,

@@ -223,22 +223,12 @@ def takes(method: Any, *given: str) -> bool:
     return True
 
 
-def _parameters(maker: Any) -> Mapping[str, inspect.Parameter] | None:
+def parameters_of(maker: Any) -> Mapping[str, inspect.Parameter] | None:
     """Parameters of a function or a class; None if unknown, as compiled code may have no signature."""
     try:
         return inspect.signature(maker).parameters
     except (TypeError, ValueError):
         return None
-
-
-def takes_named(method: Any, name: str) -> bool:
-    """True if a function, or a method of an object, has a parameter of this name."""
-    return name in (_parameters(method) or ())
-
-
-def takes_anything(maker: Any) -> bool:
-    """True if a class, or a function, has parameters, or its signature is unknown."""
-    return _parameters(maker) != {}
 
 
 def checked_as(wanted: Any, given: Any, owner: object, method: str) -> Any:
@@ -273,7 +263,7 @@ def _imported(module: str, name: str, at: str) -> ModuleType:
 
 
 def _require_keywords(maker: Any, name: str, settings: Mapping[str, Any], at: str) -> None:
-    if (parameters := _parameters(maker)) is None:
+    if (parameters := parameters_of(maker)) is None:
         return
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

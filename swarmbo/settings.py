@@ -54,10 +54,7 @@ class _FieldError(ValueError):
 
 
 def within(
-    lowest: int | float | None = None,
-    highest: int | float | None = None,
-    noun: str | None = None,
-    unit: str | None = None,
+    lowest: float | None = None, highest: float | None = None, noun: str | None = None, unit: str | None = None
 ) -> msgspec.Meta:
     """Range of a number, ends included, for the annotation of a field.
 
@@ -123,15 +120,9 @@ def convert(data: object, kind: type[T] | Any, at: str = "$") -> T:
 
 
 _SPANS: dict[tuple[str, ...], str] = {
-    (): "",
-    ("ge",): ">= {}",
-    ("gt",): "> {}",
-    ("le",): "<= {}",
-    ("lt",): "< {}",
-    ("ge", "le"): "from {} to {}",
-    ("gt", "lt"): "between {} and {}",
-    ("ge", "lt"): "in [{}, {})",
-    ("gt", "le"): "in ({}, {}]",
+    **{(): "", ("ge",): ">= {}", ("gt",): "> {}", ("le",): "<= {}", ("lt",): "< {}"},
+    **{("ge", "le"): "from {} to {}", ("gt", "lt"): "between {} and {}"},
+    **{("ge", "lt"): "in [{}, {})", ("gt", "le"): "in ({}, {}]"},
 }
 
 

@@ -300,8 +300,8 @@ class Team(AskTell):
         """Learn from the results of ``env.step``: ``team.observe(*env.step(actions))``.
 
         Only the infos are used, unless the team has a ``measurement``. Quantities with ``limits`` are in
-        ``infos[agent]["constraints"]``, by name. Outcomes that are missing, no numbers, not
-        finite or beyond 1e60 count as failed, and so do those far from the field or out of bounds. Others are learned.
+        ``infos[agent]["constraints"]``, by name. Outcomes that are missing, no numbers, not finite or beyond 1e60 count
+        as failed, and so do those far from the field or out of bounds. Others are learned.
         """
         query = self._log.open.get(self._acting) if self._acting is not None else None
         sent = None if query is None else self.problem.named(query.point)

@@ -35,11 +35,15 @@ def nearest(places: Places, place: Place) -> int:
     return int(((places - place) ** 2).sum(axis=1).argmin())
 
 
-def marked_sums(marked: Marks) -> np.ndarray:
-    """Number of marked cells south and west of each corner: four of them give the number in any rectangle."""
+def any_marked(
+    marked: Marks, columns: tuple[np.ndarray, np.ndarray], rows: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray:
+    """Mask of rectangles with a marked cell, by their first columns and rows, and those behind the last."""
+    # number of marked cells south and west of each corner: four of them give the number in any rectangle
     sums = np.zeros((marked.shape[0] + 1, marked.shape[1] + 1), dtype=np.int64)
     sums[1:, 1:] = marked.cumsum(axis=0).cumsum(axis=1)
-    return sums
+    (x0, x1), (y0, y1) = columns, rows
+    return sums[y1, x1] - sums[y0, x1] - sums[y1, x0] + sums[y0, x0] > 0
 
 
 def digest(*parts: np.ndarray | bytes) -> str:

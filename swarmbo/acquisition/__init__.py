@@ -3,15 +3,7 @@
 from swarmbo.acquisition.acquisition import Acquisition as Acquisition
 from swarmbo.acquisition.auto import Auto as Auto
 from swarmbo.acquisition.box_functions import BeliefFunctions as BeliefFunctions, BoxFunctions as BoxFunctions
-from swarmbo.acquisition.chain import (
-    chains as chains,
-    in_contact as in_contact,
-    shortest_path_order as shortest_path_order,
-)
-from swarmbo.acquisition.chain_acquisition import (
-    ChainAcquisition as ChainAcquisition,
-    local_acquisition as local_acquisition,
-)
+from swarmbo.acquisition.chain_acquisition import ChainAcquisition as ChainAcquisition
 from swarmbo.acquisition.confidence_bounds import DECHBO as DECHBO, AddGPUCB as AddGPUCB
 from swarmbo.acquisition.dumbo import DuMBO as DuMBO
 from swarmbo.acquisition.expected_improvement import ExpectedImprovement as ExpectedImprovement
@@ -23,4 +15,4 @@ from swarmbo.acquisition.situation import Decision as Decision, Situation as Sit
 from swarmbo.acquisition.targeted_variance import TargetedVariance as TargetedVariance
 from swarmbo.acquisition.thompson import EGPEI as EGPEI, EGPTS as EGPTS, Thompson as Thompson
 from swarmbo.acquisition.trust_region import Restarts as Restarts, TrustRegion as TrustRegion
-from swarmbo.acquisition.utility import Utility as Utility, greedy_batch as greedy_batch, shortlist as shortlist
+from swarmbo.acquisition.utility import Utility as Utility

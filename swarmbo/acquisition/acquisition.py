@@ -93,9 +93,8 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
 
         def choose(agent: str, belief: PlaceBelief, places: Float[np.ndarray, "k d"]) -> int | None:
             by_itself = replace(situation, agents=(agent,), candidates={agent: places}, belief=belief)
-            problem: LocalProblem | None = registry.checked_as(
-                LocalProblem | None, self.local_problem(by_itself), self, "local_problem"
-            )
+            made = self.local_problem(by_itself)
+            problem: LocalProblem | None = registry.checked_as(LocalProblem | None, made, self, "local_problem")
             if problem is None:
                 return None
             if problem.graph.variables != (agent,):
@@ -127,6 +126,5 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
             One function per factor of ``model.belief.graph``. That graph has the variables of the team's graph in the
             same order; its factors may differ.
         """
-        raise NotImplementedError(
-            f"{type(self).__name__} lacks the functions that agents maximise (implement local_functions)"
-        )
+        lacks = "lacks the functions that agents maximise (implement local_functions)"
+        raise NotImplementedError(f"{type(self).__name__} {lacks}")

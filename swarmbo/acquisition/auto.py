@@ -153,7 +153,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         return learn_factors(situation, belief_settings, previous, self._restarted_at(situation, previous))
 
     def local_functions(self, situation: JointSituation, model: Model) -> BoxFunctions:
-        """Functions that agents maximise in this round."""
+        """Local functions on the unit cube, one per factor, that agents maximise in this round."""
         belief = model.belief
         if _is_time_to_gather(situation) and not belief.has_time:
             return FixedPoint.at(situation.graph, model.incumbent())
@@ -242,13 +242,9 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         chosen, design = np.flatnonzero(situation.chosen[since:]) + since, self.restarts.fresh if since else 0
         begun = since if not design else int(chosen[design - 1]) + 1 if len(chosen) >= design else len(history)
         left = np.inf if situation.horizon is None else situation.horizon - situation.round
+        begun, steps, basis = max(begun, previous.whole_since), situation.steps(), situation.basis()
         is_due = left >= _LATE and self.restarts.is_due(
-            history.sums,
-            since=since,
-            begun=max(begun, previous.whole_since),
-            patience=_patience(noise),
-            steps=situation.steps(),
-            basis=situation.basis(),
+            history.sums, since=since, begun=begun, patience=_patience(noise), steps=steps, basis=basis
         )
         return len(history) if is_due else since
 

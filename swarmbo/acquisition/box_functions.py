@@ -193,11 +193,11 @@ class BeliefFunctions(BoxFunctions):
         return cls(**on_box(belief, box), belief=belief, **more)
 
     def merit(self, stack: FactorStack, mean: Values, std: Values) -> tuple[Values, Any, Any]:
-        """Value of means and standard deviations, and its derivatives by both."""
+        """Value (g, m) of means and standard deviations (g, m), and its derivatives by both."""
         raise NotImplementedError(f"{type(self).__name__} lacks a merit")
 
     def marginals(self, stack: FactorStack, U: Points, *, gradient: bool = False) -> Marginals:
-        """Means and variances of which ``merit`` is taken: of the factors' terms."""
+        """Means and variances (g, m) of factors' terms, for ``merit``, at points (g, m, a) of the unit cube."""
         return self.belief.local(stack, U, gradient=gradient)
 
     def value(self, stack: FactorStack, U: Points, received: Received) -> Values:

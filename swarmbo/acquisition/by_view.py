@@ -36,60 +36,47 @@ def are_numbers(numbers: Any, count: int) -> bool:
 
 
 class EachSays(NamedTuple):
-    """Request that some agents each send a value to all; answered by ``Heard``."""
+    """Request that some agents each send a value to all; answered by the values, in the order of the speakers."""
 
     purpose: str  # purpose of the messages
     speakers: tuple[str, ...]  # sending agents
-    # value of an agent, from its own belief and common knowledge. Numbers, text, None, and lists of them
-    of: Callable[[str], Any]
-    fits: FitsValue  # check of a received value
-
-
-class InTurn(NamedTuple):
-    """The same sequentially: an agent's value depends on those sent before."""
-
-    purpose: str
-    speakers: tuple[str, ...]
+    # from an agent's own belief and common knowledge; in turn, also from the values sent before, of which it gets none
+    # otherwise. Numbers, text, None, and lists of them
     of: Turn
-    fits: FitsValue
+    fits: FitsValue  # check of a received value
+    in_turn: bool = False  # True: one agent after another
 
 
-class Heard(NamedTuple):
-    """Received values, in the order of the speakers."""
-
-    words: dict[str, Any]
-
-
-ViewSteps = Generator[EachSays | InTurn, Heard, Out]
+ViewSteps = Generator[EachSays, dict[str, Any], Out]
 
 
 def each(
     situation: Situation, purpose: str, speakers: Sequence[str], of: Callable[[str], Any], fits: FitsValue
 ) -> ViewSteps[Any]:
     """Values of some agents, by agent; computed here if all share a belief."""
-    return (yield from _said(situation, EachSays(purpose, tuple(speakers), of, fits)))
+    return (yield from _said(situation, EachSays(purpose, tuple(speakers), lambda agent, _: of(agent), fits)))
 
 
 def in_turn(situation: Situation, purpose: str, speakers: Sequence[str], of: Turn, fits: FitsValue) -> ViewSteps[Any]:
     """Sequential values of some agents, by agent; computed here if all share a belief."""
-    return (yield from _said(situation, InTurn(purpose, tuple(speakers), of, fits)))
+    return (yield from _said(situation, EachSays(purpose, tuple(speakers), of, fits, in_turn=True)))
 
 
-def _said(situation: Situation, request: EachSays | InTurn) -> ViewSteps[dict[str, Any]]:
-    return (yield request).words if isinstance(situation.belief, Views) else answer_of(request)
+def _said(situation: Situation, request: EachSays) -> ViewSteps[dict[str, Any]]:
+    return (yield request) if isinstance(situation.belief, Views) else answer_of(request)
 
 
-def answer_of(request: EachSays | InTurn) -> dict[str, Any]:
+def answer_of(request: EachSays) -> dict[str, Any]:
     """Values of all speakers, by a process with all their beliefs."""
     words: dict[str, Any] = {}
     for agent in request.speakers:
-        words[agent] = request.of(agent) if isinstance(request, EachSays) else request.of(agent, words)
+        words[agent] = request.of(agent, words if request.in_turn else {})
     return words
 
 
 def at_once(steps: ViewSteps[Out]) -> Out:
     """Run steps with all beliefs at hand, without counting messages."""
-    return ran(steps, lambda request: Heard(answer_of(request)))
+    return ran(steps, answer_of)
 
 
 def ran(steps: Generator[Any, Any, Out], answered: Callable[[Any], Any]) -> Out:

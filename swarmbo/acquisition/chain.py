@@ -60,9 +60,7 @@ def _ordered(group: Sequence[str], positions: Spots) -> tuple[str, ...]:
 
 
 def shortest_path_order(P: Float[np.ndarray, "n d"]) -> list[int]:
-    """Indices of points along a short open path, the smaller end first: the shortest for up to 7 points, else nearest
-    neighbour and 2-opt.
-    """
+    """Indices of points along a short open path, the smaller end first: the shortest for up to 7, else by 2-opt."""
     n = len(P)
     if n < 2:
         return list(range(n))
@@ -117,10 +115,7 @@ def told_by(
 def nearest(
     places: Float[np.ndarray, "k d"], others: Float[np.ndarray, "p d"], domain: Domain
 ) -> Int[np.ndarray, " s"]:
-    """Indices of the 64 others nearest to the mean of places, in their order; all if there are fewer.
-
-    Distances are those in the unit cube.
-    """
+    """Indices of the 64 others nearest to places' mean in the unit cube, in their order; all if there are fewer."""
     if len(others) <= IN_SIGHT:
         return np.arange(len(others))
     far = ((domain.to_unit(others) - domain.to_unit(places).mean(axis=0)) ** 2).sum(axis=1)

@@ -203,17 +203,9 @@ class ChainAcquisition(Acquisition, frozen=True):
 def require_level(world: float | None, own: float | None) -> float:
     """Level of an acquisition: its own, or else the world's; a ConfigError if neither states one."""
     if (level := world if own is None else own) is None:
-        raise ConfigError(
-            "got none, and the environment states none; wanted a level, here or by an environment with the "
-            "task 'level'",
-            at="$.acquisition.level",
-        )
+        wanted = "a level, here or by an environment with the task 'level'"
+        raise ConfigError(f"got none, and the environment states none; wanted {wanted}", at="$.acquisition.level")
     return level
-
-
-def utility_of(acquisition: ChainAcquisition, situation: Situation, n_agents: int | None = None) -> Utility:
-    """Utility of an acquisition's places, which may be a user's own."""
-    return checked_as(Utility, acquisition.utility(situation, n_agents), acquisition, "utility")
 
 
 def _utilities(
@@ -225,7 +217,8 @@ def _utilities(
     def of(agent: str) -> Utility:
         own = id(view_of(situation.belief, agent))
         if own not in made:
-            made[own] = utility_of(acquisition, situation.seen_by(agent), n_agents)
+            utility = acquisition.utility(situation.seen_by(agent), n_agents)  # which may be a user's own
+            made[own] = checked_as(Utility, utility, acquisition, "utility")
         return made[own]
 
     return of

@@ -106,10 +106,8 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
             check_disjoint(situation.graph)
             return super().learn(situation, belief_settings, previous)
         if situation.outcomes == "per-factor":
-            raise ConfigError(
-                "got 'learned' with outcomes per factor; wanted 'given': outcomes per factor belong to given factors",
-                at="$.acquisition.groups",
-            )
+            wanted = "'given': outcomes per factor belong to given factors"
+            raise ConfigError(f"got 'learned' with outcomes per factor; wanted {wanted}", at="$.acquisition.groups")
         n = len(situation.history)
         if previous is None or previous.scopes is None or self._is_due(n, previous.decomposed_at):
             belief, learned = self._best_grouping(situation, belief_settings)
@@ -144,9 +142,8 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
             betas = {factor: schedules.practical_beta(size, t) for factor, size in sizes.items()}
         else:
             n_groups, n_dims = len(sizes), len(graph.variables)
-            betas = {
-                factor: schedules.group_beta(size, n_groups, n_dims, t, self.delta) for factor, size in sizes.items()
-            }
+            common = n_groups, n_dims, t, self.delta
+            betas = {factor: schedules.group_beta(size, *common) for factor, size in sizes.items()}
         weights = {factor: self.exploration_scale * math.sqrt(beta) for factor, beta in betas.items()}
         return ConfidenceBounds.on_cube(model.belief, sqrt_beta=weights)
 

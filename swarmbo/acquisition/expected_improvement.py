@@ -48,9 +48,7 @@ _SERIES = np.cumprod([1.0, *(-(2.0 * k + 1.0) for k in range(1, 10))])  # 1, -3,
 def log_improvement(
     mean: Float[np.ndarray, "..."], std: Float[np.ndarray, "..."]
 ) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
-    """Logarithm of E[max(Y, 0)] for normal Y (std > 0), and its derivatives by mean and standard deviation (Ament et
-    al. 2023, section 4).
-    """
+    """Log E[max(Y, 0)] of normal Y (std > 0), and its derivatives by mean and std (Ament et al. 2023, section 4)."""
     z = mean / std
     log_h, cdf_ratio, pdf_ratio = _ratios(z)
     return log_h + np.log(std), cdf_ratio / std, pdf_ratio / std
@@ -166,9 +164,7 @@ def _floor(var: Float[np.ndarray, " k"]) -> float:
 
 
 def _whitened(block: Block) -> tuple[dict[tuple[int, int], np.ndarray], np.ndarray]:
-    """Loading [i, k] of agent i's candidates on the k-th of the successors' normals, k <= i (all k for i = 0); rest
-    variance.
-    """
+    """Loading [i, k] of agent i's candidates on the k-th successor's normal, k <= i (all for i = 0); rest variance."""
     n = len(block.means)
     left = {(i, i): block.on_axes(block.variances[i], i) for i in range(n)}
     left |= {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(n) for j in range(i + 1, n)}

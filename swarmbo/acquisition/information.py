@@ -68,9 +68,8 @@ class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
         weight = alpha(self.exploration, situation.progress, n, noise_ratio, self.delta)
         bonus = self.exploration_scale * math.sqrt(0.5 * weight * belief.prior_variance)
         idle, own_noise = situation.best_mean() if situation.prices else 0.0, belief.noise_variance
-        return LocalUtility(
-            self.sqrt_beta(situation), bonus, noise_variance, opt_out_utility=idle, neighbours_noise=own_noise
-        )
+        sqrt_beta = self.sqrt_beta(situation)
+        return LocalUtility(sqrt_beta, bonus, noise_variance, opt_out_utility=idle, neighbours_noise=own_noise)
 
 
 @kind("acquisition", FIELD)
@@ -100,9 +99,7 @@ class Information(ChainAcquisition, frozen=True, tag_field="kind", tag="informat
 
 
 def information_scale(situation: Situation, noise_ratio_floor: float) -> tuple[float, float]:
-    """Noise variance for Psi, at least ``noise_ratio_floor`` of the prior's, and the weight of sqrt(log Psi) that gives
-    unknown places the prior std.
-    """
+    """Noise variance for Psi, with a floor, and the weight of sqrt(log Psi) that gives unknown places the prior std."""
     prior = situation.belief.prior_variance
     noise_variance = max(situation.belief.noise_variance, noise_ratio_floor * prior)
     return noise_variance, math.sqrt(prior / math.log1p(prior / noise_variance))

@@ -24,11 +24,6 @@ _FIRST = 32  # size of the first block of places evaluated, and of each next one
 Merit = Callable[[Float[np.ndarray, " k"]], Float[np.ndarray, " k"]]
 
 
-def plain(mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-    """Merit of a mean in the search for a peak: the mean itself."""
-    return mean
-
-
 class PlaceUtility(Utility):
     """A utility that depends only on the means, variances and covariances of locations."""
 
@@ -105,9 +100,7 @@ class PlaceScores(Scores):
 
 
 class Between:
-    """Covariances of places, for any belief, while places are successively taken as measured; ``rows`` of those taken
-    are of the Cholesky factor of their covariance.
-    """
+    """Covariances of places, taken one by one as measured; ``rows`` are the taken ones' of the Cholesky factor."""
 
     def __init__(self, cache: PosteriorCache, n_places: int, picks: int) -> None:
         self._cache, self._every, self._taken = cache, np.arange(n_places), 0
@@ -150,7 +143,7 @@ class LocalUtility(PlaceUtility):
     sqrt_beta: float
     bonus: float
     noise_variance: float
-    merit: Merit = plain
+    merit: Merit = np.positive  # the mean itself
     opt_out_utility: float = 0.0
     neighbours_noise: float | None = None
 

@@ -134,9 +134,8 @@ def kept_out(functions: BoxFunctions, limits: Sequence[Limit], spread: Mapping[s
     steepest, joined = max(weights.values(), default=1.0), dict[str, tuple[str, ...]]()
     for number, limit in enumerate(limits):
         columns = limit.columns.tolist()
-        factor, scope = next(
-            ((f, own) for f, own in _columns(graph).items() if set(columns) <= set(own)), (None, columns)
-        )
+        homes = ((f, own) for f, own in _columns(graph).items() if set(columns) <= set(own))
+        factor, scope = next(homes, (None, columns))
         if factor is None:
             factor = f"limit {number}"
             joined[factor] = tuple(graph.variables[column] for column in columns)
@@ -155,9 +154,7 @@ def kept_out(functions: BoxFunctions, limits: Sequence[Limit], spread: Mapping[s
 def parts_together(
     graph: FactorGraph, needed: Sequence[Requirement]
 ) -> list[tuple[Int[np.ndarray, " a"], tuple[Requirement, ...], tuple[str, ...]]]:
-    """Variables judged together, their requirements, and their owners: the connected parts of the graph that have any,
-    or all variables if evaluations failed as a whole.
-    """
+    """Variables judged together, their requirements and owners: connected parts, or all if whole evaluations failed."""
     n = len(graph.variables)
     if any(len(requirement.columns) == n for requirement in needed):
         return [(np.arange(n), tuple(needed), graph.agents)]

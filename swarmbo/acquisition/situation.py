@@ -30,9 +30,7 @@ class Travel(Protocol):
     def rounds(
         self, agent: str, origins: Float[np.ndarray, "n d"], places: Float[np.ndarray, "m d"]
     ) -> Int[np.ndarray, "n m"]:
-        """Least rounds of an agent from each origin to each place, 0 if already there; ``NEVER`` or more without a
-        path.
-        """
+        """Least rounds of an agent from each origin to each place, 0 if there; ``NEVER`` or more without a path."""
         ...
 
     def rounds_left(self, agent: str) -> int:
@@ -91,9 +89,7 @@ class Situation:
     required: Mapping[str, Requirement] = field(default_factory=lambda: dict[str, Requirement]())
 
     def likely_rows(self, agent: str) -> list[int] | None:
-        """Indices of an agent's places where a measurement will probably succeed, by its knowledge of failures, or of
-        nearly the largest success probability; None: all places.
-        """
+        """Rows of an agent's places where a measurement probably succeeds, or is about the likeliest to; None: all."""
         places = self.candidates[agent]
         if agent not in self.required or not len(places):
             return None

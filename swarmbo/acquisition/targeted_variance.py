@@ -136,9 +136,8 @@ class TargetUtility(Utility):
                     C[i, j] = C[i, j] - gains[i] * C[j, k]
                     M[i, j] = M[i, j] - gains[i] * M[j, k] - M[i, k] * gains[j] + gains[i] * gains[j] * M[k, k]
         value = np.maximum(M[0, 0], 0.0) / (np.maximum(C[0, 0], 0.0) + self.noise_variance)  # below 0 is rounding
-        return np.where(block.on_axes(block.measures[0], 0), value - price, self.opt_out_utility) + np.zeros(
-            block.shape
-        )
+        value = np.where(block.on_axes(block.measures[0], 0), value - price, self.opt_out_utility)
+        return value + np.zeros(block.shape)
 
     def _told(
         self, belief: PlaceBelief, own: Float[np.ndarray, "c d"], there: Float[np.ndarray, " c"]
@@ -238,12 +237,11 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        settings.require(
-            self, "level", lambda level: level is None or self.task in (None, "level"), "no level, or the task 'level'"
-        )
+        is_free = self.level is None or self.task in (None, "level")
+        settings.require(self, "level", lambda _: is_free, "no level, or the task 'level'")
 
     def aim(self, level: float | None) -> Goal:
-        """The task; by default ``level`` if a level is stated."""
+        """Task of the settings; without one ``level`` if a level is stated, else ``map``."""
         return self.task or ("map" if level is None and self.level is None else "level")
 
     def check_world(self, level: float | None) -> None:

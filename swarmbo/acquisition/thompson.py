@@ -16,6 +16,7 @@ from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.belief.gp.additive_prediction import FeatureSample, PathSample
 from swarmbo.belief.gp.cholesky import factorise
+from swarmbo.belief.gp.spatial import Answered
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import EnsembleModel, Model
 from swarmbo.boundary.rng import stream
@@ -44,7 +45,7 @@ class _Certain:
 
 
 @dataclass(frozen=True, eq=False)
-class FieldDraw:
+class FieldDraw(Answered):
     """A belief that treats one draw of the field as the truth. Means are the drawn values (by place, as bytes); -inf at
     places left out of the draw, NaN at other places.
     """
@@ -66,19 +67,9 @@ class FieldDraw:
         return cls(belief, values | dict(zip((place.tobytes() for place in listed), drawn.tolist(), strict=True)))
 
     @property
-    def n_data(self) -> int:
-        """Number of outcomes behind the draw."""
-        return self.belief.n_data
-
-    @property
-    def noise_variance(self) -> float:
-        """Variance of the measurement noise, in the square of the outcome's unit."""
-        return self.belief.noise_variance
-
-    @property
-    def prior_variance(self) -> float:
-        """Prior variance of the field, in the square of the outcome's unit."""
-        return self.belief.prior_variance
+    def one(self) -> PlaceBelief:
+        """The belief behind the draw."""
+        return self.belief
 
     def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Drawn values, with zero variance."""

@@ -54,7 +54,7 @@ class TrustRegion(Settings, frozen=True):
         """Side after outcomes in the order of their arrival, as a share of the domain's side.
 
         Args:
-            outcomes: Outcome of each evaluation; NaN, a failure, has no effect.
+            outcomes: Outcome of each evaluation (t,); NaN, a failure, has no effect.
             n_initial: Number of first steps that belong to an initial design.
             steps: Mask of outcomes that are steps of the search; None: all. Others, such as attached evaluations, are
                 known, but count neither as improvements nor as failures.
@@ -74,8 +74,8 @@ class TrustRegion(Settings, frozen=True):
         """State of the region after outcomes; arguments that are not listed are as in ``side``.
 
         Args:
-            places: Points in the unit cube. A point outside the region of its time is no step, but moves the region if
-                it is better. None: all were inside.
+            places: Points (t, n) in the unit cube. A point outside the region of its time is no step, but moves the
+                region if it is better. None: all were inside.
             gain: Smallest gain that counts, as a share >= 0 of the spread. Smaller gains add up, also outside the
                 region.
         """
@@ -128,7 +128,7 @@ class Restarts(Settings, frozen=True):
     Example:
         >>> restarts, design = Restarts(after=3), [0.0, 1.0, 2.0]
         >>> stuck, gaining = np.array([*design, 1.5, 0.5, 2.0]), np.array([*design, 1.5, 0.5, 2.5])
-        >>> [restarts.is_due(y, design=3, since=0, begun=3, patience=1) for y in (stuck, gaining)]
+        >>> [restarts.is_due(y, since=0, begun=3, patience=1) for y in (stuck, gaining)]
         [True, False]
     """
 
@@ -140,7 +140,6 @@ class Restarts(Settings, frozen=True):
         self,
         outcomes: Outcomes,
         *,
-        design: int = 0,
         since: int,
         begun: int,
         patience: int,
@@ -150,13 +149,12 @@ class Restarts(Settings, frozen=True):
         """True if the last complete period of ``patience`` × ``after`` evaluations (or batches) had no gain.
 
         Args:
-            outcomes: Outcome of each evaluation; NaN, a failure, does not count.
-            design: Number of first steps that belong to the initial design.
+            outcomes: Outcome of each evaluation (t,); NaN, a failure, does not count.
             since: Index of the first evaluation of this search; earlier ones do not count.
             begun: Index of the evaluation at which the first period begins.
             patience: Factor on the waiting time, >= 1.
         """
-        counts = _after(design, outcomes, steps)
+        counts = np.ones(len(outcomes), dtype=bool) if steps is None else steps
         batches = _batches(counts & ~np.isnan(outcomes) & (np.arange(len(outcomes)) >= begun), basis)
         length = patience * self.after
         turns = (int(batches.max(initial=-1)) + 1) // length if length else 0

@@ -153,9 +153,8 @@ class Block:
 
     def first(self, part: slice) -> "Block":
         """Block with some of the first agent's candidates."""
-        means, variances, measures = (
-            [rows[0][part], *rows[1:]] for rows in (self.means, self.variances, self.measures)
-        )
+        rows = self.means, self.variances, self.measures
+        means, variances, measures = ([own[0][part], *own[1:]] for own in rows)
         covariances = [[cov[part] for cov in self.covariances[0]], *self.covariances[1:]]
         return Block(means, variances, covariances, measures)
 

@@ -11,15 +11,17 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition import Decision, by_view
+from swarmbo.acquisition import Decision
+from swarmbo.acquisition.by_view import EachSays
 from swarmbo.agent import schema
 from swarmbo.agent.schema import Participants
 from swarmbo.belief.model import incumbents
-from swarmbo.coordination import deadline_box, deadline_tables, schema as fitting
+from swarmbo.coordination import agreement, deadline_box, deadline_tables, schema as fitting
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, solution_with
 from swarmbo.coordination.by_messages import ByMessages, Post, Waiting
-from swarmbo.coordination.deadline import Correspondent, has_deadline
+from swarmbo.coordination.deadline import Correspondent
 from swarmbo.coordination.part import Part
+from swarmbo.coordination.plan import has_deadline
 from swarmbo.coordination.requests import AllReduce, Steps, ToAll, asked
 from swarmbo.coordination.tables import Conflicts
 from swarmbo.deciding import joint, places
@@ -147,9 +149,9 @@ class Answering:
                 return (yield from self._agreed(request))
             case places.Choose():
                 return (yield from self._chosen(request))
-            case by_view.EachSays() | by_view.InTurn():
+            case EachSays():
                 said = yield from self._exchanged(request.purpose, said_by(request, (self.name,)))
-                return by_view.Heard(received(request, said))
+                return received(request, said)
             case places.Visit():
                 return (yield from self._visited(request))
 
@@ -213,9 +215,10 @@ class Answering:
         word: Mapping[str, float] = {}
         if self.name in graph.agents:
             terms = deadline_box.BoxTerms.of(timed, functions, request.seed, shares=request.shares)
-            stand = dict(zip(graph.variables, np.clip(terms.standing, terms.low, terms.high).tolist(), strict=True))
+            standing = np.clip(terms.standing, functions.low, functions.high).tolist()
+            stand = dict(zip(graph.variables, standing, strict=True))
             routes = Routes([agent for agent in graph.agents if agent in self._members], request.links)
-            made = partial(deadline_box.DeadlineAgentInBox, self.name, terms, functions)
+            made = partial(deadline_box.DeadlineAgentInBox, self.name, terms)
             word = stand | (yield Timed(timed.deadline, routes, made, again=request.again))
         point = np.array([word.get(variable, 0.0) for variable in variables])
         point = yield from self._composed("point", point, who=graph.agents)
@@ -268,9 +271,9 @@ class Answering:
             # the robot may start while the choices of others are still under way
             yield Known(None if place is None or np.isnan(place).any() else place)
         chosen = yield from self._indices(-1 if index is None else index, sizes, -1)
-        whole = deadline_tables.whole_factors(graph, chosen)
+        whole = agreement.whole_factors(graph, chosen)
         values = (yield from self._values(graph, own, chosen, whole)).tolist() if whole else ()
-        return deadline_tables.settled(graph, chosen, values, SolveReport("deadline", timed.deadline))
+        return agreement.settled(graph, chosen, values, SolveReport("deadline", timed.deadline))
 
     def _visited(self, request: places.Visit) -> Staged[Decision]:
         """Auction for the agent's own route by messages; then all exchange their destinations."""

@@ -20,7 +20,7 @@ from swarmbo.coordination.tables import Packed
 from swarmbo.deciding import own_rows
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import PackedOffer, unpacked
-from swarmbo.deciding.own_rows import OwnRow, OwnRows, Stop
+from swarmbo.deciding.own_rows import OwnRow, OwnRows, is_place
 from swarmbo.deciding.places import plans_by_steps, weighs_nothing
 from swarmbo.deciding.reports import Report
 from swarmbo.deciding.setup import Maximiser, Setup, Solver
@@ -146,7 +146,7 @@ def reports(log: Logbook, attached: Sequence[OwnRow], sites: Sites, known: Mappi
         is_finite = not has_round or np.isfinite(measurement.round)
         if not (is_expected and is_finite and 0 <= measurement.order < _MOST):
             return False
-        return all(is_stop(one, problem) for one in (*measurement.on_the_way, stop) if one is not None)
+        return all(one.is_admissible(problem) for one in (*measurement.on_the_way, stop) if one is not None)
 
     def fits(agent: str, report: Report) -> bool:
         of, offer = [measurement.of for measurement in report.measurements], report.offer
@@ -168,17 +168,6 @@ def _is_offer(offer: PackedOffer, problem: Problem, sites: Sites) -> bool:
         return False
     is_known = offer.position is None or is_place(offer.position, problem)
     return is_known and 0.0 <= offer.price < np.inf
-
-
-def is_place(place: Sequence[float], problem: Problem) -> bool:
-    """True if coordinates are in or near the box of a field."""
-    return len(place) == problem.box.n_dims and bool(problem.box.is_near(np.array(place, dtype=float)))
-
-
-def is_stop(stop: Stop, problem: Problem) -> bool:
-    """True if a measurement in a field is admissible."""
-    is_outcome = stop.outcome is None or abs(stop.outcome) <= LARGEST_OUTCOME
-    return is_outcome and (stop.noise is None or 0.0 <= stop.noise < np.inf) and is_place(stop.place, problem)
 
 
 def places(problem: Problem) -> FitsWord:

@@ -25,28 +25,23 @@ from swarmbo.transport import Envelope
 
 
 class Stages(Answering):
-    """Stages of one agent."""
+    """Stages of one agent; absent agents receive nothing, and relay nothing."""
 
     @property
     def _absent(self) -> dict[str, OwnRows]:
         return {} if self.participants is None else self.participants.absent(self.setup.problem.agents)
 
-    @property
-    def _heard_over(self) -> "nx.Graph[str] | None":
-        """Links between participants; None: all reach one another."""
-        if not self._absent:
-            return self.links
-        links = nx.complete_graph(self.setup.problem.agents) if self.links is None else self.links
-        return nx.restricted_view(links, [name for name in self._absent if name in links], [])
-
     def reports(
         self, log: Logbook, learner: FieldLearner, own: OwnRows, offer: Offer, known: Mapping[str, PackedOffer]
     ) -> Staged[tuple[Logbook, FieldLearner, dict[str, PackedOffer]]]:
         """Exchange measurements and reachable locations in a field, and merge them into log and learner."""
-        keeps, problem = not schema.learns_alike(self.setup), self.setup.problem
+        keeps, problem, links = not schema.learns_alike(self.setup), self.setup.problem, self.links
+        if self._absent:
+            links = nx.complete_graph(problem.agents) if links is None else links
+            links = nx.restricted_view(links, [name for name in self._absent if name in links], [])
         sites = None if self.sites is None else PlaceTable(self.sites)
         packed = PackedOffer.of(offer, offer.places(problem.box.n_dims), sites)
-        reports = Reports(problem, self.name, own, packed, self._heard_over, keeps, known)
+        reports = Reports(problem, self.name, own, packed, links, keeps, known)
         fits = schema.reports(log, own.attached, self.sites, known)
         heard = yield from self._exchanged("reports", asked(ToAll({self.name: reports.said()}, fits)))
         gone = PackedOffer.of(Offer(takes_part=False), None, None)

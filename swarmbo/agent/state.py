@@ -13,8 +13,8 @@ import numpy as np
 from swarmbo.acquisition import Travel
 from swarmbo.agent.schema import Participants, learns_alike
 from swarmbo.agent.talking import Deciding, Talking
-from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.participant import Participant
+from swarmbo.coordination.plan import has_deadline
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import PackedOffer, inflated

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 _DIFFERENCE = 1e-6  # of a side of the box, where slopes come from differences
+Point = Float[np.ndarray, " n"]
 
 
 @kind("coordination", FUNCTION)
@@ -59,7 +60,7 @@ class Centralised(Settings, frozen=True, tag_field="kind", tag="centralised"):
         starts = np.concatenate([given, drawn[best_first]])[: self.starts]
         unit = max(float(values.std()), 1e-300)  # L-BFGS-B's tolerances are relative to 1
 
-        def falling(share: Float[np.ndarray, " n"]) -> tuple[float, Float[np.ndarray, " n"]]:
+        def falling(share: Point) -> tuple[float, Point]:
             value, slope = _value_and_slope(functions, low, span, share)
             return -value / unit, -slope / unit
 
@@ -73,9 +74,7 @@ class Centralised(Settings, frozen=True, tag_field="kind", tag="centralised"):
         return Agreement(points[winner], value, SolveReport(status="centralised", value=value))
 
 
-def _value_and_slope(
-    functions: BoxFunctions, low: Float[np.ndarray, " n"], span: Float[np.ndarray, " n"], share: Float[np.ndarray, " n"]
-) -> tuple[float, Float[np.ndarray, " n"]]:
+def _value_and_slope(functions: BoxFunctions, low: Point, span: Point, share: Point) -> tuple[float, Point]:
     n = len(share)
     if functions.n_exchanges:
         shift = _DIFFERENCE * np.eye(n)

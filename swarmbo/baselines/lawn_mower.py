@@ -22,6 +22,7 @@ _JUDGED = 400  # places of a strip for the choice of the number of lanes
 _COARSE = 1.03  # reaches are rounded to powers of it, so that sweeps stay the same from round to round
 
 Lane = tuple[float, float, float]  # x, and the range of y
+Pair = tuple[float, float]
 
 
 @kind("coordination", FIELD)
@@ -101,7 +102,7 @@ class SweptGround:
             return np.ones(len(places), dtype=bool)
         return np.asarray(self._near.query(places)[0]) <= self._gap
 
-    def strip(self, number: int, of: int) -> tuple[float, float]:
+    def strip(self, number: int, of: int) -> Pair:
         """West and east of a strip; strips have equally many sites, or equal widths without sites."""
         shares = np.array([number, number + 1]) / of
         edges = self.low[0] + self.side[0] * shares
@@ -187,21 +188,16 @@ class SweptGround:
 
 @lru_cache(maxsize=64)  # equal in every round
 def sweep(
-    ground: SweptGround,
-    strip: int,
-    n_strips: int,
-    rounds: int,
-    start: tuple[float, float] | None = None,
-    reach: float = np.inf,
+    ground: SweptGround, strip: int, n_strips: int, rounds: int, start: Pair | None = None, reach: float = np.inf
 ) -> Float[np.ndarray, "rounds 2"]:
     """Places of an agent at the end of each round."""
     west, east = ground.strip(strip, n_strips)
     judged, n_steps = _judged(ground, west, east), rounds - (start is None)
     even = np.sqrt(rounds * (east - west) / ground.side[1])  # lane distance equals the distance along lanes
     plans = list[tuple[float, Float[np.ndarray, "r 2"]]]()
-    for n_joint_starts in range(1, int(2.0 * even) + 2):
+    for n_lanes in range(1, int(2.0 * even) + 2):
         for entry in range(1 if start is None else 4):
-            path = _path(ground, (west, east), n_joint_starts, start, entry)
+            path = _path(ground, (west, east), n_lanes, start, entry)
             step = min(float(_along(path)[-1]) / max(n_steps, 1), reach)
             ends = _at(path, step * np.arange(n_steps + 1))
             off = cKDTree(ends).query(judged)[0]
@@ -220,21 +216,16 @@ def _judged(ground: SweptGround, west: float, east: float) -> Float[np.ndarray, 
     return np.column_stack([x.ravel(), y.ravel()])
 
 
-def _path(
-    ground: SweptGround, strip: tuple[float, float], n_joint_starts: int, start: tuple[float, float] | None, entry: int
-) -> Float[np.ndarray, "k 2"]:
+def _path(ground: SweptGround, strip: Pair, n_lanes: int, start: Pair | None, entry: int) -> Float[np.ndarray, "k 2"]:
     """Bends of the path through all lanes of a strip, cell by cell, from the nearest corner (0) or a farther one."""
     (west, east), height = strip, float(ground.side[1])
-    gap = (east - west) / n_joint_starts
-    margin = min(gap, height) / 2.0
+    margin = min((east - west) / n_lanes, height) / 2.0
     low, high = float(ground.low[1]) + margin, float(ground.low[1]) + height - margin
-    cells = _cells([ground.runs(west + gap * (n + 0.5), low, high) for n in range(n_joint_starts)])
+    cells = _cells(ground, n_lanes, west, east, low, high)
     if not cells:  # lanes miss small clusters of sites: they are laid over the sites alone
         own = _judged(ground, west, east)
-        (west, low), (east, high) = own.min(axis=0), own.max(axis=0)
-        gap = (east - west) / n_joint_starts
-        lanes = [float(west + gap * (n + 0.5)) for n in range(n_joint_starts)]
-        cells = _cells([ground.runs(lane, float(low), float(high)) for lane in lanes])
+        (west, low), (east, high) = own.min(axis=0).tolist(), own.max(axis=0).tolist()
+        cells = _cells(ground, n_lanes, west, east, low, high)
     path = [np.array([west, ground.low[1]] if start is None else start)]
     while cells:
         corners = np.array([[(lane[0], y) for lane in (cell[0], cell[-1]) for y in lane[1:]] for cell in cells])
@@ -259,10 +250,10 @@ def _path(
     return np.array(path[1:] if start is None and len(path) > 1 else path)
 
 
-def _cells(lanes: list[list[Lane]]) -> list[list[Lane]]:
-    """Cells of lane parts: a part continues in the next lane if each has just the other one next to it."""
-    cells, going = list[list[Lane]](), list[list[Lane]]()
-    for runs in lanes:
+def _cells(ground: SweptGround, n_lanes: int, west: float, east: float, low: float, high: float) -> list[list[Lane]]:
+    """Cells of the parts of all lanes: one continues in the next lane if each has just the other one next to it."""
+    cells, going, gap = list[list[Lane]](), list[list[Lane]](), (east - west) / n_lanes
+    for runs in (ground.runs(west + gap * (n + 0.5), low, high) for n in range(n_lanes)):
         beside = [[cell for cell in going if cell[-1][1] <= run[2] and run[1] <= cell[-1][2]] for run in runs]
         now = list[list[Lane]]()
         for run, own in zip(runs, beside, strict=True):

@@ -89,7 +89,7 @@ class Random(Settings, frozen=True, tag_field="kind", tag="random"):
         return Decision(points, SolveReport(status="not_needed"))
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Random point of the unit cube, by a random stream for each agent; the acquisition is not used."""
+        """Random point (n,) of the unit cube, by a stream for each agent; ``acquisition`` is not used."""
         graph, point = situation.graph, np.empty(situation.domain.n_dims)
         for agent in dict.fromkeys(graph.variable_owners):
             own = np.array([owner == agent for owner in graph.variable_owners])
@@ -112,7 +112,7 @@ class Sobol(Settings, frozen=True, tag_field="kind", tag="sobol"):
     """
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Next point of the sequence, in the unit cube; the acquisition is not used."""
+        """Next point (n,) of the sequence, in the unit cube; ``acquisition`` is not used."""
         rng = stream(situation.seed, "initial design")
         return sobol_point(rng, situation.domain.n_dims, n_asked(situation)), SolveReport(status="not_needed")
 
@@ -160,7 +160,7 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
     steps: Whole = 40
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Joint point that maximises the bound in the trust region; the team's acquisition is not used."""
+        """Point (n,) of the unit cube with the largest bound in the trust region; ``acquisition`` is not used."""
         n, report = situation.domain.n_dims, SolveReport(status="not_needed")
         rng = stream(situation.seed, "isotropic baseline", evaluations=n_asked(situation))
         U, y = seen_totals(situation)

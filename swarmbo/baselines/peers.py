@@ -52,7 +52,7 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
     population: Annotated[int, within(2)] | None = None
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Next point of the present generation, in the unit cube; the acquisition is not used.
+        """Next point (n,) of the present generation, in the unit cube; ``acquisition`` is not used.
 
         If all points of the generation are pending, further points are drawn from its distribution.
         """
@@ -135,7 +135,7 @@ class BoTorchLogNEI(Settings, frozen=True, tag_field="kind", tag=_LOG_NEI):
         require(self, "raw_samples", lambda v: v >= self.restarts, "an integer >= `restarts`")
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Maximise log noisy expected improvement; the team's acquisition is not used."""
+        """Point (n,) of the unit cube with the largest log noisy expected improvement; ``acquisition`` is not used."""
         n, report = situation.domain.n_dims, SolveReport(status="not_needed")
         U, y = known_totals(situation)
         rng = stream(situation.seed, "botorch baseline", evaluations=n_asked(situation))
@@ -193,7 +193,7 @@ class AxDefault(Settings, frozen=True, tag_field="kind", tag=_AX):
     """
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Next point by Ax; the team's acquisition is not used."""
+        """Next point (n,) by Ax, in the unit cube; ``acquisition`` is not used."""
         handler = peer_package("ax.utils.common.logger", _AX).ROOT_STREAM_HANDLER
         level, rng = handler.level, stream(situation.seed, "ax baseline", evaluations=n_asked(situation))
         handler.setLevel(logging.ERROR)  # avoids some lines for each replayed trial
@@ -251,7 +251,7 @@ class OptunaGP(Settings, frozen=True, tag_field="kind", tag="optuna-gp"):
     """
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Suggestion of the sampler; the team's acquisition is not used."""
+        """Point (n,) of the unit cube that the sampler suggests; ``acquisition`` is not used."""
         peer_package("torch", "optuna-gp")  # Optuna imports it late, with a long message
         return _suggested(situation, "GPSampler", "optuna-gp")
 
@@ -273,7 +273,7 @@ class OptunaTPE(Settings, frozen=True, tag_field="kind", tag="optuna-tpe"):
     """
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Suggestion of the sampler; the team's acquisition is not used."""
+        """Point (n,) of the unit cube that the sampler suggests; ``acquisition`` is not used."""
         return _suggested(situation, "TPESampler", "optuna-tpe")
 
 

@@ -23,6 +23,11 @@ from swarmbo.settings import AtOnce, Count, Positive, Settings, require
 
 _GAIN = 1e-3  # an improvement is larger than this share of the best outcome's size
 
+Point = Float[np.ndarray, " n"]
+Points = Float[np.ndarray, "m n"]
+Outcomes = Float[np.ndarray, " t"]
+Mask = Bool[np.ndarray, " t"]
+
 
 class TurboRegion(Settings, frozen=True):
     """Settings of the trust region; lengths are shares of the domain's sides.
@@ -49,9 +54,7 @@ class TurboRegion(Settings, frozen=True):
         require(self, "initial", lambda v: v >= self.smallest, "a number >= `smallest`")
         require(self, "largest", lambda v: v >= self.initial, "a number >= `initial`")
 
-    def replay(
-        self, outcomes: Float[np.ndarray, " t"], chosen: Bool[np.ndarray, " t"], steps: Bool[np.ndarray, " t"], n: int
-    ) -> "RegionState":
+    def replay(self, outcomes: Outcomes, chosen: Mask, steps: Mask, n: int) -> "RegionState":
         """State of the region after outcomes in the order of arrival; NaN (failed) is no improvement. Points that were
         not ``chosen`` are known, and do not count; ``steps`` masks those chosen with a result.
         """
@@ -85,17 +88,13 @@ class RegionState:
     n_fresh: int
 
 
-def region_around(
-    centre: Float[np.ndarray, " n"], length: float, lengthscales: Float[np.ndarray, " n"]
-) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+def region_around(centre: Point, length: float, lengthscales: Point) -> tuple[Point, Point]:
     """Corners of the region in the unit cube: sides like the lengthscales, with ``length`` as geometric mean."""
     sides = length * np.exp(np.log(lengthscales) - np.log(lengthscales).mean())
     return np.clip(centre - sides / 2.0, 0.0, 1.0), np.clip(centre + sides / 2.0, 0.0, 1.0)
 
 
-def perturbed(
-    rng: np.random.Generator, centre: Float[np.ndarray, " n"], points: Float[np.ndarray, "m n"], probability: float
-) -> Float[np.ndarray, "m n"]:
+def perturbed(rng: np.random.Generator, centre: Point, points: Points, probability: float) -> Points:
     """Candidates: the centre with each coordinate replaced, with a probability, by that of a point; at least one is."""
     m, n = points.shape
     replaced = rng.random((m, n)) <= probability
@@ -133,8 +132,8 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
     region: TurboRegion = TurboRegion()
     candidates: AtOnce | None = None
 
-    def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Candidate that maximises one draw from the posterior; the acquisition is not used."""
+    def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Point, SolveReport]:
+        """Candidate (n,) of the unit cube that maximises one draw of the posterior; ``acquisition`` is not used."""
         n, seed, report = situation.domain.n_dims, situation.seed, SolveReport(status="not_needed")
         U, y = one_outcome.seen_totals(situation)
         state = self.region.replay(y, situation.chosen, situation.steps(), n)
@@ -157,7 +156,7 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
         return candidates[int(_draw(rng, model, U, z, candidates).argmax())], report
 
 
-def _fitted(U: Float[np.ndarray, "t n"], z: Float[np.ndarray, " t"]) -> Any:
+def _fitted(U: Float[np.ndarray, "t n"], z: Outcomes) -> Any:
     gpytorch, torch = peer_package("gpytorch", "turbo-1"), peer_package("torch", "turbo-1")
     interval = gpytorch.constraints.Interval
     X, outcomes = torch.tensor(U, dtype=torch.float64), torch.tensor(z, dtype=torch.float64)
@@ -191,11 +190,7 @@ def _fitted(U: Float[np.ndarray, "t n"], z: Float[np.ndarray, " t"]) -> Any:
 
 
 def _draw(
-    rng: np.random.Generator,
-    model: Any,
-    U: Float[np.ndarray, "t n"],
-    z: Float[np.ndarray, " t"],
-    candidates: Float[np.ndarray, "m n"],
+    rng: np.random.Generator, model: Any, U: Float[np.ndarray, "t n"], z: Outcomes, candidates: Points
 ) -> Float[np.ndarray, " m"]:
     lengthscales, outputscale = _lengthscales(model), model.covar_module.outputscale.item()
     noise, constant = model.likelihood.noise.item(), model.mean_module.constant.item()
@@ -206,5 +201,5 @@ def _draw(
     return constant + prior(candidates) + cross @ cho_solve(cho_factor(K, lower=True), gap)
 
 
-def _lengthscales(model: Any) -> Float[np.ndarray, " n"]:
+def _lengthscales(model: Any) -> Point:
     return model.covar_module.base_kernel.lengthscale.detach().numpy().ravel()

@@ -20,9 +20,7 @@ _ENTRIES = 2**26  # most stored covariances with data: 512 MiB
 
 @dataclass(frozen=True, eq=False)
 class KnownPlaces(Answered):
-    """An exact belief with fast predictions at ``known`` places, in the order of their keys. Pending places reduce the
-    variance like measurements with the usual noise, in any order.
-    """
+    """An exact belief, fast at ``known`` places; pending ones count as measured with the usual noise."""
 
     belief: ExactGP
     places: Float[np.ndarray, "m d"]
@@ -46,9 +44,7 @@ class KnownPlaces(Answered):
     def prior_correlation(
         self, X: Float[np.ndarray, "p d"], places: Float[np.ndarray, "k d"]
     ) -> Float[np.ndarray, " p"]:
-        """Largest prior correlation of measurements with any of some places, bounded by that with the places' box; 1
-        for a user's kernel, which may grow with distance.
-        """
+        """Upper bound of the prior correlation of measurements with any of some places; 1 for a user's kernel."""
         prior, domain = self.belief.hyperparameters, self.belief.domain
         if prior.kernel not in KERNEL_NAMES:
             return np.ones(len(X))

@@ -56,14 +56,8 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
 
 def kind_of(mode: int) -> str:
     """Name of the kind of a file that is not regular, by its ``stat`` mode."""
-    kinds = {
-        stat.S_ISLNK: "a link",
-        stat.S_ISDIR: "a folder",
-        stat.S_ISFIFO: "a pipe",
-        stat.S_ISSOCK: "a socket",
-        stat.S_ISCHR: "a device",
-        stat.S_ISBLK: "a device",
-    }
+    kinds = {stat.S_ISLNK: "a link", stat.S_ISDIR: "a folder", stat.S_ISFIFO: "a pipe", stat.S_ISSOCK: "a socket"}
+    kinds |= dict.fromkeys((stat.S_ISCHR, stat.S_ISBLK), "a device")
     return next((kind for is_kind, kind in kinds.items() if is_kind(mode)), "no regular file")
 
 

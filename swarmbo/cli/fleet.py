@@ -203,8 +203,8 @@ def serve(
     scenario = load(source, [*(overrides or []), *([] if seed is None else [f"seed={seed}"])], trust)
     folder = Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}-served" if out is None else out
     address = Address(host, port, token_file, tls_cert, tls_key, insecure)
-    serve_scenario(scenario, folder, address, most_pending=pending, trust=trust, say=_tell)
 
+    def say(text: str) -> None:
+        typer.echo(f"swarmbo: {text}", err=True)
 
-def _tell(text: str) -> None:
-    typer.echo(f"swarmbo: {text}", err=True)
+    serve_scenario(scenario, folder, address, most_pending=pending, trust=trust, say=say)

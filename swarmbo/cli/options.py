@@ -218,9 +218,9 @@ def figure_at(path: Path | None, names: list[str] | None, dpi: int | None) -> "t
 def draw(folder: Path, drawn_as: "Formats | None") -> None:
     """Draw the figures of a run that are not there yet."""
     if drawn_as is not None:
-        from swarmbo.runs.figures import draw_run, is_drawn
+        from swarmbo.runs.figures import draw_run, drawn_files
 
-        if not is_drawn(folder, drawn_as):
+        if not drawn_files(folder, drawn_as):
             draw_run(folder, drawn_as)
 
 

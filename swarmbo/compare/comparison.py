@@ -84,9 +84,9 @@ class ScoredRun:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table of comparisons; ``notes`` name runs and seeds that are not in it, and the reason.
+    """A table of methods compared with the ``reference``; its bootstrap intervals have the confidence ``level``.
 
-    ``runs`` are those in it by problem and method, in the order of their seeds.
+    ``runs`` are those in it by problem and method, in the order of seeds. ``notes`` name those left out, and why.
     """
 
     rows: list[ComparisonRow]

@@ -16,16 +16,10 @@ from swarmbo.compare.comparison import Comparison, ComparisonRow, ScoredRun
 from swarmbo.compare.statistics import FEWEST_PAIRS, holm, mean_interval, paired_p
 from swarmbo.errors import ConfigError, RunFolderError
 
-_LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "²": r"\textsuperscript{2}",
-    "µ": r"\textmu{}",
-    "[": "{[}",  # after a line end it would begin an option
-    "<": "$<$",
-}
+_LATEX = {character: f"\\{character}" for character in "&%$#_{}"}
+_LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$"}
+_LATEX |= {"±": r"$\pm$", "²": r"\textsuperscript{2}", "µ": r"\textmu{}"}
+_LATEX["["] = "{[}"  # after a line end it would begin an option
 _MARKDOWN = {character: f"\\{character}" for character in "\\`*_[]<>|"}
 
 _NUMBER = re.compile(r"([-+]?)([0-9.]+)(?:e([-+]\d+))?")

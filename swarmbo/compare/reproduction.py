@@ -133,11 +133,7 @@ class Scores:
 
 
 def read_reproduction(name: str) -> Reproduction:
-    """Definition of a reproduction, by name or from a TOML file.
-
-    Raises:
-        ConfigError: If there is none of this name, or its file is not as described.
-    """
+    """Definition of a reproduction, by name or from a TOML file."""
     known = scenario_files.reproductions()
     path = Path(name) if name.endswith(".toml") else known.get(name)
     if path is None:
@@ -150,15 +146,8 @@ def plan(
 ) -> tuple[list[Cell], list[str]]:
     """Trials of a reproduction in ``out/PROBLEM/METHOD/seed-000``, and notes: on what is short or lacks a package.
 
-    Args:
-        given: The definition.
-        out: Folder of all runs.
-        seeds: Number of seeds, from 0; None: as defined.
-        only: Problems; empty: all, or those of the short check.
-        quick: Take the definition's short check.
-
-    Raises:
-        ConfigError: If a scenario is refused, or there is no such problem.
+    ``seeds`` is their number, from 0, and ``only`` the names of problems; by default as defined, for ``quick`` as the
+    short check is.
     """
     if strange := [name for name in only if name not in given.problems]:
         raise ConfigError(f"got {strange[0]!r}; wanted one of {', '.join(given.problems)}", at="--problem")

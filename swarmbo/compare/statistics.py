@@ -11,6 +11,7 @@ from scipy import stats
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError, ShapeError
 
+BySeed = Mapping[int, float]  # outcomes of a method
 FEWEST_PAIRS = 6  # n differences have one sign by chance with probability 2^(1 - n): over 5 % with fewer
 
 
@@ -44,11 +45,7 @@ class PairedDifference(msgspec.Struct, frozen=True):
 
 
 def paired_difference(
-    method: Mapping[int, float],
-    reference: Mapping[int, float],
-    level: float = 0.95,
-    resamples: int = 9999,
-    seed: int = 0,
+    method: BySeed, reference: BySeed, level: float = 0.95, resamples: int = 9999, seed: int = 0
 ) -> PairedDifference:
     """Mean of the differences by seed, with a bootstrap interval.
 
@@ -104,7 +101,7 @@ def mean_interval(
     return float(low), float(high)
 
 
-def paired_p(method: Mapping[int, float], reference: Mapping[int, float]) -> float | None:
+def paired_p(method: BySeed, reference: BySeed) -> float | None:
     """Two-sided p-value of Wilcoxon's signed-rank test of two methods by seed; None with fewer than ``FEWEST_PAIRS``.
 
     Source: Wilcoxon 1945; exact for small samples, ties included, as in ``scipy.stats.wilcoxon``.

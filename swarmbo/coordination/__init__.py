@@ -4,8 +4,3 @@ from swarmbo.coordination.agreement import Solution as Solution
 from swarmbo.coordination.methods.exact import Exact as Exact, exact as exact
 from swarmbo.coordination.methods.local_search import DSA as DSA, MGM as MGM
 from swarmbo.coordination.methods.max_sum import MaxSum as MaxSum, max_sum as max_sum
-from swarmbo.coordination.methods.refined import (
-    RefinedDSA as RefinedDSA,
-    RefinedMaxSum as RefinedMaxSum,
-    RefinedMGM as RefinedMGM,
-)

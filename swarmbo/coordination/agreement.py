@@ -1,6 +1,6 @@
 """Outcomes of a part, per agent, and the joint choice that they make together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -141,6 +141,27 @@ def _bound_of(graph: FactorGraph, values: Mapping[str, float], outcomes: Sequenc
         else:
             return None
     return sum(bounds.values())
+
+
+def judged(graph: FactorGraph, tables: Tables, chosen: Mapping[str, int], report: SolveReport) -> Solution:
+    """Solution of a choice, which may lack variables."""
+    whole = whole_factors(graph, chosen)
+    return settled(graph, chosen, [tables[f][tuple(chosen[x] for x in graph.scope(f))] for f in whole], report)
+
+
+def whole_factors(graph: FactorGraph, chosen: Collection[str]) -> list[str]:
+    """Factors whose variables all have a value."""
+    return [f for f in graph.factors if all(x in chosen for x in graph.scope(f))]
+
+
+def settled(graph: FactorGraph, chosen: Mapping[str, int], values: Sequence[float], report: SolveReport) -> Solution:
+    """Solution of a choice, given the values of factors whose variables all have one, in the graph's order."""
+    whole = whole_factors(graph, chosen)
+    broken = violated(dict(zip(whole, values, strict=True)))
+    value = total(np.array(values)) if len(whole) == len(graph.factors) else None
+    status = "infeasible" if broken else report.status
+    report = msgspec.structs.replace(report, status=status, value=value, violated=broken)
+    return Solution(dict(chosen), -np.inf if value is None else value, None, report)
 
 
 def agreement_of(

@@ -27,11 +27,8 @@ def tell_factors(
 ) -> requests.Steps[dict[str, float]]:
     """Send a number of each own variable, in [0, ``below``), to its factors' owners, and return those received."""
     graph = view.graph
-    letters = [
-        requests.to_factor(graph, messages.Consensus(f, x, np.array([numbers[x]])))
-        for x in view.variables
-        for f in graph.factors_of(x)
-    ]
+    edges = ((f, x) for x in view.variables for f in graph.factors_of(x))
+    letters = [requests.to_factor(graph, messages.Consensus(f, x, np.array([numbers[x]]))) for f, x in edges]
     heard = yield requests.Send(letters, [("consensus", f, x) for f in view.factors for x in graph.scope(f)], below)
     return {str(x): float(message.entries[0]) for (_, _, x), message in heard.items()}
 
@@ -39,12 +36,8 @@ def tell_factors(
 def tell_variables(view: BoxView, point: Float[np.ndarray, " n"]) -> requests.Steps[dict[str, float]]:
     """Send each variable's value from its first factor to its owner, and return those of the own variables."""
     graph, place = view.graph, view.place
-    letters = [
-        requests.to_variable(graph, messages.Consensus(f, x, point[[place[x]]]))
-        for f in view.factors
-        for x in graph.scope(f)
-        if graph.factors_of(x)[0] == f
-    ]
+    edges = ((f, x) for f in view.factors for x in graph.scope(f) if graph.factors_of(x)[0] == f)
+    letters = [requests.to_variable(graph, messages.Consensus(f, x, point[[place[x]]])) for f, x in edges]
     heard = yield requests.Send(letters, [("consensus", graph.factors_of(x)[0], x) for x in view.variables])
     return {str(x): float(message.entries[0]) for (_, _, x), message in heard.items()}
 

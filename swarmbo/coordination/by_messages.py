@@ -101,11 +101,8 @@ class ByMessages:
         heard = yield from self._hear(keys, n_points)
         told = by_factor(view.stacks, request.told)
         told |= {str(k): message.entries for (_, k, _, _), message in heard.items()}  # k sends all neighbours the same
-
-        def summed(factor: str) -> Float[np.ndarray, " m"]:
-            return _added(np.zeros(n_points), (told[k] for k in neighbours[factor]))
-
-        return [np.array([summed(factor) for factor in stack.factors]) for stack in view.stacks]
+        summed = {f: _added(np.zeros(n_points), (told[k] for k in neighbours[f])) for f in view.factors}
+        return [np.array([summed[factor] for factor in stack.factors]) for stack in view.stacks]
 
     def _reduce(self, request: requests.Reduce) -> Waiting[Any]:
         view, graph, is_shared = request.view, self.graph, self.part.is_shared
@@ -167,10 +164,9 @@ class ByMessages:
         children, parent = tree.children[self.agent], tree.parent[self.agent]
         size = math.prod(shape)
 
-        def sums(sender: str, of: Collection[str]) -> Wanted:
-            whose = frozenset(of)
+        def sums(sender: str, of: frozenset[str]) -> Wanted:
             return Wanted(
-                sender, lambda said: are_numbers(said.entries, size) and fits(said.entries.reshape(shape), whose)
+                sender, lambda said: are_numbers(said.entries, size) and fits(said.entries.reshape(shape), of)
             )
 
         heard = yield from _heard({("tally", part.index, child): sums(child, tree.behind[child]) for child in children})
@@ -178,7 +174,7 @@ class ByMessages:
         if parent is not None:
             self._post(parent, messages.Reduced(part.index, self.agent, found))
             key = ("ruling", part.index)
-            found = (yield from _heard({key: sums(parent, part.agents)}))[key].entries.reshape(shape)
+            found = (yield from _heard({key: sums(parent, frozenset(part.agents))}))[key].entries.reshape(shape)
         for child in children:
             self._post(child, messages.Broadcast(part.index, found))
         return found
@@ -222,11 +218,7 @@ def _added(first: np.ndarray, others: Iterable[np.ndarray]) -> np.ndarray:
 
 def _words(sender: str, agents: Collection[str], fits: FitsWord) -> Wanted:
     """Expected data of some agents to all, as they are forwarded."""
-
-    def are_words(said: messages.Reports) -> bool:
-        return said.reports.keys() == agents and all(fits(name, word) for name, word in said.reports.items())
-
-    return Wanted(sender, are_words)
+    return Wanted(sender, lambda one: one.reports.keys() == agents and all(fits(*word) for word in one.reports.items()))
 
 
 def _heard(wanted: Mapping[Key, Wanted]) -> Waiting[dict[Key, Any]]:

@@ -14,10 +14,10 @@ from jaxtyping import Bool, Float, Int
 from swarmbo.coordination import messages, requests
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.messages import Key, Message
-from swarmbo.coordination.part import BoxView, Part
+from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import Letter, Steps
 from swarmbo.coordination.tables import Rank
-from swarmbo.graph.box_functions import Passes, in_turn, neighbour_sums, neighbours_in_turn
+from swarmbo.graph.box_functions import Passes, in_turn, neighbour_sums
 from swarmbo.records import Traffic
 
 Out = TypeVar("Out")
@@ -36,8 +36,6 @@ class Central:
         self._alike: dict[Hashable, Traffic] = {}
         self._counts = Counts(part)
         self._hops: dict[tuple[str, str], int] = {}
-        self._passes_of: dict[BoxView, Passes] = {}
-        self._around_of: dict[BoxView, Passes] = {}
         self._said: dict[Key, Message] = {}  # a message of a key is the same for all recipients
 
     def run(self, steps: Steps[Out]) -> Out:
@@ -65,9 +63,7 @@ class Central:
             case requests.Exchange():
                 what = (requests.Exchange, request.phase, request.told[0].shape[1])
                 self._note_alike(what, lambda: self._taken_by(request.letters()))
-                if request.view not in self._around_of:
-                    self._around_of[request.view] = neighbours_in_turn(self.part.neighbours, request.view.stacks)
-                return neighbour_sums(self._around_of[request.view], request.told)
+                return neighbour_sums(request.view.neighbours_in_turn, request.told)
             case requests.Reduce():
                 return self._reduced(request)
             case requests.AllReduce():
@@ -127,20 +123,9 @@ class Central:
         entries = np.concatenate([X.transpose(1, 0, 2).reshape(m, -1) for X in request.copies], axis=1)
         out = np.zeros((m, len(view.place)))
         # pass k adds each variable's k-th factor, the order in which an owner adds its factors' messages
-        for columns, places in self._passes(view):
+        for columns, places in view.copies_in_turn:
             out[:, columns] += entries[:, places]
         return out
-
-    def _passes(self, view: BoxView) -> Passes:
-        """Entries of copies to add: in pass k those of each variable's k-th factor."""
-        if view not in self._passes_of:
-            graph = self.graph
-            edges = [(f, x) for stack in view.stacks for f in stack.factors for x in graph.scope(f)]
-            entry = {edge: i for i, edge in enumerate(edges)}
-            self._passes_of[view] = in_turn(
-                (view.place[x], entry[f, x]) for x in graph.variables for f in graph.factors_of(x)
-            )
-        return self._passes_of[view]
 
     def _all_reduced(self, request: requests.AllReduce) -> Float[np.ndarray, "k m"]:
         """Sums in which every agent adds its own terms, then its children's, from the leaves to the root."""
@@ -256,9 +241,8 @@ class Counts:
     def up_tree(self, message: Message, per_factor: int) -> Traffic:
         """Traffic up the tree, of a message with ``per_factor`` numbers for each factor behind an agent."""
         names, n_factors = self._senders
-        return _sum(
-            messages.Codec.size(message) + names + messages.array_widths(per_factor * n_factors), self._tree_hops
-        )
+        numbers = messages.array_widths(per_factor * n_factors)
+        return _sum(messages.Codec.size(message) + names + numbers, self._tree_hops)
 
     def down_tree(self, message: Message) -> Traffic:
         """Traffic down the tree, to every agent but the root from its parent."""

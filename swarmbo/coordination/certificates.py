@@ -63,11 +63,8 @@ def _on_tree_at_once(view: LocalView, tables: Tables, sizes: Sizes) -> requests.
     from_variables, from_factors, n_rounds = flooding.tree_messages()
     edges, lengths = view.graph.edges, flooding.edge_sizes
     writes = np.diff(edges.first)[edges.factors] > 1
-    yield requests.Crossed(
-        lambda counts: (
-            counts.numbers(messages.FromVariable, lengths, writes) + counts.numbers(messages.FromFactor, lengths)
-        )
-    )
+    sent = messages.FromVariable, lengths, writes
+    yield requests.Crossed(lambda counts: counts.numbers(*sent) + counts.numbers(messages.FromFactor, lengths))
     return (yield from decoded(view, tables, flooding, from_variables, from_factors)), n_rounds
 
 
@@ -83,9 +80,8 @@ def decoded(
     turns = place[edges.variables]
     is_given = turns > np.minimum.reduceat(turns, edges.first[:-1])[edges.factors]  # an earlier variable is decided
     lengths = flooding.edge_sizes
-    yield requests.Crossed(
-        lambda counts: counts.numbers(messages.Conditioned, lengths, is_given) + counts.words(choices)
-    )
+    given = messages.Conditioned, lengths, is_given
+    yield requests.Crossed(lambda counts: counts.numbers(*given) + counts.words(choices))
     return flooding.by_variable(choices)
 
 

@@ -32,18 +32,6 @@ _FEWEST = 3  # bundles within the patience of the other, on links without loss
 _UNLIKELY = 1e-4
 
 
-def has_deadline(settings: Timed) -> bool:
-    """True if settings are of a coordination method by a deadline; see ``MaxSum(…)`` and ``ADMM(…)``."""
-    # declared by the class: a user's own method may have settings of these names
-    return getattr(settings, "has_deadline_mode", False) and settings.mode == "asynchronous"
-
-
-def require_lockstep(settings: Timed) -> None:
-    """Raise a ConfigError unless agents wait for one another (lockstep)."""
-    if settings.mode != "lockstep":
-        raise ConfigError(f"got {settings.mode!r}; wanted 'lockstep' for agents that wait", at="$.coordination.mode")
-
-
 class Correspondence:
     """One agent's announcements to another and back; the other is silent after ``patience`` ticks without loss. Entries
     are repeated after ``retry`` ticks without an acknowledgement, which takes two.

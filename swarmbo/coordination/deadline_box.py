@@ -9,7 +9,7 @@ needed, and with the newest message of each (asynchronous ADMM: Zhang & Kwok 201
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 
 import numpy as np
@@ -21,7 +21,7 @@ from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
 from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
 from swarmbo.coordination.messages import Message
 from swarmbo.coordination.tables import Conflicts, Vector
-from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack, stacks_of
+from swarmbo.graph import BoxFunctions, FactorStack, stacks_of
 from swarmbo.graph.box_functions import by_factor, values_at
 from swarmbo.transport import Envelope, Transport
 
@@ -34,43 +34,39 @@ _REACH = 0.1  # initial reach of a variable, in sides of the box
 
 @dataclass(frozen=True, eq=False)
 class BoxTerms:
-    """Terms of an agreement on a joint point by a deadline. ``shares``: owners evaluate silent agents' factors."""
+    """Terms of an agreement on a joint point by a deadline, known to all: of ``functions``, graph, box and levels, but
+    no value. If ``shares``, owners evaluate silent agents' factors.
+    """
 
     settings: Timed
-    graph: FactorGraph
-    low: Float[np.ndarray, " n"]
-    high: Float[np.ndarray, " n"]
+    functions: BoxFunctions
     starts: Float[np.ndarray, "m n"]
     n_given: int
     drawn: Float[np.ndarray, "k n"]
-    n_exchanges: int = 0
     shares: bool = False
-    levels: Mapping[str, Float[np.ndarray, " k"]] = field(default_factory=dict[str, np.ndarray])
 
     @classmethod
     def of(cls, settings: Timed, functions: BoxFunctions, seed: int, *, shares: bool) -> "BoxTerms":
         """Make the terms from the settings, the box and the seed; no function is evaluated."""
-        graph, n_given = functions.graph, min(len(functions.starts), settings.starts)
-        n_random = max(settings.starts, box_steps.FEWEST)
-        points = box_steps.drawn_starts(functions, graph.variables, seed, settings.starts, n_random)
-        starts, drawn = points[: min(settings.starts, _RUNS)], points[n_given:]
-        box = functions.low, functions.high
-        return cls(settings, graph, *box, starts, n_given, drawn, functions.n_exchanges, shares, functions.levels)
+        n_given, n_random = min(len(functions.starts), settings.starts), max(settings.starts, box_steps.FEWEST)
+        points = box_steps.drawn_starts(functions, functions.graph.variables, seed, settings.starts, n_random)
+        return cls(settings, functions, points[: min(settings.starts, _RUNS)], n_given, points[n_given:], shares)
 
     @property
     def standing(self) -> Float[np.ndarray, " n"]:
         """Initial joint point: the best start, or the middle of the box."""
-        return self.starts[0] if self.n_given else (self.low + self.high) / 2.0
+        return self.starts[0] if self.n_given else (self.functions.low + self.functions.high) / 2.0
 
     @cached_property
     def sides(self) -> Float[np.ndarray, " n"]:
         """Sides of the box; 1 where it has no length."""
-        return np.where(self.high > self.low, self.high - self.low, 1.0)
+        low, high = self.functions.low, self.functions.high
+        return np.where(high > low, high - low, 1.0)
 
     @cached_property
     def conflicts(self) -> Conflicts:
         """Colours of variables: no two variables of one factor have the same."""
-        return Conflicts(self.graph, {})
+        return Conflicts(self.functions.graph, {})
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -81,10 +77,10 @@ class BoxTerms:
 
     def looks(self, variable: str, stand: Vector, reach: Vector) -> Float[np.ndarray, "k v"]:
         """Values that a variable evaluates: its present one, values a step away, and a lattice or its whole grid."""
-        i = self.graph.column_of[variable]
-        low, high = self.low[i], self.high[i]
+        i = self.functions.graph.column_of[variable]
+        low, high = self.functions.low[i], self.functions.high[i]
         steps = (reach * self.sides[i])[:, None] * _STEPS
-        own = self.levels.get(variable, np.linspace(low, high, _LATTICE))
+        own = self.functions.levels.get(variable, np.linspace(low, high, _LATTICE))
         lattice = np.broadcast_to(own, (len(stand), len(own)))
         return np.clip(np.concatenate([stand[:, None], stand[:, None] + steps, lattice], axis=1), low, high)
 
@@ -105,7 +101,7 @@ class OwnRuns:
     """The own factors and variables in m parallel runs; ``Z`` (m, n) has the values as last received."""
 
     def __init__(self, name: str, terms: BoxTerms, functions: BoxFunctions) -> None:
-        graph = terms.graph
+        graph = functions.graph
         self.Z = terms.starts.copy()
         self._name, self._terms, self._graph, self._functions = name, terms, graph, functions
         self._variables, self._column = graph.variables_owned_by(name), graph.column_of
@@ -116,7 +112,7 @@ class OwnRuns:
     def place(self, variable: str, entries: Vector) -> None:
         """Note a variable's value in each run."""
         i = self._column[variable]
-        self.Z[:, i] = np.clip(entries, self._terms.low[i], self._terms.high[i])
+        self.Z[:, i] = np.clip(entries, self._functions.low[i], self._functions.high[i])
         self._fresh.add(variable)
 
     def pulled(self, pull: messages.Pull) -> None:
@@ -142,8 +138,9 @@ class OwnRuns:
             weight = np.where(is_shared, climber.eta / terms.sides[columns] ** 2, 0.0)
             got = tuple(phase[:, : len(self.Z)] for phase in received[f])
             function, penalty = box_steps.climbed_by(functions, stack, got), box_steps.pulled_to(z - climber.U, weight)
-            box, n_steps = (terms.low[columns][None, None], terms.high[columns][None, None]), terms.settings.inner_steps
-            climbed = box_steps.ascend(function, climber.X, *box, n_steps, climber.step, penalty)
+            low, high = functions.low[columns][None, None], functions.high[columns][None, None]
+            n_steps = terms.settings.inner_steps
+            climbed = box_steps.ascend(function, climber.X, low, high, n_steps, climber.step, penalty)
             climber.X, climber.step = climbed.X, climbed.step
             said = (climber.X + climber.U)[0]
             out += [messages.Pull(f, x, said[:, axis].copy(), climber.eta) for axis, x in enumerate(scope)]
@@ -165,7 +162,7 @@ class OwnRuns:
             weights = np.array([pull.weight for pull in heard])
             i = self._column[x]
             mean = weights @ np.array([pull.entries for pull in heard]) / weights.sum()
-            runs = messages.Runs(x, np.clip(mean, self._terms.low[i], self._terms.high[i]))
+            runs = messages.Runs(x, np.clip(mean, self._functions.low[i], self._functions.high[i]))
             if self.change(runs, self.Z[:, i]) > self._terms.settings.threshold:
                 self.place(x, runs.entries)
                 out.append(runs)
@@ -186,16 +183,16 @@ class OwnRuns:
 class DeadlineAgentInBox(Correspondent):
     """One agent of an agreement by a deadline on a joint point, from its own data, the common terms, and arrivals."""
 
-    def __init__(self, name: str, terms: BoxTerms, functions: BoxFunctions, decision: int = 0) -> None:
-        graph = terms.graph
+    def __init__(self, name: str, terms: BoxTerms, decision: int = 0) -> None:
+        graph = terms.functions.graph
         around = [graph.owner(g) for f in graph.factors_owned_by(name) for g in graph.neighbours(f)]
         super().__init__(name, graph, terms.settings, decision, around, RETRY)
-        functions = functions.of(graph.factors if terms.shares else self._factors)
+        functions = terms.functions.of(graph.factors if terms.shares else self._factors)
         self._terms, self._functions = terms, functions
         self._numbers: dict[tuple[str, str, int], Vector] = {}  # by sender, recipient and phase
         self._stacks = {f: stacks_of(graph, [f])[0] for f in self._factors}
         self._runs = OwnRuns(name, terms, functions)
-        standing = np.clip(terms.standing, terms.low, terms.high)
+        standing = np.clip(terms.standing, functions.low, functions.high)
         judged = terms.looks, self._values, dict(zip(graph.variables, standing.tolist(), strict=True))
         self._joint_starts = JointStarts(self, terms.schedule, standing, terms.sides, *judged, shares=terms.shares)
 
@@ -203,7 +200,7 @@ class DeadlineAgentInBox(Correspondent):
         """Process arrivals, climb or take turns, and send changes to others; see the base."""
         self._hear_all(now, inbox)
         # at every tick, as neighbours' numbers belong to the present points
-        for phase in range(self._terms.n_exchanges):
+        for phase in range(self._functions.n_exchanges):
             self._publish(phase)
         if now < self._terms.schedule.first:
             self._run()
@@ -215,7 +212,7 @@ class DeadlineAgentInBox(Correspondent):
 
     def word(self) -> dict[str, float]:
         """Values of its variables, always within the box."""
-        low, high = self._terms.low, self._terms.high
+        low, high = self._functions.low, self._functions.high
         at = {x: self._column[x] for x in self._variables}
         return {x: float(np.clip(self._joint_starts.stand[0, i], low[i], high[i])) for x, i in at.items()}
 
@@ -239,7 +236,7 @@ class DeadlineAgentInBox(Correspondent):
                 return self._joint_starts.take(sender, message)
             case messages.Published(factor=f, neighbour=g, phase=phase):
                 is_right = g in self._stacks and f in graph.neighbours(g) and graph.owner(f) == sender
-                is_right = is_right and 0 <= phase < self._terms.n_exchanges
+                is_right = is_right and 0 <= phase < self._functions.n_exchanges
                 if not (is_right and len(entries) == self._n_points and np.isfinite(entries).all()):
                     return False
                 self._numbers[f, g, phase] = entries
@@ -280,7 +277,7 @@ class DeadlineAgentInBox(Correspondent):
 
     def _run(self) -> None:
         """Let own factors climb, and move own variables to the means of the factors' values."""
-        received = {f: self._received(f, self._terms.n_exchanges) for f in self._factors}
+        received = {f: self._received(f, self._functions.n_exchanges) for f in self._factors}
         for pull in self._runs.climb(received):
             owner = self._graph.variable_owner(pull.variable)
             self.announce(owner, pull, lambda before, now=pull: self._runs.change(now, before.entries))
@@ -298,12 +295,12 @@ class DeadlineAgentInBox(Correspondent):
     def _values(self, f: str, U: Float[np.ndarray, "p n"], joint_starts: Int[np.ndarray, " p"]) -> Vector:
         """A factor's values at joint points, clipped to the box; -inf where it has none."""
         stack = self._stacks.get(f) or stacks_of(self._graph, [f])[0]
-        U = np.clip(U, self._terms.low, self._terms.high)
-        if f not in self._stacks or not self._terms.n_exchanges:
+        U = np.clip(U, self._functions.low, self._functions.high)
+        if f not in self._stacks or not self._functions.n_exchanges:
             at = self._functions.unheard(U[None])
             line = self._functions.value(stack, stack.take(U), at)[0]
         else:  # if neighbours matter, use the factor's model of its effect on their terms
-            received = self._received(f, self._terms.n_exchanges)
+            received = self._received(f, self._functions.n_exchanges)
             at = tuple(phase[:, len(self._terms.starts) + joint_starts] for phase in received)
             line = self._functions.value_and_gradient(stack, stack.take(U), at)[0][0]
         return np.where(line < np.inf, line, -np.inf)
@@ -328,7 +325,7 @@ def maximise_by_deadline(
     """
     graph, column = functions.graph, functions.graph.column_of
     terms = BoxTerms.of(settings, functions, seed, shares=shares)
-    agents = {name: DeadlineAgentInBox(name, terms, functions, decision) for name in graph.agents}
+    agents = {name: DeadlineAgentInBox(name, terms, decision) for name in graph.agents}
     living = ticked(agents, settings.deadline, transport)
     point = np.clip(terms.standing, functions.low, functions.high)
     for name in living:

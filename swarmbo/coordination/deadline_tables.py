@@ -8,33 +8,22 @@ of the starts of ``joint_starts``.
 Source: asynchronous max-sum: Farinelli et al. 2008. Decisions by colour and conflicts are our own.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
 from swarmbo.boundary.rng import stream
-from swarmbo.coordination.agreement import Solution
+from swarmbo.coordination.agreement import Solution, judged
 from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
 from swarmbo.coordination.flooding import Flooding, damped, largest_changes
 from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
 from swarmbo.coordination.messages import Choice, FromFactor, FromVariable, Message, Offer, Utility, Valued
-from swarmbo.coordination.tables import (
-    Conflicts,
-    Sizes,
-    Tables,
-    Vector,
-    checked_tables,
-    sizes_of,
-    spreads,
-    total,
-    violated,
-)
+from swarmbo.coordination.tables import Conflicts, Sizes, Tables, Vector, checked_tables, sizes_of, spreads
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport
 from swarmbo.transport import Envelope, Transport
@@ -80,12 +69,10 @@ class Terms:
     @cached_property
     def schedule(self) -> Schedule:
         """Schedule of joint starts, for decisions that are not final."""
-        ticks = self.settings.deadline
+        ticks, threshold = self.settings.deadline, self.settings.threshold
         first, compared, decided = (int(share * ticks) for share in (_FIRST, _COMPARED, _DECIDED))
-        # even with little time, turns begin after the first messages, or all would start at their first values
-        return Schedule(
-            self.conflicts, _JOINT_STARTS, max(1, first), compared, decided, self.settings.threshold, is_fixed=True
-        )
+        first = max(1, first)  # even with little time after the first messages, or all start at their first values
+        return Schedule(self.conflicts, _JOINT_STARTS, first, compared, decided, threshold, is_fixed=True)
 
     def looks(self, variable: str, stand: Vector, reach: Vector) -> Float[np.ndarray, "k v"]:
         """All values of a variable, as numbers, whatever its present one."""
@@ -236,10 +223,8 @@ class DeadlineAgent(Correspondent):
         stand = dict[str, Vector]()
         for x, noted in self._noted.items():
             noted = [*noted[:_NOTED], *[self.best_guess(x)] * (_NOTED - len(noted))]
-            drawn = stream(self._terms.seed, "lanes", variable=x).integers(
-                self._terms.sizes[x], size=_JOINT_STARTS - _NOTED
-            )
-            stand[x] = np.concatenate([noted, drawn]).astype(float)
+            rng, n_drawn = stream(self._terms.seed, "lanes", variable=x), _JOINT_STARTS - _NOTED
+            stand[x] = np.concatenate([noted, rng.integers(self._terms.sizes[x], size=n_drawn)]).astype(float)
         self._joint_starts.begin(stand, 0.0)
 
     def _utility(self, f: str, U: Float[np.ndarray, "p n"], joint_starts: Int[np.ndarray, " p"]) -> Vector:
@@ -256,9 +241,8 @@ class DeadlineAgent(Correspondent):
         """Decide own variables that are due, and announce them."""
         for x in self._in_order:
             if x not in self._words and (is_last or self._is_time(x)):
-                best = np.where(
-                    self._terms.conflicts.allowed(x, self._terms.sizes[x], self._words), self._belief(x), -np.inf
-                )
+                allowed = self._terms.conflicts.allowed(x, self._terms.sizes[x], self._words)
+                best = np.where(allowed, self._belief(x), -np.inf)
                 chosen = int(np.argmax(best))
                 if best[chosen] > -np.inf:
                     self._words[x] = chosen
@@ -310,13 +294,6 @@ class DeadlineAgent(Correspondent):
         self.announce(recipient, message, lambda before: largest_changes(before.entries, now), spreads(now[None])[0])
 
 
-class Settled(NamedTuple):
-    """Choices at the deadline. Variables that ``said`` lacks are in ``solution``, unless their owners failed."""
-
-    said: Solution
-    solution: Solution
-
-
 def agree_by_deadline(
     settings: Timed,
     graph: "FactorGraph | nx.Graph[Any]",
@@ -326,9 +303,11 @@ def agree_by_deadline(
     *,
     default: Mapping[str, int] | None = None,
     seed: int = 0,
-) -> Settled:
+    guesses: bool = True,
+) -> Solution:
     """Let one agent per owner agree by real messages until all act at the same tick. Agents know the pairs of values
-    that tables forbid. ``default`` has the values for doing nothing, used for silent agents' variables.
+    that tables forbid. ``default`` has the values for doing nothing, used for silent agents' variables. Variables
+    without a safe value have their best one by messages if ``guesses``, else none.
     """
     graph, tables = FactorGraph.with_tables(graph, tables)
     checked = checked_tables(graph, tables)
@@ -344,30 +323,6 @@ def agree_by_deadline(
     idle = {graph.variable_owner(x) for x, value in words.items() if value is None}
     links = links_of(agents, living, settings.deadline, transport, idle, conflicts.clashes(words))
     report = SolveReport("deadline", settings.deadline, traffic=transport.traffic, links=links)
-    done = {x: value for x, value in words.items() if value is not None}
-    guessed = {x: agents[graph.variable_owner(x)].best_guess(x) for x in said if x not in done}
-    chosen = done | guessed
-    whole = {x: chosen[x] for x in graph.variables if x in said}
-    return Settled(judged(graph, checked, done, report), judged(graph, checked, whole, report))
-
-
-def judged(
-    graph: FactorGraph, tables: Mapping[str, np.ndarray], chosen: Mapping[str, int], report: SolveReport
-) -> Solution:
-    """Solution of a choice, which may lack variables."""
-    whole = whole_factors(graph, chosen)
-    return settled(graph, chosen, [tables[f][tuple(chosen[x] for x in graph.scope(f))] for f in whole], report)
-
-
-def whole_factors(graph: FactorGraph, chosen: Collection[str]) -> list[str]:
-    """Factors whose variables all have a value."""
-    return [f for f in graph.factors if all(x in chosen for x in graph.scope(f))]
-
-
-def settled(graph: FactorGraph, chosen: Mapping[str, int], values: Sequence[float], report: SolveReport) -> Solution:
-    """Solution of a choice, given the values of factors whose variables all have one, in the graph's order."""
-    whole = whole_factors(graph, chosen)
-    broken = violated(dict(zip(whole, values, strict=True)))
-    value = total(np.array(values)) if len(whole) == len(graph.factors) else None
-    report = replace(report, status="infeasible" if broken else report.status, value=value, violated=broken)
-    return Solution(dict(chosen), -np.inf if value is None else value, None, report)
+    if guesses:
+        words |= {x: agents[graph.variable_owner(x)].best_guess(x) for x, value in said.items() if value is None}
+    return judged(graph, checked, {x: value for x, value in words.items() if value is not None}, report)

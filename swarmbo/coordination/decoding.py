@@ -78,9 +78,7 @@ def line_of(table: Table, scope: Sequence[str], variable: str, chosen: Mapping[s
 
 
 def least_forbidden(lines: Sequence[Vector], weights: Sequence[float], present: int | None = None) -> int:
-    """Index of the least weight of broken factors, then the largest sum, then the lowest. A ``present`` value that
-    breaks a factor is left if another is as good.
-    """
+    """Index of least broken weight, then of largest sum; a broken ``present`` one only if no other is as good."""
     broken, utility = weighed(lines, weights)
     best = broken == broken.min()
     if present is not None and broken[present] > 0.0 and best.sum() > 1:

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 
 from swarmbo.coordination.tables import ByEdge, Edge, Flat, Layout, Sizes, Table, Tables, Vector, spreads
 from swarmbo.graph import FactorGraph
+from swarmbo.graph.factor_graph import grouped
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,7 @@ class VariableGroup:
 
 
 class Flooding:
-    """Arrays of own factors and variables for synchronous rounds. Messages of one direction are one array: those of own
-    factors, then others of own variables.
-    """
+    """Arrays for synchronous rounds; one has messages of a direction: own factors', then others of own variables."""
 
     def __init__(self, graph: FactorGraph, tables: Tables, variables: Sequence[str], sizes: Sizes) -> None:
         self.graph = graph
@@ -44,9 +43,7 @@ class Flooding:
         self.place = graph.column_of
         edges = graph.edges
         own = np.array([graph.place_of[factor] for factor in self.factors], dtype=np.int64)
-        by_shape: dict[tuple[int, ...], list[int]] = {}
-        for i, factor in enumerate(self.factors):
-            by_shape.setdefault(tables[factor].shape, []).append(i)
+        by_shape = grouped((tables[factor].shape, i) for i, factor in enumerate(self.factors))
         self.factor_groups: list[FactorGroup] = []
         here: list[Int[np.ndarray, " n"]] = []  # edges, as numbers in the graph
         lengths: list[Int[np.ndarray, " n"]] = []  # of their messages
@@ -64,9 +61,8 @@ class Flooding:
             np.stack([tables[self.factors[i]] for i in indices], out=stacked)
             self.table_starts[places] = begin + prod(shape) * np.arange(len(places))
             begin += stacked.size
-            self.factor_groups.append(
-                FactorGroup(places, stacked, spreads(stacked), starts, edges.variables[group_edges])
-            )
+            scopes = edges.variables[group_edges]
+            self.factor_groups.append(FactorGroup(places, stacked, spreads(stacked), starts, scopes))
         columns = np.array([self.place[x] for x in self.variables], dtype=np.int64)
         sizes_here = np.array([self.sizes[x] for x in self.variables], dtype=np.int64)
         degrees = edges.first_of[columns + 1] - edges.first_of[columns]

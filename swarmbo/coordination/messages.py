@@ -288,10 +288,8 @@ class Codec:
             raise TransportError(f"got a message of {len(payload)} bytes; wanted at least {fewest}: it was cut off")
         (said,) = cls._check.unpack_from(payload)
         if (found := zlib.crc32(payload[start:])) != said:
-            raise TransportError(
-                f"got {len(payload)} bytes with checksum {found:08x}; wanted {said:08x}, which the sender computed: "
-                "they were changed in transit"
-            )
+            wanted = f"{said:08x}, which the sender computed: they were changed in transit"
+            raise TransportError(f"got {len(payload)} bytes with checksum {found:08x}; wanted {wanted}")
         try:
             message = cls._decoder.decode(payload[fewest:])
         except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError) as error:

@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack, stacks_of
-from swarmbo.graph.box_functions import Received, Rows
+from swarmbo.graph.box_functions import Passes, Received, Rows, in_turn, neighbours_in_turn
+from swarmbo.graph.factor_graph import grouped
 from swarmbo.transport import Routes
 
 
@@ -98,7 +99,7 @@ class Part:
                         wait_of_factor[f, other] -= 1
                         if wait_of_factor[f, other] == 0:
                             outgoing.append((f, other))
-            levels.append(Level(_gathered(ready), _gathered(outgoing)))
+            levels.append(Level(*(tuple(grouped(edges).items()) for edges in (ready, outgoing))))
             ready = []
             for f, x in outgoing:
                 for other in graph.factors_of(x):
@@ -126,21 +127,15 @@ class Part:
         parent: dict[str, str | None] = {root: None}
         for agent in others:
             parent[agent] = next(on_path for on_path in self.routes.path(agent, root)[1:] if on_path in members)
-        children: dict[str, list[str]] = {agent: [] for agent in agents}
-        for agent, above in parent.items():
-            if above is not None:
-                children[above].append(agent)
+        children = grouped((above, agent) for agent, above in parent.items() if above is not None)
         below: dict[str, list[str]] = {agent: [] for agent in agents}
         for factor in graph.factors:
             ancestor: str | None = owner if (owner := graph.owner(factor)) in members else None
             while ancestor is not None:
                 below[ancestor].append(factor)
                 ancestor = parent[ancestor]
-        return SpanningTree(
-            parent=parent,
-            children={agent: tuple(others) for agent, others in children.items()},
-            factors={agent: tuple(factors) for agent, factors in below.items()},
-        )
+        factors = {agent: tuple(own) for agent, own in below.items()}
+        return SpanningTree(parent, dict.fromkeys(agents, ()) | children, factors)
 
     @cached_property
     def earlier(self) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -161,13 +156,6 @@ class Part:
     def is_shared(self) -> dict[str, bool]:
         """True for each variable of several factors."""
         return {variable: len(self.graph.factors_of(variable)) > 1 for variable in self.graph.variables}
-
-
-def _gathered(edges: list[tuple[str, str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    recipients: dict[str, list[str]] = {}
-    for sender, recipient in edges:
-        recipients.setdefault(sender, []).append(recipient)
-    return tuple((sender, tuple(others)) for sender, others in recipients.items())
 
 
 Copies = Sequence[Float[np.ndarray, "_g m _a"]]  # for each stack its factors' columns of joint points
@@ -248,6 +236,18 @@ class BoxView(LocalView):
             np.array([[graph.factors_of(x)[0] == f for x in graph.scope(f)] for f in stack.factors])[:, None, :]
             for stack in self.stacks
         )
+
+    @cached_property
+    def neighbours_in_turn(self) -> Passes:
+        """Each own factor with its neighbours in turn, as rows of the stacks."""
+        return neighbours_in_turn(self.part.neighbours, self.stacks)
+
+    @cached_property
+    def copies_in_turn(self) -> Passes:
+        """Each variable's column with its factors' copies in turn, as entries of all stacks end to end."""
+        edges = ((f, x) for stack in self.stacks for f in stack.factors for x in self.graph.scope(f))
+        entry = {edge: i for i, edge in enumerate(edges)}
+        return in_turn((self.place[x], entry[f, x]) for x in self.graph.variables for f in self.graph.factors_of(x))
 
     @cached_property
     def _order(self) -> list[int]:

@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike
 
 from swarmbo.coordination.agreement import Agreement, Solution, agreement_of, solution_of
 from swarmbo.coordination.by_messages import Waiting
-from swarmbo.coordination.deadline import has_deadline, require_number
+from swarmbo.coordination.deadline import require_number
 from swarmbo.coordination.deadline_box import maximise_by_deadline
 from swarmbo.coordination.deadline_tables import agree_by_deadline
 from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message, UnfitError
-from swarmbo.coordination.plan import BoxMethod, Plan, TableMethod
+from swarmbo.coordination.plan import BoxMethod, Plan, TableMethod, has_deadline
 from swarmbo.coordination.schema import Wanted, said_of
 from swarmbo.coordination.tables import checked_tables, sizes_of
 from swarmbo.errors import TransportError
@@ -92,11 +92,9 @@ class Participant(Generic[Result]):
         self.since = now if self.since is None or not self._waiting else self.since
         if now - self.since > self.patience:
             missing = self.missing
-            raise TransportError(
-                f"{self.name!r} waits for {len(missing)} messages of decision {self.decision}, such as {missing[0]}, "
-                f"and received nothing for {now - self.since:g}; wanted one within {self.patience:g}: was one lost?"
-                f"{said_of(self.refused)}"
-            )
+            awaited = f"{len(missing)} messages of decision {self.decision}, such as {missing[0]}"
+            got = f"{self.name!r} waits for {awaited}, and received nothing for {now - self.since:g}"
+            raise TransportError(f"{got}; wanted one within {self.patience:g}: was one lost?{said_of(self.refused)}")
         outbox, self._outbox = self._outbox, []
         return outbox
 
@@ -151,10 +149,8 @@ class Participant(Generic[Result]):
             self.refused[envelope.sender] += 1
             return None
         if label.decision > self.decision:
-            raise TransportError(
-                f"from {envelope.sender!r} to {self.name!r}: got a message of decision {label.decision} while deciding "
-                f"{self.decision}; hold it back until then"
-            )
+            got = f"got a message of decision {label.decision} while deciding {self.decision}"
+            raise TransportError(f"from {envelope.sender!r} to {self.name!r}: {got}; hold it back until then")
         return label, message
 
     def _file(self, sender: str, label: Label, message: Message) -> bool:
@@ -207,14 +203,11 @@ def solve_with_agents(
     """
     graph, tables = FactorGraph.with_tables(graph, tables)
     if has_deadline(settings):
-        return agree_by_deadline(settings, graph, tables, transport, decision, seed=seed).solution
+        return agree_by_deadline(settings, graph, tables, transport, decision, seed=seed)
     checked = checked_tables(graph, tables)
     plan = settings.plan(graph, sizes_of(graph, checked), transport.routes, seed)
-    agents = {
-        name: Participant.of(name, plan, {f: checked[f] for f in graph.factors_owned_by(name)}, decision)
-        for name in graph.agents
-    }
-    ended = run_to_the_end(agents, transport)
+    owns = {name: {f: checked[f] for f in graph.factors_owned_by(name)} for name in graph.agents}
+    ended = run_to_the_end(plan, owns, transport, decision)
     if ended.without:
         found = {x: index for outcome in ended.outcomes for x, index in outcome.assignment.items()}
         rounds = max((outcome.rounds for outcome in ended.outcomes), default=0)
@@ -234,10 +227,8 @@ def maximise_with_agents(
     if has_deadline(settings):
         return maximise_by_deadline(settings, functions, transport, seed, decision)
     plan = settings.plan(functions, transport.routes, seed)
-    agents = {
-        name: Participant.of(name, plan, functions.of(graph.factors_owned_by(name)), decision) for name in graph.agents
-    }
-    ended = run_to_the_end(agents, transport)
+    owns = {name: functions.of(graph.factors_owned_by(name)) for name in graph.agents}
+    ended = run_to_the_end(plan, owns, transport, decision)
     if ended.without:
         standing = functions.starts[0] if len(functions.starts) else (functions.low + functions.high) / 2
         value = float(total_value(functions, standing[None])[0])
@@ -254,8 +245,11 @@ class Ended(NamedTuple, Generic[Result]):
     links: LinkReport | UnsetType = UNSET
 
 
-def run_to_the_end(agents: Mapping[str, Participant[Result]], transport: Transport) -> Ended[Result]:
-    """Step agents until no message is under way; over a transport with faults by acknowledgement and repetition."""
+def run_to_the_end(
+    plan: Plan[Own, Result], owns: Mapping[str, Own], transport: Transport, decision: int
+) -> Ended[Result]:
+    """Let agents, each with its own data, agree by a plan; over a transport with faults, messages are repeated."""
+    agents = {name: Participant.of(name, plan, own, decision) for name, own in owns.items()}
     if isinstance(transport, FaultyTransport):
         carrier = Reliable(transport)
         traffic = step(agents, carrier)

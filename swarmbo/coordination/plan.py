@@ -19,6 +19,7 @@ from swarmbo.coordination.part import BoxView, LocalView, Part
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.schema import Schema
 from swarmbo.coordination.tables import Rank, Sizes, Tables, checked_tables, factor_values, rank, sizes_of, total
+from swarmbo.errors import ConfigError
 from swarmbo.graph import BoxFunctions, FactorGraph
 from swarmbo.records import Traffic
 from swarmbo.settings import Count, Settings
@@ -248,3 +249,15 @@ def traced(
     ranked = rank(factor_values(graph, checked, solution.assignment))  # added in another order there
     rows[-1] = rows[-1]._replace(rank=ranked, bound=solution.upper_bound)
     return solution, tuple(rows)
+
+
+def has_deadline(settings: Any) -> bool:
+    """True if settings are of a coordination method by a deadline; see ``MaxSum(…)`` and ``ADMM(…)``."""
+    # declared by the class: a user's own method may have settings of these names
+    return getattr(settings, "has_deadline_mode", False) and settings.mode == "asynchronous"
+
+
+def require_lockstep(settings: Any) -> None:
+    """Raise a ConfigError unless agents wait for one another (lockstep)."""
+    if settings.mode != "lockstep":
+        raise ConfigError(f"got {settings.mode!r}; wanted 'lockstep' for agents that wait", at="$.coordination.mode")

@@ -25,6 +25,7 @@ from swarmbo.coordination.tables import Sizes, Table
 from swarmbo.errors import BudgetError, ShapeError
 from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack
 from swarmbo.graph.box_functions import Received
+from swarmbo.graph.factor_graph import grouped
 
 Point = Float[np.ndarray, " n"]
 Grid = Float[np.ndarray, "n points"]  # values of each variable
@@ -46,9 +47,7 @@ class Resolution:
     def of(
         cls, part: FactorGraph, points: int, refinement: int, starts: int, coarse_entries: int, window_entries: int
     ) -> "Resolution":
-        """Make the finest grids within the budgets of entries, a BudgetError if the smallest do not fit. Starts take at
-        most a quarter of the first level's values, and at least one.
-        """
+        """Make the finest grids within the budgets of entries; a BudgetError if the smallest do not fit."""
         factor = max(part.factors, key=lambda name: len(part.scope(name)))
         arity = len(part.scope(factor))
         widest, window = _root(coarse_entries, arity), _root(window_entries, arity)
@@ -57,11 +56,9 @@ class Resolution:
             (window, 3, window_entries, "window_entries"),
         ):
             if got < fewest:
-                raise BudgetError(
-                    f"factor {factor!r} has {arity} variables: with {fewest} values each, the fewest, its table has "
-                    f"{fewest**arity} entries. {field} allows {budget}; raise it, or take coordination = 'admm', which "
-                    "needs no tables"
-                )
+                size = f"with {fewest} values each, the fewest, its table has {fewest**arity} entries"
+                fix = f"{field} allows {budget}; raise it, or take coordination = 'admm', which needs no tables"
+                raise BudgetError(f"factor {factor!r} has {arity} variables: {size}. {fix}")
         starts = max(min(starts, widest // 4), 1)
         window = min(2 * refinement + 1, (window - 1) // 2 * 2 + 1)
         finer = min(refinement, max((window - 1) // 2, 2))
@@ -117,9 +114,8 @@ def window_values(x: Point, low: Point, high: Point, spacing: Point, points: int
     steps = first[:, None] + np.arange(points)
     # the incumbent first: of equally good values the first is taken, so it stays
     order = np.argsort(steps != 0.0, axis=1, kind="stable")
-    return np.clip(
-        x[:, None] + np.take_along_axis(steps, order, axis=1) * spacing[:, None], low[:, None], high[:, None]
-    )
+    out = x[:, None] + np.take_along_axis(steps, order, axis=1) * spacing[:, None]
+    return np.clip(out, low[:, None], high[:, None])
 
 
 def is_at_edge(values: Float[np.ndarray, "n points"], chosen: Point, low: Point, high: Point) -> Bool[np.ndarray, " n"]:
@@ -142,11 +138,10 @@ def tabulated(
     """
     out, n_values = dict[str, Table](), values.shape[1]
     for stack, got in zip(view.stacks, received, strict=True):
-        alike: dict[tuple[int, ...], list[int]] = {}
-        for row, factor in enumerate(stack.factors):
-            sizes = (n_values if counts is None else counts[x] for x in view.graph.scope(factor))
-            alike.setdefault(tuple(sizes), []).append(row)
-        for shape, rows in alike.items():
+        scopes = map(view.graph.scope, stack.factors)
+        shapes = [tuple(n_values if counts is None else counts[x] for x in scope) for scope in scopes]
+        for shape, members in grouped(zip(shapes, range(len(shapes)), strict=True)).items():
+            rows = list(members)
             group = FactorStack(tuple(stack.factors[row] for row in rows), stack.columns[rows])
             there = [phase[rows] for phase in got]
             own = yield from tables(view.functions, group, values, shape, there, rough, is_strict)
@@ -176,9 +171,8 @@ def tables(
     if is_strict and bad.any():
         g, entry = (int(i) for i in np.argwhere(bad)[0])
         at = values[stack.columns[g], places[entry]].tolist()
-        raise ShapeError(
-            f"factor {stack.factors[g]!r}: got the value {out[g, entry]} at {at}; wanted a number, or -inf"
-        )
+        got = f"got the value {out[g, entry]} at {at}"
+        raise ShapeError(f"factor {stack.factors[g]!r}: {got}; wanted a number, or -inf")
     out[bad] = -np.inf
     return out.reshape(len(stack.factors), *shape)
 

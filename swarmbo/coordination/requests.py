@@ -20,6 +20,7 @@ from swarmbo.coordination.schema import Fits, FitsWord, anything
 from swarmbo.coordination.tables import Flat, Rank, rank
 from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack
 from swarmbo.graph.box_functions import Received, by_factor
+from swarmbo.graph.factor_graph import grouped
 from swarmbo.records import Traffic
 
 Out = TypeVar("Out")
@@ -290,11 +291,8 @@ class Mail:
 def looked(requests: Sequence[Look]) -> list[Float[np.ndarray, "_g m"]]:
     """Answers to requests for values: equal factors with equally many points are evaluated in one call."""
     answers: dict[int, np.ndarray] = {}
-    alike: dict[tuple[object, ...], list[int]] = {}
-    for i, request in enumerate(requests):
-        how = request.climbed, request.rough, id(request.functions)
-        alike.setdefault((request.points.shape[1:], *how), []).append(i)
-    for places in alike.values():
+    kinds = [(one.points.shape[1:], one.climbed, one.rough, id(one.functions)) for one in requests]
+    for places in grouped(zip(kinds, range(len(kinds)), strict=True)).values():
         group = [requests[i] for i in places]
         functions, stack, points, received, climbed, rough = group[0]
         if len(group) > 1:

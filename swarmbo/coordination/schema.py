@@ -16,9 +16,6 @@ from swarmbo.coordination.part import Part
 Fits = Callable[[Float[np.ndarray, "k m"], "frozenset[str]"], bool]  # sums, and the agents that contributed
 FitsWord = Callable[[str, bytes], bool]  # an agent, and its data
 
-
-HIGHEST = float(np.finfo(float).max)
-LOWEST = -HIGHEST
 _MOST_AT_ONCE = 1e12  # number beside a flag
 # largest number that agents exchange on a box, so that squares stay finite
 _LARGEST = 1e150
@@ -68,9 +65,7 @@ class Schema:
                 return Wanted(graph.variable_owner(joined[0]), lambda said: self._are_values(said.indices, joined))
             case "consensus":  # to a factor's owner, or from it
                 return Wanted(owner if actor == agent else actor, lambda said: are_finite(said.entries, size, below))
-            case "published":
-                return Wanted(owner, lambda said: are_numbers(said.entries, size))
-            case _:  # copies and slopes
+            case _:  # published numbers, copies and slopes
                 return Wanted(owner, lambda said: are_numbers(said.entries, size))
 
     def _is_table(self, said: Any, scope: Sequence[str]) -> bool:

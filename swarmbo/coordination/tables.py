@@ -54,19 +54,16 @@ def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[
         table = np.ascontiguousarray(tables[factor], dtype=np.float64)
         scope = graph.scope(factor)
         if np.ndim(tables[factor]) != len(scope):
-            raise ShapeError(
-                f"table of {factor!r}: got {np.ndim(tables[factor])} axes; wanted {len(scope)}, one for each of "
-                f"{', '.join(scope)}"
-            )
+            wanted = f"{len(scope)}, one for each of {', '.join(scope)}"
+            raise ShapeError(f"table of {factor!r}: got {np.ndim(tables[factor])} axes; wanted {wanted}")
         for variable, size in zip(scope, table.shape, strict=True):
             if size == 0:
                 raise ShapeError(f"table of {factor!r}: variable {variable!r} has no value to choose from; wanted >= 1")
             known, by = size_of.setdefault(variable, (size, factor))
             if known != size:
-                raise ShapeError(
-                    f"variable {variable!r} has {known} values in the table of {by!r} but {size} in that of "
-                    f"{factor!r}. Give all tables of a variable the same values in the same order"
-                )
+                got = f"{known} values in the table of {by!r} but {size} in that of {factor!r}"
+                fix = "Give all tables of a variable the same values in the same order"
+                raise ShapeError(f"variable {variable!r} has {got}. {fix}")
         _check_entries(factor, table)
         checked[factor] = table
     return checked
@@ -74,12 +71,8 @@ def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[
 
 def sizes_of(graph: FactorGraph, tables: Tables) -> dict[str, int]:
     """Number of values of each variable, in the graph's order of variables."""
-    sizes = {
-        variable: size
-        for factor in graph.factors
-        for variable, size in zip(graph.scope(factor), tables[factor].shape, strict=True)
-    }
-    return {variable: sizes[variable] for variable in graph.variables}
+    sizes = {x: size for f in graph.factors for x, size in zip(graph.scope(f), tables[f].shape, strict=True)}
+    return {x: sizes[x] for x in graph.variables}
 
 
 def factor_values(graph: FactorGraph, tables: Tables, assignment: Mapping[str, int]) -> Float[np.ndarray, " n_factors"]:
@@ -120,10 +113,8 @@ def _check_entries(factor: str, table: Table) -> None:
     high = float(table.max())  # NaN if any entry is
     if not high <= LARGEST:
         at = tuple(map(int, np.unravel_index(int(np.argmax(~(table <= LARGEST))), table.shape)))
-        raise ShapeError(
-            f"table of {factor!r}: got {table[at]} at {at}; wanted numbers up to {LARGEST:g}, or -inf for a forbidden "
-            "combination"
-        )
+        wanted = f"numbers up to {LARGEST:g}, or -inf for a forbidden combination"
+        raise ShapeError(f"table of {factor!r}: got {table[at]} at {at}; wanted {wanted}")
     if np.count_nonzero(table < -LARGEST) > np.count_nonzero(table == -np.inf):
         raise ShapeError(f"table of {factor!r}: got an entry below {-LARGEST:g}; use -inf to forbid a combination")
 

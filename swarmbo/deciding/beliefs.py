@@ -245,7 +245,7 @@ def known_places(
     def with_out(X: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "m d"]:
         return np.vstack([X[:, :n_dims], *out]) if len(X) else X[:, :n_dims]
 
-    by_agent = {agent: with_out(good) for agent, (good, _, _) in belief.known(problem.agents, np.zeros((0, 1))).items()}
     if isinstance(belief, SharedBelief):
-        return by_agent[problem.agents[0]], {}
+        return with_out(belief.places), {}
+    by_agent = {agent: with_out(good) for agent, (good, _, _) in belief.known(problem.agents, np.zeros((0, 1))).items()}
     return by_agent[belief.seen.representative], by_agent

@@ -9,43 +9,41 @@ import msgspec
 import networkx as nx
 import numpy as np
 
-from swarmbo.acquisition import by_view
+from swarmbo.acquisition.by_view import EachSays, ran
 from swarmbo.belief.fusion.fused import Talk
 from swarmbo.belief.fusion.fused_view import Spoken, Unfinished, carried, talk
 from swarmbo.belief.model.incumbents import evaluated
-from swarmbo.coordination import deadline, deadline_box, deadline_tables, participant, tables as conflicts
-from swarmbo.coordination.agreement import Agreement, Solution
+from swarmbo.coordination import deadline_box, deadline_tables, participant, tables as conflicts
+from swarmbo.coordination.agreement import Agreement, Solution, whole_factors
 from swarmbo.coordination.central import Central
 from swarmbo.coordination.messages import Codec, Note
 from swarmbo.coordination.part import Part
-from swarmbo.coordination.plan import BoxMethod, TableMethod
+from swarmbo.coordination.plan import BoxMethod, TableMethod, has_deadline
 from swarmbo.coordination.requests import HandOn, Steps, ToAll, asked
 from swarmbo.deciding import joint, places
-from swarmbo.deciding.setup import Carrying
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
-from swarmbo.registry import checked_as, takes_named
-from swarmbo.transport import Routes, Transport
+from swarmbo.registry import checked_as, parameters_of
+from swarmbo.transport import Carrying, Routes, Transport
 
 Out = TypeVar("Out")
 SHARING = ("reports", "news", "sharing")  # purposes of reports; all others belong to the agreement
 
 
-def said_by(request: by_view.EachSays | by_view.InTurn, own: tuple[str, ...]) -> Steps[dict[str, bytes]]:
+def said_by(request: EachSays, own: tuple[str, ...]) -> Steps[dict[str, bytes]]:
     """Steps of some agents for a request: they send their own data, and receive all."""
     fits = fitting(request)
-    if isinstance(request, by_view.InTurn):
 
-        def say(agent: str, before: Mapping[str, bytes]) -> bytes:
-            return msgspec.msgpack.encode(request.of(agent, received(request, before)))
+    def say(agent: str, before: Mapping[str, bytes]) -> bytes:
+        return msgspec.msgpack.encode(request.of(agent, received(request, before)))
 
+    if request.in_turn:
         return asked(HandOn(request.speakers, say, fits))
-    words = {agent: msgspec.msgpack.encode(request.of(agent)) if agent in request.speakers else b"" for agent in own}
-    return asked(ToAll(words, fits))
+    return asked(ToAll({agent: say(agent, {}) if agent in request.speakers else b"" for agent in own}, fits))
 
 
-def fitting(request: by_view.EachSays | by_view.InTurn) -> Callable[[str, bytes], bool]:
+def fitting(request: EachSays) -> Callable[[str, bytes], bool]:
     """Test of agents' data: speakers send admissible data, others send nothing."""
 
     def is_word(agent: str, word: bytes) -> bool:
@@ -59,7 +57,7 @@ def fitting(request: by_view.EachSays | by_view.InTurn) -> Callable[[str, bytes]
     return is_word
 
 
-def received(request: by_view.EachSays | by_view.InTurn, said: Mapping[str, bytes]) -> dict[str, Any]:
+def received(request: EachSays, said: Mapping[str, bytes]) -> dict[str, Any]:
     """Decoded data of the speakers, in their order."""
     return {agent: msgspec.msgpack.decode(said[agent]) for agent in request.speakers if agent in said}
 
@@ -89,10 +87,9 @@ class Exchanges:
         self.note(purpose, self._everybody.traffic - before)
         return found
 
-    def answered(self, request: by_view.EachSays | by_view.InTurn) -> by_view.Heard:
+    def answered(self, request: EachSays) -> dict[str, Any]:
         """Data of some agents about their own beliefs."""
-        everybody = self._everybody.part.agents
-        return by_view.Heard(received(request, self.exchanged(request.purpose, said_by(request, everybody))))
+        return received(request, self.exchanged(request.purpose, said_by(request, self._everybody.part.agents)))
 
     def summed(self, purpose: str, *shape: int) -> None:
         """Count a sum over all agents of numbers of a shape."""
@@ -101,7 +98,7 @@ class Exchanges:
     def fused(self, due: Sequence[Talk]) -> None:
         """Run exchanges of beliefs: a note to each neighbour in each step, and a test for further steps."""
         for one in due:
-            by_view.ran(talk(one.agents, one.steps), partial(self._in_step, one))
+            ran(talk(one.agents, one.steps), partial(self._in_step, one))
 
     def _in_step(self, talking: Talk, request: Unfinished | Spoken) -> Any:
         if isinstance(request, Unfinished):
@@ -137,7 +134,7 @@ class CentralDriver:
 
     def run(self, steps: Generator[Any, Any, Out]) -> Out:
         """Run the steps, answering their requests."""
-        return by_view.ran(steps, self._answer)
+        return ran(steps, self._answer)
 
     def _answer(self, request: joint.Request | places.Request) -> Any:
         answer: Any = None
@@ -176,7 +173,7 @@ class CentralDriver:
                 ends = {agent: place.tolist() for agent, place in answer.points.items()}
                 words = {agent: msgspec.msgpack.encode(ends.get(agent)) for agent in self.words.graph.agents}
                 self.words.exchanged("choices", asked(ToAll(words)))
-            case by_view.EachSays() | by_view.InTurn():
+            case EachSays():
                 answer = self.words.answered(request)
         return answer
 
@@ -184,7 +181,7 @@ class CentralDriver:
         functions, links, seed = request.functions, request.links, request.seed
         # agents number agreements alike, and a late message of the first one must not fit the second
         decision = 2 * self.round + int(request.again)  # up to two in a round
-        if deadline.has_deadline(self.coordination):
+        if has_deadline(self.coordination):
             opened = self._opened(functions.graph.agents, links)
             return deadline_box.maximise_by_deadline(
                 self.coordination, functions, opened, seed, decision, shares=request.shares
@@ -199,11 +196,11 @@ class CentralDriver:
 
     def _chosen(self, request: places.Choose) -> Solution:
         problem, links, seed = request
-        if deadline.has_deadline(self.coordination):
+        if has_deadline(self.coordination):
             return self._chosen_by_deadline(self.coordination, request)
         if not self.transport.as_agents:
             # a user's own method need not draw
-            drawing = {"seed": seed} if takes_named(self.coordination.solve, "seed") else {}
+            drawing = {"seed": seed} if "seed" in (parameters_of(self.coordination.solve) or ()) else {}
             solution = self.coordination.solve(problem.graph, problem.tables, links, **drawing)
             solution = places.checked_solution(solution, problem.shortlists, self.coordination)
         else:
@@ -221,11 +218,13 @@ class CentralDriver:
         problem, links, seed = request
         graph, tables, default = problem.graph, problem.tables, places.declining(problem)
         opened = self._opened(graph.agents, links), self.round
-        found = deadline_tables.agree_by_deadline(timed, graph, tables, *opened, default=default, seed=seed).said
+        found = deadline_tables.agree_by_deadline(
+            timed, graph, tables, *opened, default=default, seed=seed, guesses=False
+        )
         own = {agent: conflicts.Conflicts.packed(graph, tables, agent) for agent in self.words.graph.agents}
         self.words.exchanged("claims", asked(ToAll(own)))
         self.words.summed("choices", 1, len(self.words.graph.agents))
-        if whole := deadline_tables.whole_factors(graph, found.assignment):
+        if whole := whole_factors(graph, found.assignment):
             self.words.summed("choices", 1, len(whole))
         return found
 

@@ -23,7 +23,7 @@ from swarmbo.deciding.offers import (
     places_to_recommend,
     random_candidates,
 )
-from swarmbo.deciding.own_rows import OwnRow, stops_by_round
+from swarmbo.deciding.own_rows import OwnRow, is_place, stops_by_round
 from swarmbo.deciding.places import PlaceSteps, place_steps
 from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError
@@ -160,29 +160,26 @@ class FieldLearner:
     def _most_knowing(self, n_known: Callable[[str], float], sites: Sites) -> PlaceSteps[Recommendation | None]:
         """Recommendation of the first agent with the most measurements, as it reports it."""
         agents = self.setup.problem.agents
-        known = (yield EachSays("known", agents, n_known, lambda _, known: are_numbers([known], 1))).words
+        known = yield EachSays("known", agents, lambda agent, _: n_known(agent), lambda _, n: are_numbers([n], 1))
         best = max(known, key=lambda agent: known[agent])  # the first of equals
         if not known[best]:
             return None
 
-        def said(agent: str) -> Any:
-            return msgspec.to_builtins(self._recommended(sites))
-
         # only its own belief can name the location, so others receive it by message
-        told = (yield EachSays("recommended", (best,), said, self._can_be_recommended)).words[best]
-        return msgspec.convert(told, Recommendation | None)
+        told = yield EachSays(
+            "recommended", (best,), lambda *_: msgspec.to_builtins(self._recommended(sites)), self._can_be_recommended
+        )
+        return msgspec.convert(told[best], Recommendation | None)
 
     def _can_be_recommended(self, agent: str, said: Any) -> bool:
         """True if received data can be an agent's recommendation."""
-        box = self.setup.problem.box
         try:
             found = msgspec.convert(said, Recommendation | None)
         except msgspec.ValidationError:
             return False
         if found is None:
             return True
-        is_place = len(found.location) == box.n_dims and box.is_near(np.array(found.location))
-        return bool(is_place and math.isfinite(found.mean) and found.std >= 0.0)
+        return is_place(found.location, self.setup.problem) and math.isfinite(found.mean) and found.std >= 0.0
 
     def _recommended(self, sites: Sites) -> Recommendation | None:
         problem, belief = self.setup.problem, self.believed.seen
@@ -250,7 +247,7 @@ def _checked(
     check_links(offers.links)
     if offers.candidates is None:
         boxes = {agent: offers.boxes.get(agent, problem.box) for agent in agents}
-        candidates = random_candidates(boxes, seed, round_number, problem)
+        candidates = {a: random_candidates(a, box, problem, seed, round_number) for a, box in boxes.items()}
     else:
         _known(problem, list(table(offers.candidates, "{agent: places}", "$.candidates")))
         given = {agent: offers.candidates.get(agent, ()) for agent in agents}  # a missing one has none

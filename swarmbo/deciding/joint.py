@@ -21,7 +21,7 @@ from swarmbo.belief.model.success import Requirement, reference, requirements
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination import requests
 from swarmbo.coordination.agreement import Agreement
-from swarmbo.coordination.deadline import has_deadline
+from swarmbo.coordination.plan import has_deadline
 from swarmbo.coordination.schema import is_finite
 from swarmbo.deciding.near import Room
 from swarmbo.deciding.setup import Maximiser, Setup

@@ -59,16 +59,11 @@ class Room(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Near:
-    """Settings that a team may ask by its present setting.
+    """Settings of a function that a team may ask by its present setting, ``start`` (n,), in codes.
 
-    Args:
-        problem: Function.
-        start: The present setting (n,), codes.
-        reach: Largest difference (n,) of codes to the best setting known; infinite without a limit. For choices without
-            an order 0 keeps them.
-        shares: The same as shares of the sides of the box.
-        step_limit: Both, as stated.
-        safe: Requirement of each setting; None: no requirement.
+    ``reach`` (n,) are the largest differences of codes to the best setting known, infinite without a limit; for choices
+    without an order 0 keeps them. ``shares`` (n,) are the same as shares of the sides of the box, ``step_limit`` both
+    as stated.
     """
 
     problem: Problem

@@ -22,25 +22,22 @@ _N_RECOMMENDED = 2048
 
 
 def random_candidates(
-    boxes: Mapping[str, Domain], seed: int, round_number: int, problem: Problem | None = None
-) -> dict[str, Float[np.ndarray, "k d"]]:
-    """Draw 512 allowed locations for each agent, uniform in its box; fewer if hardly anything is allowed."""
-    out = dict[str, np.ndarray]()
-    for agent, box in boxes.items():
-        # a stream for each agent: its draw does not depend on which others are present
-        found, rng = np.zeros((0, box.n_dims)), stream(seed, "candidates", agent=agent, round=round_number)
-        for _ in range(_TRIES):
-            drawn = box.from_unit(rng.random((_N_CANDIDATES, box.n_dims)))
-            found = np.concatenate([found, allowed_places(drawn, problem)])
-            if len(found) >= _N_CANDIDATES:
-                break
-        out[agent] = found[:_N_CANDIDATES]
-    return out
+    agent: str, box: Domain, problem: Problem, seed: int, round_number: int
+) -> Float[np.ndarray, "k d"]:
+    """Draw 512 allowed locations for an agent, uniform in its box; fewer if hardly anything is allowed."""
+    # a stream for each agent: its draw does not depend on which others are present
+    found, rng = np.zeros((0, box.n_dims)), stream(seed, "candidates", agent=agent, round=round_number)
+    for _ in range(_TRIES):
+        drawn = box.from_unit(rng.random((_N_CANDIDATES, box.n_dims)))
+        found = np.concatenate([found, allowed_places(drawn, problem)])
+        if len(found) >= _N_CANDIDATES:
+            break
+    return found[:_N_CANDIDATES]
 
 
-def allowed_places(places: Float[np.ndarray, "k d"], problem: Problem | None) -> Float[np.ndarray, "j d"]:
-    """Keep the allowed ones of physical locations; without a problem all are."""
-    return places[problem.is_allowed(problem.box.to_unit(places))] if problem and problem.no_go else places
+def allowed_places(places: Float[np.ndarray, "k d"], problem: Problem) -> Float[np.ndarray, "j d"]:
+    """Keep the allowed ones of physical locations."""
+    return places[problem.is_allowed(problem.box.to_unit(places))] if problem.no_go else places
 
 
 def allowed_sites(sites: ArrayLike | None, problem: Problem) -> Float[np.ndarray, "k d"] | None:
@@ -194,7 +191,7 @@ def own_places(
     own = offers.boxes.get(agent, box)
     if (own.low == box.low).all() and (own.high == box.high).all():
         return None
-    return random_candidates({agent: own}, seed, round_number, problem)[agent]
+    return random_candidates(agent, own, problem, seed, round_number)
 
 
 def offers_of(common: Offers, given: Mapping[str, Offer], problem: Problem, seed: int, round_number: int) -> Offers:
@@ -202,11 +199,11 @@ def offers_of(common: Offers, given: Mapping[str, Offer], problem: Problem, seed
     present = {name: offer for name, offer in given.items() if offer.takes_part}
     candidates: dict[str, np.ndarray] | None = None
     if any(offer.candidates is not None for offer in present.values()):
-        anywhere = {name: problem.box for name, offer in present.items() if offer.candidates is None}
-        candidates = random_candidates(anywhere, seed, round_number, problem)
+        candidates = {}
         for name, offer in present.items():
-            if (places := offer.places(problem.box.n_dims)) is not None:
-                candidates[name] = places
+            if (places := offer.places(problem.box.n_dims)) is None:
+                places = random_candidates(name, problem.box, problem, seed, round_number)
+            candidates[name] = places
     return replace(
         common,
         agents=tuple(present),

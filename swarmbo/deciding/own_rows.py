@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 from msgspec import UNSET, UnsetType
 
+from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.errors import ShapeError
 from swarmbo.problem import Problem
@@ -44,6 +45,11 @@ class Stop(msgspec.Struct, frozen=True, array_like=True):
         """Convert to a measurement of an agent."""
         outcome, noise = (math.nan if number is None else number for number in (self.outcome, self.noise))
         return Measurement(agent, np.array(self.place), outcome, noise)
+
+    def is_admissible(self, problem: Problem) -> bool:
+        """True if it can be of an agent in the field."""
+        is_outcome = self.outcome is None or abs(self.outcome) <= LARGEST_OUTCOME
+        return is_outcome and (self.noise is None or 0.0 <= self.noise < np.inf) and is_place(self.place, problem)
 
 
 class OwnRow(msgspec.Struct, frozen=True):
@@ -219,6 +225,11 @@ class Layout(NamedTuple):
         values, noise = slice(k, k + said), slice(k + said, k + 2 * said)
         place = slice(noise.stop, noise.stop + n)
         return cls(slice(0, k), values, noise, place, place.stop, place.stop + 1, place.stop + 2)
+
+
+def is_place(place: Sequence[float], problem: Problem) -> bool:
+    """True if coordinates are in or near the box of a field."""
+    return len(place) == problem.box.n_dims and bool(problem.box.is_near(np.array(place, dtype=float)))
 
 
 def shares_outcomes(problem: Problem) -> bool:

@@ -9,12 +9,12 @@ import networkx as nx
 import numpy as np
 
 from swarmbo.acquisition import ChainAcquisition, Decision, LocalProblem, Situation
-from swarmbo.acquisition.by_view import EachSays, InTurn, likely_steps
+from swarmbo.acquisition.by_view import EachSays, likely_steps
 from swarmbo.baselines import Greedy, Independent, LawnMower, Random
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import real_array
 from swarmbo.coordination import Solution
-from swarmbo.coordination.deadline import has_deadline
+from swarmbo.coordination.plan import has_deadline
 from swarmbo.deciding.setup import Planner, Solver
 from swarmbo.records import SolveReport
 from swarmbo.registry import checked_as, not_wanted
@@ -38,7 +38,7 @@ class Visit(NamedTuple):
     links: "nx.Graph[str] | None"
 
 
-Request = Choose | Visit | EachSays | InTurn
+Request = Choose | Visit | EachSays
 PlaceSteps = Generator[Request, Any, Out]
 
 

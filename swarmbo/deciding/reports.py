@@ -162,15 +162,11 @@ class Reports:
 
 
 class Unreported(msgspec.Struct, frozen=True):
-    """Agents' unreported data since the last decision.
+    """Agents' unreported data since the last decision, and in a field the ``rounds`` of the news of queries.
 
-    Args:
-        rounds: Round of the news of each query.
-        learned: Data that are learned: queries, and calls of ``attach`` by their first row.
-        lines: Of a function, number of evaluations that may have news.
-        gossip: Traffic of local beliefs since then.
-        offered: In a field, each agent's offer before the last decision, if all received it.
-        edges: Links of the last decision; None: every agent reached every other.
+    ``learned`` are the data that are learned: queries, and calls of ``attach`` by their first row; ``gossip`` is the
+    traffic of local beliefs. ``lines`` counts the evaluations of a function that may have news. In a field, ``offered``
+    has each agent's offer before the last decision, if all received it, and ``edges`` its links; None connect all.
     """
 
     own: dict[str, OwnRows] = {}

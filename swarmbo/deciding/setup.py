@@ -34,7 +34,7 @@ from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, FUNCTION, SLOTS, TEAMS, Slot, Team, is_kind, name_of, settings_of
 from swarmbo.settings import Settings
 from swarmbo.spaces import Domain
-from swarmbo.transport import Faults, InProcess
+from swarmbo.transport import Carrying, Faults
 
 DEFAULT_KINDS: Mapping[Team, dict[Slot, str]] = {
     FIELD: {"belief": "exact", "acquisition": "auto", "coordination": "exact", "transport": "in-process"},
@@ -115,7 +115,6 @@ class OwnJointBelief(Protocol):
         ...
 
 
-Carrying = InProcess | Faults  # transports of agents' messages
 FieldBelief = ExactGPSettings | FusedSettings | OwnFieldBelief
 GivenBelief = Given | OwnFieldBelief | OwnJointBelief
 JointBelief = AdditiveGPSettings | EnsembleSettings | OwnJointBelief
@@ -193,9 +192,6 @@ ROLES: Mapping[tuple[Slot, Team], Role] = {
 def part(slot: Slot, given: object, team: Team) -> Any:
     """Make a part of a team from a user's argument: a Settings instance, a kind's name, a table, or an object of the
     user's own class. That is loaded and made from the rest of a table if the name or kind is ``"module:Class"``.
-
-    Raises:
-        ConfigError: If there is no such kind, it does not suit the team, or a setting of it is refused.
     """
     at, role = f"$.{slot}", ROLES.get((slot, team))
     table: Mapping[str, Any] = given if isinstance(given, Mapping) else {"kind": given}
@@ -264,18 +260,13 @@ def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], tru
         if given.get(slot) is not None or not registry.is_own(name):
             continue
         if not trust:
-            raise ConfigError(
-                f"got {name!r}, your own code; pass it again, {slot}=…, or trust=True to load it, if the "
-                "state has its settings",
-                at=f"$.{slot}",
-            )
+            fix = f"pass it again, {slot}=…, or trust=True to load it, if the state has its settings"
+            raise ConfigError(f"got {name!r}, your own code; {fix}", at=f"$.{slot}")
         own = registry.load_class(name, f"$.{slot}.kind")
-        if not issubclass(own, msgspec.Struct) and registry.takes_anything(own):
-            raise ConfigError(  # its defaults might differ from the saved one
-                f"got {name!r}, whose settings the state does not have, as it is no swarmbo.settings.Settings; pass "
-                f"it again: {slot}=…",
-                at=f"$.{slot}",
-            )
+        if not issubclass(own, msgspec.Struct) and registry.parameters_of(own) != {}:
+            # its defaults might differ from the saved one
+            got = f"got {name!r}, whose settings the state does not have, as it is no swarmbo.settings.Settings"
+            raise ConfigError(f"{got}; pass it again: {slot}=…", at=f"$.{slot}")
     return again
 
 
@@ -306,11 +297,7 @@ class Setup:
 
     @classmethod
     def of(cls, problem: Problem, **given: object) -> "Setup":
-        """Make a setup from a user's arguments (see ``Team``); missing parts are those that suit the problem.
-
-        Raises:
-            ConfigError: If an argument is unknown or refused, or parts do not fit each other.
-        """
+        """Make a setup from a user's arguments (see ``Team``); missing parts are those that suit the problem."""
         refuse_unknown({name: own for name, own in given.items() if name not in (*SLOTS, *_NUMBERS, *_NEAR)})
         rounds, initial, near = given.get("rounds"), given.get("initial"), Near.of(problem, *map(given.get, _NEAR))
         horizon = None if rounds is None else whole_number(rounds, 1, "$.rounds", _MOST_ROUNDS)

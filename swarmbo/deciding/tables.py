@@ -46,7 +46,8 @@ def is_table(points: object) -> bool:
 
 def read_rows(given: Rows, problem: Problem, columns: object = None) -> Rows:
     """Evaluations of a table as arrays, NaN without an outcome; ``columns`` are those of the coordinates."""
-    table, axes = _Table.of(given.points), coordinate_names(problem)
+    table = _Table.of(given.points)
+    axes = place_names(problem.box.n_dims) if problem.is_field else problem.graph.variables
     names = axes if columns is None else _texts(columns, len(axes))
     X = _places(table, problem, names)
     agents, outcomes, rounds, noise = given.agents, given.outcomes, given.rounds, given.noise_std
@@ -79,13 +80,8 @@ def _places(table: "_Table", problem: Problem, names: Sequence[str]) -> Float[np
     return X
 
 
-def coordinate_names(problem: Problem) -> tuple[str, ...]:
-    """Columns of a point: the variables; in a field x, y and z, or numbered ones."""
-    return place_names(problem.box.n_dims) if problem.is_field else problem.graph.variables
-
-
 def place_names(n_dims: int) -> tuple[str, ...]:
-    """Names of the coordinates of a location in a field."""
+    """Names of the coordinates of a location in a field: x, y and z, or numbered ones."""
     return ("x", "y", "z")[:n_dims] if n_dims <= 3 else tuple(f"x{axis}" for axis in range(n_dims))
 
 

@@ -98,12 +98,9 @@ class TeamState(OneAtATime):
         return self._first_fit[1].believed.seen
 
     @property
+    @whole_or_not_at_all
     def model(self) -> Model:
         """Model of the history of a function; pending points count as evaluated in the variance."""
-        return self._modelled()
-
-    @whole_or_not_at_all
-    def _modelled(self) -> Model:
         if not isinstance(self._learner, FunctionLearner):
             raise AttributeError("a team in a field has no model of a sum; its belief is team.belief")
         self._learner, model = self._learner.modelled(self._log)
@@ -145,14 +142,8 @@ class TeamState(OneAtATime):
         log, rows = self._log.to_state()
         learned, arrays = self._learner.to_state()
         since = bytearray(msgspec.msgpack.encode(self._since))
-        plain = {
-            "version": STATE_VERSION,
-            "problem": self.problem.to_plain(),
-            "settings": self.setup.to_plain(),
-            "log": log,
-            "acting": self._acting,
-            **learned,
-        }
+        plain = {"version": STATE_VERSION, "problem": self.problem.to_plain(), "settings": self.setup.to_plain()}
+        plain |= {"log": log, "acting": self._acting, **learned}
         return {"json": plain, "arrays": rows | arrays | {"since": np.frombuffer(since, dtype=np.uint8)}}
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from swarmbo.errors import SwarmboError
 from swarmbo.evaluations.executor import Ended, Executor, kept
@@ -25,9 +25,8 @@ class Driver:
     """Loop that asks a ledger for queries, sends them to workers, and tells their outcomes, up to a number of queries.
 
     In asynchronous mode, each outcome is told at once, and a decision uses all that are known then. Some queries are
-        asked ahead, so that workers do not wait for decisions. In synchronous mode, a batch has as many queries as
-        workers. Its outcomes are told in the order of asks once all are known, so that decisions do not depend on
-        durations.
+    asked ahead, so that workers do not wait for decisions. In synchronous mode, a batch has as many queries as workers.
+    Its outcomes are told in the order of asks once all are known, so that decisions do not depend on durations.
 
     A query whose worker was lost or hung is sent again, up to three times; then it is told as failed. If the evaluation
     raises an exception, the query is told as failed at once.
@@ -128,29 +127,22 @@ class Driver:
                 (self.results / f"{query_id}.json").unlink(missing_ok=True)
 
 
-class Times(NamedTuple):
-    """Wall time (s) without pauses between processes, the workers' share of it in told evaluations, and losses."""
-
-    wall_s: float
-    busy: float
-    lost: int
-
-
 class Standing:
     """State of a run with workers so far, by the events of its ledger: how many evaluations run, failed, or were lost.
 
-    A tell has its evaluation's ``seconds`` in its note.
+    ``wall_s`` is the time without pauses between processes, up to the ``last`` event. A tell has its evaluation's
+    ``seconds`` in its note.
     """
 
     def __init__(self, workers: int) -> None:
         self._workers, self.failed, self.lost = workers, 0, 0
         self._asked, self._longest = dict[str, float](), 0.0
-        self._wall, self._measured, self._last = 0.0, 0.0, math.nan
+        self.wall_s, self.last, self._measured = 0.0, math.nan, 0.0
 
     def add(self, event: Event) -> None:
         """Take an event into account, in order."""
-        self._wall += 0.0 if event.kind == "begin" else max(0.0, event.at - self._last)
-        self._last = event.at
+        self.wall_s += 0.0 if event.kind == "begin" else max(0.0, event.at - self.last)
+        self.last = event.at
         self.lost += event.kind == "lost"
         if event.kind in ("ask", "lost"):
             self._asked[event.query] = event.at
@@ -172,15 +164,9 @@ class Standing:
 
         Evaluations that run count as far as they may have run: since they were asked, up to the longest one so far.
         """
-        wall = self._wall + max(0.0, now - self._last)
+        wall = self.wall_s + max(0.0, now - self.last)
         if not self._longest or not wall:
             return None
         running = sorted(self._asked.values())[: self._workers]
         partly = sum(min(max(0.0, now - asked), self._longest) for asked in running)
         return min(1.0, (self._measured + partly) / (self._workers * wall))
-
-    @property
-    def times(self) -> Times:
-        """Times of the run so far."""
-        busy = min(1.0, self._measured / (self._workers * self._wall)) if self._wall else 0.0
-        return Times(self._wall, busy, self.lost)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -50,9 +51,8 @@ class Hub:
     ) -> None:
         self.plan, self._setup = plan, plan.setup
         self.problem = self._setup.problem
-        self.mail = Mail(
-            carrier, clock=clock, fits=lambda sender, letter: letters.fits_hub(letter, sender, self.problem)
-        )
+        fits = partial(letters.fits_hub, problem=self.problem)
+        self.mail = Mail(carrier, clock=clock, fits=fits)
         self._carrier, self._attend, self._clock = carrier, attend, clock
         agents = self.problem.agents
         self._goes_on = plan.goes_on  # stored: a plan builds its whole setup anew at each access
@@ -146,9 +146,8 @@ class Hub:
             self._stalls += len(self._snapshots(members)) == len(members)
             if self._stalls == _STALLS:
                 missing = [agent for agent in members if agent not in words]
-                raise TransportError(
-                    f"round {self._round}: {missing} run, and sent no decision; can they reach one another?"
-                )
+                got = f"{missing} run, and sent no decision"
+                raise TransportError(f"round {self._round}: {got}; can they reach one another?")
             return None
         if len(words) < len(members):
             if self.absence.present == members:

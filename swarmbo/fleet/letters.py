@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from swarmbo.agent.schema import Participants, is_place, is_stop
+from swarmbo.agent.schema import Participants
 from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.coordination.messages import Codec
 from swarmbo.deciding.offers import Offer
-from swarmbo.deciding.own_rows import OwnRow, OwnRows
+from swarmbo.deciding.own_rows import OwnRow, OwnRows, is_place
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.problem import Problem
@@ -158,9 +158,7 @@ class Join(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 Order = Begin | Told | Measure | SendSnapshot  # orders of the hub that an agent carries out in turn
-FromHub = Order | Back | Ping | End | Join
-ToHub = Word | Measured | Snapshot | Here | Odd
-Letter = Said | FromHub | ToHub | Receipt
+Letter = Said | Order | Back | Ping | End | Join | Word | Measured | Snapshot | Here | Odd | Receipt
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Letter)
 
@@ -202,7 +200,7 @@ def _is_finite(plain: Any) -> bool:
     return not isinstance(plain, float) or math.isfinite(plain)
 
 
-def fits_agent(letter: Letter, sender: str, name: str, problem: Problem) -> bool:
+def fits_agent(sender: str, letter: Letter, name: str, problem: Problem) -> bool:
     """True if an agent may receive the letter from this sender."""
     if sender != HUB:
         return isinstance(letter, Said) and sender in problem.agents and _is_message(letter.payload)
@@ -224,7 +222,7 @@ def fits_agent(letter: Letter, sender: str, name: str, problem: Problem) -> bool
             return isinstance(letter, SendSnapshot | Ping | End | Join)
 
 
-def fits_hub(letter: Letter, sender: str, problem: Problem) -> bool:
+def fits_hub(sender: str, letter: Letter, problem: Problem) -> bool:
     """True if the hub may receive the letter from this sender."""
     if sender not in problem.agents:
         return False
@@ -254,7 +252,7 @@ def is_row(row: OwnRow, name: str, problem: Problem) -> bool:
     is_own = set(own).issuperset([*row.factors, *row.noise]) and 0 <= row.order < _MOST
     stds = [*row.noise.values(), *([] if row.total_noise is None else [row.total_noise])]
     is_known = _are_outcomes([*row.factors.values(), total]) and _are_stds(stds)
-    are_stops = all(problem.is_field and is_stop(stop, problem) for stop in row.on_the_way)
+    are_stops = all(problem.is_field and stop.is_admissible(problem) for stop in row.on_the_way)
     is_there = _are_values(row.place, variables, problem)
     if problem.is_field and row.factors:
         is_there = is_there and is_place([row.place.get(variable, math.nan) for variable in variables], problem)

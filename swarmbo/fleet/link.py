@@ -42,10 +42,8 @@ class Link:
         except zenoh.ZError as error:
             # the rest are positions in Zenoh's own source
             why = str(error).split(" [")[0].split(" at /")[0].rstrip(":")
-            raise ConfigError(
-                f"{name!r} cannot listen at {plan.endpoints[name]}: {why}; is the port taken? wanted another --port",
-                at="$.port",
-            ) from error
+            got = f"{name!r} cannot listen at {plan.endpoints[name]}: {why}"
+            raise ConfigError(f"{got}; is the port taken? wanted another --port", at="$.port") from error
         keys = [f"swarmbo/{run}/{name}/*" for run in (plan.run, "join")]
         self._subscribers = [self._session.declare_subscriber(key, self._hear) for key in keys]
 
@@ -180,10 +178,8 @@ def make_keys(folder: Path, hosts: Mapping[str, str]) -> list[Path]:
     for member, host in hosts.items():
         key = ec.generate_private_key(ec.SECP256R1())
         text = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
-        written += [
-            _write(folder / f"{member}.pem", certificate(member, key, host)),
-            _write(folder / f"{member}.key", text),
-        ]
+        for kind, content in {"pem": certificate(member, key, host), "key": text}.items():
+            written.append(_write(folder / f"{member}.{kind}", content))
     return written
 
 

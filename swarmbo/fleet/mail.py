@@ -217,10 +217,9 @@ class Absence:
             silent = [agent for agent in self._agents if agent in unread or agent in missing]
             longest = self._patience if all(self._mail.parcels[agent] for agent in silent) else JOINING
             if self._all_quiet > max(longest, self._patience):
-                raise TransportError(
-                    f"received nothing from {silent} for {self._all_quiet:.0f} s; wanted {waited_for}: do they run, by "
-                    f"the plan of this run, and can they be reached?{said_of(refused)}"
-                )
+                got = f"received nothing from {silent} for {self._all_quiet:.0f} s"
+                wanted = f"{waited_for}: do they run, by the plan of this run, and can they be reached?"
+                raise TransportError(f"{got}; wanted {wanted}{said_of(refused)}")
             return
         for agent in self.present:
             if agent in self._ended and agent not in self._noted:

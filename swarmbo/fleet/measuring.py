@@ -114,10 +114,8 @@ class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
         self._measuring = agents
         self._function = FunctionWorld(env) if hasattr(env.unwrapped, "factor_graph") else None
         if not hasattr(env.unwrapped, "get_state"):
-            raise ConfigError(
-                "got agents with --measure in an environment without get_state(); wanted one that has it",
-                at="$.measures",
-            )
+            got = "got agents with --measure in an environment without get_state()"
+            raise ConfigError(f"{got}; wanted one that has it", at="$.measures")
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """Reset the environment; agents that report their start measure there."""
@@ -132,9 +130,8 @@ class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
     def _measured(self, infos: Infos) -> dict[str, Any]:
         places = {agent: self._places(agent, infos[agent]) for agent in self._measuring if agent in infos}
         if lost := [agent for agent, there in places.items() if not there and Report.of(infos[agent]).is_measured]:
-            raise TransportError(
-                f"the environment does not state where {lost[0]!r} is; wanted its location, to measure there"
-            )
+            got = f"the environment does not state where {lost[0]!r} is"
+            raise TransportError(f"{got}; wanted its location, to measure there")
         asked = {agent: there for agent, there in places.items() if there}
         if self.hub is None or not asked:
             return dict(infos)

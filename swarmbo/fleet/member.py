@@ -122,10 +122,8 @@ class Member:
             self._heard = self._clock()
             self.take(*got)
         elif not self._agent.is_finished and self._clock() - self._heard > self._patience:
-            raise TransportError(
-                f"{self.name!r} is deciding and received nothing for {self._patience:g} s; wanted news: is another "
-                f"member gone?{said_of(self.odd)}"
-            )
+            got = f"{self.name!r} is deciding and received nothing for {self._patience:g} s"
+            raise TransportError(f"{got}; wanted news: is another member gone?{said_of(self.odd)}")
 
     @property
     def _patience(self) -> float:
@@ -163,7 +161,7 @@ class Member:
 
     def _fits(self, sender: str, letter: Letter) -> bool:
         """Check a letter before it is saved; a snapshot is tried on a copy."""
-        if not fits_agent(letter, sender, self.name, self._agent.problem):
+        if not fits_agent(sender, letter, self.name, self._agent.problem):
             return False
         try:
             if isinstance(letter, letters.Back) and letter.state:
@@ -187,9 +185,8 @@ class Member:
         self._greeted = self._clock()
         match letter:
             case letters.Begin() | letters.Told() | letters.Measure() | letters.SendSnapshot():
-                is_again = isinstance(letter, letters.SendSnapshot) or (
-                    isinstance(letter, letters.Begin) and letter.participants is not None
-                )
+                leaves_out = isinstance(letter, letters.Begin) and letter.participants is not None
+                is_again = leaves_out or isinstance(letter, letters.SendSnapshot)
                 if letter.turn == self._turn + 1 and (self._agent.is_finished or is_again):
                     self._carry_out(letter)
             case letters.Back():

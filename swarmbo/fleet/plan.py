@@ -12,7 +12,7 @@ import numpy as np
 
 from swarmbo.agent.schema import forbidding
 from swarmbo.boundary.files import read_regular, replacing
-from swarmbo.coordination.deadline import has_deadline
+from swarmbo.coordination.plan import has_deadline
 from swarmbo.coordination.tables import Table
 from swarmbo.deciding.setup import Setup, part, settings_again
 from swarmbo.errors import ConfigError
@@ -116,10 +116,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             graph = Problem.from_plain(self.problem).graph
             agents, is_timed = graph.agents, self.tables is not None and self.goes_on
         except (KeyError, TypeError, ValueError) as error:
-            why = f"{type(error).__name__}: {error}"
-            raise ConfigError(
-                f"{why}; wanted a problem and settings as `swarmbo fleet` writes them", at=f"{at}.problem"
-            ) from error
+            wanted = "wanted a problem and settings as `swarmbo fleet` writes them"
+            raise ConfigError(f"{type(error).__name__}: {error}; {wanted}", at=f"{at}.problem") from error
         if strangers := sorted(set(self.settings) - _SETTINGS):
             raise ConfigError(f"got {strangers[0]!r}; wanted some of {sorted(_SETTINGS)}", at=f"{at}.settings")
         if set(self.endpoints) != {*agents, HUB}:
@@ -173,9 +171,8 @@ def endpoints_of(
 ) -> dict[str, str]:
     """Endpoints of members at their ``hosts``, with consecutive ports from the hub's on, or a ConfigError."""
     if HUB in agents:
-        raise ConfigError(
-            f"got an agent called {HUB!r}, which is the name of the coordinator process; wanted another name"
-        )
+        got = f"got an agent called {HUB!r}, which is the name of the coordinator process"
+        raise ConfigError(f"{got}; wanted another name")
     members, hosts = [HUB, *agents], dict(hosts or {})
     if protocol not in ("tcp", "tls", "quic"):
         raise ConfigError(f"got {protocol!r}; wanted tcp, tls or quic", at="$.protocol")

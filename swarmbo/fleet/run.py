@@ -52,10 +52,8 @@ class Processes:
             if name in self.ended or process.poll() is None:
                 continue
             if self.restarts[name] == _TRIES:
-                why = (
-                    f"the process of {name!r} has ended {_TRIES + 1} times, at last with {process.returncode}: "
-                    f"{self._last_words(name)}; {self._log(name)} has all that it said"
-                )
+                got = f"the process of {name!r} has ended {_TRIES + 1} times, at last with {process.returncode}"
+                why = f"{got}: {self._last_words(name)}; {self._log(name)} has all that it said"
                 if not self._goes_on:
                     raise TransportError(why)
                 self.ended[name] = why
@@ -140,15 +138,10 @@ class Network(msgspec.Struct, frozen=True):
 
     def plan(self, agents: Sequence[str], name: str, seed: int, **more: Any) -> Plan:
         """Plan of a new run over this network."""
-        return Plan(
-            run=new_run(name, seed),
-            endpoints=endpoints_of(agents, self.protocol, self.port, self.hosts),
-            measures=self.measures,
-            patience_s=self.patience_s,
-            tick_s=self.tick_s,
-            keys=None if self.keys is None else str(self.keys.absolute()),
-            **more,
-        ).checked()
+        keys = None if self.keys is None else str(self.keys.absolute())
+        more |= {"measures": self.measures, "patience_s": self.patience_s, "tick_s": self.tick_s, "keys": keys}
+        endpoints = endpoints_of(agents, self.protocol, self.port, self.hosts)
+        return Plan(new_run(name, seed), endpoints, **more).checked()
 
 
 def run_fleet(

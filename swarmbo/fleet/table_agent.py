@@ -9,9 +9,9 @@ import networkx as nx
 
 from swarmbo.agent.schema import Participants
 from swarmbo.coordination.agreement import TableOutcome
-from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.deadline_tables import DeadlineAgent, Terms
 from swarmbo.coordination.participant import Participant, read
+from swarmbo.coordination.plan import has_deadline
 from swarmbo.coordination.tables import Conflicts
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.fleet.plan import Plan

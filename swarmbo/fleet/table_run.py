@@ -9,10 +9,8 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
-from swarmbo.coordination.agreement import Solution, TableOutcome, solution_with
-from swarmbo.coordination.deadline import has_deadline
-from swarmbo.coordination.deadline_tables import judged
-from swarmbo.coordination.plan import TableMethod
+from swarmbo.coordination.agreement import Solution, TableOutcome, judged, solution_with
+from swarmbo.coordination.plan import TableMethod, has_deadline
 from swarmbo.coordination.tables import Conflicts, factor_values, sizes_of
 from swarmbo.errors import BudgetError, ConfigError, TransportError
 from swarmbo.fleet.hub import Hub

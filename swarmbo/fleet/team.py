@@ -1,6 +1,6 @@
 """Team with members of a fleet as agents, as the coordinator process sees it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, NoReturn
 
@@ -19,6 +19,16 @@ from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld, Offers, World
 
 _WORST_FIRST: tuple[Status, ...] = ("blocked", "infeasible", "max_rounds", "sequential", "converged", "exact")
+
+
+def _refused(what: str) -> Callable[..., NoReturn]:
+    """Make a method that is refused, as agents of a fleet would not receive its data."""
+
+    def refuse(*_told: object, **_more: object) -> NoReturn:
+        wanted = "wanted ask, tell, act and observe"
+        raise ConfigError(f"got {what}(…), which agents of a fleet do not support; {wanted}")
+
+    return refuse
 
 
 class FleetTeam(Team):
@@ -54,20 +64,7 @@ class FleetTeam(Team):
             return super()._present()
         return [agent for agent in self.agents if agent not in absent]
 
-    def attach(self, *told: Any, **more: Any) -> NoReturn:
-        """Refused: its agents would not receive the data."""
-        raise self._not_heard("attach")
-
-    def expect(self, *told: Any, **more: Any) -> NoReturn:
-        """Refused: its agents would not receive it."""
-        raise self._not_heard("expect")
-
-    def give_up(self, *told: Any, **more: Any) -> NoReturn:
-        """Refused: its agents would not receive it."""
-        raise self._not_heard("give_up")
-
-    def _not_heard(self, what: str) -> ConfigError:
-        return ConfigError(f"got {what}(…), which agents of a fleet do not support; wanted ask, tell, act and observe")
+    attach, expect, give_up = map(_refused, ("attach", "expect", "give_up"))
 
 
 def told_beforehand(world: World | None) -> tuple[float | None, list[list[float]] | None]:
@@ -97,9 +94,8 @@ def _joined(links: "nx.Graph[Any]") -> "nx.Graph[Any]":
 def _require_told(offers: Offers, level: float | None, known: list[list[float]] | None) -> None:
     sites = None if offers.sites is None else offers.sites.tolist()
     if offers.level != level or sites not in (None, known):
-        raise ConfigError(
-            "its level or its sites() changed; wanted an environment in which both stay the same", at="$.environment"
-        )
+        wanted = "wanted an environment in which both stay the same"
+        raise ConfigError(f"its level or its sites() changed; {wanted}", at="$.environment")
 
 
 def _report(words: list[Word], absent: tuple[str, ...]) -> SolveReport:

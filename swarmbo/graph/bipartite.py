@@ -31,13 +31,9 @@ class Edges(NamedTuple):
         lengths = np.fromiter(map(len, scopes), dtype=np.int64, count=len(scopes))
         variables = np.array([column_of[x] for scope in scopes for x in scope], dtype=np.int64)
         degrees = np.bincount(variables, minlength=len(column_of))
-        return cls(
-            factors=np.repeat(np.arange(len(scopes)), lengths),
-            variables=variables,
-            first=np.concatenate([[0], np.cumsum(lengths)]),
-            by_variable=np.argsort(variables, kind="stable"),
-            first_of=np.concatenate([[0], np.cumsum(degrees)]),
-        )
+        first, first_of = (np.concatenate([[0], np.cumsum(counts)]) for counts in (lengths, degrees))
+        factors, by_variable = np.repeat(np.arange(len(scopes)), lengths), np.argsort(variables, kind="stable")
+        return cls(factors, variables, first, by_variable, first_of)
 
     def of_variables(self, places: Int[np.ndarray, " n"]) -> Int[np.ndarray, " m"]:
         """Edges of some variables, variable after variable."""

@@ -96,18 +96,14 @@ class BoxFunctions(ABC):
     def check_owned(self, stack: FactorStack) -> None:
         """Refuse factors of other owners."""
         if self.owned is not None and (foreign := [factor for factor in stack.factors if factor not in self.owned]):
-            raise OwnershipError(
-                f"asked for factor {foreign[0]!r}; wanted one of {sorted(self.owned)}, which are the owner's"
-            )
+            wanted = f"one of {sorted(self.owned)}, which are the owner's"
+            raise OwnershipError(f"asked for factor {foreign[0]!r}; wanted {wanted}")
 
 
 def by_factor(stacks: Sequence[FactorStack], rows: Rows) -> dict[str, Float[np.ndarray, " m"]]:
     """Rows of stacks, one per factor, by the factors' names."""
-    return {
-        factor: numbers
-        for stack, known in zip(stacks, rows, strict=True)
-        for factor, numbers in zip(stack.factors, known, strict=True)
-    }
+    pairs = zip(stacks, rows, strict=True)
+    return {factor: numbers for stack, known in pairs for factor, numbers in zip(stack.factors, known, strict=True)}
 
 
 def in_turn(pairs: Iterable[tuple[int, int]]) -> Passes:

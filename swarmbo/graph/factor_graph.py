@@ -126,13 +126,8 @@ class FactorGraph:
                     variable_owners |= dict.fromkeys(scopes[factor], owners[factor])
         _check_owners("variable", variable_owners, variables)
         owners = owners or {factor: variable_owners[scope[0]] for factor, scope in scopes.items()}
-        return cls(
-            factors=tuple(scopes),
-            scopes=tuple(tuple(scope) for scope in scopes.values()),
-            factor_owners=tuple(owners[factor] for factor in scopes),
-            variables=variables,
-            variable_owners=tuple(variable_owners[variable] for variable in variables),
-        )
+        of_factors, of_variables = tuple(owners[f] for f in scopes), tuple(variable_owners[x] for x in variables)
+        return cls(tuple(scopes), tuple(map(tuple, scopes.values())), of_factors, variables, of_variables)
 
     @classmethod
     def from_networkx(cls, g: "nx.Graph[Any]", factors: "Factors | Iterable[Hashable] | None" = None) -> "FactorGraph":
@@ -169,9 +164,7 @@ class FactorGraph:
 
         Nodes with ``bipartite=1`` are factors, else nodes not in ``variables``, else (if all are variables) edges.
         """
-        if isinstance(graph, FactorGraph):
-            return graph
-        return cls._of(read_with_variables(graph, variables))
+        return graph if isinstance(graph, FactorGraph) else cls._of(read_with_variables(graph, variables))
 
     @classmethod
     def with_tables(
@@ -271,7 +264,8 @@ class FactorGraph:
         rows, columns = np.array(ends).T
         pairs = coo_array((np.ones(len(ends)), (rows, columns)), shape=(n, n))
         _, labels = connected_components(pairs, directed=False)
-        members = _grouped(self.factors, labels[n_variables : n_variables + len(self.factors)].tolist())
+        parts_of = labels[n_variables : n_variables + len(self.factors)].tolist()
+        members = grouped(zip(parts_of, self.factors, strict=True))
         if len(members) == 1:
             return (self,)
         parts = tuple(self.of(factors) for factors in members.values())
@@ -320,16 +314,16 @@ class FactorGraph:
 
     @cached_property
     def _factors_by_owner(self) -> dict[str, tuple[str, ...]]:
-        return _grouped(self.factors, self.factor_owners)
+        return grouped(zip(self.factor_owners, self.factors, strict=True))
 
     @cached_property
     def _variables_by_owner(self) -> dict[str, tuple[str, ...]]:
-        return _grouped(self.variables, self.variable_owners)
+        return grouped(zip(self.variable_owners, self.variables, strict=True))
 
     @cached_property
     def _factors_by_variable(self) -> "_ByName[tuple[str, ...]]":
-        factors = [factor for factor, scope in zip(self.factors, self.scopes, strict=True) for _ in scope]
-        return _ByName("variable", _grouped(factors, [x for scope in self.scopes for x in scope]).items())
+        edges = ((x, factor) for factor, scope in zip(self.factors, self.scopes, strict=True) for x in scope)
+        return _ByName("variable", grouped(edges).items())
 
 
 class _ByName(dict[str, Value]):
@@ -341,10 +335,11 @@ class _ByName(dict[str, Value]):
         raise KeyError(f"no {self._kind} {name!r} in this graph; it has {', '.join(list(self)[:8])}")
 
 
-def _grouped(names: Sequence[str], keys: Sequence[Key]) -> dict[Key, tuple[str, ...]]:
-    groups: dict[Key, list[str]] = {}
-    for name, key in zip(names, keys, strict=True):
-        groups.setdefault(key, []).append(name)
+def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, tuple[Value, ...]]:
+    """Values of each key, in their order."""
+    groups: dict[Key, list[Value]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
     return {key: tuple(group) for key, group in groups.items()}
 
 

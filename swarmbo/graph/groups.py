@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.errors import ConfigError
-from swarmbo.graph.factor_graph import FactorGraph
+from swarmbo.graph.factor_graph import FactorGraph, grouped
 from swarmbo.spaces import Domain
 
 
@@ -31,10 +31,7 @@ class FactorStack:
 def stacks_of(graph: FactorGraph, factors: Iterable[str] | None = None) -> tuple[FactorStack, ...]:
     """Stack factors by the size of their scopes, small ones first, each stack in the graph's order of factors."""
     wanted = set(graph.factors if factors is None else factors)
-    by_size: dict[int, list[int]] = {}
-    for place, factor in enumerate(graph.factors):
-        if factor in wanted:
-            by_size.setdefault(len(graph.scopes[place]), []).append(place)
+    by_size = grouped((len(graph.scopes[i]), i) for i, factor in enumerate(graph.factors) if factor in wanted)
     return tuple(
         FactorStack(tuple(graph.factors[i] for i in places), np.array([graph.columns[i] for i in places]))
         for _, places in sorted(by_size.items())

@@ -104,13 +104,9 @@ def graph_in_order(
 ) -> FactorGraph:
     """Graph with variables in the order of a file (of ``owners``); a factor without owner goes to that of its first."""
     known = factor_owners or {}
-    return FactorGraph(
-        tuple(scopes),
-        tuple(tuple(scope) for scope in scopes.values()),
-        tuple(known.get(factor, owners[scope[0]]) for factor, scope in scopes.items()),
-        tuple(owners),
-        tuple(owners.values()),
-    )
+    of_factors = tuple(known.get(factor, owners[scope[0]]) for factor, scope in scopes.items())
+    of_scopes = tuple(tuple(scope) for scope in scopes.values())
+    return FactorGraph(tuple(scopes), of_scopes, of_factors, tuple(owners), tuple(owners.values()))
 
 
 class Room:

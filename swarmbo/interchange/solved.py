@@ -1,7 +1,5 @@
 """Solution of a problem in tables, by a method and over a transport that settings name, in its file's own sense."""
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,17 +11,15 @@ from msgspec import UNSET
 from rich.table import Table as RichTable
 
 from swarmbo import registry
-from swarmbo.boundary.files import replacing
-from swarmbo.coordination.agreement import Solution
-from swarmbo.coordination.deadline import has_deadline
-from swarmbo.coordination.deadline_tables import whole_factors
+from swarmbo.boundary import files
+from swarmbo.coordination.agreement import Solution, whole_factors
 from swarmbo.coordination.participant import solve_with_agents
-from swarmbo.coordination.plan import TableMethod, TraceRow, traced
+from swarmbo.coordination.plan import TableMethod, TraceRow, has_deadline, traced
 from swarmbo.errors import ConfigError
 from swarmbo.interchange.networks import uai_solution
 from swarmbo.interchange.problem import TableProblem
 from swarmbo.settings import convert
-from swarmbo.transport import Faults, InProcess
+from swarmbo.transport import Carrying, Faults
 
 _MOST_SHOWN = 24  # variables on a terminal
 
@@ -37,7 +33,7 @@ class Solved:
     seed: int
     solution: Solution
     trace: tuple[TraceRow, ...] = ()
-    transport: Faults | InProcess | None = None
+    transport: Carrying | None = None
     unhindered: float | None = None
 
     @property
@@ -155,21 +151,26 @@ class Solved:
         if is_uai and self.undecided:
             got = f"got no value of {self.undecided[0]!r}"
             raise ConfigError(f"{got}; wanted JSON, as not all agents chose", at=str(path))
-        return _written(path, uai_solution(self.solution.assignment) if is_uai else self.json() + "\n")
+        text = uai_solution(self.solution.assignment) if is_uai else self.json() + "\n"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with files.replacing(path) as file:
+            file.write(text.encode())
+        return path
 
     def write_trace(self, path: Path) -> Path:
         """Write the trace as CSV with pyDCOP's columns, ``value`` (infinite if a factor forbids) and ``bound``, in the
         file's own sense. Unknown values are empty, as is ``time``, so that equal runs are equal files.
         """
-        text = io.StringIO()
-        rows = csv.writer(text, lineterminator="\n")
-        rows.writerow([*("cycle", "time", "cost", "violation", "msg_count", "msg_size", "status"), "value", "bound"])
+        names = ("cycle", "time", "cost", "violation", "msg_count", "msg_size", "status", "value", "bound")
+        rows: list[tuple[object, ...]] = [names]
         for row in self.trace:
             broken, kept = row.rank
             cost, *told = ["" if x is None else repr(self.problem.told(x)) for x in (kept, row.value, row.bound)]
             status = "FINISHED" if row is self.trace[-1] else "RUNNING"
-            rows.writerow([row.round, "", cost, -broken, row.traffic.messages, row.traffic.bytes, status, *told])
-        return _written(path, text.getvalue())
+            rows.append((row.round, "", cost, -broken, row.traffic.messages, row.traffic.bytes, status, *told))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write_rows(path, rows)
+        return path
 
 
 def solve_problem(
@@ -214,7 +215,7 @@ def method_of(coordination: Mapping[str, Any]) -> TableMethod:
     return convert({**coordination, "kind": kind}, known[kind], "$.coordination")
 
 
-def transport_of(settings: Mapping[str, Any], agents: Sequence[str]) -> Faults | InProcess:
+def transport_of(settings: Mapping[str, Any], agents: Sequence[str]) -> Carrying:
     """Transport of some settings, whose events are in round 0, the only one."""
     plain = dict(settings)
     for key in ("deaths", "joins"):
@@ -235,20 +236,10 @@ def transport_of(settings: Mapping[str, Any], agents: Sequence[str]) -> Faults |
 
 def table_methods() -> dict[str, type[TableMethod]]:
     """Coordination methods for tables, by name."""
-    return {
-        name: known
-        for name, known in registry.kinds("coordination", registry.FIELD).items()
-        if issubclass(known, TableMethod)
-    }
+    known = registry.kinds("coordination", registry.FIELD).items()
+    return {name: method for name, method in known if issubclass(method, TableMethod)}
 
 
 def _shortened(words: "tuple[str, ...] | list[str]") -> str:
     shown = words if len(words) <= _MOST_SHOWN else words[: _MOST_SHOWN - 1]
     return ", ".join(shown) + (f", … {len(words)} in all" if len(shown) < len(words) else "")
-
-
-def _written(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
-        file.write(text.encode())
-    return path

@@ -17,6 +17,5 @@ from swarmbo.kernels.stationary import (
     correlation_and_slope as correlation_and_slope,
     draw as draw,
     kernel_matrix as kernel_matrix,
-    scaled_distance as scaled_distance,
     spectral_frequencies as spectral_frequencies,
 )

@@ -58,9 +58,7 @@ def radial(
     near: Float[np.ndarray, " n"],
     slope: Float[np.ndarray, " n"],
 ) -> None:
-    """Covariances s c(r) and slopes s w(r) (``correlation_and_slope``) of squared distances in lengthscales, into
-    ``near`` and ``slope``, 0 at a cusp. Loops vectorise if arrays do not overlap.
-    """
+    """Put covariances s c(r) into ``near``, and slopes s w(r) into ``slope``, 0 at a cusp, by squares of r."""
     if kernel == _MATERN12:
         for i in range(len(squares)):
             r = math.sqrt(squares[i])

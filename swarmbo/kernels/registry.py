@@ -14,7 +14,7 @@ from swarmbo.registry import is_own, load_class, make
 from swarmbo.settings import require
 
 KernelName = str  # one of KERNEL_NAMES, a name that was registered, or "module:Class"
-KERNEL_NAMES: tuple[KernelName, ...] = ("matern12", "matern32", "matern52", "rbf")
+KERNEL_NAMES: tuple[KernelName, ...] = ("matern12", "matern32", "matern52", "rbf")  # those of ``compiled.radial``
 
 Radial = Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]]
 Frequencies = Callable[[np.random.Generator, int, int], Float[np.ndarray, "k d"]]
@@ -81,12 +81,12 @@ def own_kernel(name: KernelName) -> OwnKernel:
     return _OWN[name]
 
 
-def named_kernels(belief: Any, at: str = "$.belief") -> dict[str, str]:
+def named_kernels(belief: Any) -> dict[str, str]:
     """Kernels that a belief's settings name as a user's own code, by the path of the name; nothing is loaded."""
     table = msgspec.to_builtins(belief) if isinstance(belief, msgspec.Struct) else belief
     if not isinstance(table, Mapping) or is_own(table.get("kind")):
         return {}
-    return dict(_named(table, at))
+    return dict(_named(table, "$.belief"))
 
 
 def unloaded_kernels(belief: Any) -> list[str]:
@@ -95,9 +95,7 @@ def unloaded_kernels(belief: Any) -> list[str]:
 
 
 def load_kernels(belief: Any) -> None:
-    """Load and register the user's own kernels, classes made without settings, that a belief names; only for trusted
-    code.
-    """
+    """Load and register the user's own kernels (classes) that a belief names; only for trusted code."""
     for at, name in named_kernels(belief).items():
         if name not in _OWN:
             made = make(load_class(name, at), name, {}, at)
@@ -152,9 +150,8 @@ def _check(name: str, correlation: Radial, slope: Radial) -> None:
     for part, function in (("correlation", correlation), ("slope", slope)):
         values = function(r.copy())
         if not isinstance(values, np.ndarray) or values.shape != r.shape:  # pyright: ignore[reportUnnecessaryIsInstance]
-            refuse(
-                part, f"{type(values).__name__} of shape {np.shape(values)}", f"an array of the shape {r.shape} of r"
-            )
+            got = f"{type(values).__name__} of shape {np.shape(values)}"
+            refuse(part, got, f"an array of the shape {r.shape} of r")
         if not np.isfinite(values).all():
             refuse(part, values.tolist(), f"finite numbers at r = {r.ravel().tolist()}")
     c, inside = correlation(r), r[(r > 0.0) & (r < 100.0)]

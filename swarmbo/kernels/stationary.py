@@ -78,9 +78,7 @@ _PARTS = {"matern12": _matern12, "matern32": _matern32, "matern52": _matern52, "
 def correlation_and_slope(
     name: KernelName, r: Float[np.ndarray, "..."]
 ) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
-    """``correlation``, bit-identical, and the slope w(r) = -c'(r) / r, with one exponential. Matern-1/2 has a cusp at r
-    = 0: w is set to 0 there, so that derivatives are the middle of the subdifferential.
-    """
+    """``correlation``, bit-identical, and the slope w(r) = -c'(r) / r, which is set to 0 at a cusp."""
     r = np.minimum(r, _FAR)
     match name:
         case "matern12":
@@ -102,16 +100,6 @@ def correlation_and_slope(
             return own.correlation(r), own.slope(r)
 
 
-def scaled_distance(
-    X: Float[np.ndarray, "n d"], Z: Float[np.ndarray, "m d"], lengthscales: Float[np.ndarray, " d"]
-) -> Float[np.ndarray, "n m"]:
-    """Distances in lengthscales, by differences: |x|² - 2xz + |z|² would lose close pairs to cancellation."""
-    if X.shape[0] == 0 or Z.shape[0] == 0:
-        return np.zeros((X.shape[0], Z.shape[0]))
-    # differences of scaled coordinates: equal points are at distance exactly 0
-    return cdist(X / lengthscales, Z / lengthscales)
-
-
 def kernel_matrix(
     name: KernelName,
     X: Float[np.ndarray, "n d"],
@@ -120,7 +108,8 @@ def kernel_matrix(
     outputscale: float,
 ) -> Float[np.ndarray, "n m"]:
     """Prior covariances k(X, Z), with lengthscales in the units of the coordinates and the prior variance s."""
-    r = scaled_distance(X, Z, lengthscales)
+    # by differences of scaled coordinates: |x|² - 2xz + |z|² would lose close pairs to cancellation
+    r = cdist(X / lengthscales, Z / lengthscales)
     return np.multiply(outputscale, correlation(name, r), out=r)
 
 
@@ -211,7 +200,15 @@ class Covariance:
         if self.time_kernel is None:
             return kernel_matrix(self.kernel, X, Z, self.lengthscales, self.outputscale)
         places = kernel_matrix(self.kernel, X[:, :-1], Z[:, :-1], self.lengthscales[:-1], self.outputscale)
-        return places * correlation(self.time_kernel, scaled_distance(X[:, -1:], Z[:, -1:], self.lengthscales[-1:]))
+        return places * kernel_matrix(self.time_kernel, X[:, -1:], Z[:, -1:], self.lengthscales[-1:], 1.0)
+
+    def frequencies(self, rng: np.random.Generator, n_frequencies: int) -> Float[np.ndarray, "k d"]:
+        """Draw ``spectral_frequencies`` (k, d); that over time comes last."""
+        if self.time_kernel is None:
+            return spectral_frequencies(rng, self.kernel, self.lengthscales, n_frequencies)
+        over_places = spectral_frequencies(rng, self.kernel, self.lengthscales[:-1], n_frequencies)
+        over_time = spectral_frequencies(rng, self.time_kernel, self.lengthscales[-1:], n_frequencies)
+        return np.hstack([over_places, over_time])
 
     def by_row(self, X: Float[np.ndarray, "n d"]) -> Callable[[int], Float[np.ndarray, " n"]]:
         """Make a function of a point's index: prior covariances of that point with all, as a new array."""

@@ -57,7 +57,7 @@ class Linear(Settings, frozen=True, tag_field="kind", tag="linear"):
         return tuple(self.weights)
 
     def fitting(self, variables: Mapping[str, Variable], at: str) -> "Linear":
-        """This limit, if its weights fit the variables."""
+        """This limit; a ConfigError at the path ``at`` if its weights do not fit the variables."""
         for name, weight in self.weights.items():
             variable = variables[name]
             values = len(variable.values) if isinstance(variable, Categorical) else 0
@@ -110,7 +110,7 @@ class Separation(Settings, frozen=True, tag_field="kind", tag="separation"):
         return self.variables
 
     def fitting(self, variables: Mapping[str, Variable], at: str) -> "Separation":
-        """This limit, if both are numbers."""
+        """This limit; a ConfigError at the path ``at`` if a variable is a choice."""
         for name in self.variables:
             if isinstance(variables[name], Categorical):
                 raise ConfigError(f"got the choice {name!r}; wanted two numbers, or a Constraint", at=f"{at}.variables")
@@ -146,7 +146,7 @@ class Constraint(Settings, frozen=True, tag_field="kind", tag="table"):
     allowed: Any
 
     def fitting(self, variables: Mapping[str, Variable], at: str) -> "Constraint":
-        """This constraint with a table instead of a function."""
+        """This constraint with a table for a function; a ConfigError at the path ``at`` if it does not fit."""
         own = [variables[name] for name in self.scope]
         axes = [variable.axis for variable in own]
         if loose := [name for name, axis in zip(self.scope, axes, strict=True) if not axis.step]:

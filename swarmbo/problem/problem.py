@@ -282,7 +282,7 @@ class Problem:
         return self.graph.factors
 
     def columns(self, channel: str) -> Int[np.ndarray, " s"]:
-        """Indices of a joint point's coordinates that a channel reads."""
+        """Indices (s,) of a joint point's coordinates that a channel reads; a KeyError for an unknown channel."""
         return self._columns[channel]
 
     def taken(self, X: Float[np.ndarray, "*t n"]) -> Bool[np.ndarray, "*t k"]:
@@ -387,8 +387,8 @@ class Problem:
         return int(self.is_allowed(self.domain.to_unit(codes)).sum())
 
     def kept_out(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        """A point of the unit cube of ``box`` if it is allowed, else an allowed point near it: just beyond a border, if
-        possible. On axes with a grid it lies in the centre of a cell.
+        """A point (n,) of the unit cube of ``box`` if it is allowed, else an allowed point near it: just beyond a
+        border, if possible. On axes with a grid it lies in the centre of a cell.
         """
         u = self.box.snapped(u)
         if not self.regions or self.is_allowed(u[None])[0]:

@@ -1,9 +1,10 @@
 """Report of an agreement, and of the traffic over the links, with losses."""
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, Self
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -12,21 +13,23 @@ from msgspec.structs import astuple
 from swarmbo.boundary.values import html_table
 
 
-class Traffic(msgspec.Struct, frozen=True):
+class _Counts(msgspec.Struct, frozen=True):
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*map(operator.add, astuple(self), astuple(other)))
+
+    def __sub__(self, other: Self) -> Self:
+        return type(self)(*map(operator.sub, astuple(self), astuple(other)))
+
+
+class Traffic(_Counts, frozen=True):
     """Traffic over the links."""
 
     messages: int = 0  # from one agent to another; those of an agent to itself are free
     bytes: int = 0  # their encoded size, counted once per message
     transmissions: int = 0  # by radio: a message relayed over h links counts h times
 
-    def __add__(self, other: "Traffic") -> "Traffic":
-        return Traffic(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
-    def __sub__(self, other: "Traffic") -> "Traffic":
-        return Traffic(*(a - b for a, b in zip(astuple(self), astuple(other), strict=True)))
-
-
-class EdgeTraffic(msgspec.Struct, frozen=True):
+class EdgeTraffic(_Counts, frozen=True):
     """Messages of one agent to another: sent, arrived (with copies) and lost, bytes, and total steps to arrival."""
 
     messages: int = 0
@@ -34,9 +37,6 @@ class EdgeTraffic(msgspec.Struct, frozen=True):
     arrived: int = 0
     lost: int = 0
     steps: int = 0
-
-    def __add__(self, other: "EdgeTraffic") -> "EdgeTraffic":
-        return EdgeTraffic(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def age(self) -> float:

@@ -30,9 +30,7 @@ Places = Sequence[Float[np.ndarray, " d"]]
 
 
 def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps[Legs]:
-    """Program of a process, which has the ``pilots`` of its own agents; ``order``: the highest bid of all wins, or that
-    of the first agent whose route is not full.
-    """
+    """Program of a process with its own agents' ``pilots``; the highest bid wins, or the first agent's with room."""
     agents, own = view.graph.variables, [pilots[agent] for agent in view.variables]
     number = {agent: n for n, agent in enumerate(agents)}
     remaining: dict[int, TargetScores] = {}

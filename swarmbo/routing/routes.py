@@ -16,7 +16,7 @@ from swarmbo.acquisition.targeted_variance import keys_of, planning_places
 from swarmbo.baselines import Greedy
 from swarmbo.belief import has_view, view_of
 from swarmbo.coordination.part import LocalView, Part
-from swarmbo.coordination.participant import Participant, Transport, run_to_the_end
+from swarmbo.coordination.participant import Transport, run_to_the_end
 from swarmbo.coordination.plan import Plan
 from swarmbo.coordination.requests import Steps
 from swarmbo.errors import ConfigError
@@ -98,11 +98,9 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
         share = self.explore_share if self.explore_share is not None else 1.0 if targeted else _SHARE
         if share == 1.0:
             if not targeted:
-                raise ConfigError(
-                    f"got 1 with acquisition {name_of(acquisition)!r}, which would never be used; wanted a share "
-                    "below 1, or acquisition 'targeted-variance'",
-                    at="$.coordination.explore_share",
-                )
+                got = f"got 1 with acquisition {name_of(acquisition)!r}, which would never be used"
+                wanted = "a share below 1, or acquisition 'targeted-variance'"
+                raise ConfigError(f"{got}; wanted {wanted}", at="$.coordination.explore_share")
             return True
         horizon = situation.horizon
         return horizon is not None and horizon >= _FEWEST and situation.round <= share * horizon
@@ -158,16 +156,9 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
             ahead = max(situation.horizon - situation.round + 1, 1)
             left = ahead if self.horizon is None else min(ahead, self.horizon)
         assert situation.travel is not None
-        return Pilot(
-            agent=agent,
-            gains=gains,
-            travel=situation.travel,
-            start=situation.positions.get(agent),
-            candidates=situation.candidates[agent],
-            is_open=_open_places(situation, agent, gains.places),
-            horizon=left,
-            price=situation.prices.get(agent),
-        )
+        start, candidates = situation.positions.get(agent), situation.candidates[agent]
+        is_open, price = _open_places(situation, agent, gains.places), situation.prices.get(agent)
+        return Pilot(agent, gains, situation.travel, start, candidates, is_open, horizon=left, price=price)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,8 +176,8 @@ class Planned:
         """The same by real messages, each agent with its private knowledge only. ``decision`` is larger than earlier
         ones; a TransportError if messages are lost or changed, over a transport without faults.
         """
-        agents = {name: Participant.of(name, self.plan, {name: pilot}, decision) for name, pilot in self.pilots.items()}
-        ended = run_to_the_end(agents, transport)
+        owns = {name: {name: pilot} for name, pilot in self.pilots.items()}
+        ended = run_to_the_end(self.plan, owns, transport, decision)
         decided = _decision(ended.outcomes, ended.traffic)
         status = "blocked" if ended.without else decided.report.status
         return replace(decided, report=msgspec.structs.replace(decided.report, status=status, links=ended.links))

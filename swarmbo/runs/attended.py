@@ -22,7 +22,6 @@ from swarmbo.boundary.processes import begin_process, without_interrupts
 from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.evaluations.executor import Evaluate
-from swarmbo.records import RoundRecord
 from swarmbo.runs.report import Summary
 from swarmbo.runs.rounds import Calls, OnRound, reset
 from swarmbo.runs.scenario import Scenario, make_environment
@@ -89,15 +88,13 @@ def _attend(scenario: Scenario, task: Task, failures: Mapping[int, str], on_roun
 
 def _work(sending: Connection, task: Task, failures: Mapping[int, str]) -> None:
     """Run a task, and send every round, every step, and the end."""
-
-    def on_round(record: RoundRecord, was_logged: bool) -> None:
-        sending.send(("round", (record, was_logged)))
-
-    def heartbeat(step: int | None) -> None:
-        sending.send(("step", step))
-
+    calls = Calls(
+        on_round=lambda *logged: sending.send(("round", logged)),
+        heartbeat=lambda step: sending.send(("step", step)),
+        failures=failures,
+    )
     try:
-        sending.send(("end", task(Calls(on_round, heartbeat=heartbeat, failures=failures))))
+        sending.send(("end", task(calls)))
     except BaseException as error:  # noqa: BLE001  raised again in the calling process
         sending.send(("error", _portable(error)))
 

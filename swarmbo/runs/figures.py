@@ -107,27 +107,18 @@ def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def is_drawn(path: Path, formats: Formats | None = None) -> bool:
-    """True if all figures of a run exist for all its rounds, in ``formats`` if given."""
+def drawn_files(path: Path, formats: Formats | None = None) -> list[Path]:
+    """Figures of a run, if all of them exist for all its rounds, in ``formats`` if given; else none."""
     folder = RunFolder.open(path)
-    drawn = _noted(folder)
-    if drawn is None or not (formats is None or drawn.is_as(formats)):
-        return False
-    there = all((path / "figures" / name).is_file() for name in drawn.files)
-    return there and drawn.records == len(folder.records())
-
-
-def drawn_files(path: Path) -> list[Path]:
-    """Last drawn figures of a (possibly incomplete) run."""
-    drawn = _noted(RunFolder.open(path))
-    return [] if drawn is None else [path / "figures" / name for name in drawn.files]
-
-
-def _noted(folder: RunFolder) -> "_Drawn | None":
     try:
-        return msgspec.json.decode(folder.read_sealed(_NOTE), type=_Drawn)
+        drawn = msgspec.json.decode(folder.read_sealed(_NOTE), type=_Drawn)
     except (FileNotFoundError, ValueError):
-        return None
+        return []
+    if formats is not None and not drawn.is_as(formats):
+        return []
+    files = [path / "figures" / name for name in drawn.files]
+    is_whole = all(file.is_file() for file in files) and drawn.records == len(folder.records())
+    return files if is_whole else []
 
 
 def _in_step(world: World, records: Sequence[RoundRecord]) -> World:

@@ -136,11 +136,9 @@ class Run:
             RunFolderError: If they cannot be drawn or written.
             ConfigError: If there is no figure of a name.
         """
-        from swarmbo.runs.figures import draw_run, drawn_files, is_drawn  # late: matplotlib takes time to import
+        from swarmbo.runs.figures import draw_run, drawn_files  # late: matplotlib takes time to import
 
-        if not is_drawn(self.path):
-            draw_run(self.path)
-        files = {path.stem: path for path in drawn_files(self.path)}
+        files = {path.stem: path for path in drawn_files(self.path) or draw_run(self.path)}
         if strangers := [name for name in names if name not in files]:
             raise ConfigError(f"got {strangers[0]!r}; wanted some of {', '.join(files) or 'none: no round is logged'}")
         return Pictures(files[name] for name in names or [name for name in files if name != "run"])

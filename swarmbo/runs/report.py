@@ -95,11 +95,8 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
     best = _found(summary, summary.best, with_std=False) + _when(summary)
     if summary.best is None and summary.recommendation is not None:
         best = "none: in every round some factor failed"
-    rows = [
-        ("best measurement", best),
-        ("recommendation", _found(summary, summary.recommendation, with_std=True)),
-        *_score_rows(summary),
-    ]
+    rows = [("best measurement", best), ("recommendation", _found(summary, summary.recommendation, with_std=True))]
+    rows += _score_rows(summary)
     rows += [(name, quantity(value, "")) for name, value in summary.worst_off.get(THIS_RUN, {}).items()]
     if summary.source:
         rows.insert(0, ("measured", ", ".join(f"{key} {value}" for key, value in summary.source.items())))
@@ -122,18 +119,15 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
         rows.append(("rounds failed by the environment", str(summary.failed_rounds)))
     if summary.scopes:
         rows.append(("scopes in use at the end", _scopes(summary.scopes)))
-    rows += [
-        ("messages to agree", traffic_text(summary.agreement)),
-        ("messages to share", traffic_text(summary.sharing)),
-        *_link_rows(summary),
-        ("time in rounds", f"{summary.seconds:.1f} s"),
-    ]
-    if isinstance(workers := summary.workers, WorkersReport):
-        lost = f", {workers.lost} evaluations lost and sent again" if workers.lost else ""
-        rate = f", {quantity(summary.rounds / summary.seconds, 'evaluations a second')}" if summary.seconds else ""
-        rows[-1] = ("wall time", f"{summary.seconds:.1f} s{rate}")
-        rows.append(("workers", f"{workers.count}, {workers.mode}, busy {workers.busy:.0%}{lost}"))
-    return rows
+    for what, traffic in (("agree", summary.agreement), ("share", summary.sharing)):
+        rows.append((f"messages to {what}", traffic_text(traffic)))
+    rows += _link_rows(summary)
+    if not isinstance(workers := summary.workers, WorkersReport):
+        return [*rows, ("time in rounds", f"{summary.seconds:.1f} s")]
+    lost = f", {workers.lost} evaluations lost and sent again" if workers.lost else ""
+    rate = f", {quantity(summary.rounds / summary.seconds, 'evaluations a second')}" if summary.seconds else ""
+    rows.append(("wall time", f"{summary.seconds:.1f} s{rate}"))
+    return [*rows, ("workers", f"{workers.count}, {workers.mode}, busy {workers.busy:.0%}{lost}")]
 
 
 def _link_rows(summary: Summary) -> list[tuple[str, str]]:

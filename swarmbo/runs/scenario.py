@@ -107,7 +107,7 @@ class Scenario(Settings, frozen=True):
 
     @property
     def team_settings(self) -> dict[str, Any]:
-        """Arguments of the team."""
+        """Keyword arguments of ``Team.for_env``."""
         names = (*SLOTS, "seed", "rounds", "no_go", "constraints", "initial", "start", "step_limit", "safe")
         return {name: getattr(self, name) for name in names}
 
@@ -197,12 +197,12 @@ def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
 
 def make_environment(scenario: Scenario, trust: bool = False) -> Environment:
     """World of a scenario, not yet reset; ``trust`` permits a user's class."""
-    if registry.is_own(own := scenario.environment["id"]):
+    settings, name = dict(scenario.environment), scenario.environment["id"]
+    del settings["id"]
+    if registry.is_own(name):
         require_trust(scenario, trust)
-        return _own_environment(scenario, own)
+        return _own_environment(name, settings, scenario.rounds)
     failures = load_plug_ins()
-    settings = {key: value for key, value in scenario.environment.items() if key != "id"}
-    name = scenario.environment["id"]
     try:
         pettingzoo.spec("parallel", name)
     except PettingZooRegistryError:
@@ -224,17 +224,16 @@ def make_environment(scenario: Scenario, trust: bool = False) -> Environment:
         raise ConfigError(told, at="$.environment") from error
 
 
-def _own_environment(scenario: Scenario, name: str) -> Environment:
+def _own_environment(name: str, settings: dict[str, Any], rounds: int) -> Environment:
     at = "$.environment.id"
     maker = registry.load(name, at)
     is_class = isinstance(maker, type) and issubclass(maker, pettingzoo.ParallelEnv)
     if not (is_class or isinstance(maker, FunctionType)):
         wanted = "a class derived from pettingzoo.ParallelEnv, or a function that makes one"
         raise ConfigError(f"got {name}, which is {short(maker)}; wanted {wanted}", at=at)
-    settings = {key: value for key, value in scenario.environment.items() if key != "id"}
     parameters = inspect.signature(maker).parameters.values()
     if any(parameter.name == "max_cycles" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        settings["max_cycles"] = scenario.rounds
+        settings["max_cycles"] = rounds
     env = registry.make(maker, name, settings, "$.environment")
     if not isinstance(env, pettingzoo.ParallelEnv):
         raise ConfigError(f"{name} returned {short(env)}; wanted a pettingzoo.ParallelEnv", at=at)

@@ -5,7 +5,7 @@ older arrays are deleted last. So whenever a run is killed, the JSON fits the ar
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from swarmbo.runs.stored_files import CHECKPOINTS
 from swarmbo.spaces import Domain
 from swarmbo.spaces.variables import MixedDomain, Variable
 from swarmbo.team import Team
-from swarmbo.worlds import FieldWorld, FunctionWorld, Offers, Report
+from swarmbo.worlds import FieldWorld, FunctionWorld, Infos, Offers, Report
 
 _WITHOUT = "delete world.json and summary.json there, and `swarmbo resume {}` writes them again"
 STATE_VERSION = 1
@@ -82,12 +82,7 @@ class WorldRecord(msgspec.Struct, frozen=True):
 
 
 def keep_world(
-    folder: RunFolder,
-    scenario: Scenario,
-    team: Team,
-    infos: Mapping[str, Any],
-    truth: GroundTruth | None,
-    labels: Labels,
+    folder: RunFolder, scenario: Scenario, team: Team, infos: Infos, truth: GroundTruth | None, labels: Labels
 ) -> None:
     """Write the world, or check that it equals the one already written."""
     identifier: str = scenario.environment["id"]
@@ -189,8 +184,9 @@ def graph_in_use(record: RoundRecord, world: WorldRecord) -> FactorGraph | None:
 
 
 def _whole(world: WorldRecord) -> FactorGraph:
-    """Graph of one factor over the variables of the team's graph."""
-    variables = _variables(world)
+    """Graph of one factor over the variables of the team's graph: the world's, without those that are in no factor."""
+    inside = {variable for scope in (world.scopes or {}).values() for variable in scope}
+    variables = tuple(variable for variable in world.variables if world.scopes is None or variable in inside)
     owners = tuple(world.variable_owners[variable] for variable in variables)
     return FactorGraph(("+".join(["sum", *variables]),), (variables,), owners[:1], variables, owners)
 
@@ -206,12 +202,6 @@ def _groups(learned: Learned, world: WorldRecord) -> Sequence[Sequence[str]]:
     return groups if coding is None else coding.over(graph_of_groups(read, groups)).scopes
 
 
-def _variables(world: WorldRecord) -> tuple[str, ...]:
-    """Variables of the team's graph, in its order: the world's, without those that are in no factor."""
-    inside = {variable for scope in (world.scopes or {}).values() for variable in scope}
-    return tuple(variable for variable in world.variables if world.scopes is None or variable in inside)
-
-
 @dataclass(frozen=True)
 class Checkpoint:
     """The last round in the checkpoint, ``Team.state_dict()``, and the environment's ``get_state()``."""
@@ -223,21 +213,14 @@ class Checkpoint:
 
 def write_checkpoint(folder: RunFolder, checkpoint: Checkpoint) -> None:
     """Replace the last checkpoint."""
-    arrays_name = _arrays_name(checkpoint.round)
-    arrays = {
-        f"{part}/{name}": np.asarray(array)
-        for part, state in (("team", checkpoint.team), ("world", checkpoint.world))
-        for name, array in state["arrays"].items()
-    }
+    arrays_name, arrays = _arrays_name(checkpoint.round), dict[str, np.ndarray]()
+    plain = {"version": STATE_VERSION, "round": checkpoint.round, "arrays": arrays_name}
+    states = {"team": checkpoint.team, "world": checkpoint.world}
+    for part, state in states.items():
+        arrays |= {f"{part}/{name}": np.asarray(array) for name, array in state["arrays"].items()}
     folder.write_arrays(arrays_name, arrays)
-    plain = {
-        "version": STATE_VERSION,
-        "round": checkpoint.round,
-        "arrays": arrays_name,
-        "arrays_digest": digest_of_arrays(arrays),
-        "team": checkpoint.team["json"],
-        "world": checkpoint.world["json"],
-    }
+    plain["arrays_digest"] = digest_of_arrays(arrays)
+    plain |= {part: state["json"] for part, state in states.items()}
     folder.write_sealed("checkpoint.json", json.dumps(plain).encode())  # not msgspec: generator states exceed 64 bits
     for old in folder.path.glob(CHECKPOINTS):
         if old.name != arrays_name:
@@ -259,14 +242,12 @@ def read_checkpoint(folder: RunFolder) -> Checkpoint | None:
         arrays = read_arrays(folder.path / name)
         if plain["arrays_digest"] != digest_of_arrays(arrays):
             raise ValueError(f"{name} was changed or damaged: its digest does not fit")
-        team, world = (
-            {
-                "json": plain[part],
-                "arrays": {n.removeprefix(f"{part}/"): a for n, a in arrays.items() if n.startswith(f"{part}/")},
-            }
-            for part in ("team", "world")
-        )
-        return Checkpoint(plain["round"], team, world)
+
+        def state(part: str) -> State:
+            own = {n.removeprefix(f"{part}/"): a for n, a in arrays.items() if n.startswith(f"{part}/")}
+            return {"json": plain[part], "arrays": own}
+
+        return Checkpoint(plain["round"], state("team"), state("world"))
 
 
 def _arrays_name(round_number: int) -> str:

@@ -20,6 +20,7 @@ from swarmbo.runs.runner import check, ended, resume, run
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.scenario_files import load, split_alternatives
 
+AnyPath = str | os.PathLike[str]
 _LONGEST_SLUG = 96
 _KILLED = (
     "the process that ran this was killed, perhaps for lack of memory; "
@@ -46,11 +47,7 @@ class Outcome:
 
 
 def plan(
-    source: str | os.PathLike[str],
-    n_seeds: int,
-    overrides: Sequence[str] = (),
-    out: str | os.PathLike[str] = "runs",
-    trust: bool = False,
+    source: AnyPath, n_seeds: int, overrides: Sequence[str] = (), out: AnyPath = "runs", trust: bool = False
 ) -> list[Trial]:
     """Trials of a sweep, seeds from the scenario's on innermost: ``out/<name>/<settings>/seed-<seed>``.
 

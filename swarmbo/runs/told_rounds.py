@@ -44,7 +44,9 @@ def drive_workers(given: Drive, workers: Workers, trust: bool) -> Summary:
     standing = Standing(workers.count)
     for event in ledger.events:
         standing.add(event)
-    return end(given, begun, begun.truth, WorkersReport(workers.count, workers.mode, **standing.times._asdict()))
+    busy = standing.busy(standing.last) or 0.0
+    report = WorkersReport(workers.count, workers.mode, standing.wall_s, busy, standing.lost)
+    return end(given, begun, begun.truth, report)
 
 
 class ToldRounds:

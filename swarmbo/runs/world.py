@@ -88,16 +88,13 @@ def maker_of(identifier: object, trust: bool = False) -> Any:
 def own_names(tables: Mapping[str, Any]) -> dict[str, str]:
     """User code that a scenario names, by the path of the name."""
     keys = [("environment", "id"), *((slot, "kind") for slot in SLOTS)]
-    there = {f"$.{table}.{key}": (tables.get(table), key) for table, key in keys}
-    names: dict[str, Any] = {at: part.get(key) for at, (part, key) in there.items() if isinstance(part, Mapping)}
-    stated: Any = tables.get("callbacks")
-    callbacks: list[Any] = list(stated) if isinstance(stated, list | tuple) else []
-    engine: Any = tables.get("workers")
-    policy: Any = tables.get("policy")
-    names["$.policy"] = policy.get("kind") if isinstance(policy, Mapping) else policy
-    names[_ENGINE] = engine.get("engine") if isinstance(engine, Mapping) else getattr(engine, "engine", None)
-    for index, one in enumerate(callbacks):
-        names[f"{_CALLBACKS}[{index}]"] = one.get("kind") if isinstance(one, Mapping) else one
+    parts: dict[str, tuple[Any, str]] = {f"$.{table}.{key}": (tables.get(table), key) for table, key in keys}
+    parts["$.policy"] = tables.get("policy"), "kind"
+    if isinstance(callbacks := tables.get("callbacks"), list | tuple):
+        parts |= {f"{_CALLBACKS}[{index}]": (one, "kind") for index, one in enumerate(callbacks)}
+    names = {at: part.get(key) if isinstance(part, Mapping) else part for at, (part, key) in parts.items()}
+    workers: Any = tables.get("workers")
+    names[_ENGINE] = workers.get("engine") if isinstance(workers, Mapping) else getattr(workers, "engine", None)
     return {at: name for at, name in names.items() if is_own(name)} | named_kernels(tables.get("belief"))
 
 

@@ -5,10 +5,10 @@ The ledger is the only log: keys and leases are in the notes of its events, so t
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from msgspec import UnsetType
 from msgspec.structs import replace
@@ -36,13 +36,21 @@ class Outcome(NamedTuple):
 
 
 class Outcomes:
-    """Tells put together: of a function an outcome is complete with its last factor, in a field each agent has one."""
+    """Tells put together: of a function an outcome is complete with its last factor, in a field each agent has one.
+
+    ``seen`` is the number of events that were taken.
+    """
 
     def __init__(self, problem: Problem) -> None:
-        self._problem, self._parts = problem, dict[str, dict[str, float | None]]()
+        self._problem, self._parts, self.seen = problem, dict[str, dict[str, float | None]](), 0
 
-    def add(self, query: Query, event: Event) -> list[Outcome]:
-        """Take a tell; return the outcomes that are complete now."""
+    def new(self, ledger: Ledger) -> Iterator[tuple[Event, list[Outcome]]]:
+        """New events of a ledger, each with the outcomes that it completes."""
+        for event in ledger.events[self.seen :]:
+            self.seen += 1
+            yield event, self._completed(ledger.query(event.query), event) if event.kind == "tell" else []
+
+    def _completed(self, query: Query, event: Event) -> list[Outcome]:
         known, problem = self._parts.setdefault(query.id, {}), self._problem
         given = event.outcome if isinstance(event.outcome, dict) else {}
         new = {channel: _kept(value) for channel, value in given.items() if channel not in known}
@@ -102,7 +110,7 @@ class Desk:
         self._keys, self._leases = dict[str, str](), dict[str, Lease]()
         self._told = Outcomes(ledger.team.problem)
         self._outcomes, self._best, self._curve = list[float | None](), messages.Best(), list[tuple[int, float]]()
-        self._seen, self._recommended = 0, cast(tuple[int, Any], (-1, None))
+        self._recommended: tuple[int, Any] = (-1, None)  # and the number of events before it
         self._catch_up()
 
     def ask(self, request: messages.AskRequest) -> messages.Asked:
@@ -156,10 +164,10 @@ class Desk:
 
     def best(self) -> messages.Best:
         """Best outcome, and the recommendation, which takes a decision's time after news."""
-        if self._recommended[0] != self._seen:
+        if self._recommended[0] != self._told.seen:
             # a copy, since the belief of a field is fitted here, and a replay of the ledger would not do so
             found = copy(self.ledger.team).recommend()
-            self._recommended = self._seen, found
+            self._recommended = self._told.seen, found
         best, found = self._best, self._recommended[1]
         if found is None:
             return best
@@ -180,24 +188,20 @@ class Desk:
 
     def _catch_up(self) -> None:
         """Take new events of the ledger, and renew the state."""
-        for event in self.ledger.events[self._seen :]:
+        for event, outcomes in self._told.new(self.ledger):
             if event.kind in ("ask", "lost"):
                 # a query that was asked without a desk is free
                 key, until = event.note.get(_KEY, ""), event.note.get(_UNTIL, 0.0)
                 self._keys |= {key: event.query} if key else {}
                 self._leases[event.query] = Lease(key, until)
-            elif event.kind == "tell":
-                self._take(event)
-        self._seen, pending = len(self.ledger.events), self.ledger.team.pending
+            for known in outcomes:
+                self._outcomes.append(known.value)
+                if known.value is not None and (self._best.outcome is None or known.value > self._best.outcome):
+                    self._best = messages.Best(known.value, event.query, known.point)
+                    self._curve.append((len(self._outcomes), known.value))
+        pending = self.ledger.team.pending
         self._leases = {query: lease for query, lease in self._leases.items() if query in pending}
         self._state = self._new_state()
-
-    def _take(self, event: Event) -> None:
-        for known in self._told.add(self.ledger.query(event.query), event):
-            self._outcomes.append(known.value)
-            if known.value is not None and (self._best.outcome is None or known.value > self._best.outcome):
-                self._best = messages.Best(known.value, event.query, known.point)
-                self._curve.append((len(self._outcomes), known.value))
 
     def _new_state(self) -> messages.State:
         problem, outcomes = self.ledger.team.problem, self._outcomes

@@ -185,7 +185,7 @@ class Log:
         self._given, self._begun, self._world = given, begun, given.team.world
         self._rounds, self._told = ToldRounds(given, begun), desk.Outcomes(given.team.problem)
         self._by_agent = dict[str, dict[str, dict[str, object]]]()  # in a field: infos of queries that are not complete
-        self._seen = self._complete = 0
+        self._complete = 0
 
     def ledger(self) -> Ledger:
         """Ledger of the folder; rounds that are missing are logged."""
@@ -199,12 +199,8 @@ class Log:
             rounds.end(self._given, self._begun, self._begun.truth)
 
     def _catch_up(self, ledger: Ledger) -> None:
-        for event in ledger.events[self._seen :]:
-            self._seen += 1
-            if event.kind != "tell":
-                continue
-            query = ledger.query(event.query)
-            infos = self._infos(query, self._told.add(query, event), event)
+        for event, outcomes in self._told.new(ledger):
+            infos = self._infos(ledger.query(event.query), outcomes, event) if event.kind == "tell" else None
             if infos is not None:
                 self._complete += 1
                 if self._complete > self._rounds.last.round:

@@ -9,3 +9,5 @@ from swarmbo.transport.routes import (
     Routes as Routes,
     Transport as Transport,
 )
+
+Carrying = InProcess | Faults  # settings of transports; add those of a new kind here

@@ -112,7 +112,7 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
 
     @property
     def named(self) -> frozenset[str]:
-        """Agents with scheduled faults."""
+        """Names of agents with scheduled faults."""
         in_parts = (agent for cut in self.cuts for part in cut.parts for agent in part)
         return frozenset([*in_parts, *(event.agent for event in (*self.deaths, *self.joins))])
 

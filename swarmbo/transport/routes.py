@@ -88,10 +88,8 @@ class Routes:
         if sender not in towards and self._has_base:
             return (sender, _BASE, recipient)
         if sender not in towards:
-            raise TransportError(
-                f"no path of links from {sender!r} to {recipient!r}: they are in separate parts of the radio graph. "
-                "Raise the radio range, or let only agents in contact share factors"
-            )
+            got = f"no path of links from {sender!r} to {recipient!r}: they are in separate parts of the radio graph"
+            raise TransportError(f"{got}. Raise the radio range, or let only agents in contact share factors")
         path = [sender]
         while (following := towards[path[-1]]) is not None:
             path.append(following)

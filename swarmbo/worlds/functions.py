@@ -73,12 +73,11 @@ class FunctionWorld(World):
         self.graph = None if told.scopes is None else self._ordered(told.scopes, told.owners)
         within = set(self.variables) if self.graph is None else set(self.graph.variables)
         self.bounds = {variable: of for variable, of in self.types.items() if variable in within}
-        owned = told.variable_owners
-        self._own = {agent: [name for name in self.variables if owned[name] == agent] for agent in self.agents}
-        own_variables = {variable: told.variable_owners[variable] for variable in self.bounds}
-        self.problem = replace(Problem.of(self.graph, self.bounds, own_variables, self.outcomes), present=told.present)
-        typed = {agent: {name: self.types[name] for name in own} for agent, own in self._own.items()}
-        self._forms = {agent: Form.of(env.action_space(agent), own, agent) for agent, own in typed.items()}
+        owned, types = told.variable_owners, self.types.items()
+        acted = {variable: owned[variable] for variable in self.bounds}
+        self.problem = replace(Problem.of(self.graph, self.bounds, acted, self.outcomes), present=told.present)
+        own = {agent: {name: of for name, of in types if owned[name] == agent} for agent in self.agents}
+        self._forms = {agent: Form.of(env.action_space(agent), typed, agent) for agent, typed in own.items()}
 
     def _ordered(self, scopes: Mapping[str, Sequence[str]], owners: Mapping[str, str] | None) -> FactorGraph:
         covered = {variable for scope in scopes.values() for variable in scope}
@@ -117,7 +116,7 @@ class FunctionWorld(World):
     def coded(self, agent: str, action: object) -> list[float] | None:
         """Codes of an agent's own variables in its action; None if that has another form."""
         codes = self._forms[agent].codes(action)
-        return None if codes is None else [codes[variable] for variable in self._own[agent]]
+        return None if codes is None else [codes[variable] for variable in self._forms[agent].axes]
 
     def begin(self, infos: Infos) -> News | None:
         """None: a reset evaluates nothing, and nothing continues."""

@@ -196,7 +196,7 @@ def test_one_factor_equals_scikit_learns(name, outcomes):
     belief = AdditiveGP(
         graph,
         kernel=name,
-        lengthscale={"f": lengths},
+        lengthscale=dict(zip("abc", lengths, strict=True)),
         outputscale=output,
         noise_variance=noise,
         mean=0.7,

@@ -1,6 +1,5 @@
 """The tables of docs/studies/sums.md say what the raw lines say, and nothing is bold by chance."""
 
-import argparse
 import doctest
 import json
 
@@ -24,15 +23,15 @@ def tables(script):
 
 
 @pytest.fixture
-def shown(tables, tmp_path):
+def shown(tables, program, tmp_path):
     """Makes the rows of one problem's table, by method, from regrets at both looks by method and seed."""
-    look = tables.Look((2, 3))
+    problem = program.Problem("powell", (2, 3))
 
     def make(runs: dict[str, dict[int, list[float]]], peers=("peer", "other")) -> tuple[dict[str, list[str]], str]:
         for method, regrets in runs.items():
             lines = [json.dumps({"seed": seed, "seconds": 2.0, "regret": own}) for seed, own in regrets.items()]
             (tmp_path / f"p.{method}.jsonl").write_text("\n".join(lines) + "\n")
-        text = tables.tables(tmp_path, {"p": look}, peers, SEEDS)
+        text = tables.tables(tmp_path, {"p": problem}, peers, SEEDS)
         cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if "|" in line]
         return {row[0]: row[1:] for row in cells[2:]}, text
 
@@ -44,9 +43,8 @@ def runs_of(last: list[float], first: float = 9.0) -> dict[int, list[float]]:
 
 
 def test_the_pages_are_what_the_raw_lines_make_them(tables, program):
-    given = program.LINES, program.looks(), list(program.PEERS), program.SEEDS
-    for path, wanted in tables.pages(*given).items():
-        assert path.read_text(encoding="utf-8") == wanted, "run: python studies/benchmark.py --page"
+    path, wanted = tables.page(program.LINES, program.PROBLEMS, list(program.PEERS), program.SEEDS)
+    assert path.read_text(encoding="utf-8") == wanted, "run: python studies/benchmark.py --page"
 
 
 def test_examples_of_the_program_hold(tables):
@@ -94,19 +92,24 @@ def test_of_two_lines_for_a_seed_the_last_counts(tables, tmp_path):
     assert tables.results(tmp_path, "p", "auto")[1000]["regret"] == [2.0, 1.0]
 
 
-def test_the_short_table_shows_the_best_of_the_others(tables, tmp_path):
-    problems = {"chain": tables.Look((30, 60)), "wlan": tables.Look((30, 60)), "wlan-f": tables.Look((30, 60), "wlan")}
+def test_the_short_table_shows_the_best_of_the_others(tables, program, tmp_path):
+    problems = {name: program.PROBLEMS[name] for name in ("chain", "wlan", "wlan-per-factor")}
 
     def put(name: str, value: float) -> None:
         lines = [json.dumps({"seed": seed, "seconds": 1.0, "regret": [value] * 60}) for seed in SEEDS]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
 
-    for name, value in {"wlan.auto": 5.0, "wlan-f.auto": 1.0, "wlan.turbo-1": 3.0, "wlan.thompson": 2.0}.items():
+    for name, value in {
+        "wlan.auto": 5.0,
+        "wlan-per-factor.auto": 1.0,
+        "wlan.turbo-1": 3.0,
+        "wlan.thompson": 2.0,
+    }.items():
         put(name, value)
     short = tables.in_short(tmp_path, problems, ["turbo-1", "ax"], SEEDS).splitlines()[2:]
     assert short == [
         "| `wlan` | 60 | 5 [5, 5] | `thompson` **2** [2, 2] | 0 of 10 |",
-        "| `wlan-f` | 60 | **1** [1, 1] | `turbo-1 (total only)` 3 [3, 3] | 10 of 10 |",
+        "| `wlan-per-factor` | 60 | **1** [1, 1] | `turbo-1 (total only)` 3 [3, 3] | 10 of 10 |",
     ]
 
 
@@ -116,24 +119,20 @@ def test_what_only_differs_by_rounding_is_level(shown):
     assert rows["peer"][2] == "0 of 10"
 
 
-def test_runs_that_are_too_short_are_made_again_unless_their_time_was_up(program, tmp_path):
-    lines = {1000: {"regret": [1.0] * 60}, 1001: {"regret": [1.0] * 30}, 1002: {"regret": [1.0] * 9, "stopped": "x"}}
-    text = "".join(json.dumps({"seed": seed} | line) + "\n" for seed, line in lines.items())
-    (tmp_path / "chain.auto.jsonl").write_text(text)
-    for evaluations, wanted in ((None, [1001, 1003]), (30, [1003]), (1000, [1001, 1003])):
-        given = argparse.Namespace(out=tmp_path, evaluations=evaluations, seed=range(1000, 1004))
-        assert program.missing(given, "chain", "auto") == wanted
-
-
-def test_a_limit_ends_a_run_between_evaluations_and_the_line_says_so(program, monkeypatch):
-    clock = iter(np.arange(0.0, 1000.0, 1.0))
-    monkeypatch.setattr(program.time, "process_time", lambda: float(next(clock)))  # a second an ask, one a tell
-    line = program.run("chain", "random", 7, limit=23.5)
-    assert len(line["regret"]) == 12
-    assert line["stopped"] == "after 23.5 s"
-    whole = program.run("chain", "random", 7, budget=20)
-    assert "stopped" not in whole
-    assert whole["regret"][:12] == line["regret"]
+def test_what_was_run_has_a_line_in_the_file_of_its_problem_and_method(program, tmp_path, monkeypatch, capsys):
+    asked = ["--problem", "camel", "--method", "random", "--seeds", "3-4", "--out", str(tmp_path), "--table"]
+    monkeypatch.setattr("sys.argv", ["benchmark.py", *asked])
+    for _ in range(2):  # the second time nothing is missing
+        program.main()
+        assert "| random |" in capsys.readouterr().out
+        (path,) = tmp_path.iterdir()
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        assert (path.name, [(line["method"], line["seed"]) for line in lines]) == (
+            "camel.random.jsonl",
+            [("random", 3), ("random", 4)],
+        )
+    assert [len(line["regret"]) for line in lines] == [40, 40]
+    assert lines[0]["regret"] == sorted(lines[0]["regret"], reverse=True)
 
 
 SHADOWED = pytest.param("wlan-shadowed", marks=pytest.mark.thorough)

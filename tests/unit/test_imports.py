@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGES = (ROOT / "swarmbo", ROOT / "envs" / "swarmbo_envs")
 MOST = (15, 12)  # names, and modules that they come from, which a file should not exceed
-STILL_OVER = 65  # files that exceed them; lower it with every file that no longer does
+STILL_OVER = 64  # files that exceed them; lower it with every file that no longer does
 LARGEST = (50, 23)  # of any file; likewise
 
 

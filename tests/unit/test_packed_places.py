@@ -77,13 +77,14 @@ FAR = Domain(np.array([5.0, 5.0]), np.array([6.0, 6.0]))
 
 
 def test_random_candidates_lie_in_each_agents_own_box_and_depend_on_nobody_else():
-    both = random_candidates({"a": BOX, "b": FAR}, seed=1, round_number=2)
+    problem = sb.Problem.of_field(["a", "b"], BOX)
     for agent, box in {"a": BOX, "b": FAR}.items():
-        assert both[agent].shape == (512, 2)
-        assert (both[agent] >= box.low).all()
-        assert (both[agent] <= box.high).all()
-    assert np.array_equal(both["b"], random_candidates({"b": FAR}, seed=1, round_number=2)["b"])
-    assert not np.array_equal(both["b"], random_candidates({"b": FAR}, seed=1, round_number=3)["b"])
+        places = random_candidates(agent, box, problem, seed=1, round_number=2)
+        assert places.shape == (512, 2)
+        assert (places >= box.low).all()
+        assert (places <= box.high).all()
+        assert np.array_equal(places, random_candidates(agent, box, problem, seed=1, round_number=2))
+        assert not np.array_equal(places, random_candidates(agent, box, problem, seed=1, round_number=3))
 
 
 def test_measured_places_are_recommended_only_inside_the_box():

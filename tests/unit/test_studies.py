@@ -110,8 +110,8 @@ def test_scripts_can_be_imported_and_are_named_on_a_page(script, path):
 
 def test_the_tables_of_ensembles_are_those_of_their_lines(script):
     benchmark, tables = script("benchmark"), script("benchmark_tables")
-    looks = {name: look for name, look in benchmark.looks().items() if name in ("hartmann", "zakharov")}
-    text = tables.tables(STUDIES / "ensembles", looks, list(benchmark.PEERS), range(10))
+    problems = {name: benchmark.PROBLEMS[name] for name in ("hartmann", "zakharov")}
+    text = tables.tables(STUDIES / "ensembles", problems, list(benchmark.PEERS), range(10))
     page = (DOCS / "studies" / "ensembles.md").read_text(encoding="utf-8")
     assert f"<!-- tables -->\n{text}\n<!-- /tables -->" in page
 

@@ -11,9 +11,11 @@ from scipy.interpolate import RegularGridInterpolator
 from scipy.optimize import minimize
 
 from swarmbo.boundary.coordinates import Coordinates
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo_envs.fields.settings import Task
+from swarmbo_envs.saved_state import WorldEpisode
 from swarmbo_envs.shared import Marks, Place, Places, Rows, Values, grid_points
 
 Surface = Callable[[Places], Values]
@@ -68,6 +70,17 @@ class Field:
         if round_number not in self._fields:
             _keep(self._fields, round_number, self.with_surface(self._surface(round_number)))
         return self._fields[round_number]
+
+    def measure(
+        self, episode: WorldEpisode, place: Place, noise_std: float, failure_rate: float, world: str, **which: Any
+    ) -> float | None:
+        """Noisy value of the round at a place; None if the measurement failed. ``which`` names agent and sample."""
+        # named streams make an agent's draws independent of all actions, so compared methods meet equal noise
+        where = {"round": episode.round, "episode": episode.number, **which}
+        if stream(episode.seed, world, "failure", **where).random() < failure_rate:
+            return None
+        noise = noise_std * stream(episode.seed, world, "noise", **where).standard_normal()
+        return float(self.value(place[None], episode.round)[0] + noise)
 
     def _surface(self, round_number: int) -> Surface:
         if self.change is None or not round_number:

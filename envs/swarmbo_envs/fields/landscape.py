@@ -233,13 +233,7 @@ def build_field(table: dict[str, Any] | None, max_sites: int, at: str = "$.field
     if isinstance(settings, kinds.RasterFieldSettings):
         return raster_field(settings, max_sites, at, may_have_gaps=not moving)
     if isinstance(settings, kinds.SurveySettings):
-        columns: dict[str, Any] = {
-            "csv": str(_DATA / "oxford_ph.csv"),
-            "x": "x_m",
-            "y": "y_m",
-            "value": "ph",
-            "unit": "pH",
-        }
-        measured = kinds.MeasuredSettings(**columns, sites=settings.sites)
+        file = str(_DATA / "oxford_ph.csv")
+        measured = kinds.MeasuredSettings(csv=file, x="x_m", y="y_m", value="ph", unit="pH", sites=settings.sites)
         return measured_field(measured, max_sites, at, "Oxford soil, pH")
     return measured_field(settings, max_sites, at)

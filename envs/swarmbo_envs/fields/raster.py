@@ -14,7 +14,7 @@ from swarmbo.boundary.csv_measurements import KEEP_ALL, doubt, marked
 from swarmbo.errors import ConfigError, DataWarning, needed
 from swarmbo_envs.fields.field import Bilinear, Field, lattice
 from swarmbo_envs.fields.settings import RasterFieldSettings
-from swarmbo_envs.shared import Marks, Place, Places, Rows, Values, digest, grid_points, marked_sums
+from swarmbo_envs.shared import Marks, Place, Places, Rows, Values, any_marked, digest, grid_points
 
 _MOST_PIXELS = 10**8
 _MAX_EVALUATION_POINTS = 2500
@@ -241,9 +241,7 @@ class _Cells:
         around = np.stack([units[:-1, :-1], units[:-1, 1:], units[1:, :-1], units[1:, 1:]])
         first = np.clip(np.floor(around.min(axis=0) - _BEND), 0, None).astype(int)
         last = np.minimum(np.ceil(around.max(axis=0) + _BEND).astype(int), squares.shape[::-1])
-        sums = marked_sums(squares)
-        (x0, y0), (x1, y1) = np.moveaxis(first, 2, 0), np.moveaxis(last, 2, 0)
-        return sums[y1, x1] - sums[y0, x1] - sums[y1, x0] + sums[y0, x0] > 0
+        return any_marked(squares, (first[..., 0], last[..., 0]), (first[..., 1], last[..., 1]))
 
     def coordinates(self, raster: Raster) -> Coordinates | None:
         """Coordinates of the raster; None if it is on no system."""

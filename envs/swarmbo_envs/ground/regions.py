@@ -13,7 +13,7 @@ from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Settings, convert, require
 from swarmbo_envs.fields import raster as rasters
-from swarmbo_envs.shared import Marks, Mask, Pair, Place, Places, kind_of, marked_sums
+from swarmbo_envs.shared import Marks, Mask, Pair, Place, Places, any_marked, kind_of
 
 Edges = tuple[float, float, float, float]  # west, south, east, north
 _MOST_CORNERS = 100_000
@@ -134,9 +134,8 @@ class Region:
         return touched | within[parts]
 
     def _by_marks(self, marked: Marks, low: Place, cell: Place, shape: tuple[int, ...], clearance_m: float) -> Marks:
-        """Mark cells that a marked cell of the raster overlaps, by cumulative sums over the raster."""
+        """Mark cells that a marked cell of the raster overlaps."""
         west, south, east, north = self.edges
-        sums = marked_sums(marked)
         ends: list[tuple[np.ndarray, np.ndarray]] = []
         for axis, (first, last, n_own) in enumerate(((west, east, marked.shape[1]), (south, north, marked.shape[0]))):
             edges = low[axis] + np.arange(shape[1 - axis] + 1) * cell[axis]
@@ -144,9 +143,8 @@ class Region:
             begin = np.floor((edges[:-1] - clearance_m - first) * scale - 1e-9)
             end = np.ceil((edges[1:] + clearance_m - first) * scale + 1e-9)
             ends.append((np.clip(begin, 0, n_own).astype(int), np.clip(end, 0, n_own).astype(int)))
-        (x0, x1), (y0, y1) = ends
-        within = sums[np.ix_(y1, x1)] - sums[np.ix_(y0, x1)] - sums[np.ix_(y1, x0)] + sums[np.ix_(y0, x0)]
-        return within > 0
+        columns, (south_rows, north_rows) = ends
+        return any_marked(marked, columns, (south_rows[:, None], north_rows[:, None]))
 
 
 def read_regions(

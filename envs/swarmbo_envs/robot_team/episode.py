@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo_envs.fields.field import Field
 from swarmbo_envs.fields.world import FieldEpisode
@@ -143,7 +142,9 @@ class Sensors:
         if told and site >= 0:
             episode.measured[site] = True
         driven = {"cost": self.settings.travel_cost * distance, "distance": distance, "reached": reached}
-        return {**told, "location": location, **driven, "interpolated": self.field.interpolated}
+        info = {**told, "location": location, **driven, "interpolated": self.field.interpolated}
+        batteries = self.rules.batteries
+        return info if batteries is None else info | {"battery": float(episode.batteries[robot] / batteries[robot])}
 
     def sample(self, episode: Episode, robot: int, location: Place, number: int) -> dict[str, Any]:
         """Measure en route, by the number of the measurement in this round."""
@@ -153,12 +154,10 @@ class Sensors:
         return {**told, "location": location.copy()}
 
     def _read(self, episode: Episode, robot: int, location: Place, **which: int) -> dict[str, float]:
-        # named streams make a robot's draws independent of all actions, so compared methods meet equal noise
-        where = {"agent": self.agents[robot], "round": episode.round, "episode": episode.number, **which}
-        if rng.stream(episode.seed, "robot_team", "failure", **where).random() < self.settings.failure_rate:
+        noise_std, rate = self.rules.noise_stds[robot], self.settings.failure_rate
+        named = {"agent": self.agents[robot], **which}
+        measurement = self.field.measure(episode, location, noise_std, rate, "robot_team", **named)
+        if measurement is None:
             return {}
-        noise_std = self.rules.noise_stds[robot]
-        noise = noise_std * rng.stream(episode.seed, "robot_team", "noise", **where).standard_normal()
-        measurement = float(self.field.value(location[None])[0] + noise)
         episode.last[robot] = measurement
         return {"measurement": measurement, **({"noise_std": noise_std} if self.rules.is_noise_told else {})}

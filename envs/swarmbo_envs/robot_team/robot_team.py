@@ -27,6 +27,7 @@ from swarmbo_envs.simulated_world import Array, Infos, plain
 # of the text map
 _SHADES = " .:-=+*#%@"
 _COLUMNS, _ROWS = 64, 24
+_GROWING = ("trails", "samples", "on_the_way")  # arrays of an episode that grow from round to round
 # in rover lengths between centres: from here on two rovers never touch
 _LENGTHS_APART = 1.5
 
@@ -122,7 +123,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         True
     """
 
-    _action_in_words, _states = "[x, y]", ("robot-team", 2)
+    _action_in_words, _states = "[x, y]", ("robot-team", 3)
 
     def __init__(self, **arguments: Any) -> None:
         settings = self._settings_of(require_table(arguments))
@@ -162,7 +163,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         return self._world.begin(seed, number, *self._first_score())
 
     def _first_infos(self, episode: Episode) -> Infos:
-        infos = {agent: self._world.measure(episode, robot) for robot, agent in enumerate(self.agents)}
+        infos = {agent: self._world.sensors.measure(episode, robot) for robot, agent in enumerate(self.agents)}
         episode.note(infos.values())
         self._gain(episode, infos)
         return infos
@@ -221,25 +222,16 @@ measurement (unit of the field; the lower bound while there is none; clipped int
 
     def _description(self) -> dict[str, Any]:
         plain = super()._description()
-        if self.settings.rovers is None:
-            plain.pop("physics", None)  # equal to worlds saved before this setting existed
         return plain if self.ground.is_open else {**plain, "no_go": f"data {self.ground.digest}"}
 
-    def _names(self) -> list[str]:
-        """Arrays of an episode that have a fixed shape."""
-        names = ["poses", "last", "measured"]
-        names += ["score", "knots_mean", "knots_covariance"] if self.settings.reward == "task" else []
-        names += ["batteries", "bases"] if self.settings.version > 0 else []
-        return names if self.settings.rovers is None else [*names, "engine"]
-
     def _arrays(self, episode: Episode) -> dict[str, Any]:
-        names = [*self._names(), "samples", *(["on_the_way"] if self.settings.version > 0 else [])]
-        trails, ends = np.concatenate(episode.trails), np.cumsum([len(trail) for trail in episode.trails])
-        return {name: getattr(episode, name) for name in names} | {"trail_ends": ends, "trails": trails}
+        ends = np.cumsum([len(trail) for trail in episode.trails])
+        return super()._arrays(episode) | {"trail_ends": ends, "trails": np.concatenate(episode.trails)}
 
     def _read(self, saved: SavedState) -> Episode:
         plain, robots = saved.plain, self.settings.robots
-        episode = saved.restore(self._begin(plain.seed, plain.number), self._names())
+        episode = self._begin(plain.seed, plain.number)
+        episode = saved.restore(episode, [name for name in super()._arrays(episode) if name not in _GROWING])
         ends = saved.array("trail_ends", "i", (robots,))
         trails = saved.array("trails", "f", (int(ends[-1]), 2))
         saved.hold(bool((np.diff(ends, prepend=0) > 0).all()), "'trail_ends' that rise from above 0")
@@ -250,12 +242,9 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         known = episode.poses, trails, samples[:, :3], episode.bases, episode.engine
         saved.hold(all(np.isfinite(array).all() for array in known), "places and an engine's state that are finite")
         saved.hold(bool((episode.batteries >= 0.0).all()), "batteries >= 0")
-        if self.settings.version > 0:
-            episode.on_the_way = rows = saved.array("on_the_way", "f", (saved.rows_of("on_the_way"), 4))
-            is_one = np.isin(rows[:, 0], np.arange(robots)).all() and np.isfinite(rows[:, :3]).all()
-            saved.hold(bool(is_one), "measurements on the way of its robots")
-        else:
-            episode.bases = episode.poses[:, :2].copy()
+        episode.on_the_way = rows = saved.array("on_the_way", "f", (saved.rows_of("on_the_way"), 4))
+        is_one = np.isin(rows[:, 0], np.arange(robots)).all() and np.isfinite(rows[:, :3]).all()
+        saved.hold(bool(is_one), "measurements on the way of its robots")
         return episode
 
     def _rows(self, episode: Episode) -> Array:

@@ -15,7 +15,7 @@ from scipy.ndimage import gaussian_filter
 
 from swarmbo_envs.fields.field import Bilinear, Field
 from swarmbo_envs.robot_team.settings import MujocoSettings
-from swarmbo_envs.shared import Place, Places, Rows, Values, grid_points
+from swarmbo_envs.shared import Place, Rows, grid_points
 
 _RELIEF = 0.05  # of the map's longer side, if the field is no elevation
 _STEEPEST = 0.35  # largest slope then: 19 degrees
@@ -74,9 +74,10 @@ class Terrain:
         """Height range; 1 if the terrain is level, as the engine needs a positive height."""
         return float(self.heights.max()) or 1.0
 
-    def heights_at(self, places: Places) -> Values:
-        """Heights at places on the ground, bilinear, m."""
-        return self._between(np.asarray(places, dtype=float))
+    @cached_property
+    def heights_at(self) -> Bilinear:
+        """Heights at places on the ground, m."""
+        return Bilinear(self.xs, self.ys, self.heights, is_endless=True)
 
     def upright(self, place: Place, heading: float, reach_m: float) -> Float[np.ndarray, "3 3"]:
         """Frame of a body that stands on the slope taken over ``reach_m``: columns are ahead, left and up."""
@@ -88,10 +89,6 @@ class Terrain:
         ahead[2] = -(ahead @ up) / up[2]  # above the course, on the slope
         ahead /= np.linalg.norm(ahead)
         return np.column_stack([ahead, np.cross(up, ahead), up])
-
-    @cached_property
-    def _between(self) -> Bilinear:
-        return Bilinear(self.xs, self.ys, self.heights, is_endless=True)
 
 
 def mjcf(terrain: Terrain, settings: MujocoSettings, speed_m_s: float, turn_rate_rad_s: float) -> str:

@@ -223,15 +223,6 @@ class World:
         possible[possible] = self.homes.lasts(episode, robot, when[possible], there)
         return near[possible]
 
-    def measure(
-        self, episode: Episode, robot: int, distance: float = 0.0, reached: bool = True, measurable: bool = True
-    ) -> dict[str, Any]:
-        """Measure with one robot at its position; arguments are those of ``Sensors.measure``."""
-        info = self.sensors.measure(episode, robot, distance, reached, measurable)
-        if (charge := self.homes.charge(episode)) is not None:
-            info["battery"] = float(charge[robot])
-        return info
-
     def drive(self, episode: Episode, places: Sequence[Place]) -> list[dict[str, Any]]:
         """Play one round of all robots, in the order of their numbers, and return their infos; changes the episode."""
         here = episode.poses[:, None, :2]
@@ -275,7 +266,7 @@ class World:
         self.homes.use(episode, robot, drive.busy_s)
         measurable = drive.failure is None and ((arrived and is_open) or not self.field.sites_only)
         as_meant = arrived or (is_due and drive.is_done and bool((path[:, 0] == meant[:, 0]).all()))
-        info = self.measure(episode, robot, drive.length_m, as_meant and as_asked, measurable)
+        info = self.sensors.measure(episode, robot, drive.length_m, as_meant and as_asked, measurable)
         if is_due and self.field.sites_only and drive.failure is None:
             # at the base there is nothing to measure, and that is no failure
             info["sampled"] = False

@@ -6,7 +6,6 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from swarmbo.boundary import rng
 from swarmbo.records import GroundTruth
 from swarmbo_envs.fields.landscape import build_field
 from swarmbo_envs.fields.settings import require_table
@@ -163,15 +162,12 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
         return self._measure(episode, sensor, self.settings.sample_energy_j)
 
     def _measure(self, episode: Episode, sensor: int, energy_j: float) -> dict[str, Any]:
-        settings, spot = self.settings, episode.spots[sensor]
-        where = {"agent": self.possible_agents[sensor], "round": episode.round, "episode": episode.number}
-        failed = rng.stream(episode.seed, "sensor_field", "failure", **where).random() < settings.failure_rate
-        measurement = None
-        if not failed:
-            noise = settings.noise_std * rng.stream(episode.seed, "sensor_field", "noise", **where).standard_normal()
-            measurement = float(self.field.value(spot[None], episode.round)[0] + noise)
+        noise_std, rate, agent = self.settings.noise_std, self.settings.failure_rate, self.possible_agents[sensor]
+        spot = episode.spots[sensor]
+        measurement = self.field.measure(episode, spot, noise_std, rate, "sensor_field", agent=agent)
+        if measurement is not None:
             episode.last[sensor] = measurement
-        episode.sampled[sensor], episode.failed[sensor] = True, failed
+        episode.sampled[sensor], episode.failed[sensor] = True, measurement is None
         return self._info(episode, sensor, measurement, energy_j)
 
     def _info(self, episode: Episode, sensor: int, measurement: float | None, energy_j: float) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo_envs.simulated_world import LARGEST, Array, Infos, SimulatedWorld, Space, space_of
-from swarmbo_envs.wlan_power.network import Link, Network, Utility, at_shares
+from swarmbo_envs.wlan_power.network import Network, Utility, at_shares
 from swarmbo_envs.wlan_power.references import Reference, best_known, references
 from swarmbo_envs.wlan_power.settings import GeneratedSettings, WlanPowerSettings, topology_settings
 from swarmbo_envs.wlan_power.world import Episode, World
@@ -127,7 +127,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         {'ap_0': 12.2, 'ap_1': 65.0}
     """
 
-    _action_in_words, _states = "[power in dBm]", ("WLAN", 1)
+    _action_in_words, _states = "[power in dBm]", ("WLAN", 2)
 
     def __init__(self, **arguments: Any) -> None:
         s = self._settings_of(arguments)
@@ -368,29 +368,13 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         """Values of the access points in range, filled up to the number of slots if there is one."""
         return values if self.slots is None else np.r_[values, np.full(self.slots - len(values), filler)]
 
-    def _arrays(self, episode: Episode) -> dict[str, Any]:
-        arrays = super()._arrays(episode)
-        if not self.rules.choices:  # as states had it before there were channels
-            del arrays["choices"]
-        return arrays
-
     def _description(self) -> dict[str, Any]:
-        settings: dict[str, Any] = super()._description()
+        settings, radio = super()._description(), self.rules.radio
+        for name in _ONLY_TIME:
+            del settings["simulation"][name]
         if self.settings.worlds == "fixed":
             settings["topology"] = self.topology.digest
-        # as states had it before there were other utilities, links and radios, so that those can be read
-        if self.rules.link == Link() or self.settings.objective == "throughput":
-            del settings["airtime"], settings["rate_cap_mbps"], settings["snr_gap_db"]
-        if self.settings.utility == "sum":
-            del settings["utility"], settings["rate_mbps"]
-        if not self.rules.choices:
-            del settings["channels"], settings["widths_mhz"]
-        simulation, radio = settings.pop("simulation"), self.rules.radio
-        if radio is None:
-            del settings["objective"]
-            return settings
-        settings |= {f"simulation.{key}": simulation[key] for key in simulation if key not in _ONLY_TIME}
-        return settings | {"ns3": radio.version}
+        return settings if radio is None else settings | {"ns3": radio.version}
 
     def _picture(self) -> NDArray[np.uint8]:
         from swarmbo_envs.wlan_power.rendering import frame  # figures take a second to import

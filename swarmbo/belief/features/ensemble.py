@@ -59,9 +59,7 @@ class Ensemble:
         previous: EnsembleHyperparameters | None = None,
         last: "Ensemble | None" = None,
     ) -> "Ensemble":
-        """The ensemble of a history. A part is fitted anew every ``settings.refit_every`` evaluations, or if its
-        outcomes had not shown their scale before; otherwise it is updated outcome by outcome.
-        """
+        """The ensemble of a history; a part is fitted anew if due, else updated outcome by outcome."""
         k = len(graph.factors)
         groups = [tuple(range(k))] if coupled else [(i,) for i in range(k)]
         goes_on = last is not None and data.begins_with(last.data)
@@ -95,9 +93,7 @@ class Ensemble:
         return tuple(part.weights(self.settings.floor) for part in self.parts)
 
     def condition_on_pending(self, X: ArrayLike, awaited: ArrayLike | None = None) -> "Ensemble":
-        """Ensemble with pending physical points, which reduce the variance only. ``awaited`` masks the factors with
-        outcomes to come; by default all: as a total if these are reported.
-        """
+        """Ensemble with pending physical points; ``awaited`` masks the factors with outcomes to come (None: all)."""
         U = self.domain.to_unit(checked_points(X, self.domain.n_dims))
         to_come = np.ones((len(U), len(self.graph.factors)), dtype=bool) if awaited is None else np.asarray(awaited)
         parts = list[EnsemblePart]()

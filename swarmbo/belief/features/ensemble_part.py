@@ -16,7 +16,7 @@ from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import TOTAL, Observations, standardised_noise, units
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph
-from swarmbo.kernels import FourierDraw, KernelName
+from swarmbo.kernels import Covariance, FourierDraw, KernelName
 from swarmbo.problem.data import Dataset
 from swarmbo.spaces import Domain
 
@@ -75,12 +75,10 @@ class EnsemblePart:
         return feature_rows(self.bases, self.scopes, data.U[here], data.channel[here])[:, 0]
 
     def weights(self, floor: float) -> Float[np.ndarray, " M"]:
-        """Posterior probability of each member, from a uniform prior. Every member keeps the share ``floor``: it is
-        mixed in here, so the recursion stays Bayes' rule.
-        """
+        """Posterior probability of each member, from a uniform prior; every member keeps the share ``floor``."""
         evidence = self.models.log_evidence
         odds = np.exp(evidence - evidence.max())
-        return floor + (1.0 - floor * len(odds)) * odds / odds.sum()
+        return floor + (1.0 - floor * len(odds)) * odds / odds.sum()  # in here, so that updates stay Bayes' rule
 
     def marginals(
         self, U: Float[np.ndarray, "m n"], floor: float
@@ -119,7 +117,9 @@ def bases_of(members: Sequence[Member], seeds: Sequence[Sequence[int]], n_featur
     """Random features of members, factor by factor, with variances that add up to the member's outputscale."""
     return [
         [
-            FeatureBasis.create(seed, member.kernel, np.array(lengths), member.outputscale * share, n_features)
+            FeatureBasis.create(
+                seed, Covariance(member.kernel, np.array(lengths), member.outputscale * share), n_features
+            )
             for seed, lengths, share in zip(own, member.lengthscales, member.shares, strict=True)
         ]
         for member, own in zip(members, seeds, strict=True)

@@ -13,7 +13,7 @@ from swarmbo.belief.gp.observations import standardised_noise
 from swarmbo.belief.gp.spatial import CHUNK, FieldGP, to_unit
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.kernels import KernelName, spectral_frequencies
+from swarmbo.kernels import Covariance
 from swarmbo.spaces import Domain
 
 _LARGEST = 2**16  # features; beyond it a Gram matrix of them alone takes 32 GiB
@@ -33,26 +33,11 @@ class FeatureBasis:
         self.frequencies.flags.writeable = False
 
     @classmethod
-    def create(
-        cls,
-        seed: int,
-        kernel: KernelName,
-        lengthscales: Float[np.ndarray, " d"],
-        outputscale: float,
-        n_features: int,
-        time: tuple[KernelName, float] | None = None,
-    ) -> "FeatureBasis":
-        """Draw the frequencies; bases of one seed and size differ by the scaling only. With ``time``, a kernel and its
-        lengthscale, points have a round as last coordinate, and the kernel is the product of both.
-        """
+    def create(cls, seed: int, prior: Covariance, n_features: int) -> "FeatureBasis":
+        """Draw the frequencies; bases of one seed and size differ by the scaling only."""
         if not 2 <= n_features <= _LARGEST or n_features % 2:
             raise ConfigError(f"got {n_features}; wanted an even integer from 2 to {_LARGEST}", at="$.n_features")
-        rng = stream(seed, "feature basis")
-        frequencies = spectral_frequencies(rng, kernel, lengthscales, n_features // 2)
-        if time is not None:
-            over_time = spectral_frequencies(rng, time[0], np.array([time[1]]), n_features // 2)
-            frequencies = np.hstack([frequencies, over_time])
-        return cls(frequencies, float(outputscale))
+        return cls(prior.frequencies(stream(seed, "feature basis"), n_features // 2), prior.outputscale)
 
     @property
     def n_features(self) -> int:
@@ -139,9 +124,7 @@ def information_of(
     y: Float[np.ndarray, " n"],
     noise: Float[np.ndarray, " n"] | None = None,
 ) -> Information:
-    """Information of physical outcomes at physical points, rounds last, about weights of a basis. Outcomes without a
-    known variance in ``noise`` (NaN) have that of the hyper-parameters.
-    """
+    """Information of physical outcomes about weights of a basis; ``noise`` variances are NaN if unknown."""
     h = hyperparameters
     variance: float | Float[np.ndarray, " n"] = h.noise_variance
     if noise is not None and np.isfinite(noise).any():
@@ -178,7 +161,7 @@ class FeatureGP(FieldGP):
     def _root(self) -> Float[np.ndarray, "p p"]:
         precision = self.information.precision
         if self.pending is not None:
-            Phi = self.basis.features(self._to_unit(self.pending))
+            Phi = self.basis.features(to_unit(self.domain, self.pending))
             precision = precision + Phi.T @ Phi / self.hyperparameters.noise_variance
         return factorise(precision + np.eye(precision.shape[0]))[0]
 
@@ -194,9 +177,7 @@ class FeatureGP(FieldGP):
         return round(self.information.count)
 
     def condition_on_pending(self, X: Float[np.ndarray, "q d"]) -> "FeatureGP":
-        """A belief whose variance includes pending measurements with the usual noise (Desautels et al. 2014, section
-        4).
-        """
+        """A belief whose variance includes pending measurements with the usual noise."""
         points = self._points(X)
         if points.shape[0] == 0:
             return self
@@ -217,7 +198,7 @@ class FeatureGP(FieldGP):
         return FeatureCache(self._mean(Phi), scale**2 * np.einsum("pm,pm->m", V, V), V, scale)
 
     def _features(self, X: ArrayLike) -> Float[np.ndarray, "m p"]:
-        return self.basis.features(self._to_unit(self._points(X)))
+        return self.basis.features(to_unit(self.domain, self._points(X)))
 
     def _mean(self, Phi: Float[np.ndarray, "m p"]) -> Float[np.ndarray, " m"]:
         h = self.hyperparameters

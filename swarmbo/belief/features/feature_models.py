@@ -52,9 +52,7 @@ class _Store:
 
 @dataclass(frozen=True, eq=False)
 class FeatureModels:
-    """M immutable models and their data, made by ``given``. ``n_rows`` data, or rows that replace them, precede
-    ``n_pending``, which change the variance and not the mean.
-    """
+    """M immutable models of ``n_rows`` data (or rows that replace them), then ``n_pending``; made by ``given``."""
 
     noise: Float[np.ndarray, " M"]
     n_rows: int

@@ -14,7 +14,6 @@ from swarmbo.belief.features.feature_gp import FeatureGP, Information
 from swarmbo.belief.fusion.fused_view import MOST, FusedView, is_information, packed_bytes, unpacked_bytes
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.boundary.rng import sobol
-from swarmbo.spaces import Domain
 
 
 def intersection(
@@ -67,12 +66,8 @@ class CovarianceIntersection(FusedView):
     """
 
     content = _Body
-
-    def __init__(self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = ()) -> None:
-        self._left: dict[str, int] = {}  # repeats that remain for each neighbour
-        self._answers: dict[str, int] = {}  # repeats for each neighbour that knew less
-        super().__init__(name, domain, proposal, neighbours)
-        self._has_adopted()
+    _left: dict[str, int]  # repeats that remain for each neighbour
+    _answers: dict[str, int]  # repeats for each neighbour that knew less
 
     @property
     def belief(self) -> FeatureGP:

@@ -24,12 +24,12 @@ from swarmbo.boundary.values import check_links
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.records import LinkReport, Neglected, Traffic, by_name
 from swarmbo.spaces import Domain
-from swarmbo.transport import Faults, FaultyTransport, InProcess
+from swarmbo.transport import Carrying, Faults, FaultyTransport, InProcess
 
 if TYPE_CHECKING:
     import networkx as nx
 
-_VERSION = 2
+_VERSION = 3
 _FAULTLESS = InProcess()
 _AGENTS: dict[FusionMethod, type[FusedView]] = {
     "consensus": PushSum,
@@ -68,7 +68,7 @@ class FusedBelief(Answered):
         agents: Sequence[str],
         seed: int,
         held: Sequence[str] | None = None,
-        transport: InProcess | Faults = _FAULTLESS,
+        transport: Carrying = _FAULTLESS,
     ) -> None:
         if not agents or len(set(agents)) != len(agents):
             raise ConfigError(f"got {list(agents)}; wanted at least one agent, no name twice", at="$.agents")
@@ -274,21 +274,18 @@ class FusedBelief(Answered):
         """Hyper-parameters of the representative."""
         return self.agents[self.representative].proposal.hyperparameters
 
+    @property
+    def _views(self) -> dict[str, FusedView]:
+        """All that fuses here, by its name in a state."""
+        return {**self.agents, **{f"failures/{name}": view for name, view in self.failures.items()}}
+
     def state_dict(self) -> dict[str, Any]:
-        """State of all agents as ``{"json": plain data, "arrays": {name: array}}``."""
-        states = {name: agent.state_dict() for name, agent in self.agents.items()}
-        plain = {
-            "version": _VERSION,
-            "waits": dict(self._waits),
-            "occasions": self._occasions,
-            "now": self.now,
-            "agents": {name: s["json"] for name, s in states.items()},
-        }
-        arrays = {f"{name}/{key}": array for name, s in states.items() for key, array in s["arrays"].items()}
-        if any(agent.reached for agent in self.failures.values()):
-            told = {name: agent.state_dict() for name, agent in self.failures.items()}
-            plain["failures"] = {name: s["json"] for name, s in told.items()}
-            arrays |= {f"failures/{name}/{key}": a for name, s in told.items() for key, a in s["arrays"].items()}
+        """State of all agents as ``{"json": plain data, "arrays": {name: array}}``; of failures if there is any."""
+        views = self._views if any(view.reached for view in self.failures.values()) else self.agents
+        states = {name: view.state_dict() for name, view in views.items()}
+        plain = {"version": _VERSION, "waits": dict(self._waits), "occasions": self._occasions, "now": self.now}
+        plain["views"] = {name: state["json"] for name, state in states.items()}
+        arrays = {f"{name}/{key}": array for name, state in states.items() for key, array in state["arrays"].items()}
         return {"json": plain, "arrays": arrays}
 
     @classmethod
@@ -300,21 +297,18 @@ class FusedBelief(Answered):
         seed: int,
         state: Mapping[str, Any],
         held: Sequence[str] | None = None,
-        transport: InProcess | Faults = _FAULTLESS,
+        transport: Carrying = _FAULTLESS,
     ) -> "FusedBelief":
         """Restore the beliefs of a ``state_dict``; they continue exactly."""
         plain, arrays = state["json"], state["arrays"]
         if plain.get("version") != _VERSION:
             raise StateVersionError(f"belief state: got version {plain.get('version')}; wanted {_VERSION}")
         fused = cls(settings, domain, agents, seed, held, transport)
-        if list(plain["agents"]) != list(fused.agents):
-            raise StateVersionError(f"belief state: got agents {list(plain['agents'])}; wanted {list(fused.agents)}")
+        if list(plain["waits"]) != list(fused.agents):
+            raise StateVersionError(f"belief state: got agents {list(plain['waits'])}; wanted {list(fused.agents)}")
         fused._waits, fused._occasions = dict(plain["waits"]), plain["occasions"]
-        fused.now = float(plain["now"])
-        saved = {f"{name}/": (agent, plain["agents"][name]) for name, agent in fused.agents.items()}
-        if "failures" in plain:
-            saved |= {f"failures/{name}/": (a, plain["failures"][name]) for name, a in fused.failures.items()}
-        for start, (agent, known) in saved.items():
-            own = {key.removeprefix(start): a for key, a in arrays.items() if key.startswith(start)}
-            agent.load_state_dict({"json": known, "arrays": own})
+        fused.now, views = float(plain["now"]), fused._views
+        for name, known in plain["views"].items():
+            own = {key.removeprefix(f"{name}/"): a for key, a in arrays.items() if key.startswith(f"{name}/")}
+            views[name].load_state_dict({"json": known, "arrays": own})
         return fused

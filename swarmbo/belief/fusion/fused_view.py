@@ -23,7 +23,7 @@ from swarmbo.transport import Envelope, Transport
 
 Said = TypeVar("Said")
 
-_VERSION = 4  # 4: of neighbours only where they differ
+_VERSION = 5  # 5: tallies of a consensus in one table
 MOST = 2**31  # measurements, steps or proposals
 _LARGEST = 1e12  # hyper-parameter, and the inverse of the smallest
 _HUGE = 1e150  # number, whose square is still one
@@ -49,10 +49,8 @@ class FusedView(ABC):
     team: frozenset[str] | None = None  # all agents, if known: no other agent has measurements
     is_whole = False  # True if its state surely has all its data
 
-    def __init__(self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = ()) -> None:
-        self.name = name
-        self.domain = domain
-        self.proposal = proposal
+    def __init__(self, name: str, domain: Domain, proposal: Proposal) -> None:
+        self.name, self.domain, self.proposal = name, domain, proposal
         self._require_fitting(proposal.hyperparameters)
         self.neighbours: tuple[str, ...] = ()
         self.X: Float[np.ndarray, "n d"] = np.zeros((0, self.n_columns))
@@ -60,7 +58,7 @@ class FusedView(ABC):
         self.noise: Float[np.ndarray, " n"] = np.zeros(0)  # variances; NaN: that of the proposal
         self.refused = Counter[str]()  # number of messages dropped for inadmissible content, by sender
         self._agrees: dict[str, bool] = {}  # True if a neighbour's last message had the same proposal
-        self.meet(neighbours)
+        self._has_adopted()
 
     @property
     def n_columns(self) -> int:
@@ -97,11 +95,7 @@ class FusedView(ABC):
         self.neighbours = tuple(sorted(set(neighbours) - {self.name}))
 
     def measure(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> None:
-        """Learn its own measurements, as ``ExactGP.update`` does; by default the noise is that of the proposal.
-
-        Raises:
-            ShapeError: If the shapes do not fit, or a value is not finite; it names the row.
-        """
+        """Learn its own measurements, checked as by ``ExactGP.update``; by default with the proposal's noise."""
         points = spatial.checked_points(X, self.n_columns)
         outcomes, noise = spatial.checked_outcomes(y, len(points)), spatial.checked_noise(noise_variance, len(points))
         self.X, self.y = np.concatenate([self.X, points]), np.concatenate([self.y, outcomes])
@@ -109,21 +103,12 @@ class FusedView(ABC):
         if outcomes.size:
             self._has_measured(outcomes.size)
 
-    def propose(self, hyperparameters: Hyperparameters, seed: int | None = None, n_measurements: int = 0) -> Proposal:
-        """Propose another basis, noise or unit of outcomes, which supersedes all that the agent knows.
-
-        Others receive it with the next messages. Without a ``seed`` that of the basis stays. ``n_measurements`` is the
-        number to which the hyper-parameters were fitted.
-        """
+    def propose(self, hyperparameters: Hyperparameters, n_measurements: int = 0) -> Proposal:
+        """Propose hyper-parameters, fitted to so many measurements; they supersede all that the agent knows."""
         self._require_fitting(hyperparameters)
-        proposal = msgspec.structs.replace(
-            self.proposal,
-            version=self.proposal.version + 1,
-            proposer=self.name,
-            hyperparameters=hyperparameters,
-            seed=self.proposal.seed if seed is None else seed,
-            n_measurements=n_measurements,
-        )
+        news = {"hyperparameters": hyperparameters, "n_measurements": n_measurements}
+        version = self.proposal.version + 1
+        proposal = msgspec.structs.replace(self.proposal, version=version, proposer=self.name, **news)
         self._adopt(proposal)
         return proposal
 
@@ -220,25 +205,17 @@ class FusedView(ABC):
     def state_dict(self) -> dict[str, Any]:
         """Its state as ``{"json": plain data, "arrays": {name: array}}``."""
         plain, arrays = self._state()
-        own = {
-            "version": _VERSION,
-            "kind": type(self).__name__,
-            "name": self.name,
-            "proposal": msgspec.to_builtins(self.proposal),
-            "neighbours": list(self.neighbours),
-            "agrees": dict(self._agrees),
-        }
-        return {
-            "json": own | plain,
-            "arrays": {"X": self.X.copy(), "y": self.y.copy(), "noise": self.noise.copy()} | arrays,
-        }
+        plain |= {"version": _VERSION, "kind": type(self).__name__, "name": self.name, "agrees": dict(self._agrees)}
+        plain |= {"proposal": msgspec.to_builtins(self.proposal), "neighbours": list(self.neighbours)}
+        arrays |= {"X": self.X.copy(), "y": self.y.copy(), "noise": self.noise.copy()}
+        return {"json": plain, "arrays": arrays}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue exactly as the saved agent of this name."""
-        got, wanted = state["json"], {"version": _VERSION, "kind": type(self).__name__, "name": self.name}
-        if strange := {key: got.get(key) for key in wanted if got.get(key) != wanted[key]}:
-            raise StateVersionError(f"agent state: got {strange}; wanted {wanted}")
         plain, arrays = state["json"], {name: np.array(array) for name, array in state["arrays"].items()}
+        wanted = {"version": _VERSION, "kind": type(self).__name__, "name": self.name}
+        if strange := {key: plain.get(key) for key in wanted if plain.get(key) != wanted[key]}:
+            raise StateVersionError(f"agent state: got {strange}; wanted {wanted}")
         self.proposal = msgspec.convert(plain["proposal"], Proposal)
         self.neighbours, self._agrees = tuple(plain["neighbours"]), dict(plain["agrees"])
         self.X, self.y, self.noise = arrays["X"], arrays["y"], arrays["noise"]

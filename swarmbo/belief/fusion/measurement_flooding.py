@@ -126,13 +126,13 @@ class MeasurementFlooding(FusedView):
     content = _Body
     means_by_proposal = False
 
-    def __init__(self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = ()) -> None:
+    def __init__(self, name: str, domain: Domain, proposal: Proposal) -> None:
         self._has: dict[str, int] = {}  # number of known measurements by agent; changed by ``_file`` only
         self._peers: dict[str, _Peer] = {}
         self._reached: dict[str, float] | None = None
         self._logs: dict[str, _Log] = {}
         self._belief: Any = None
-        super().__init__(name, domain, proposal, neighbours)
+        super().__init__(name, domain, proposal)
 
     @property
     def belief(self) -> Any:

@@ -5,7 +5,6 @@ from hashlib import blake2b
 from typing import Annotated, Literal
 
 import msgspec
-import numpy as np
 
 from swarmbo.belief.features.feature_gp import FeatureBasis
 from swarmbo.belief.gp.hyperparameters import ExactGPSettings, Hyperparameters
@@ -94,5 +93,4 @@ def _stamp(proposal: Proposal) -> bytes:
 
 @lru_cache(maxsize=64)
 def _basis(seed: int, h: Hyperparameters, n_features: int) -> FeatureBasis:
-    time = None if h.time is None else (h.time.kernel, h.time.lengthscale)
-    return FeatureBasis.create(seed, h.kernel, np.array(h.lengthscales), h.outputscale, n_features, time)
+    return FeatureBasis.create(seed, h.prior, n_features)

@@ -16,9 +16,7 @@ from swarmbo.spaces import Domain
 
 @dataclass
 class Mass:
-    """Weight of agents and packed information, and the share of each batch of measurements in these. All parts move
-    together and linearly, so the shares are exact.
-    """
+    """Weight of agents and packed information, and the share of each batch of measurements in these."""
 
     vector: Float[np.ndarray, " _"]
     tally: dict[str, float] = field(default_factory=dict[str, float])
@@ -103,16 +101,13 @@ class PushSum(FusedView):
     """
 
     content = _Body
+    patience = 12
+    _kept: _View | None  # its belief at its last message, and its own news
+    _seen: _View | None
 
-    def __init__(
-        self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = (), patience: int = 12
-    ) -> None:
-        self.patience = patience
+    def __init__(self, name: str, domain: Domain, proposal: Proposal) -> None:
         self._links: dict[str, _Link] = {}
-        self._kept: _View | None = None  # its belief at its last message, and its own news
-        self._seen: _View | None = None
-        super().__init__(name, domain, proposal, neighbours)
-        self._has_adopted()
+        super().__init__(name, domain, proposal)
 
     @property
     def belief(self) -> FeatureGP:
@@ -247,29 +242,23 @@ class PushSum(FusedView):
         return _View(information, {batch: share / most for batch, share in shares.items()}, is_settled)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        links = {
-            name: {key: getattr(link, key) for key in _Link.PLAIN}
-            | {"given": link.given.tally, "taken": link.taken.tally}
-            for name, link in self._links.items()
-        }
-        arrays = {f"given/{name}": link.given.vector.copy() for name, link in self._links.items()}
-        arrays |= {f"taken/{name}": link.taken.vector.copy() for name, link in self._links.items()}
-        arrays["own"] = self._own.vector.copy()
+        links = {name: {key: getattr(link, key) for key in _Link.PLAIN} for name, link in self._links.items()}
+        masses = {"own": self._own}
+        for name, link in self._links.items():
+            masses |= {f"given/{name}": link.given, f"taken/{name}": link.taken}
         if self._kept is not None:
-            arrays["kept"] = self._kept.information.packed()
-        plain = {"links": links, "tally": self._own.tally, "kept": None if self._kept is None else self._kept.shares}
-        return plain, arrays
+            masses["kept"] = Mass(self._kept.information.packed(), self._kept.shares)
+        plain = {"links": links, "tallies": {name: mass.tally for name, mass in masses.items()}}
+        return plain, {name: mass.vector.copy() for name, mass in masses.items()}
 
     def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        self._links = {}
+        masses = {name: Mass(arrays[name], dict(tally)) for name, tally in plain["tallies"].items()}
+        self._own, self._links, self._kept, self._seen = masses["own"], {}, None, None
         for name, said in plain["links"].items():
             link = self._link(name)
+            link.given, link.taken = masses[f"given/{name}"], masses[f"taken/{name}"]
             for key in _Link.PLAIN:
                 setattr(link, key, said[key])
-            link.given = Mass(arrays[f"given/{name}"], dict(said["given"]))
-            link.taken = Mass(arrays[f"taken/{name}"], dict(said["taken"]))
-        self._own = Mass(arrays["own"], dict(plain["tally"]))
-        self._kept = self._seen = None
-        if plain["kept"] is not None:
-            information = Information.unpacked(arrays["kept"], self.proposal.n_features)
-            self._kept = _View(information, dict(plain["kept"]), is_settled=False)
+        if (kept := masses.get("kept")) is not None:
+            information = Information.unpacked(kept.vector, self.proposal.n_features)
+            self._kept = _View(information, kept.tally, is_settled=False)

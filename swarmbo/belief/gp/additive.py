@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.gp.additive_prediction import AdditivePosterior
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, domain_of, given_hyperparameters, own_kernels
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, domain_of, given_physical
 from swarmbo.belief.gp.engine import Outcomes
 from swarmbo.belief.gp.fit import fit_jointly, fit_together, prior_hyperparameters
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
@@ -33,19 +33,18 @@ if TYPE_CHECKING:
 class AdditiveGP(AdditivePosterior):
     """Immutable belief about an additive function: methods that learn return a new belief.
 
-    Methods that predict are those of the base ``AdditivePosterior``. The constructor takes given hyper-parameters;
-    ``create`` makes a belief whose hyper-parameters will be fitted.
+    Methods that predict are those of the base ``AdditivePosterior``. The constructor takes given hyper-parameters that
+    all factors have in common; ``create`` makes a belief whose hyper-parameters will be fitted.
 
     Args:
         graph: Scopes.
         bounds: ``{variable: (low, high)}`` of every variable, or a ``Domain``; by default (0, 1) for each. A later
             ``fit`` measures lengthscales in shares of these sides. Points may lie outside.
-        kernel: Covariance function of all factors, or ``{factor: name}``.
-        lengthscale: Lengthscale > 0 in the unit of the variables: one for all, ``{variable: length}``, or ``{factor:
-            (length, ...)}`` in the order of the factor's scope.
-        outputscale: Prior variance of each factor, > 0, or ``{factor: variance}``.
+        kernel: Covariance function of all factors.
+        lengthscale: Lengthscale > 0 in the unit of the variables: one for all, or ``{variable: length}``.
+        outputscale: Prior variance of each factor, > 0.
         noise_variance: Noise variance of each outcome, >= 0, unless ``update`` is given another.
-        mean: Prior mean of the sum, shared out evenly, or ``{factor: mean}``.
+        mean: Prior mean of the sum, shared out evenly.
         time: Correlation over rounds, for all factors, by which old outcomes lose weight; None for a function that does
             not change.
         outcomes: Outcomes that ``condition_on_pending`` expects: totals, or all factors.
@@ -69,21 +68,19 @@ class AdditiveGP(AdditivePosterior):
         graph: "FactorGraph | nx.Graph[Any]",
         bounds: Mapping[str, tuple[float, float]] | Domain | None = None,
         *,
-        kernel: str | Mapping[str, str] = "matern52",
-        lengthscale: float | Mapping[str, float] | Mapping[str, Sequence[float]] = 0.3,
-        outputscale: float | Mapping[str, float] = 1.0,
+        kernel: str = "matern52",
+        lengthscale: float | Mapping[str, float] = 0.3,
+        outputscale: float = 1.0,
         noise_variance: float = 1e-2,
-        mean: float | Mapping[str, float] = 0.0,
+        mean: float = 0.0,
         time: TimeCorrelation | None = None,
         outcomes: Outcomes = "total",
     ) -> None:
         if not isinstance(graph, FactorGraph):
             bounds = {str(x): pair for x, pair in bounds.items()} if isinstance(bounds, Mapping) else bounds
             graph = FactorGraph.of_any(graph, bounds if isinstance(bounds, Mapping) else None)
-        settings, domain = own_kernels(graph, kernel, time), domain_of(graph, bounds)
-        hyperparameters = given_hyperparameters(
-            settings, graph, domain, lengthscale, outputscale, noise_variance, mean, time
-        )
+        domain, told = domain_of(graph, bounds), {"outputscale": outputscale, "noise_variance": noise_variance}
+        settings, hyperparameters = given_physical(graph, domain, time, lengthscale, kernel=kernel, mean=mean, **told)
         own = {"settings": settings, "graph": graph, "domain": domain, "outcomes": outcomes}
         none = self._no_data(len(graph.variables), len(graph.factors))
         super().__init__(**own, hyperparameters=hyperparameters, **none)  # pyright: ignore[reportArgumentType]
@@ -107,15 +104,13 @@ class AdditiveGP(AdditivePosterior):
             ShapeError: If the domain does not have one side per variable.
             ConfigError: If settings name a factor that is not in the graph.
         """
-        if domain.n_dims != len(graph.variables):
-            raise ShapeError(
-                f"domain: got {domain.n_dims} sides; wanted one for each of {len(graph.variables)} variables"
-            )
+        if domain.n_dims != (n := len(graph.variables)):
+            raise ShapeError(f"domain: got {domain.n_dims} sides; wanted one for each of {n} variables")
         if unknown := [factor for factor in settings.factors if factor not in graph.factors]:
             raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(graph.factors)}", at="$.factors")
         own = {"settings": settings, "graph": graph, "domain": domain, "outcomes": outcomes}
         own |= {"hyperparameters": prior_hyperparameters(settings, graph)}
-        return cls._of(own | cls._no_data(len(graph.variables), len(graph.factors)))
+        return cls._of(own | cls._no_data(n, len(graph.factors)))
 
     @classmethod
     def from_hyperparameters(
@@ -150,9 +145,7 @@ class AdditiveGP(AdditivePosterior):
         """
         sizes = [len(lengths) for lengths in hyperparameters.lengthscales]
         if sizes != [len(scope) for scope in self.scopes]:
-            raise ShapeError(
-                f"hyperparameters: got lengthscales for scopes of sizes {sizes}; wanted those of the graph"
-            )
+            raise ShapeError(f"hyperparameters: got lengthscales of sizes {sizes}; wanted those of the graph's scopes")
         return self._with(hyperparameters=hyperparameters, base=None, given=None)
 
     @property

@@ -11,9 +11,9 @@ for a sum of processes.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -38,9 +38,7 @@ _Drawn = tuple[Float[np.ndarray, "g 1"], Float[np.ndarray, "g 1"], Float[np.ndar
 
 @dataclass(frozen=True, eq=False)
 class StackedDraws:
-    """Prior draws of some factors of equal size, evaluated together, in the round ``now``. Frequencies are in radians
-    per side of the domain, the last ones of what changes in radians per round.
-    """
+    """Prior draws of some factors of equal size, evaluated together; frequencies are per side, then per round."""
 
     draws: Sequence[kernels.FourierDraw]
     now: float = 0.0
@@ -91,30 +89,28 @@ class _Sample(ABC):
         """Constants, scales, standardised values and their gradients."""
 
 
+@dataclass(frozen=True, eq=False)
 class PathSample(_Sample):
     """A joint draw of all factors from their posterior: prior ``draws`` by factor, weights ``alpha`` of the update."""
 
-    def __init__(
-        self,
-        graph: FactorGraph,
-        conditioned: Conditioned,
-        draws: Mapping[str, kernels.FourierDraw],
-        alpha: Float[np.ndarray, "k T"],
-    ) -> None:
-        self.graph = graph
-        self._conditioned, self._draws, self._alpha = conditioned, draws, alpha
-        self._prepared: dict[tuple[str, ...], tuple[StackPosterior, StackedDraws]] = {}
+    graph: FactorGraph
+    conditioned: Conditioned
+    draws: Mapping[str, kernels.FourierDraw]
+    alpha: Float[np.ndarray, "k T"]
+    _prepared: "dict[tuple[str, ...], tuple[StackPosterior, StackedDraws]]" = field(
+        default_factory=dict[Any, Any], init=False
+    )
 
     def _drawn(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool) -> _Drawn:
         from swarmbo.belief.gp.stack_predict import StackPosterior  # late: numba is slow to load
 
         index = [self.graph.place_of[factor] for factor in stack.factors]
         if stack.factors not in self._prepared:
-            draws = StackedDraws([self._draws[f] for f in stack.factors], self._conditioned.now)
-            self._prepared[stack.factors] = StackPosterior(self._conditioned, index), draws
+            draws = StackedDraws([self.draws[f] for f in stack.factors], self.conditioned.now)
+            self._prepared[stack.factors] = StackPosterior(self.conditioned, index), draws
         own, draws = self._prepared[stack.factors]
         drawn, ddrawn = draws.values(U, gradient=gradient)
-        told, pulled = own.weighted(U, self._alpha[index], gradient=gradient)
+        told, pulled = own.weighted(U, self.alpha[index], gradient=gradient)
         return own.constants, own.scales, drawn + told, ddrawn + pulled
 
 
@@ -263,10 +259,7 @@ class AdditivePosterior(ChannelGP):
         return means[order]
 
     def local(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Marginals:
-        """Posterior of each factor of a stack at its own points of the unit cube, in the unit of the outcomes.
-
-        A factor's result is bit-identical whatever other factors are in the stack.
-        """
+        """Posterior of each factor of a stack at its own points of the unit cube, bit-identical in any other stack."""
         return self._stack(stack).posterior(U, gradient=gradient)
 
     def local_mean(self, stack: FactorStack, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
@@ -282,10 +275,7 @@ class AdditivePosterior(ChannelGP):
         gradient: bool = False,
         rough: bool = False,
     ) -> Marginals:
-        """Posterior of the difference f_i(u) - f_i(reference), for a joint reference point of the unit cube.
-
-        ``rough``: a precision of three digits is enough, where this is faster.
-        """
+        """Posterior of f_i(u) - f_i(reference), a joint point of the unit cube; ``rough``: three digits are enough."""
         return self._stack(stack).posterior(U, stack.take(reference[None]), gradient=gradient, rough=rough)
 
     def factor_posterior(self, factor: str, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
@@ -319,11 +309,7 @@ class AdditivePosterior(ChannelGP):
         return draw_posterior(self.graph, self._conditioned, rngs, noise_rng, n_features)
 
     def log_evidences(self) -> tuple[float, ...]:
-        """``log_evidence`` for each factor's own outcomes.
-
-        Raises:
-            ConfigError: If there are totals, which tie the factors together.
-        """
+        """``log_evidence`` for each factor's own outcomes; refused if there are totals, which tie factors."""
         if self._has_totals:
             raise errors.ConfigError("got outcomes of the sum; wanted outcomes of single factors", at="$.outcomes")
         return tuple(self._on_data.log_densities.tolist())

@@ -1,12 +1,11 @@
 """Settings of an additive Gaussian process and of the search for scopes, and hyper-parameters that are not fitted."""
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
-from typing import Annotated, Literal, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
+from msgspec.structs import astuple
 
 from swarmbo.belief.gp.hyperparameters import (
     AdditiveHyperparameters,
@@ -17,9 +16,9 @@ from swarmbo.belief.gp.hyperparameters import (
 )
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
-from swarmbo.kernels import KernelName, kernel_names, require_kernel
+from swarmbo.kernels import KernelName, require_kernel
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.settings import Count, Fraction, NonNegative, Positive, Settings, Whole, require, within
+from swarmbo.settings import Count, Fraction, NonNegative, Positive, Settings, Whole, convert, require, within
 from swarmbo.spaces import Domain
 
 
@@ -198,29 +197,17 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
         return "separate" if alone or max(sizes) == 1 else "hierarchical"
 
     def of_factors(self, factors: Sequence[str]) -> list[FactorForm]:
-        """Forms of some factors; equal ones are one object."""
+        """Kernel and priors of each of some factors; equal ones are one object."""
         lengths = self.lengthscale_log_median, self.lengthscale_log_std
-        common = (self.kernel, *lengths, self.outputscale_log_std, self.noise_median)
-        return [_form(self.factors.get(factor, _NOTHING_OWN), *common) for factor in factors]
-
-
-@lru_cache(maxsize=1024)
-def _form(
-    own: FactorPrior,
-    kernel: KernelName,
-    length_log_median: float,
-    length_log_std: float,
-    output_log_std: float,
-    noise_median: float,
-) -> FactorForm:
-    return FactorForm(
-        own.kernel or kernel,
-        length_log_median if own.lengthscale_log_median is None else own.lengthscale_log_median,
-        own.lengthscale_log_std or length_log_std,
-        own.outputscale_median,
-        own.outputscale_log_std or output_log_std,
-        own.noise_median or noise_median,
-    )
+        usual = (self.kernel, *lengths, None, self.outputscale_log_std, self.noise_median)
+        priors = [self.factors.get(factor, _NOTHING_OWN) for factor in factors]
+        forms = {
+            prior: FactorForm._make(
+                common if own is None else own for own, common in zip(astuple(prior), usual, strict=True)
+            )
+            for prior in set(priors)
+        }
+        return [forms[prior] for prior in priors]
 
 
 T = TypeVar("T")
@@ -237,66 +224,38 @@ def domain_of(graph: FactorGraph, bounds: Mapping[str, tuple[float, float]] | Do
     return Domain(low, high)
 
 
-def own_kernels(
-    graph: FactorGraph, kernel: str | Mapping[str, str], time: TimeCorrelation | None
-) -> AdditiveGPSettings:
-    """Settings with one kernel for all factors, or one for each; a later fit starts from the pace of ``time``."""
-    kernels = _each("kernel", kernel, graph.factors)
-    if unknown := [name for name in kernels if name not in kernel_names()]:
-        raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(kernel_names())}", at="$.kernel")
-    axis = None if time is None else TimeAxis(time.kernel, time.lengthscale)
-    if len(set(kernels)) == 1:
-        return AdditiveGPSettings(kernel=kernels[0], time=axis)
-    own = {factor: FactorPrior(kernel=name) for factor, name in zip(graph.factors, kernels, strict=True)}
-    return AdditiveGPSettings(factors=own, time=axis)
+class _Given(Settings, frozen=True):
+    kernel: KernelName
+    lengthscale: Positive | list[Positive]  # of each variable
+    outputscale: Positive
+    noise_variance: NonNegative
+    mean: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_kernel(self)
 
 
-def given_hyperparameters(
-    settings: AdditiveGPSettings,
+def given_physical(
     graph: FactorGraph,
     domain: Domain,
-    lengthscale: float | Mapping[str, float] | Mapping[str, Sequence[float]],
-    outputscale: float | Mapping[str, float],
-    noise_variance: float,
-    mean: float | Mapping[str, float],
     time: TimeCorrelation | None,
-) -> AdditiveHyperparameters:
-    """Hyper-parameters from physical ones; see ``AdditiveGP``."""
-    k = len(graph.factors)
-    sides = dict(zip(graph.variables, (domain.high - domain.low).tolist(), strict=True))
-    lengths = [
-        tuple(length / sides[variable] for variable, length in zip(scope, own, strict=True))
-        for scope, own in zip(graph.scopes, _lengths(graph, lengthscale), strict=True)
-    ]
-    outputs = [_above_zero("outputscale", value) for value in _each("outputscale", outputscale, graph.factors)]
-    if not 0.0 <= noise_variance < math.inf:
-        raise ConfigError(f"got {noise_variance}; wanted a finite number >= 0", at="$.noise_variance")
-    means = _each("mean", mean, graph.factors) if isinstance(mean, Mapping) else [mean / k] * k
-    if not all(math.isfinite(value) for value in means):
-        raise ConfigError(f"got {mean}; wanted finite numbers", at="$.mean")
-    kernels, noise = [form.kernel for form in settings.of_factors(graph.factors)], float(noise_variance)
+    lengthscale: float | Mapping[str, float],
+    **told: Any,
+) -> tuple[AdditiveGPSettings, AdditiveHyperparameters]:
+    """Settings and hyper-parameters from physical ones, as ``AdditiveGP`` takes them; a fit begins at ``time``."""
+    lengths, k = _each("lengthscale", lengthscale, graph.variables), len(graph.factors)
+    own = convert(told | {"lengthscale": lengths}, _Given)
+    share = dict(zip(graph.variables, (np.array(lengths) / (domain.high - domain.low)).tolist(), strict=True))
+    variances = own.outputscale, own.noise_variance
     factors = (
-        FactorHyperparameters(kernel, own, output, noise, float(value), 1.0, time)
-        for kernel, own, output, value in zip(kernels, lengths, outputs, means, strict=True)
+        FactorHyperparameters(own.kernel, tuple(share[name] for name in scope), *variances, own.mean / k, 1.0, time)
+        for scope in graph.scopes
     )
-    return AdditiveHyperparameters.of(factors, noise)
-
-
-def _lengths(
-    graph: FactorGraph, lengthscale: float | Mapping[str, float] | Mapping[str, Sequence[float]]
-) -> list[list[float]]:
-    if isinstance(lengthscale, Mapping) and any(name in graph.factors for name in lengthscale):
-        by_factor = _each("lengthscale", lengthscale, graph.factors)
-        lengths = [list(own) if isinstance(own, Iterable) else [own] for own in by_factor]
-    else:
-        by_variable = dict(zip(graph.variables, _each("lengthscale", lengthscale, graph.variables), strict=True))
-        lengths = [[by_variable[variable] for variable in scope] for scope in graph.scopes]
-    for factor, scope, own in zip(graph.factors, graph.scopes, lengths, strict=True):
-        if len(own) != len(scope):
-            raise ConfigError(
-                f"got {len(own)} lengths; wanted one for each of {', '.join(scope)}", at=f"$.lengthscale.{factor}"
-            )
-    return [[_above_zero("lengthscale", length) for length in own] for own in lengths]
+    settings = AdditiveGPSettings(
+        kernel=own.kernel, time=None if time is None else TimeAxis(time.kernel, time.lengthscale)
+    )
+    return settings, AdditiveHyperparameters.of(factors, own.noise_variance)
 
 
 def _each(field: str, given: T | Mapping[str, T], names: Sequence[str]) -> list[T]:
@@ -307,12 +266,6 @@ def _each(field: str, given: T | Mapping[str, T], names: Sequence[str]) -> list[
     if missing := [name for name in names if name not in given]:
         raise ConfigError(f"got none for {missing[0]!r}; wanted one for each of {', '.join(names)}", at=f"$.{field}")
     return [given[name] for name in names]
-
-
-def _above_zero(field: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value < math.inf:
-        raise ConfigError(f"got {value!r}; wanted a finite number > 0", at=f"$.{field}")
-    return float(value)
 
 
 def regrouped(

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import blas, lapack
 
+NO_COVARIANCE = "the matrix is no covariance matrix: its negative eigenvalues are larger than rounding errors"
 EPSILON = float(np.finfo(float).eps)  # a pivot up to this share of the variance, for each row, is rounding noise
 
 
@@ -31,9 +32,7 @@ def solve_rows(L: Float[np.ndarray, "n n"], B: Float[np.ndarray, "m n"]) -> Floa
 
 
 def factorise(K: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n n"], float]:
-    """Lower Cholesky factor L, in Fortran order, of K + jitter I, and the jitter: 0 unless K is singular in float64. A
-    K that is not finite, or no covariance, is refused.
-    """
+    """Lower Cholesky factor, in Fortran order, of K + jitter I, and the jitter: 0 unless K is singular in float64."""
     return _factorise_above(K, K.shape[0] * EPSILON * float(K.diagonal().max(initial=0.0)))
 
 
@@ -47,7 +46,7 @@ def _factorise_above(K: Float[np.ndarray, "n n"], noise_level: float) -> tuple[F
         L, info = lapack.dpotrf(K + jitter * np.eye(n) if jitter else K, lower=1, clean=1)
         if info == 0 and (L.diagonal() ** 2 > noise_level).all():
             return L, jitter
-    raise ValueError("the matrix is no covariance matrix: its negative eigenvalues are larger than rounding errors")
+    raise ValueError(NO_COVARIANCE)
 
 
 def extend(

@@ -152,9 +152,7 @@ def condition(
     now: float = 0.0,
     keeps_inverse: bool = True,
 ) -> Conditioned:
-    """Posterior given known observations; in one matrix if latents are coupled, as a single total couples them. An
-    inverse that is kept helps where single latents are asked at a few points again and again.
-    """
+    """Posterior given known observations, in one matrix if latents are coupled (by a total)."""
     if not is_coupled:
         return Conditioned(hyper, scopes, data, is_coupled, StackedParts.of(hyper, scopes, data), now)
     hyper = hyper.in_one_unit()
@@ -210,9 +208,7 @@ class JointPosterior:
         )
 
     def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
-        """Latent posterior covariances between two subsets; of one point ``var`` up to rounding, perhaps below 0 by as
-        much.
-        """
+        """Latent posterior covariances between two subsets; of one point ``var`` up to rounding."""
         found = self._covariances(rows, [term.at[cols] for term in self.terms], self.V[:, cols])
         return found if self.factor is None else found * self.factor[rows, None] * self.factor[cols]
 

@@ -208,8 +208,8 @@ def covariances(
 
 class LogPosterior:
     """Log posterior density of theta given outcomes of the total, of factors, or both; value and gradient. Outcomes
-    without a ``channel`` are totals; ``known_noise`` is NaN where theta has it; ``decay`` has the kernel over time and
-    the round of each outcome. Source: Rasmussen & Williams 2006, eqs. 2.30 and 5.9; Kandasamy et al. 2015, section 3.3.
+    without a ``channel`` are totals; ``known_noise`` is NaN where theta has it; without a time axis ``rounds`` do not
+    count. Source: Rasmussen & Williams 2006, eqs. 2.30 and 5.9; Kandasamy et al. 2015, section 3.3.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class LogPosterior:
         z: Float[np.ndarray, " t"],
         known_noise: Float[np.ndarray, " t"],
         channel: Int[np.ndarray, " t"] | None = None,
-        decay: tuple[KernelName, Float[np.ndarray, " t"]] | None = None,
+        rounds: Float[np.ndarray, " t"] | None = None,
     ) -> None:
         self.prior, self.kernels, self.z, self.known_noise = prior, tuple(kernels), z, known_noise
         self._is_fitted = np.isnan(known_noise)
@@ -231,7 +231,7 @@ class LogPosterior:
         self._U = U.T[np.concatenate([np.array(scope) for scope in scopes])]  # (d, t)
         ends = np.cumsum([0, *map(len, scopes)])
         self._slices = [slice(start, end) for start, end in pairwise(ends.tolist())]
-        self._time_kernel, rounds = (None, np.zeros(t)) if decay is None else decay
+        rounds = np.zeros(t) if rounds is None else rounds
         self._apart = np.abs(rounds[self._rows] - rounds[self._cols])  # rounds between the two of a pair
         self._holds = np.ones((k, t))
         self._design = np.ones((t, 1))
@@ -253,7 +253,7 @@ class LogPosterior:
                 points = np.concatenate([self._U[self._slices[i]] for i in own])
                 sizes = np.cumsum([len(scopes[i]) for i in own])
                 self._groups.append((own[0], self._slices[own[0]].start, sizes, points, self._holds[own]))
-        is_plain = channel is None and decay is None and prior.ties is None and len(set(kernels)) == 1
+        is_plain = channel is None and prior.time_kernel is None and prior.ties is None and len(set(kernels)) == 1
         is_plain &= k * t**2 < ROOM
         self._stacked: tuple[Any, ...] | None = None
         if is_plain and not self._by_latent:
@@ -291,9 +291,7 @@ class LogPosterior:
         return value + log_prior, gradient + prior_gradient
 
     def means(self, theta: Float[np.ndarray, " p"]) -> Float[np.ndarray, " c"]:
-        """The constant means, standardised, by generalised least squares; shares that outcomes can't tell apart are
-        even.
-        """
+        """The constant means, standardised; shares that outcomes cannot tell apart are even."""
         if (found := self._evaluated(theta)) is not None:
             return found[2]
         lengthscales, outputscales, noises = self.prior.unpack(theta)
@@ -320,11 +318,11 @@ class LogPosterior:
         self, theta: Float[np.ndarray, " p"]
     ) -> tuple[Float[np.ndarray, " pairs"] | None, Float[np.ndarray, " pairs"] | None]:
         """Correlation of the pairs over time, and its derivative by the logarithm of the lengthscale of time."""
-        lengthscale = self.prior.time_lengthscale(theta)
-        if self._time_kernel is None or lengthscale is None:
+        kernel, lengthscale = self.prior.time_kernel, self.prior.time_lengthscale(theta)
+        if kernel is None or lengthscale is None:
             return None, None
         r = self._apart / lengthscale
-        left, slope = correlation_and_slope(self._time_kernel, r)
+        left, slope = correlation_and_slope(kernel, r)
         return left, slope * r**2
 
     def _whitened(

@@ -31,6 +31,7 @@ Marginals = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
 _VERSION = 6  # 6: fields of many measurements have no factor; 5: rounds by that name
 _ARRAYS = dict.fromkeys(("points", "totals", "factors", "noise", "rounds", "pending", "pending_rounds"), float)
 _ARRAYS |= {"awaited": bool}
+_PLAIN = ("tells_since_fit", "is_fitted", "now")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -83,11 +84,8 @@ class ExactGP(ChannelGP, spatial.FieldGP):
         Raises:
             ShapeError: If the shapes do not fit, or a value is not finite.
         """
-        if len(hyperparameters.lengthscales) != domain.n_dims:
-            raise ShapeError(
-                f"hyperparameters: got {len(hyperparameters.lengthscales)} lengthscales for a domain of "
-                f"{domain.n_dims} coordinates; wanted one each"
-            )
+        if (n := len(hyperparameters.lengthscales)) != (d := domain.n_dims):
+            raise ShapeError(f"hyperparameters: got {n} lengthscales; wanted {d}, one for each coordinate")
         empty = cls._empty(settings, domain, hyperparameters)
         return replace(empty.update(X, y, noise_variance), tells_since_fit=0, is_fitted=True)
 
@@ -214,7 +212,7 @@ class ExactGP(ChannelGP, spatial.FieldGP):
         union = union if first.has_time else union[:, :-1]
         means = np.zeros((len(points), len(beliefs)))
         for start in range(0, len(points), spatial.CHUNK):
-            U = first._to_unit(points[start : start + spatial.CHUNK])
+            U = spatial.to_unit(first.domain, points[start : start + spatial.CHUNK])
             means[start : start + spatial.CHUNK] = prior.matrix(U, union) @ weights
         return list((first.channels.constants[0] + first.hyperparameters.scale * means).T)
 
@@ -234,7 +232,7 @@ class ExactGP(ChannelGP, spatial.FieldGP):
         return len(self.points) > tiles.TILED_FROM
 
     def marginals(self, X: ArrayLike) -> Marginals:
-        """Means and variances by tiles at points (m, d), physical, without pending ones."""
+        """Means (m,) and variances (m,) by tiles at points (m, d), physical; pending points have no effect."""
         return self._tiles.marginals(self._query(self._points(X)))
 
     def posterior(self, X: ArrayLike) -> Marginals:
@@ -280,13 +278,8 @@ class ExactGP(ChannelGP, spatial.FieldGP):
         Returns:
             ``{"json": {...}, "arrays": {name: array}}``, from which ``from_state_dict`` makes a bit-identical belief.
         """
-        plain: dict[str, Any] = {
-            "version": _VERSION,
-            "tells_since_fit": self.tells_since_fit,
-            "is_fitted": self.is_fitted,
-            "hyperparameters": msgspec.to_builtins(self.hyperparameters),
-            "now": self.now,
-        }
+        plain: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN}
+        plain |= {"version": _VERSION, "hyperparameters": msgspec.to_builtins(self.hyperparameters)}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         if not self.is_tiled:
             known, given = self._on_data.parts[0], self._given
@@ -307,12 +300,10 @@ class ExactGP(ChannelGP, spatial.FieldGP):
         """
         plain, arrays = state["json"], state["arrays"]
         if plain.get("version") != _VERSION:
-            raise StateVersionError(
-                f"belief state: got version {plain.get('version')}; wanted {_VERSION}, the version that reads it"
-            )
+            raise StateVersionError(f"belief state: got version {plain.get('version')}; wanted {_VERSION}")
         # always one memory order, whatever the file kept: so BLAS is called in the same way
         saved: dict[str, Any] = {name: np.array(arrays[name], dtype=kind, order="C") for name, kind in _ARRAYS.items()}
-        saved |= {name: plain[name] for name in ("tells_since_fit", "is_fitted")} | {"now": float(plain["now"])}
+        saved |= {name: plain[name] for name in _PLAIN} | {"now": float(plain["now"])}
         hyperparameters = convert(plain["hyperparameters"], Hyperparameters, at="$.hyperparameters")
         belief = cls._empty(settings, domain, hyperparameters)._with(**saved)
         if belief.is_tiled:

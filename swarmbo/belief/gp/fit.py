@@ -1,20 +1,19 @@
 """Hyper-parameters of a belief: those at its prior's mode, and those fitted to its data, of all factors together."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.gp.fit_alone import fit_alone, search
+from swarmbo.belief.gp.fit_alone import Problem, fit_alone, searched
 from swarmbo.belief.gp.hyperparameters import (
     AdditiveHyperparameters,
     ExactGPSettings,
     FactorHyperparameters,
     Hyperparameters,
-    TimeCorrelation,
 )
 from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardisation, standardised_noise, units
 from swarmbo.belief.gp.prior import ROOM, TIED_FROM, HyperparameterPrior, packed, starting_thetas
@@ -53,16 +52,11 @@ def fit_field(
     rng: np.random.Generator,
     previous: Hyperparameters | None = None,
 ) -> Hyperparameters:
-    """Hyper-parameters of one field at the best local maximum of the posterior found from several starts.
+    """Hyper-parameters of one field at the best maximum found from the previous optimum, the prior's mode, and draws.
 
-    Starts: the previous optimum (its variances moved to the new outcome scale), the prior's mode, and random draws from
-    the prior. Outcomes that do not show their scale (none, one, constant ones) say nothing about the other
-    hyper-parameters either: those stay at the prior's mode, and only the offset moves.
-
-    Where there is a previous optimum, no start is drawn for more than 500 rows. Of more than 1,000 rows as many are
-    taken at random, and such a fit starts from the previous optimum alone. Of more than 2,000 rows a first fit searches
-    from all starts by 250 of those taken, and from the best of what it finds by all. Offset and scale of the outcomes,
-    and what noise was told, are those of all rows.
+    Outcomes that do not show their scale (none, one, constant ones) only move the offset. After a first fit no start is
+    drawn for more than 500 rows; of more than 1,000 as many are taken at random, and the previous optimum is the only
+    start. Of more than 2,000 rows a first fit searches by 250, and from the best of what it finds by the 1,000.
     """
     from swarmbo.belief.gp.evidence import LogPosterior, maximise  # late: numba is slow to load
 
@@ -76,8 +70,8 @@ def fit_field(
 
         def given(rows: Observations) -> LogPosterior:
             z, noise = (rows.outcome - offset) / scale, standardised_noise(rows.noise, scale)
-            decay = None if settings.time is None else (settings.time.kernel, rows.rounds)
-            return LogPosterior(prior, [settings.kernel], [range(domain.n_dims)], rows.U, z, noise, decay=decay)
+            scopes = [range(domain.n_dims)]
+            return LogPosterior(prior, [settings.kernel], scopes, rows.U, z, noise, rounds=rows.rounds)
 
         log_posterior = given(fitted_to)
         starts = list[Float[np.ndarray, " p"]]()
@@ -102,14 +96,8 @@ def _field_hyperparameters(
     settings: ExactGPSettings, prior: HyperparameterPrior, theta: Float[np.ndarray, " p"]
 ) -> Hyperparameters:
     lengthscales, (outputscale,), (noise_variance,) = prior.unpack(theta)
-    time = prior.time_lengthscale(theta)
-    return Hyperparameters(
-        settings.kernel,
-        tuple(lengthscales.tolist()),
-        float(outputscale),
-        float(noise_variance),
-        time=None if settings.time is None or time is None else TimeCorrelation(settings.time.kernel, time),
-    )
+    lengths, variances = tuple(lengthscales.tolist()), (float(outputscale), float(noise_variance))
+    return Hyperparameters(settings.kernel, lengths, *variances, time=prior.time_correlation(theta))
 
 
 def fit_together(
@@ -126,9 +114,7 @@ def fit_together(
 
 
 def is_stackable(belief: "AdditivePosterior") -> bool:
-    """True for a sum that ``fit_sums`` takes: few factors with one kernel of swarmbo's own, nothing that fades, and
-    pairs of outcomes that fit into memory (``ROOM``).
-    """
+    """True for a sum that ``fit_sums`` takes: few factors with one of swarmbo's kernels, and no time axis."""
     k, t, kernels = len(belief.scopes), len(belief.observations), set(_kernels(belief))
     is_alike = belief.settings.time is None and len(kernels) == 1 and kernels <= set(KERNEL_NAMES)
     return is_alike and k < TIED_FROM and k * t**2 < ROOM
@@ -144,7 +130,7 @@ def fit_jointly(
 
     data = belief.observations
     offsets, scales, is_shown = units(belief.totals, belief.factors)
-    settings, k, scale = belief.settings, len(belief.graph.factors), float(scales[0])
+    settings, scale = belief.settings, float(scales[0])
     is_mixed = bool((data.channel != TOTAL).any())
     if len(data) >= _PART and not is_mixed and is_stackable(belief):
         return fit_sums([belief], [rng], [warm])[0]
@@ -152,13 +138,13 @@ def fit_jointly(
     theta, constants = prior.centre, offsets
     if is_shown:
         z = (data.outcome - np.array([*offsets, offsets.sum()])[data.channel]) / scale
-        starts, goes_on = _joint_starts(belief, prior, warm, scale, rng, is_mixed=is_mixed)
-        noise, time = standardised_noise(data.noise, scale), settings.time
+        starts, goes_on = _joint_starts(belief, prior, warm, scale, rng)
+        noise = standardised_noise(data.noise, scale)
 
         def given(rows: slice | Int[np.ndarray, " m"]) -> LogPosterior:
             U, channel = data.U[rows], data.channel[rows] if is_mixed else None
-            decay = None if time is None else (time.kernel, data.rounds[rows])
-            return LogPosterior(prior, _kernels(belief), belief.scopes, U, z[rows], noise[rows], channel, decay)
+            told = z[rows], noise[rows], channel, data.rounds[rows]
+            return LogPosterior(prior, _kernels(belief), belief.scopes, U, *told)
 
         if len(starts) > goes_on and (part := _part(len(data), rng)) is not None:
             led, _ = maximise(given(part), starts[goes_on:], settings.max_iterations)
@@ -166,8 +152,8 @@ def fit_jointly(
         log_posterior = given(slice(None))
         theta, _ = maximise(log_posterior, starts, settings.max_iterations)
         means = log_posterior.means(theta)
-        constants = offsets + scale * (means if is_mixed else means / k)
-    return _joint_hyperparameters(belief, data, prior, theta, constants, scales, is_mixed=is_mixed)
+        constants = offsets + scale * (means if is_mixed else means / len(offsets))
+    return _joint_hyperparameters(belief, data, prior, theta, constants, scales)
 
 
 def fit_sums(
@@ -176,52 +162,30 @@ def fit_sums(
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
     """Maximum a-posteriori hyper-parameters of several sums, as in ``is_stackable``, given totals, side by side."""
-    from swarmbo.belief.gp.stack_fit import StackedLogPosterior  # late: numba is slow to load
-
-    found, alike = dict[int, AdditiveHyperparameters](), dict[tuple[Any, ...], list[_Sum]]()
-    for place, (belief, rng, earlier) in enumerate(zip(beliefs, rngs, warm, strict=True)):
-        data, prior = belief.observations, _joint_prior(belief.settings, belief.graph, is_mixed=False)
-        offsets, scales, is_shown = units(belief.totals, belief.factors)
+    units_of = [units(belief.totals, belief.factors) for belief in beliefs]
+    priors = [_joint_prior(belief.settings, belief.graph, is_mixed=False) for belief in beliefs]
+    thetas, constants = [prior.centre for prior in priors], [offsets for offsets, _, _ in units_of]
+    alike = dict[tuple[Any, ...], list[tuple[Problem, Int[np.ndarray, " m"] | None]]]()
+    for fit, (belief, rng, earlier, prior) in enumerate(zip(beliefs, rngs, warm, priors, strict=True)):
+        data, (offsets, scales, is_shown) = belief.observations, units_of[fit]
         if is_shown:
-            starts, goes_on = _joint_starts(belief, prior, earlier, float(scales[0]), rng, is_mixed=False)
+            starts, goes_on = _joint_starts(belief, prior, earlier, float(scales[0]), rng)
             part = _part(len(data), rng) if len(starts) > goes_on else None
+            columns, unit = [column for scope in belief.scopes for column in scope], (offsets.sum(), scales[0])
             form = len(data), prior.sizes, prior.is_shared, _kernels(belief)[0], goes_on
-            alike.setdefault(form, []).append(_Sum(place, prior, data, offsets, scales, starts, part))
-        else:
-            found[place] = _joint_hyperparameters(belief, data, prior, prior.centre, offsets, scales, is_mixed=False)
-    for (_, _, _, kernel, goes_on), sums in alike.items():
-        units_of = np.array([one.scales[0] for one in sums])[:, None]
-        columns = [np.concatenate([np.array(scope) for scope in beliefs[one.place].scopes]) for one in sums]
-        searched = StackedLogPosterior(
-            [one.prior for one in sums],
-            kernel,
-            np.array([one.data.U[:, own] for one, own in zip(sums, columns, strict=True)]),
-            (np.array([one.data.outcome - one.offsets.sum() for one in sums])) / units_of,
-            standardised_noise(np.array([one.data.noise for one in sums]), units_of),
-        )
-        starts = np.array([theta for one in sums for theta in one.starts])
-        most = beliefs[sums[0].place].settings.max_iterations
-        if len(sums[0].data) >= _PART:
-            drawn = [one.part for one in sums if one.part is not None]
-            thetas, means = search(searched, starts, most, goes_on=goes_on, part=np.array(drawn) if drawn else None)
-        else:
-            thetas, means = search(searched, starts, most, goes_on=goes_on, follows_all=True)
-        for one, theta, mean in zip(sums, thetas, means, strict=True):
-            belief, constants = beliefs[one.place], one.offsets + one.scales[0] * mean / len(one.offsets)
-            found[one.place] = _joint_hyperparameters(
-                belief, one.data, one.prior, theta, constants, one.scales, is_mixed=False
-            )
-    return [found[place] for place in range(len(beliefs))]
-
-
-class _Sum(NamedTuple):
-    place: int
-    prior: HyperparameterPrior
-    data: Observations
-    offsets: Float[np.ndarray, " k"]
-    scales: Float[np.ndarray, " k"]
-    starts: list[Float[np.ndarray, " p"]]
-    part: Int[np.ndarray, " m"] | None
+            problem = Problem((fit, TOTAL), prior, data, columns, *unit, starts, goes_on)
+            alike.setdefault(form, []).append((problem, part))
+    for (t, _, _, kernel, _), told in alike.items():
+        sums, parts = [problem for problem, _ in told], [part for _, part in told if part is not None]
+        most = beliefs[sums[0].place[0]].settings.max_iterations
+        how: dict[str, Any] = {"part": np.array(parts) if parts else None} if t >= _PART else {"follows_all": True}
+        for problem, theta, mean in zip(sums, *searched(sums, kernel, most, **how), strict=True):
+            fit, _ = problem.place
+            thetas[fit], constants[fit] = theta, constants[fit] + problem.scale * mean / len(constants[fit])
+    return [
+        _joint_hyperparameters(belief, belief.observations, prior, theta, own, scales)
+        for belief, prior, theta, own, (_, scales, _) in zip(beliefs, priors, thetas, constants, units_of, strict=True)
+    ]
 
 
 def _part(t: int, rng: np.random.Generator) -> Int[np.ndarray, " m"] | None:
@@ -247,14 +211,12 @@ def _joint_starts(
     warm: AdditiveHyperparameters | None,
     scale: float,
     rng: np.random.Generator,
-    *,
-    is_mixed: bool,
 ) -> tuple[list[Float[np.ndarray, " p"]], bool]:
     """Starts of the searches, and True if the first of them goes on from an earlier optimum."""
     sizes, start = [len(scope) for scope in belief.scopes], None
     if warm is not None and [len(lengths) for lengths in warm.lengthscales] == sizes:
         coupled = warm.in_one_unit()
-        noises = [*coupled.noise_variances, coupled.total_noise_variance][0 if is_mixed else -1 :]
+        noises = [*coupled.noise_variances, coupled.total_noise_variance][-len(prior.unpack(prior.centre)[2]) :]
         start = packed(prior, coupled, range(len(sizes)), noises, coupled.scales[0] / scale)
     drawn = [prior.sample(rng) for _ in range(belief.settings.restarts)]
     return starting_thetas(prior, drawn, start), start is not None
@@ -267,16 +229,14 @@ def _joint_hyperparameters(
     theta: Float[np.ndarray, " p"],
     constants: Float[np.ndarray, " k"],
     scales: Float[np.ndarray, " k"],
-    *,
-    is_mixed: bool,
 ) -> AdditiveHyperparameters:
-    settings = belief.settings
-    fitted, own = prior.unpack(theta)[2], [*data.by_factor(len(belief.scopes)), data.of_channel(TOTAL)]
-    *noises, of_total = (
+    settings, fitted, own = belief.settings, prior.unpack(theta)[2], [data.of_channel(TOTAL)]
+    if len(fitted) > 1:  # factors have noise of their own
+        own = [*data.by_factor(len(belief.scopes)), *own]
+    noises = [
         noise_ahead(float(noise), outcomes, float(scales[0]), settings.noise_floor)
-        for noise, outcomes in zip(fitted if is_mixed else fitted.repeat(len(own)), own, strict=True)
-    )
-    noises = [*noises, of_total] if is_mixed else [of_total]
+        for noise, outcomes in zip(fitted, own, strict=True)
+    ]
     return hyperparameters_at(settings, belief.graph, prior, theta, noises, constants, scales)
 
 
@@ -290,10 +250,9 @@ def hyperparameters_at(
     scales: Float[np.ndarray, " k"] | None = None,
 ) -> AdditiveHyperparameters:
     """Theta as hyper-parameters; one noise variance is that of totals and of factors alike, by default theta's."""
-    k, pace = len(graph.factors), prior.time_lengthscale(theta)
+    k, time = len(graph.factors), prior.time_correlation(theta)
     lengthscales, outputscales, fitted = prior.unpack(theta)
     noises = noises or fitted.tolist()
-    time = None if settings.time is None or pace is None else TimeCorrelation(settings.time.kernel, pace)
     found = zip(
         settings.of_factors(graph.factors),
         np.split(lengthscales, np.cumsum([len(scope) for scope in graph.scopes])[:-1]),

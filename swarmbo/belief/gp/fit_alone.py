@@ -1,14 +1,15 @@
 """The fit of factors that are observed one by one: independent problems, searched side by side."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, FactorHyperparameters, TimeCorrelation
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, FactorHyperparameters
 from swarmbo.belief.gp.observations import Observations, noise_ahead, standardisation, standardised_noise, units
 from swarmbo.belief.gp.prior import HyperparameterPrior, packed, starting_thetas
+from swarmbo.kernels import KernelName
 
 if TYPE_CHECKING:
     from swarmbo.belief.gp.additive_prediction import AdditivePosterior
@@ -19,13 +20,13 @@ _AT_ONCE = 1024  # factors whose search goes side by side
 _SKETCH = 32  # outcomes of a factor with twice as many, or more, that say where to look: they take 1/10 of the time
 
 
-class _Problem(NamedTuple):
-    """One factor's search. If it goes on, the first of the starts is where an earlier fit ended."""
+class Problem(NamedTuple):
+    """One search: of one factor, or of a sum. If it goes on, the first of the starts is where an earlier fit ended."""
 
-    fit: int
-    factor: int
+    place: tuple[int, int]  # of the fit, and of the factor in it
     prior: HyperparameterPrior
     data: Observations
+    columns: Sequence[int]
     offset: float
     scale: float
     starts: list[Float[np.ndarray, " p"]]
@@ -38,21 +39,19 @@ def fit_alone(
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
     """Maximum a-posteriori hyper-parameters of each factor given its own outcomes, of several fits side by side."""
-    belief = beliefs[0]
-    settings, k = belief.settings, len(belief.scopes)
-    forms = settings.of_factors(belief.graph.factors)
-    known = dict[tuple[object, int], HyperparameterPrior]()
-    priors, alike = list[HyperparameterPrior](), dict[tuple[int, int, str, bool], list[_Problem]]()
-    for factor, form, size in zip(belief.graph.factors, forms, map(len, belief.scopes), strict=True):
+    settings, scopes, factors = beliefs[0].settings, beliefs[0].scopes, beliefs[0].graph.factors
+    forms, known = settings.of_factors(factors), dict[tuple[object, int], HyperparameterPrior]()
+    priors, alike = list[HyperparameterPrior](), dict[tuple[int, int, str, bool], list[Problem]]()
+    for factor, form, size in zip(factors, forms, map(len, scopes), strict=True):
         if (form, size) not in known:
             model = settings.lengthscale_model([size], alone=True)
             known[form, size] = HyperparameterPrior.of(settings, [factor], [size], model, [form.noise_median])
         priors.append(known[form, size])
-    offsets_and_scales = [units(own.totals, own.factors)[:2] for own in beliefs]
-    for place, ((offsets, scales), rng, earlier) in enumerate(zip(offsets_and_scales, rngs, warm, strict=True)):
-        outcomes = beliefs[place].observations.by_factor(k)
+    units_of = [units(belief.totals, belief.factors)[:2] for belief in beliefs]
+    told = [belief.observations.by_factor(len(scopes)) for belief in beliefs]
+    for fit, ((offsets, scales), outcomes, rng, earlier) in enumerate(zip(units_of, told, rngs, warm, strict=True)):
         for i, (prior, form, own) in enumerate(zip(priors, forms, outcomes, strict=True)):
-            size, kernel, scale = len(belief.scopes[i]), form.kernel, float(scales[i])
+            size, scale = len(scopes[i]), float(scales[i])
             # drawn in any case: what comes next to a factor must not depend on whether the outcomes of another vary
             drawn = [prior.sample(rng) for _ in range(settings.restarts)]
             if standardisation(own.outcome)[2]:
@@ -60,58 +59,44 @@ def fit_alone(
                 if earlier is not None and i < len(earlier.scales) and len(earlier.lengthscales[i]) == size:
                     start = packed(prior, earlier, [i], [earlier.noise_variances[i]], earlier.scales[i] / scale)
                 starts, goes_on = starting_thetas(prior, drawn, start), start is not None
-                alike.setdefault((len(own), size, kernel, goes_on), []).append(
-                    _Problem(place, i, prior, own, float(offsets[i]), scale, starts, goes_on)
-                )
-    thetas = [[prior.centre for prior in priors] for _ in beliefs]
-    constants = [offsets.copy() for offsets, _ in offsets_and_scales]
+                problem = Problem((fit, i), prior, own, scopes[i], float(offsets[i]), scale, starts, goes_on)
+                alike.setdefault((len(own), size, form.kernel, goes_on), []).append(problem)
+    found = dict[tuple[int, int], tuple[Float[np.ndarray, " p"], float]]()
     for (_, _, kernel, _), problems in alike.items():
         for first in range(0, len(problems), _AT_ONCE):
             group = problems[first : first + _AT_ONCE]
-            for problem, theta, mean in zip(group, *_searched(belief, group, kernel), strict=True):
-                thetas[problem.fit][problem.factor] = theta
-                constants[problem.fit][problem.factor] += problem.scale * mean
-    scales = [scales for _, scales in offsets_and_scales]
-    return [_found(*one, priors) for one in zip(beliefs, thetas, constants, scales, strict=True)]
+            thetas, means = searched(group, kernel, settings.max_iterations)
+            found |= {one.place: (theta, float(mean)) for one, theta, mean in zip(group, thetas, means, strict=True)}
+    fitted = list[AdditiveHyperparameters]()
+    for fit, ((offsets, scales), outcomes) in enumerate(zip(units_of, told, strict=True)):
+        own = list[FactorHyperparameters]()
+        for i, (form, prior, data) in enumerate(zip(forms, priors, outcomes, strict=True)):
+            theta, mean = found.get((fit, i), (prior.centre, 0.0))
+            scale, (lengths, (output,), (noise,)) = float(scales[i]), prior.unpack(theta)
+            variances = float(output), noise_ahead(float(noise), data, scale, settings.noise_floor)
+            constant, time = float(offsets[i]) + scale * mean, prior.time_correlation(theta)
+            own.append(FactorHyperparameters(form.kernel, tuple(lengths.tolist()), *variances, constant, scale, time))
+        fitted.append(AdditiveHyperparameters.of(own))
+    return fitted
 
 
-def _found(
-    belief: "AdditivePosterior",
-    thetas: Sequence[Float[np.ndarray, " _p"]],
-    constants: Float[np.ndarray, " k"],
-    scales: Float[np.ndarray, " k"],
-    priors: Sequence[HyperparameterPrior],
-) -> AdditiveHyperparameters:
-    settings, forms = belief.settings, belief.settings.of_factors(belief.graph.factors)
-    outcomes, factors = belief.observations.by_factor(len(forms)), list[FactorHyperparameters]()
-    found = zip(forms, priors, thetas, outcomes, constants.tolist(), scales.tolist(), strict=True)
-    for form, prior, theta, own, constant, scale in found:
-        lengths, (output,), (noise,) = prior.unpack(theta)
-        ahead, pace = noise_ahead(float(noise), own, scale, settings.noise_floor), prior.time_lengthscale(theta)
-        time = None if settings.time is None or pace is None else TimeCorrelation(settings.time.kernel, pace)
-        variances = float(output), ahead
-        factors.append(FactorHyperparameters(form.kernel, tuple(lengths.tolist()), *variances, constant, scale, time))
-    return AdditiveHyperparameters.of(factors)
-
-
-def _searched(
-    belief: "AdditivePosterior", group: Sequence[_Problem], kernel: str
+def searched(
+    problems: Sequence[Problem], kernel: KernelName, max_iterations: int, **how: Any
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
-    """The best theta found for each of some factors of one form, and its constant mean, standardised."""
+    """The best theta found for each of some problems alike, and its constant mean, standardised; as ``search``."""
     from swarmbo.belief.gp.stack_fit import StackedLogPosterior  # late: numba is slow to load
 
-    time = belief.settings.time
-    offset, scale = (np.array(column)[:, None] for column in zip(*((p.offset, p.scale) for p in group), strict=True))
+    offset, scale = (np.array(column)[:, None] for column in zip(*((p.offset, p.scale) for p in problems), strict=True))
     log_posterior = StackedLogPosterior(
-        [problem.prior for problem in group],
+        [problem.prior for problem in problems],
         kernel,
-        np.array([problem.data.at(belief.scopes[problem.factor]) for problem in group]),
-        (np.array([problem.data.outcome for problem in group]) - offset) / scale,
-        standardised_noise(np.array([problem.data.noise for problem in group]), scale),
-        None if time is None else (time.kernel, np.array([own.data.rounds for own in group])),
+        np.array([problem.data.at(problem.columns) for problem in problems]),
+        (np.array([problem.data.outcome for problem in problems]) - offset) / scale,
+        standardised_noise(np.array([problem.data.noise for problem in problems]), scale),
+        np.array([problem.data.rounds for problem in problems]),
     )
-    starts = np.array([theta for problem in group for theta in problem.starts])
-    return search(log_posterior, starts, belief.settings.max_iterations, goes_on=group[0].goes_on)
+    starts = np.array([theta for problem in problems for theta in problem.starts])
+    return search(log_posterior, starts, max_iterations, goes_on=problems[0].goes_on, **how)
 
 
 def search(

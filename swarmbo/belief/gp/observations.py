@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from swarmbo.belief.gp.cholesky import EPSILON
 from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
 from swarmbo.kernels import KERNEL_NAMES
 
@@ -160,7 +161,6 @@ def observation_covariance(
 
 
 _SCALE_FLOOR = 1e-60  # below it the square of the scale leaves float64
-_EPSILON = float(np.finfo(float).eps)
 
 
 def standardisation(y: Float[np.ndarray, " n"]) -> tuple[float, float, bool]:
@@ -173,7 +173,7 @@ def standardisation(y: Float[np.ndarray, " n"]) -> tuple[float, float, bool]:
     share = y / largest  # the mean and the squares of large outcomes would overflow
     offset = largest * float(share.mean())
     std = float(share.std())
-    if std <= 64.0 * _EPSILON or std * largest < _SCALE_FLOOR:
+    if std <= 64.0 * EPSILON or std * largest < _SCALE_FLOOR:
         return offset, 1.0, False
     return offset, largest * std, True
 

@@ -17,7 +17,13 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorForm
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, ExactGPSettings, LengthscaleModel
+from swarmbo.belief.gp.hyperparameters import (
+    AdditiveHyperparameters,
+    ExactGPSettings,
+    LengthscaleModel,
+    TimeCorrelation,
+)
+from swarmbo.kernels import KernelName
 from swarmbo.spaces import Domain
 
 LENGTHSCALE_RANGE = (5e-3, 100.0)  # shares of a side: below, no two points would be related; above, all is flat
@@ -39,17 +45,15 @@ class Ties:
 
 @dataclass(frozen=True, eq=False)
 class HyperparameterPrior:
-    """A normal prior over theta, cut off at bounds. Log-lengthscales are ``base`` plus parameters, latent after latent;
-    where these share a part, ``spreads`` are those of that part, and ``deviation`` is that of each one's own.
-    """
+    """A normal prior over theta, cut off at bounds. Log-lengthscales are ``base`` plus parameters, latent by latent."""
 
     sizes: tuple[int, ...]  # coordinates of each latent, or of the few that stand for many
     base: Float[np.ndarray, " d"]
     is_shared: bool  # one parameter stands for all lengthscales, but for the base
-    has_time: bool
+    time_kernel: KernelName | None  # None where nothing fades
     centre: Float[np.ndarray, " p"]  # mean and mode
-    spreads: Float[np.ndarray, " p"]  # standard deviations
-    deviation: float | None  # None: no part is shared
+    spreads: Float[np.ndarray, " p"]  # standard deviations; of what lengthscales share, where they do
+    deviation: float | None  # of each lengthscale's own part; None: no part is shared
     bounds: Float[np.ndarray, "p 2"]
     ties: Ties | None = None  # None: each stands for itself
 
@@ -127,7 +131,8 @@ class HyperparameterPrior:
         centre = np.clip(centre, bounds[:, 0], bounds[:, 1])
         own = {"separate": None, "shared": 0.0, "hierarchical": settings.deviation_log_std}[model]
         spreads = np.array([*spreads, *time_stds, *(std for _, std in outputs), *[settings.noise_log_std] * c])
-        return cls(tuple(sizes), base, is_shared, time is not None, centre, spreads, own, bounds, ties)
+        kernel = None if time is None else time.kernel
+        return cls(tuple(sizes), base, is_shared, kernel, centre, spreads, own, bounds, ties)
 
     @property
     def n_lengthscales(self) -> int:
@@ -158,7 +163,7 @@ class HyperparameterPrior:
     ) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " k"], Float[np.ndarray, " c"]]:
         """Lengthscales (latent after latent), outputscales and noise variances at theta."""
         q = self.n_lengthscales
-        first = q + self.has_time
+        first = q + (self.time_kernel is not None)
         values = np.exp(theta[first:])
         lengths, outputs, noises = np.exp(self.base + theta[:q]), values[: len(self.sizes)], values[len(self.sizes) :]
         if (ties := self.ties) is None:
@@ -167,7 +172,12 @@ class HyperparameterPrior:
 
     def time_lengthscale(self, theta: Float[np.ndarray, " p"]) -> float | None:
         """Lengthscale of time at theta, in rounds; None where there is no time axis."""
-        return float(np.exp(theta[self.n_lengthscales])) if self.has_time else None
+        return None if self.time_kernel is None else float(np.exp(theta[self.n_lengthscales]))
+
+    def time_correlation(self, theta: Float[np.ndarray, " p"]) -> TimeCorrelation | None:
+        """Kernel over time at theta; None where nothing fades."""
+        pace = self.time_lengthscale(theta)
+        return None if self.time_kernel is None or pace is None else TimeCorrelation(self.time_kernel, pace)
 
     def pack(
         self,
@@ -182,12 +192,12 @@ class HyperparameterPrior:
             outputscales = _geometric_means(outputscales, ties.latents)
             noise_variances = _geometric_means(noise_variances, ties.noises)
         logs, q = np.log(lengthscales) - self.base, self.n_lengthscales
-        time = self.centre[q : q + self.has_time] if log_time is None else [log_time]
+        times = [] if self.time_kernel is None else [self.centre[q] if log_time is None else log_time]
         floors = np.exp(self.bounds[len(self.bounds) - len(noise_variances) :, 0])
         theta = np.concatenate(
             [
                 [logs.mean()] if self.is_shared else logs,
-                time[: int(self.has_time)],
+                times,
                 np.log(outputscales),
                 np.log(np.maximum(noise_variances, floors)),
             ]

@@ -260,22 +260,13 @@ class SpatialGP(ABC):
         return mean, var
 
     def joint_posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m m"]]:
-        """Means (m,) and covariances (m, m) of the field, without noise, at points (m, d), physical.
-
-        They are in the unit of the outcome and in its square.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
+        """Means (m,) and covariances (m, m), as of ``posterior``, at points (m, d), physical."""
         cache = self.posterior_cache(X)
         everything = np.arange(cache.mean.size)
         return cache.mean, cache.cov(everything, everything)
 
     def _points(self, X: ArrayLike) -> Float[np.ndarray, "m c"]:
         return checked_places(X, self.domain, self.has_time, self.now)
-
-    def _to_unit(self, X: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "m c"]:
-        return to_unit(self.domain, X)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

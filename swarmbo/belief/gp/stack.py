@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 from swarmbo.belief.gp.cholesky import ROWS, BlockRows, Factorised, inverted
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
-from swarmbo.belief.gp.observations import Observations, factor_covariance, standardised_noise
+from swarmbo.belief.gp.observations import Observations, factor_covariance
 from swarmbo.kernels import KERNEL_NAMES, correlation
 from swarmbo.kernels.threads import in_threads
 
@@ -104,12 +104,9 @@ class StackedParts:
         entries = np.zeros((k, int(counts.max(initial=0))), dtype=np.int64)
         entries[channel, slots] = order
         residuals, noise = np.zeros(entries.shape), np.zeros(entries.shape)
-        constants, scales = np.array(hyper.constants)[channel], np.array(hyper.scales)[channel]
-        outcomes = data.outcome[order]
-        is_known = ~np.isnan(outcomes)
-        residuals[channel, slots] = np.where(is_known, (outcomes - constants) / scales, 0.0)
-        told = standardised_noise(data.noise[order], scales)
-        noise[channel, slots] = np.where(np.isnan(told), np.array(hyper.noise_variances)[channel], told)
+        is_known = ~np.isnan(data.outcome[order])
+        residuals[channel, slots] = np.where(is_known, data.residuals(hyper)[order], 0.0)
+        noise[channel, slots] = data.noise_variances(hyper)[order]
         known, T = np.bincount(channel[is_known], minlength=k), entries.shape[1]
         whitened, alpha, jitters = np.zeros((k, T)), np.zeros((k, T)), np.zeros(k)
         if base is None:

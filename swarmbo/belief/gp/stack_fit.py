@@ -19,12 +19,12 @@ from jaxtyping import Bool, Float, Int
 from scipy.spatial.distance import pdist
 
 from swarmbo.belief.gp import stack_evaluation as evaluation
+from swarmbo.belief.gp.cholesky import EPSILON, NO_COVARIANCE
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.kernels import KernelName, correlation_and_slope
 from swarmbo.kernels.compiled import CODES, GIVEN
 from swarmbo.kernels.threads import in_threads
 
-_EPSILON = float(np.finfo(float).eps)
 _ATTEMPTS = 12  # to mend a matrix, by ten times as much each time
 _PAIRS = 2**18  # of outcomes whose correlations are kept at once, where compiled code is handed them
 _DAMPED, _LEAST, _MOST = 0.1, 1e-8, 1e8  # of a step at first, and within which bounds
@@ -33,9 +33,7 @@ _SLIGHT = 1e-4  # share of the promised rise that a step must bring
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
-    """Log posterior density of b thetas, its gradient, and average information with the prior's precision; ``mean`` has
-    the profiled constant means, standardised.
-    """
+    """Log posterior density of b thetas, gradient, information with the prior's precision, and profiled means."""
 
     value: Float[np.ndarray, " b"]
     gradient: Float[np.ndarray, "b p"]
@@ -78,14 +76,14 @@ class StackedLogPosterior:
         U: Float[np.ndarray, "g t a"],
         z: Float[np.ndarray, "g t"],
         known_noise: Float[np.ndarray, "g t"],
-        decay: tuple[KernelName, Float[np.ndarray, "g t"]] | None = None,
+        rounds: Float[np.ndarray, "g t"],
     ) -> None:
-        self.priors, self.kernel, self._U, self._decay = priors, kernel, U, decay
+        self.priors, self.kernel, self._U, self._rounds = priors, kernel, U, rounds
         self.z, self._known_noise = np.ascontiguousarray(z), np.ascontiguousarray(known_noise)
         self._centre = np.array([prior.centre for prior in priors])
         self._precision = np.array([prior.precision for prior in priors])
         self.bounds = np.array([prior.bounds for prior in priors])
-        self._code = CODES.get(kernel, GIVEN) if decay is None else GIVEN
+        self._code = CODES.get(kernel, GIVEN) if priors[0].time_kernel is None else GIVEN
         if self._code == GIVEN:  # pairs come column after column, and are wanted row after row
             t = z.shape[1]
             places = np.zeros((t, t), dtype=np.int64)
@@ -100,9 +98,8 @@ class StackedLogPosterior:
     def thinned(self, rows: slice | Int[np.ndarray, "g m"]) -> "StackedLogPosterior":
         """Given a part of the outcomes: the same of each, or of each its own."""
         whose = slice(None) if isinstance(rows, slice) else np.arange(len(self.z))[:, None]
-        decay = None if self._decay is None else (self._decay[0], self._decay[1][whose, rows])
-        U, z, noise = (of[whose, rows] for of in (self._U, self.z, self._known_noise))
-        return StackedLogPosterior(self.priors, self.kernel, U, z, noise, decay)
+        told = (of[whose, rows] for of in (self._U, self.z, self._known_noise, self._rounds))
+        return StackedLogPosterior(self.priors, self.kernel, *told)
 
     def __call__(self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"]) -> Evaluated:
         """Worth of some thetas."""
@@ -111,19 +108,15 @@ class StackedLogPosterior:
             return found
         (singular,) = np.nonzero(~is_sound)
         outputs = np.exp(theta[:, -1 - len(self._ends) :]).sum(axis=1)  # the noise variance included
-        level = self.z.shape[1] * _EPSILON * np.maximum(outputs, np.nan_to_num(self._known_noise[which]).max(axis=1))
+        level = self.z.shape[1] * EPSILON * np.maximum(outputs, np.nan_to_num(self._known_noise[which]).max(axis=1))
         for attempt in range(_ATTEMPTS):
-            if not len(singular):
-                return found
             added = level[singular] * 10.0**attempt
             mended, is_sound = self._evaluated(theta[singular], which[singular], added)
             found.put(singular[is_sound], mended.take(np.flatnonzero(is_sound)))
             singular = singular[~is_sound]
-        if len(singular):
-            raise ValueError(
-                "the matrix is no covariance matrix: its negative eigenvalues are larger than rounding errors"
-            )
-        return found
+            if not len(singular):
+                return found
+        raise ValueError(NO_COVARIANCE)
 
     def _evaluated(
         self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"], added: Float[np.ndarray, " b"]
@@ -178,11 +171,10 @@ class StackedLogPosterior:
         scaled = self._U[which] / np.exp(logs[:, None, :a])
         r = np.array([pdist(points) for points in scaled]).reshape(len(logs), -1)
         out[:, 0], out[:, 1] = correlation_and_slope(self.kernel, r)
-        if self._decay is not None:
-            name, rounds = self._decay
-            apart = np.array([pdist(own[:, None]) for own in rounds[which]]).reshape(len(logs), -1)
+        if (time_kernel := self.priors[0].time_kernel) is not None:
+            apart = np.array([pdist(own[:, None]) for own in self._rounds[which]]).reshape(len(logs), -1)
             apart /= np.exp(logs[:, a : a + 1])
-            left, fall = correlation_and_slope(name, apart)
+            left, fall = correlation_and_slope(time_kernel, apart)
             out[:, 2] = out[:, 0] * fall * apart**2
             out[:, :2] *= left[:, None]
         return np.ascontiguousarray(out[:, :, self._order])
@@ -238,7 +230,7 @@ def maximise_stacked(
         up = np.flatnonzero(accepted)
         theta[active[up]] = trial[up]
         now.put(active[up], tried.take(up).bent(moved[up], gradient[up]))
-        is_flat = accepted & (np.abs(gain) <= unit) | (np.abs(moved).max(axis=1) <= _EPSILON)
+        is_flat = accepted & (np.abs(gain) <= unit) | (np.abs(moved).max(axis=1) <= EPSILON)
         active = active[~is_flat]
         if not len(active):
             break

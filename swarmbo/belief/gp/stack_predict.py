@@ -400,9 +400,7 @@ def room_for(T: int, a: int, n: int) -> Room:
 
 
 class StackPosterior:
-    """The posterior of some factors of equal size. ``constants`` are physical prior means, ``scales`` physical units
-    per standardised one.
-    """
+    """The posterior of some factors of equal size, with their physical prior means and units."""
 
     def __init__(self, conditioned: Conditioned, factors: Sequence[int]) -> None:
         index, hyper = list(factors), conditioned.hyper
@@ -437,9 +435,7 @@ class StackPosterior:
         gradient: bool = False,
         rough: bool = False,
     ) -> Marginals:
-        """Posterior of f_i(u), or of f_i(u) - f_i(reference), in physical units; gradients by unit coordinates.
-        ``rough``: three digits will do, for factors observed one by one.
-        """
+        """Posterior of f_i(u), or of f_i(u) - f_i(reference), in physical units; ``rough``: three digits will do."""
         wanted, scales = GRADIENT if gradient else VARIANCE, self.scales
         mean, var, dmean, dvar = self._predicted(U, reference, wanted, self._alpha, rough=rough)
         mean = scales * mean if reference is not None else self.constants + scales * mean

@@ -34,15 +34,8 @@ _FARTHEST = 40.0  # lengthscales, at which nothing is left of any correlation
 
 
 class Tiles:
-    """Measurements of one field, ready for posteriors by the nearest; those of one place and round count as one.
-
-    Near ones are taken as one, where that changes little (``merged``).
-
-    Args:
-        hyper: Hyper-parameters of the field, as of a channel.
-        data: Measurements with known outcomes, at least one.
-        neighbours: Largest number of measurements of a tile.
-        jointly: Largest number of measurements that give correlations.
+    """Known measurements of one field, ``merged``, for posteriors by the nearest: at most ``neighbours`` of a tile, and
+    ``jointly`` for correlations.
     """
 
     def __init__(
@@ -70,10 +63,7 @@ class Tiles:
         return self.hyper.constants[0] + scale * mean, scale**2 * np.maximum(var, 0.0)
 
     def joint(self, query: Observations, mean: Float[np.ndarray, " m"], var: Float[np.ndarray, " m"]) -> JointPosterior:
-        """Joint posterior with given marginals, its correlations those given the measurements nearest to the points.
-
-        Together they are at most ``jointly``: the nearest few of each point, or of every k-th if there are many.
-        """
+        """Joint posterior with given marginals; correlations are given the measurements nearest to the points."""
         rows = np.arange(len(self.data))
         if len(rows) > self.jointly:
             few = query.take(slice(None, None, -(-len(query) // self.jointly)))
@@ -121,14 +111,11 @@ class Tiles:
     def _nearest(
         self, now: float, at: Float[np.ndarray, "m d"], count: int
     ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]:
-        """Distances to the nearest measurements, and which they are, of places in lengthscales in a round.
-
-        What fades is farther, by as much as its correlation falls with distance.
-        """
+        """Distances to the nearest measurements, and which they are, of places in lengthscales in a round."""
         now = now if self.hyper.times else 0.0  # where nothing fades, rounds have one tree
         if self._tree is None or self._tree[0] != now:
             placed = self._placed(self.data)
-            if self.hyper.times:
+            if self.hyper.times:  # what fades is farther, by as much as its correlation falls with distance
                 left = self.hyper.times[0].between(self.data.rounds, np.array(now))
                 distances = np.linspace(0.0, _FARTHEST, 4096)
                 falls = np.minimum.accumulate(correlation(self.hyper.kernels[0], distances))

@@ -63,9 +63,7 @@ def rough_block(_typing: Any, matrix: Any, n: Any, points: Any, squares: Any) ->
 
 @_step
 def rough_apart(_typing: Any, x: Any, Z: Any, between: Any, n_dims: Any, n: Any, squares: Any) -> Any:
-    """Squares of distances between sixteen points and n others, added up in single precision. Arguments are addresses;
-    ``between`` is the number of entries between two dimensions.
-    """
+    """Squared distances of sixteen points and n others, added up in single precision; arguments are addresses."""
 
     def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         x, Z, between, n_dims, n, squares = arguments

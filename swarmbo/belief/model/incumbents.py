@@ -19,9 +19,7 @@ def evaluated(belief: AdditiveGP) -> Float[np.ndarray, "t n"]:
 
 
 def part_means(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None = None) -> list[PartMeans]:
-    """Columns of each connected part's variables, and posterior means of its sum at ``evaluated``; with outcomes per
-    factor -inf if one of the part is missing, unless it is missing everywhere.
-    """
+    """Columns of each connected part's variables, and posterior means of its sum at ``evaluated`` points."""
     graph = belief.graph
     if factor_means is None:
         order = [factor for stack in stacks_of(graph) for factor in stack.factors]
@@ -53,7 +51,7 @@ def as_seen(belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray, " t"]
     """Columns of a part's variables, and means of its sum, in the form of ``part_means``."""
     own = [belief.graph.place_of[factor] for factor in part.factors]
     seen = np.isfinite(belief.factors[:, own][belief.known]).all(axis=1)
-    if not belief.is_coupled and seen.any():
+    if not belief.is_coupled and seen.any():  # a part is seen where outcomes of all its factors are
         mean = np.where(seen, mean, -np.inf)
     return _columns(belief, part), mean
 

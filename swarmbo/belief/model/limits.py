@@ -42,10 +42,7 @@ class ProbablyBroken:
 
     @cached_property
     def unit(self) -> float:
-        """Distance of the nearest measurements from the limit, at most the prior's standard deviation.
-
-        The best points often lie on a limit. With a fixed unit the margin would keep them away from it.
-        """
+        """Distance of the nearest measurements from the limit: a fixed unit would keep the best points away from it."""
         ends, h = [end for end in (self.low, self.high) if end is not None], self.belief.hyperparameters
         prior = float(h.scales[0] * np.sqrt(h.outputscales[0]))
         far = np.abs(self.belief.totals[:, None] - ends).min(axis=1, initial=np.inf)

@@ -58,10 +58,7 @@ class Model:
     complete: "Model | None" = None  # model of all evaluations, if some are set aside
 
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean and standard deviation of the total at joint points (m, n), physical, in the unit of the outcomes.
-
-        From all evaluations, also if some are set aside.
-        """
+        """Mean and standard deviation of the total at joint points, from all evaluations; physical."""
         if self.complete is not None:
             return self.complete.posterior(X)
         belief = self.belief
@@ -117,9 +114,7 @@ def learned_belief(
         # a total adds nothing to the outcomes of all its factors, and would tie the factors together
         totals = np.where(np.isfinite(factors).all(axis=1), np.nan, totals)
     if settings.time is not None and history.rounds is None and len(history):
-        raise ShapeError(
-            f"history: got no rounds; wanted the rounds ({len(history)},), since the belief has a time axis"
-        )
+        raise ShapeError(f"history: got no rounds; wanted {len(history)} of them, as the belief has a time axis")
     belief = AdditiveGP.create(settings, graph, situation.domain, situation.outcomes).at(situation.round)
     variance, rounds = noise**2, history.rounds
     belief = belief.update(history.X, totals=totals, factors=factors, noise_variance=variance, rounds=rounds)
@@ -160,9 +155,7 @@ def _fits(hyperparameters: AdditiveHyperparameters, graph: FactorGraph) -> bool:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EnsembleModel(Model):
-    """An ensemble, and the members drawn from it for this round. ``belief`` are their exact Gaussian processes, so that
-    any acquisition works on an ensemble (Lu et al. 2022, remark 1).
-    """
+    """An ensemble, and the members drawn for this round, of which ``belief`` has the exact Gaussian processes."""
 
     ensemble: Ensemble
     chosen: tuple[int, ...]
@@ -228,9 +221,7 @@ Learner = Callable[[JointSituation, AdditiveGPSettings, Learned | None], Model]
 def learn_model(
     learn: Learner, situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None
 ) -> Model:
-    """Model by a learner (mostly an acquisition's ``learn``), on the team's graph or on the one that settings ask for.
-    Hyper-parameters are carried over between structures.
-    """
+    """Model by a learner (mostly an acquisition's ``learn``), on the team's graph or on a learned one."""
     if settings.structure is None:
         return learn(situation, settings, previous)
     history, n = situation.history, len(situation.history)

@@ -29,9 +29,7 @@ class Proposal(NamedTuple):
 
 
 def propose(partition: Partition, rng: np.random.Generator, largest: int | None = None) -> Proposal | None:
-    """Split a block or merge two, with even odds if both are possible; None if no move is. Blocks, cuts in two, and
-    pairs within the cap ``largest`` are equally likely.
-    """
+    """Split a block or merge two within the cap ``largest``, by even odds; None if no move is possible."""
     splittable, pairs = _moves(partition, largest)
     if not splittable and not pairs:
         return None
@@ -116,9 +114,7 @@ def sample_partitions(
     moves: int = 1,
     largest: int | None = None,
 ) -> list[Partition]:
-    """States of a chain whose stationary distribution is proportional to exp(log_weight), ``moves`` apart, from a
-    canonical partition on; no block is above the cap ``largest``.
-    """
+    """States, ``moves`` apart, of a chain whose stationary distribution is proportional to exp(log_weight)."""
     state, weight, states = start, log_weight(start), list[Partition]()
     for _ in range(n_samples):
         for _ in range(moves):

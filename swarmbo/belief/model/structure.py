@@ -19,9 +19,7 @@ from swarmbo.kernels import kernel_matrix
 
 
 class StartingPoint(msgspec.Struct, frozen=True):
-    """Starting point of fits for any scopes. Lengthscales are for scopes of one variable; in larger ones they grow with
-    the root of the size, like their prior.
-    """
+    """Starting point of fits for any scopes; lengthscales grow with the root of a scope's size."""
 
     lengthscales: tuple[float, ...]
     noise_variance: float

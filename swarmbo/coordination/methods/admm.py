@@ -19,12 +19,11 @@ from jaxtyping import Float
 from swarmbo import settings
 from swarmbo.coordination import box_steps, choices, refinement, requests
 from swarmbo.coordination.agreement import Agreement, BoxOutcome
-from swarmbo.coordination.deadline import require_lockstep
 from swarmbo.coordination.deadline_box import maximise_by_deadline
 from swarmbo.coordination.messages import Copy
 from swarmbo.coordination.methods.max_sum import MaxSum
 from swarmbo.coordination.part import BoxView, Part
-from swarmbo.coordination.plan import BoxMethod, Plan
+from swarmbo.coordination.plan import BoxMethod, Plan, require_lockstep
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.schema import are_not_negative
 from swarmbo.graph import BoxFunctions, FactorGraph

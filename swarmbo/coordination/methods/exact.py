@@ -68,11 +68,10 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
             product, names = " x ".join(str(sizes[x]) for x in clique[:8]), ", ".join(clique[:8])
             if len(clique) > 8:
                 product, names = f"{product} x …", f"{names}, …"
-            raise BudgetError(
-                f"exact needs a table of {product} = {_shortened(entries)} entries "
-                f"({_shortened(entries // 2**17)} MiB) over {names}; the budget is {_shortened(self.table_budget)} "
-                "entries. Raise `table_budget`, give the variables fewer values, or use max-sum."
-            )
+            needed = f"{product} = {_shortened(entries)} entries ({_shortened(entries // 2**17)} MiB) over {names}"
+            budget = f"the budget is {_shortened(self.table_budget)} entries"
+            fix = "Raise `table_budget`, give the variables fewer values, or use max-sum."
+            raise BudgetError(f"exact needs a table of {needed}; {budget}. {fix}")
         rounds = rounds_of(graph, buckets)
 
         def steps(view: LocalView, tables: Tables) -> Steps[TableOutcome]:
@@ -210,9 +209,8 @@ def rounds_of(graph: FactorGraph, buckets: Mapping[str, Bucket]) -> int:
     handed_on: dict[str, int] = {}  # by variable, on the longest path to it
     for variable, bucket in buckets.items():
         actor = graph.variable_owner(variable)
-        handed_on[variable] = max(
-            (handed_on[child] + (graph.variable_owner(child) != actor) for child in bucket.children), default=0
-        )
+        below = (handed_on[child] + (graph.variable_owner(child) != actor) for child in bucket.children)
+        handed_on[variable] = max(below, default=0)
     return 2 * max(handed_on.values())
 
 

@@ -140,7 +140,7 @@ class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
     keep_best: bool = True
 
     def steps(self, view: LocalView, tables: Tables, sizes: Sizes) -> Steps[TableOutcome]:
-        """Steps for some factors and variables of a connected part."""
+        """Program of an agent with the factors and variables of ``view``; see ``coordination.plan.TableMethod``."""
         draws = {x: stream(view.part.seed, "dsa", variable=x) for x in view.variables}
         return self.steps_from(view, tables, {x: int(draws[x].integers(sizes[x])) for x in view.variables}, draws)
 
@@ -195,7 +195,7 @@ class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
     rounds: settings.Count = 50
 
     def steps(self, view: LocalView, tables: Tables, sizes: Sizes) -> Steps[TableOutcome]:
-        """Steps for some factors and variables of a connected part."""
+        """Program of an agent with the factors and variables of ``view``; see ``coordination.plan.TableMethod``."""
         drawn = {x: int(stream(view.part.seed, "mgm", variable=x).integers(sizes[x])) for x in view.variables}
         return self.steps_from(view, tables, drawn)
 

@@ -11,12 +11,11 @@ from swarmbo import settings
 from swarmbo.coordination import requests
 from swarmbo.coordination.agreement import Solution, TableOutcome
 from swarmbo.coordination.certificates import decoded, on_tree
-from swarmbo.coordination.deadline import require_lockstep
 from swarmbo.coordination.deadline_tables import agree_by_deadline
 from swarmbo.coordination.decoding import repaired
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.part import LocalView
-from swarmbo.coordination.plan import Plan, TableMethod
+from swarmbo.coordination.plan import Plan, TableMethod, require_lockstep
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.tables import Sizes, Tables
 from swarmbo.graph import FactorGraph
@@ -86,10 +85,8 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        is_free = self.mode == "lockstep" or self.bound is None
-        settings.require(
-            self, "bound", lambda _: is_free, "none in mode 'asynchronous': a bound needs a sum over all factors"
-        )
+        wanted = "none in mode 'asynchronous': a bound needs a sum over all factors"
+        settings.require(self, "bound", lambda bound: self.mode == "lockstep" or bound is None, wanted)
 
     def plan(self, graph: FactorGraph, sizes: Sizes, routes: Routes, seed: int = 0) -> Plan[Tables, TableOutcome]:
         """Make the plan in lockstep; see ``TableMethod.plan``.
@@ -115,10 +112,10 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         if self.mode == "lockstep":
             return super().solve(graph, tables, links, seed)
         graph, tables = FactorGraph.with_tables(graph, tables)
-        return agree_by_deadline(self, graph, tables, InProcess().open(graph.agents, links), seed=seed).solution
+        return agree_by_deadline(self, graph, tables, InProcess().open(graph.agents, links), seed=seed)
 
     def steps(self, view: LocalView, tables: Tables, sizes: Sizes) -> Steps[TableOutcome]:
-        """Steps for some factors and variables of a connected part."""
+        """Program of an agent with the factors and variables of ``view``; see ``coordination.plan.TableMethod``."""
         if view.graph.is_forest:
             chosen, n_rounds = yield from on_tree(view, tables, sizes)
             return TableOutcome({x: chosen[x] for x in view.variables}, "exact", n_rounds)

@@ -94,13 +94,11 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
             solved, rounds = solved + 1, rounds + outcome.rounds
             if improved:
                 x, values, received = candidate, found, heard
-        return BoxOutcome(
-            part=view.part.index,
-            x={v: float(x[view.place[v]]) for v in view.variables},
-            values=dict(zip(view.factors, values.tolist(), strict=True)),
-            rounds=rounds,
-            has_converged=grids.is_fine_enough(depth, self.tolerance),
+        at, terms = (
+            {v: float(x[view.place[v]]) for v in view.variables},
+            zip(view.factors, values.tolist(), strict=True),
         )
+        return BoxOutcome(view.part.index, at, dict(terms), rounds, grids.is_fine_enough(depth, self.tolerance))
 
 
 @kind("coordination", FUNCTION)

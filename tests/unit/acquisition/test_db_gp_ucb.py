@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 import swarmbo as sb
-from swarmbo.acquisition import DBGPUCB, LocalUtility, Situation, local_acquisition, shortlist
+from swarmbo.acquisition import DBGPUCB, LocalUtility, Situation
+from swarmbo.acquisition.chain_acquisition import local_acquisition
+from swarmbo.acquisition.utility import shortlist
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.coordination import Exact
 from swarmbo.errors import ConfigError

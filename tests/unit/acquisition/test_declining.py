@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from swarmbo.acquisition import DBGPUCB, ExpectedImprovement, Information, LocalUtility, Straddle, local_acquisition
+from swarmbo.acquisition import DBGPUCB, ExpectedImprovement, Information, LocalUtility, Straddle
+from swarmbo.acquisition.chain_acquisition import local_acquisition
 from swarmbo.acquisition.information import information_scale
 from swarmbo.baselines import Greedy, Independent
 from swarmbo.belief import ExactGP, ExactGPSettings

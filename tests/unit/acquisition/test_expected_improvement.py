@@ -10,7 +10,8 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import swarmbo as sb
-from swarmbo.acquisition import LocalUtility, Situation, local_acquisition
+from swarmbo.acquisition import LocalUtility, Situation
+from swarmbo.acquisition.chain_acquisition import local_acquisition
 from swarmbo.acquisition.expected_improvement import ExpectedImprovement, JointImprovement, log_improvement
 from swarmbo.acquisition.local_utility import PlaceUtility
 from swarmbo.acquisition.utility import shortlist

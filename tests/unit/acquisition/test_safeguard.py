@@ -16,11 +16,10 @@ from swarmbo.acquisition import (
     LocalUtility,
     Situation,
     Straddle,
-    chains,
-    local_acquisition,
 )
 from swarmbo.acquisition.by_view import at_once
-from swarmbo.acquisition.chain import IN_SIGHT
+from swarmbo.acquisition.chain import IN_SIGHT, chains
+from swarmbo.acquisition.chain_acquisition import local_acquisition
 from swarmbo.acquisition.local_problem import _Check
 from swarmbo.baselines import Greedy
 from swarmbo.belief import Views

@@ -9,8 +9,11 @@ from scipy.stats import norm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
-from swarmbo.acquisition import Situation, TargetedVariance, chains, greedy_batch, local_acquisition, shortlist
+from swarmbo.acquisition import Situation, TargetedVariance
+from swarmbo.acquisition.chain import chains
+from swarmbo.acquisition.chain_acquisition import local_acquisition
 from swarmbo.acquisition.targeted_variance import TargetUtility, planning_places
+from swarmbo.acquisition.utility import greedy_batch, shortlist
 from swarmbo.baselines import Greedy
 from swarmbo.belief import ExactGP, ExactGPSettings, Views
 from swarmbo.coordination import Exact, MaxSum

@@ -63,7 +63,7 @@ class InWorld:
             agent.links = offers.links
             places = None if offers.candidates is None else offers.candidates[name]
             if places is None:
-                places = random_candidates({name: self.world.boxes[name]}, 1, self.team.round + 1)[name]
+                places = random_candidates(name, self.world.boxes[name], self.problem, 1, self.team.round + 1)
             price, stands = offers.prices.get(name, 0.0), offers.standpoints.get(name)
             agent.ask(candidates=places, price=price, position=stands)
 

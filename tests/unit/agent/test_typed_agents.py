@@ -111,8 +111,8 @@ def test_letters_of_a_fleet_have_codes_and_others_are_refused():
     for code in (3.0, 0.5, -1.0):
         assert not is_row(msgspec.structs.replace(row, place={"a": code}), "a", problem)
         word = letters.Word(1, "q00001", {"a": code}, SolveReport(status="exact"), {})
-        assert not fits_hub(word, "a", problem)
-    assert fits_hub(letters.Word(1, "q00001", {"a": 1.0}, SolveReport(status="exact"), {}), "a", problem)
+        assert not fits_hub("a", word, problem)
+    assert fits_hub("a", letters.Word(1, "q00001", {"a": 1.0}, SolveReport(status="exact"), {}), problem)
 
 
 def test_a_message_with_a_code_that_is_no_value_is_refused():

@@ -28,7 +28,9 @@ def coverage(kind, fields, steps):
         X, Z = rng.random((N_DATA, 2)), rng.random((N_TEST, 2))
         f = basis.features(np.concatenate([X, Z])) @ rng.standard_normal(basis.n_features)
         y = f[:N_DATA] + np.sqrt(NOISE) * rng.standard_normal(N_DATA)
-        agents = {name: kind(name, SQUARE, START, LINKS[name]) for name in LINKS}
+        agents = {name: kind(name, SQUARE, START) for name in LINKS}
+        for name, agent in agents.items():
+            agent.meet(LINKS[name])
         for n, agent in enumerate(agents.values()):
             agent.measure(X[n::4], y[n::4])
         exchange(agents.values(), Faults(loss=0.2, seed=k).open(list(LINKS), LINKS), steps=steps)

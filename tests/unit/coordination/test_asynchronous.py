@@ -1,6 +1,7 @@
 """Agreements by a deadline: whatever is lost, delayed, repeated or cut, and whoever dies, everybody acts in time."""
 
 import itertools
+from functools import partial
 
 import networkx as nx
 import numpy as np
@@ -20,6 +21,7 @@ CHAIN = FactorGraph.from_scopes({f"f{n}": [f"x{n}", f"x{n + 1}"] for n in range(
 OWN_NAMES = {f"x{n}": f"x{n}" for n in range(6)}
 OWNERS, NAMESAKES = {"f": "x", "g": "y"}, {"x": "x", "y": "y"}
 BY_DEADLINE = sb.MaxSum(mode="asynchronous")
+agree = partial(agree_by_deadline, guesses=False)
 
 
 @st.composite
@@ -90,18 +92,19 @@ def act_in_time_and_in_nobodys_way(problem, faults, method, with_default):
     graph, tables = problem
     default = dict.fromkeys(graph.variables, 0) if with_default else {}
     transport = faults.open(graph.agents)
-    settled = agree_by_deadline(method, graph, tables, transport, default=default)
-    links = settled.said.report.links
+    settled = agree(method, graph, tables, transport, default=default)
+    links = settled.report.links
     assert links.clashes == 0
     assert transport.now == method.deadline == links.ticks
     dead = {a for a in graph.agents if any(not faults.is_present(a, 0, t) for t in range(method.deadline + 1))}
-    words = settled.said.assignment
+    words = settled.assignment
     acting = set(words)
     assert not any(graph.variable_owner(x) in dead for x in acting)
     assert {graph.variable_owner(x) for x in set(graph.variables) - acting} == set(links.without)
     sizes = sizes_of(graph, tables)
     assert all(0 <= words[x] < sizes[x] for x in acting)
-    chosen = settled.solution.assignment
+    again = faults.open(graph.agents)
+    chosen = agree_by_deadline(method, graph, tables, again, default=default).assignment
     assert set(chosen) == {x for x in graph.variables if graph.variable_owner(x) not in dead}
     assert all(chosen[x] == words[x] for x in acting)
     for f in graph.factors:  # nothing that two agents chose forbids each other, by the tables themselves
@@ -178,11 +181,11 @@ def share_of(value, tables, best):
 @pytest.mark.parametrize("seed", range(8))
 def test_on_a_tree_without_faults_the_optimum_is_found(seed):
     tables = drawn(CHAIN, seed)
-    settled = agree_by_deadline(BY_DEADLINE, CHAIN, tables, InProcess().open(CHAIN.agents))
+    settled = agree(BY_DEADLINE, CHAIN, tables, InProcess().open(CHAIN.agents))
     best = sb.exact(CHAIN, tables)
-    assert settled.said.assignment == best.assignment
-    assert settled.said.report.value == pytest.approx(best.value)
-    assert (settled.said.report.status, settled.said.report.rounds) == ("deadline", 20)
+    assert settled.assignment == best.assignment
+    assert settled.report.value == pytest.approx(best.value)
+    assert (settled.report.status, settled.report.rounds) == ("deadline", 20)
 
 
 LOOP = FactorGraph.from_scopes({f"f{n}": [f"x{n}", f"x{(n + 1) % 5}", f"x{(n + 2) % 5}"] for n in range(5)})
@@ -193,7 +196,7 @@ def test_words_are_taken_back_for_better_ones_where_none_forbids_another():
     long = sb.MaxSum(mode="asynchronous", deadline=90)
     for seed in range(6):
         tables = drawn(LOOP, seed)
-        found = agree_by_deadline(long, LOOP, tables, InProcess().open(LOOP.agents)).said
+        found = agree(long, LOOP, tables, InProcess().open(LOOP.agents))
         for x in LOOP.variables:
             for other in range(4):
                 changed = {**found.assignment, x: other}
@@ -210,7 +213,7 @@ def test_on_loops_the_best_of_several_joint_choices_is_nearly_the_optimum(faults
     for seed in range(8):
         tables = drawn(LOOP, seed)
         method = sb.MaxSum(mode="asynchronous", deadline=80, patience=26)
-        found = agree_by_deadline(method, LOOP, tables, faults.open(LOOP.agents, seed=seed)).said.report.value
+        found = agree(method, LOOP, tables, faults.open(LOOP.agents, seed=seed)).report.value
         shares.append(share_of(found, tables, sb.exact(LOOP, tables).value))
     assert np.mean(shares) >= least
 
@@ -243,7 +246,7 @@ def test_in_a_few_ticks_on_loops_all_go_at_least_by_their_own_factors(deadline):
     method, shares = sb.MaxSum(mode="asynchronous", deadline=deadline), []
     for seed in range(8):
         tables = {f: (3.0 if f[0] == "g" else 1.0) * table for f, table in drawn(graph, seed).items()}
-        found = agree_by_deadline(method, graph, tables, InProcess().open(graph.agents)).said.report.value
+        found = agree(method, graph, tables, InProcess().open(graph.agents)).report.value
         shares.append(share_of(found, tables, sb.exact(graph, tables).value))
     assert np.mean(shares) >= 0.8
 
@@ -265,7 +268,7 @@ def test_on_loops_who_falls_silent_is_taken_to_do_its_default_or_what_is_best_fo
         faults = Faults(loss=0.1, seed=seed, deaths=(Event(agent=gone, round=0, step=20),))
         method, default = sb.MaxSum(mode="asynchronous", deadline=40), dict.fromkeys(LOOP.variables, 0)
         given = default if has_default else {}
-        said = agree_by_deadline(method, LOOP, tables, faults.open(LOOP.agents), default=given).said.assignment
+        said = agree(method, LOOP, tables, faults.open(LOOP.agents), default=given).assignment
         assert said.keys() == {x for x in LOOP.variables if LOOP.variable_owner(x) != gone}
         for f in LOOP.factors:
             axes = tuple(i for i, x in enumerate(LOOP.scope(f)) if x not in said)
@@ -318,7 +321,7 @@ def test_with_losses_and_delays_a_tree_is_solved_nearly_always():
     patient, n_found = sb.MaxSum(mode="asynchronous", deadline=40, patience=12), 0
     for seed in range(20):
         tables, transport = drawn(CHAIN, seed), Faults(loss=0.3, delay=2, seed=seed).open(CHAIN.agents)
-        found = agree_by_deadline(patient, CHAIN, tables, transport).said.assignment
+        found = agree(patient, CHAIN, tables, transport).assignment
         n_found += found == sb.exact(CHAIN, tables).assignment
     assert n_found >= 18
 
@@ -329,28 +332,28 @@ def test_a_silent_neighbour_is_taken_to_do_nothing():
     tables = {"f": np.array([[5.0, 0.0, 0.0], [0.0, 0.0, 3.0]]), "g": np.array([1.0, 0.0, 0.0])}
     dead = Faults(deaths=(Event(agent="y", round=0),))
     for default, wanted in (({"y": 2}, 1), ({}, 0)):
-        settled = agree_by_deadline(BY_DEADLINE, graph, tables, dead.open(graph.agents), default=default)
-        assert settled.said.assignment == {"x": wanted}
-        assert (settled.said.report.links.silent, settled.said.report.links.without) == (("y",), ("y",))
-        assert settled.said.report.value is None
+        settled = agree(BY_DEADLINE, graph, tables, dead.open(graph.agents), default=default)
+        assert settled.assignment == {"x": wanted}
+        assert (settled.report.links.silent, settled.report.links.without) == (("y",), ("y",))
+        assert settled.report.value is None
 
 
 def test_agents_that_no_links_join_decide_by_themselves():
     apart = nx.Graph()
     apart.add_nodes_from(CHAIN.agents)
-    settled = agree_by_deadline(BY_DEADLINE, CHAIN, drawn(CHAIN, 0), InProcess().open(CHAIN.agents, apart))
-    assert set(settled.said.assignment) == set(CHAIN.variables)
-    assert settled.said.report.traffic.messages == 0
-    assert settled.said.report.links.silent == CHAIN.agents
+    settled = agree(BY_DEADLINE, CHAIN, drawn(CHAIN, 0), InProcess().open(CHAIN.agents, apart))
+    assert set(settled.assignment) == set(CHAIN.variables)
+    assert settled.report.traffic.messages == 0
+    assert settled.report.links.silent == CHAIN.agents
 
 
 def test_who_hears_of_no_word_stays_rather_than_take_what_may_be_taken():
     graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y"]}, owners=OWNERS, variable_owners=NAMESAKES)
     tables = {"f": np.where(np.eye(2), -np.inf, 0.0), "g": np.zeros(2)}
     cut = Faults(cuts=(Cut(parts=(("x",),)),))
-    settled = agree_by_deadline(BY_DEADLINE, graph, tables, cut.open(graph.agents))
-    assert set(settled.said.assignment) == {"x"}
-    assert settled.said.report.links.without == ("y",)
+    settled = agree(BY_DEADLINE, graph, tables, cut.open(graph.agents))
+    assert set(settled.assignment) == {"x"}
+    assert settled.report.links.without == ("y",)
     solution = sb.MaxSum(mode="asynchronous").solve(graph, tables)  # without the cut both find a place
     assert solution.assignment["x"] != solution.assignment["y"]
 
@@ -361,17 +364,17 @@ def test_a_constraint_of_three_is_not_claimed_but_counted_and_shown():
     table[0, 0, 0] = -np.inf
     apart = Faults(loss=0.0, cuts=(Cut(parts=(("x",),)),))
     assert Conflicts.of(graph, {"f": table}).forbidden == {}
-    settled = agree_by_deadline(BY_DEADLINE, graph, {"f": table}, apart.open(graph.agents))
-    assert settled.said.report.status in {"deadline", "infeasible"}
-    assert (settled.said.report.status == "infeasible") == (settled.said.report.violated == ("f",))
+    settled = agree(BY_DEADLINE, graph, {"f": table}, apart.open(graph.agents))
+    assert settled.report.status in {"deadline", "infeasible"}
+    assert (settled.report.status == "infeasible") == (settled.report.violated == ("f",))
 
 
 def test_what_is_told_again_and_again_changes_nothing():
     tables = drawn(CHAIN, 3)
-    clean = agree_by_deadline(BY_DEADLINE, CHAIN, tables, InProcess().open(CHAIN.agents))
-    twice = agree_by_deadline(BY_DEADLINE, CHAIN, tables, Faults(duplicate=0.999).open(CHAIN.agents))
-    assert twice.said.assignment == clean.said.assignment
-    assert twice.said.report.traffic == clean.said.report.traffic
+    clean = agree(BY_DEADLINE, CHAIN, tables, InProcess().open(CHAIN.agents))
+    twice = agree(BY_DEADLINE, CHAIN, tables, Faults(duplicate=0.999).open(CHAIN.agents))
+    assert twice.assignment == clean.assignment
+    assert twice.report.traffic == clean.report.traffic
 
 
 def test_once_messages_stay_as_they_are_only_signs_of_life_are_sent():
@@ -391,7 +394,7 @@ def test_who_lives_far_behind_links_that_lose_is_heard_of_and_who_is_dead_is_nam
 
     def silent(faults: Faults, seed: int) -> tuple[str, ...]:
         transport = faults.open(names, links, seed=seed)
-        return agree_by_deadline(method, graph, tables, transport).said.report.links.silent
+        return agree(method, graph, tables, transport).report.links.silent
 
     assert [silent(Faults(loss=0.3), seed) for seed in range(15)] == [()] * 15
     gone = Faults(loss=0.3, deaths=(Event(agent="b", round=0, step=2),))

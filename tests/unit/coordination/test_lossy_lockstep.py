@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from swarmbo.coordination import Exact, MaxSum, RefinedMaxSum
+from swarmbo.coordination import Exact, MaxSum
 from swarmbo.coordination.methods.admm import ADMM
+from swarmbo.coordination.methods.refined import RefinedMaxSum
 from swarmbo.coordination.participant import maximise_with_agents, solve_with_agents
 from swarmbo.testing.coordinator import Bowls, graphs
 from swarmbo.transport import Cut, Event, Faults, InProcess

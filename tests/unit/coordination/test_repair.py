@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from swarmbo.coordination import Exact, MaxSum, RefinedMaxSum, exact, max_sum
+from swarmbo.coordination import Exact, MaxSum, exact, max_sum
 from swarmbo.coordination.decoding import least_forbidden
 from swarmbo.coordination.methods.admm import ADMM
+from swarmbo.coordination.methods.refined import RefinedMaxSum
 from swarmbo.coordination.participant import maximise_with_agents, solve_with_agents
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import InProcess

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from swarmbo.acquisition.by_view import EachSays, InTurn
+from swarmbo.acquisition.by_view import EachSays
 from swarmbo.coordination.by_messages import ByMessages
 from swarmbo.coordination.central import Central
 from swarmbo.coordination.part import Part
@@ -80,12 +80,12 @@ def test_what_is_said_may_be_any_plain_data_and_costs_what_it_takes_over_a_base_
     apart: nx.Graph[str] = nx.Graph([("a", "b")])
     company, anything = ("a", "b", "c"), lambda *_: True
     words = Exchanges(some_graph(company), Routes(company, apart, has_base=True))
-    said = words.answered(EachSays("all", ("a", "c"), lambda agent: [agent, None, 0.1], anything))
-    assert said.words == {"a": ["a", None, 0.1], "c": ["c", None, 0.1]}
+    said = words.answered(EachSays("all", ("a", "c"), lambda agent, _: [agent, None, 0.1], anything))
+    assert said == {"a": ["a", None, 0.1], "c": ["c", None, 0.1]}
     assert words.sent["all"].messages == 4
     assert words.sent["all"].transmissions == 2 * (1 + 2)  # b over its link, c up to the base and down
-    turns = words.answered(InTurn("turns", ("c", "a"), lambda agent, before: len(before), anything))
-    assert turns.words == {"c": 0, "a": 1}
+    turns = words.answered(EachSays("turns", ("c", "a"), lambda agent, before: len(before), anything, True))
+    assert turns == {"c": 0, "a": 1}
     assert words.sent["turns"].transmissions == 2 + 2 + 1  # from c to a, then a tells both
     with pytest.raises(TypeError):
-        words.answered(EachSays("", ("a",), lambda agent: object(), anything))
+        words.answered(EachSays("", ("a",), lambda agent, _: object(), anything))

@@ -158,7 +158,6 @@ def test_a_state_and_a_picture_have_the_channels_and_other_channels_are_another_
     assert not (before == other.render()).all()
     with pytest.raises(Exception, match=r"channels\[2\]|\$\.channels"):
         wlan_power_v0.parallel_env(**arguments | {"channels": [1, 6, 12]}).set_state(env.get_state())
-    assert "choices" not in wlan_power_v0.parallel_env()._arrays(wlan_power_v0.parallel_env()._begin(0, 0))
 
 
 @pytest.mark.parametrize(

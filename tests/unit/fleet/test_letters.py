@@ -215,9 +215,9 @@ STOP = Stop((0.5, 0.5), 1.0)
     ],
 )
 def test_an_agent_is_told_what_can_have_come_of_its_own_and_by_the_hub_alone(problem, query, row, fits):
-    assert fits_agent(Told(1, query, row), HUB, "a", problem) is fits
-    assert not fits_agent(Told(1, query, row), "b", "a", problem)
+    assert fits_agent(HUB, Told(1, query, row), "a", problem) is fits
+    assert not fits_agent("b", Told(1, query, row), "a", problem)
     if query is not None:
         back = Back(1, 0, OwnRows({query: row}), b"", {query: row})
-        assert fits_agent(back, HUB, "a", problem) is (fits or row.total is not msgspec.UNSET)
-        assert not fits_agent(msgspec.structs.replace(back, since=-1), HUB, "a", problem)
+        assert fits_agent(HUB, back, "a", problem) is (fits or row.total is not msgspec.UNSET)
+        assert not fits_agent(HUB, msgspec.structs.replace(back, since=-1), "a", problem)

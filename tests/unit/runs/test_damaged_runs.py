@@ -13,7 +13,7 @@ from swarmbo.boundary.files import read_arrays, seal
 from swarmbo.errors import RunFolderError, SwarmboError
 from swarmbo.plotting import style
 from swarmbo.runs import RunFolder, resume, run
-from swarmbo.runs.figures import draw_run, is_drawn, world_of
+from swarmbo.runs.figures import draw_run, drawn_files, world_of
 from swarmbo.runs.reading import read_summary
 from swarmbo.runs.scenario_files import dump
 from swarmbo.runs.states import read_checkpoint
@@ -232,9 +232,9 @@ def test_a_run_that_was_killed_while_it_was_drawn_is_known_not_to_be_drawn(runs,
         with pytest.raises(KeyboardInterrupt):
             draw_run(whole)
     assert saved[0].is_file()
-    assert not is_drawn(whole)
+    assert not drawn_files(whole)
     monkeypatch.setattr(style, "save", writes)
     files = draw_run(whole)
-    assert is_drawn(whole)
+    assert drawn_files(whole)
     files[-1].unlink()
-    assert not is_drawn(whole)
+    assert not drawn_files(whole)

@@ -74,17 +74,17 @@ def test_time_between_processes_is_no_time_of_workers():
     standing, again = Standing(2), Standing(2)
     later = [Event("begin", 1000.0), Event("tell", 1002.0, "q3", outcome=1.0, note={"seconds": 4.0})]
     standing.add(EVENTS[0])
-    assert standing.times == (0.0, 0.0, 0)
+    assert (standing.wall_s, standing.busy(standing.last), standing.lost) == (0.0, None, 0)
     for event in [*EVENTS[1:], *later]:
         standing.add(event)
-    assert standing.times == (16.0, (4.0 + 4.0) / 32.0, 0)
+    assert (standing.wall_s, standing.lost) == (16.0, 0)
     for event in [*EVENTS, Event("tell", 16.0, "q3", outcome=1.0, note={"seconds": 4.0})]:
         again.add(event)
     assert standing.running == again.running == 1
     assert standing.busy(1002.0) == pytest.approx((8.0 + 2.0) / 32.0)
     assert again.busy(16.0) == pytest.approx((8.0 + 4.0) / 32.0)
     again.add(Event("lost", 16.0, "q4"))
-    assert again.times.lost == 1
+    assert again.lost == 1
 
 
 def test_with_workers_lines_say_what_runs_and_failed(capsys):

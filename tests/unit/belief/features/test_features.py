@@ -12,7 +12,7 @@ from swarmbo.belief.features.feature_models import FeatureModels
 from swarmbo.belief.fusion import Proposal
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.kernels import KERNEL_NAMES, kernel_matrix
+from swarmbo.kernels import KERNEL_NAMES, Covariance, kernel_matrix
 from swarmbo.spaces import Domain
 
 LENGTHSCALES = np.array([0.3, 0.8])
@@ -21,7 +21,7 @@ U = stream(0, "points").random((12, 2))
 
 @pytest.mark.parametrize("kernel", KERNEL_NAMES)
 def test_products_of_features_are_the_kernel(kernel):
-    basis = FeatureBasis.create(1, kernel, LENGTHSCALES, 2.5, n_features=40_000)
+    basis = FeatureBasis.create(1, Covariance(kernel, LENGTHSCALES, 2.5), 40_000)
     Phi = basis.features(U)
     # standard error of one entry: at most 2.5 / sqrt(40 000) = 0.0125
     np.testing.assert_allclose(Phi @ Phi.T, kernel_matrix(kernel, U, U, LENGTHSCALES, 2.5), atol=0.06)
@@ -29,23 +29,23 @@ def test_products_of_features_are_the_kernel(kernel):
 
 @pytest.mark.parametrize("lengthscale", [1e-4, 1.0, 1e6])
 def test_the_variance_is_the_outputscale_everywhere(lengthscale):
-    basis = FeatureBasis.create(1, "matern12", np.full(2, lengthscale), 2.5, n_features=50)
+    basis = FeatureBasis.create(1, Covariance("matern12", np.full(2, lengthscale), 2.5), 50)
     np.testing.assert_allclose((basis.features(U) ** 2).sum(axis=1), 2.5, rtol=1e-12)
 
 
 def test_equal_arguments_give_equal_bases_which_cannot_be_changed():
-    first = FeatureBasis.create(3, "rbf", LENGTHSCALES, 1.0, n_features=16)
-    second = FeatureBasis.create(3, "rbf", LENGTHSCALES.copy(), 1.0, n_features=16)
+    first = FeatureBasis.create(3, Covariance("rbf", LENGTHSCALES, 1.0), 16)
+    second = FeatureBasis.create(3, Covariance("rbf", LENGTHSCALES.copy(), 1.0), 16)
     np.testing.assert_array_equal(first.features(U), second.features(U))
-    other = FeatureBasis.create(4, "rbf", LENGTHSCALES, 1.0, n_features=16)
+    other = FeatureBasis.create(4, Covariance("rbf", LENGTHSCALES, 1.0), 16)
     assert not np.array_equal(first.features(U), other.features(U))
     with pytest.raises(ValueError, match="read-only"):
         first.frequencies[0, 0] = 0.0
 
 
 def test_another_lengthscale_stretches_the_basis():
-    narrow = FeatureBasis.create(3, "matern32", LENGTHSCALES, 1.0, n_features=16)
-    wide = FeatureBasis.create(3, "matern32", 2.0 * LENGTHSCALES, 1.0, n_features=16)
+    narrow = FeatureBasis.create(3, Covariance("matern32", LENGTHSCALES, 1.0), 16)
+    wide = FeatureBasis.create(3, Covariance("matern32", 2.0 * LENGTHSCALES, 1.0), 16)
     np.testing.assert_allclose(wide.features(2.0 * U), narrow.features(U), atol=1e-12)
 
 
@@ -60,13 +60,13 @@ def test_another_lengthscale_stretches_the_basis():
     ],
 )
 def test_what_is_out_of_range_is_refused_with_the_place(change, at):
-    arguments = {"seed": 0, "kernel": "rbf", "lengthscales": LENGTHSCALES, "outputscale": 1.0, "n_features": 8}
+    seed, kernel, n_features = ({"seed": 0, "kernel": "rbf", "n_features": 8} | change).values()
     with pytest.raises(ConfigError, match=rf"^\$\.{at}: "):
-        FeatureBasis.create(**(arguments | change))
+        FeatureBasis.create(seed, Covariance(kernel, LENGTHSCALES, 1.0), n_features)
 
 
 def test_over_places_and_times_products_of_features_are_the_product_of_the_kernels():
-    basis = FeatureBasis.create(1, "matern52", LENGTHSCALES, 2.5, n_features=40_000, time=("matern12", 6.0))
+    basis = FeatureBasis.create(1, Covariance("matern52", np.array([*LENGTHSCALES, 6.0]), 2.5, "matern12"), 40_000)
     rounds = stream(0, "rounds").uniform(0.0, 20.0, (12, 1))
     Phi = basis.features(np.hstack([U, rounds]))
     over_places = kernel_matrix("matern52", U, U, LENGTHSCALES, 2.5)
@@ -195,7 +195,7 @@ PLACES = DOMAIN.from_unit(RNG.random((9, 2)))
 
 
 def belief(n_features=30, rows=slice(None)):
-    basis = FeatureBasis.create(0, H.kernel, np.array(H.lengthscales), H.outputscale, n_features)
+    basis = FeatureBasis.create(0, H.prior, n_features)
     z = (y[rows] - H.offset) / H.scale - H.mean
     information = Information.of(basis.features(DOMAIN.to_unit(X[rows])), z, H.noise_variance)
     return FeatureGP(domain=DOMAIN, hyperparameters=H, basis=basis, information=information)

@@ -1,6 +1,6 @@
 """Teams of agents on a ring, and the posterior of pooled readings by another route than theirs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -30,9 +30,17 @@ def cut(transport: FaultyTransport, *parts: Sequence[str]) -> None:
     transport.faults = msgspec.structs.replace(transport.faults, cuts=cuts)
 
 
+def near(agent: Any, neighbours: Iterable[str], **settings: Any) -> Any:
+    """An agent with neighbours, and with attributes of its own."""
+    agent.meet(neighbours)
+    for key, value in settings.items():
+        setattr(agent, key, value)
+    return agent
+
+
 def ring(kind: Callable[..., Any], names: Sequence[str], **settings: Any) -> dict[str, Any]:
     links = links_of(names)
-    return {name: kind(name, DOMAIN, START, links[name], **settings) for name in names}
+    return {name: near(kind(name, DOMAIN, START), links[name], **settings) for name in names}
 
 
 def measure(agent: FusedView, n: int, seed: int = 0) -> None:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from swarmbo.belief import ExactGP, ExactGPSettings
-from swarmbo.belief.fusion import CommitteeFlooding, exchange, robust_committee
+from swarmbo.belief.fusion import CommitteeFlooding, exchange
+from swarmbo.belief.fusion.experts import robust_committee
 from swarmbo.belief.gp.hyperparameters import Hyperparameters, TimeCorrelation
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ShapeError

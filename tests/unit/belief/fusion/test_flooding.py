@@ -14,13 +14,13 @@ from swarmbo.belief.fusion import (
     Proposal,
     PushSum,
     exchange,
-    robust_committee,
 )
+from swarmbo.belief.fusion.experts import robust_committee
 from swarmbo.belief.gp.hyperparameters import Hyperparameters, TimeCorrelation
 from swarmbo.errors import LostStateError, ShapeError, StateVersionError
 from swarmbo.transport import Faults, InProcess
 
-from .conftest import DOMAIN, OTHER, PLACES, START, cut, links_of, measure, ring, team
+from .conftest import DOMAIN, OTHER, PLACES, START, cut, links_of, measure, near, ring, team
 
 KINDS = [MeasurementFlooding, CommitteeFlooding]
 
@@ -77,7 +77,7 @@ def test_a_proposal_reaches_all_also_when_they_have_fallen_silent(kind, names):
     agents = team(kind, names)
     transport = Faults(loss=0.2, seed=3).open(names, links_of(names))
     exchange(agents.values(), transport, steps=100)
-    proposal = agents["s5"].propose(OTHER, seed=9)
+    proposal = agents["s5"].propose(OTHER)
     exchange(agents.values(), transport, steps=100)
     assert_all_have_fused(kind, agents, proposal)
     assert all(agent.speak() == [] for agent in agents.values())
@@ -95,7 +95,7 @@ def test_whatever_happens_in_between_all_is_there_once_when_links_are_up_again(k
         elif event == 5:
             cut(transport)
         else:
-            agents["c"].propose(OTHER, seed=int(seed) % 7)
+            agents["c"].propose(OTHER)
         exchange(agents.values(), transport, steps=3)
     cut(transport)
     exchange(agents.values(), transport, steps=200)
@@ -182,7 +182,7 @@ def test_who_comes_back_with_nothing_learns_all_if_it_had_told_nothing():
     agents = ring(MeasurementFlooding, ["a", "b", "c"])
     measure(agents["a"], 2)
     by_hand(agents, 12)
-    agents["c"] = MeasurementFlooding("c", DOMAIN, START, ["a", "b"])
+    agents["c"] = near(MeasurementFlooding("c", DOMAIN, START), ["a", "b"])
     by_hand(agents, 12)
     measure(agents["c"], 1)
     by_hand(agents, 12)
@@ -195,7 +195,7 @@ def test_who_comes_back_with_nothing_learns_all_if_it_had_told_nothing():
 def test_who_comes_back_without_readings_that_others_know_of_is_refused_and_the_others_are_as_before(kind):
     agents = team(kind, ["a", "b", "c"])
     by_hand(agents, 12)
-    agents["c"] = kind("c", DOMAIN, START, ["a", "b"])
+    agents["c"] = near(kind("c", DOMAIN, START), ["a", "b"])
     measure(agents["c"], 1, seed=1)
     with pytest.raises(LostStateError, match=r"agent 'c': got 1 measurements, and '[ab]' knows of 4; wanted"):
         by_hand(agents, 12)
@@ -244,7 +244,8 @@ def test_readings_told_under_a_proposal_that_is_no_longer_the_newest_are_not_los
 
 def test_agents_started_with_different_proposals_come_to_one():
     other = Proposal(0, "", OTHER, 3, 24)
-    agents = {"a": MeasurementFlooding("a", DOMAIN, START, ["b"]), "b": MeasurementFlooding("b", DOMAIN, other, ["a"])}
+    agents = {"a": near(MeasurementFlooding("a", DOMAIN, START), ["b"])}
+    agents["b"] = near(MeasurementFlooding("b", DOMAIN, other), ["a"])
     for agent in agents.values():
         measure(agent, 2)
     by_hand(agents, 12)
@@ -253,7 +254,7 @@ def test_agents_started_with_different_proposals_come_to_one():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_does_not_fit_is_refused(kind):
-    agent = kind("a", DOMAIN, START, ["b"])
+    agent = near(kind("a", DOMAIN, START), ["b"])
     with pytest.raises(ShapeError, match="proposal: got 1 lengthscales; wanted 2"):
         agent.propose(Hyperparameters("rbf", (0.3,), 1.0, 0.1))
     with pytest.raises(ShapeError, match="time axis"):
@@ -274,7 +275,7 @@ def test_what_does_not_fit_is_refused(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_entry_whose_noise_is_none_is_no_entry(kind):
-    agent = kind("a", DOMAIN, START, ["b"])
+    agent = near(kind("a", DOMAIN, START), ["b"])
 
     def is_entry(variance):
         return agent._is_entry(1, np.array([50.0, 10.0, 7.0, variance]).tobytes() + b"\x01")
@@ -295,7 +296,7 @@ def test_other_sizes_of_a_basis_are_refused(n_features):
 def test_extremes_do_no_harm(kind, lengthscale, noise):
     h = Hyperparameters("matern52", (lengthscale, lengthscale), 1.3, noise, 0.2, 7.0, 3.0)
     start = Proposal(0, "", h, 0, n_features=2)
-    agents = {name: kind(name, DOMAIN, start, ["a", "b", "c"]) for name in ["a", "b", "c"]}
+    agents = {name: near(kind(name, DOMAIN, start), ["a", "b", "c"]) for name in ["a", "b", "c"]}
     agents["a"].measure([[50.0, 10.0]], [8.0])
     agents["b"].measure([[50.0, 10.0]] * 5, [8.0] * 5)  # c has none
     by_hand(agents, 40)

@@ -20,7 +20,7 @@ from swarmbo.boundary.rng import stream
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults
 
-from .conftest import OTHER, PLACES, START as PRIOR, links_of, measure, team
+from .conftest import OTHER, PLACES, START as PRIOR, links_of, measure, near, team
 
 NAMES = ["a", "b", "c", "d"]
 DOMAIN = Domain(np.zeros(2), np.array([4.0, 2.0]))
@@ -67,7 +67,7 @@ class History:
 
     def __init__(self, kind, seed, loss):
         self.kind, self.radio, self.measured = kind, Radio(seed, loss), {name: [] for name in NAMES}
-        self.agents = {name: kind(name, DOMAIN, START, NAMES) for name in NAMES}
+        self.agents = {name: near(kind(name, DOMAIN, START), NAMES) for name in NAMES}
         self.present = set(NAMES)
 
     def happens(self, what, *numbers):
@@ -86,7 +86,7 @@ class History:
         elif what == "comes":
             self.present |= {name}
         elif what == "proposes":
-            self.agents[name].propose(KERNELS[numbers[1]], seed=numbers[1])
+            self.agents[name].propose(KERNELS[numbers[1]])
         else:
             self.talk(numbers[0])
 
@@ -173,7 +173,7 @@ def test_a_saved_agent_goes_on_to_the_bit(kind, names):
     agents = team(kind, names)
     transport = Faults(loss=0.3, seed=5).open(names, links_of(names))
     exchange(agents.values(), transport, steps=5)
-    agents["s4"].propose(OTHER, seed=3)
+    agents["s4"].propose(OTHER)
     exchange(agents.values(), transport, steps=4)
     del agents["s1"]  # gone, and its neighbours do not yet take it for gone when they are saved
     exchange(agents.values(), transport, steps=5)

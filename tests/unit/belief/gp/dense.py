@@ -1,5 +1,8 @@
 """Posteriors of all factors by whole matrices, and a kernel of a user's own."""
 
+from typing import Any
+
+import msgspec
 import numpy as np
 from scipy.linalg import block_diag
 from scipy.spatial.distance import cdist
@@ -9,6 +12,11 @@ from swarmbo.kernels import correlation, register_kernel
 
 MINE = "rational-quadratic-of-tests"
 register_kernel(MINE, correlation=lambda r: 1.0 / (1.0 + 0.5 * r**2), slope=lambda r: 1.0 / (1.0 + 0.5 * r**2) ** 2)
+
+
+def with_own(belief: AdditiveGP, **own: tuple[Any, ...]) -> AdditiveGP:
+    """A belief whose factors have hyper-parameters of their own, in the order of its graph."""
+    return belief.with_hyperparameters(msgspec.structs.replace(belief.hyperparameters, **own))
 
 
 def dense_posterior(belief: AdditiveGP, U: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

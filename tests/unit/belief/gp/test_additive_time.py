@@ -23,7 +23,7 @@ from swarmbo.kernels import kernel_matrix
 from swarmbo.settings import convert
 from swarmbo.spaces import Domain
 
-from .dense import dense_posterior
+from .dense import dense_posterior, with_own
 
 GRAPH = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"], "h": ["c"]})
 COLUMNS = ((0, 1), (1, 2), (2,))
@@ -33,8 +33,8 @@ FADE = TimeCorrelation("matern12", PACE)
 
 
 def belief_of(**changes):
-    lengths, outputs = (dict(zip(GRAPH.factors, values, strict=True)) for values in (LENGTHS, OUTPUTS))
-    return AdditiveGP(GRAPH, lengthscale=lengths, outputscale=outputs, noise_variance=NOISE, time=FADE, **changes)
+    belief = AdditiveGP(GRAPH, noise_variance=NOISE, time=FADE, **changes)
+    return with_own(belief, lengthscales=LENGTHS, outputscales=OUTPUTS)
 
 
 def data_of(n, seed=0):

@@ -60,7 +60,7 @@ def test_factors_of_one_size_and_prior_have_hyperparameters_in_common(model: str
         np.testing.assert_allclose(tied, untied)
 
 
-def dense(prior, kernels, U, z, known, channel, decay, is_mixed, theta):
+def dense(prior, kernels, U, z, known, channel, rounds, is_mixed, theta):
     """Log posterior density and profiled means, by whole matrices."""
     lengths, outputs, noises = prior.unpack(theta)
     holds = np.array([(channel == TOTAL) | (channel == i) for i in range(6)], dtype=float)
@@ -68,9 +68,9 @@ def dense(prior, kernels, U, z, known, channel, decay, is_mixed, theta):
     for i, scope in enumerate(SCOPES):
         X = U[:, scope] / lengths[ends[i] - len(scope) : ends[i]]
         K += outputs[i] * correlation(kernels[i], cdist(X, X)) * np.outer(holds[i], holds[i])
-    if decay is not None:
-        rounds = decay[1][:, None] / prior.time_lengthscale(theta)
-        K *= correlation(decay[0], cdist(rounds, rounds))
+    if prior.time_kernel is not None:
+        times = rounds[:, None] / prior.time_lengthscale(theta)
+        K *= correlation(prior.time_kernel, cdist(times, times))
     own = noises[np.where(channel == TOTAL, len(noises) - 1, channel if len(noises) > 1 else 0)]
     K += np.diag(np.where(np.isnan(known), own, known))
     design = holds.T if is_mixed else np.ones((len(z), 1))
@@ -100,11 +100,11 @@ def test_values_gradients_and_means_are_those_of_a_dense_formula(
     channel = rng.choice([TOTAL, TOTAL, 1, 4], n_outcomes) if is_mixed else np.full(n_outcomes, TOTAL)
     U, z = rng.random((n_outcomes, 4)), rng.normal(size=n_outcomes)
     known = np.where(rng.random(n_outcomes) < 0.5, 0.1 + rng.random(n_outcomes), np.nan)
-    decay = ("matern32", rng.integers(0, 9, n_outcomes).astype(float)) if fades else None
-    log_posterior = LogPosterior(prior, kernels, SCOPES, U, z, known, channel if is_mixed else None, decay)
+    rounds = rng.integers(0, 9, n_outcomes).astype(float)
+    log_posterior = LogPosterior(prior, kernels, SCOPES, U, z, known, channel if is_mixed else None, rounds)
     theta = prior.centre + 0.3 * rng.normal(size=len(prior.centre))
     theta[-7 if is_mixed and not has_ties else -1 :] = np.log(0.1)
-    told = kernels, U, z, known, channel, decay, is_mixed
+    told = kernels, U, z, known, channel, rounds, is_mixed
     value, gradient = log_posterior(theta)
     expected, means = dense(prior, *told, theta)
     assert value == pytest.approx(expected, rel=1e-8, abs=1e-8)

@@ -14,6 +14,8 @@ from swarmbo.kernels import Covariance
 from swarmbo.settings import convert
 from swarmbo.spaces import Domain
 
+from .dense import with_own
+
 DOMAIN = Domain(np.array([10.0, -200.0]), np.array([110.0, 100.0]))
 
 
@@ -156,7 +158,7 @@ def test_bad_points_are_refused_by_every_prediction():
 
 def test_hyperparameters_of_another_dimension_are_refused():
     line, nothing = Domain(np.zeros(1), np.ones(1)), (np.zeros((0, 1)), np.zeros(0))
-    with pytest.raises(ShapeError, match="2 lengthscales for a domain of 1"):
+    with pytest.raises(ShapeError, match="got 2 lengthscales; wanted 1"):
         ExactGP.from_hyperparameters(ExactGPSettings(), line, hyperparameters(), *nothing)
 
 
@@ -183,7 +185,7 @@ def field_of(X, y, noise=None):
 def sum_of(way, n=9, seed=3):
     rng = np.random.default_rng(seed)
     X, F = rng.random((n, 3)), rng.normal(size=(n, 3))
-    belief = AdditiveGP(GRAPH, lengthscale=0.6, outputscale={"f": 1.0, "g": 2.0, "h": 0.5}, noise_variance=1e-2)
+    belief = with_own(AdditiveGP(GRAPH, lengthscale=0.6, noise_variance=1e-2), outputscales=(1.0, 2.0, 0.5))
     if way == "factors":
         return belief.update(X, F)
     if way == "mixed":
@@ -265,10 +267,8 @@ def test_a_total_to_come_ties_factors_that_were_told_apart(time):
     """Variances are those of the total being told, whatever it is, also in a later round and of points one by one."""
     rng = np.random.default_rng(3)
     X, F, ahead, places = rng.random((9, 3)), rng.normal(size=(9, 3)), rng.random((2, 3)), rng.random((6, 3))
-    known = AdditiveGP(
-        GRAPH, lengthscale=0.6, outputscale={"f": 1.0, "g": 2.0, "h": 0.5}, noise_variance=1e-2, time=time
-    )
-    known = known.update(X, factors=F, rounds=np.arange(9.0))
+    known = AdditiveGP(GRAPH, lengthscale=0.6, noise_variance=1e-2, time=time)
+    known = with_own(known, outputscales=(1.0, 2.0, 0.5)).update(X, factors=F, rounds=np.arange(9.0))
     told = known.update(ahead, np.zeros(2), rounds=[9.0, 10.0])
     waiting = known.condition_on_pending(ahead[:1], rounds=9.0).condition_on_pending(ahead[1:], rounds=10.0)
     assert waiting.is_coupled

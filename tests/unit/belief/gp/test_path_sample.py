@@ -8,7 +8,7 @@ from swarmbo.belief.gp.additive_prediction import StackedDraws, draw_prior
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.graph import FactorGraph, stacks_of
 
-from .dense import dense_posterior
+from .dense import dense_posterior, with_own
 
 GRAPH = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"], "h": ["c"]})
 FADE = TimeCorrelation("matern12", 6.0)
@@ -16,9 +16,10 @@ PLACES = np.array([[0.1, 0.4, 0.8], [0.7, 0.2, 0.3], [0.5, 0.9, 0.5]])
 
 
 def belief_of(way, t=6, noise_variance=0.05, time=None):
-    outputs, outcomes = {"f": 1.0, "g": 2.0, "h": 0.5}, "per-factor" if way == "per-factor" else "total"
-    given = {"lengthscale": 0.4, "outputscale": outputs, "noise_variance": noise_variance, "mean": 5.0, "time": time}
-    belief, rng = AdditiveGP(GRAPH, kernel="rbf", outcomes=outcomes, **given), np.random.default_rng(0)
+    rng, outcomes = np.random.default_rng(0), "per-factor" if way == "per-factor" else "total"
+    given = {"lengthscale": 0.4, "noise_variance": noise_variance, "mean": 5.0, "time": time}
+    belief = AdditiveGP(GRAPH, kernel="rbf", outcomes=outcomes, **given)
+    belief = with_own(belief, outputscales=(1.0, 2.0, 0.5))
     X, totals, factors = rng.random((t, 3)), rng.normal(size=t) + 5.0, rng.normal(size=(t, 3))
     if way == "total":
         factors[:] = np.nan
@@ -103,7 +104,7 @@ def test_points_pending_do_not_change_a_draw(way):
 
 
 def test_without_data_draws_are_of_the_prior():
-    belief = AdditiveGP(GRAPH, outputscale={"f": 1.0, "g": 4.0, "h": 0.25}, mean=6.0)
+    belief = with_own(AdditiveGP(GRAPH, mean=6.0), outputscales=(1.0, 4.0, 0.25))
     draws = np.array([values_at(belief.sample(streams(s), np.random.default_rng(s), 32), PLACES) for s in range(3000)])
     np.testing.assert_allclose(draws.mean(axis=0), 2.0, atol=0.15)
     np.testing.assert_allclose(draws.std(axis=0), np.array([[1.0], [2.0], [0.5]]) * np.ones(3), rtol=0.1)

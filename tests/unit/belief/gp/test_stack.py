@@ -16,15 +16,15 @@ from swarmbo.belief.gp.stack import StackedParts
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.kernels import KERNEL_NAMES
 
-from .dense import MINE
+from .dense import MINE, with_own
 
 SCOPES = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c"], "o": ["c", "a"], "p": ["a", "b", "c"]}
 GRAPH = FactorGraph.from_scopes(SCOPES)
 
 
 def belief_of(noise_variance: float = 1e-2, last: str = "rbf", time: TimeCorrelation | None = None) -> AdditiveGP:
-    kernels = dict(zip(GRAPH.factors, [*KERNEL_NAMES, last], strict=True))
-    return AdditiveGP(GRAPH, kernel=kernels, noise_variance=noise_variance, outcomes="per-factor", time=time)
+    belief = AdditiveGP(GRAPH, noise_variance=noise_variance, outcomes="per-factor", time=time)
+    return with_own(belief, kernels=(*KERNEL_NAMES, last))
 
 
 def evaluations(t: int, seed: int, missing: float = 0.0):

@@ -28,8 +28,9 @@ def prior_of(sizes, model="separate", time=None):
     return HyperparameterPrior.of(own, names, sizes, model, [own.noise_median])
 
 
-def of_each(prior, U, z, decay=None):
-    return StackedLogPosterior([prior] * len(z), "matern52", U, z, np.full(z.shape, np.nan), decay)
+def of_each(prior, U, z, rounds=None):
+    rounds = np.zeros(z.shape) if rounds is None else rounds
+    return StackedLogPosterior([prior] * len(z), "matern52", U, z, np.full(z.shape, np.nan), rounds)
 
 
 def scopes_of(sizes):
@@ -63,11 +64,11 @@ def problems(count, n_outcomes, size, seed=0):
 def test_each_of_a_stack_is_worth_what_it_is_alone(case, model, n_outcomes, is_many, seed):
     """Latents by themselves, also of a user's own kernel and such that fade, and sums of some; LAPACK's part too."""
     kernel, sizes, fades = case
-    prior, rng = prior_of(sizes, model, TimeAxis("matern32") if fades else None), np.random.default_rng(seed)
+    prior, rng = prior_of(sizes, model, TimeAxis("matern12") if fades else None), np.random.default_rng(seed)
     U, z = rng.random((3, n_outcomes, sum(sizes))), rng.normal(size=(3, n_outcomes))
     noise = np.where(rng.random(z.shape) < 0.5, rng.random(z.shape), np.nan)  # NaN: as fitted
     rounds = rng.integers(0, 30, z.shape).astype(float)
-    stacked = StackedLogPosterior([prior] * 3, kernel, U, z, noise, ("matern12", rounds) if fades else None)
+    stacked = StackedLogPosterior([prior] * 3, kernel, U, z, noise, rounds)
     theta = np.array([prior.sample(rng) for _ in range(5)])
     theta[:, -1] = np.maximum(theta[:, -1], np.log(1e-4))  # singular matrices agree to fewer digits
     which = np.array([0, 1, 2, 2, 0])
@@ -75,8 +76,8 @@ def test_each_of_a_stack_is_worth_what_it_is_alone(case, model, n_outcomes, is_m
         patch.setattr(stack_evaluation, "MANY", 1 if is_many else 31)
         found = stacked(theta, which)
     for row, i in enumerate(which):
-        decay = ("matern12", rounds[i]) if fades else None
-        plain = LogPosterior(prior, [kernel] * len(sizes), scopes_of(sizes), U[i], z[i], noise[i], decay=decay)
+        told = U[i], z[i], noise[i]
+        plain = LogPosterior(prior, [kernel] * len(sizes), scopes_of(sizes), *told, rounds=rounds[i])
         value, gradient = plain(theta[row])
         assert found.value[row] == pytest.approx(value, rel=1e-6, abs=1e-6)
         np.testing.assert_allclose(found.gradient[row], gradient, rtol=1e-5, atol=1e-5 * np.abs(gradient).max())
@@ -93,8 +94,7 @@ def test_the_information_is_the_average_of_the_observed_and_the_expected_one(fad
     U, z, rounds = rng.random((9, sum(sizes))), rng.normal(size=9), rng.integers(0, 20, 9).astype(float)
     theta = prior.centre + 0.3 * rng.normal(size=len(prior.centre))
     theta[-1] = np.log(0.1)
-    decay = ("matern52", rounds[None]) if fades else None
-    found = of_each(prior, U[None], z[None], decay)(theta[None], np.zeros(1, dtype=int))
+    found = of_each(prior, U[None], z[None], rounds[None])(theta[None], np.zeros(1, dtype=int))
 
     def covariance(theta):
         first, rest = kernel_matrix("matern52", U[:, :2], U[:, :2], np.exp(theta[:2]), np.exp(theta[3])), 0.0
@@ -122,7 +122,8 @@ def test_to_a_matrix_that_is_singular_to_rounding_as_much_is_added_as_lapack_nee
     theta = np.array([prior.centre, prior.centre])
     theta[0, :2] = np.log(0.01)
     apart = U + 0.1 * np.arange(10.0)[:, None] % 0.2  # no point twice
-    log_posterior = StackedLogPosterior([prior] * 2, "matern12", np.array([apart, U]), np.array([z, z]), noise)
+    told = np.array([apart, U]), np.array([z, z]), noise, np.zeros((2, 10))
+    log_posterior = StackedLogPosterior([prior] * 2, "matern12", *told)
     found = log_posterior(theta, np.arange(2))
     for row, points in enumerate((apart, U)):
         plain = LogPosterior(prior, ["matern12"] * len(sizes), scopes_of(sizes), points, z, no_noise)
@@ -195,7 +196,7 @@ def test_searches_that_meet_go_on_as_one():
 
     found = []
     for apart in (0.0, 0.3):
-        stacked = Counted([prior] * 8, "matern52", U, z, np.full(z.shape, np.nan))
+        stacked = Counted([prior] * 8, "matern52", U, z, np.full(z.shape, np.nan), np.zeros(z.shape))
         _, value, _ = maximise_stacked(stacked, np.tile(starts, (8, 1)), which, 60, apart=apart)
         found.append((stacked.n, value.reshape(8, 2).max(axis=1)))
     (n_both, both), (n_one, one) = found
@@ -211,7 +212,7 @@ def test_a_search_comes_as_far_as_a_longer_one_but_for_a_tenth_of_a_nat(n_outcom
     prior = prior_of([2], time=TimeAxis() if fades else None)
     U, z, rng = problems(12, n_outcomes, 2, seed=3)
     rounds = np.sort(rng.integers(0, 40, z.shape), axis=1).astype(float)
-    whole, which = of_each(prior, U, z, ("matern32", rounds) if fades else None), np.repeat(np.arange(12), 2)
+    whole, which = of_each(prior, U, z, rounds), np.repeat(np.arange(12), 2)
     cold = np.array(starting_thetas(prior, [], None))
     poor = prior.centre.copy()
     poor[:2], poor[-1] = prior.bounds[:2, 1], prior.bounds[-1, 1]  # all is noise
@@ -223,7 +224,7 @@ def test_a_search_comes_as_far_as_a_longer_one_but_for_a_tenth_of_a_nat(n_outcom
     np.testing.assert_allclose(reached.mean, mean, atol=1e-9)
     assert ((theta >= prior.bounds[:, 0]) & (theta <= prior.bounds[:, 1])).all()
     for i in range(0, 12, 5):  # every latent ends where its own search leads
-        alone = of_each(prior, U[[i]], z[[i]], ("matern32", rounds[[i]]) if fades else None)
+        alone = of_each(prior, U[[i]], z[[i]], rounds[[i]])
         np.testing.assert_array_equal(search(alone, starts[:2], 60, goes_on=goes_on)[0][0], theta[i])
 
 
