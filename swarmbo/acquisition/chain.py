@@ -42,12 +42,17 @@ def in_contact(agents: Sequence[str], links: "nx.Graph[str] | None") -> list[tup
     """Groups of agents connected by links, in the order of ``agents``; ``links`` None connects all."""
     if links is None:
         return [tuple(agents)] if agents else []
-    groups, taken = list[tuple[str, ...]](), set[str]()
+    groups, left = list[tuple[str, ...]](), {*agents, *links}
     for agent in agents:
-        if agent not in taken:
-            reached = nx.node_connected_component(links, agent) if agent in links else {agent}
+        if agent in left:
+            left.remove(agent)
+            for one in (frontier := [agent]):
+                near = links.adj[one] if one in links else {}
+                found = [other for other in min(near, left, key=len) if other in near and other in left]
+                left.difference_update(found)
+                frontier += found
+            reached = set(frontier)
             groups.append(tuple(other for other in agents if other in reached))
-            taken.update(reached)
     return groups
 
 

@@ -170,7 +170,7 @@ class Unreported(msgspec.Struct, frozen=True):
         lines: Of a function, number of evaluations that may have news.
         gossip: Traffic of local beliefs since then.
         offered: In a field, each agent's offer before the last decision, if all received it.
-        edges: Links of the last decision; None: every agent reached every other.
+        edges: Links of the last decision, along which beliefs are fused; None: every agent reached every other.
     """
 
     own: dict[str, OwnRows] = {}

@@ -160,8 +160,9 @@ class RadioLinks:
         distances = np.hypot(offset[..., 0], offset[..., 1])
         ranges = np.broadcast_to(np.asarray(range_m, dtype=float), len(self._agents))
         one, other = np.nonzero(np.triu(distances <= np.minimum.outer(ranges, ranges), k=1))
-        lengths = [{"distance": length} for length in distances[one, other].tolist()]
         names = ([self._agents[i] for i in part.tolist()] for part in (one, other))
-        graph.add_edges_from(zip(*names, lengths, strict=True))
+        near = graph._adj  # of many links add_edges_from takes most of a round
+        for a, b, length in zip(*names, distances[one, other].tolist(), strict=True):
+            near[a][b] = near[b][a] = {"distance": length}
         self._links, self._asked = nx.freeze(graph), asked
         return self._links

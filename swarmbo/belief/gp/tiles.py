@@ -17,7 +17,7 @@ from scipy.spatial import cKDTree
 from scipy.special import comb
 
 from swarmbo.belief.gp.cholesky import factorise, solve_lower
-from swarmbo.belief.gp.conditioning import JointPosterior, condition
+from swarmbo.belief.gp.conditioning import JointPosterior, Term
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import LEAST_NOISE, Observations, projection
 from swarmbo.kernels import correlation
@@ -51,23 +51,27 @@ class Tiles:
         self.hyper, self.data, self.neighbours, self.jointly = hyper, merged(hyper, data), neighbours, jointly
         self._lengthscales = hyper.lengthscale_array(0)
         self._scope = range(len(self._lengthscales))
-        self._points = projection(hyper, self._scope, self.data)
+        self._prior, self._points = hyper.covariance(0), projection(hyper, self._scope, self.data)
         self._residuals, self._noise = self.data.residuals(hyper), self.data.noise_variances(hyper)
         self._tree: tuple[float, cKDTree] | None = None  # of the round that was asked for last
 
     def marginals(self, query: Observations) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Means and variances (m,), in the unit of the outcome, at points of the query."""
-        prior, scale = self.hyper.covariance(0), self.hyper.scales[0]
-        points, (mean, var) = projection(self.hyper, self._scope, query), np.empty((2, len(query)))
+        scale, (mean, var) = self.hyper.scales[0], np.empty((2, len(query)))
+        points = projection(self.hyper, self._scope, query)
         for members, rows in self._tiles(query):
-            at = self._points[rows]
-            K = prior.matrix(at, at)
-            K.flat[:: len(K) + 1] += self._noise[rows]
-            L, _ = factorise(K)
-            told = solve_lower(L, np.column_stack([prior.matrix(at, points[members]), self._residuals[rows]]))
+            told = self._whitened(rows, points[members])
             mean[members] = told[:, -1] @ told[:, :-1]
-            var[members] = prior.outputscale - np.einsum("nm,nm->m", told[:, :-1], told[:, :-1])
+            var[members] = self._prior.outputscale - np.einsum("nm,nm->m", told[:, :-1], told[:, :-1])
         return self.hyper.constants[0] + scale * mean, scale**2 * np.maximum(var, 0.0)
+
+    def _whitened(self, rows: Int[np.ndarray, " r"], points: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "r m+1"]:
+        """Covariances of some measurements with points, and then their residuals, times the inverse of their factor."""
+        at = self._points[rows]
+        K = self._prior.matrix(at, at)
+        K.flat[:: len(K) + 1] += self._noise[rows]
+        sides = np.concatenate([self._prior.matrix(points, at), self._residuals[rows][None]])
+        return solve_lower(factorise(K)[0], sides.T, in_place=True)
 
     def joint(self, query: Observations, mean: Float[np.ndarray, " m"], var: Float[np.ndarray, " m"]) -> JointPosterior:
         """Joint posterior with given marginals, its correlations those given the measurements nearest to the points.
@@ -84,9 +88,10 @@ class Tiles:
             )
             unions = (np.unique(near[:, :count]) for count in (most, 3 * each, 2 * each, each))
             rows = next(union for union in unions if len(union) <= self.jointly)
-        data = self.data.take(rows)
-        given = condition(self.hyper, (self._scope,), data, is_coupled=True, keeps_inverse=False)
-        return JointPosterior.of(given, 0, query).scaled(mean, var)
+        points, unit = projection(self.hyper, self._scope, query), self.hyper.scales[0]
+        V = self._whitened(rows, points)[:, :-1]
+        known = unit**2 * np.maximum(self._prior.outputscale - np.einsum("nm,nm->m", V, V), 0.0)
+        return JointPosterior(mean, known, V, (Term(self._prior, points),), unit).scaled(mean, var)
 
     def neglected(self, now: float) -> Neglected:
         """Differences to a posterior with four times as many neighbours, at measured places in a round."""
