@@ -18,6 +18,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 from swarmbo.belief import PlaceBelief
 from swarmbo.belief.at_places import KnownPlaces
 from swarmbo.spaces import Domain, unique_places
+from swarmbo.transport import Routes
 
 Candidates = Mapping[str, Float[np.ndarray, "_ d"]]  # places of each agent
 Spots = Mapping[str, Float[np.ndarray, " d"]]  # a place of each agent
@@ -40,19 +41,11 @@ def chains(agents: Sequence[str], positions: Spots, links: "nx.Graph[str] | None
 
 def in_contact(agents: Sequence[str], links: "nx.Graph[str] | None") -> list[tuple[str, ...]]:
     """Groups of agents connected by links, in the order of ``agents``; ``links`` None connects all."""
-    if links is None:
-        return [tuple(agents)] if agents else []
-    groups, left = list[tuple[str, ...]](), {*agents, *links}
+    routes, groups, taken = Routes(agents, links), list[tuple[str, ...]](), set[str]()
     for agent in agents:
-        if agent in left:
-            left.remove(agent)
-            for one in (frontier := [agent]):
-                near = links.adj[one] if one in links else {}
-                found = [other for other in min(near, left, key=len) if other in near and other in left]
-                left.difference_update(found)
-                frontier += found
-            reached = set(frontier)
-            groups.append(tuple(other for other in agents if other in reached))
+        if agent not in taken:
+            groups.append(tuple(routes.hops_from(agent)))
+            taken.update(groups[-1])
     return groups
 
 

@@ -249,8 +249,7 @@ class JointPosterior:
         """At all but the last of the points, which will be measured; means stay."""
         if not count:
             return self
-        n = len(self.mean) - count
-        first, last = slice(n), slice(n, None)
+        first, last = slice(-count), slice(-count, None)
         noisy, own = self.cov(last, last), self.of_rows(first)
         noisy.flat[:: count + 1] += noise_variance
         return own.told(solve_rows(factorise(noisy)[0], self.cov(last, first).T).T)

@@ -76,14 +76,6 @@ def _column(
             slope[i] *= holds[column + 1 + i]
 
 
-@numba.njit(nogil=True)
-def _all_hold(holds: Float[np.ndarray, " t"]) -> bool:
-    for i in range(len(holds)):  # noqa: SIM110
-        if not holds[i] > 0.0:
-            return False
-    return True
-
-
 @compiled(
     types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, types.float64[:, :, ::1], _OUT),
     nogil=True,
@@ -106,7 +98,7 @@ def add_covariances(
     t, first = X.shape[1], 0
     squares, near, slope = np.empty(t), np.empty(t), np.empty(t)
     for f in range(len(ends)):
-        own, place, is_whole = X[first : ends[f]], 0, _all_hold(holds[f])
+        own, place, is_whole = X[first : ends[f]], 0, np.all(holds[f] > 0.0)
         for column in range(t - 1):
             n = t - 1 - column
             if holds[f, column] > 0.0:
@@ -136,7 +128,7 @@ def add_correlations(
     t, first, nothing = X.shape[1], 0, np.zeros((0, 2, 0))
     squares, near, slope = np.empty(t), np.empty(t), np.empty(t)
     for f in range(len(ends)):
-        own, place, is_whole = X[first : ends[f]], 0, _all_hold(holds[f])
+        own, place, is_whole = X[first : ends[f]], 0, np.all(holds[f] > 0.0)
         for column in range(t - 1):
             n = t - 1 - column
             if holds[f, column] > 0.0:
@@ -165,7 +157,7 @@ def put_derivatives(
     t, first = X.shape[1], 0
     squares, near, slope = np.empty(t), np.empty(t), np.empty(t)
     for f in range(len(ends)):
-        own, place, by_own, is_whole = X[first : ends[f]], 0, 0.0, _all_hold(holds[f])
+        own, place, by_own, is_whole = X[first : ends[f]], 0, 0.0, np.all(holds[f] > 0.0)
         by_length[first : ends[f]] = 0.0
         for column in range(t - 1):
             n = t - 1 - column

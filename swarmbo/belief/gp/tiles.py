@@ -84,7 +84,7 @@ class Tiles:
             each = self.jointly // len(few)
             most = min(_SHARED * each, len(rows))
             near = np.concatenate(
-                [self._nearest(now, self._placed(few.take(own)), most)[1] for now, own in _by_round(few)]
+                [self._nearest(now, few.take(own).U / self._lengthscales, most)[1] for now, own in _by_round(few)]
             )
             unions = (np.unique(near[:, :count]) for count in (most, 3 * each, 2 * each, each))
             rows = next(union for union in unions if len(union) <= self.jointly)
@@ -132,7 +132,7 @@ class Tiles:
         """
         now = now if self.hyper.times else 0.0  # where nothing fades, rounds have one tree
         if self._tree is None or self._tree[0] != now:
-            placed = self._placed(self.data)
+            placed = self.data.U / self._lengthscales
             if self.hyper.times:
                 left = self.hyper.times[0].between(self.data.rounds, np.array(now))
                 distances = np.linspace(0.0, _FARTHEST, 4096)
@@ -142,9 +142,6 @@ class Tiles:
         _, tree = self._tree
         far, near = tree.query(np.pad(at, ((0, 0), (0, tree.m - at.shape[1]))), k=range(1, count + 1))
         return np.asarray(far), np.asarray(near)
-
-    def _placed(self, rows: Observations) -> Float[np.ndarray, "r d"]:
-        return rows.U / self._lengthscales
 
 
 def merged(hyper: AdditiveHyperparameters, data: Observations) -> Observations:
