@@ -118,18 +118,14 @@ class AtPlaces(KnownPlaces):
         return self.belief.condition_on_pending(self.places[self.pending])
 
     @cached_property
-    def _ahead(self) -> JointPosterior:
-        return self.cache.of_rows(self.pending)
-
-    @cached_property
     def _root(self) -> Float[np.ndarray, "p p"]:
-        told = self._ahead.cov(slice(None), slice(None))
+        told = self.cache.of_rows(self.pending).cov(slice(None), slice(None))
         told.flat[:: len(told) + 1] += self.noise_variance
         return factorise(told)[0]
 
     def _told(self, own: JointPosterior) -> Float[np.ndarray, "p k"]:
         """Whitened covariances of pending places with some."""
-        return solve_rows(self._root, self._ahead.cross(slice(None), own).T).T
+        return solve_rows(self._root, self.cache.cross(self.pending, own).T).T
 
 
 @dataclass(frozen=True, eq=False)
