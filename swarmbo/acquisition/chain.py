@@ -18,6 +18,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 from swarmbo.belief import PlaceBelief
 from swarmbo.belief.at_places import KnownPlaces
 from swarmbo.spaces import Domain, unique_places
+from swarmbo.transport import Routes
 
 Candidates = Mapping[str, Float[np.ndarray, "_ d"]]  # places of each agent
 Spots = Mapping[str, Float[np.ndarray, " d"]]  # a place of each agent
@@ -40,14 +41,11 @@ def chains(agents: Sequence[str], positions: Spots, links: "nx.Graph[str] | None
 
 def in_contact(agents: Sequence[str], links: "nx.Graph[str] | None") -> list[tuple[str, ...]]:
     """Groups of agents connected by links, in the order of ``agents``; ``links`` None connects all."""
-    if links is None:
-        return [tuple(agents)] if agents else []
-    groups, taken = list[tuple[str, ...]](), set[str]()
+    routes, groups, taken = Routes(agents, links), list[tuple[str, ...]](), set[str]()
     for agent in agents:
         if agent not in taken:
-            reached = nx.node_connected_component(links, agent) if agent in links else {agent}
-            groups.append(tuple(other for other in agents if other in reached))
-            taken.update(reached)
+            groups.append(tuple(routes.hops_from(agent)))
+            taken.update(groups[-1])
     return groups
 
 

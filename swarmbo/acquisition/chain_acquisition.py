@@ -190,7 +190,9 @@ class ChainAcquisition(Acquisition, frozen=True):
         """Chains, and for each robot in them its at least one place open to negotiation."""
         agents = situation.movers
         while True:
-            links = None if situation.links is None else situation.links.subgraph(agents)
+            links = situation.links
+            if links is not None and not {*links} <= {*agents}:
+                links = links.subgraph(agents)
             groups = chains(agents, situation.positions, links)
             known = situation.numbered if agents == situation.movers else None
             places = divide(groups, self.markov_order, situation.candidates, situation.positions, claims, known)

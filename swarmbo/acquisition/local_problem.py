@@ -135,21 +135,19 @@ class TablesOnDemand(Mapping[str, np.ndarray]):
     """A table for each factor, made on first access, so that an owner makes only its own."""
 
     def __init__(self, factors: Sequence[str], make: Callable[[str], np.ndarray]) -> None:
-        self._factors, self._make = tuple(factors), make
-        self._made: dict[str, np.ndarray] = {}
+        self._make = make
+        self._made: dict[str, np.ndarray | None] = dict.fromkeys(factors)
 
     def __getitem__(self, factor: str) -> np.ndarray:
-        if factor not in self._made:
-            if factor not in self._factors:
-                raise KeyError(factor)
-            self._made[factor] = self._make(factor)
-        return self._made[factor]
+        if (table := self._made[factor]) is None:
+            table = self._made[factor] = self._make(factor)
+        return table
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._factors)
+        return iter(self._made)
 
     def __len__(self) -> int:
-        return len(self._factors)
+        return len(self._made)
 
 
 @dataclass(frozen=True)

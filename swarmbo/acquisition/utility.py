@@ -16,7 +16,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.belief import PlaceBelief
-from swarmbo.belief.gp.conditioning import JointPosterior
 
 Options = Sequence[Float[np.ndarray, "_ d"]]  # candidates of each agent, physical; a last row of NaN is to abstain
 
@@ -132,12 +131,9 @@ class Block:
         cache = belief.posterior_cache(np.concatenate(places))
         ends = np.cumsum([0, *map(len, places)])
         rows = [np.arange(start, stop) for start, stop in itertools.pairwise(ends)]
-        # avoids a copy if possible
-        whole = [slice(start, stop) for start, stop in itertools.pairwise(ends.tolist())]
-        parts_of = whole if isinstance(cache, JointPosterior) else rows
 
         def between(i: int, j: int) -> Float[np.ndarray, "..."]:
-            known = cache.cov(parts_of[i], parts_of[j])  # pyright: ignore[reportArgumentType]
+            known = cache.cov(rows[i], rows[j])
             if known.shape == (len(options[i]), len(options[j])):
                 return known
             out = np.zeros((len(options[i]), len(options[j])))

@@ -115,7 +115,7 @@ class AtPlaces(KnownPlaces):
 
     @cached_property
     def _root(self) -> Float[np.ndarray, "p p"]:
-        told = self.cache.cov(self.pending, self.pending)
+        told = self.cache.of_rows(self.pending).cov(slice(None), slice(None))
         told.flat[:: len(told) + 1] += self.noise_variance
         return factorise(told)[0]
 

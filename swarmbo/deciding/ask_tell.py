@@ -164,7 +164,7 @@ class AskTell(TeamState):
             now_offered[agent] = offer = PackedOffer.of(offer_of(agent, offers), places, sites)
             said[agent] = Reports(problem, agent, since.of(agent), offer, offers.links, keeps, known).said()
         words.exchanged("reports", asked(ToAll(said)))
-        edges = None if offers.links is None else tuple(offers.links.edges)
+        edges = tuple(offers.links.edges) if keeps and offers.links is not None else None
         self._since = msgspec.structs.replace(since, offered=now_offered if is_whole else {}, edges=edges)
 
     @whole_or_not_at_all
@@ -282,7 +282,8 @@ class AskTell(TeamState):
             return
         # local beliefs learn in place; an exception after the first of several groups must change nothing
         learner = learner.copied() if comes or len(new) > 1 else learner
-        known = links()  # only with news: an environment before its reset has none
+        # only with news, as an environment before its reset has none, and where beliefs are told along links
+        known = links() if isinstance(learner.believed, OwnBeliefs) else None
         words = Exchanges(self.graph, Routes(self.agents, known, has_base=True))
         for of, group in new:
             if not isinstance(of, str):

@@ -166,7 +166,8 @@ class Unreported(msgspec.Struct, frozen=True):
 
     ``learned`` are the data that are learned: queries, and calls of ``attach`` by their first row; ``gossip`` is the
     traffic of local beliefs. ``lines`` counts the evaluations of a function that may have news. In a field, ``offered``
-    has each agent's offer before the last decision, if all received it, and ``edges`` its links; None connect all.
+    has each agent's offer before the last decision, if all received it, and ``edges`` its links, along which beliefs
+    are fused; None connect all.
     """
 
     own: dict[str, OwnRows] = {}

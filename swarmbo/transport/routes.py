@@ -112,7 +112,8 @@ class _Heard:
         # numbered by name: the routes then depend on the links only, not on the order in which they were added
         self._nodes: list[Any] = sorted(links, key=lambda node: (type(node).__name__, node))
         self._number = {node: n for n, node in enumerate(self._nodes)}
-        self._hears = [sum(1 << self._number[other] for other in links[node]) for node in self._nodes]
+        bits = {node: 1 << number for node, number in self._number.items()}
+        self._hears = [sum(map(bits.__getitem__, links[node])) for node in self._nodes]
 
     def links(self, node: Any, other: Any) -> bool:
         """True if one link joins two nodes."""

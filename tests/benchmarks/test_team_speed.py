@@ -11,7 +11,7 @@ import swarmbo as sb
 from swarmbo.acquisition.chain import divide
 from swarmbo_envs import robot_team_v0, sensor_field_v0
 
-SIZES = [(4, 100), (16, 0), (64, 0), (256, 0), (16, 500), (16, 2000), (16, 5000), (64, 5000), (64, 20000)]
+SIZES = [(4, 100), (16, 0), (64, 0), (256, 0), (1000, 0), (16, 500), (16, 2000), (16, 5000), (64, 5000), (64, 20000)]
 
 
 def timed(seconds: dict[str, Any], what: str, call: Any, *arguments: Any) -> Any:

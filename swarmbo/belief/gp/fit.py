@@ -17,7 +17,6 @@ from swarmbo.belief.gp.hyperparameters import (
 )
 from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardisation, standardised_noise, units
 from swarmbo.belief.gp.prior import ROOM, TIED_FROM, HyperparameterPrior, packed, starting_thetas
-from swarmbo.belief.gp.tiles import TILED_FROM
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KERNEL_NAMES, KernelName
 from swarmbo.spaces import Domain
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 SETTLED_FROM = 500  # rows of a field's data, beyond which fits after the first draw no starts
 FITTED_TO = 1000  # rows of a field's data at most: a fit costs their number cubed, dozens of times
-_SEARCHED = 250  # of these, for a search from several starts of more than ``TILED_FROM`` rows
+_SEARCHED = 250  # of these, for a search from several starts of more than ``SETTLED_FROM`` rows
 _PART = 300  # totals from which on several sums' way of searching is quicker for one, and least part of them
 _FIELD_TOLERANCE = 1e7 * float(np.finfo(float).eps)  # L-BFGS-B's own; theta of a field is short, so it can be had
 
@@ -54,9 +53,10 @@ def fit_field(
 ) -> Hyperparameters:
     """Hyper-parameters of one field at the best maximum found from the previous optimum, the prior's mode, and draws.
 
-    Outcomes that do not show their scale (none, one, constant ones) only move the offset. After a first fit no start is
-    drawn for more than 500 rows; of more than 1,000 as many are taken at random, and the previous optimum is the only
-    start. Of more than 2,000 rows a first fit searches by 250, and from the best of what it finds by the 1,000.
+    Outcomes that do not show their scale (none, one, constant ones) only move the offset. Of more than 500 rows, no
+    start is drawn after a first fit. Several starts are then searched from by every second, third or fourth row, at
+    least 250, and all rows go on from the best of what that finds. Of more than 1,000 rows as many are taken at random,
+    and after a first fit the previous optimum is the only start.
     """
     from swarmbo.belief.gp.evidence import LogPosterior, maximise  # late: numba is slow to load
 
@@ -82,8 +82,8 @@ def fit_field(
             starts.append(prior.centre)
         if len(data) <= SETTLED_FROM or previous is None:
             starts += [prior.sample(rng) for _ in range(settings.restarts)]
-        if len(starts) > 1 and len(data) > TILED_FROM:
-            few = given(fitted_to.take(slice(None, None, FITTED_TO // _SEARCHED)))
+        if len(starts) > 1 and len(data) > SETTLED_FROM:
+            few = given(fitted_to.take(slice(None, None, len(fitted_to) // _SEARCHED)))
             starts = [maximise(few, starts, settings.max_iterations, _FIELD_TOLERANCE)[0]]
         theta, _ = maximise(log_posterior, starts, settings.max_iterations, _FIELD_TOLERANCE)
         mean = float(log_posterior.means(theta)[0])

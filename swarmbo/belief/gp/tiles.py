@@ -17,7 +17,7 @@ from scipy.spatial import cKDTree
 from scipy.special import comb
 
 from swarmbo.belief.gp.cholesky import factorise, solve_lower
-from swarmbo.belief.gp.conditioning import JointPosterior, condition
+from swarmbo.belief.gp.conditioning import JointPosterior, Term
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import LEAST_NOISE, Observations, projection
 from swarmbo.kernels import correlation
@@ -44,23 +44,27 @@ class Tiles:
         self.hyper, self.data, self.neighbours, self.jointly = hyper, merged(hyper, data), neighbours, jointly
         self._lengthscales = hyper.lengthscale_array(0)
         self._scope = range(len(self._lengthscales))
-        self._points = projection(hyper, self._scope, self.data)
+        self._prior, self._points = hyper.covariance(0), projection(hyper, self._scope, self.data)
         self._residuals, self._noise = self.data.residuals(hyper), self.data.noise_variances(hyper)
         self._tree: tuple[float, cKDTree] | None = None  # of the round that was asked for last
 
     def marginals(self, query: Observations) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Means and variances (m,), in the unit of the outcome, at points of the query."""
-        prior, scale = self.hyper.covariance(0), self.hyper.scales[0]
-        points, (mean, var) = projection(self.hyper, self._scope, query), np.empty((2, len(query)))
+        scale, (mean, var) = self.hyper.scales[0], np.empty((2, len(query)))
+        points = projection(self.hyper, self._scope, query)
         for members, rows in self._tiles(query):
-            at = self._points[rows]
-            K = prior.matrix(at, at)
-            K.flat[:: len(K) + 1] += self._noise[rows]
-            L, _ = factorise(K)
-            told = solve_lower(L, np.column_stack([prior.matrix(at, points[members]), self._residuals[rows]]))
+            told = self._whitened(rows, points[members])
             mean[members] = told[:, -1] @ told[:, :-1]
-            var[members] = prior.outputscale - np.einsum("nm,nm->m", told[:, :-1], told[:, :-1])
+            var[members] = self._prior.outputscale - np.einsum("nm,nm->m", told[:, :-1], told[:, :-1])
         return self.hyper.constants[0] + scale * mean, scale**2 * np.maximum(var, 0.0)
+
+    def _whitened(self, rows: Int[np.ndarray, " r"], points: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "r m+1"]:
+        """Covariances of some measurements with points, and then their residuals, times the inverse of their factor."""
+        at = self._points[rows]
+        K = self._prior.matrix(at, at)
+        K.flat[:: len(K) + 1] += self._noise[rows]
+        sides = np.concatenate([self._prior.matrix(points, at), self._residuals[rows][None]])
+        return solve_lower(factorise(K)[0], sides.T, in_place=True)
 
     def joint(self, query: Observations, mean: Float[np.ndarray, " m"], var: Float[np.ndarray, " m"]) -> JointPosterior:
         """Joint posterior with given marginals; correlations are given the measurements nearest to the points."""
@@ -70,13 +74,14 @@ class Tiles:
             each = self.jointly // len(few)
             most = min(_SHARED * each, len(rows))
             near = np.concatenate(
-                [self._nearest(now, self._placed(few.take(own)), most)[1] for now, own in _by_round(few)]
+                [self._nearest(now, few.take(own).U / self._lengthscales, most)[1] for now, own in _by_round(few)]
             )
             unions = (np.unique(near[:, :count]) for count in (most, 3 * each, 2 * each, each))
             rows = next(union for union in unions if len(union) <= self.jointly)
-        data = self.data.take(rows)
-        given = condition(self.hyper, (self._scope,), data, is_coupled=True, keeps_inverse=False)
-        return JointPosterior.of(given, 0, query).scaled(mean, var)
+        points, unit = projection(self.hyper, self._scope, query), self.hyper.scales[0]
+        V = self._whitened(rows, points)[:, :-1]
+        known = unit**2 * np.maximum(self._prior.outputscale - np.einsum("nm,nm->m", V, V), 0.0)
+        return JointPosterior(mean, known, V, (Term(self._prior, points),), unit).scaled(mean, var)
 
     def neglected(self, now: float) -> Neglected:
         """Differences to a posterior with four times as many neighbours, at measured places in a round."""
@@ -114,7 +119,7 @@ class Tiles:
         """Distances to the nearest measurements, and which they are, of places in lengthscales in a round."""
         now = now if self.hyper.times else 0.0  # where nothing fades, rounds have one tree
         if self._tree is None or self._tree[0] != now:
-            placed = self._placed(self.data)
+            placed = self.data.U / self._lengthscales
             if self.hyper.times:  # what fades is farther, by as much as its correlation falls with distance
                 left = self.hyper.times[0].between(self.data.rounds, np.array(now))
                 distances = np.linspace(0.0, _FARTHEST, 4096)
@@ -124,9 +129,6 @@ class Tiles:
         _, tree = self._tree
         far, near = tree.query(np.pad(at, ((0, 0), (0, tree.m - at.shape[1]))), k=range(1, count + 1))
         return np.asarray(far), np.asarray(near)
-
-    def _placed(self, rows: Observations) -> Float[np.ndarray, "r d"]:
-        return rows.U / self._lengthscales
 
 
 def merged(hyper: AdditiveHyperparameters, data: Observations) -> Observations:

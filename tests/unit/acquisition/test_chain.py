@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from swarmbo.acquisition.chain import assign, chains, divide, shortest_path_order
+from swarmbo.acquisition.chain import assign, chains, divide, in_contact, shortest_path_order
 
 
 def length(P: np.ndarray, path: list[int]) -> float:
@@ -26,6 +26,15 @@ def test_groups_out_of_contact_get_chains_of_their_own():
     links.add_node("e")
     positions = {agent: np.array([float(i), 0.0]) for i, agent in enumerate("abcde")}
     assert [set(chain) for chain in chains("abcde", positions, links)] == [{"a", "c"}, {"b", "d"}, {"e"}]
+
+
+@given(st.integers(0, 500), st.floats(0.0, 0.4))
+def test_groups_are_the_connected_parts_in_the_order_of_agents(seed, share):
+    links = nx.relabel_nodes(nx.gnp_random_graph(9, share, seed=seed), str)
+    agents = ["no node", *map(str, range(8, 1, -1))]  # nodes 0 and 1 only relay
+    parts = [[a for a in agents if a in part] for part in [{"no node"}, *nx.connected_components(links)]]
+    wanted = sorted(filter(None, parts), key=lambda part: agents.index(part[0]))
+    assert in_contact(agents, links) == list(map(tuple, wanted))
 
 
 def test_relayed_contact_is_contact_and_agents_without_position_come_last():

@@ -179,7 +179,7 @@ def test_a_fit_to_many_is_one_to_as_many_as_are_drawn(monkeypatch):
     again = few.fit(np.random.default_rng(1)).hyperparameters  # from the last one, by other rows
     np.testing.assert_allclose(again.lengthscales, whole.lengthscales, rtol=0.35)
     assert few.n_data == 160  # all of them are known all the same
-    monkeypatch.setattr("swarmbo.belief.gp.fit.TILED_FROM", 150)
+    monkeypatch.setattr("swarmbo.belief.gp.fit.SETTLED_FROM", 150)
     monkeypatch.setattr("swarmbo.belief.gp.fit._SEARCHED", 40)
     searched = empty.update(*survey(160)).fit(np.random.default_rng(0)).hyperparameters
     assert searched != few.hyperparameters  # by another way, to the same optimum
@@ -212,8 +212,9 @@ def test_later_fits_to_many_find_without_drawn_starts_what_they_find_with_them(m
         by_all = told.fit(np.random.default_rng(seed)).log_evidence()
         with monkeypatch.context() as patch:
             patch.setattr(fit, "SETTLED_FROM", 200)
+            patch.setattr(fit, "_SEARCHED", 100)
             made.append(told.fit(np.random.default_rng(seed)).log_evidence() - by_all)
-    assert starts == [3, 4, 2] * 2
+    assert starts == [3, 4, 2, 1] * 2  # the last two by every second row, and from the best of what these find
     assert min(made) > -1e-3
 
 
