@@ -4,6 +4,7 @@ One thread per linear-algebra call: on small matrices more threads only wait for
 examples every time; ``--hypothesis-profile=many`` draws others, and twenty times as many.
 """
 
+import gc
 import os
 import subprocess
 import sys
@@ -17,16 +18,27 @@ from hypothesis import settings
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=15)  # no test asserts a time
 settings.register_profile("many", deadline=None, max_examples=300)
 
+gc.set_threshold(50_000)  # most of what lives when tests are collected lives to the end
+os.fsync = lambda fd: None  # no test cuts the power
+
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 
+COMPILE = """
+import sys, importlib
+for value in vars(importlib.import_module(sys.argv[1])).values():
+    if compile_now := getattr(value, "__dict__", {}).get("_compile_for_args"):  # that of code with a signature
+        compile_now()
+"""
+
+
 def compile_ahead(root: Path) -> None:
-    """Import each file with compiled functions, as many at a time as there are processors."""
-    files = [path for path in Path(root, "swarmbo").rglob("*.py") if "@numba.njit" in path.read_text(encoding="utf-8")]
-    # backwards, so that what others import comes first
+    """Compile what has a signature, as many files at a time as there are processors."""
+    files = [path for path in Path(root, "swarmbo").rglob("*.py") if "@compiled(" in path.read_text(encoding="utf-8")]
+    # backwards, so that what takes longest comes first
     names = [".".join(file.relative_to(root).with_suffix("").parts) for file in sorted(files, reverse=True)]
-    commands = [[sys.executable, "-c", f"import {name}"] for name in names]
+    commands = [[sys.executable, "-c", COMPILE, name] for name in names]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(partial(subprocess.run, cwd=root, check=True), commands))
 
@@ -40,6 +52,11 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.dont_write_bytecode = False
     if not is_worker and config.getoption("numprocesses", default=None):  # else each of them would compile it all
         compile_ahead(config.rootpath)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected is not looked through for garbage any more."""
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
