@@ -27,19 +27,20 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 
 COMPILE = """
 import sys, importlib
-for value in vars(importlib.import_module(sys.argv[1])).values():
-    if compile_now := getattr(value, "__dict__", {}).get("_compile_for_args"):  # that of code with a signature
-        compile_now()
+for module in map(importlib.import_module, sys.argv[1:]):
+    for value in vars(module).values():
+        if compile_now := getattr(value, "__dict__", {}).get("_compile_for_args"):  # that of code with a signature
+            compile_now()
 """
 
 
 def compile_ahead(root: Path) -> None:
-    """Compile what has a signature, as many files at a time as there are processors."""
+    """Compile what has a signature, in as many processes as there are processors."""
     files = [path for path in Path(root, "swarmbo").rglob("*.py") if "@compiled(" in path.read_text(encoding="utf-8")]
-    # backwards, so that what takes longest comes first
-    names = [".".join(file.relative_to(root).with_suffix("").parts) for file in sorted(files, reverse=True)]
-    commands = [[sys.executable, "-c", COMPILE, name] for name in names]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    names = [".".join(file.relative_to(root).with_suffix("").parts) for file in sorted(files)]
+    count = min(os.cpu_count() or 1, len(names))
+    commands = [[sys.executable, "-c", COMPILE, *names[n::count]] for n in range(count)]
+    with ThreadPoolExecutor(count) as pool:
         list(pool.map(partial(subprocess.run, cwd=root, check=True), commands))
 
 
