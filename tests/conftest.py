@@ -18,7 +18,7 @@ from hypothesis import settings
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=15)  # no test asserts a time
 settings.register_profile("many", deadline=None, max_examples=300)
 
-gc.set_threshold(50_000)  # most of what lives when tests are collected lives to the end
+gc.set_threshold(50_000)
 os.fsync = lambda fd: None  # no test cuts the power
 
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -27,10 +27,8 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 
 COMPILE = """
 import sys, importlib
-for module in map(importlib.import_module, sys.argv[1:]):
-    for value in vars(module).values():
-        if compile_now := getattr(value, "__dict__", {}).get("_compile_for_args"):  # that of code with a signature
-            compile_now()
+for value in [value for name in sys.argv[1:] for value in vars(importlib.import_module(name)).values()]:
+    getattr(value, "__dict__", {}).get("_compile_for_args", int)()  # that of code with a signature
 """
 
 
@@ -48,16 +46,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """The same examples in every run, unless others are asked for; and compiled code, made before workers start."""
     if not config.getoption("--hypothesis-profile"):
         settings.load_profile("repeatable")
-    is_worker = hasattr(config, "workerinput")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of a hundred processes would compile every module
     sys.dont_write_bytecode = False
-    if not is_worker and config.getoption("numprocesses", default=None):  # else each of them would compile it all
+    if not hasattr(config, "workerinput") and config.getoption("numprocesses", default=None):  # once for all of them
         compile_ahead(config.rootpath)
-
-
-def pytest_collection_finish() -> None:
-    """What was imported and collected is not looked through for garbage any more."""
-    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -70,6 +62,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return any(name not in asked for name in needs) or (bool(lasts) and not any(name in asked for name in lasts))
 
     unwanted = set(filter(is_unwanted, items))
-    if unwanted:
-        config.hook.pytest_deselected(items=list(unwanted))
-        items[:] = [item for item in items if item not in unwanted]
+    config.hook.pytest_deselected(items=list(unwanted))
+    items[:] = [item for item in items if item not in unwanted]
+    gc.freeze()  # what was imported and collected stays

@@ -16,10 +16,7 @@ import swarmbo
 import swarmbo_envs
 from swarmbo.boundary.compiling import compiled
 
-SIGHT = """
-from swarmbo_envs.ground.sight import _clipped
-print(_clipped(0.0, 2.0, 0.5, 1.0))
-"""
+SIGHT = "from swarmbo_envs.ground.sight import _clipped; print(_clipped(0.0, 2.0, 0.5, 1.0))"
 
 BOUND = ["setpriv", "--bounding-set=-dac_override"]  # by permissions, which do not bind who may do everything
 

@@ -125,12 +125,6 @@ def own_files(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def _short_searches(monkeypatch):
-    """Reference optima of WLANs from two starts: what they come to is not looked at here."""
-    monkeypatch.setattr(wlan_power, "best_known", partial(best_known, starts=2))
-
-
 BLOCKS_OF_CSV = re.compile(r"```text\n(kind,.*?)```", flags=re.DOTALL)
 
 
@@ -143,9 +137,9 @@ BLOCKS_OF_CSV = re.compile(r"```text\n(kind,.*?)```", flags=re.DOTALL)
     ],
 )
 @pytest.mark.filterwarnings("default::swarmbo.errors.DataWarning")
-@pytest.mark.usefixtures("_short_searches")
-def test_commands_of_the_doors_run(own_files, line):
+def test_commands_of_the_doors_run(own_files, monkeypatch, line):
     """Runs have two rounds and one process; the ``slow`` tests below have all rounds, figures, and a process each."""
+    monkeypatch.setattr(wlan_power, "best_known", partial(best_known, starts=2))  # nobody looks at what it comes to
     page, command = LINES[line]
     seeds = ["--seeds", "1"] if command[0] == "sweep" else []
     few = [*seeds, *FEW_ROUNDS] if line in MANY_ROUNDS else []
