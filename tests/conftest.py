@@ -4,6 +4,7 @@ One thread per linear-algebra call: on small matrices more threads only wait for
 examples every time; ``--hypothesis-profile=many`` draws others, and twenty times as many.
 """
 
+import gc
 import os
 import subprocess
 import sys
@@ -17,17 +18,27 @@ from hypothesis import settings
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=15)  # no test asserts a time
 settings.register_profile("many", deadline=None, max_examples=300)
 
+gc.set_threshold(50_000)
+os.fsync = lambda fd: None  # no test cuts the power
+
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 
+COMPILE = """
+import sys, importlib
+for value in [value for name in sys.argv[1:] for value in vars(importlib.import_module(name)).values()]:
+    getattr(value, "__dict__", {}).get("_compile_for_args", int)()  # that of code with a signature
+"""
+
+
 def compile_ahead(root: Path) -> None:
-    """Import each file with compiled functions, as many at a time as there are processors."""
-    files = [path for path in Path(root, "swarmbo").rglob("*.py") if "@numba.njit" in path.read_text(encoding="utf-8")]
-    # backwards, so that what others import comes first
-    names = [".".join(file.relative_to(root).with_suffix("").parts) for file in sorted(files, reverse=True)]
-    commands = [[sys.executable, "-c", f"import {name}"] for name in names]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    """Compile what has a signature, in as many processes as there are processors."""
+    files = [path for path in Path(root, "swarmbo").rglob("*.py") if "@compiled(" in path.read_text(encoding="utf-8")]
+    names = [".".join(file.relative_to(root).with_suffix("").parts) for file in sorted(files)]
+    count = min(os.cpu_count() or 1, len(names))
+    commands = [[sys.executable, "-c", COMPILE, *names[n::count]] for n in range(count)]
+    with ThreadPoolExecutor(count) as pool:
         list(pool.map(partial(subprocess.run, cwd=root, check=True), commands))
 
 
@@ -35,10 +46,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """The same examples in every run, unless others are asked for; and compiled code, made before workers start."""
     if not config.getoption("--hypothesis-profile"):
         settings.load_profile("repeatable")
-    is_worker = hasattr(config, "workerinput")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of a hundred processes would compile every module
     sys.dont_write_bytecode = False
-    if not is_worker and config.getoption("numprocesses", default=None):  # else each of them would compile it all
+    if not hasattr(config, "workerinput") and config.getoption("numprocesses", default=None):  # once for all of them
         compile_ahead(config.rootpath)
 
 
@@ -52,6 +62,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return any(name not in asked for name in needs) or (bool(lasts) and not any(name in asked for name in lasts))
 
     unwanted = set(filter(is_unwanted, items))
-    if unwanted:
-        config.hook.pytest_deselected(items=list(unwanted))
-        items[:] = [item for item in items if item not in unwanted]
+    config.hook.pytest_deselected(items=list(unwanted))
+    items[:] = [item for item in items if item not in unwanted]
+    gc.freeze()  # what was imported and collected stays

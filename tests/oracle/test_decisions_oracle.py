@@ -8,7 +8,7 @@ from .driven import APART, SCENARIOS, driven, recorded
 SHIPPED = [name for name in SCENARIOS if name not in APART]
 QUICK = {"camel", "field-soil", "hartmann", "robots", "robots-depot", "wlan"}
 
-FEW = {"robots-mujoco": 3}  # rounds, each of which is simulated twice
+FEW = {"robots-mujoco": 3, "field": 3}  # rounds
 NEAR = {"rel": 1e-4, "abs": 1e-5}  # processors round in ways of their own, which searches enlarge
 LONG = dict.fromkeys(("swarm", "swarm-sensors", "wlan-channels"), pytest.mark.slow)  # minutes, or twenty seconds
 

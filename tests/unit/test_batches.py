@@ -106,7 +106,7 @@ def test_eight_workers_end_where_one_does(name, mode, allowed):
     bounds = dict(zip(function.variables, zip(function.low, function.high, strict=True), strict=True))
     graph = sb.FactorGraph.from_scopes({f: [function.variables[j] for j in s] for f, s in function.scopes.items()})
     regrets = []
-    for seed in (1, 2, 3):
+    for seed in (1,):
         team, best = sb.Team(graph, bounds, outcomes=mode, seed=seed, rounds=74), -np.inf
         for count in [10] + [8] * 8:
             for query in team.ask(count):

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 
 import pytest
 from typer.testing import CliRunner
@@ -260,15 +259,6 @@ def test_a_sweep_with_a_failing_run_goes_on_and_ends_with_status_1(invoke, tmp_p
         (line,) = [line for line in result.stderr.splitlines() if told in line]
         assert line.startswith(f"swarmbo: {folder.relative_to(tmp_path) / 'seed-001'}")
         assert line.count("seed-001") == 1
-
-
-@pytest.mark.benchmark
-def test_help_takes_less_than_0_8_seconds_warm(benchmark):
-    command = [sys.executable, "-c", "from swarmbo.cli import main; main()", "--help"]
-    began = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    benchmark(subprocess.run, command, check=True, stdout=subprocess.DEVNULL)
-    assert benchmark.stats.stats.median < 0.8, f"first took {time.perf_counter() - began:.2f} s"
 
 
 def test_a_run_without_a_round_says_that_there_is_nothing_to_draw(invoke, tmp_path):

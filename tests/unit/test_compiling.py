@@ -17,14 +17,7 @@ import swarmbo
 import swarmbo_envs
 from swarmbo.boundary.compiling import compiled
 
-SIGHT = """
-import numpy as np
-from swarmbo_envs.ground.sight import free_segments
-starts, ends = np.array([[0.5, 0.5], [0.5, 0.5]]), np.array([[2.5, 0.5], [0.5, 2.5]])
-blocked = np.zeros((3, 3), dtype=bool)
-blocked[0, 1] = True
-print(free_segments(starts, ends, blocked, (0.0, 0.0, 1.0, 1.0)).tolist())
-"""
+SIGHT = "from swarmbo_envs.ground.sight import _clipped; print(_clipped(0.0, 2.0, 0.5, 1.0))"
 
 COUNT = """
 import sys
@@ -68,7 +61,7 @@ def test_where_only_temporary_files_can_be_written_compiled_code_is_kept_there_a
     assert kept, first.stderr
     own = f"in {kept[0].parents[1]}"
     for run, where in ((first, own), (second, own), (nowhere, "in memory")):
-        assert run.stdout == "[False, True]\n", run.stderr
+        assert run.stdout == "(0.25, 0.5)\n", run.stderr
         assert run.stderr.count("CompilingWarning") == 1
         assert f"it is kept {where}" in run.stderr
 

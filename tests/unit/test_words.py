@@ -8,7 +8,7 @@ import inspect
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,25 +98,26 @@ def help_texts() -> Iterator[str]:
         yield from (getattr(option, "help", None) or "" for option in command.params)
 
 
-def nodes() -> Iterator[tuple[Path, ast.AST]]:
-    """The syntax of all modules."""
+def nodes(is_read: Callable[[Path], bool] = bool) -> Iterator[ast.AST]:
+    """The syntax of modules."""
     for path in sorted([*(ROOT / "swarmbo").rglob("*.py"), *(ROOT / "envs").rglob("*.py")]):
-        yield from ((path, node) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        if is_read(path):
+            yield from ast.walk(ast.parse(path.read_text(encoding="utf-8")))
 
 
 def error_messages() -> Iterator[str]:
     """Texts of exceptions and warnings, with CODE for what is filled in."""
-    for _, node in nodes():
+    for node in nodes():
         if isinstance(node, ast.Call) and re.search(r"(Error|Warning|warn)$", ast.unparse(node.func)):
             yield from filter(None, map(_literal, node.args))
 
 
 def shown_texts() -> Iterator[str]:
     """Texts that are printed or drawn: closing tables, lists, checks, titles, axes."""
-    for path, node in nodes():
-        is_shown = path.name in DRAWN or path.relative_to(ROOT).parts[:2] in {("swarmbo", each) for each in SHOWN}
+    folders = [ROOT / "swarmbo" / each for each in SHOWN]
+    for node in nodes(lambda path: path.name in DRAWN or not set(folders).isdisjoint(path.parents)):
         is_name = isinstance(node, ast.Call) and ast.unparse(node.func) == "stream"  # of random numbers
-        if is_shown and not is_name and not isinstance(node, ast.Expr | ast.JoinedStr | ast.FormattedValue):
+        if not is_name and not isinstance(node, ast.Expr | ast.JoinedStr | ast.FormattedValue):
             yield from (text for text in map(_literal, ast.iter_child_nodes(node)) if " " in text.strip())
 
 

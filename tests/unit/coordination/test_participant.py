@@ -256,5 +256,5 @@ def test_indices_that_take_more_than_one_byte_are_counted_as_long_as_they_are(
 
 
 if __name__ == "__main__":  # what a test runs without assert statements
-    wrong = [(method, seed) for method in SEARCHES for seed in range(10) if not unruly_searches(method, seed)[0]]
+    wrong = [(method, seed) for method in SEARCHES for seed in range(3) if not unruly_searches(method, seed)[0]]
     sys.exit(f"another answer by {wrong}" if wrong else 0)

@@ -250,13 +250,13 @@ def test_what_cannot_be_is_refused_in_one_line(arguments, message):
 @pytest.mark.parametrize("with_bases", [False, True])
 def test_who_is_too_far_off_to_meet_is_rightly_left_out(with_bases):
     """Against a look at all robots at all moments."""
-    generator, n, time = np.random.default_rng(0), 30, 20.0
+    generator, n, time = np.random.default_rng(0), 16, 20.0
     speeds = generator.uniform(1.0, 5.0, n)
     spacing = Spacing(6.0, speeds.tolist(), time)
-    starts, courses = generator.uniform(0.0, 120.0, (n, 2)), generator.uniform(-np.pi, np.pi, n)
+    starts, courses = generator.uniform(0.0, 90.0, (n, 2)), generator.uniform(-np.pi, np.pi, n)
     ahead = np.column_stack([np.cos(courses), np.sin(courses)]) * speeds[:, None]
     tracks = starts[:, None] + spacing.moments[None, :, None] * ahead[:, None]
-    bases = generator.uniform(0.0, 120.0, (n, 2)) if with_bases else None
+    bases = generator.uniform(0.0, 90.0, (n, 2)) if with_bases else None
     cut_short = 0
     for robot in range(n):
         others = np.delete(np.arange(n), robot)
@@ -272,7 +272,7 @@ def test_who_is_too_far_off_to_meet_is_rightly_left_out(with_bases):
             wanted += [moment] if stays else []
         assert list(spacing.stops(robot, tracks[robot], tracks, bases)) == wanted[::-1]
         cut_short += wanted[-1] < len(spacing.moments) - 1
-        places = generator.uniform(0.0, 120.0, (50, 2))
+        places = generator.uniform(0.0, 90.0, (50, 2))
         clear = (np.hypot(*(places[:, None] - starts[others]).transpose(2, 0, 1)) >= least).all(axis=1)
         assert spacing.is_clear(robot, places, starts).tolist() == clear.tolist()
     assert 0 < cut_short < n

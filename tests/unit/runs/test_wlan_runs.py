@@ -22,7 +22,7 @@ SMALL = {"generated": {"access_points": 4, "users": 9, "area_m": [150.0, 150.0]}
 
 @pytest.mark.thorough
 def test_the_scenario_finds_more_than_its_design_and_is_scored_by_the_closed_form(tmp_path):
-    scenario = msgspec.structs.replace(load("wlan"), rounds=18)
+    scenario = msgspec.structs.replace(load("wlan"), rounds=14)
     summary = run(scenario, tmp_path / "run")
     joints = [record.joint for record in RunFolder.open(tmp_path / "run").records()[1:]]
     env = wlan_power_v0.parallel_env()
@@ -39,7 +39,7 @@ def test_the_scenario_finds_more_than_its_design_and_is_scored_by_the_closed_for
         assert film.n_frames == (np.diff(np.maximum.accumulate([0.0, *true])) > 0).sum()
         film.seek(film.n_frames - 1)
         last = np.asarray(film.convert("RGB"), dtype=float)
-    env = wlan_power_v0.parallel_env(render_mode="rgb_array", max_cycles=18)
+    env = wlan_power_v0.parallel_env(render_mode="rgb_array", max_cycles=14)
     env.reset(seed=scenario.seed)
     for joint in joints[: true.argmax() + 1]:  # it ends on the best
         env.step({agent: np.array([power]) for agent, power in zip(env.agents, joint.location, strict=True)})
