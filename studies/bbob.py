@@ -32,21 +32,34 @@ def run(function: int, dimension: int, method: str, seed: int) -> Line:
 
 
 def table(lines: list[Line]) -> Iterator[str]:
-    """For each dimension the medians over instances, then how often each method is first, and its mean rank."""
+    """For each dimension, and each set of instances that some methods ran on, medians of functions and their ranks."""
     for dimension in sorted({line["dimension"] for line in lines}):
         here = select(lines, dimension=dimension)
-        methods = [method for method in METHODS if select(here, method=method)]
-        rows, ranks = list[list[Any]](), {method: list[int]() for method in methods}
-        for function in sorted({line["function"] for line in here}):
-            of = {m: [line["regret"] for line in select(here, method=m, function=function)] for m in methods}
-            medians = {method: statistics.median(regrets) for method, regrets in of.items() if regrets}
-            for method, median in medians.items():
-                ranks[method].append(1 + sum(other < median for other in medians.values()))
-            rows.append([f"f{function}", *(f"{medians[m]:.3g}" if m in medians else "–" for m in methods)])
-        rows.append(["first on", *(f"{own.count(1)} of {len(own)}" for own in ranks.values())])
-        rows.append(["mean rank", *(f"{statistics.mean(own):.2g}" for own in ranks.values())])
-        yield from markdown([f"{dimension} variables", *methods], rows, right=True)
-        yield ""
+        of = {method: {line["seed"] for line in select(here, method=method)} for method in METHODS}
+        for instances in sorted({tuple(sorted(seeds)) for seeds in of.values() if seeds}, key=len):
+            methods = [method for method, seeds in of.items() if seeds.issuperset(instances)]
+            yield from _ranked([line for line in here if line["seed"] in instances], dimension, len(instances), methods)
+            yield ""
+
+
+def _ranked(lines: list[Line], dimension: int, n_instances: int, methods: list[str]) -> Iterator[str]:
+    rows, shares = list[list[Any]](), {method: list[float]() for method in methods}
+    ranks = {method: list[int]() for method in methods}
+    for function in sorted({line["function"] for line in lines}):
+        medians = dict[str, float]()
+        for method in methods:
+            medians[method] = statistics.median(
+                line["regret"] for line in select(lines, method=method, function=function)
+            )
+        for method, median in medians.items():
+            ranks[method].append(1 + sum(other < median for other in medians.values()))
+            shares[method].append(median / least if (least := min(medians.values())) else float(median > 0.0) + 1.0)
+        rows.append([f"f{function}", *(f"{median:.3g}" for median in medians.values())])
+    rows.append(["first on", *(f"{own.count(1)} of {len(own)}" for own in ranks.values())])
+    rows.append(["within 1.3 times", *(sum(share <= 1.3 for share in own) for own in shares.values())])
+    rows.append(["at most, times", *(f"{max(own):.2g}" for own in shares.values())])
+    rows.append(["mean rank", *(f"{statistics.mean(own):.2g}" for own in ranks.values())])
+    yield from markdown([f"{dimension} variables, {n_instances} instances", *methods], rows, right=True)
 
 
 CHOICES = {"function": tuple(range(1, 25)), "dimension": (2, 5, 10), "method": METHODS, "seed": range(1, 4)}

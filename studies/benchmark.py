@@ -188,6 +188,7 @@ def main() -> None:
     """Run what is missing, print the tables, rewrite the page."""
     parser = RUNS.parser()
     parser.set_defaults(problem=[], method=["auto"])
+    parser.epilog = "--table prints the tables of these seeds; with --problem, what is missing is run first."
     parser.add_argument("--batch", type=int, nargs="*", default=[], help="rounds of so many, a divisor of 64 each")
     parser.add_argument("--page", action="store_true", help="rewrite the tables in docs")
     given = parser.parse_args()

@@ -129,7 +129,7 @@ def synthetic(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def survey(path: Path, x: str, y: str, value: str, is_log: bool) -> tuple[np.ndarray, np.ndarray]:
     """Points and outcomes of a CSV; rows without a value are left out."""
-    read = read_measurements(CsvColumns(csv=str(path), x=x, y=y, value=value), "--csv")
+    read = read_measurements(CsvColumns(csv=str(path), x=x, y=y, value=value), "$")
     return read.places, np.log(read.values) if is_log else read.values
 
 

@@ -24,6 +24,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from swarmbo.errors import CompilingWarning
 
 LANES: Any = {"contract", "reassoc", "nsz"}  # for ``fastmath``: sums may be taken in lanes
+_njit: Any = numba.njit
 # counts of references to arrays, and checks of divisors, would take as long to compile as the rest
 _LEAN: Any = {"nogil": True, "_nrt": False, "error_model": "numpy"}
 
@@ -45,7 +46,7 @@ def compiled(signature: Any = None, **options: Any) -> Callable[[Callable[..., A
 
     def decorated(function: Callable[..., Any]) -> Any:
         lean = {} if signature is None else _LEAN
-        made: Any = numba.njit(**{"no_cfunc_wrapper": True, **lean, **options})(function)
+        made: Any = _njit(**{"no_cfunc_wrapper": True, **lean, **options})(function)
         if made is function:  # the environment disables compilation
             return made
         try:
@@ -61,7 +62,7 @@ def compiled(signature: Any = None, **options: Any) -> Callable[[Callable[..., A
 
 def inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile as ``numba.njit`` does, for calls from compiled code alone; such code makes no arrays."""
-    return numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_LEAN, **options)
+    return _njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_LEAN, **options)
 
 
 def _defer(made: Any, signature: Any) -> None:

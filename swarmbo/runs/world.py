@@ -87,9 +87,10 @@ def maker_of(identifier: object, trust: bool = False) -> Any:
 
 def own_names(tables: Mapping[str, Any]) -> dict[str, str]:
     """User code that a scenario names, by the path of the name."""
-    keys = [("environment", "id"), *((slot, "kind") for slot in SLOTS)]
-    parts: dict[str, tuple[Any, str]] = {f"$.{table}.{key}": (tables.get(table), key) for table, key in keys}
+    parts: dict[str, tuple[Any, str]] = {f"$.{slot}.kind": (tables.get(slot), "kind") for slot in SLOTS}
     parts["$.policy"] = tables.get("policy"), "kind"
+    if isinstance(environment := tables.get("environment"), Mapping):  # a name alone is no environment
+        parts["$.environment.id"] = environment, "id"
     if isinstance(callbacks := tables.get("callbacks"), list | tuple):
         parts |= {f"{_CALLBACKS}[{index}]": (one, "kind") for index, one in enumerate(callbacks)}
     names = {at: part.get(key) if isinstance(part, Mapping) else part for at, (part, key) in parts.items()}

@@ -14,6 +14,7 @@ from swarmbo.kernels import registry
 from swarmbo.runs import RunFolder, check, load, plan, resume, run, sweep
 from swarmbo.runs.scenario import scenario_of
 from swarmbo.runs.trial import estimate
+from swarmbo.runs.world import require_trust
 
 METHODS = """
 import pathlib
@@ -118,6 +119,9 @@ def test_without_trust_nothing_is_imported_and_nothing_created(beside):
     for key, code in (("acquisition.kind", "own_methods:Half"), ("environment.id", "own_worlds:robots")):
         with pytest.raises(ConfigError, match=rf"\$\.{key}: got '{code}', your own code; wanted --trust"):
             load("robots", [f"{key}={code}"])
+    with pytest.raises(ConfigError, match=r"\$\.acquisition.*got 'own_methods:Half', your own code; wanted --trust"):
+        require_trust({"acquisition": "own_methods:Half"}, trust=False)
+    require_trust({"environment": "own_worlds:robots"}, trust=False)  # a name alone is refused as no environment
     for command in (["run", str(source), "--out", str(out)], ["check", str(source)], ["sweep", str(source)]):
         done = CliRunner().invoke(app, command)
         assert done.exit_code == 2
