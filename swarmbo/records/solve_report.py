@@ -1,7 +1,6 @@
 """Report of an agreement, and of the traffic over the links, with losses."""
 
 import math
-import operator
 from collections import Counter
 from collections.abc import Mapping
 from typing import Literal, Self
@@ -15,10 +14,10 @@ from swarmbo.boundary.values import html_table
 
 class _Counts(msgspec.Struct, frozen=True):
     def __add__(self, other: Self) -> Self:
-        return type(self)(*map(operator.add, astuple(self), astuple(other)))
+        return type(self)(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     def __sub__(self, other: Self) -> Self:
-        return type(self)(*map(operator.sub, astuple(self), astuple(other)))
+        return type(self)(*(a - b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
 class Traffic(_Counts, frozen=True):

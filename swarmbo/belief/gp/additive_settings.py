@@ -16,7 +16,7 @@ from swarmbo.belief.gp.hyperparameters import (
 )
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
-from swarmbo.kernels import KernelName, require_kernel
+from swarmbo.kernels import KernelName, kernel_names, require_kernel
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Count, Fraction, NonNegative, Positive, Settings, Whole, convert, require, within
 from swarmbo.spaces import Domain
@@ -226,7 +226,7 @@ def domain_of(graph: FactorGraph, bounds: Mapping[str, tuple[float, float]] | Do
 
 class _Given(Settings, frozen=True):
     kernel: KernelName
-    lengthscale: Positive | list[Positive]  # of each variable
+    lengthscale: Positive
     outputscale: Positive
     noise_variance: NonNegative
     mean: float
@@ -234,6 +234,8 @@ class _Given(Settings, frozen=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_kernel(self)
+        # code by its path is loaded for scenarios only
+        require(self, "kernel", lambda name: name in kernel_names(), "it registered by swarmbo.register_kernel")
 
 
 def given_physical(
@@ -244,8 +246,10 @@ def given_physical(
     **told: Any,
 ) -> tuple[AdditiveGPSettings, AdditiveHyperparameters]:
     """Settings and hyper-parameters from physical ones, as ``AdditiveGP`` takes them; a fit begins at ``time``."""
-    lengths, k = _each("lengthscale", lengthscale, graph.variables), len(graph.factors)
-    own = convert(told | {"lengthscale": lengths}, _Given)
+    lengths, k = [_plain(length) for length in _each("lengthscale", lengthscale, graph.variables)], len(graph.factors)
+    own = convert({name: _plain(value) for name, value in told.items()} | {"lengthscale": lengths[0]}, _Given)
+    for name, length in zip(graph.variables, lengths, strict=True):
+        convert(length, Positive, f"$.lengthscale[{name!r}]")
     share = dict(zip(graph.variables, (np.array(lengths) / (domain.high - domain.low)).tolist(), strict=True))
     variances = own.outputscale, own.noise_variance
     factors = (
@@ -256,6 +260,11 @@ def given_physical(
         kernel=own.kernel, time=None if time is None else TimeAxis(time.kernel, time.lengthscale)
     )
     return settings, AdditiveHyperparameters.of(factors, own.noise_variance)
+
+
+def _plain(value: Any) -> Any:
+    """Python's own number for one of NumPy's."""
+    return value.item() if isinstance(value, np.generic | np.ndarray) and np.ndim(value) == 0 else value
 
 
 def _each(field: str, given: T | Mapping[str, T], names: Sequence[str]) -> list[T]:

@@ -195,7 +195,9 @@ def test_duplicates_without_any_noise_are_reported_by_their_jitter():
 def test_by_hand_everything_is_in_the_unit_of_variables_and_outcomes():
     bounds = {"a": (0.0, 2.0), "b": (-5.0, 5.0), "c": (100.0, 300.0)}
     lengths = {"a": 0.5, "b": 2.0, "c": 40.0}
-    belief = AdditiveGP(GRAPH, bounds, kernel="rbf", lengthscale=lengths, noise_variance=0.5, mean=6.0)
+    belief = AdditiveGP(
+        GRAPH, bounds, kernel="rbf", lengthscale=lengths, noise_variance=np.float32(0.5), mean=np.array(6.0)
+    )
     belief = with_own(belief, outputscales=(4.0, 1.0, 0.25))
     assert belief.hyperparameters.lengthscales == ((0.25, 0.2), (0.2, 0.2), (0.2,))
     assert (belief.prior_variance, belief.noise_variance) == (5.25, 0.5)
@@ -217,10 +219,11 @@ def test_by_hand_everything_is_in_the_unit_of_variables_and_outcomes():
     [
         ({"kernel": "cubic"}, "kernel"),
         ({"kernel": {"f": "rbf"}}, "kernel"),
+        ({"kernel": "module:Class"}, "kernel: got 'module:Class'; wanted it registered"),
         ({"lengthscale": 0.0}, "lengthscale"),
         ({"lengthscale": {"a": 1.0, "b": 1.0}}, "lengthscale"),
         ({"lengthscale": {"a": 1.0, "b": 1.0, "x": 1.0}}, "lengthscale"),
-        ({"lengthscale": {"a": 1.0, "b": -1.0, "c": 1.0}}, "lengthscale"),
+        ({"lengthscale": {"a": 1.0, "b": -1.0, "c": 1.0}}, r"lengthscale\['b'\]"),
         ({"outputscale": -1.0}, "outputscale"),
         ({"outputscale": np.inf}, "outputscale"),
         ({"noise_variance": -1.0}, "noise_variance"),
