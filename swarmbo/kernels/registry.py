@@ -122,11 +122,14 @@ def kernel_names() -> tuple[KernelName, ...]:
     return (*KERNEL_NAMES, *_OWN)
 
 
-def require_kernel(settings: object, field: str = "kernel") -> None:
-    """Refuse a field that names no kernel, or holds such names; call it from ``__post_init__``. None is accepted."""
+def require_kernel(settings: object, field: str = "kernel", *, is_known: bool = False) -> None:
+    """Refuse a field that names no kernel, or holds such names; call it from ``__post_init__``. None is accepted.
+
+    Code by its path may be loaded later, unless the kernel must be known by now.
+    """
     value = getattr(settings, field)
     for name in value if isinstance(value, tuple) else (value,):
-        if name is not None and not is_own(name) and name not in kernel_names():
+        if name is not None and (is_known or not is_own(name)) and name not in kernel_names():
             require(settings, field, lambda _: False, _wanted(name))
 
 

@@ -16,7 +16,7 @@ from swarmbo.belief.gp.hyperparameters import (
 )
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
-from swarmbo.kernels import KernelName, kernel_names, require_kernel
+from swarmbo.kernels import KernelName, require_kernel
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Count, Fraction, NonNegative, Positive, Settings, Whole, convert, require, within
 from swarmbo.spaces import Domain
@@ -233,9 +233,7 @@ class _Given(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_kernel(self)
-        # code by its path is loaded for scenarios only
-        require(self, "kernel", lambda name: name in kernel_names(), "it registered by swarmbo.register_kernel")
+        require_kernel(self, is_known=True)
 
 
 def given_physical(
