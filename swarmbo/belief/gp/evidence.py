@@ -24,17 +24,23 @@ from swarmbo.belief.gp import cholesky
 from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
 from swarmbo.belief.gp.prior import ROOM, HyperparameterPrior
 from swarmbo.belief.gp.stack_evaluation import evaluate_one, room_for
-from swarmbo.boundary.compiling import LANES, compiled, inner, read_only
+from swarmbo.boundary import compiling
+from swarmbo.boundary.compiling import compiled, inner
 from swarmbo.kernels import KernelName, correlation_and_slope
 from swarmbo.kernels.compiled import CODES, GIVEN, radial
 
-_CODES, _VECTOR, _MATRIX, _CUBE = read_only(1, types.int64), read_only(1), read_only(2), read_only(3)
+_CODES, _VECTOR, _MATRIX, _CUBE = (
+    compiling.read_only(1, types.int64),
+    compiling.read_only(1),
+    compiling.read_only(2),
+    compiling.read_only(3),
+)
 _ROOM, _OUT = types.float64[:, ::1], types.float64[::1]
 _KEPT = 2**17  # covariances of factors that fit, with their slopes, into a core's cache from one pass to the next
 _GROUPS = 8  # of factors that have hyper-parameters in common, at most: for each two numbers a pair are kept
 
 
-@inner(fastmath=LANES)
+@inner(fastmath=compiling.LANES)
 def _squares(X: Float[np.ndarray, "a t"], column: int, out: Float[np.ndarray, " rows"]) -> None:
     """Squared distances of an outcome's point from those of all later ones."""
     out[:] = 0.0
@@ -44,7 +50,7 @@ def _squares(X: Float[np.ndarray, "a t"], column: int, out: Float[np.ndarray, " 
             out[i] += (at - x[i]) ** 2
 
 
-@inner(fastmath=LANES)
+@inner(fastmath=compiling.LANES)
 def _column(
     kernel: int,
     X: Float[np.ndarray, "a t"],
@@ -84,7 +90,8 @@ def _all_hold(holds: Float[np.ndarray, " t"]) -> bool:
 
 
 @compiled(
-    types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, _ROOM, types.float64[:, :, ::1], _OUT), fastmath=LANES
+    types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, _ROOM, types.float64[:, :, ::1], _OUT),
+    fastmath=compiling.LANES,
 )
 def add_covariances(
     kernels: Int[np.ndarray, " k"],
@@ -121,7 +128,7 @@ def add_covariances(
         first = ends[f]
 
 
-@compiled(types.void(types.int64, _CODES, _MATRIX, _MATRIX, _CUBE, _ROOM, _OUT, _OUT), fastmath=LANES)
+@compiled(types.void(types.int64, _CODES, _MATRIX, _MATRIX, _CUBE, _ROOM, _OUT, _OUT), fastmath=compiling.LANES)
 def add_correlations(
     kernel: int,
     ends: Int[np.ndarray, " k"],
@@ -149,7 +156,9 @@ def add_correlations(
         first = ends[f]
 
 
-@compiled(types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, _ROOM, _VECTOR, _OUT, _OUT), fastmath=LANES)
+@compiled(
+    types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, _ROOM, _VECTOR, _OUT, _OUT), fastmath=compiling.LANES
+)
 def put_derivatives(
     kernels: Int[np.ndarray, " k"],
     ends: Int[np.ndarray, " k"],
