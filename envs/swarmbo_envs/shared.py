@@ -14,7 +14,7 @@ Place = Float[np.ndarray, " 2"]  # x to the east and y to the north, m
 Places = Float[np.ndarray, "k 2"]
 Values = Float[np.ndarray, " k"]
 Mask = Bool[np.ndarray, " k"]
-Starts = Float[np.ndarray, "n 2"]
+Starts = Float[np.ndarray, "n 2"]  # of paths from each start to each end
 Ends = Float[np.ndarray, "m 2"]
 PerStart = Float[np.ndarray, " n"]
 Rows = Float[np.ndarray, "rows columns"]
@@ -38,7 +38,7 @@ def nearest(places: Places, place: Place) -> int:
 def any_marked(
     marked: Marks, columns: tuple[np.ndarray, np.ndarray], rows: tuple[np.ndarray, np.ndarray]
 ) -> np.ndarray:
-    """Mask of rectangles with a marked cell, by their first columns and rows, and those behind the last."""
+    """Mask of rectangles with a marked cell; each range is (first, end), without the end."""
     # number of marked cells south and west of each corner: four of them give the number in any rectangle
     sums = np.zeros((marked.shape[0] + 1, marked.shape[1] + 1), dtype=np.int64)
     sums[1:, 1:] = marked.cumsum(axis=0).cumsum(axis=1)
@@ -47,7 +47,7 @@ def any_marked(
 
 
 def digest(*parts: np.ndarray | bytes) -> str:
-    """Hash of arrays by their content, the same on every machine."""
+    """Hash of arrays by their values, not their shapes or widths; the same on every machine."""
     stored = (part if isinstance(part, bytes) else part.astype(_STORED[part.dtype.kind]).tobytes() for part in parts)
     return hashlib.blake2b(b"".join(stored), digest_size=16).hexdigest()
 

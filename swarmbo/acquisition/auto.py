@@ -220,7 +220,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         whole = LogImprovements(graph, low, high, starts, belief=belief, reference=to_beat(belief))
         if not model.splits:
             return whole
-        joined: list[BoxFunctions] = [whole]  # the divided graph has no factor of its that is split
+        joined: list[BoxFunctions] = [whole]  # used for the other factors: split ones are not in the divided graph
         for factor, split in model.splits.items():
             part = LogImprovements.over_incumbent(split)
             joined.append(part)

@@ -20,8 +20,8 @@ class PairedDifference(msgspec.Struct, frozen=True):
 
     Args:
         mean: Mean of method minus reference, in the unit of the values.
-        low: Lower end of the bootstrap interval; None with fewer than two pairs.
-        high: Upper end of the bootstrap interval.
+        low: Lower end of the bootstrap interval; None with fewer than two pairs, or values that are not finite.
+        high: Upper end of the bootstrap interval; None like ``low``.
         n_pairs: Number of common seeds.
         unpaired: Seeds that only one of the methods has, sorted.
     """
@@ -86,7 +86,7 @@ def paired_difference(
 def mean_interval(
     values: ArrayLike, level: float = 0.95, resamples: int = 9999, seed: int = 0
 ) -> tuple[float | None, float | None]:
-    """Bootstrap interval (BCa) of a mean; (None, None) for fewer than two values."""
+    """Bootstrap interval (BCa) of a mean; (None, None) for fewer than two values, or if any is not finite."""
     values = np.asarray(values, dtype=float)
     if len(values) < 2 or not np.isfinite(values).all():
         return None, None
@@ -102,7 +102,7 @@ def mean_interval(
 
 
 def paired_p(method: BySeed, reference: BySeed) -> float | None:
-    """Two-sided p-value of Wilcoxon's signed-rank test of two methods by seed; None with fewer than ``FEWEST_PAIRS``.
+    """Two-sided p-value of Wilcoxon's signed-rank test; None with under ``FEWEST_PAIRS`` or if any is not finite.
 
     Source: Wilcoxon 1945; exact for small samples, ties included, as in ``scipy.stats.wilcoxon``.
     """

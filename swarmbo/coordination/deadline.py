@@ -33,8 +33,8 @@ _UNLIKELY = 1e-4
 
 
 class Correspondence:
-    """One agent's announcements to another and back; the other is silent after ``patience`` ticks without loss. Entries
-    are repeated after ``retry`` ticks without an acknowledgement, which takes two.
+    """One agent's announcements to another and back. On a link without loss, the other counts as silent after
+    ``patience`` ticks. An entry is sent again after ``retry`` ticks; acknowledgements take two.
     """
 
     def __init__(self, patience: int, retry: int = 1) -> None:
@@ -44,7 +44,7 @@ class Correspondence:
         self._known: dict[messages.Key, int] = {}  # the version of each entry that the other has acknowledged
         self._under_way: dict[messages.Key, tuple[int, int]] = {}  # last sent: version, and tick
         self._contents: dict[int, dict[messages.Key, int]] = {}  # of bundles that were not acknowledged
-        self._newest, self._before = -1, 0  # the other's newest bundle, and arrivals before it as bits
+        self._newest, self._before = -1, 0  # the other's newest bundle, and arrivals: bit i, that of newest - 1 - i
         self._owes_answer = False
         self._last_sent: int | None = None
 
@@ -59,7 +59,7 @@ class Correspondence:
     def hear(self, bundle: messages.Bundle, now: int) -> None:
         """Note a bundle of the other: its arrival, and what it acknowledges."""
         self.last_heard, self._owes_answer = now, self._owes_answer or bool(bundle.news)
-        self._needed = _needed(bundle.heard, bundle.before)
+        self._needed = _needed(bundle.heard, bundle.before)  # by losses on the way to the other
         # a number far ahead shifts out all bits; the cut keeps a hostile number from a shift of 2^60
         ahead = min(bundle.number - self._newest, _NOTED + 1)
         if ahead > 0:
@@ -90,7 +90,7 @@ class Correspondence:
 
     def is_silent(self, now: int) -> bool:
         """True if nothing has arrived for so long that the other is taken to have failed."""
-        needed = _needed(self._newest, self._before)
+        needed = _needed(self._newest, self._before)  # by losses on the way from the other
         return now - self.last_heard > max(self._patience, needed * self._pause(needed))
 
     def _pause(self, needed: int) -> int:

@@ -69,7 +69,7 @@ class FieldLearner:
         return replace(self, positions={}, starts={})
 
     def learn(self, news: News, asked: int, now: int, links: "nx.Graph[str] | None") -> "FieldLearner":
-        """Learn the measurements of a round, in the team's order, and note positions."""
+        """Learn measurements of round ``asked`` in round ``now``, in the team's order, and note positions."""
         problem = self.setup.problem
         measurements = [news.measurement(agent, problem) for agent in problem.channels if agent in news.factors]
         believed = self.believed.learn([*measurements, *news.on_the_way], links, asked=asked, now=now)
@@ -94,7 +94,7 @@ class FieldLearner:
         return replace(self, believed=self.believed.fitted(self.setup.seed))
 
     def steps(self, log: Logbook, offers: Offers) -> PlaceSteps[tuple["FieldLearner", Choice]]:
-        """Choose a location jointly for each agent that has candidates."""
+        """Steps of a joint choice of a location for each agent that has candidates."""
         setup, problem, now = self.setup, self.setup.problem, log.round
         agents, candidates, prices = _checked(problem, offers, setup.seed, now)
         if isinstance(setup.transport, Faults):  # failed agents take no part, and relay nothing
@@ -217,7 +217,7 @@ class FieldLearner:
         return plain, {f"belief/{name}": array for name, array in belief["arrays"].items()}
 
     def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "FieldLearner":
-        """Restore the state of ``to_state``, with the same setup."""
+        """Learner of the state of ``to_state``, with the same setup."""
         own = {name.removeprefix("belief/"): array for name, array in arrays.items() if name.startswith("belief/")}
         state = {"json": plain["belief"], "arrays": own}
         return replace(self, believed=belief_of(self.setup, self.own, state), **_places(plain))

@@ -22,8 +22,8 @@ from swarmbo.spaces.variables import Categorical
 APART = 1.001e-3  # sides of the box: a batch has no two points within a thousandth of a side
 _STEPS_BACK = np.geomspace(1.0, 1e-3, 41)[:, None]  # shares of a line back to the best setting
 _LINES = 16  # random ones
-_RISE = 0.5  # standard deviations more that are required, after each setting too many expected to be below the floor
-_SLOPE = 1.0  # least assumed one of the utility, as a share of the present one's for each side of the box
+_RISE = 0.5  # extra standard deviations per setting below the floor, beyond the number expected
+_SLOPE = 1.0  # least assumed slope of the utility, in shares of the present utility per side of the box
 _SLACK = 1e-9  # sides of the box, or a share of the present utility
 _EQUAL = (1.0, 0.75, 0.5, 0.25, 0.0)  # shares of the ranges
 
@@ -36,8 +36,8 @@ class Safe(Settings, frozen=True):
     """Requirement that settings are probably no worse than a share of the present one.
 
     Args:
-        share: Least utility, as a share of that of the present setting, in (0, 1]; of a negative one, the distance
-            below it is that share short of its size.
+        share: Least utility, as a share of that of the present setting, in (0, 1]. The loss is at most ``1 - share``
+            of the present utility's size, whatever its sign.
         probability: Least probability of this for each setting by the model, in [0.5, 1).
     """
 
@@ -119,10 +119,10 @@ class Near:
     def kept_safe(
         self, way: Points, told: Points, out: Points, expected: tuple[Values, Values], room: Room
     ) -> tuple[Point, Literal["best", "present"] | None]:
-        """The first point (n,) of a line of ``ways`` (m, n) that is probably good enough, and None; of several lines
-        the most uncertain one. If there is none, the best setting of the ``room``, or the present one if that is not
+        """First point (n,) of a line of ``ways`` (m, n) that is probably good enough, and None; of several lines the
+        most uncertain one. If there is none, the best setting of the ``room``, or the present one if that is not
         good enough, and which it is. ``told`` (t, n) are the codes of settings with a known utility, in order, the
-        present one among them; ``out`` (q, n) pending ones, from which the point keeps apart; ``expected`` mean and
+        present one among them; ``out`` (q, n) those of pending ones, which the point avoids; ``expected`` mean and
         standard deviation (m + t,), inf if unknown, at ``way`` and ``told``, by a model without pending points.
         """
         assert self.safe is not None
@@ -130,14 +130,14 @@ class Near:
         if np.isinf(std).any():
             return start, "present"
         X = self.problem.in_box(way)
-        apart, between = self._apart(X, told), self._apart(told, told)
+        nearest, between = self._apart(X, told).min(axis=1), self._apart(told, told)
         steps = np.abs(known[:, None] - known)[between > _SLACK] / between[between > _SLACK]
-        slope, apart = max(_SLOPE * abs(mean[-1]), steps.max(initial=0.0)), apart.min(axis=1)
-        std = np.hypot(std, slope * apart)  # a model of few outcomes takes the utility for smoother
+        slope = max(_SLOPE * abs(mean[-1]), steps.max(initial=0.0))
+        std = np.hypot(std, slope * nearest)  # a model of few outcomes takes the utility for smoother
         floor = mean[-1] - (1.0 - safe.share) * abs(mean[-1])
         excess = excess_of(known >= floor - _SLACK * abs(mean[-1]), 1.0 - safe.probability)
         good = mean - (ndtri(safe.probability) + _RISE * excess) * std >= floor
-        is_new = (apart > _SLACK) & (self._apart(X, out).min(axis=1, initial=np.inf) > APART)
+        is_new = (nearest > _SLACK) & (self._apart(X, out).min(axis=1, initial=np.inf) > APART)
         fits = good & self.problem.is_allowed(way) & room.has(way) & is_new
         lines = fits[:-2].reshape(-1, len(_STEPS_BACK))
         if not lines.any():

@@ -12,15 +12,15 @@ S = TypeVar("S", bound="OneAtATime")
 
 
 class OneAtATime:
-    """Base of objects whose attributes are replaced, never changed in place.
+    """Base of objects whose attributes are replaced, never changed in place: a failed call restores only references.
 
     A copy, by ``copy.deepcopy`` or a pickle, has its own lock, and is made between two calls, since a reading method
     may compute and cache something.
     """
 
     shared: ClassVar[tuple[str, ...]] = ()
-    """Attributes that others hold and change, too. A pickle has them as they are when it comes to them, which the lock
-    does not delay; pickled together with those who hold them, they are still one object."""
+    """Attributes that other objects hold and change, too; a failed call does not restore them. A pickle does not copy
+    them first, so objects that are pickled together still share them."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()

@@ -49,7 +49,7 @@ def require_measurable(problem: Problem, agent: str) -> None:
 
 
 def require_fits(measure: Instrument | None, agent: str, measures: Sequence[str]) -> None:
-    """Refuse an agent with an own instrument that the plan does not list, and conversely."""
+    """Refuse an instrument of an agent that is not in ``measures``, and a listed agent without one."""
     if (measure is not None) is not (agent in measures):
         got = "nothing to measure by" if measure is None else "something to measure by"
         wanted = "--measure module:function" if measure is None else "a fleet begun with --measures of it"
@@ -57,8 +57,8 @@ def require_fits(measure: Instrument | None, agent: str, measures: Sequence[str]
 
 
 def answered(measure: Instrument, problem: Problem, agent: str, place: list[float]) -> Answer:
-    """Measure at codes of the agent's own variables. An exception of the instrument is a failed measurement, which the
-    log names; a ShapeError if the result is inadmissible.
+    """Measure at a place: codes of the agent's own variables, in a field its location. An exception of the instrument
+    is a failed measurement, which the log names; a ShapeError if the result is inadmissible.
 
     Example:
         >>> from swarmbo.spaces import Domain
@@ -105,7 +105,7 @@ def _location(told: Mapping[str, Any], problem: Problem) -> tuple[float, ...] | 
 
 
 class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
-    """Environment in which some agents measure by their own instruments; by ``get_state`` nothing is measured twice."""
+    """Environment in which some agents measure by their own instruments, in place of its own measurements."""
 
     hub: Hub | None = None
 
@@ -113,7 +113,7 @@ class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
         super().__init__(env)
         self._measuring = agents
         self._function = FunctionWorld(env) if hasattr(env.unwrapped, "factor_graph") else None
-        if not hasattr(env.unwrapped, "get_state"):
+        if not hasattr(env.unwrapped, "get_state"):  # a failed step is then undone by repeating, and measuring, all
             got = "got agents with --measure in an environment without get_state()"
             raise ConfigError(f"{got}; wanted one that has it", at="$.measures")
 
@@ -137,7 +137,7 @@ class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
             return dict(infos)
         answers, problem = self.hub.measure(asked), self.hub.problem
         found = dict(infos) | {agent: _told(infos[agent], answers[agent], problem, agent) for agent in asked}
-        first = next(iter(found))
+        first = next(iter(found))  # a record takes the first source that an agent's info has
         failures = {agent: [answer.failure for answer in own if answer.failure] for agent, own in answers.items()}
         failed = {agent: why for agent, why in failures.items() if why}
         source = next((told for info in infos.values() if (told := Report.of(info).source) is not None), {})

@@ -14,7 +14,7 @@ from swarmbo.plotting.history import Records, World, agents_of, belief_after, fa
 
 
 def plot_truth(ax: Axes, world: World, limits: maps.Limits | None = None) -> Axes:
-    """Draw the true field of a world and where its maximum lies."""
+    """Draw the true field of a world, and its maximum if that is sought."""
     ax.set_title("Truth")
     if world.points is None or world.values is None:
         return style.say(ax, "the truth is not known")
@@ -48,7 +48,7 @@ def plot_std(ax: Axes, belief: PlaceBelief | None, world: World, lattice: maps.L
 
 
 def plot_error(ax: Axes, belief: PlaceBelief | None, world: World) -> Axes:
-    """Draw the distance of a belief's mean from the truth if it is known; other arguments are as in ``plot_std``."""
+    """Draw the distance of a belief's mean from the truth; arguments are those of ``plot_std``, without lattice."""
     ax.set_title("Error: |mean - truth|")
     if belief is None or world.points is None or world.values is None:
         return _without_belief(ax, world)

@@ -134,7 +134,7 @@ def make_app(desk: Desk, token: str) -> Any:
             routing.Route("/healthz", guarded(handler_of(Health), is_open=True), methods=["GET"]),
             routing.Route("/ask", guarded(ask), methods=["POST"]),
             routing.Route("/tell/{id}", guarded(tell), methods=["POST"]),
-            routing.Route("/state", guarded(handler_of(desk.now)), methods=["GET"]),
+            routing.Route("/state", guarded(handler_of(desk.state)), methods=["GET"]),
             routing.Route("/best", guarded(best), methods=["GET"]),
             routing.Route("/openapi.json", guarded(handler_of(lambda: described)), methods=["GET"]),
         ],

@@ -27,7 +27,7 @@ _KEY, _UNTIL = "key", "until"
 
 
 class Outcome(NamedTuple):
-    """Outcome of a query: value (None: failed), actual point, told values by factor; in a field of one agent."""
+    """Outcome of a query, in a field that of one ``agent``: value (None: failed), actual point, values by factor."""
 
     value: float | None
     point: dict[str, Any]
@@ -110,7 +110,7 @@ class Desk:
         self._keys, self._leases = dict[str, str](), dict[str, Lease]()
         self._told = Outcomes(ledger.team.problem)
         self._outcomes, self._best, self._curve = list[float | None](), messages.Best(), list[tuple[int, float]]()
-        self._recommended: tuple[int, Any] = (-1, None)  # and the number of events before it
+        self._recommended: tuple[int, Any] = (-1, None)  # number of events taken before it, and the recommendation
         self._catch_up()
 
     def ask(self, request: messages.AskRequest) -> messages.Asked:
@@ -149,7 +149,7 @@ class Desk:
 
     def tell(self, query_id: str, request: messages.TellRequest) -> messages.Told:
         """Take an outcome."""
-        self.ledger.asked(query_id)
+        self.ledger.asked(query_id)  # raises for an unknown query
         outcome = None if isinstance(request.outcome, UnsetType) else request.outcome
         if isinstance(request.outcome, UnsetType) and not request.failed:
             raise ConfigError("missing; wanted an outcome, null, or failed = true", at="$.outcome")
@@ -175,7 +175,7 @@ class Desk:
         point = dict(zip(names, found.location, strict=True)) if found.point is None else dict(found.point)
         return replace(best, recommended=point, mean=found.mean, std=found.std)
 
-    def now(self) -> messages.State:
+    def state(self) -> messages.State:
         """Last state, with the present time; any thread may call it."""
         return replace(self._state, now=self._clock())
 

@@ -101,12 +101,12 @@ class Model:
         return values if self.kind == "per-factor" else sum(values.values())
 
     def kill(self):
-        before = bits(self.desk.ledger.team), self.desk.now()
+        before = bits(self.desk.ledger.team), self.desk.state()
         self.desk = open_desk(self.folder, self.clock, self.kind)
-        assert (bits(self.desk.ledger.team), self.desk.now()) == before
+        assert (bits(self.desk.ledger.team), self.desk.state()) == before
 
     def check(self):
-        state = self.desk.now()
+        state = self.desk.state()
         assert {one.query: one.until for one in state.pending} == {q: until for q, (_, until) in self.leases.items()}
         assert (state.asked, state.told) == (len(self.points), len(self.told))
         per_query = 2 if self.kind == "field" else 1

@@ -44,9 +44,9 @@ REFUSED += [(body, 422) for body in (*NO_TABLE, *NO_KEY, *NO_LEASE, *NO_OUTCOME,
 @pytest.mark.parametrize(("body", "status"), REFUSED)
 def test_bad_bodies_are_refused(client, desk, path, body, status):
     client.post("/ask", json={"key": "first"})
-    before = desk.now()
+    before = desk.state()
     refused(client.post(path, content=body), status)
-    assert desk.now() == before
+    assert desk.state() == before
     assert client.post("/tell/q00001", json={"outcome": 1}).json()["is_new"]
 
 
@@ -87,7 +87,7 @@ def test_forged_tokens_are_refused(desk, path, header):
         method = "POST" if path in ("/ask", "/tell/q00001") else "GET"
         told = refused(client.request(method, path, headers=headers, content=b'{"key":"k"}'), 401)
         assert TOKEN not in json.dumps(told)
-    assert desk.now().asked == 0
+    assert desk.state().asked == 0
 
 
 def test_page_and_sign_of_life_need_no_token(desk):
