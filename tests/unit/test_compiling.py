@@ -17,7 +17,11 @@ import swarmbo
 import swarmbo_envs
 from swarmbo.boundary.compiling import compiled
 
-SIGHT = "from swarmbo_envs.ground.sight import _clipped; print(_clipped(0.0, 2.0, 0.5, 1.0))"
+SIGHT = """
+import numpy as np
+from swarmbo_envs.ground.sight import free_segments
+print(free_segments(np.zeros((1, 2)), np.ones((1, 2)), np.eye(2, dtype=bool), (0.0, 0.0, 1.0, 1.0)))
+"""
 
 COUNT = """
 import sys
@@ -61,7 +65,7 @@ def test_where_only_temporary_files_can_be_written_compiled_code_is_kept_there_a
     assert kept, first.stderr
     own = f"in {kept[0].parents[1]}"
     for run, where in ((first, own), (second, own), (nowhere, "in memory")):
-        assert run.stdout == "(0.25, 0.5)\n", run.stderr
+        assert run.stdout == "[False]\n", run.stderr
         assert run.stderr.count("CompilingWarning") == 1
         assert f"it is kept {where}" in run.stderr
 
