@@ -56,7 +56,7 @@ TEAMS: dict[str, dict[str, Any]] = {
 
 
 def settings_of(method: str) -> dict[str, Any]:
-    """What a team is given for a method."""
+    """Settings of a team for a method."""
     return {"coordination": PEERS[method][0]()} if method in PEERS else TEAMS[method]
 
 

@@ -130,7 +130,7 @@ class Problem:
         return self.function(seed, **self.settings)
 
     def scopes_of(self, function: AdditiveFunction) -> Scopes | None:
-        """What a team is told of the structure; wrong pairs, of a variable of each half, meet in no function here."""
+        """Structure that a team knows; wrong pairs, of a variable of each half, meet in no function here."""
         half = function.n_variables // 2
         pairs = {f"w{i}": (i, i + half) for i in range(half)}
         return {"known": function.scopes, "unknown": None, "wrong": pairs}[self.structure]

@@ -138,7 +138,7 @@ class Decision:
         self.mode["patience"] = own.patience
 
     def found(self, case: str) -> tuple[Found, float, float]:
-        """What a case comes to, and the best and the mean that it could."""
+        """Result of a case, with the best and the mean of what is possible."""
         return self.after_death() if case == DEATH else (self.of(case), self.best, self.floor)
 
     def opened(self, faults: Faults) -> Any:
@@ -168,7 +168,7 @@ class Tabled(Decision):
         self.floor = at_random(self.graph, self.tables, stream(seed, "random choices"))
 
     def of(self, case: str) -> Found:
-        """What a case without a death comes to; alone, where two would clash the later one stays."""
+        """Result of a case without a death; alone, the later of two that clash stays."""
         if case == ALONE:
             chosen, clashes = alone(self.graph, self.tables)
             return value(self.graph, self.tables, chosen), 0.0, clashes
@@ -210,7 +210,7 @@ class Boxed(Decision):
         self.best, self.floor = self.of(LOCKSTEP)[0], float(total_value(functions, self.points).mean())
 
     def of(self, case: str) -> Found:
-        """What a case without a death comes to."""
+        """Result of a case without a death."""
         if case == ALONE:
             return float(total_value(self.functions, self.alone()[None])[0]), 0.0, 0
         if case == LOSSY:
@@ -234,7 +234,7 @@ class Boxed(Decision):
         return point
 
     def by_deadline(self, faults: Faults, threshold: float = 0.01) -> Found:
-        """What the first method comes to by a deadline."""
+        """Result of the first method by a deadline."""
         method, shares = sb.ADMM(**self.mode, threshold=threshold), self.world == "wlan totals"
         found = maximise_by_deadline(method, self.functions, self.opened(faults), self.drawn, shares=shares)
         return found.value, found.report.bytes / 1000, 0
@@ -247,7 +247,7 @@ class Boxed(Decision):
 
 
 def came_to(graph: sb.FactorGraph, tables: Tables, said: sb.Solution) -> Found:
-    """What a choice is worth to the agents of a graph."""
+    """Value of a choice to the agents of a graph, kilobytes sent, and agents without a choice."""
     chosen = {x: index for x, index in said.assignment.items() if x in graph.variables}
     return value(graph, tables, chosen), said.report.bytes / 1000, len(graph.variables) - len(chosen)
 

@@ -73,7 +73,7 @@ def parser_of(doc: str | None) -> ArgumentParser:
 
 
 class Round(NamedTuple):
-    """What agents did in a round, what they were told, and the processor seconds of their decision."""
+    """Actions of a round, the infos that followed, and the processor seconds of the decision."""
 
     actions: dict[str, Any]
     infos: dict[str, Any]

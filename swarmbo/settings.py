@@ -120,9 +120,15 @@ def convert(data: object, kind: type[T] | Any, at: str = "$") -> T:
 
 
 _SPANS: dict[tuple[str, ...], str] = {
-    **{(): "", ("ge",): ">= {}", ("gt",): "> {}", ("le",): "<= {}", ("lt",): "< {}"},
-    **{("ge", "le"): "from {} to {}", ("gt", "lt"): "between {} and {}"},
-    **{("ge", "lt"): "in [{}, {})", ("gt", "le"): "in ({}, {}]"},
+    (): "",
+    ("ge",): ">= {}",
+    ("gt",): "> {}",
+    ("le",): "<= {}",
+    ("lt",): "< {}",
+    ("ge", "le"): "from {} to {}",
+    ("gt", "lt"): "between {} and {}",
+    ("ge", "lt"): "in [{}, {})",
+    ("gt", "le"): "in ({}, {}]",
 }
 
 

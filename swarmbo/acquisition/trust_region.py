@@ -154,7 +154,7 @@ class Restarts(Settings, frozen=True):
             begun: Index of the evaluation at which the first period begins.
             patience: Factor on the waiting time, >= 1.
         """
-        counts = np.ones(len(outcomes), dtype=bool) if steps is None else steps
+        counts = _after(0, outcomes, steps)
         batches = _batches(counts & ~np.isnan(outcomes) & (np.arange(len(outcomes)) >= begun), basis)
         length = patience * self.after
         turns = (int(batches.max(initial=-1)) + 1) // length if length else 0

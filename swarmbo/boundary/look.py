@@ -37,18 +37,43 @@ _AGENT_DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (5, 1
 BEST_COLOUR = "#fff200"
 
 RC: dict[Any, Any] = {
-    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.titlecolor", "xtick.labelcolor", "ytick.labelcolor"), INK),
-    **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), MUTED),
-    **dict.fromkeys(("figure.facecolor", "savefig.facecolor"), "white"),
-    **dict.fromkeys(("font.size", "axes.labelsize"), 9.5),
-    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 8.5),
-    **dict.fromkeys(("axes.linewidth", "grid.linewidth", "xtick.major.width", "ytick.major.width"), 0.8),
-    **dict.fromkeys(("axes.formatter.useoffset", "axes.spines.right", "axes.spines.top", "legend.frameon"), False),
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.5,
+    "text.color": INK,
     "text.parse_math": False,  # names and units are shown literally, even with dollar signs
-    **{"font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"]},
-    **{"axes.titlelocation": "left", "axes.titlepad": 8, "axes.titlesize": 11, "axes.titleweight": "bold"},
-    **{"axes.axisbelow": True, "axes.grid": True, "grid.color": GRID},
-    **{"figure.dpi": 100, "image.origin": "lower", "lines.linewidth": 1.8, "lines.solid_capstyle": "round"},
+    "axes.axisbelow": True,
+    "axes.edgecolor": MUTED,
+    "axes.formatter.useoffset": False,
+    "axes.grid": True,
+    "axes.labelcolor": INK,
+    "axes.labelsize": 9.5,
+    "axes.linewidth": 0.8,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titlepad": 8,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "xtick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "xtick.labelsize": 8.5,
+    "xtick.major.width": 0.8,
+    "ytick.color": MUTED,
+    "ytick.labelcolor": INK,
+    "ytick.labelsize": 8.5,
+    "ytick.major.width": 0.8,
+    "figure.dpi": 100,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "image.origin": "lower",
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "lines.solid_capstyle": "round",
 }
 
 MEAN_COLOURS: Colormap = mpl.colormaps["viridis"]
@@ -84,12 +109,21 @@ def cased(width: float, colour: str = "white") -> list[AbstractPathEffect]:
 
 
 NO_GO: dict[str, Any] = {
-    **{"facecolor": "#f4f1ecd9", "edgecolor": INK, "hatch": "////", "hatchcolor": "#8d857b"},
-    **{"linewidth": 1.1, "zorder": 1.6},
+    "facecolor": "#f4f1ecd9",
+    "edgecolor": INK,
+    "hatch": "////",
+    "hatchcolor": "#8d857b",
+    "linewidth": 1.1,
+    "zorder": 1.6,
 }
 BASE: dict[str, Any] = {
-    **{"marker": "p", "markersize": 12, "markeredgecolor": "white", "markeredgewidth": 1.4, "linestyle": "none"},
-    **{"clip_on": False, "zorder": 4.6},  # above paths
+    "marker": "p",
+    "markersize": 12,
+    "markeredgecolor": "white",
+    "markeredgewidth": 1.4,
+    "linestyle": "none",
+    "clip_on": False,
+    "zorder": 4.6,  # above paths
 }
 BATTERY_POINTS = (16.0, 4.5, 15.0)  # width, height, and extent below the agent
 _NEARLY_EMPTY = 0.2

@@ -36,15 +36,26 @@ def _rounded(number: Any, digits: Any = None) -> Any:
 
 
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Pow: _power},
-    **{ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod},
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: _power,
 }
 _SIGNS: dict[type[ast.unaryop], Callable[[Any], Any]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
 _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    **{ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge},
-    **dict.fromkeys((ast.Eq, ast.Is), operator.eq),  # equal for these values
-    **dict.fromkeys((ast.NotEq, ast.IsNot), operator.ne),
-    **{ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b},
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.eq,  # equal to `==` for these values
+    ast.IsNot: operator.ne,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
 }
 _CALLED: dict[str, Callable[..., Any]] = {part.__name__: part for part in (abs, min, max, round, int, float, bool)}
 _CALLED["round"] = _rounded

@@ -177,7 +177,7 @@ class FeatureGP(FieldGP):
         return round(self.information.count)
 
     def condition_on_pending(self, X: Float[np.ndarray, "q d"]) -> "FeatureGP":
-        """A belief whose variance includes pending measurements with the usual noise."""
+        """Belief whose variance includes pending measurements with the usual noise (Desautels et al. 2014, sec. 4)."""
         points = self._points(X)
         if points.shape[0] == 0:
             return self

@@ -355,10 +355,11 @@ class LogPosterior:
     ) -> tuple[Float[np.ndarray, " pairs"], Any]:
         """Covariances of the pairs, noise and time left out, and what their derivatives are made of."""
         pairs, parts = np.zeros(len(self._rows)), list[tuple[np.ndarray, np.ndarray]]()
-        spare = _, room = np.zeros((0, 2, 0)), np.empty((3, len(self.z)))
+        nothing, room = np.zeros((0, 2, 0)), np.empty((3, len(self.z)))
         for factor, coordinate, ends, points, holds in self._groups:
             nears, falls = np.zeros(len(pairs)), np.zeros(len(pairs))
-            add_correlations(self._codes[factor], ends, points / lengthscales[coordinate], holds, *spare, nears, falls)
+            X = points / lengthscales[coordinate]
+            add_correlations(self._codes[factor], ends, X, holds, nothing, room, nears, falls)
             pairs += outputscales[factor] * nears
             parts.append((nears, falls))
         if self._groups:

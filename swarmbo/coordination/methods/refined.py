@@ -94,10 +94,8 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
             solved, rounds = solved + 1, rounds + outcome.rounds
             if improved:
                 x, values, received = candidate, found, heard
-        at, terms = (
-            {v: float(x[view.place[v]]) for v in view.variables},
-            zip(view.factors, values.tolist(), strict=True),
-        )
+        at = {v: float(x[view.place[v]]) for v in view.variables}
+        terms = zip(view.factors, values.tolist(), strict=True)
         return BoxOutcome(view.part.index, at, dict(terms), rounds, grids.is_fine_enough(depth, self.tolerance))
 
 
