@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.box_functions import Box, FixedPoint, JoinedFunctions
+from swarmbo.acquisition.box_functions import Box, FixedPoint, JoinedFunctions, on_box
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds, ContrastBounds
 from swarmbo.acquisition.expected_improvement import LogImprovements
@@ -39,6 +39,8 @@ _PROMISE = 1e-3  # of the first outcomes' spread: with a larger expected improve
 _LOOKS = 256  # random places at which that is judged
 _TURNS = 2  # period in rounds of the global search of a stalled factor, which can leave a wrong basin
 _STUCK = 2  # failures until a factor is stalled, in units of those that halve a trust region
+_DRAWN = 3  # period in rounds of the joint draw of factors that share variables, as bounds do not leave a basin
+_DRAWABLE = 128  # most factors for such draws: that of more explores in too many at once
 _AFAR = 4  # period in rounds in which the draw of an untransformed sum is searched globally, to leave a wrong basin
 _SIDES = (1.0, 0.5, 0.25)  # of the trust region, by member of a batch: bounds in one region are almost the same point
 _SIDES_BY_FACTOR = (1.0, 0.25, 0.0625)  # the same with a trust region per factor
@@ -72,7 +74,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     | single factors, no shared variables | untransformed, root, fourth root, logarithm | log expected improvement | \
     one per factor; for several factors, see below |
     | | a sum of functions of the factor's variables | log expected improvement of each | none |
-    | single factors, shared variables | untransformed outcomes | bounds | none |
+    | single factors, shared variables | untransformed outcomes | bounds, and each third time a joint posterior draw | \
+    none |
     | any, with a time axis | untransformed outcomes | bounds | none |
 
     Models of totals with similar evidence are used alternately. The last model of totals is tried with up to 64
@@ -91,7 +94,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     spread. Later it is searched in its trust region and, once stalled, globally in every second round. With outcomes
     per factor, the last round evaluates the combined best point of all parts of the graph. If the number of rounds is
     unknown, this happens whenever the number of evaluations has grown by half. Outcomes of factors with shared
-    variables are not transformed, since a gain of one may be a loss of another. Trust regions react to posterior means,
+    variables are not transformed, since a gain of one may be a loss of another. More than 128 of them are never drawn,
+    since a draw explores in all factors at once. Trust regions react to posterior means,
     not to noisy outcomes. If the fitted noise is above 3e-4 of the outcomes' variance, a trust region needs three times
     ``box.failures`` to shrink, and a restart waits three times as long.
 
@@ -157,8 +161,13 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         belief = model.belief
         if _is_time_to_gather(situation) and not belief.has_time:
             return FixedPoint.at(situation.graph, model.incumbent())
+        t, p = len(situation.history), len(situation.pending)
+        asked = p + (t if situation.history.attached is None else int((~situation.history.attached).sum()))
         if belief.has_time or (_is_by_factor(situation) and _is_shared(situation.graph)):
-            many = math.sqrt(_MANY / max(_MANY, len(situation.graph.factors)))
+            n_factors = len(situation.graph.factors)
+            if not belief.has_time and n_factors <= _DRAWABLE and asked % _DRAWN == 0:
+                return self._draw(situation, belief, None)
+            many = math.sqrt(_MANY / max(_MANY, n_factors))
             # faded places are uncertain and revisited anyway
             boldness = 1.0 if belief.has_time else _BOLDER * many * (1.0 + _MEMBER * len(situation.out.points))
             return self._bounds(situation, belief, boldness)
@@ -172,10 +181,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         places = belief.domain.to_unit(belief.X) if is_plain else None
         box, told = self._box(patience), _seen(belief, situation)
         side = box.state(told, steps=situation.steps(), places=places, basis=situation.basis()).side
-        t, p = len(situation.history), len(situation.pending)
-        asked = p + (t if situation.history.attached is None else int((~situation.history.attached).sum()))
-        low, high = box_around(incumbent(belief), side * _SIDES[asked % len(_SIDES)] if p and not is_plain else side)
-        starts = starting_points(belief, low, high)
+        region = box_around(incumbent(belief), side * _SIDES[asked % len(_SIDES)] if p and not is_plain else side)
         # draws of an untransformed sum pay off once outcomes distinguish the functions
         is_told = patience == 1 and belief.n_data >= belief.domain.n_dims
         by_turns = not is_whole and (not is_plain or is_told)
@@ -183,13 +189,15 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         n_models = max(1, len(model.learned.candidate_models))
         turn = asked // n_models if p and n_models % 2 == 0 else asked
         if by_turns and turn % 2 == 0:
-            when = {"evaluations": t, "pending": p}
-            rngs = {f: stream(situation.seed, "auto draw", factor=f, **when) for f in belief.graph.factors}
-            sample = belief.sample(rngs, stream(situation.seed, "auto draw", "noise", **when), self.n_features)
-            if is_plain and turn % _AFAR == 0:
-                low, high = np.zeros_like(low), np.ones_like(high)
-            return SampledFunctions(belief.graph, low, high, starts, sample=sample)
-        return self._bounds(situation, belief, 1.0 if by_turns or is_whole else _BOLDER, (low, high))
+            return self._draw(situation, belief, None if is_plain and turn % _AFAR == 0 else region)
+        return self._bounds(situation, belief, 1.0 if by_turns or is_whole else _BOLDER, region)
+
+    def _draw(self, situation: JointSituation, belief: AdditiveGP, box: Box | None) -> SampledFunctions:
+        """A joint draw of all factors, to be maximised in a box; None: everywhere."""
+        when = {"evaluations": len(situation.history), "pending": len(situation.pending)}
+        rngs = {f: stream(situation.seed, "auto draw", factor=f, **when) for f in belief.graph.factors}
+        sample = belief.sample(rngs, stream(situation.seed, "auto draw", "noise", **when), self.n_features)
+        return SampledFunctions(**on_box(belief, box), sample=sample)
 
     def _bounds(
         self, situation: JointSituation, belief: AdditiveGP, boldness: float, box: Box | None = None
