@@ -81,10 +81,11 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     Models of totals with similar evidence are used alternately. The last model of totals is tried with up to 64
     variables. The first model of totals alternates draws and bounds if there are as many outcomes as variables, and
     little noise. Every second draw is then maximised globally, since a trust region alone never leaves the basin of the
-    initial points. In a batch, each alternating model uses both draws and bounds. For transformed totals, successive
-    points of a batch are searched in the whole trust region, in one of half its side, and in one of a quarter. For
-    single factors, the smaller sides are a quarter and a sixteenth, and the last batch searches no factor globally. The
-    owner of a factor of all variables finds the best point and sends it to the other agents.
+    initial points. Once no other model has similar evidence, there are global draws only. In a batch, each alternating
+    model uses both draws and bounds. For transformed totals, successive points of a batch are searched in the whole
+    trust region, in one of half its side, and in one of a quarter. For single factors, the smaller sides are a quarter
+    and a sixteenth, and the last batch searches no factor globally. The owner of a factor of all variables finds the
+    best point and sends it to the other agents.
 
     With one factor, totals count as outcomes of that factor. A function of unknown structure is one factor, whose
     lengthscales are a common one with small deviations. Models of the whole factor and of a sum over its variables
@@ -95,9 +96,9 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     per factor, the last round evaluates the combined best point of all parts of the graph. If the number of rounds is
     unknown, this happens whenever the number of evaluations has grown by half. Outcomes of factors with shared
     variables are not transformed, since a gain of one may be a loss of another. More than 128 of them are never drawn,
-    since a draw explores in all factors at once. Trust regions react to posterior means,
-    not to noisy outcomes. If the fitted noise is above 3e-4 of the outcomes' variance, a trust region needs three times
-    ``box.failures`` to shrink, and a restart waits three times as long.
+    since a draw explores in all factors at once. Trust regions react to posterior means, not to noisy outcomes. If the
+    fitted noise is above 3e-4 of the outcomes' variance, a trust region needs three times ``box.failures`` to shrink,
+    and a restart waits three times as long.
 
     Every rule is a sum over factors, so agents agree on it by messages. Outcomes are sent to all agents that model
     them. A draw needs one number per evaluation from each factor to all others. Every agent computes trust regions,
@@ -188,8 +189,9 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         # models alternate by member: draws and bounds in step with them would leave each model one of the two
         n_models = max(1, len(model.learned.candidate_models))
         turn = asked // n_models if p and n_models % 2 == 0 else asked
-        if by_turns and turn % 2 == 0:
-            return self._draw(situation, belief, None if is_plain and turn % _AFAR == 0 else region)
+        is_clear = is_plain and is_told and n_models == 1
+        if is_clear or (by_turns and turn % 2 == 0):
+            return self._draw(situation, belief, None if is_clear or (is_plain and turn % _AFAR == 0) else region)
         return self._bounds(situation, belief, 1.0 if by_turns or is_whole else _BOLDER, region)
 
     def _draw(self, situation: JointSituation, belief: AdditiveGP, box: Box | None) -> SampledFunctions:
