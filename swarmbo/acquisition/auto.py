@@ -40,6 +40,7 @@ _LOOKS = 256  # random places at which that is judged
 _TURNS = 2  # period in rounds of the global search of a stalled factor, which can leave a wrong basin
 _STUCK = 2  # failures until a factor is stalled, in units of those that halve a trust region
 _DRAWN = 3  # period in rounds of the joint draw of factors that share variables, as bounds do not leave a basin
+_DRAWN_FROM = 2  # evaluations from which on there are such draws, in units of the initial design
 _DRAWABLE = 128  # most factors for such draws: that of more explores in too many at once
 _AFAR = 4  # period in rounds in which the draw of an untransformed sum is searched globally, to leave a wrong basin
 _SIDES = (1.0, 0.5, 0.25)  # of the trust region, by member of a batch: bounds in one region are almost the same point
@@ -95,10 +96,10 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     spread. Later it is searched in its trust region and, once stalled, globally in every second round. With outcomes
     per factor, the last round evaluates the combined best point of all parts of the graph. If the number of rounds is
     unknown, this happens whenever the number of evaluations has grown by half. Outcomes of factors with shared
-    variables are not transformed, since a gain of one may be a loss of another. More than 128 of them are never drawn,
-    since a draw explores in all factors at once. Trust regions react to posterior means, not to noisy outcomes. If the
-    fitted noise is above 3e-4 of the outcomes' variance, a trust region needs three times ``box.failures`` to shrink,
-    and a restart waits three times as long.
+    variables are not transformed, since a gain of one may be a loss of another. Draws begin with twice as many outcomes
+    as in the initial design. More than 128 factors are never drawn, since a draw explores in all factors at once. Trust
+    regions react to posterior means, not to noisy outcomes. If the fitted noise is above 3e-4 of the outcomes'
+    variance, a trust region needs three times ``box.failures`` to shrink, and a restart waits three times as long.
 
     Every rule is a sum over factors, so agents agree on it by messages. Outcomes are sent to all agents that model
     them. A draw needs one number per evaluation from each factor to all others. Every agent computes trust regions,
@@ -166,7 +167,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         asked = p + (t if situation.history.attached is None else int((~situation.history.attached).sum()))
         if belief.has_time or (_is_by_factor(situation) and _is_shared(situation.graph)):
             n_factors = len(situation.graph.factors)
-            if not belief.has_time and n_factors <= _DRAWABLE and asked % _DRAWN == 0:
+            is_turn = asked % _DRAWN == 0 and t >= _DRAWN_FROM * situation.initial and n_factors <= _DRAWABLE
+            if is_turn and not belief.has_time:
                 return self._draw(situation, belief, None)
             many = math.sqrt(_MANY / max(_MANY, n_factors))
             # faded places are uncertain and revisited anyway
