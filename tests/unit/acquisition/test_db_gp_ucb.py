@@ -19,10 +19,6 @@ from swarmbo.settings import convert
 from .fields import DOMAIN, log_det_terms, some_belief
 
 
-def by_ucb(sqrt_beta) -> LocalUtility:
-    return LocalUtility(sqrt_beta, bonus=1.0, noise_variance=1.0)
-
-
 def situation(belief, candidates, positions=None, links=None, round_number=1) -> Situation:
     agents = tuple(candidates)
     return Situation(agents, candidates, positions or {}, {}, belief, links, DOMAIN, round_number, 10, 0)
@@ -106,44 +102,28 @@ def test_the_chain_runs_along_space_and_a_factor_sees_the_next_robots():
     assert all(problem.graph.owner(f) == f.removeprefix("w_") for f in problem.graph.factors)
 
 
-def test_a_robot_with_nowhere_to_go_takes_no_part():
-    candidates = {"a": np.empty((0, 2)), "b": np.array([[1.0, 1.0]])}
-    problem = DBGPUCB().local_problem(situation(some_belief(), candidates))
-    assert problem.graph.agents == ("b",)
-    assert DBGPUCB().local_problem(situation(some_belief(), {"a": np.empty((0, 2))})) is None
+PLACES = np.array([(x, y) for x in np.linspace(0, 100, 40) for y in np.linspace(0, 50, 25)])
+BY_UCB = LocalUtility(2.0, bonus=1.0, noise_variance=1.0)
 
 
-def test_shortlist_holds_the_best_place_is_free_of_repeats_and_spreads_out():
-    belief = some_belief()
-    places = np.array([(x, y) for x in np.linspace(0, 100, 40) for y in np.linspace(0, 50, 25)])
-    picks = shortlist(belief, places, 32, by_ucb(2.0))
-    mean, var = belief.posterior(places)
-    upper = mean + 2.0 * np.sqrt(var)
-    assert picks[0] == upper.argmax()
-    assert len(set(picks.tolist())) == 32
-    dense = [n for n in np.argsort(-upper) if n not in picks[:16]][:16]
-    assert picks[16:].tolist() == dense
+def test_half_of_a_shortlist_is_picked_with_all_before_pending_and_half_is_the_best_of_the_others():
+    belief = conditioned = some_belief()
+    picks, wanted = shortlist(belief, PLACES, 32, BY_UCB), list[int]()
+    for _ in range(16):
+        mean, var = conditioned.posterior(PLACES)
+        score = mean + 2.0 * np.sqrt(var)
+        score[wanted] = -np.inf
+        wanted.append(int(score.argmax()))
+        conditioned = conditioned.condition_on_pending(PLACES[wanted[-1]][None])
+    mean, var = belief.posterior(PLACES)
+    wanted += [n for n in np.argsort(-(mean + 2.0 * np.sqrt(var))) if n not in wanted][:16]
+    assert picks.tolist() == wanted
 
 
 def test_without_data_the_first_half_of_a_shortlist_fills_the_space():
-    places = np.array([(x, y) for x in np.linspace(0, 100, 40) for y in np.linspace(0, 50, 25)])
-    picks = shortlist(ExactGP.create(ExactGPSettings(), DOMAIN), places, 32, by_ucb(2.0))[:16]
-    gaps = np.linalg.norm(DOMAIN.to_unit(places)[:, None] - DOMAIN.to_unit(places[picks])[None], axis=-1).min(axis=1)
+    picks, U = shortlist(ExactGP.create(ExactGPSettings(), DOMAIN), PLACES, 32, BY_UCB)[:16], DOMAIN.to_unit(PLACES)
+    gaps = np.linalg.norm(U[:, None] - U[picks], axis=-1).min(axis=1)
     assert gaps.max() < 0.3  # 16 points on a square grid would leave 0.18
-
-
-def test_greedy_picks_equal_conditioning_the_belief_pick_by_pick():
-    belief = some_belief()
-    places = DOMAIN.from_unit(np.random.default_rng(5).random((60, 2)))
-    picks = shortlist(belief, places, 12, by_ucb(1.5))[:6]
-    conditioned, wanted = belief, []
-    for _ in range(6):
-        mean, var = conditioned.posterior(places)
-        score = mean + 1.5 * np.sqrt(var)
-        score[wanted] = -np.inf
-        wanted.append(int(score.argmax()))
-        conditioned = conditioned.condition_on_pending(places[wanted[-1]][None])
-    assert picks.tolist() == wanted
 
 
 def test_shortlists_shrink_so_that_tables_keep_to_their_budget():

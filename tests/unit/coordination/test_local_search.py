@@ -10,7 +10,7 @@ import swarmbo as sb
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.tables import sizes_of
 
-from .example_tables import Problem, Tables, by_agents, drawn, ring, some_problem, values_at
+from .example_tables import Problem, Tables, some_problem, values_at
 
 
 @st.composite
@@ -92,19 +92,6 @@ def test_a_value_as_good_is_taken_by_c_always_and_by_b_only_in_conflict() -> Non
     torn = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["x"]})
     swing = {"f": np.array([1.0, 0.0]), "g": np.array([0.0, 1.0])}
     assert moves_of_x("B", torn, swing, 2) == 1
-
-
-@pytest.mark.parametrize("method", [sb.DSA(), sb.MGM(), sb.DSA(keep_best=False, rounds=7)])
-def test_draws_are_the_seeds_and_agents_draw_alike(method: sb.DSA | sb.MGM) -> None:
-    graph = sb.FactorGraph.from_scopes(ring(9))
-    tables = drawn(graph, 3, size=5)
-    ends: list[dict[str, int]] = []
-    for seed in range(4):
-        solution = method.solve(graph, tables, seed=seed)
-        told = by_agents(method, graph, tables, seed=seed)
-        assert (told.assignment, told.report) == (solution.assignment, solution.report)
-        ends.append(solution.assignment)
-    assert any(end != ends[0] for end in ends)
 
 
 def test_a_forbidden_choice_is_left_for_any_that_is_allowed_however_poor() -> None:
