@@ -6,9 +6,6 @@ import pytest
 from scipy.linalg import cholesky
 
 from swarmbo.belief import AdditiveGP, AdditiveGPSettings, TimeAxis, TimeCorrelation
-from swarmbo.belief.gp.conditioning import condition
-from swarmbo.belief.gp.evidence import LogPosterior
-from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.spaces import Domain
@@ -27,26 +24,6 @@ def powell_belief(t=100, outcomes="total"):
     F = -((a + 10 * b) ** 2 + 5 * (c - d) ** 2 + (b - 2 * c) ** 4 + 10 * (a - d) ** 4)
     belief = AdditiveGP.create(AdditiveGPSettings(), graph, Domain(np.full(24, -4.0), np.full(24, 5.0)), outcomes)
     return belief.update(X, F.sum(axis=1) if outcomes == "total" else F)
-
-
-@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-@pytest.mark.parametrize("t", [20, 100])
-def test_value_and_gradient_of_6_factors_at_20_points_each(benchmark, t, outcomes):
-    belief = powell_belief(t, outcomes).fit(stream(0, "fit"))
-    (stack,) = stacks_of(belief.graph)
-    U = stream(1, "benchmark").uniform(size=(6, 20, 4))
-    belief.local(stack, U)
-
-    def differences():
-        for j in range(4):
-            for sign in (1e-6, -1e-6):
-                V = U.copy()
-                V[..., j] += sign
-                belief.local(stack, V)
-
-    by_difference_s = seconds(differences, number=10)
-    benchmark(lambda: belief.local(stack, U, gradient=True))
-    benchmark.extra_info["finite_differences_over_this"] = by_difference_s / benchmark.stats.stats.min
 
 
 @pytest.mark.parametrize("kind", ["contrast", "draw", "with a time axis"])
@@ -87,33 +64,6 @@ def test_a_fit_with_a_time_axis_beside_one_without(benchmark, outcomes):
     without_s = seconds(lambda: still.fit(stream(0, "fit")), repeat=3)
     benchmark.pedantic(lambda: fading.fit(stream(0, "fit")), rounds=3)
     benchmark.extra_info["this_over_one_without_time"] = benchmark.stats.stats.min / without_s
-
-
-def test_log_posterior_with_gradient_against_finite_differences(benchmark):
-    belief = powell_belief()
-    prior = HyperparameterPrior.of(belief.settings, belief.graph.factors, (4,) * 6, "hierarchical", [1e-3])
-    z = (belief.totals - belief.totals.mean()) / belief.totals.std()
-    log_posterior = LogPosterior(
-        prior, ["matern52"] * 6, belief.scopes, belief.domain.to_unit(belief.X), z, np.full(100, np.nan)
-    )
-    by_difference_s = 32 * seconds(lambda: log_posterior(prior.centre), number=20)
-    benchmark(lambda: log_posterior(prior.centre))
-    benchmark.extra_info["finite_differences_over_this"] = by_difference_s / benchmark.stats.stats.min
-
-
-@pytest.mark.parametrize("t", [100, 1000])
-def test_update_by_one_evaluation_against_starting_afresh(benchmark, t):
-    rng = stream(0, "benchmark")
-    X, y = rng.uniform(size=(t + 1, 24)), rng.normal(size=t + 1)
-    belief = AdditiveGP(blocks(6, 4), noise_variance=1e-2).update(X[:t], y[:t])
-    belief.posterior(X[:1])
-
-    def fresh():
-        return condition(belief.hyperparameters, belief.scopes, belief._on_data.data, is_coupled=True)
-
-    fresh_s = seconds(fresh)
-    benchmark(lambda: belief.update(X[t:], y[t:])._on_data)
-    benchmark.extra_info["afresh_over_this"] = fresh_s / benchmark.stats.stats.min
 
 
 def test_a_draw_of_100_factors_beside_one_of_10(benchmark):

@@ -6,10 +6,9 @@ import pytest
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis
 from swarmbo.belief.fusion import CommitteeFlooding, MeasurementFlooding, Proposal
 from swarmbo.belief.fusion.measurement_flooding import _Log
-from swarmbo.belief.gp.cholesky import extend, factorise
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.boundary.rng import stream
-from swarmbo.kernels import draw, kernel_matrix
+from swarmbo.kernels import draw
 from swarmbo.spaces import Domain
 
 from .timing import seconds
@@ -22,16 +21,6 @@ def belief_on(n):
     X = rng.uniform(size=(n, 2))
     y = draw(rng, "matern52", np.array([0.3, 0.3]), 1.0)(X) + 0.05 * rng.normal(size=n)
     return ExactGP.create(ExactGPSettings(), SQUARE).update(X, y)
-
-
-def test_cholesky_append_against_a_full_factor_at_1000(benchmark):
-    X = stream(0, "benchmark").uniform(size=(1001, 2))
-    K = kernel_matrix("matern52", X, X, np.array([0.3, 0.3]), 1.0) + 1e-3 * np.eye(1001)
-    L, _ = factorise(K[:1000, :1000])
-    full_s = seconds(lambda: factorise(K), number=3)
-    benchmark(extend, L, K[1000:, :1000], K[1000:, 1000:])
-    benchmark.extra_info["full_ms"] = 1e3 * full_s
-    benchmark.extra_info["full_over_append"] = full_s / benchmark.stats.stats.min
 
 
 @pytest.mark.parametrize("n", [20, 100])
