@@ -18,7 +18,7 @@ from swarmbo.graph import stacks_of
 from swarmbo.graph.box_functions import total_value
 from swarmbo.problem.data import Dataset
 
-from .fields import DOMAIN, prices_of, situation, some_belief
+from .fields import DOMAIN, situation, some_belief
 
 BELIEF = AdditiveGPSettings(max_iterations=20)
 
@@ -121,15 +121,6 @@ def test_rounds_and_seeds_draw_anew_and_the_same_seed_draws_the_same():
     assert chosen(0) == chosen(0)
     assert chosen(0) != chosen(1)
     assert len(set(chosen(0))) > 2
-
-
-def test_a_measurement_that_costs_more_than_the_draw_promises_is_declined():
-    belief = some_belief()
-    for price, n_measured in ((0.0, 3), (1e6, 0)):
-        now = situation(belief, prices_of(price) if price else {})
-        choose = Thompson().alone(now)
-        chosen = [choose(agent, belief, now.candidates[agent]) for agent in now.agents]
-        assert sum(place is not None for place in chosen) == n_measured
 
 
 def test_of_very_many_places_some_are_drawn_at():

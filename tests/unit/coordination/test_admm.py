@@ -97,6 +97,18 @@ def test_too_few_rounds_are_said_with_residuals_that_are_too_large(scopes) -> No
     assert max(many.primal_residual, many.dual_residual) <= 1e-4
 
 
+@given(scopes=random_scopes(), seed=st.integers(0, 1000))
+def test_sums_over_variables_count_each_variable_once_whoever_owns_the_factors(scopes, seed) -> None:
+    functions = Sum.on_box(scopes, seed)
+    entries, counted = np.random.default_rng(seed).random((3, len(functions.low))), np.zeros(3)
+    for graph in functions.graph.components:
+        part = Part(graph, 0, Routes(graph.agents))
+        for agent in graph.agents:
+            view = BoxView.on(LocalView.of(part, agent), functions.of(graph.factors_owned_by(agent)))
+            counted += sum((rows.sum(axis=0) for rows in view.by_variable(entries)), np.zeros(3))
+    np.testing.assert_allclose(counted, entries.sum(axis=1))
+
+
 @pytest.mark.parametrize("residual", ["primal", "dual"])
 def test_both_residuals_must_be_small(residual) -> None:
     """A large penalty makes copies agree at once, on a point that still moves; a small one lets them stay apart."""

@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.coordination import MaxSum, Solution
-from swarmbo.coordination.compiled_passes import breadth_first, tree_rounds
 from swarmbo.coordination.messages import Codec, FromFactor, text_widths
-from swarmbo.coordination.part import Part
 from swarmbo.coordination.participant import solve_with_agents
-from swarmbo.graph import Edges, FactorGraph
-from swarmbo.transport import InProcess, Routes
+from swarmbo.graph import FactorGraph
+from swarmbo.transport import InProcess
 
 from .example_tables import NO, Problem, by_agents
 
@@ -19,7 +17,7 @@ AGENTS = ["ann", "bob", "é" * 40, "d" * 300]  # names of every width that is to
 seeds, kinds = st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.2, 0.7])
 
 
-def draw(seed: int, n_factors: int, *, loops: int, largest: int = 2, forbidden: float = 0.0) -> Problem:
+def draw(seed: int, n_factors: int, *, loops: int, largest: int, forbidden: float) -> Problem:
     """A connected graph in which factors share variables with earlier ones; tables with ties."""
     rng, variables, scopes = np.random.default_rng(seed), ["x0"], dict[str, list[str]]()
     for i in range(n_factors):
@@ -49,38 +47,13 @@ def test_a_tree_at_once_is_decided_and_counted_as_message_by_message(seed, n_fac
     graph, tables = draw(seed, n_factors, loops=0, largest=6, forbidden=forbidden)
     assert graph.is_forest
     found = decided(MaxSum(), (graph, tables), is_relayed)
-    assert found.report.rounds == len(Part(graph, 0, Routes(graph.agents)).levels)
+    assert found.report.rounds == -(-nx.diameter(graph.to_networkx()) // 2)
 
 
 @given(seeds, st.integers(2, 10), kinds, st.booleans(), st.integers(1, 4))
 def test_the_last_choices_on_loops_are_those_of_variable_after_variable(seed, n_factors, forbidden, is_relayed, rounds):
     problem = draw(seed, n_factors, loops=3, largest=5, forbidden=forbidden)
     decided(MaxSum(rounds=rounds, repairs=2), problem, is_relayed)
-
-
-@given(seeds, st.integers(1, 15), st.integers(0, 4))
-def test_the_order_and_the_rounds_are_those_of_the_part(seed: int, n_factors: int, loops: int) -> None:
-    graph, _ = draw(seed, n_factors, loops=loops)
-    order, factor_order, up = found = breadth_first(graph.edges)
-    assert tuple(graph.variables[x] for x in order) == Part(graph, 0, Routes(graph.agents)).order
-    assert sorted(factor_order) == list(range(n_factors))
-    assert [graph.edges.factors[edge] for edge in up] == list(range(n_factors))
-    if graph.is_forest:
-        assert tree_rounds(found, graph.edges) == len(Part(graph, 0, Routes(graph.agents)).levels)
-
-
-@given(seeds, st.integers(1, 10), st.integers(0, 4))
-def test_edges_are_those_of_scopes(seed: int, n_factors: int, loops: int) -> None:
-    graph, _ = draw(seed, n_factors, loops=loops)
-    edges = graph.edges
-    named = [(graph.factors[f], graph.variables[x]) for f, x in zip(edges.factors, edges.variables, strict=True)]
-    assert named == [(f, x) for f in graph.factors for x in graph.scope(f)]
-    assert edges.first.tolist() == [0, *np.cumsum([len(scope) for scope in graph.scopes]).tolist()]
-    places = np.arange(len(graph.variables))[::-2]
-    told = [named[edge] for edge in edges.of_variables(places)]
-    assert told == [(f, graph.variables[x]) for x in places for f in graph.factors_of(graph.variables[x])]
-    assert len(edges.of_variables(places[:0])) == 0
-    assert Edges.of([], {}).first.tolist() == [0]
 
 
 # names, numbers of values and indices of every width that is told apart

@@ -3,7 +3,6 @@
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
 
 from swarmbo.coordination.central import Central
 from swarmbo.coordination.decoding import decode
@@ -14,24 +13,6 @@ from swarmbo.graph import FactorGraph
 from swarmbo.transport import Routes
 
 GRAPH = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "d"]})
-
-
-@st.composite
-def trees(draw: st.DrawFn) -> FactorGraph:
-    """One connected part without loops: each new factor shares one variable with those before."""
-    scopes: dict[str, list[str]] = {}
-    n = 1
-    for k in range(draw(st.integers(1, 8))):
-        n_new = draw(st.integers(0, 2))
-        shared = f"x{draw(st.integers(0, n - 1))}"
-        scopes[f"f{k}"] = draw(st.permutations([shared, *(f"x{n + i}" for i in range(n_new))]))
-        n += n_new
-    return FactorGraph.from_scopes(scopes)
-
-
-@given(trees())
-def test_rounds_are_half_the_longest_path_rounded_up(graph: FactorGraph) -> None:
-    assert len(Part(graph, 0, Routes(graph.agents)).levels) == -(-nx.diameter(graph.to_networkx()) // 2)
 
 
 def test_where_everyone_hears_everyone_it_is_a_star_round_the_first_agent() -> None:

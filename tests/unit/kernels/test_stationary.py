@@ -7,16 +7,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from swarmbo.boundary.rng import stream
-from swarmbo.kernels import (
-    KERNEL_NAMES,
-    Covariance,
-    FourierDraw,
-    correlation,
-    correlation_and_slope,
-    draw,
-    kernel_matrix,
-    spectral_frequencies,
-)
+from swarmbo.kernels import KERNEL_NAMES, Covariance, FourierDraw, correlation, correlation_and_slope, draw
+from swarmbo.kernels.stationary import kernel_matrix, spectral_frequencies
 
 FORMULAS = {
     "matern12": lambda r: np.exp(-r),

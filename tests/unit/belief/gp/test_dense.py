@@ -56,7 +56,7 @@ def belief_of(seed, way, kernels, pace, n_rows, cut, now):
     way=st.sampled_from(["total", "per-factor", "mixed"]),
     kernels=st.lists(st.sampled_from([*KERNEL_NAMES, MINE]), min_size=2, max_size=5),
     pace=st.sampled_from(["none", "one", "own"]),
-    n_rows=st.integers(0, 14),
+    n_rows=st.integers(0, 22),
     cut=st.integers(0, 7),
     now=st.floats(-3.0, 40.0),
 )
