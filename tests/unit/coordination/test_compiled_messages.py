@@ -53,7 +53,9 @@ seeds, shares = st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.3, 1.0])
 
 @given(any_shape, st.integers(1, 4), seeds, shares, st.sampled_from([0.0, 0.25]))
 @settings(deadline=None)  # the first call compiles
-def test_factors_say_what_the_formula_says_and_by_how_much_that_changed(shape, n, seed, forbidden, damping) -> None:
+def test_factors_say_what_the_formula_says_and_by_how_much_that_changed(
+    shape: tuple[int, ...], n: int, seed: int, forbidden: float, damping: float
+) -> None:
     tables, incoming = problem(shape, n, seed, forbidden)
     starts, rng = np.cumsum([0, *(message.size for message in incoming)])[:-1], np.random.default_rng(seed)
     heard = np.concatenate([message.ravel() for message in incoming])
@@ -69,7 +71,9 @@ def test_factors_say_what_the_formula_says_and_by_how_much_that_changed(shape, n
 
 
 @given(st.integers(1, 5), st.integers(1, 6), lengths, seeds, shares)
-def test_variables_say_and_choose_the_same_many_at_once_and_one_by_one(n, degree, size, seed, forbidden) -> None:
+def test_variables_say_and_choose_the_same_many_at_once_and_one_by_one(
+    n: int, degree: int, size: int, seed: int, forbidden: float
+) -> None:
     rng = np.random.default_rng(seed)
     heard = rng.integers(-3, 3, n * degree * size) / 3.0  # with ties
     heard[rng.random(heard.shape) < forbidden] = -np.inf

@@ -43,7 +43,9 @@ def decided(method: MaxSum, problem: Problem, is_relayed: bool) -> Solution:
 
 @given(seeds, st.integers(1, 12), kinds, st.booleans())
 @settings(deadline=None, max_examples=25)  # the first call compiles
-def test_a_tree_at_once_is_decided_and_counted_as_message_by_message(seed, n_factors, forbidden, is_relayed) -> None:
+def test_a_tree_at_once_is_decided_and_counted_as_message_by_message(
+    seed: int, n_factors: int, forbidden: float, is_relayed: bool
+) -> None:
     graph, tables = draw(seed, n_factors, loops=0, largest=6, forbidden=forbidden)
     assert graph.is_forest
     found = decided(MaxSum(), (graph, tables), is_relayed)
@@ -51,7 +53,9 @@ def test_a_tree_at_once_is_decided_and_counted_as_message_by_message(seed, n_fac
 
 
 @given(seeds, st.integers(2, 10), kinds, st.booleans(), st.integers(1, 4))
-def test_the_last_choices_on_loops_are_those_of_variable_after_variable(seed, n_factors, forbidden, is_relayed, rounds):
+def test_the_last_choices_on_loops_are_those_of_variable_after_variable(
+    seed: int, n_factors: int, forbidden: float, is_relayed: bool, rounds: int
+) -> None:
     problem = draw(seed, n_factors, loops=3, largest=5, forbidden=forbidden)
     decided(MaxSum(rounds=rounds, repairs=2), problem, is_relayed)
 

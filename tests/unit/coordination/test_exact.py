@@ -68,14 +68,14 @@ STAR = {f"f{i}": ["hub", f"x{i}"] for i in range(8)}
     [(STAR, {}, 10**2), (ring(7), {}, 10**3), (ring(4), {"x0": 2, "x2": 2}, 40)],
     ids=["a star whose hub comes first", "a ring", "numbers of values"],
 )
-def test_the_largest_table_is_as_small_as_it_can_be(scopes, sizes, largest: int) -> None:
+def test_the_largest_table_is_as_small_as_it_can_be(scopes: dict[str, list[str]], sizes: dict[str, int], largest: int):
     graph = FactorGraph.from_scopes(scopes)
     sizes = dict.fromkeys(graph.variables, 10) | sizes
     assert largest_clique(elimination_steps(graph, sizes), sizes)[0] == largest
 
 
 @pytest.mark.parametrize("block", [1, 7, 2**14])
-def test_a_step_is_the_maximum_of_the_joined_sum_whatever_the_block(block: int, monkeypatch) -> None:
+def test_a_step_is_the_maximum_of_the_joined_sum_whatever_the_block(block: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(elimination, "BLOCK", block)
     rng = np.random.default_rng(0)
     graph = FactorGraph.from_scopes({"f": ["y", "x"], "g": ["x", "z", "w"], "h": ["x"]})

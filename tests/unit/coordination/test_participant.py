@@ -4,6 +4,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -23,6 +24,7 @@ from .example_tables import TRIANGLE, Problem, by_agents, drawn
 
 METHODS = [sb.Exact(), sb.MaxSum(rounds=1), sb.MaxSum(rounds=7, damping=0.0), sb.MaxSum(rounds=7, tolerance=0.3)]
 every_method = pytest.mark.parametrize("method", METHODS)
+Method = sb.Exact | sb.MaxSum
 OWNERS = ("ann", "bob", "cyd")
 GRAPH = FactorGraph.from_scopes(TRIANGLE, *(dict(zip(names, OWNERS, strict=True)) for names in ("fgh", "xyz")))
 TABLES = drawn(GRAPH, 1)
@@ -84,7 +86,7 @@ class Unruly(InProcessTransport):
 
 @every_method
 @given(problem=problems(), links=st.none() | connected_links())
-def test_agents_decide_and_report_as_the_fast_path_to_the_bit(method, problem, links) -> None:
+def test_agents_decide_and_report_as_the_fast_path_to_the_bit(method: Method, problem: Problem, links: Any) -> None:
     transport = InProcess().open(AGENTS, links)
     told, fast = solve_with_agents(method, *problem, transport), method.solve(*problem, links)
     assert told == fast
@@ -95,7 +97,7 @@ def test_agents_decide_and_report_as_the_fast_path_to_the_bit(method, problem, l
 @every_method
 @given(problem=problems(most_variables=4), seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=12, deadline=None)
-def test_order_delay_and_repetition_of_messages_do_not_matter(method, problem, seed) -> None:
+def test_order_delay_and_repetition_of_messages_do_not_matter(method: Method, problem: Problem, seed: int) -> None:
     graph, tables = problem
     transport = Unruly(Routes(graph.agents), seed)
     turned = {f: -np.where(table > -np.inf, table, 9.0) for f, table in tables.items()}
@@ -151,7 +153,7 @@ def test_a_message_that_was_changed_on_the_way_is_refused_by_name(place: int) ->
 def test_what_an_agent_had_already_changes_nothing_and_what_is_of_the_future_is_refused() -> None:
     plan = sb.MaxSum().plan(GRAPH, sizes_of(GRAPH, TABLES), Routes(GRAPH.agents))
 
-    def beginner(name: str, decision: int) -> Participant:
+    def beginner(name: str, decision: int) -> Participant[Any]:
         own = {f: TABLES[f] for f in GRAPH.factors_owned_by(name)}
         return Participant.of(name, plan, own, decision=decision)
 
@@ -173,8 +175,9 @@ def test_a_number_of_a_decision_that_fits_no_label_is_refused(decision: int) -> 
 @every_method
 @given(problem=problems(most_variables=4), names=st.permutations(AGENTS))
 @settings(max_examples=12, deadline=None)
-def test_the_names_of_the_agents_do_not_matter(method, problem, names) -> None:
-    (graph, tables), renamed = problem, dict(zip(AGENTS, names, strict=True))
+def test_the_names_of_the_agents_do_not_matter(method: Method, problem: Problem, names: list[str]) -> None:
+    graph, tables = problem
+    renamed = dict[str, str](zip(AGENTS, names, strict=True))
     owners = {f: renamed[graph.owner(f)] for f in graph.factors}
     variable_owners = {x: renamed[graph.variable_owner(x)] for x in graph.variables}
     scopes = dict(zip(graph.factors, graph.scopes, strict=True))
@@ -183,7 +186,7 @@ def test_the_names_of_the_agents_do_not_matter(method, problem, names) -> None:
 
 
 @every_method
-def test_agents_that_must_talk_but_have_no_path_are_refused_by_both_ways(method) -> None:
+def test_agents_that_must_talk_but_have_no_path_are_refused_by_both_ways(method: Method) -> None:
     links = nx.Graph([("ann", "bob")])
     for decide in (method.solve, partial(by_agents, method)):
         with pytest.raises(TransportError, match="no path"):
@@ -191,14 +194,14 @@ def test_agents_that_must_talk_but_have_no_path_are_refused_by_both_ways(method)
 
 
 @every_method
-def test_parts_out_of_radio_contact_are_fine_when_they_share_nothing(method) -> None:
+def test_parts_out_of_radio_contact_are_fine_when_they_share_nothing(method: Method) -> None:
     graph, links = FactorGraph.from_scopes({"f": ["w", "x"], "g": ["y", "z"]}), nx.Graph([("w", "x"), ("y", "z")])
     tables = {"f": np.eye(2), "g": np.eye(3)}
     assert by_agents(method, graph, tables, links) == method.solve(graph, tables, links)
 
 
 @every_method
-def test_lost_messages_are_an_error_and_not_a_wrong_answer(method) -> None:
+def test_lost_messages_are_an_error_and_not_a_wrong_answer(method: Method) -> None:
     class Silent(InProcessTransport):
         def send(self, envelope: Envelope) -> None:
             pass
@@ -209,7 +212,7 @@ def test_lost_messages_are_an_error_and_not_a_wrong_answer(method) -> None:
 
 @every_method
 @pytest.mark.parametrize("scopes", [{"f": ["x", "y"]}, TRIANGLE])
-def test_indices_that_take_more_than_one_byte_are_counted_as_long_as_they_are(method, scopes) -> None:
+def test_indices_of_more_than_one_byte_are_counted_as_long_as_they_are(method: Method, scopes: dict[str, list[str]]):
     graph, sizes = FactorGraph.from_scopes(scopes), {"x": 300, "y": 2, "z": 300}
     tables = {f: np.add.outer(*(np.arange(float(sizes[x])) for x in scope)) for f, scope in scopes.items()}
     solution = by_agents(method, graph, tables)
