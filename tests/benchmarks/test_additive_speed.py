@@ -1,16 +1,12 @@
-"""Speed of the additive belief beside its limits."""
+"""Speed of fits and draws of the additive belief."""
 
-import msgspec
 import numpy as np
 import pytest
 from scipy.linalg import cholesky
 
-from swarmbo.belief import AdditiveGP, AdditiveGPSettings, TimeAxis, TimeCorrelation
-from swarmbo.belief.gp.conditioning import condition
-from swarmbo.belief.gp.evidence import LogPosterior
-from swarmbo.belief.gp.prior import HyperparameterPrior
+from swarmbo.belief import AdditiveGP, AdditiveGPSettings
 from swarmbo.boundary.rng import stream
-from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
 
 from .timing import seconds
@@ -29,45 +25,6 @@ def powell_belief(t=100, outcomes="total"):
     return belief.update(X, F.sum(axis=1) if outcomes == "total" else F)
 
 
-@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-@pytest.mark.parametrize("t", [20, 100])
-def test_value_and_gradient_of_6_factors_at_20_points_each(benchmark, t, outcomes):
-    belief = powell_belief(t, outcomes).fit(stream(0, "fit"))
-    (stack,) = stacks_of(belief.graph)
-    U = stream(1, "benchmark").uniform(size=(6, 20, 4))
-    belief.local(stack, U)
-
-    def differences():
-        for j in range(4):
-            for sign in (1e-6, -1e-6):
-                V = U.copy()
-                V[..., j] += sign
-                belief.local(stack, V)
-
-    by_difference_s = seconds(differences, number=10)
-    benchmark(lambda: belief.local(stack, U, gradient=True))
-    benchmark.extra_info["finite_differences_over_this"] = by_difference_s / benchmark.stats.stats.min
-
-
-@pytest.mark.parametrize("kind", ["contrast", "draw", "with a time axis"])
-@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-def test_other_values_and_gradients_beside_those_of_the_posterior(benchmark, outcomes, kind):
-    belief = powell_belief(outcomes=outcomes).fit(stream(0, "fit"))
-    (stack,) = stacks_of(belief.graph)
-    U = stream(1, "benchmark").uniform(size=(6, 20, 4))
-    times = (TimeCorrelation("matern32", 20.0),) * 6
-    fading = belief.with_hyperparameters(msgspec.structs.replace(belief.hyperparameters, times=times)).at(100.0)
-    sample = belief.sample({f: stream(0, f) for f in belief.graph.factors}, stream(0, "noise"))
-    call = {
-        "contrast": lambda: belief.local_contrast(stack, U, np.full(24, 0.5), gradient=True),
-        "draw": lambda: sample.value_and_gradient(stack, U),
-        "with a time axis": lambda: fading.local(stack, U, gradient=True),
-    }[kind]
-    posterior_s = seconds(lambda: belief.local(stack, U, gradient=True), repeat=300)
-    benchmark(call)
-    benchmark.extra_info["this_over_the_posterior"] = benchmark.stats.stats.min / posterior_s
-
-
 @pytest.mark.parametrize(("outcomes", "t"), [("total", 100), ("per-factor", 100), ("total", 500), ("total", 1000)])
 @pytest.mark.parametrize("start", ["cold", "warm"])
 def test_a_fit_of_24_variables_in_cholesky_factors(benchmark, start, outcomes, t):
@@ -76,44 +33,6 @@ def test_a_fit_of_24_variables_in_cholesky_factors(benchmark, start, outcomes, t
     benchmark.pedantic(lambda: belief.fit(stream(1, "fit"), warm=warm), rounds=3)
     cholesky_s = seconds(lambda: cholesky(K, lower=True, check_finite=False), number=3)
     benchmark.extra_info["choleskys"] = benchmark.stats.stats.min / cholesky_s
-
-
-@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-def test_a_fit_with_a_time_axis_beside_one_without(benchmark, outcomes):
-    still = powell_belief(outcomes=outcomes)
-    told = {"totals": still.totals} if outcomes == "total" else {"factors": still.factors}
-    empty = AdditiveGP.create(AdditiveGPSettings(time=TimeAxis()), still.graph, still.domain, still.outcomes)
-    fading = empty.update(still.X, **told, rounds=np.arange(100.0)).at(100.0)
-    without_s = seconds(lambda: still.fit(stream(0, "fit")), repeat=3)
-    benchmark.pedantic(lambda: fading.fit(stream(0, "fit")), rounds=3)
-    benchmark.extra_info["this_over_one_without_time"] = benchmark.stats.stats.min / without_s
-
-
-def test_log_posterior_with_gradient_against_finite_differences(benchmark):
-    belief = powell_belief()
-    prior = HyperparameterPrior.of(belief.settings, belief.graph.factors, (4,) * 6, "hierarchical", [1e-3])
-    z = (belief.totals - belief.totals.mean()) / belief.totals.std()
-    log_posterior = LogPosterior(
-        prior, ["matern52"] * 6, belief.scopes, belief.domain.to_unit(belief.X), z, np.full(100, np.nan)
-    )
-    by_difference_s = 32 * seconds(lambda: log_posterior(prior.centre), number=20)
-    benchmark(lambda: log_posterior(prior.centre))
-    benchmark.extra_info["finite_differences_over_this"] = by_difference_s / benchmark.stats.stats.min
-
-
-@pytest.mark.parametrize("t", [100, 1000])
-def test_update_by_one_evaluation_against_starting_afresh(benchmark, t):
-    rng = stream(0, "benchmark")
-    X, y = rng.uniform(size=(t + 1, 24)), rng.normal(size=t + 1)
-    belief = AdditiveGP(blocks(6, 4), noise_variance=1e-2).update(X[:t], y[:t])
-    belief.posterior(X[:1])
-
-    def fresh():
-        return condition(belief.hyperparameters, belief.scopes, belief._on_data.data, is_coupled=True)
-
-    fresh_s = seconds(fresh)
-    benchmark(lambda: belief.update(X[t:], y[t:])._on_data)
-    benchmark.extra_info["afresh_over_this"] = fresh_s / benchmark.stats.stats.min
 
 
 def test_a_draw_of_100_factors_beside_one_of_10(benchmark):

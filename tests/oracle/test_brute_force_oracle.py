@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from swarmbo.coordination import exact, max_sum
+from swarmbo.coordination import Solution, exact, max_sum
+from swarmbo.coordination.tables import sizes_of
 from swarmbo.graph import FactorGraph
 
-Tables = dict[str, np.ndarray]
 TIED = (-2.0, -1.0, 0.0, 1.0, 2.0)  # few integers: many ties, and no rounding
 FORBIDDING = (-np.inf, -np.inf, -1.0, 0.0, 1.0, 1.0)
 REAL = ()  # normal
+Tables = dict[str, np.ndarray]
+Problem = tuple[FactorGraph, Tables]
 
 
 @st.composite
-def problems(
-    draw: st.DrawFn, *entries: tuple[float, ...], forest: bool = False, most_variables: int = 7
-) -> tuple[FactorGraph, Tables]:
+def problems(draw: st.DrawFn, *entries: tuple[float, ...], forest: bool = False, most_variables: int = 7) -> Problem:
     """Random graphs. Their size comes from hypothesis and the rest from a seed, so that cases are dense."""
     n = draw(st.integers(1, most_variables))
     n_factors = draw(st.integers(1, 7))
@@ -46,10 +46,6 @@ def value_at(graph: FactorGraph, tables: Tables, assignment: Mapping[str, int]) 
     return sum(float(tables[f][tuple(assignment[x] for x in graph.scope(f))]) for f in graph.factors)
 
 
-def sizes_of(graph: FactorGraph, tables: Tables) -> dict[str, int]:
-    return {x: n for f in graph.factors for x, n in zip(graph.scope(f), tables[f].shape, strict=True)}
-
-
 def best_by_enumeration(graph: FactorGraph, tables: Tables) -> float:
     sizes = sizes_of(graph, tables)
     choices = itertools.product(*(range(sizes[x]) for x in graph.variables))
@@ -63,64 +59,47 @@ def naive_best_round(graph: FactorGraph, tables: Tables, rounds: int, damping: f
     to_variable = {(f, x): [0.0] * sizes[x] for f, x in edges}
     best = -np.inf
     for _ in range(rounds):
-        to_factor = {
-            (f, x): [sum(to_variable[g, x][i] for g in graph.factors_of(x) if g != f) for i in range(sizes[x])]
-            for f, x in edges
-        }
-        new: dict[tuple[str, str], list[float]] = {}
+        to_factor, new = dict[tuple[str, str], list[float]](), dict[tuple[str, str], list[float]]()
+        for f, x in edges:
+            others = [to_variable[g, x] for g in graph.factors_of(x) if g != f]
+            to_factor[f, x] = [sum(message[i] for message in others) for i in range(sizes[x])]
         for f, x in edges:
             message = [-np.inf] * sizes[x]
             for index in np.ndindex(tables[f].shape):
                 at = dict(zip(graph.scope(f), index, strict=True))
                 said = float(tables[f][index]) + sum(to_factor[f, y][at[y]] for y in graph.scope(f) if y != x)
                 message[at[x]] = max(message[at[x]], said)
-            top = max(message)
-            new[f, x] = [
-                damping * old + (1 - damping) * (m - top) for old, m in zip(to_variable[f, x], message, strict=True)
-            ]
+            both, top = zip(to_variable[f, x], message, strict=True), max(message)
+            new[f, x] = [damping * old + (1 - damping) * (said - top) for old, said in both]
         to_variable = new
         sums = {x: [sum(to_variable[f, x][i] for f in graph.factors_of(x)) for i in range(sizes[x])] for x in sizes}
         best = max(best, value_at(graph, tables, {x: sums[x].index(max(sums[x])) for x in sums}))
     return best
 
 
-@given(problems(TIED, forest=True), st.integers(1, 3), st.sampled_from([0.0, 0.5]))
-@settings(deadline=None, max_examples=100)
-def test_max_sum_equals_brute_force_on_forests_ties_included(
-    problem: tuple[FactorGraph, Tables], rounds: int, damping: float
-) -> None:
-    graph, tables = problem
-    assert graph.is_forest
-    solution = max_sum(graph, tables, rounds=rounds, damping=damping)
-    assert solution.value == value_at(graph, tables, solution.assignment) == best_by_enumeration(graph, tables)
+def assert_is_best(solution: Solution, graph: FactorGraph, tables: Tables) -> None:
+    """To the bit where entries are integers."""
+    best = best_by_enumeration(graph, tables)
+    assert solution.value == pytest.approx(best, abs=1e-12)
+    assert value_at(graph, tables, solution.assignment) == solution.value
     said = ("exact", 0.0) if solution.value > -np.inf else ("infeasible", None)
     assert (solution.report.status, solution.report.gap, solution.upper_bound) == (*said, solution.value)
 
 
-@given(problems(FORBIDDING, forest=True))
+@pytest.mark.parametrize("entries", [TIED, FORBIDDING, REAL], ids=["ties", "forbidden combinations", "real tables"])
+@given(data=st.data(), rounds=st.integers(1, 3), damping=st.sampled_from([0.0, 0.5]))
 @settings(deadline=None, max_examples=100)
-def test_max_sum_equals_brute_force_on_forests_with_forbidden_combinations(
-    problem: tuple[FactorGraph, Tables],
+def test_max_sum_equals_brute_force_on_forests(
+    entries: tuple[float, ...], data: st.DataObject, rounds: int, damping: float
 ) -> None:
-    graph, tables = problem
-    solution = max_sum(graph, tables)
-    assert solution.value == value_at(graph, tables, solution.assignment) == best_by_enumeration(graph, tables)
-
-
-@given(problems(REAL, forest=True))
-@settings(deadline=None, max_examples=100)
-def test_max_sum_equals_brute_force_on_forests_with_real_tables(problem: tuple[FactorGraph, Tables]) -> None:
-    graph, tables = problem
-    assert max_sum(graph, tables).value == pytest.approx(best_by_enumeration(graph, tables), abs=1e-12)
+    graph, tables = data.draw(problems(entries, forest=True))
+    assert graph.is_forest
+    assert_is_best(max_sum(graph, tables, rounds=rounds, damping=damping), graph, tables)
 
 
 @given(problems(TIED, FORBIDDING, most_variables=6))
-def test_exact_equals_brute_force(problem: tuple[FactorGraph, Tables]) -> None:
-    graph, tables = problem
-    solution = exact(graph, tables)
-    assert solution.value == value_at(graph, tables, solution.assignment) == best_by_enumeration(graph, tables)
-    said = ("exact", 0.0) if solution.value > -np.inf else ("infeasible", None)
-    assert (solution.report.status, solution.report.gap, solution.upper_bound) == (*said, solution.value)
+def test_exact_equals_brute_force(problem: Problem) -> None:
+    assert_is_best(exact(*problem), *problem)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
@@ -128,18 +107,15 @@ def test_exact_equals_brute_force(problem: tuple[FactorGraph, Tables]) -> None:
 def test_exact_equals_brute_force_on_markov_chains(order: int, data: st.DataObject) -> None:
     n = data.draw(st.integers(order + 1, 6))
     sizes = data.draw(st.lists(st.integers(1, 3), min_size=n, max_size=n))
-    seed = data.draw(st.integers(0, 2**32 - 1))
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     scopes = {f"f{i}": [f"x{j}" for j in range(i, min(i + order + 1, n))] for i in range(n)}
     tables = {f"f{i}": rng.normal(size=sizes[i : i + order + 1]) for i in range(n)}
     graph = FactorGraph.from_scopes(scopes)
-    assert exact(graph, tables).value == pytest.approx(best_by_enumeration(graph, tables), abs=1e-12)
+    assert_is_best(exact(graph, tables), graph, tables)
 
 
 @given(problems(TIED, FORBIDDING, most_variables=6), st.integers(1, 8), st.sampled_from([0.0, 0.5]))
-def test_max_sum_is_never_worse_than_its_own_best_round(
-    problem: tuple[FactorGraph, Tables], rounds: int, damping: float
-) -> None:
+def test_max_sum_is_never_worse_than_its_own_best_round(problem: Problem, rounds: int, damping: float) -> None:
     graph, tables = problem
     solution = max_sum(graph, tables, rounds=rounds, damping=damping, tolerance=0.0)
     assert solution.value == value_at(graph, tables, solution.assignment)
@@ -157,9 +133,7 @@ def test_naive_max_sum_is_sharp_enough_to_notice_a_worse_round() -> None:
 
 
 @given(problems(FORBIDDING), st.integers(1, 6))
-def test_an_allowed_choice_from_max_sum_on_loops_is_reported_truly(
-    problem: tuple[FactorGraph, Tables], rounds: int
-) -> None:
+def test_an_allowed_choice_from_max_sum_on_loops_is_reported_truly(problem: Problem, rounds: int) -> None:
     graph, tables = problem
     solution = max_sum(graph, tables, rounds=rounds)
     assert not np.isnan(solution.value)

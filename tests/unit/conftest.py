@@ -33,6 +33,32 @@ def script():
             sys.modules.pop(name, None)
 
 
+class Counted(str):
+    """A name that counts how often names are hashed or compared."""
+
+    steps = 0
+
+    def __hash__(self):
+        Counted.steps += 1
+        return super().__hash__()
+
+    def __eq__(self, other):
+        Counted.steps += 1
+        return super().__eq__(other)
+
+
+@pytest.fixture
+def steps_of_names():
+    """How often names are hashed or compared in work with so many of them."""
+
+    def make(work, n):
+        before = Counted.steps
+        work([Counted(f"f{i}") for i in range(n)])
+        return Counted.steps - before
+
+    return make
+
+
 @dataclass
 class Mischief:
     """What goes wrong in the worlds made from now on.

@@ -57,9 +57,20 @@ def learned_of(situation, previous=None):
     return Auto().learn(situation, BELIEF, previous).learned
 
 
-def functions_of(situation, auto=None):
+def decided(situation, auto=None):
+    """What is learned, and what is maximised by it."""
     auto = auto or Auto()
-    return auto.local_functions(situation, auto.learn(situation, BELIEF, None))
+    model = auto.learn(situation, BELIEF, None)
+    return model, auto.local_functions(situation, model)
+
+
+def functions_of(situation, auto=None):
+    return decided(situation, auto)[1]
+
+
+def at_places(situation, U, factors):
+    """The same situation with other places and outcomes of factors."""
+    return replace(situation, history=Dataset(situation.domain.from_unit(U), factors.sum(axis=1), factors))
 
 
 def bowl(U):
@@ -160,8 +171,7 @@ def test_what_is_in_vain_outside_the_box_of_a_sum_does_not_shrink_it(situation_o
     totals = ramps(U)
     totals[40:] = totals[:40].min()
     situation = replace(situation, history=Dataset(situation.domain.from_unit(U), totals, situation.history.factors))
-    model = Auto().learn(situation, BELIEF, None)
-    functions = Auto().local_functions(situation, model)
+    model, functions = decided(situation)
     low, high = box_around(incumbent(model.belief), side)
     np.testing.assert_allclose([functions.low, functions.high], [low, high])
 
@@ -232,10 +242,7 @@ def test_one_process_of_outcomes_as_they_are_is_tried_of_few_variables_only(situ
 
 def test_the_search_stays_in_the_box_around_the_incumbent(situation_of, monkeypatch) -> None:
     monkeypatch.setattr(transforms, "_OF_TOTALS", AS_THEY_ARE)
-    situation = situation_of(BLOCKS, t=30, initial=30)
-    auto = Auto(box=TrustRegion(initial=0.2))
-    model = auto.learn(situation, BELIEF, None)
-    functions = auto.local_functions(situation, model)
+    model, functions = decided(situation_of(BLOCKS, t=30, initial=30), Auto(box=TrustRegion(initial=0.2)))
     centre = incumbent(model.belief)
     np.testing.assert_allclose(functions.low, np.maximum(centre - 0.1, 0.0))
     np.testing.assert_allclose(functions.high, np.minimum(centre + 0.1, 1.0))
@@ -333,8 +340,7 @@ def test_a_sum_of_pairs_that_nobody_tells_is_found_within_five_evaluations_a_var
 
 def test_split_improvements_are_those_of_the_parts_beside_the_whole(situation_of) -> None:
     situation = peaked(situation_of)
-    model = Auto().learn(situation, BELIEF, None)
-    functions = Auto().local_functions(situation, model)
+    model, functions = decided(situation)
     assert isinstance(functions, JoinedFunctions)
     assert functions.graph.factors == ("f(a)", "f(b)", "f(c)", "g")
     (stack,) = stacks_of(functions.graph)
@@ -353,16 +359,18 @@ def test_split_improvements_are_those_of_the_parts_beside_the_whole(situation_of
 
 
 def test_what_is_split_has_no_box_and_what_is_not_has_one(situation_of) -> None:
-    situation = replace(peaked(situation_of), initial=40)
-    functions = Auto(box=TrustRegion(initial=0.2)).local_functions(situation, Auto().learn(situation, BELIEF, None))
-    assert functions.low[:3].tolist() == [0.0] * 3
-    assert functions.high[:3].tolist() == [1.0] * 3
+    functions = functions_of(replace(peaked(situation_of), initial=40), Auto(box=TrustRegion(initial=0.2)))
+    assert [functions.low[:3].tolist(), functions.high[:3].tolist()] == [[0.0] * 3, [1.0] * 3]
     assert functions.high[3] - functions.low[3] <= 0.2 + 1e-12
 
 
 def valley(U):
     """No sum over its two variables; its best is at (0.5, 0.5)."""
     return -((U.sum(axis=1) - 1.0) ** 2) - 4.0 * (U[:, 0] - U[:, 1]) ** 2
+
+
+def valleys(U):
+    return np.column_stack([valley(U[:, :2]), valley(U[:, 2:])])
 
 
 def after_six_steps(situation_of, **options):
@@ -372,8 +380,7 @@ def after_six_steps(situation_of, **options):
     for columns, shares in ((slice(0, 2), np.full(6, -0.1)), (slice(2, 4), np.linspace(0.4, 0.9, 6))):
         best = U[:30][valley(U[:30, columns]).argmax(), columns]
         U[30:, columns] = best + shares[:, None] * (0.5 - best)
-    factors = np.column_stack([valley(U[:, :2]), valley(U[:, 2:])])
-    return replace(situation, history=Dataset(situation.domain.from_unit(U), factors.sum(axis=1), factors))
+    return at_places(situation, U, valleys(U))
 
 
 @pytest.fixture
@@ -462,17 +469,15 @@ def test_what_attached_points_gained_does_not_count_against_a_factor(situation_o
 def promised(situation):
     """Each factor's widest side, and the share of the spread that its belief promises at random places."""
     model = Auto().learn(situation, BELIEF, None)
-    U, centre = unit(situation), model.incumbent()
-    shares = dict[str, float]()
+    U, centre, shares = unit(situation), model.incumbent(), list[float]()
     for stack in stacks_of(model.belief.graph):
         means = model.belief.local(stack, stack.take(U)).mean
         looks = np.broadcast_to(np.random.default_rng(3).random((2000, 2)), (len(stack.factors), 2000, 2))
         contrast = model.belief.local_contrast(stack, looks, centre)
         expected = np.exp(log_improvement(contrast.mean, np.sqrt(contrast.var + 1e-12))[0]).max(axis=1)
-        for factor, mean, gain in zip(stack.factors, means, expected, strict=True):
-            first = mean[: situation.initial]
-            shares[factor] = float(gain / (first.max() - np.median(first)))
-    return sides_of(Auto().local_functions(situation, model)), list(shares.values())
+        first = means[:, : situation.initial]
+        shares += (expected / (first.max(axis=1) - np.median(first, axis=1))).tolist()
+    return sides_of(Auto().local_functions(situation, model)), shares
 
 
 @pytest.mark.parametrize(("t", "has_boxes"), [(12, False), (60, True)])
@@ -480,9 +485,7 @@ def test_a_factor_has_a_box_once_little_is_to_be_expected_elsewhere(situation_of
     situation = situation_of(BLOCKS, t=t, initial=10, outcomes="per-factor", round=201)
     U = unit(situation)
     U[20:30] = 0.5  # the best place, if there are so many
-    factors = np.column_stack([valley(U[:, :2]), valley(U[:, 2:])])
-    history = Dataset(situation.domain.from_unit(U), factors.sum(axis=1), factors)
-    sides, shares = promised(replace(situation, history=history))
+    sides, shares = promised(at_places(situation, U, valleys(U)))
     assert [side < 1.0 for side in sides] == [has_boxes] * 2
     assert max(shares) < 5e-4 if has_boxes else min(shares) > 2e-3
 
@@ -509,8 +512,7 @@ def test_searches_outside_the_box_do_not_shrink_it(situation_of) -> None:
         U[33:] = U[0] + 0.25 * (U[33:] - U[0])  # inside once it has shrunk
         if side == 0.4:
             U[30:] = U[30]
-        changed = replace(situation, history=Dataset(situation.domain.from_unit(U), factors.sum(axis=1), factors))
-        functions = functions_of(changed)
+        functions = functions_of(at_places(situation, U, factors))
         free = (functions.low > 0.0) & (functions.high < 1.0)
         np.testing.assert_allclose((functions.high - functions.low)[free], side)
         assert free.any()
@@ -536,23 +538,25 @@ def test_the_sum_is_predicted_through_splits_in_the_unit_of_outcomes(situation_o
     assert (std < 0.2).all()
 
 
-def test_parts_belong_to_who_can_learn_them() -> None:
+def test_parts_belong_to_who_can_learn_them_and_have_names_of_their_own() -> None:
     graph = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["c"]})
-    told = split_graph(graph, ["f"], shared_outcomes=True)
-    assert told.factor_owners == (graph.variable_owner("a"), graph.variable_owner("b"), graph.factor_owners[1])
-    private = split_graph(graph, ["f"], shared_outcomes=False)
-    assert private.factor_owners == (graph.factor_owners[0], graph.factor_owners[0], graph.factor_owners[1])
+    told, private = (split_graph(graph, ["f"], shared_outcomes=shared) for shared in (True, False))
+    first, second = graph.factor_owners
+    assert told.factor_owners == (graph.variable_owner("a"), graph.variable_owner("b"), second)
+    assert private.factor_owners == (first, first, second)
     assert private.variables == graph.variables
-    domain = sb.spaces.Domain(np.zeros(3), np.array([1.0, 2.0, 3.0]))
-    parts, box = parts_of(graph, "f", domain)
-    assert parts.variables == ("a", "b")
-    assert box.high.tolist() == [1.0, 2.0]
+    parts, box = parts_of(graph, "f", sb.spaces.Domain(np.zeros(3), np.array([1.0, 2.0, 3.0])))
+    assert (parts.variables, box.high.tolist()) == (("a", "b"), [1.0, 2.0])
+    taken = FactorGraph.from_scopes({"f": ["a", "b"], "f(a)": ["c"], "f(a)'": ["d"]})
+    split = split_graph(taken, ["f"], shared_outcomes=True)
+    assert split.factors == ("f(a)''", "f(b)", "f(a)", "f(a)'")
+    assert parts_of(taken, "f", sb.Domain(np.zeros(4), np.ones(4)))[0].factors == split.factors[:2]
 
 
-def first_of(situation, t, first=0):
+def first_of(situation, t):
     """The same situation when fewer evaluations were made."""
     h = situation.history
-    return replace(situation, history=Dataset(h.X[first:t], h.totals[first:t], h.factors[first:t]))
+    return replace(situation, history=Dataset(h.X[:t], h.totals[:t], h.factors[:t]))
 
 
 def stalled(situation_of, t=30):
@@ -697,13 +701,6 @@ def test_what_was_learned_of_transformed_outcomes_is_not_used_for_others(situati
         assert acquisition.learn(given, BELIEF, transformed).learned.hyperparameters == fresh.hyperparameters
 
 
-def test_names_of_parts_are_no_names_of_factors(situation_of) -> None:
-    graph = FactorGraph.from_scopes({"f": ["a", "b"], "f(a)": ["c"], "f(a)'": ["d"]})
-    split = split_graph(graph, ["f"], shared_outcomes=True)
-    assert split.factors == ("f(a)''", "f(b)", "f(a)", "f(a)'")
-    assert parts_of(graph, "f", sb.Domain(np.zeros(4), np.ones(4)))[0].factors == split.factors[:2]
-
-
 def test_a_split_factor_keeps_the_kernel_and_the_priors_that_were_named_for_it(situation_of) -> None:
     own = FactorPrior(kernel="rbf", lengthscale_log_median=-0.5, lengthscale_log_std=1e-4)
     model = Auto().learn(peaked(situation_of), AdditiveGPSettings(factors={"f": own}), None)
@@ -717,17 +714,11 @@ def test_choices_are_kept_until_the_history_has_grown(situation_of, outcomes) ->
     situation = peaked(situation_of) if outcomes == "per-factor" else situation_of(BLOCKS, t=40)
     first = learned_of(situation)
     assert first.decomposed_at == 40
-    history = situation.history
-    more = Dataset(
-        np.concatenate([history.X, history.X[:4]]),
-        np.concatenate([history.totals, history.totals[:4]]),
-        np.concatenate([history.factors, history.factors[:4]]),
-    )
-    later = Auto().learn(replace(situation, history=more), BELIEF, first).learned
+    again = situation.history.take(slice(4))
+    later = Auto().learn(replace(situation, history=situation.history.then(again)), BELIEF, first).learned
     assert (later.decomposed_at, later.fitted_at) == (40, 44)
     assert (later.warps, set(later.splits)) == (first.warps, set(first.splits))
-    again = msgspec.convert(msgspec.to_builtins(later), Learned)
-    assert again == later
+    assert msgspec.convert(msgspec.to_builtins(later), Learned) == later
 
 
 def test_a_team_that_splits_goes_on_from_its_state_to_the_bit() -> None:
@@ -787,8 +778,7 @@ def test_the_last_round_of_a_known_budget_evaluates_what_is_best_of_all_parts_to
 
 
 def gathers(situation) -> bool:
-    model = Auto().learn(situation, BELIEF, None)
-    functions = Auto().local_functions(situation, model)
+    model, functions = decided(situation)
     if not isinstance(functions, FixedPoint):
         return False
     np.testing.assert_array_equal(functions.low, model.incumbent())

@@ -21,13 +21,6 @@ def test_few_points_get_the_shortest_path(seed, n):
     assert np.isclose(length(P, shortest_path_order(P)), best)
 
 
-def test_groups_out_of_contact_get_chains_of_their_own():
-    links = nx.Graph([("a", "c"), ("b", "d")])
-    links.add_node("e")
-    positions = {agent: np.array([float(i), 0.0]) for i, agent in enumerate("abcde")}
-    assert [set(chain) for chain in chains("abcde", positions, links)] == [{"a", "c"}, {"b", "d"}, {"e"}]
-
-
 @given(st.integers(0, 500), st.floats(0.0, 0.4))
 def test_groups_are_the_connected_parts_in_the_order_of_agents(seed, share):
     links = nx.relabel_nodes(nx.gnp_random_graph(9, share, seed=seed), str)
@@ -43,6 +36,8 @@ def test_relayed_contact_is_contact_and_agents_without_position_come_last():
     assert chains("abcd", positions, links) == [("a", "c", "d", "b")]
     assert chains("abcd", positions, None) == [("a", "c", "d", "b")]
     assert chains("", {}, None) == []
+    parted = nx.Graph([("a", "c"), ("b", "d")])
+    assert [set(chain) for chain in chains("abcde", positions, parted)] == [{"a", "c"}, {"b", "d"}, {"e"}]
 
 
 def by_hand(P: np.ndarray) -> list[int]:

@@ -166,26 +166,23 @@ def test_of_the_groupings_tried_the_one_with_the_most_evidence_is_taken(situatio
 
 def test_groups_that_explain_the_data_are_found(situation_of) -> None:
     situation = situation_of({"f": ["a", "b"], "g": ["c", "d"]}, t=60)
-    rng = np.random.default_rng(0)
-    X = situation.domain.from_unit(rng.random((60, 4)))
-    U = situation.domain.to_unit(X)
+    h, U = situation.history, situation.domain.to_unit(situation.history.X)
     y = np.sin(6.0 * U[:, 0] * U[:, 3]) + np.cos(5.0 * U[:, 1] + 4.0 * U[:, 2])  # a with d, b with c
-    situation = replace(situation, history=Dataset(X, y, np.full((60, 2), np.nan)))
     kind = AddGPUCB(groups="learned", group_size=2, groupings=20)  # three ways to pair four variables
-    model = kind.learn(situation, AdditiveGPSettings(), None)
+    model = kind.learn(replace(situation, history=Dataset(h.X, y, h.factors)), AdditiveGPSettings(), None)
     assert {frozenset(scope) for scope in model.belief.graph.scopes} == {frozenset("ad"), frozenset("bc")}
     assert model.belief.graph.variables == ("a", "b", "c", "d")
 
 
 def test_groups_stay_until_they_are_due(situation_of) -> None:
     kind = AddGPUCB(groups="learned", group_size=2, learn_every=5)
-    settings = AdditiveGPSettings(max_iterations=5, refit_every=2)
-    learned, seen = None, []
+    settings, learned, seen = AdditiveGPSettings(max_iterations=5, refit_every=2), None, []
     for t in range(10, 21):
         learned = kind.learn(situation_of(t=t), settings, learned).learned
-        seen.append((t, learned.decomposed_at, learned.fitted_at))
-    assert [(t, at) for t, at, _ in seen] == [(t, 10 + 5 * ((t - 10) // 5)) for t in range(10, 21)]
-    assert [fitted for _, _, fitted in seen] == [10, 10, 12, 12, 14, 15, 15, 17, 17, 19, 20]
+        seen.append((learned.decomposed_at, learned.fitted_at))
+    decomposed, fitted = zip(*seen, strict=True)
+    assert decomposed == (10,) * 5 + (15,) * 5 + (20,)
+    assert fitted == (10, 10, 12, 12, 14, 15, 15, 17, 17, 19, 20)
     assert sorted(v for group in learned.scopes for v in group) == list("abcde")
 
 
@@ -212,11 +209,8 @@ def sum_of_slopes(functions: BoxFunctions, U: np.ndarray) -> np.ndarray:
 
 
 def slope_of_the_sum(functions: BoxFunctions, U: np.ndarray, step: float = 1e-6) -> np.ndarray:
-    out = np.empty_like(U)
-    for axis in range(U.shape[1]):
-        shift = step * np.eye(U.shape[1])[axis]
-        out[:, axis] = (total_value(functions, U + shift) - total_value(functions, U - shift)) / (2.0 * step)
-    return out
+    changes = [total_value(functions, U + e) - total_value(functions, U - e) for e in step * np.eye(U.shape[1])]
+    return np.stack(changes, axis=1) / (2.0 * step)
 
 
 @given(seed=st.integers(0, 10_000), scopes=st.sampled_from([RING, OVERLAPPING]), outcomes=OUTCOMES)

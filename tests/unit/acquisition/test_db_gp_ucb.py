@@ -12,15 +12,9 @@ from swarmbo.acquisition.utility import shortlist
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.coordination import Exact
 from swarmbo.errors import ConfigError
-from swarmbo.runs import load
-from swarmbo.runs.runner import assemble
 from swarmbo.settings import convert
 
 from .fields import DOMAIN, log_det_terms, some_belief
-
-
-def by_ucb(sqrt_beta) -> LocalUtility:
-    return LocalUtility(sqrt_beta, bonus=1.0, noise_variance=1.0)
 
 
 def situation(belief, candidates, positions=None, links=None, round_number=1) -> Situation:
@@ -46,14 +40,13 @@ def test_tables_sum_to_equation_5_at_every_joint_choice(seed, n_robots, order):
         assert np.isclose(got, wanted, rtol=1e-7)
 
 
-def test_a_lone_robot_gets_the_ucb_bonus_of_the_schedule_at_an_unexplored_place():
-    belief = ExactGP.create(ExactGPSettings(), DOMAIN)
-    place = np.array([[50.0, 25.0]])
-    for exploration in ("annealed", "practical"):
-        acquisition, now = DBGPUCB(exploration=exploration), situation(belief, {"a": place})
-        problem = acquisition.local_problem(now)
-        mean, var = belief.posterior(place)
-        assert np.isclose(problem.tables["w_a"][0], mean[0] + acquisition.sqrt_beta(now) * np.sqrt(var[0]))
+@pytest.mark.parametrize("exploration", ["annealed", "practical"])
+def test_a_lone_robot_gets_the_ucb_bonus_of_the_schedule_at_an_unexplored_place(exploration):
+    belief, place = ExactGP.create(ExactGPSettings(), DOMAIN), np.array([[50.0, 25.0]])
+    acquisition, now = DBGPUCB(exploration=exploration), situation(belief, {"a": place})
+    mean, var = belief.posterior(place)
+    wanted = mean[0] + acquisition.sqrt_beta(now) * np.sqrt(var[0])
+    assert np.isclose(acquisition.local_problem(now).tables["w_a"][0], wanted)
 
 
 @given(st.integers(0, 500), st.integers(0, 3))
@@ -106,44 +99,28 @@ def test_the_chain_runs_along_space_and_a_factor_sees_the_next_robots():
     assert all(problem.graph.owner(f) == f.removeprefix("w_") for f in problem.graph.factors)
 
 
-def test_a_robot_with_nowhere_to_go_takes_no_part():
-    candidates = {"a": np.empty((0, 2)), "b": np.array([[1.0, 1.0]])}
-    problem = DBGPUCB().local_problem(situation(some_belief(), candidates))
-    assert problem.graph.agents == ("b",)
-    assert DBGPUCB().local_problem(situation(some_belief(), {"a": np.empty((0, 2))})) is None
+PLACES = np.array([(x, y) for x in np.linspace(0, 100, 40) for y in np.linspace(0, 50, 25)])
+BY_UCB = LocalUtility(2.0, bonus=1.0, noise_variance=1.0)
 
 
-def test_shortlist_holds_the_best_place_is_free_of_repeats_and_spreads_out():
-    belief = some_belief()
-    places = np.array([(x, y) for x in np.linspace(0, 100, 40) for y in np.linspace(0, 50, 25)])
-    picks = shortlist(belief, places, 32, by_ucb(2.0))
-    mean, var = belief.posterior(places)
-    upper = mean + 2.0 * np.sqrt(var)
-    assert picks[0] == upper.argmax()
-    assert len(set(picks.tolist())) == 32
-    dense = [n for n in np.argsort(-upper) if n not in picks[:16]][:16]
-    assert picks[16:].tolist() == dense
+def test_half_of_a_shortlist_is_picked_with_all_before_pending_and_half_is_the_best_of_the_others():
+    belief = conditioned = some_belief()
+    picks, wanted = shortlist(belief, PLACES, 32, BY_UCB), list[int]()
+    for _ in range(16):
+        mean, var = conditioned.posterior(PLACES)
+        score = mean + 2.0 * np.sqrt(var)
+        score[wanted] = -np.inf
+        wanted.append(int(score.argmax()))
+        conditioned = conditioned.condition_on_pending(PLACES[wanted[-1]][None])
+    mean, var = belief.posterior(PLACES)
+    wanted += [n for n in np.argsort(-(mean + 2.0 * np.sqrt(var))) if n not in wanted][:16]
+    assert picks.tolist() == wanted
 
 
 def test_without_data_the_first_half_of_a_shortlist_fills_the_space():
-    places = np.array([(x, y) for x in np.linspace(0, 100, 40) for y in np.linspace(0, 50, 25)])
-    picks = shortlist(ExactGP.create(ExactGPSettings(), DOMAIN), places, 32, by_ucb(2.0))[:16]
-    gaps = np.linalg.norm(DOMAIN.to_unit(places)[:, None] - DOMAIN.to_unit(places[picks])[None], axis=-1).min(axis=1)
+    picks, U = shortlist(ExactGP.create(ExactGPSettings(), DOMAIN), PLACES, 32, BY_UCB)[:16], DOMAIN.to_unit(PLACES)
+    gaps = np.linalg.norm(U[:, None] - U[picks], axis=-1).min(axis=1)
     assert gaps.max() < 0.3  # 16 points on a square grid would leave 0.18
-
-
-def test_greedy_picks_equal_conditioning_the_belief_pick_by_pick():
-    belief = some_belief()
-    places = DOMAIN.from_unit(np.random.default_rng(5).random((60, 2)))
-    picks = shortlist(belief, places, 12, by_ucb(1.5))[:6]
-    conditioned, wanted = belief, []
-    for _ in range(6):
-        mean, var = conditioned.posterior(places)
-        score = mean + 1.5 * np.sqrt(var)
-        score[wanted] = -np.inf
-        wanted.append(int(score.argmax()))
-        conditioned = conditioned.condition_on_pending(places[wanted[-1]][None])
-    assert picks.tolist() == wanted
 
 
 def test_shortlists_shrink_so_that_tables_keep_to_their_budget():
@@ -168,12 +145,6 @@ def test_by_default_a_team_measures_near_the_best_it_knows_where_annealing_looks
         places.append(float(team.ask({"a": line}).points["a"][0]))
     assert abs(places[0] - 0.2) < 0.11
     assert places[1] > 0.5
-
-
-@pytest.mark.parametrize("name", ["field", "robots", "robots-obstacles", "robots-topobathy", "robots-window"])
-def test_scenarios_whose_tables_were_measured_by_annealing_come_to_it(name) -> None:
-    rule = assemble(load(name))[1].setup.rule()
-    assert (type(rule), getattr(rule, "exploration", None)) == (DBGPUCB, "annealed")
 
 
 class ByItsEarlierName(sb.ChainAcquisition, frozen=True):

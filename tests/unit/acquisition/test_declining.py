@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from swarmbo.acquisition import DBGPUCB, ExpectedImprovement, Information, LocalUtility, Straddle
+from swarmbo.acquisition import DBGPUCB, ExpectedImprovement, Information, LocalUtility, Straddle, Thompson
 from swarmbo.acquisition.chain_acquisition import local_acquisition
 from swarmbo.acquisition.information import information_scale
 from swarmbo.baselines import Greedy, Independent
@@ -66,7 +66,7 @@ def test_the_dearer_a_measurement_the_fewer_are_made():
 
 
 def test_without_prices_nobody_declines_and_at_any_price_all_do():
-    for acquisition in (DBGPUCB(), Information(), Straddle(level=1e9), ExpectedImprovement()):
+    for acquisition in (DBGPUCB(), Information(), Straddle(level=1e9), ExpectedImprovement(), Thompson()):
         for prices, n_measuring in (({}, 3), (prices_of(1e10), 0)):
             made = decide(situation(some_belief(), prices), acquisition, Exact(), InProcess())
             assert len(made.points) == n_measuring, acquisition

@@ -93,10 +93,9 @@ def test_what_comes_out_for_a_factor_does_not_depend_on_the_others_in_the_stack(
 def test_it_is_what_agents_agree_on_with_the_teams_variables_in_order(kind, situation_of) -> None:
     situation = situation_of()
     functions = functions_of(kind, situation)
-    assert functions.graph.variables == situation.graph.variables
-    assert functions.graph.variable_owners == situation.graph.variable_owners
-    assert (functions.low == 0.0).all()
-    assert (functions.high == 1.0).all()
+    for name in ("variables", "variable_owners"):
+        assert getattr(functions.graph, name) == getattr(situation.graph, name)
+    assert [functions.low.tolist(), functions.high.tolist()] == [[0.0] * 5, [1.0] * 5]
     assert functions.starts.shape == (3, 5)
     assert np.isfinite(total_value(functions, functions.starts)).all()
 
@@ -105,19 +104,17 @@ def test_it_is_what_agents_agree_on_with_the_teams_variables_in_order(kind, situ
 def test_an_owner_may_ask_for_its_own_factors_only(kind, situation_of) -> None:
     functions = functions_of(kind, situation_of())
     first, *_, last = functions.graph.factors
-    (stack,) = stacks_of(functions.graph, [last])
-    with pytest.raises(OwnershipError, match=f"asked for factor '{last}'"):
-        functions.of([first]).value(stack, np.zeros((1, 1, stack.size)), ())
-    with pytest.raises(OwnershipError, match=f"asked for factor '{last}'"):
-        functions.of([first]).value_and_gradient(stack, np.zeros((1, 1, stack.size)), ())
+    (stack,), own = stacks_of(functions.graph, [last]), functions.of([first])
+    for ask in (own.value, own.value_and_gradient):
+        with pytest.raises(OwnershipError, match=f"asked for factor '{last}'"):
+            ask(stack, np.zeros((1, 1, stack.size)), ())
 
 
 @every_kind
 @pytest.mark.parametrize("t", [0, 2])
 def test_hardly_any_data_is_enough(kind, t, situation_of) -> None:
-    functions = functions_of(kind, situation_of(t=t))
     U = np.random.default_rng(3).random((4, 5))
-    assert np.isfinite(total_value(functions, U)).all()
+    assert np.isfinite(total_value(functions_of(kind, situation_of(t=t)), U)).all()
 
 
 @every_kind

@@ -77,16 +77,21 @@ def test_a_total_told_where_a_factor_failed_is_learned(situation_of) -> None:
     assert np.isfinite(belief.totals).tolist() == [i == 3 for i in range(12)]
 
 
+def assert_moments_are_those_of(draws, model, X) -> None:
+    """Of sums of many draws that are transformed back."""
+    mean, std = model.posterior(X)
+    np.testing.assert_allclose(mean, draws.mean(axis=0), atol=5.0 * (std / np.sqrt(len(draws))).max())
+    np.testing.assert_allclose(std, draws.std(axis=0), rtol=0.1)
+
+
 def test_transformed_totals_are_read_in_the_unit_of_the_outcomes(situation_of) -> None:
     situation = situation_of(t=30)
     h, warp = situation.history, Warp.fitted("power", situation.history.totals)
     warped = replace(situation, history=Dataset(h.X, warp.forward(h.totals), h.factors))
     model = DECHBO().learn(warped, BELIEF, None)
-    mean, std = Model(model.belief, model.learned, warp).posterior(h.X)
     z, z_var = model.belief.posterior(h.X)
     draws = warp.backward(z + np.sqrt(z_var) * np.random.default_rng(0).standard_normal((20_000, 1)))
-    np.testing.assert_allclose(mean, draws.mean(axis=0), atol=5.0 * (std / np.sqrt(20_000)).max())
-    np.testing.assert_allclose(std, draws.std(axis=0), rtol=0.1)
+    assert_moments_are_those_of(draws, Model(model.belief, model.learned, warp), h.X)
 
 
 def test_transformed_factors_add_up_in_the_unit_of_the_outcomes(situation_of) -> None:
@@ -95,14 +100,11 @@ def test_transformed_factors_add_up_in_the_unit_of_the_outcomes(situation_of) ->
     warps = tuple(Warp.fitted("power", h.factors[:, i]) for i in range(2))
     factors = np.array([warp.forward(h.factors[:, i]) for i, warp in enumerate(warps)]).T
     model = DECHBO().learn(replace(situation, history=Dataset(h.X, h.totals, factors)), BELIEF, None)
-    mean, std = Model(model.belief, model.learned, factor_warps=warps).posterior(h.X)
-    rng = np.random.default_rng(0)
-    draws = np.zeros((20_000, 30))
+    rng, draws = np.random.default_rng(0), np.zeros((20_000, 30))
     for factor, columns, warp in (("f", [0, 1], warps[0]), ("g", [2], warps[1])):
         z, z_var = model.belief.factor_posterior(factor, h.X[:, columns])
         draws += warp.backward(z + np.sqrt(z_var) * rng.standard_normal((20_000, 30)))
-    np.testing.assert_allclose(mean, draws.mean(axis=0), atol=5.0 * (std / np.sqrt(20_000)).max())
-    np.testing.assert_allclose(std, draws.std(axis=0), rtol=0.1)
+    assert_moments_are_those_of(draws, Model(model.belief, model.learned, factor_warps=warps), h.X)
 
 
 def test_an_untransformed_model_says_what_its_belief_says(situation_of) -> None:

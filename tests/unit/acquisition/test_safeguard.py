@@ -9,14 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from swarmbo.acquisition import (
-    DBGPUCB,
-    ChainAcquisition,
-    Information,
-    LocalUtility,
-    Situation,
-    Straddle,
-)
+from swarmbo.acquisition import DBGPUCB, ChainAcquisition, Information, LocalUtility, Situation, Straddle
 from swarmbo.acquisition.by_view import at_once
 from swarmbo.acquisition.chain import IN_SIGHT, chains
 from swarmbo.acquisition.chain_acquisition import local_acquisition

@@ -15,7 +15,6 @@ from swarmbo.belief.model import model as models
 from swarmbo.belief.model.model import in_structure, learn_model
 from swarmbo.belief.model.structure import LearnedStructure
 from swarmbo.errors import ConfigError
-from swarmbo.runs import load
 from swarmbo.settings import convert
 
 from .conftest import play
@@ -240,8 +239,3 @@ def test_structures_of_given_factors_and_of_priors_by_name_are_refused(priors, o
     belief = {"kind": "additive", "structure": {"kind": "sampled"}, "factors": priors}
     with pytest.raises(ConfigError, match=message):
         sb.Team(sb.FactorGraph.from_scopes({"f": NAMES}), BOUNDS, belief=belief, outcomes=outcomes)
-
-
-def test_a_scenario_can_ask_for_it_on_the_command_line() -> None:
-    found = load("michalewicz", ["belief.structure.kind=sampled", "belief.structure.largest=3"])
-    assert found.belief == AdditiveGPSettings(structure=SampledStructure(largest=3))

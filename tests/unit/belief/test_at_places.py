@@ -8,17 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 import swarmbo as sb
-from swarmbo.belief import (
-    ExactGP,
-    ExactGPSettings,
-    Hyperparameters,
-    TimeAxis,
-    TimeCorrelation,
-    Views,
-    means_by_agent,
-    quick_at,
-)
-from swarmbo.belief.at_places import AtPlaces
+from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters, TimeAxis, TimeCorrelation, Views
+from swarmbo.belief.at_places import AtPlaces, means_by_agent, quick_at
 from swarmbo.belief.gp.conditioning import CovarianceRows
 from swarmbo.errors import ShapeError
 from swarmbo.spaces import Domain, PlaceTable, place_keys, unique_places
@@ -58,13 +49,6 @@ def test_places_pending_tell_what_they_tell_the_belief(seed: int, n: int, fades:
         last, by_row = len(X) - 1, CovarianceRows(cache, 0)
         np.testing.assert_allclose(by_row.row(last), cache.cov(every[last:], every)[0], rtol=0, atol=1e-12 * unit)
     np.testing.assert_allclose(quick.at(9.0).posterior(looked)[1], plain.at(9.0).posterior(looked)[1], atol=1e-8 * unit)
-
-
-def test_a_place_that_is_not_known_leads_back_to_the_belief_with_all_that_is_pending() -> None:
-    belief, elsewhere = belief_of(0, 8), np.array([[1.0, 2.0]])
-    quick = AtPlaces.of(belief, SITES).condition_on_pending(SITES[:3]).condition_on_pending(elsewhere)
-    plain = belief.condition_on_pending(np.concatenate([SITES[:3], elsewhere]))
-    np.testing.assert_allclose(quick.posterior(SITES), plain.posterior(SITES), rtol=1e-9)
 
 
 def test_beliefs_of_agents_own_stay_as_they_are() -> None:

@@ -16,6 +16,8 @@ from swarmbo.coordination.tables import Conflicts, sizes_of
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import Cut, Envelope, Event, Faults, InProcess
 
+from .example_tables import drawn, ring
+
 AGENTS = [f"a{n}" for n in range(6)]
 CHAIN = FactorGraph.from_scopes({f"f{n}": [f"x{n}", f"x{n + 1}"] for n in range(4)})
 OWN_NAMES = {f"x{n}": f"x{n}" for n in range(6)}
@@ -25,38 +27,36 @@ agree = partial(agree_by_deadline, guesses=False)
 
 
 @st.composite
-def problems(draw):
-    """A small graph, who owns what, and tables that forbid some pairs."""
-    n = draw(st.integers(2, 6))
+def owned_graphs(draw, least=2, most_factors=5):
+    """A small graph with a factor for each variable and some for two or three, and who owns what."""
+    n = draw(st.integers(least, 6))
     variables = [f"x{k}" for k in range(n)]
     scopes = {f"own{k}": [x] for k, x in enumerate(variables)}
-    for k in range(draw(st.integers(1, 5))):
-        size = min(n, draw(st.integers(2, 3)))
-        scopes[f"f{k}"] = list(draw(st.permutations(variables)))[:size]
+    for k in range(draw(st.integers(least - 1, most_factors))):
+        scopes[f"f{k}"] = list(draw(st.permutations(variables)))[: min(n, draw(st.integers(2, 3)))]
     agent = st.sampled_from(AGENTS[:n])
-    graph = FactorGraph.from_scopes(
-        scopes, owners={f: draw(agent) for f in scopes}, variable_owners={x: draw(agent) for x in variables}
-    )
-    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
-    sizes = {x: draw(st.integers(1, 4)) for x in variables}
-    tables = {f: rng.normal(size=[sizes[x] for x in scope]) for f, scope in scopes.items()}
-    for f, scope in scopes.items():
+    return FactorGraph.from_scopes(scopes, {f: draw(agent) for f in scopes}, {x: draw(agent) for x in variables})
+
+
+@st.composite
+def problems(draw):
+    """Tables that forbid some pairs."""
+    graph, rng = draw(owned_graphs()), np.random.default_rng(draw(st.integers(0, 10**6)))
+    sizes = {x: draw(st.integers(1, 4)) for x in graph.variables}
+    tables = {f: rng.normal(size=[sizes[x] for x in graph.scope(f)]) for f in graph.factors}
+    for f in graph.factors:
+        scope = graph.scope(f)
         for i, j in itertools.combinations(range(len(scope)), 2):
             pairs = rng.random((sizes[scope[i]], sizes[scope[j]])) < draw(st.sampled_from([0.0, 0.3, 0.7]))
-            shape = [1] * len(scope)
-            shape[i], shape[j] = pairs.shape
-            tables[f] = np.where(pairs.reshape(shape) if i < j else pairs, -np.inf, tables[f])
+            others = [axis for axis in range(len(scope)) if axis not in (i, j)]
+            tables[f] = np.where(np.expand_dims(pairs, others), -np.inf, tables[f])
     return graph, tables
 
 
-def spans(longest):
-    return st.none() | st.tuples(st.integers(0, longest), st.integers(0, longest)).map(lambda span: tuple(sorted(span)))
-
-
-def events():
-    return st.lists(
-        st.builds(Event, agent=st.sampled_from(AGENTS), round=st.just(0), step=st.integers(0, 25)), max_size=3
-    ).map(tuple)
+PRESENCE = st.builds(Event, agent=st.sampled_from(AGENTS), round=st.just(0), step=st.integers(0, 25))
+EVENTS = st.lists(PRESENCE, max_size=3).map(tuple)
+PARTS = st.lists(st.sampled_from(AGENTS), min_size=1, max_size=3).map(lambda part: (tuple(part),))
+SPANS = st.tuples(st.integers(0, 25), st.integers(0, 25)).map(lambda span: tuple(sorted(span)))
 
 
 SCHEDULES = st.builds(
@@ -66,16 +66,9 @@ SCHEDULES = st.builds(
     duplicate=st.sampled_from([0.0, 0.5]),
     reorder=st.sampled_from([0.0, 0.9]),
     bandwidth=st.none() | st.integers(20, 2000),
-    cuts=st.lists(
-        st.builds(
-            Cut,
-            parts=st.lists(st.sampled_from(AGENTS), min_size=1, max_size=3).map(lambda part: (tuple(part),)),
-            steps=spans(25),
-        ),
-        max_size=2,
-    ).map(tuple),
-    deaths=events(),
-    joins=events(),
+    cuts=st.lists(st.builds(Cut, parts=PARTS, steps=st.none() | SPANS), max_size=2).map(tuple),
+    deaths=EVENTS,
+    joins=EVENTS,
     seed=st.integers(0, 10**6),
 )
 METHODS = st.builds(
@@ -146,21 +139,13 @@ def test_agents_whose_clocks_skip_and_who_are_asked_at_any_time_never_clash(prob
     assert set(words) == set(graph.variables)
 
 
-def terms_of(graph, tables, method=BY_DEADLINE, default=None):
-    claims = Conflicts.of(graph, tables)
-    return Terms(method, sizes_of(graph, tables), claims, default or {})
+def terms_of(graph, tables, method=BY_DEADLINE):
+    return Terms(method, sizes_of(graph, tables), Conflicts.of(graph, tables), {})
 
 
-def agents_of(terms, tables, decision=0):
-    graph = terms.graph
-    return {
-        a: DeadlineAgent(a, terms, {f: tables[f] for f in graph.factors_owned_by(a)}, decision) for a in graph.agents
-    }
-
-
-def drawn(graph, seed, size=4):
-    rng = np.random.default_rng(seed)
-    return {f: rng.normal(size=[size] * len(graph.scope(f))) for f in graph.factors}
+def agents_of(terms, tables):
+    owned = {a: terms.graph.factors_owned_by(a) for a in terms.graph.agents}
+    return {a: DeadlineAgent(a, terms, {f: tables[f] for f in own}, 0) for a, own in owned.items()}
 
 
 def ticked(agents, n_ticks, arrives=lambda envelope: True):
@@ -218,7 +203,7 @@ def test_on_loops_the_best_of_several_joint_choices_is_nearly_the_optimum(faults
     assert np.mean(shares) >= least
 
 
-RING = FactorGraph.from_scopes({f"f{n}": [f"x{n}", f"x{(n + 1) % 6}"] for n in range(6)})
+RING = FactorGraph.from_scopes(ring(6))
 
 
 @pytest.mark.parametrize("faults", [Faults(), Faults(loss=0.4, delay=2, reorder=0.5)], ids=["clean", "faults"])
@@ -241,7 +226,7 @@ def test_what_factors_are_worth_is_handed_on_until_all_know_and_choose_alike(fau
 @pytest.mark.parametrize("deadline", [1, 2, 3])
 def test_in_a_few_ticks_on_loops_all_go_at_least_by_their_own_factors(deadline):
     """The share of the optimum; it was 0.05 to 0.7 while all began at their first values."""
-    scopes = {f"f{n}": [f"x{n}", f"x{(n + 1) % 6}"] for n in range(6)} | {f"g{n}": [f"x{n}"] for n in range(6)}
+    scopes = ring(6) | {f"g{n}": [f"x{n}"] for n in range(6)}
     graph = FactorGraph.from_scopes(scopes, owners={f: f"x{f[1:]}" for f in scopes}, variable_owners=OWN_NAMES)
     method, shares = sb.MaxSum(mode="asynchronous", deadline=deadline), []
     for seed in range(8):
@@ -413,23 +398,16 @@ def test_who_has_nothing_to_say_speaks_more_often_where_links_lose():
 
 def test_what_is_broken_or_not_the_senders_to_say_is_dropped_and_counted():
     tables = drawn(CHAIN, 0)
-    (agent, *_), terms = agents_of(terms_of(CHAIN, tables), tables).values(), terms_of(CHAIN, tables)
-    before = heard_by(agent)
-    owner = terms.graph.variable_owner
-    nan, long, fine = np.full(4, np.nan), np.zeros(5), np.ones(4)
+    (agent, *_), other = agents_of(terms_of(CHAIN, tables), tables).values(), CHAIN.variable_owner("x1")
+    before, fine = heard_by(agent), np.ones(4)
     said = [
-        FromVariable("f0", "x1", nan),
-        FromVariable("f0", "x1", long),
-        FromVariable("f0", "x1", np.full(4, np.inf)),
+        *(FromVariable("f0", "x1", bad) for bad in (np.full(4, np.nan), np.zeros(5), np.full(4, np.inf))),
         FromVariable("f9", "x1", fine),
         FromVariable("f0", "x0", fine),  # its own
         FromFactor("f0", "x0", fine),  # its own
         Choice("x0", 1),  # its own
-        Choice("x1", 99),
-        Choice("x1", -2),
-        Choice("x9", 0),
+        *(Choice(x, value) for x, value in (("x1", 99), ("x1", -2), ("x9", 0))),
     ]
-    other = owner("x1")
     inbox = [(other, b"nonsense"), (other, Codec.encode(Choice("x1", 1), Label(0, 0)))]  # no bundle
     for sender, number, decision in ((other, 9, 7), ("stranger", 0, 0)):
         bundle = Bundle(number, -1, 0, (5,), (Choice("x1", 1),))

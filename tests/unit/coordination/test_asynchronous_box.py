@@ -16,9 +16,8 @@ from swarmbo.graph.box_functions import total_value
 from swarmbo.testing.coordinator import Bowls
 from swarmbo.transport import Cut, Envelope, Event, Faults, InProcess
 
-from .test_asynchronous import AGENTS, SCHEDULES
+from .test_asynchronous import CHAIN, SCHEDULES, owned_graphs
 
-CHAIN = FactorGraph.from_scopes({f"f{n}": [f"x{n}", f"x{n + 1}"] for n in range(4)})
 BY_DEADLINE = sb.ADMM(mode="asynchronous")
 
 
@@ -46,18 +45,11 @@ class Hills(Bowls):
 
 @st.composite
 def problems(draw):
-    """A small graph, who owns what, and functions on a box, of which some starts may be known."""
-    n = draw(st.integers(1, 6))
-    variables = [f"x{k}" for k in range(n)]
-    scopes = {f"own{k}": [x] for k, x in enumerate(variables)}
-    for k in range(draw(st.integers(0, 5))):
-        scopes[f"f{k}"] = list(draw(st.permutations(variables)))[: min(n, draw(st.integers(2, 3)))]
-    agent = st.sampled_from(AGENTS[:n])
-    graph = FactorGraph.from_scopes(
-        scopes, owners={f: draw(agent) for f in scopes}, variable_owners={x: draw(agent) for x in variables}
-    )
-    low = np.array([draw(st.sampled_from([0.0, 0.3])) for _ in variables])
-    high = low + np.array([draw(st.sampled_from([0.0, 0.1, 0.7])) for _ in variables])
+    """Functions on a box, of which some starts may be known."""
+    graph = draw(owned_graphs(least=1))
+    n = len(graph.variables)
+    low = np.array([draw(st.sampled_from([0.0, 0.3])) for _ in range(n)])
+    high = low + np.array([draw(st.sampled_from([0.0, 0.1, 0.7])) for _ in range(n)])
     starts = low + np.random.default_rng(n).random((draw(st.integers(0, 3)), n)) * (high - low)
     return Hills(graph, low, high, starts, phases=draw(st.integers(0, 2)), forbids=draw(st.booleans()))
 
@@ -253,40 +245,31 @@ def test_what_is_broken_or_not_the_senders_to_say_is_dropped_and_counted():
     before = agent._joint_starts.stand[:, 1:].tolist()  # pyright: ignore[reportPrivateUsage]
     fine, nan, long, lanes = (np.full(n, value) for n, value in ((m, 0.5), (m, np.nan), (m + 1, 0.5), (m + 1, 0.0)))
     points = np.full(2 * m + 1, 0.5)  # in each run and each lane
+    offered = (np.zeros(0), lanes, np.full(2 * (m + 1), np.nan), np.full(2 * (m + 1), -1.0))  # the last looks back
     said = [
-        Runs("x1", nan),
-        Runs("x1", long),
-        Runs("x1", np.full(m, np.inf)),
-        Runs("x0", fine),  # its own
-        Runs("x9", fine),
-        Pull("f0", "x0", fine, 1.0),  # its own
-        Pull("f1", "x0", fine, 1.0),  # no factor of it
-        Offer("x1", np.zeros(0), 0),
-        Offer("x1", lanes, 0),
-        Offer("x1", np.full(2 * (m + 1), np.nan), 0),
-        Offer("x1", np.full(2 * (m + 1), -1.0), 0),  # looks back
+        *(Runs("x1", bad) for bad in (nan, long, np.full(m, np.inf))),
+        *(Runs(x, fine) for x in ("x0", "x9")),  # its own, and nobody's
+        *(Pull(factor, "x0", fine, 1.0) for factor in ("f0", "f1")),  # its own, and no factor of it
+        *(Offer("x1", bad, 0) for bad in offered),
         Offer("x0", np.full(2, 0.5), 0),  # its own
-        Utility("f0", "x0", fine, 0),  # its own
-        Utility("f1", "x0", fine, 0),
-        Valued("f0", lanes),  # its own
-        Valued("f1", fine),  # too few
-        Valued("f1", np.full(m + 1, np.nan)),
-        Valued("f9", lanes),
+        *(Utility(factor, "x0", fine, 0) for factor in ("f0", "f1")),
+        *(Valued(factor, lanes) for factor in ("f0", "f9")),
+        *(Valued("f1", bad) for bad in (fine, np.full(m + 1, np.nan))),  # too few, and none
         Published("f1", "f0", points, 1),  # no such phase
         Published("f1", "f0", long, 0),
         Published("f3", "f0", points, 0),
     ]
+
+    def bundled(number, *news, decision=0):
+        bundle = Bundle(number, -1, 0, (5,) * len(news), news)
+        return Envelope(other, owns, Codec.encode(bundle, Label(decision, number)))
+
     inbox = [Envelope(other, owns, b"nonsense"), Envelope(other, owns, Codec.encode(Runs("x1", fine), Label(0, 0)))]
-    inbox += [Envelope(other, owns, Codec.encode(Bundle(9, -1, 0, (5,), (Runs("x1", fine),)), Label(7, 9)))]
-    inbox += [
-        Envelope(other, owns, Codec.encode(Bundle(number, -1, 0, (5,), (message,)), Label(0, number)))
-        for number, message in enumerate(said)
-    ]
+    inbox += [bundled(9, Runs("x1", fine), decision=7), *(bundled(n, message) for n, message in enumerate(said))]
     agent.tick(terms.schedule.first + 1, inbox)
     assert agent.refused == {other: len(said)}
     assert agent._joint_starts.stand[:, 1:].tolist() == before  # pyright: ignore[reportPrivateUsage]
-    right = Bundle(99, -1, 0, (6, 6), (Runs("x1", fine), Published("f1", "f0", points, 0)))
-    agent.tick(terms.schedule.first + 2, [Envelope(other, owns, Codec.encode(right, Label(0, 99)))])
+    agent.tick(terms.schedule.first + 2, [bundled(99, Runs("x1", fine), Published("f1", "f0", points, 0))])
     assert agent.refused == {other: len(said)}
 
 

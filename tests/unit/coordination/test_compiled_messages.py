@@ -1,4 +1,4 @@
-"""Compiled messages of max-sum, held to the formula; sums that leave one out, damping, changes, forbidden values."""
+"""Messages of max-sum, compiled and laid out, held to the formula; what leaves one out, damping, changes."""
 
 import subprocess
 import sys
@@ -8,8 +8,11 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from swarmbo.coordination import compiled_messages as compiled
-from swarmbo.coordination.flooding import damped, largest_changes, messages_of_variable
+from swarmbo.coordination.flooding import Flooding, damped, largest_changes, messages_of_factor, messages_of_variable
+from swarmbo.coordination.tables import factor_values, sizes_of, spreads
 from swarmbo.graph import FactorGraph
+
+from .example_tables import some_problem
 
 
 def problem(shape: tuple[int, ...], n: int, seed: int, forbidden: float) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -22,14 +25,10 @@ def problem(shape: tuple[int, ...], n: int, seed: int, forbidden: float) -> tupl
 
 
 def by_formula(tables: np.ndarray, incoming: list[np.ndarray], axis: int) -> np.ndarray:
-    n_axes = len(incoming)
-    summed = tables
-    for k, message in enumerate(incoming):
-        if k != axis:
-            shape = [len(tables)] + [1] * n_axes
-            shape[k + 1] = -1
-            summed = summed + message.reshape(shape)
-    return summed.max(axis=tuple(k + 1 for k in range(n_axes) if k != axis))
+    others = [k for k in range(len(incoming)) if k != axis]
+    for k in others:
+        tables = tables + np.expand_dims(incoming[k], [j + 1 for j in range(len(incoming)) if j != k])
+    return tables.max(axis=tuple(k + 1 for k in others))
 
 
 # Few values and many, just below and above what one step over a row takes: all of them are roads of their own.
@@ -49,13 +48,10 @@ def normalised(messages: np.ndarray) -> np.ndarray:
     return messages - np.where(highest > -np.inf, highest, 0.0)
 
 
-@given(
-    any_shape,
-    st.integers(1, 4),
-    st.integers(0, 2**32 - 1),
-    st.sampled_from([0.0, 0.3, 1.0]),
-    st.sampled_from([0.0, 0.25]),
-)
+seeds, shares = st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.3, 1.0])
+
+
+@given(any_shape, st.integers(1, 4), seeds, shares, st.sampled_from([0.0, 0.25]))
 @settings(deadline=None)  # the first call compiles
 def test_factors_say_what_the_formula_says_and_by_how_much_that_changed(
     shape: tuple[int, ...], n: int, seed: int, forbidden: float, damping: float
@@ -74,7 +70,7 @@ def test_factors_say_what_the_formula_says_and_by_how_much_that_changed(
     assert change == max(changes)
 
 
-@given(st.integers(1, 5), st.integers(1, 6), lengths, st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.3, 1.0]))
+@given(st.integers(1, 5), st.integers(1, 6), lengths, seeds, shares)
 def test_variables_say_and_choose_the_same_many_at_once_and_one_by_one(
     n: int, degree: int, size: int, seed: int, forbidden: float
 ) -> None:
@@ -96,13 +92,12 @@ def test_importing_the_room_does_not_load_numba() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-entries = st.sampled_from([-np.inf, -2.0, 0.0, 0.5, 3.0])
-incoming = st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(1, 4)).flatmap(
-    lambda shape: hnp.arrays(float, shape, elements=entries)
+some_rows = st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(1, 4)).flatmap(
+    lambda shape: hnp.arrays(float, shape, elements=st.sampled_from([-np.inf, -2.0, 0.0, 0.5, 3.0]))
 )
 
 
-@given(incoming)
+@given(some_rows)
 def test_a_variable_tells_each_factor_what_the_others_say(said: np.ndarray) -> None:
     _, degree, size = said.shape
     graph = FactorGraph.from_scopes({f"f{k}": ["x"] for k in range(degree)})
@@ -124,3 +119,48 @@ def test_a_change_is_zero_between_equal_infinities_and_infinite_where_a_value_be
     new = np.array([[-0.5, -np.inf], [0.0, -np.inf], [-np.inf, -np.inf]])
     assert largest_changes(previous, new).tolist() == [0.5, np.inf, 0.0]
     assert largest_changes(previous[0], new[0]) == 0.5
+
+
+# The layout of all messages of a graph, for a whole graph and for a share of it.
+
+
+@given(seeds, st.integers(1, 9), st.integers(1, 6), st.booleans())
+def test_messages_laid_out_are_those_made_one_by_one(seed: int, n_factors: int, n_variables: int, is_whole: bool):
+    rng = np.random.default_rng(seed)
+    graph, tables = some_problem(rng, n_variables, n_factors, forbidden=0.1)
+    sizes = sizes_of(graph, tables)
+    factors = [f for f in graph.factors if is_whole or rng.random() < 0.5]
+    variables = [x for x in graph.variables if is_whole or rng.random() < 0.5]
+    flooding = Flooding(graph, {f: tables[f] for f in factors}, variables, sizes)
+    edges = {(f, x) for f in graph.factors for x in graph.scope(f) if f in factors or x in variables}
+    assert flooding.n_entries == sum(sizes[x] for _, x in edges)
+    heard, previous, said = (rng.normal(size=flooding.n_entries) for _ in range(3))
+    from_factors, before, from_variables = map(flooding.by_edge, (heard, previous, said))
+    assert from_factors.keys() == edges
+
+    told, chosen = flooding.from_variables(heard)
+    for x in variables:
+        wanted = messages_of_variable(graph, x, sizes[x], from_factors)
+        assert all(same(flooding.message(told, f, x), wanted[f]) for f in graph.factors_of(x))
+        summed = np.add.accumulate([from_factors[f, x] for f in graph.factors_of(x)])[-1]
+        assert chosen[graph.column_of[x]] == summed.argmax()
+    assert not chosen[[graph.column_of[x] for x in graph.variables if x not in variables]].any()
+
+    renewed, change = flooding.from_factors(previous, said, 0.3)
+    changes = [0.0]
+    for f in factors:
+        for x, message in messages_of_factor(graph, f, tables[f], from_variables).items():
+            wanted = damped(before[f, x], message, 0.3)
+            assert same(flooding.message(renewed, f, x), wanted)
+            changes.append(float(largest_changes(before[f, x], wanted) / spreads(tables[f][None])[0]))
+    assert change == max(changes)
+
+    if factors:
+        choices = {x: int(rng.integers(sizes[x])) for x in graph.variables}
+        wanted = factor_values(graph, tables, choices)[[graph.place_of[f] for f in factors]]
+        assert same(flooding.values(np.array([choices[x] for x in graph.variables])), wanted)
+
+
+def same(one: np.ndarray, other: np.ndarray) -> bool:
+    """To the bit, but for the sign of zero."""
+    return one.shape == other.shape and np.array_equal(one, other)

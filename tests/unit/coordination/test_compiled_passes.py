@@ -6,49 +6,39 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.coordination import MaxSum, Solution
-from swarmbo.coordination.compiled_passes import breadth_first, tree_rounds
 from swarmbo.coordination.messages import Codec, FromFactor, text_widths
-from swarmbo.coordination.part import Part
 from swarmbo.coordination.participant import solve_with_agents
-from swarmbo.graph import Edges, FactorGraph
-from swarmbo.transport import InProcess, Routes
+from swarmbo.graph import FactorGraph
+from swarmbo.transport import InProcess
 
-Tables = dict[str, np.ndarray]
+from .example_tables import NO, Problem, by_agents
+
 AGENTS = ["ann", "bob", "é" * 40, "d" * 300]  # names of every width that is told apart
 seeds, kinds = st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.2, 0.7])
 
 
-def draw(
-    rng: np.random.Generator, n_factors: int, *, loops: int, largest: int, forbidden: float
-) -> tuple[FactorGraph, Tables]:
+def draw(seed: int, n_factors: int, *, loops: int, largest: int, forbidden: float) -> Problem:
     """A connected graph in which factors share variables with earlier ones; tables with ties."""
-    variables, scopes = ["x0"], {}
+    rng, variables, scopes = np.random.default_rng(seed), ["x0"], dict[str, list[str]]()
     for i in range(n_factors):
         fresh = [f"x{len(variables) + k}" for k in range(rng.integers(0, 4))]
         scope = [*rng.choice(variables, min(len(variables), 1 + (i >= n_factors - loops)), replace=False), *fresh]
         scopes[f"f{i}"] = [str(x) for x in rng.permutation(scope)]
         variables += fresh
-    names = {x for scope in scopes.values() for x in scope}
-    owners = {f: str(rng.choice(AGENTS)) for f in scopes}
-    graph = FactorGraph.from_scopes(scopes, owners, {x: str(rng.choice(AGENTS)) for x in sorted(names)})
+    names = sorted({x for scope in scopes.values() for x in scope})
+    owners = ({one: str(rng.choice(AGENTS)) for one in ones} for ones in (scopes, names))
+    graph = FactorGraph.from_scopes(scopes, *owners)
     sizes = {x: int(rng.integers(1, largest + 1)) for x in graph.variables}
     tables = {f: rng.integers(-3, 4, [sizes[x] for x in graph.scope(f)]) / 3.0 for f in graph.factors}
-    for table in tables.values():
-        table[rng.random(table.shape) < forbidden] = -np.inf
-    return graph, tables
+    return graph, {f: np.where(rng.random(table.shape) < forbidden, NO, table) for f, table in tables.items()}
 
 
-def both_ways(
-    method: MaxSum, graph: FactorGraph, tables: Tables, links: "nx.Graph[str] | None"
-) -> tuple[Solution, Solution]:
-    """Message by message, and at once."""
-    by_agents = solve_with_agents(method, graph, tables, InProcess().open(graph.agents, links))
-    return by_agents, method.solve(graph, tables, links)
-
-
-def same(one: Solution, other: Solution) -> bool:
-    """To the bit, whatever is reported included."""
-    return repr(one) == repr(other)
+def decided(method: MaxSum, problem: Problem, is_relayed: bool) -> Solution:
+    """At once, and message by message to the bit."""
+    links = nx.path_graph(AGENTS) if is_relayed else None
+    found = method.solve(*problem, links)
+    assert repr(by_agents(method, *problem, links)) == repr(found)
+    return found
 
 
 @given(seeds, st.integers(1, 12), kinds, st.booleans())
@@ -56,46 +46,18 @@ def same(one: Solution, other: Solution) -> bool:
 def test_a_tree_at_once_is_decided_and_counted_as_message_by_message(
     seed: int, n_factors: int, forbidden: float, is_relayed: bool
 ) -> None:
-    graph, tables = draw(np.random.default_rng(seed), n_factors, loops=0, largest=6, forbidden=forbidden)
+    graph, tables = draw(seed, n_factors, loops=0, largest=6, forbidden=forbidden)
     assert graph.is_forest
-    links = nx.path_graph(AGENTS) if is_relayed else None
-    slow, fast = both_ways(MaxSum(), graph, tables, links)
-    assert same(slow, fast)
-    assert fast.report.rounds == len(Part(graph, 0, Routes(graph.agents)).levels)
+    found = decided(MaxSum(), (graph, tables), is_relayed)
+    assert found.report.rounds == -(-nx.diameter(graph.to_networkx()) // 2)
 
 
 @given(seeds, st.integers(2, 10), kinds, st.booleans(), st.integers(1, 4))
 def test_the_last_choices_on_loops_are_those_of_variable_after_variable(
     seed: int, n_factors: int, forbidden: float, is_relayed: bool, rounds: int
 ) -> None:
-    graph, tables = draw(np.random.default_rng(seed), n_factors, loops=3, largest=5, forbidden=forbidden)
-    links = nx.path_graph(AGENTS) if is_relayed else None
-    assert same(*both_ways(MaxSum(rounds=rounds, repairs=2), graph, tables, links))
-
-
-@given(seeds, st.integers(1, 15), st.integers(0, 4))
-def test_the_order_and_the_rounds_are_those_of_the_part(seed: int, n_factors: int, loops: int) -> None:
-    graph, _ = draw(np.random.default_rng(seed), n_factors, loops=loops, largest=2, forbidden=0.0)
-    order, factor_order, up = found = breadth_first(graph.edges)
-    assert tuple(graph.variables[x] for x in order) == Part(graph, 0, Routes(graph.agents)).order
-    assert sorted(factor_order) == list(range(n_factors))
-    assert [graph.edges.factors[edge] for edge in up] == list(range(n_factors))
-    if graph.is_forest:
-        assert tree_rounds(found, graph.edges) == len(Part(graph, 0, Routes(graph.agents)).levels)
-
-
-@given(seeds, st.integers(1, 10), st.integers(0, 4))
-def test_edges_are_those_of_scopes(seed: int, n_factors: int, loops: int) -> None:
-    graph, _ = draw(np.random.default_rng(seed), n_factors, loops=loops, largest=2, forbidden=0.0)
-    edges = graph.edges
-    named = [(graph.factors[f], graph.variables[x]) for f, x in zip(edges.factors, edges.variables, strict=True)]
-    assert named == [(f, x) for f in graph.factors for x in graph.scope(f)]
-    assert edges.first.tolist() == [0, *np.cumsum([len(scope) for scope in graph.scopes]).tolist()]
-    places = np.arange(len(graph.variables))[::-2]
-    told = [named[edge] for edge in edges.of_variables(places)]
-    assert told == [(f, graph.variables[x]) for x in places for f in graph.factors_of(graph.variables[x])]
-    assert len(edges.of_variables(places[:0])) == 0
-    assert Edges.of([], {}).first.tolist() == [0]
+    problem = draw(seed, n_factors, loops=3, largest=5, forbidden=forbidden)
+    decided(MaxSum(rounds=rounds, repairs=2), problem, is_relayed)
 
 
 # names, numbers of values and indices of every width that is told apart
@@ -118,9 +80,9 @@ def test_rounds_comparisons_choices_and_repairs_take_what_agents_send(links: nx.
     for table in tables.values():
         table[rng.random(table.shape) < forbidden] = -np.inf
     method, transport = MaxSum(rounds=9, repairs=4, bound="mplp"), InProcess().open(GRAPH.agents, links)
-    by_agents = solve_with_agents(method, GRAPH, tables, transport)
-    assert by_agents == method.solve(GRAPH, tables, links)
-    assert by_agents.report.traffic == transport.traffic
+    told = solve_with_agents(method, GRAPH, tables, transport)
+    assert told == method.solve(GRAPH, tables, links)
+    assert told.report.traffic == transport.traffic
 
 
 @pytest.mark.parametrize("length", [0, 1, 31, 32, 255, 256, 2**16 - 1, 2**16])

@@ -15,6 +15,8 @@ from swarmbo.errors import BudgetError
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import Routes
 
+from .example_tables import ring
+
 
 def chain(n: int, order: int) -> FactorGraph:
     return FactorGraph.from_scopes({f"f{i}": [f"x{j}" for j in range(i, i + order + 1)] for i in range(n - order)})
@@ -58,48 +60,22 @@ def test_a_chain_is_swept_from_end_to_end_with_tables_over_b_plus_one(order: int
     assert largest_clique(sweep, sizes)[0] == 5 ** (order + 1)
 
 
+STAR = {f"f{i}": ["hub", f"x{i}"] for i in range(8)}
+
+
 @pytest.mark.parametrize(
     ("scopes", "sizes", "largest"),
-    [
-        pytest.param({f"f{i}": ["hub", f"x{i}"] for i in range(8)}, {}, 10**2, id="a star whose hub comes first"),
-        pytest.param({f"f{i}": [f"x{i}", f"x{(i + 1) % 7}"] for i in range(7)}, {}, 10**3, id="a ring"),
-        pytest.param(
-            {f"f{i}": [f"x{i}", f"x{(i + 1) % 4}"] for i in range(4)}, {"x0": 2, "x2": 2}, 40, id="numbers of values"
-        ),
-    ],
+    [(STAR, {}, 10**2), (ring(7), {}, 10**3), (ring(4), {"x0": 2, "x2": 2}, 40)],
+    ids=["a star whose hub comes first", "a ring", "numbers of values"],
 )
-def test_the_largest_table_is_as_small_as_it_can_be(
-    scopes: dict[str, list[str]], sizes: dict[str, int], largest: int
-) -> None:
+def test_the_largest_table_is_as_small_as_it_can_be(scopes: dict[str, list[str]], sizes: dict[str, int], largest: int):
     graph = FactorGraph.from_scopes(scopes)
     sizes = dict.fromkeys(graph.variables, 10) | sizes
     assert largest_clique(elimination_steps(graph, sizes), sizes)[0] == largest
 
 
-@given(st.permutations(range(6)), st.integers(0, 2**32 - 1))
-def test_every_factor_is_joined_once_and_results_go_to_a_later_step_that_knows_their_scope(
-    places: list[int], seed: int
-) -> None:
-    rng = np.random.default_rng(seed)
-    scopes = {f"f{k}": [f"x{v}" for v in rng.choice(6, size=rng.integers(1, 4), replace=False)] for k in range(5)}
-    graph = FactorGraph.from_scopes(scopes)
-    order = [f"x{i}" for i in places if f"x{i}" in graph.variables]
-    buckets = buckets_of(graph, order)
-    assert sorted(f for bucket in buckets.values() for f in bucket.factors) == sorted(graph.factors)
-    for variable, bucket in buckets.items():
-        if bucket.parent is None:
-            assert bucket.scope == ()
-            continue
-        above = buckets[bucket.parent]
-        assert variable in above.children
-        assert set(bucket.scope) <= {above.variable, *above.scope}
-        assert order.index(variable) < order.index(bucket.parent)
-
-
 @pytest.mark.parametrize("block", [1, 7, 2**14])
-def test_a_step_is_the_maximum_of_the_joined_sum_whatever_the_block(
-    block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_is_the_maximum_of_the_joined_sum_whatever_the_block(block: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(elimination, "BLOCK", block)
     rng = np.random.default_rng(0)
     graph = FactorGraph.from_scopes({"f": ["y", "x"], "g": ["x", "z", "w"], "h": ["x"]})
@@ -122,15 +98,14 @@ def test_between_orders_with_equally_large_tables_the_graphs_own_is_kept() -> No
     assert tuple(elimination_steps(graph, sizes)) == graph.variables
 
 
-CHAIN = FactorGraph.from_scopes({"f": ["a", "b", "c"], "g": ["b", "c", "d"]})
+SCOPES = {"f": ["a", "b", "c"], "g": ["b", "c", "d"]}
+CHAIN = FactorGraph.from_scopes(SCOPES)
 TABLES = {"f": np.zeros((3, 4, 5)), "g": np.zeros((4, 5, 6))}
 
 
 def test_the_budget_is_the_entries_of_the_largest_step() -> None:
     assert exact(CHAIN, TABLES, table_budget=120).value == 0.0
-    with pytest.raises(
-        BudgetError, match=r"4 x 5 x 6 = 120 entries .* over b, c, d; the budget is 119 entries\. Raise"
-    ):
+    with pytest.raises(BudgetError, match=r"4 x 5 x 6 = 120 entries .* over b, c, d; the .* 119 entries\. Raise"):
         exact(CHAIN, TABLES, table_budget=119)
 
 
@@ -157,8 +132,7 @@ def test_a_sweep_up_and_down_the_chain_is_counted_in_rounds_and_messages() -> No
 
 @pytest.mark.parametrize(("actors", "rounds"), [("aaaa", 0), ("aabb", 2), ("abab", 6), ("abbc", 4)])
 def test_steps_that_stay_with_one_agent_are_no_rounds(actors: str, rounds: int) -> None:
-    scopes = dict(zip(CHAIN.factors, CHAIN.scopes, strict=True))
-    graph = FactorGraph.from_scopes(scopes, variable_owners=dict(zip("abcd", actors, strict=True)))
+    graph = FactorGraph.from_scopes(SCOPES, variable_owners=dict(zip("abcd", actors, strict=True)))
     report = exact(graph, TABLES).report
     assert (report.rounds, report.messages) == (rounds, rounds)
 
@@ -172,9 +146,7 @@ def test_rounds_are_those_of_the_path_with_most_steps_to_another_agent() -> None
 
 
 def test_a_factor_held_by_an_agent_that_does_not_act_is_sent_once_to_the_one_that_joins_it() -> None:
-    scopes = dict(zip(CHAIN.factors, CHAIN.scopes, strict=True))
-    acted = {x: x for x in "abcd"}
-    base = FactorGraph.from_scopes(scopes, {"f": "base", "g": "b"}, acted)
+    base = FactorGraph.from_scopes(SCOPES, {"f": "base", "g": "b"}, {x: x for x in "abcd"})
     at_home, away = exact(CHAIN, TABLES).report, exact(base, TABLES).report
     assert away.messages == at_home.messages + 1
     assert away.bytes > at_home.bytes + TABLES["f"].nbytes

@@ -8,40 +8,30 @@ from hypothesis import given, strategies as st
 
 import swarmbo as sb
 from swarmbo.boundary.rng import stream
-from swarmbo.coordination.participant import solve_with_agents
-from swarmbo.transport import InProcess
+from swarmbo.coordination.tables import sizes_of
 
-Tables = dict[str, np.ndarray]
+from .example_tables import Problem, Tables, some_problem, values_at
 
 
 @st.composite
-def loopy(draw: st.DrawFn, forbidden: float = 0.0) -> tuple[sb.FactorGraph, Tables]:
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    n, k = draw(st.integers(2, 5)), draw(st.integers(1, 7))
-    sizes = {f"x{i}": int(rng.integers(1, 4)) for i in range(n)}
-    scopes = {f"f{j}": [f"x{i}" for i in rng.permutation(n)[: rng.integers(1, 5)]] for j in range(k)}
-    tables = {f: rng.normal(size=[sizes[x] for x in scope]) for f, scope in scopes.items()}
-    return sb.FactorGraph.from_scopes(scopes), {
-        f: np.where(rng.random(table.shape) < forbidden, -np.inf, table) for f, table in tables.items()
-    }
+def loopy(draw: st.DrawFn, forbidden: float = 0.0) -> Problem:
+    rng, n, n_factors = np.random.default_rng(draw(st.integers(0, 2**32 - 1))), st.integers(2, 5), st.integers(1, 7)
+    return some_problem(rng, draw(n), draw(n_factors), forbidden=forbidden)
 
 
 def rank(graph: sb.FactorGraph, tables: Tables, chosen: dict[str, int]) -> tuple[int, float]:
     """Fewer broken factors first, then the sum of the others."""
-    values = [float(tables[f][tuple(chosen[x] for x in graph.scope(f))]) for f in graph.factors]
+    values = values_at(graph, tables, chosen).values()
     return -sum(v == -np.inf for v in values), sum(v for v in values if v > -np.inf)
 
 
 def best_single_change(graph: sb.FactorGraph, tables: Tables, chosen: dict[str, int]) -> tuple[int, float]:
-    sizes = {x: n for f in graph.factors for x, n in zip(graph.scope(f), tables[f].shape, strict=True)}
-    changed = [chosen | {x: value} for x in graph.variables for value in range(sizes[x])]
-    return max(rank(graph, tables, other) for other in changed)
+    sizes = sizes_of(graph, tables)
+    return max(rank(graph, tables, chosen | {x: value}) for x in graph.variables for value in range(sizes[x]))
 
 
 @given(st.one_of(loopy(), loopy(0.3)), st.integers(0, 9))
-def test_mgm_never_gets_worse_and_ends_where_no_single_change_is_better(
-    problem: tuple[sb.FactorGraph, Tables], seed: int
-) -> None:
+def test_mgm_never_gets_worse_and_ends_where_no_single_change_is_better(problem: Problem, seed: int) -> None:
     graph, tables = problem
     before = (-len(graph.factors), -np.inf)
     for rounds in (1, 2, 3, 5, 200):
@@ -57,9 +47,7 @@ def test_mgm_never_gets_worse_and_ends_where_no_single_change_is_better(
 
 @pytest.mark.thorough
 @given(st.one_of(loopy(), loopy(0.3)), st.integers(0, 9))
-def test_where_dsa_a_says_that_it_converged_no_single_change_is_better_than_its_last_choice(
-    problem: tuple[sb.FactorGraph, Tables], seed: int
-) -> None:
+def test_where_dsa_a_converged_no_single_change_is_better_than_its_last_choice(problem: Problem, seed: int) -> None:
     graph, tables = problem
     solution = sb.DSA(variant="A", rounds=300, probability=0.5, keep_best=False).solve(graph, tables, seed=seed)
     kept = sb.DSA(variant="A", rounds=300, probability=0.5).solve(graph, tables, seed=seed)
@@ -104,20 +92,6 @@ def test_a_value_as_good_is_taken_by_c_always_and_by_b_only_in_conflict() -> Non
     torn = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["x"]})
     swing = {"f": np.array([1.0, 0.0]), "g": np.array([0.0, 1.0])}
     assert moves_of_x("B", torn, swing, 2) == 1
-
-
-@pytest.mark.parametrize("method", [sb.DSA(), sb.MGM(), sb.DSA(keep_best=False, rounds=7)])
-def test_draws_are_the_seeds_and_agents_draw_alike(method: sb.DSA | sb.MGM) -> None:
-    rng = np.random.default_rng(3)
-    graph = sb.FactorGraph.from_scopes({f"f{i}": [f"x{i}", f"x{(i + 1) % 9}"] for i in range(9)})
-    tables = {f: rng.normal(size=(5, 5)) for f in graph.factors}
-    ends: list[dict[str, int]] = []
-    for seed in range(4):
-        solution = method.solve(graph, tables, seed=seed)
-        by_agents = solve_with_agents(method, graph, tables, InProcess().open(graph.agents), seed=seed)
-        assert (by_agents.assignment, by_agents.report) == (solution.assignment, solution.report)
-        ends.append(solution.assignment)
-    assert any(end != ends[0] for end in ends)
 
 
 def test_a_forbidden_choice_is_left_for_any_that_is_allowed_however_poor() -> None:

@@ -1,6 +1,7 @@
 """What max-sum promises beyond the oracle tests: rounds, statuses, forbidden combinations, settings."""
 
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -14,12 +15,21 @@ from swarmbo.coordination.tables import factor_values, sizes_of, total
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import Routes
 
-RING = FactorGraph.from_scopes({f"f{i}": [f"x{i}", f"x{(i + 1) % 5}"] for i in range(5)})
+from .example_tables import Tables, drawn, ring
+
+Messages = dict[tuple[str, str], np.ndarray]
+
+RING = FactorGraph.from_scopes(ring(5))
 
 
-def ring_tables(seed: int, size: int = 4) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    return {f: rng.normal(size=(size, size)) for f in RING.factors}
+def flooded(tables: Tables) -> Iterator[tuple[Messages, Messages, np.ndarray, float]]:
+    """Messages of factors and of variables in each round, the choices by these, and what they are worth."""
+    flooding = Flooding(RING, tables, RING.variables, sizes_of(RING, tables))
+    messages = np.zeros(flooding.n_entries)
+    while True:
+        told, choices = flooding.from_variables(messages)
+        yield flooding.by_edge(told), flooding.by_edge(messages), choices.copy(), total(flooding.values(choices))
+        messages, _ = flooding.from_factors(messages, told, 0.5)
 
 
 def test_a_loop_of_strong_preferences_converges_and_says_so() -> None:
@@ -30,8 +40,8 @@ def test_a_loop_of_strong_preferences_converges_and_says_so() -> None:
 
 
 def test_on_small_rings_the_optimum_is_found_nearly_always() -> None:
-    drawn = [ring_tables(seed) for seed in range(50)]
-    assert sum(max_sum(RING, tables).value >= exact(RING, tables).value - 1e-9 for tables in drawn) >= 45
+    every = [drawn(RING, seed) for seed in range(50)]
+    assert sum(max_sum(RING, tables).value >= exact(RING, tables).value - 1e-9 for tables in every) >= 45
 
 
 def test_the_scale_of_the_tables_does_not_change_the_stop() -> None:
@@ -51,11 +61,10 @@ def test_robots_that_must_all_differ_get_different_places_although_they_are_alik
 
 def test_parts_are_solved_by_themselves_so_a_tree_beside_a_loop_stays_exact() -> None:
     rng = np.random.default_rng(0)
-    ring = dict(zip(RING.factors, RING.scopes, strict=True))
-    graph = FactorGraph.from_scopes({"t": ["p", "q"], "u": ["q", "r"]} | ring)
-    tables = {"t": rng.normal(size=(3, 3)), "u": rng.normal(size=(3, 3))} | ring_tables(1)
+    graph = FactorGraph.from_scopes({"t": ["p", "q"], "u": ["q", "r"]} | ring(5))
+    tables = {"t": rng.normal(size=(3, 3)), "u": rng.normal(size=(3, 3))} | drawn(RING, 1)
     solution = max_sum(graph, tables, rounds=1)
-    alone = max_sum(RING, ring_tables(1), rounds=1)
+    alone = max_sum(RING, drawn(RING, 1), rounds=1)
     assert (alone.report.status, alone.report.rounds, alone.report.gap) == ("max_rounds", 1, None)
     assert solution.report.status == "max_rounds"
     assert {x: solution.assignment[x] for x in RING.variables} == alone.assignment
@@ -67,19 +76,12 @@ def test_parts_are_solved_by_themselves_so_a_tree_beside_a_loop_stays_exact() ->
 def test_the_result_is_the_best_of_all_rounds_and_of_decoding_after_1_2_4_8(rounds: int) -> None:
     better_decoded = 0
     for seed in range(30):
-        tables = ring_tables(seed)
-        flooding = Flooding(RING, tables, RING.variables, sizes_of(RING, tables))
-        messages = np.zeros(flooding.n_entries)
-        from_variables, choices = flooding.from_variables(messages)
-        values, decoded_values = [total(flooding.values(choices))], list[float]()
-        part = Part(RING, 0, Routes(RING.agents))
-        for n in range(1, rounds + 1):
-            messages, _ = flooding.from_factors(messages, from_variables, 0.5)
-            from_variables, choices = flooding.from_variables(messages)
-            values.append(total(flooding.values(choices)))
+        tables, values, decoded_values = drawn(RING, seed), list[float](), list[float]()
+        for n, (*told, _, value) in zip(range(rounds + 1), flooded(tables), strict=False):
+            values.append(value)
             if n in (1, 2, 4, 8):
-                told = flooding.by_edge(from_variables), flooding.by_edge(messages)
-                decoded = Central(part).run(decode(LocalView.of(part), tables, *told))
+                view = LocalView.of(Part(RING, 0, Routes(RING.agents)))
+                decoded = Central(view.part).run(decode(view, tables, *told))
                 decoded_values.append(total(factor_values(RING, tables, decoded)))
         assert max_sum(RING, tables, rounds=rounds, tolerance=0.0).value == max(*values, *decoded_values)
         better_decoded += max(decoded_values) > max(values)
@@ -89,16 +91,10 @@ def test_the_result_is_the_best_of_all_rounds_and_of_decoding_after_1_2_4_8(roun
 def test_it_does_not_stop_while_choices_still_change() -> None:
     stopped_later = 0
     for seed in range(20):
-        tables = ring_tables(seed)
-        flooding = Flooding(RING, tables, RING.variables, sizes_of(RING, tables))
-        messages = np.zeros(flooding.n_entries)
-        from_variables, chosen = flooding.from_variables(messages)
-        choices = [chosen.tolist()]
-        while len(choices) < 2 or choices[-1] != choices[-2]:
-            messages, _ = flooding.from_factors(messages, from_variables, 0.5)
-            from_variables, chosen = flooding.from_variables(messages)
-            choices.append(chosen.tolist())
+        tables = drawn(RING, seed)
+        choices = [found.tolist() for *_, found, _ in itertools.islice(flooded(tables), 50)]
+        same = next(n for n in range(1, 50) if choices[n] == choices[n - 1])
         report = max_sum(RING, tables, tolerance=1e9).report  # any change of a message counts as none
-        assert (report.status, report.rounds) == ("converged", len(choices) - 1)
+        assert (report.status, report.rounds) == ("converged", same)
         stopped_later += report.rounds > 2
     assert stopped_later > 0

@@ -3,10 +3,9 @@
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
 
 from swarmbo.coordination.central import Central
-from swarmbo.coordination.decoding import best_value, conditioned_message, decode
+from swarmbo.coordination.decoding import decode
 from swarmbo.coordination.part import LocalView, Part
 from swarmbo.coordination.requests import Compare
 from swarmbo.errors import TransportError
@@ -14,43 +13,6 @@ from swarmbo.graph import FactorGraph
 from swarmbo.transport import Routes
 
 GRAPH = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "d"]})
-
-
-@st.composite
-def trees(draw: st.DrawFn) -> FactorGraph:
-    """One connected part without loops: each new factor shares one variable with those before."""
-    scopes: dict[str, list[str]] = {}
-    n = 1
-    for k in range(draw(st.integers(1, 8))):
-        n_new = draw(st.integers(0, 2))
-        shared = f"x{draw(st.integers(0, n - 1))}"
-        scopes[f"f{k}"] = draw(st.permutations([shared, *(f"x{n + i}" for i in range(n_new))]))
-        n += n_new
-    return FactorGraph.from_scopes(scopes)
-
-
-@given(trees())
-def test_rounds_are_half_the_longest_path_rounded_up(graph: FactorGraph) -> None:
-    assert len(Part(graph, 0, Routes(graph.agents)).levels) == -(-nx.diameter(graph.to_networkx()) // 2)
-
-
-@given(trees())
-def test_every_message_is_sent_once_and_after_all_that_it_depends_on(graph: FactorGraph) -> None:
-    from_variables: set[tuple[str, str]] = set()
-    from_factors: set[tuple[str, str]] = set()
-    for level in Part(graph, 0, Routes(graph.agents)).levels:
-        for x, factors in level.from_variables:
-            for f in factors:
-                assert (x, f) not in from_variables
-                assert all((g, x) in from_factors for g in graph.factors_of(x) if g != f)
-        from_variables.update((x, f) for x, factors in level.from_variables for f in factors)
-        for f, variables in level.from_factors:
-            for x in variables:
-                assert (f, x) not in from_factors
-                assert all((y, f) in from_variables for y in graph.scope(f) if y != x)
-        from_factors.update((f, x) for f, variables in level.from_factors for x in variables)
-    assert from_factors == {(f, x) for f in graph.factors for x in graph.scope(f)}
-    assert from_variables == {(x, f) for f in graph.factors for x in graph.scope(f) if len(graph.scope(f)) > 1}
 
 
 def test_where_everyone_hears_everyone_it_is_a_star_round_the_first_agent() -> None:
@@ -75,14 +37,6 @@ def test_agents_out_of_reach_are_refused() -> None:
 def test_the_order_is_breadth_first_from_the_first_variable_of_each_part() -> None:
     graph = FactorGraph.from_scopes({"f": ["a", "b", "c"], "g": ["c", "d"], "h": ["b", "e"], "i": ["p", "q"]})
     assert Part(graph, 0, Routes(graph.agents)).order == ("a", "b", "c", "e", "d", "p", "q")
-
-
-def test_a_conditioned_message_maximises_over_the_undecided_with_what_they_said() -> None:
-    rng = np.random.default_rng(0)
-    table, said = rng.normal(size=(2, 3, 4, 5)), {("f", "b"): rng.normal(size=3), ("f", "d"): rng.normal(size=5)}
-    got = conditioned_message(table, ("a", "b", "c", "d"), "c", {"a": 1, "z": 0}, said, "f")
-    expected = (table[1] + said["f", "b"][:, None, None] + said["f", "d"]).max(axis=(0, 2))
-    assert np.allclose(got, expected, atol=1e-12)
 
 
 def test_two_optima_are_not_mixed() -> None:
@@ -115,8 +69,3 @@ def test_forbidden_choices_are_repaired_once_and_better_ones_improved_from_then_
     assert (verdict.best, verdict.stop) == (1, None)
     again, _ = Compare(allowed, best, moved=True, tried=tried).judged(part)
     assert (again.best, again.stop) == (0, False)
-
-
-def test_of_equal_sums_the_lowest_index_is_taken() -> None:
-    assert best_value([np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.0, 0.0])]) == 1
-    assert best_value([np.array([-np.inf, -np.inf])]) == 0

@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -11,36 +13,35 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 import swarmbo as sb
-from swarmbo.coordination import Exact, MaxSum
 from swarmbo.coordination.participant import Participant, maximise_with_agents, solve_with_agents
 from swarmbo.coordination.tables import sizes_of
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.graph import FactorGraph
-from swarmbo.testing.coordinator import Bowls
-from swarmbo.transport import Envelope, InProcess, InProcessTransport, Routes
+from swarmbo.testing.coordinator import Bowls, graphs
+from swarmbo.transport import Cut, Envelope, Event, Faults, InProcess, InProcessTransport, Routes
 
-Tables = dict[str, np.ndarray]
-Method = MaxSum | Exact
+from .example_tables import TRIANGLE, Problem, by_agents, drawn
 
-METHODS: list[Method] = [Exact(), MaxSum(rounds=1), MaxSum(rounds=7, damping=0.0), MaxSum(rounds=7, tolerance=0.3)]
+METHODS = [sb.Exact(), sb.MaxSum(rounds=1), sb.MaxSum(rounds=7, damping=0.0), sb.MaxSum(rounds=7, tolerance=0.3)]
+every_method = pytest.mark.parametrize("method", METHODS)
+Method = sb.Exact | sb.MaxSum
+OWNERS = ("ann", "bob", "cyd")
+GRAPH = FactorGraph.from_scopes(TRIANGLE, *(dict(zip(names, OWNERS, strict=True)) for names in ("fgh", "xyz")))
+TABLES = drawn(GRAPH, 1)
 ENTRIES = st.sampled_from([-np.inf, -1.5, -1.0, 0.0, 0.1, 1.0]) | st.floats(-3, 3)
 AGENTS = ("ann", "bob", "cyd", "dan", "eve")
 
 
 @st.composite
-def problems(draw: st.DrawFn, most_variables: int = 6) -> tuple[FactorGraph, Tables]:
-    n = draw(st.integers(1, most_variables))
-    sizes = draw(st.lists(st.integers(1, 4), min_size=n, max_size=n))
-    scope = st.lists(st.integers(0, n - 1), min_size=1, max_size=3, unique=True)
+def problems(draw: st.DrawFn, most_variables: int = 6) -> Problem:
+    n, agent = draw(st.integers(1, most_variables)), st.sampled_from(AGENTS)
+    sizes = {f"x{v}": draw(st.integers(1, 4)) for v in range(n)}
+    scope = st.lists(st.sampled_from(sorted(sizes)), min_size=1, max_size=3, unique=True)
     scopes = {f"f{k}": s for k, s in enumerate(draw(st.lists(scope, min_size=1, max_size=6)))}
-    names = {f: [f"x{v}" for v in s] for f, s in scopes.items()}
-    agent = st.sampled_from(AGENTS)
-    graph = FactorGraph.from_scopes(
-        names,
-        {f: draw(agent) for f in names},
-        {x: draw(agent) for x in dict.fromkeys(x for s in names.values() for x in s)},
-    )
-    return graph, {f: draw(hnp.arrays(float, tuple(sizes[v] for v in s), elements=ENTRIES)) for f, s in scopes.items()}
+    variables = dict.fromkeys(x for s in scopes.values() for x in s)
+    graph = FactorGraph.from_scopes(scopes, {f: draw(agent) for f in scopes}, {x: draw(agent) for x in variables})
+    shapes = {f: tuple(sizes[x] for x in s) for f, s in scopes.items()}
+    return graph, {f: draw(hnp.arrays(float, shape, elements=ENTRIES)) for f, shape in shapes.items()}
 
 
 @st.composite
@@ -83,44 +84,28 @@ class Unruly(InProcessTransport):
         return {}
 
 
-class Lossy(InProcessTransport):
-    """Loses everything."""
-
-    def deliver(self) -> dict[str, list[Envelope]]:
-        super().deliver()
-        return {}
-
-
-@pytest.mark.parametrize("method", METHODS)
+@every_method
 @given(problem=problems(), links=st.none() | connected_links())
-def test_agents_decide_and_report_as_the_fast_path_to_the_bit(
-    method: Method, problem: tuple[FactorGraph, Tables], links: nx.Graph | None
-) -> None:
-    graph, tables = problem
+def test_agents_decide_and_report_as_the_fast_path_to_the_bit(method: Method, problem: Problem, links: Any) -> None:
     transport = InProcess().open(AGENTS, links)
-    by_agents = solve_with_agents(method, graph, tables, transport)
-    fast = method.solve(graph, tables, links)
-    assert by_agents == fast
-    assert np.float64(by_agents.value).tobytes() == np.float64(fast.value).tobytes()
-    assert transport.traffic == by_agents.report.traffic  # also of relays that own nothing
+    told, fast = solve_with_agents(method, *problem, transport), method.solve(*problem, links)
+    assert told == fast
+    assert np.float64(told.value).tobytes() == np.float64(fast.value).tobytes()
+    assert transport.traffic == told.report.traffic  # also of relays that own nothing
 
 
-@pytest.mark.parametrize("method", METHODS)
+@every_method
 @given(problem=problems(most_variables=4), seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=12, deadline=None)
-def test_order_delay_and_repetition_of_messages_do_not_matter(
-    method: Method, problem: tuple[FactorGraph, Tables], seed: int
-) -> None:
+def test_order_delay_and_repetition_of_messages_do_not_matter(method: Method, problem: Problem, seed: int) -> None:
     graph, tables = problem
     transport = Unruly(Routes(graph.agents), seed)
-    for decision in (1, 2):  # some of what the first one says arrives again in the second
-        reversed_or_not = {
-            f: table if decision == 1 else -np.where(table > -np.inf, table, 9.0) for f, table in tables.items()
-        }
-        unruly = solve_with_agents(method, graph, reversed_or_not, transport, decision)
-        assert unruly == method.solve(graph, reversed_or_not)
+    turned = {f: -np.where(table > -np.inf, table, 9.0) for f, table in tables.items()}
+    for decision, told in ((1, tables), (2, turned)):  # some of what the first one says arrives again in the second
+        assert solve_with_agents(method, graph, told, transport, decision) == method.solve(graph, told)
 
 
+ROOT, MODULE = Path(__file__).parents[3], "tests.unit.coordination.test_participant"
 SEARCHES: list[sb.ADMM | sb.RefinedMaxSum] = [
     sb.ADMM(rounds=4, starts=2, screened=4, polish_steps=4),
     sb.RefinedMaxSum(points=5, levels=4, rounds=5),
@@ -129,15 +114,12 @@ SEARCHES: list[sb.ADMM | sb.RefinedMaxSum] = [
 
 def unruly_searches(method: sb.ADMM | sb.RefinedMaxSum, seed: int) -> tuple[bool, int]:
     """Whether agents agree on two boxes, one after the other, as the fast path does; how many messages came again."""
-    scopes = {"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"], "k": ["v", "w"]}
-    graph = FactorGraph.from_scopes(scopes)
+    graph = FactorGraph.from_scopes(TRIANGLE | {"k": ["v", "w"]})
     transport, same = Unruly(Routes(graph.agents), seed), True
     for decision, low in ((1, 0.0), (2, 0.35)):
         bowls = Bowls(graph, np.full(5, low), np.ones(5), np.empty((0, 5)))
-        unruly, fast = (
-            maximise_with_agents(method, bowls, transport, seed, decision),
-            method.maximise(bowls, None, seed),
-        )
+        unruly = maximise_with_agents(method, bowls, transport, seed, decision)
+        fast = method.maximise(bowls, None, seed)
         same = same and (unruly.point.tobytes(), unruly.report) == (fast.point.tobytes(), fast.report)
     return same, transport.repeated
 
@@ -153,7 +135,7 @@ def test_nor_do_they_where_domains_are_continuous(method: sb.ADMM | sb.RefinedMa
 
 @pytest.mark.thorough
 def test_nor_do_they_where_python_leaves_asserts_out() -> None:
-    subprocess.run([sys.executable, "-O", __file__], check=True, timeout=100.0)
+    subprocess.run([sys.executable, "-O", "-m", MODULE], check=True, cwd=ROOT, timeout=100.0)
 
 
 @pytest.mark.parametrize("place", [0, 5, 12, -1])
@@ -164,95 +146,156 @@ def test_a_message_that_was_changed_on_the_way_is_refused_by_name(place: int) ->
             mangled[place] ^= 1
             super().send(envelope._replace(payload=bytes(mangled)))
 
-    graph, tables = _triangle()
     with pytest.raises(TransportError, match=r"from '\w+' to '\w+': got \d+ bytes with checksum .* changed in transit"):
-        solve_with_agents(MaxSum(), graph, tables, Mangling(Routes(graph.agents)))
+        solve_with_agents(sb.MaxSum(), GRAPH, TABLES, Mangling(Routes(GRAPH.agents)))
 
 
 def test_what_an_agent_had_already_changes_nothing_and_what_is_of_the_future_is_refused() -> None:
-    graph, tables = _triangle()
-    plan = MaxSum().plan(graph, sizes_of(graph, tables), Routes(graph.agents))
-    said = [e for e in Participant.of("bob", plan, {"g": tables["g"]}, decision=4).tick(0.0) if e.recipient == "ann"]
-    ann = Participant.of("ann", plan, {"f": tables["f"]}, decision=4)
+    plan = sb.MaxSum().plan(GRAPH, sizes_of(GRAPH, TABLES), Routes(GRAPH.agents))
+
+    def beginner(name: str, decision: int) -> Participant[Any]:
+        own = {f: TABLES[f] for f in GRAPH.factors_owned_by(name)}
+        return Participant.of(name, plan, own, decision=decision)
+
+    said = [e for e in beginner("bob", 4).tick(0.0) if e.recipient == "ann"]
+    ann = beginner("ann", 4)
     assert ann.tick(0.0, [*said, *said])
     assert ann.tick(0.0, said) == []
-    later = Participant.of("ann", plan, {"f": tables["f"]}, decision=5)
-    assert later.tick(0.0, said) == Participant.of("ann", plan, {"f": tables["f"]}, decision=5).tick(0.0)
+    assert beginner("ann", 5).tick(0.0, said) == beginner("ann", 5).tick(0.0)
     with pytest.raises(TransportError, match="of decision 4 while deciding 3; hold it back"):
-        Participant.of("ann", plan, {"f": tables["f"]}, decision=3).tick(0.0, said)
+        beginner("ann", 3).tick(0.0, said)
 
 
 @pytest.mark.parametrize("decision", [-1, 2**32])
 def test_a_number_of_a_decision_that_fits_no_label_is_refused(decision: int) -> None:
-    graph, tables = _triangle()
     with pytest.raises(ConfigError, match=rf"got decision {decision}; wanted 0 to 4294967295"):
-        solve_with_agents(MaxSum(), graph, tables, InProcess().open(graph.agents), decision=decision)
+        by_agents(sb.MaxSum(), GRAPH, TABLES, decision=decision)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@every_method
 @given(problem=problems(most_variables=4), names=st.permutations(AGENTS))
 @settings(max_examples=12, deadline=None)
-def test_the_names_of_the_agents_do_not_matter(
-    method: Method, problem: tuple[FactorGraph, Tables], names: Sequence[str]
-) -> None:
+def test_the_names_of_the_agents_do_not_matter(method: Method, problem: Problem, names: list[str]) -> None:
     graph, tables = problem
-    renamed = dict(zip(AGENTS, names, strict=True))
-    other = FactorGraph.from_scopes(
-        dict(zip(graph.factors, graph.scopes, strict=True)),
-        {f: renamed[graph.owner(f)] for f in graph.factors},
-        {x: renamed[graph.variable_owner(x)] for x in graph.variables},
-    )
-    one = solve_with_agents(method, graph, tables, InProcess().open(graph.agents))
-    two = solve_with_agents(method, other, tables, InProcess().open(other.agents))
-    assert one == two
+    renamed = dict[str, str](zip(AGENTS, names, strict=True))
+    owners = {f: renamed[graph.owner(f)] for f in graph.factors}
+    variable_owners = {x: renamed[graph.variable_owner(x)] for x in graph.variables}
+    scopes = dict(zip(graph.factors, graph.scopes, strict=True))
+    other = FactorGraph.from_scopes(scopes, owners, variable_owners)
+    assert by_agents(method, graph, tables) == by_agents(method, other, tables)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@every_method
 def test_agents_that_must_talk_but_have_no_path_are_refused_by_both_ways(method: Method) -> None:
-    graph, tables = _triangle()
     links = nx.Graph([("ann", "bob")])
-    with pytest.raises(TransportError, match="no path"):
-        method.solve(graph, tables, links)
-    with pytest.raises(TransportError, match="no path"):
-        solve_with_agents(method, graph, tables, InProcess().open(graph.agents, links))
+    for decide in (method.solve, partial(by_agents, method)):
+        with pytest.raises(TransportError, match="no path"):
+            decide(GRAPH, TABLES, links)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@every_method
 def test_parts_out_of_radio_contact_are_fine_when_they_share_nothing(method: Method) -> None:
-    graph = FactorGraph.from_scopes({"f": ["w", "x"], "g": ["y", "z"]})
+    graph, links = FactorGraph.from_scopes({"f": ["w", "x"], "g": ["y", "z"]}), nx.Graph([("w", "x"), ("y", "z")])
     tables = {"f": np.eye(2), "g": np.eye(3)}
-    links = nx.Graph([("w", "x"), ("y", "z")])
-    transport = InProcess().open(graph.agents, links)
-    assert solve_with_agents(method, graph, tables, transport) == method.solve(graph, tables, links)
+    assert by_agents(method, graph, tables, links) == method.solve(graph, tables, links)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@every_method
 def test_lost_messages_are_an_error_and_not_a_wrong_answer(method: Method) -> None:
-    graph, tables = _triangle()
+    class Silent(InProcessTransport):
+        def send(self, envelope: Envelope) -> None:
+            pass
+
     with pytest.raises(TransportError, match="still waits"):
-        solve_with_agents(method, graph, tables, Lossy(Routes(graph.agents)))
+        solve_with_agents(method, GRAPH, TABLES, Silent(Routes(GRAPH.agents)))
 
 
-def _triangle() -> tuple[FactorGraph, Tables]:
-    rng, owners = np.random.default_rng(1), ("ann", "bob", "cyd")
-    scopes = {"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]}
-    graph = FactorGraph.from_scopes(
-        scopes, dict(zip("fgh", owners, strict=True)), dict(zip("xyz", owners, strict=True))
-    )
-    return graph, {f: rng.normal(size=(4, 4)) for f in scopes}
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("scopes", [{"f": ["x", "y"]}, {"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]}])
-def test_indices_that_take_more_than_one_byte_are_counted_as_long_as_they_are(
-    method: Method, scopes: dict[str, list[str]]
-) -> None:
-    graph = FactorGraph.from_scopes(scopes)
-    sizes = {"x": 300, "y": 2, "z": 300}
+@every_method
+@pytest.mark.parametrize("scopes", [{"f": ["x", "y"]}, TRIANGLE])
+def test_indices_of_more_than_one_byte_are_counted_as_long_as_they_are(method: Method, scopes: dict[str, list[str]]):
+    graph, sizes = FactorGraph.from_scopes(scopes), {"x": 300, "y": 2, "z": 300}
     tables = {f: np.add.outer(*(np.arange(float(sizes[x])) for x in scope)) for f, scope in scopes.items()}
-    solution = solve_with_agents(method, graph, tables, InProcess().open(graph.agents))
+    solution = by_agents(method, graph, tables)
     assert solution.assignment == {x: sizes[x] - 1 for x in graph.variables}
     assert solution == method.solve(graph, tables)
+
+
+# Over links with faults: the same decisions, or a status that says why not.
+
+GRAPHS = {name: (graph, links) for name, graph, links in graphs()}
+LOSSY = st.builds(
+    Faults,
+    loss=st.floats(0.0, 0.6),
+    delay=st.integers(0, 4),
+    duplicate=st.floats(0.0, 0.5),
+    reorder=st.floats(0.0, 0.9),
+    seed=st.integers(0, 1000),
+)
+
+
+def bowls_of(graph):
+    n = len(graph.variables)
+    return Bowls(graph, np.zeros(n), np.ones(n), np.full((1, n), 0.25))
+
+
+@given(LOSSY, st.sampled_from(sorted(GRAPHS)), st.sampled_from([sb.MaxSum(rounds=6), sb.Exact()]))
+def test_tables_are_decided_alike_to_the_bit_whatever_is_lost(faults, name, method):
+    graph, links = GRAPHS[name]
+    tables = drawn(graph, size=3)
+    clean = solve_with_agents(method, graph, tables, InProcess().open(graph.agents, links))
+    lossy = solve_with_agents(method, graph, tables, faults.open(graph.agents, links))
+    assert (lossy.assignment, lossy.value, lossy.upper_bound) == (clean.assignment, clean.value, clean.upper_bound)
+    report, plain = lossy.report, clean.report
+    assert (report.status, report.rounds, report.gap) == (plain.status, plain.rounds, plain.gap)
+    assert report.traffic.bytes == plain.traffic.bytes + report.links.repeated
+    assert report.links.without == report.links.silent == ()
+
+
+@pytest.mark.parametrize("method", [sb.ADMM(rounds=3), sb.RefinedMaxSum()])
+def test_points_are_agreed_alike_to_the_bit_whatever_is_lost(method):
+    graph, links = GRAPHS["loop"]
+    clean, lossy = (
+        maximise_with_agents(method, bowls_of(graph), transport.open(graph.agents, links), 1)
+        for transport in (InProcess(), Faults(loss=0.4, delay=2))
+    )
+    assert np.array_equal(lossy.point, clean.point)
+    assert lossy.value == clean.value
+    assert lossy.report.links.ticks > 0
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        Faults(deaths=(Event(agent="x", round=0, step=3),)),
+        Faults(loss=0.3, deaths=(Event(agent="x", round=0),)),
+        Faults(cuts=(Cut(parts=(("x",),)),)),
+    ],
+)
+def test_who_waits_for_the_dead_or_the_cut_off_reports_it_and_stands_where_it_was(faults):
+    graph, links = GRAPHS["loop"]
+    for method in (sb.MaxSum(), sb.Exact()):
+        solution = solve_with_agents(method, graph, drawn(graph, size=3), faults.open(graph.agents, links))
+        assert solution.report.status == "blocked"
+        assert solution.report.links.without
+        assert "x" in solution.report.links.silent
+        assert set(solution.assignment) < set(graph.variables)
+        assert solution.value == -np.inf
+    agreement = maximise_with_agents(sb.ADMM(), bowls_of(graph), faults.open(graph.agents, links), 1)
+    assert agreement.report.status == "blocked"
+    assert np.array_equal(agreement.point, np.full(len(graph.variables), 0.25))
+
+
+def test_parts_that_nobody_died_in_decide():
+    graph, _ = GRAPHS["two parts"]
+    part, other = graph.components
+    dead = part.agents[0]
+    alive = set(other.variables)
+    tables = drawn(graph, size=3)
+    faults = Faults(deaths=(Event(agent=dead, round=0),))
+    solution = solve_with_agents(sb.MaxSum(), graph, tables, faults.open(graph.agents))
+    whole = sb.MaxSum().solve(graph, tables)
+    assert alive <= set(solution.assignment)
+    assert {x: solution.assignment[x] for x in alive} == {x: whole.assignment[x] for x in alive}
 
 
 if __name__ == "__main__":  # what a test runs without assert statements

@@ -1,16 +1,14 @@
 """Max-sum with refinement: it converges where it should, never gets worse, and agents do the same."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.coordination import exact
 from swarmbo.coordination.methods.refined import RefinedMaxSum
-from swarmbo.errors import BudgetError, TransportError
+from swarmbo.errors import BudgetError
 from swarmbo.graph import FactorGraph
 from swarmbo.graph.box_functions import total_value
 
@@ -159,10 +157,10 @@ def test_functions_that_depend_on_their_neighbours_end_no_worse_than_they_start(
 # Agents.
 
 
-def owned(of_factors: Sequence[str], of_variables: Sequence[str]) -> dict[str, dict[str, str]]:
+def owned(of_factors: str, of_variables: str) -> dict[str, dict[str, str]]:
     """Owners of the tree's factors and variables."""
-    own = dict(zip("abcd", of_factors, strict=True)), dict(zip("xyzuvwq", of_variables, strict=True))
-    return dict(zip(("owners", "variable_owners"), own, strict=True))
+    of = zip(("owners", "variable_owners"), ("abcd", "xyzuvwq"), (of_factors, of_variables), strict=True)
+    return {kind: dict(zip(ones, owners, strict=True)) for kind, ones, owners in of}
 
 
 TEAMS = {
@@ -192,15 +190,6 @@ def test_agents_on_loops_do_what_the_fast_path_does(seed, coupling, n_agents) ->
     check_agents(functions, RefinedMaxSum(rounds=8))
 
 
-def test_agents_relay_over_links() -> None:
-    functions = Bowls.on_box(CHAIN, 2)
-    line = nx.path_graph(["x0", "x3", "x1", "x4", "x2"])  # nobody hears those it shares factors with
-    report = check_agents(functions, RefinedMaxSum(), line)
-    everyone = RefinedMaxSum().maximise(functions).report
-    assert report.traffic.messages == everyone.traffic.messages
-    assert report.traffic.transmissions > everyone.traffic.transmissions
-
-
 def test_the_result_does_not_depend_on_what_agents_own() -> None:
     found = [RefinedMaxSum().maximise(Bowls.on_box(TREE, 4, owners=owners, ripples=0.5)) for owners in TEAMS.values()]
     assert len({agreement.point.tobytes() for agreement in found}) == 1
@@ -209,14 +198,6 @@ def test_the_result_does_not_depend_on_what_agents_own() -> None:
 # What is refused.
 
 
-def test_a_factor_of_too_many_variables_is_refused() -> None:
-    with pytest.raises(BudgetError, match="9 variables"):
+def test_a_factor_of_too_many_variables_is_refused_with_what_it_would_take() -> None:
+    with pytest.raises(BudgetError, match=r"'f' has 9 variables: with 4 values each.* 262144 entries.*16384.*admm"):
         RefinedMaxSum().maximise(Bowls.on_box({"f": [f"x{i}" for i in range(9)]}))
-
-
-def test_links_that_do_not_join_those_who_must_talk_are_refused() -> None:
-    functions = Bowls.on_box(CHAIN)
-    apart = nx.Graph()
-    apart.add_nodes_from(functions.graph.agents)
-    with pytest.raises(TransportError):
-        RefinedMaxSum().maximise(functions, apart)

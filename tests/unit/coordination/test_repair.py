@@ -12,18 +12,17 @@ from swarmbo.coordination import Exact, MaxSum, exact, max_sum
 from swarmbo.coordination.decoding import least_forbidden
 from swarmbo.coordination.methods.admm import ADMM
 from swarmbo.coordination.methods.refined import RefinedMaxSum
-from swarmbo.coordination.participant import maximise_with_agents, solve_with_agents
+from swarmbo.coordination.participant import maximise_with_agents
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import InProcess
 
 from .example_sums import ExampleSum
+from .example_tables import NO, TRIANGLE, Problem, Tables, by_agents, joint_values, ring, values_at
 
-Tables = dict[str, np.ndarray]
-NO = -np.inf
 Kind = Literal["random", "colouring", "all different"]
 
 
-def hard_problem(kind: Kind, seed: int) -> tuple[FactorGraph, Tables]:
+def hard_problem(kind: Kind, seed: int) -> Problem:
     """A graph with loops, about as tight as it can be: half of what its factors say is forbidden, or equal values."""
     rng = np.random.default_rng([seed, len(kind)])
     n = int(rng.integers(7, 11))
@@ -46,23 +45,12 @@ def hard_problem(kind: Kind, seed: int) -> tuple[FactorGraph, Tables]:
     return graph, tables
 
 
-def is_allowed(graph: FactorGraph, tables: Tables) -> bool:
-    """Whether anything is, by looking at all joint choices."""
-    sizes = {x: n for f in graph.factors for x, n in zip(graph.scope(f), tables[f].shape, strict=True)}
-    everything = np.zeros([sizes[x] for x in graph.variables])
-    for factor in graph.factors:
-        axes = [graph.variables.index(x) for x in graph.scope(factor)]
-        spread = np.transpose(tables[factor], np.argsort(axes))
-        everything = everything + spread[tuple(slice(None) if i in axes else None for i in range(everything.ndim))]
-    return bool((everything > NO).any())
-
-
 @pytest.mark.thorough
 def test_what_is_allowed_is_found_in_nearly_all_of_the_problems_that_allow_it() -> None:
     found, without = list[bool](), list[bool]()
     for kind in ("random", "colouring", "all different"):
         drawn = (hard_problem(kind, seed) for seed in itertools.count())
-        for graph, tables in itertools.islice((problem for problem in drawn if is_allowed(*problem)), 60):
+        for graph, tables in itertools.islice((problem for problem in drawn if joint_values(*problem).max() > NO), 60):
             found.append(max_sum(graph, tables).value > NO)
             without.append(max_sum(graph, tables, repairs=0).value > NO)
     assert np.mean(found) >= 0.97  # of 180: all, and 178 without
@@ -79,14 +67,13 @@ def test_agents_repair_as_the_fast_path_does_and_both_say_what_is_violated(
 ) -> None:
     graph, tables = hard_problem(kind, seed)
     solution = method.solve(graph, tables)
-    by_agents = solve_with_agents(method, graph, tables, InProcess().open(graph.agents))
-    assert by_agents == solution
-    values = {f: tables[f][tuple(solution.assignment[x] for x in graph.scope(f))] for f in graph.factors}
+    assert by_agents(method, graph, tables) == solution
+    values = values_at(graph, tables, solution.assignment)
     assert list(solution.report.violated) == [f for f, value in values.items() if value == NO]
     assert (solution.report.status == "infeasible") == bool(solution.report.violated) == (solution.value == NO)
     assert not math.isnan(solution.value)
     if isinstance(method, Exact):
-        assert (solution.value > NO) == is_allowed(graph, tables)
+        assert (solution.value > NO) == (joint_values(graph, tables).max() > NO)
         assert solution.report.gap == (0.0 if solution.value > NO else None)
         assert solution.upper_bound == solution.value
 
@@ -108,7 +95,7 @@ def test_on_a_tree_that_allows_nothing_one_factor_too_many_is_named(method) -> N
 
 @pytest.mark.parametrize("n", [3, 5, 7])
 def test_on_an_odd_ring_of_two_colours_max_sum_breaks_one_factor_only(n: int) -> None:
-    graph = FactorGraph.from_scopes({f"f{i}": [f"x{i}", f"x{(i + 1) % n}"] for i in range(n)})
+    graph = FactorGraph.from_scopes(ring(n))
     tables = dict.fromkeys(graph.factors, np.array([[NO, 0.0], [0.0, NO]]))
     solution = max_sum(graph, tables)
     assert solution.report.status == "infeasible"
@@ -118,13 +105,13 @@ def test_on_an_odd_ring_of_two_colours_max_sum_breaks_one_factor_only(n: int) ->
 
 
 def test_a_factor_that_forbids_everything_is_named_and_the_others_are_kept() -> None:
-    graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]})
+    graph = FactorGraph.from_scopes(TRIANGLE)
     tables = {"f": np.full((2, 2), NO), "g": EQUAL, "h": EQUAL}
     assert max_sum(graph, tables).report.violated == ("f",)
 
 
 def test_on_feasible_problems_repair_sends_nothing() -> None:
-    graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]})
+    graph = FactorGraph.from_scopes(TRIANGLE)
     tables = dict.fromkeys(graph.factors, EQUAL + np.array([0.1, 0.2]))
     with_repair, without = max_sum(graph, tables), max_sum(graph, tables, repairs=0)
     assert with_repair == without
@@ -149,16 +136,14 @@ class Apart(ExampleSum):
 
 
 @pytest.mark.parametrize("method", [RefinedMaxSum(points=5, levels=3), ADMM(rounds=3, polish_steps=2)])
-@pytest.mark.parametrize(
-    "scopes", [{"f": ["x", "y"], "g": ["y", "z"]}, {"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]}]
-)
+@pytest.mark.parametrize("scopes", [{"f": ["x", "y"], "g": ["y", "z"]}, TRIANGLE])
 @pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
 def test_where_a_continuous_sum_is_forbidden_everywhere_that_is_said_by_both_ways(method, scopes) -> None:
     functions = Apart.on_box(scopes)
     fast = method.maximise(functions)
-    by_agents = maximise_with_agents(method, functions, InProcess().open(functions.graph.agents))
-    assert by_agents.report == fast.report
-    assert by_agents.point.tobytes() == fast.point.tobytes()
+    told = maximise_with_agents(method, functions, InProcess().open(functions.graph.agents))
+    assert told.report == fast.report
+    assert told.point.tobytes() == fast.point.tobytes()
     assert (fast.report.status, fast.value) == ("infeasible", NO)
     assert fast.report.violated
     assert np.isfinite(fast.point).all()

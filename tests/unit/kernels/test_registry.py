@@ -12,14 +12,8 @@ import swarmbo as sb
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.kernels import (
-    correlation,
-    correlation_and_slope,
-    kernel_matrix,
-    register_kernel,
-    registry,
-    spectral_frequencies,
-)
+from swarmbo.kernels import correlation, correlation_and_slope, kernel_matrix, register_kernel, registry
+from swarmbo.kernels.stationary import spectral_frequencies
 
 GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
 BOUNDS = {"x": (0.0, 1.0), "y": (0.0, 2.0), "z": (-1.0, 1.0)}

@@ -12,7 +12,7 @@ import swarmbo as sb
 from swarmbo.belief import AdditiveGP, AdditiveGPSettings
 from swarmbo.belief.features.ensemble import Ensemble
 from swarmbo.belief.features.ensemble_part import _fit_variances, feature_rows, of_part
-from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters, EnsembleSettings, Member
+from swarmbo.belief.features.ensemble_settings import EnsembleSettings, Member
 from swarmbo.belief.gp.observations import TOTAL
 from swarmbo.belief.gp.spatial import checked_noise, checked_partial_outcomes, checked_points
 from swarmbo.graph import FactorGraph, stacks_of
@@ -64,8 +64,13 @@ def learn(belief, more):
     return belief.update(more.X, totals=more.totals, factors=more.factors, noise_variance=more.known_noise**2)
 
 
-def fitted(outcomes="total", settings=SMALL, t=14, seed=3):
-    return Taught.learned(settings, GRAPH, DOMAIN, seen(t, outcomes), coupled=outcomes == "total", seed=seed)
+def taught(data, outcomes="total", settings=SMALL, **more):
+    given = {"coupled": outcomes == "total", "seed": 3} | more
+    return Taught.learned(settings, GRAPH, DOMAIN, data, **given)
+
+
+def fitted(outcomes="total", settings=SMALL, t=14):
+    return taught(seen(t, outcomes), outcomes, settings)
 
 
 @pytest.mark.parametrize("told", [False, True])
@@ -75,8 +80,7 @@ def test_weights_by_recursion_are_those_of_the_batch_evidence_of_random_features
     known, more = seen(14, outcomes), seen(9, outcomes, seed=1)
     if told:
         known, more = with_noise(known), with_noise(more, seed=8)
-    belief = Taught.learned(SMALL, GRAPH, DOMAIN, known, coupled=outcomes == "total", seed=3)
-    belief = learn(belief, more)
+    belief = learn(taught(known, outcomes), more)
     U = DOMAIN.to_unit(np.concatenate([known.X, more.X]))
     for part in belief.parts:
         i = part.hyper.factors[0]
@@ -103,10 +107,7 @@ def test_learning_one_by_one_in_any_cuts_gives_the_same_bits() -> None:
     for rows in (slice(3), slice(3, 4), slice(4, None)):
         cut = learn(cut, more.take(rows))
     history = base.data.then(more)
-    again = [
-        Taught.learned(SMALL, GRAPH, DOMAIN, history, coupled=True, seed=3, previous=base.hyper, last=last)
-        for last in (None, base, cut, fitted(t=5))
-    ]
+    again = [taught(history, previous=base.hyper, last=last) for last in (None, base, cut, fitted(t=5))]
     for other in (cut, *again):
         assert other.weights[0].tolist() == whole.weights[0].tolist()
         assert other.posterior(more.X)[1].tolist() == whole.posterior(more.X)[1].tolist()
@@ -128,7 +129,7 @@ def test_an_ensemble_of_one_keeps_what_every_belief_keeps_to() -> None:
     # of several, the variance of the mixture may grow with data that make another member likelier
     one = EnsembleSettings(kernels=("matern52",), lengthscales=(0.5,), n_features=200)
     none = Dataset(np.zeros((0, 3)), np.zeros(0), np.zeros((0, 2)))
-    check_belief(lambda: Taught.learned(one, GRAPH, DOMAIN, none, coupled=True, seed=0))
+    check_belief(lambda: taught(none, settings=one))
 
 
 def test_parts_of_factors_do_not_hear_of_each_other() -> None:
@@ -136,10 +137,8 @@ def test_parts_of_factors_do_not_hear_of_each_other() -> None:
     theirs.factors[:, 1] = np.nan
     previous = [None, None]
     for t in range(10, 31, 5):
-        both = [
-            Taught.learned(SMALL, GRAPH, DOMAIN, data.take(slice(t)), coupled=False, seed=3, previous=kept)
-            for data, kept in zip((ours, theirs), previous, strict=True)
-        ]
+        told = zip((ours, theirs), previous, strict=True)
+        both = [taught(data.take(slice(t)), "per-factor", previous=kept) for data, kept in told]
         previous = [belief.hyper for belief in both]
         assert both[0].weights[0].tolist() == both[1].weights[0].tolist()
         assert both[0].hyper.parts[0] == both[1].hyper.parts[0]
@@ -244,7 +243,7 @@ def test_totals_and_outcomes_of_factors_are_learned_together() -> None:
     totals = known.factors.sum(axis=1)
     factors = known.factors.copy()
     totals[:7], factors[7:] = np.nan, np.nan
-    mixed = Taught.learned(SMALL, GRAPH, DOMAIN, Dataset(known.X, totals, factors), coupled=True, seed=3)
+    mixed = taught(Dataset(known.X, totals, factors))
     assert mixed.parts[0].models.n_rows == 14 + 7
     means = mixed.factor_means(DOMAIN.to_unit(known.X[:7]))
     assert np.abs(means - known.factors[:7].T).max() < 1.5
@@ -282,8 +281,7 @@ def test_fitted_variances_are_the_best_of_their_neighbourhood(scale, noise, seed
 def test_few_or_equal_or_huge_outcomes_give_a_proper_belief(t) -> None:
     for y in (np.full(t, 3.0), np.linspace(1e59, 2e59, t), np.linspace(0.0, 1e-40, t)):
         data = Dataset(seen(t).X, y, np.full((t, 2), np.nan))
-        belief = Taught.learned(SMALL, GRAPH, DOMAIN, data, coupled=True, seed=0)
-        belief = belief.update(seen(1).X, [-9e59])
+        belief = taught(data).update(seen(1).X, [-9e59])
         mean, var = belief.posterior(seen(5).X)
         assert all(np.isfinite(found).all() for found in (mean, var, belief.weights[0]))
 
@@ -310,11 +308,6 @@ def test_the_four_kernels_of_the_paper_are_members_of_a_dictionary() -> None:
     assert found == [(kernel, shared) for kernel in ("rbf", "matern32", "matern52") for shared in (False, True)]
 
 
-def test_hyperparameters_survive_being_written_down() -> None:
-    hyper = fitted("per-factor").hyper
-    assert msgspec.convert(msgspec.to_builtins(hyper), EnsembleHyperparameters) == hyper
-
-
 @pytest.mark.parametrize(
     ("wrong", "names"),
     [
@@ -335,7 +328,7 @@ def test_settings_out_of_range_are_refused_by_name(wrong, names) -> None:
 
 def test_members_whose_outcomes_all_have_a_known_noise_foresee_that_of_the_mean() -> None:
     data = replace(seen(14), noise_std=np.full((14, 3), 0.5))
-    belief = Taught.learned(SMALL, GRAPH, DOMAIN, data, coupled=True, seed=3)
+    belief = taught(data)
     noises = np.array([member.noise_variance for member in belief.parts[0].hyper.members])
     np.testing.assert_allclose(noises * belief.parts[0].hyper.scale ** 2, 0.25, rtol=1e-9)
     chosen = belief.choose([np.random.default_rng(0)])

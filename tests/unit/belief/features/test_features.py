@@ -12,19 +12,24 @@ from swarmbo.belief.features.feature_models import FeatureModels
 from swarmbo.belief.fusion import Proposal
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.kernels import KERNEL_NAMES, Covariance, kernel_matrix
+from swarmbo.kernels import KERNEL_NAMES, Covariance
 from swarmbo.spaces import Domain
 
 LENGTHSCALES = np.array([0.3, 0.8])
 U = stream(0, "points").random((12, 2))
 
 
-@pytest.mark.parametrize("kernel", KERNEL_NAMES)
-def test_products_of_features_are_the_kernel(kernel):
-    basis = FeatureBasis.create(1, Covariance(kernel, LENGTHSCALES, 2.5), 40_000)
-    Phi = basis.features(U)
+KERNELS = [*((name, None) for name in KERNEL_NAMES), ("matern52", "matern12")]
+
+
+@pytest.mark.parametrize(("kernel", "time_kernel"), KERNELS)
+def test_products_of_features_are_the_kernel(kernel, time_kernel):
+    lengths = LENGTHSCALES if time_kernel is None else np.array([*LENGTHSCALES, 6.0])
+    X = U if time_kernel is None else np.hstack([U, stream(0, "rounds").uniform(0.0, 20.0, (12, 1))])
+    covariance = Covariance(kernel, lengths, 2.5, time_kernel)
+    Phi = FeatureBasis.create(1, covariance, 40_000).features(X)
     # standard error of one entry: at most 2.5 / sqrt(40 000) = 0.0125
-    np.testing.assert_allclose(Phi @ Phi.T, kernel_matrix(kernel, U, U, LENGTHSCALES, 2.5), atol=0.06)
+    np.testing.assert_allclose(Phi @ Phi.T, covariance.matrix(X, X), atol=0.06)
 
 
 @pytest.mark.parametrize("lengthscale", [1e-4, 1.0, 1e6])
@@ -63,15 +68,6 @@ def test_what_is_out_of_range_is_refused_with_the_place(change, at):
     seed, kernel, n_features = ({"seed": 0, "kernel": "rbf", "n_features": 8} | change).values()
     with pytest.raises(ConfigError, match=rf"^\$\.{at}: "):
         FeatureBasis.create(seed, Covariance(kernel, LENGTHSCALES, 1.0), n_features)
-
-
-def test_over_places_and_times_products_of_features_are_the_product_of_the_kernels():
-    basis = FeatureBasis.create(1, Covariance("matern52", np.array([*LENGTHSCALES, 6.0]), 2.5, "matern12"), 40_000)
-    rounds = stream(0, "rounds").uniform(0.0, 20.0, (12, 1))
-    Phi = basis.features(np.hstack([U, rounds]))
-    over_places = kernel_matrix("matern52", U, U, LENGTHSCALES, 2.5)
-    over_times = kernel_matrix("matern12", rounds, rounds, np.array([6.0]), 1.0)
-    np.testing.assert_allclose(Phi @ Phi.T, over_places * over_times, atol=0.06)
 
 
 def data(M=3, t=12, p=8, seed=0):

@@ -68,13 +68,13 @@ def pooled(agents: Sequence[FusedView], proposal: Proposal = START) -> tuple[np.
     return mean, var
 
 
-def assert_is_pool(agent: FusedView, members: Sequence[FusedView], proposal: Proposal = START) -> None:
+def assert_pooled(agent: FusedView, members: Sequence[FusedView], proposal: Proposal = START) -> None:
     np.testing.assert_allclose(agent.belief.posterior(PLACES), pooled(members, proposal), rtol=1e-6)
 
 
-def assert_all_are_pool(agents: Mapping[str, FusedView], proposal: Proposal = START) -> None:
+def assert_all_pooled(agents: Mapping[str, FusedView], proposal: Proposal = START) -> None:
     for agent in agents.values():
-        assert_is_pool(agent, list(agents.values()), proposal)
+        assert_pooled(agent, list(agents.values()), proposal)
 
 
 @pytest.fixture

@@ -6,25 +6,13 @@ import pytest
 from swarmbo.belief.fusion import PushSum, exchange
 from swarmbo.transport import Faults, InProcess
 
-from .conftest import (
-    DOMAIN,
-    OTHER,
-    PLACES,
-    START,
-    assert_all_are_pool,
-    assert_is_pool,
-    cut,
-    links_of,
-    measure,
-    near,
-    team,
-)
+from .conftest import DOMAIN, OTHER, PLACES, START, assert_all_pooled, assert_pooled, cut, links_of, measure, near, team
 
 
 def test_with_all_links_up_every_agent_has_the_pooled_posterior(names):
     agents = team(PushSum, names)
     traffic = exchange(agents.values(), InProcess().open(names, links_of(names)), steps=120)
-    assert_all_are_pool(agents)
+    assert_all_pooled(agents)
     for agent in agents.values():
         assert agent.is_settled
         assert agent.reached == pytest.approx({name: 2 + k for k, name in enumerate(names)})
@@ -36,7 +24,7 @@ def test_with_all_links_up_every_agent_has_the_pooled_posterior(names):
 def test_under_one_way_loss_it_still_has_it(names):
     agents = team(PushSum, names)
     exchange(agents.values(), Faults(loss=0.3, seed=1).open(names, links_of(names)), steps=250)
-    assert_all_are_pool(agents)
+    assert_all_pooled(agents)
 
 
 def test_each_half_of_a_cut_network_has_the_pool_of_its_half_and_after_healing_the_whole(names):
@@ -49,13 +37,13 @@ def test_each_half_of_a_cut_network_has_the_pool_of_its_half_and_after_healing_t
     exchange(agents.values(), transport, steps=300)
     for half in (left, right):
         for agent in half:
-            assert_is_pool(agent, half)
+            assert_pooled(agent, half)
             assert set(agent.reached) == {member.name for member in half}
             assert agent.is_settled
     measure(agents["s6"], 2)
     cut(transport)
     exchange(agents.values(), transport, steps=300)
-    assert_all_are_pool(agents)
+    assert_all_pooled(agents)
     for agent in agents.values():
         assert agent.reached == pytest.approx({member.name: member.n_measurements for member in left + right})
 
@@ -74,12 +62,12 @@ def test_a_link_that_works_one_way_only_is_down_for_both_ends(deaf):
                 agent.hear([e for e in said if e.recipient == name and is_heard(e)])
 
     talk(60, lambda envelope: True)
-    assert_is_pool(agents["a"], list(agents.values()))
+    assert_pooled(agents["a"], list(agents.values()))
     talk(60, lambda envelope: {envelope.sender, envelope.recipient} != {"a", "b"} or envelope.recipient != deaf)
-    assert_is_pool(agents["a"], [agents["a"]])
-    assert_is_pool(agents["b"], [agents["b"], agents["c"]])
+    assert_pooled(agents["a"], [agents["a"]])
+    assert_pooled(agents["b"], [agents["b"], agents["c"]])
     talk(60, lambda envelope: True)
-    assert_all_are_pool(agents)
+    assert_all_pooled(agents)
 
 
 def test_of_two_proposals_at_once_the_name_that_comes_first_wins(names):
@@ -89,7 +77,7 @@ def test_of_two_proposals_at_once_the_name_that_comes_first_wins(names):
     winner = agents["s2"].propose(OTHER)
     exchange(agents.values(), transport, steps=120)
     assert all(agent.proposal == winner for agent in agents.values())
-    assert_all_are_pool(agents, winner)
+    assert_all_pooled(agents, winner)
 
 
 def test_an_agent_alone_believes_its_own_readings_and_one_without_any_the_prior():
@@ -99,7 +87,7 @@ def test_an_agent_alone_believes_its_own_readings_and_one_without_any_the_prior(
     np.testing.assert_allclose(var, 9.0 * 1.3)
     assert agent.reached == {}
     measure(agent, 5)
-    assert_is_pool(agent, [agent])
+    assert_pooled(agent, [agent])
     assert agent.reached == {"a": 5.0}
 
 
@@ -115,7 +103,7 @@ def test_who_comes_back_with_nothing_is_taken_for_a_new_agent(names):
             for author, count in agent.reached.items():
                 most = gone.n_measurements if author == "s3" and name != "s3" else agents[author].n_measurements
                 assert count <= most + 1e-6
-    assert_all_are_pool(agents)
+    assert_all_pooled(agents)
     assert all(agent.reached["s3"] == pytest.approx(2.0) for agent in agents.values())
 
 
@@ -129,7 +117,7 @@ def test_who_comes_back_with_an_older_state_goes_on_from_it(names):
     exchange(agents.values(), transport, steps=30)
     agents["s3"].load_state_dict(state)
     exchange(agents.values(), transport, steps=250)
-    assert_all_are_pool(agents)
+    assert_all_pooled(agents)
 
 
 def test_while_news_spread_nothing_that_was_known_is_lost_and_no_reading_weighs_more_than_once(names):
@@ -147,22 +135,22 @@ def test_while_news_spread_nothing_that_was_known_is_lost_and_no_reading_weighs_
             assert max(agent._view().shares.values()) <= 1.0 + 1e-9
             assert agent.belief.information.count == pytest.approx(sum(agent.reached.values())), name
     assert all(agent.is_settled for agent in agents.values())
-    assert_all_are_pool(agents)
+    assert_all_pooled(agents)
 
 
 def test_an_echo_of_the_last_message_does_not_keep_a_link_up():
     agents = team(PushSum, ["a", "b"], patience=4)
     exchange(agents.values(), InProcess().open(["a", "b"]), steps=30)
-    assert_is_pool(agents["b"], list(agents.values()))
+    assert_pooled(agents["b"], list(agents.values()))
     last = [envelope for envelope in agents["a"].speak() if envelope.recipient == "b"]
     for _ in range(20):  # "a" is gone, but what it said last comes again and again
         agents["b"].hear(last)
         agents["b"].speak()
-    assert_is_pool(agents["b"], [agents["b"]])
+    assert_pooled(agents["b"], [agents["b"]])
 
 
 def test_the_least_patience_is_enough_where_no_message_is_lost(names):
     agents = team(PushSum, names, patience=1)
     exchange(agents.values(), InProcess().open(names, links_of(names)), steps=120)
     for agent in agents.values():
-        assert_is_pool(agent, list(agents.values()))
+        assert_pooled(agent, list(agents.values()))

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 from scipy.linalg import block_diag
 from scipy.spatial.distance import cdist
+from scipy.stats import multivariate_normal
 
 from swarmbo.belief import AdditiveGP
 from swarmbo.kernels import correlation, register_kernel
@@ -19,30 +20,37 @@ def with_own(belief: AdditiveGP, **own: tuple[Any, ...]) -> AdditiveGP:
     return belief.with_hyperparameters(msgspec.structs.replace(belief.hyperparameters, **own))
 
 
-def dense_posterior(belief: AdditiveGP, U: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (k, m) and covariance (k, m, k, m) of all k factors at m joint points of the unit cube.
+class Dense:
+    """All that a belief was told as one normal vector, in the unit of outcomes."""
 
-    Of beliefs whose hyper-parameters are in the unit of outcomes.
-    """
-    h, k, m = belief.hyperparameters, len(belief.scopes), len(U)
-    assert set(h.scales) == {1.0}
-    told = np.column_stack([belief.totals, belief.factors])
-    rows, channel = np.nonzero(~np.isnan(told))
-    X, then, now = belief.domain.to_unit(belief.points)[rows], belief.rounds[rows], np.full(m, belief.now)
-    holds = np.array([(channel == 0) | (channel == 1 + i) for i in range(k)], dtype=float)
+    def __init__(self, belief: AdditiveGP) -> None:
+        self.belief, h, k = belief, belief.hyperparameters, len(belief.scopes)
+        told, scales = np.column_stack([belief.totals, belief.factors]), np.array(h.scales)
+        rows, channel = np.nonzero(~np.isnan(told))
+        self.X, self.rounds = belief.domain.to_unit(belief.points)[rows], belief.rounds[rows]
+        self.holds = np.array([(channel == 0) | (channel == 1 + i) for i in range(k)], dtype=float)
+        noises = np.array([h.total_noise_variance * (scales**2).mean(), *(h.noise_variances * scales**2)])
+        known = belief.noise[rows, channel]
+        self.K = np.diag(np.where(np.isnan(known), noises[channel], known))
+        for i in range(k):
+            self.K += self.prior(i, self.X, self.X, self.rounds, self.rounds) * np.outer(self.holds[i], self.holds[i])
+        self.residual = told[rows, channel] - np.array([h.constant, *h.constants])[channel]
 
-    def prior(i: int, A: np.ndarray, B: np.ndarray, when: np.ndarray, then: np.ndarray) -> np.ndarray:
-        own, lengths = list(belief.scopes[i]), np.array(h.lengthscales[i])
-        K = h.outputscales[i] * correlation(h.kernels[i], cdist(A[:, own] / lengths, B[:, own] / lengths))
+    def prior(self, i: int, A: np.ndarray, B: np.ndarray, when: np.ndarray, then: np.ndarray) -> np.ndarray:
+        h, own = self.belief.hyperparameters, list(self.belief.scopes[i])
+        r = cdist(A[:, own] / h.lengthscales[i], B[:, own] / h.lengthscales[i])
+        K = h.scales[i] ** 2 * h.outputscales[i] * correlation(h.kernels[i], r)
         if not h.times:
             return K
         return K * correlation(h.times[i].kernel, np.abs(when[:, None] - then) / h.times[i].lengthscale)
 
-    known, fitted = belief.noise[rows, channel], np.array([h.total_noise_variance, *h.noise_variances])[channel]
-    K = np.diag(np.where(np.isnan(known), fitted, known))
-    K += sum(prior(i, X, X, then, then) * np.outer(holds[i], holds[i]) for i in range(k))
-    cross = np.concatenate([prior(i, U, X, now, then) * holds[i] for i in range(k)])
-    residual = told[rows, channel] - np.array([h.constant, *h.constants])[channel]
-    mean = np.repeat(h.constants, m) + cross @ np.linalg.solve(K, residual)
-    cov = block_diag(*(prior(i, U, U, now, now) for i in range(k))) - cross @ np.linalg.solve(K, cross.T)
-    return mean.reshape(k, m), cov.reshape(k, m, k, m)
+    def posterior(self, U: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (k, m) and covariance (k, m, k, m) of all k factors at m joint points of the unit cube."""
+        k, m, now = len(self.holds), len(U), np.full(len(U), self.belief.now)
+        cross = np.concatenate([self.prior(i, U, self.X, now, self.rounds) * self.holds[i] for i in range(k)])
+        mean = np.repeat(self.belief.hyperparameters.constants, m) + cross @ np.linalg.solve(self.K, self.residual)
+        cov = block_diag(*(self.prior(i, U, U, now, now) for i in range(k))) - cross @ np.linalg.solve(self.K, cross.T)
+        return mean.reshape(k, m), cov.reshape(k, m, k, m)
+
+    def log_density(self) -> float:
+        return multivariate_normal.logpdf(self.residual, cov=self.K) if len(self.K) else 0.0

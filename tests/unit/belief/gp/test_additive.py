@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from swarmbo.belief import AdditiveGP, AdditiveGPSettings, AdditiveHyperparameters, FactorPrior
+from swarmbo.belief import AdditiveGP, AdditiveGPSettings, AdditiveHyperparameters, FactorPrior, TimeCorrelation
 from swarmbo.belief.gp.additive_settings import regrouped
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph, stacks_of
@@ -54,11 +54,8 @@ def assert_sound(belief):
     assert np.isfinite(belief.log_evidence())
 
 
-def test_a_belief_without_data_is_its_prior():
+def test_a_belief_without_data_needs_no_fit_and_is_in_the_unit_of_outcomes():
     belief = created()
-    mean, cov = belief.joint_posterior(DOMAIN.from_unit(np.random.default_rng(0).random((4, 3))))
-    np.testing.assert_array_equal(mean, 0.0)
-    np.testing.assert_allclose(cov.diagonal(), belief.prior_variance)
     assert (belief.n_data, belief.log_evidence(), belief.needs_fit, belief.is_coupled) == (0, 0.0, False, False)
     assert belief.fit(np.random.default_rng(0)).hyperparameters.scales == (1.0, 1.0, 1.0)
 
@@ -121,25 +118,28 @@ def test_a_record_of_hyperparameters_rebuilds_the_belief_without_a_fit():
     assert not rebuilt.needs_fit
 
 
+ZERO = [0.0, 0.0, 0.0]
+
+
 @pytest.mark.parametrize(
-    ("given_arguments", "message"),
+    ("X", "more", "message"),
     [
-        ({"X": [[0.0, 0.0]], "y": [1.0]}, r"X: got shape \(1, 2\)"),
-        ({"X": [[0.0, np.nan, 0.0]], "y": [1.0]}, r"X\[0\]"),
-        ({"X": [[0.0, 0.0, 0.0]] * 2, "y": [1.0]}, r"totals: got shape \(1,\); wanted \(2,\)"),
-        ({"X": [[0.0, 0.0, 0.0]] * 2, "y": [1.0, np.inf]}, r"totals\[1\]: got inf"),
-        ({"X": [[0.0, 0.0, 0.0]] * 2, "y": [1.0, -1e61]}, r"totals\[1\]"),
-        ({"X": [[0.0, 0.0, 0.0]] * 2, "y": [[1.0, 2.0, 3.0], [1.0, -np.inf, 2.0]]}, r"factors\[1\]\[1\]: got -inf"),
-        ({"X": [[0.0, 0.0, 0.0]], "y": [[1.0, 2.0]]}, r"factors: got shape \(1, 2\); wanted \(1, 3\)"),
-        ({"X": [[0.0, 0.0, 0.0]], "y": [1.0], "noise_variance": [-1.0]}, r"noise_variance\[0\]: got -1"),
-        ({"X": [[0.0, 0.0, 0.0]], "y": [1.0], "noise_variance": [np.inf]}, r"noise_variance\[0\]"),
-        ({"X": [[0.0, 0.0, 0.0]], "y": [1.0], "noise_variance": [1.0, 2.0]}, r"noise_variance: got shape"),
-        ({"X": [[0.0, 0.0, 0.0]], "y": [1.0], "totals": [1.0]}, "together"),
+        ([[0.0, 0.0]], {"y": [1.0]}, r"X: got shape \(1, 2\)"),
+        ([[0.0, np.nan, 0.0]], {"y": [1.0]}, r"X\[0\]"),
+        ([ZERO] * 2, {"y": [1.0]}, r"totals: got shape \(1,\); wanted \(2,\)"),
+        ([ZERO] * 2, {"y": [1.0, np.inf]}, r"totals\[1\]: got inf"),
+        ([ZERO] * 2, {"y": [1.0, -1e61]}, r"totals\[1\]"),
+        ([ZERO] * 2, {"y": [[1.0, 2.0, 3.0], [1.0, -np.inf, 2.0]]}, r"factors\[1\]\[1\]: got -inf"),
+        ([ZERO], {"y": [[1.0, 2.0]]}, r"factors: got shape \(1, 2\); wanted \(1, 3\)"),
+        ([ZERO], {"y": [1.0], "noise_variance": [-1.0]}, r"noise_variance\[0\]: got -1"),
+        ([ZERO], {"y": [1.0], "noise_variance": [np.inf]}, r"noise_variance\[0\]"),
+        ([ZERO], {"y": [1.0], "noise_variance": [1.0, 2.0]}, r"noise_variance: got shape"),
+        ([ZERO], {"y": [1.0], "totals": [1.0]}, "together"),
     ],
 )
-def test_bad_data_are_refused_with_their_row(given_arguments, message):
+def test_bad_data_are_refused_with_their_row(X, more, message):
     with pytest.raises(ShapeError, match=message):
-        created().update(**given_arguments)
+        created().update(X, **more)
 
 
 def test_failed_measurements_are_left_out():
@@ -195,16 +195,14 @@ def test_duplicates_without_any_noise_are_reported_by_their_jitter():
 def test_by_hand_everything_is_in_the_unit_of_variables_and_outcomes():
     bounds = {"a": (0.0, 2.0), "b": (-5.0, 5.0), "c": (100.0, 300.0)}
     lengths = {"a": 0.5, "b": 2.0, "c": 40.0}
-    belief = AdditiveGP(
-        GRAPH, bounds, kernel="rbf", lengthscale=lengths, noise_variance=np.float32(0.5), mean=np.array(6.0)
-    )
+    given = {"noise_variance": np.float32(0.5), "mean": np.array(6.0)}
+    belief = AdditiveGP(GRAPH, bounds, kernel="rbf", lengthscale=lengths, **given)
     belief = with_own(belief, outputscales=(4.0, 1.0, 0.25))
     assert belief.hyperparameters.lengthscales == ((0.25, 0.2), (0.2, 0.2), (0.2,))
     assert (belief.prior_variance, belief.noise_variance) == (5.25, 0.5)
     box = Domain(*np.array(list(bounds.values())).T)
-    assert (
-        AdditiveGP(GRAPH, box, lengthscale=lengths).hyperparameters.lengthscales == belief.hyperparameters.lengthscales
-    )
+    boxed = AdditiveGP(GRAPH, box, lengthscale=lengths)
+    assert boxed.hyperparameters.lengthscales == belief.hyperparameters.lengthscales
     mean, cov = belief.joint_posterior([[0.0, 0.0, 100.0], [0.5, 2.0, 100.0]])
     np.testing.assert_allclose(mean, 6.0)
     assert cov[0, 1] == pytest.approx(4.0 * np.exp(-1.0) + np.exp(-0.5) + 0.25)
@@ -260,16 +258,15 @@ def test_another_decomposition_keeps_what_is_known_of_variables_and_of_the_sum()
     old = created().update(DOMAIN.from_unit(rng.random((20, 3))), rng.normal(size=20)).fit(rng).hyperparameters
     other = FactorGraph.from_scopes({"q": ["c", "a"], "h": ["c"], "r": ["b"]})
     h = regrouped(old, GRAPH, other, {1: 2}, "rbf")
-    by_variable = {
-        "a": old.lengthscales[0][0],
-        "b": np.sqrt(old.lengthscales[0][1] * old.lengthscales[1][0]),
-        "c": np.sqrt(old.lengthscales[1][1] * old.lengthscales[2][0]),
-    }
-    assert h.lengthscales[0] == pytest.approx((by_variable["c"], by_variable["a"]))
-    assert h.lengthscales[2] == pytest.approx((by_variable["b"],))
+    (a, b), (other_b, c), (other_c,) = old.lengthscales
+    assert h.lengthscales[0] == pytest.approx((np.sqrt(c * other_c), a))
+    assert h.lengthscales[2] == pytest.approx((np.sqrt(b * other_b),))
     assert h.lengthscales[1] == old.lengthscales[2]  # a kept factor keeps its own
     assert h.outputscales[1] == old.outputscales[2]
     assert h.kernels == ("rbf", old.kernels[2], "rbf")
     assert sum(h.outputscales) == pytest.approx(sum(old.outputscales))
     assert h.constant == pytest.approx(old.constant)
     assert regrouped(old, GRAPH, GRAPH, {0: 0, 1: 1, 2: 2}, "rbf") == old
+    fading = msgspec.structs.replace(old, times=(TimeCorrelation("matern12", 6.0),) * 3)
+    paces = [time.lengthscale for time in regrouped(fading, GRAPH, other, {1: 2}, "rbf").times]
+    assert paces == pytest.approx([6.0] * 3)

@@ -16,15 +16,13 @@ UNIT = Domain(np.zeros(4), np.ones(4))
 
 @pytest.mark.parametrize("model", ["shared", "hierarchical", "separate"])
 def test_the_prior_is_the_normal_that_its_documentation_names(model):
-    settings = AdditiveGPSettings(
-        lengthscale_log_median=-1.0, lengthscale_log_std=0.7, deviation_log_std=0.2, outputscale_log_std=0.8
-    )
+    lengths = {"lengthscale_log_median": -1.0, "lengthscale_log_std": 0.7, "deviation_log_std": 0.2}
+    settings = AdditiveGPSettings(**lengths, outputscale_log_std=0.8)
     prior = HyperparameterPrior.of(settings, GRAPH.factors, (2, 2, 3), model, [1e-3])
     covariance = np.linalg.inv(prior.precision)
     q = prior.n_lengthscales
-    lengths = covariance[:q, :q]
     wanted = {"shared": [[0.49]], "separate": 0.49 * np.eye(7), "hierarchical": 0.49 + 0.04 * np.eye(7)}[model]
-    np.testing.assert_allclose(lengths, wanted, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(covariance[:q, :q], wanted, rtol=1e-10, atol=1e-12)
     if model == "hierarchical":
         np.testing.assert_allclose(prior.centre[:q], -1.0 + 0.5 * np.log([2, 2, 2, 2, 3, 3, 3]))
     np.testing.assert_allclose(np.exp(prior.centre[q:-1]), 1.0 / 3.0)

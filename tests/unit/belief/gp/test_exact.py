@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import ConstantKernel, Hyperparameter, Kernel, Matern
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Hyperparameter, Kernel, Matern
 
 from swarmbo.belief import AdditiveGP, ExactGP, ExactGPSettings, Hyperparameters, TimeAxis, TimeCorrelation
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError
 from swarmbo.graph import FactorGraph
-from swarmbo.kernels import Covariance
+from swarmbo.kernels import KERNEL_NAMES, Covariance
 from swarmbo.settings import convert
 from swarmbo.spaces import Domain
 
@@ -27,12 +27,39 @@ def field(X):
     return 300.0 + 40.0 * np.sin(X[:, 0] / 17.0) + 0.2 * X[:, 1]
 
 
-def hyperparameters(name="matern52"):
-    return Hyperparameters(name, (0.3, 0.5), 1.7, 1e-3, mean=0.2, offset=290.0, scale=35.0)
+def hyperparameters(name="matern52", time=None):
+    return Hyperparameters(name, (0.3, 0.5), 1.7, 1e-3, mean=0.2, offset=290.0, scale=35.0, time=time)
 
 
-def belief_on(n, name="matern52", seed=0):
-    X = random_points(n, seed)
+def scikit_learns(kernel, U, y, alpha=1e-3):
+    """The same by scikit-learn, of places in the unit cube."""
+    process = GaussianProcessRegressor(ConstantKernel(1.7) * kernel, alpha=alpha, optimizer=None)
+    return process.fit(U, (y - 290.0) / 35.0 - 0.2)
+
+
+def assert_is(belief, oracle, X, U):
+    """Posteriors and evidence, in the unit of the outcomes."""
+    wanted, cov = oracle.predict(U, return_cov=True)
+    for mean in (belief.posterior(X)[0], belief.joint_posterior(X)[0], belief.posterior_mean(X)):
+        np.testing.assert_allclose((mean - 290.0) / 35.0 - 0.2, wanted, rtol=0.0, atol=1e-8)
+    np.testing.assert_allclose(belief.joint_posterior(X)[1] / 35.0**2, cov, rtol=0.0, atol=1e-8)
+    np.testing.assert_allclose(belief.posterior(X)[1] / 35.0**2, cov.diagonal(), rtol=0.0, atol=1e-8)
+    assert belief.log_evidence() == pytest.approx(oracle.log_marginal_likelihood_value_, rel=1e-8, abs=1e-8)
+
+
+@pytest.mark.parametrize("name", KERNEL_NAMES)
+@pytest.mark.parametrize("n", [1, 10, 100])
+def test_posterior_and_evidence_equal_scikit_learns(name, n):
+    belief, X, places = belief_on(n // 2, name, n), random_points(n, n), random_points(40, seed=1)
+    for i in range(n // 2, n):
+        belief = belief.update(X[i : i + 1], field(X[i : i + 1]))
+    kernel = RBF((0.3, 0.5)) if name == "rbf" else Matern((0.3, 0.5), nu=int(name[-2]) / 2)
+    assert_is(belief, scikit_learns(kernel, DOMAIN.to_unit(X), field(X)), places, DOMAIN.to_unit(places))
+
+
+def belief_on(n, name="matern52", of=None):
+    """Knows of the first n of so many random places."""
+    X = random_points(n if of is None else of, of or 0)[:n]
     return ExactGP.from_hyperparameters(ExactGPSettings(kernel=name), DOMAIN, hyperparameters(name), X, field(X))
 
 
@@ -198,19 +225,12 @@ def test_noise_by_row_equals_scikit_learns_alpha(steps):
     X, noise = random_points(25), np.random.default_rng(1).uniform(1.0, 400.0, 25)
     noise[::4] = np.nan  # theirs is the fitted one
     y = field(X) + np.sqrt(np.nan_to_num(noise)) * np.random.default_rng(2).normal(size=25)
-    belief, done = field_of(X[:0], y[:0]), 0
-    for step in steps:
-        rows = slice(done, done + step)
-        belief, done = belief.update(X[rows], y[rows], noise[rows]), done + step
-    kernel = ConstantKernel(1.7) * Matern([0.3, 0.5], nu=2.5)
-    reference = GaussianProcessRegressor(kernel, alpha=np.where(np.isnan(noise), 1e-3, noise / 35.0**2), optimizer=None)
-    reference.fit(DOMAIN.to_unit(X), (y - 290.0) / 35.0 - 0.2)
-    places = random_points(8, seed=5)
-    mean, cov = reference.predict(DOMAIN.to_unit(places), return_cov=True)
-    got_mean, got_cov = belief.joint_posterior(places)
-    np.testing.assert_allclose(got_mean, 290.0 + 35.0 * (0.2 + mean), rtol=1e-9)
-    np.testing.assert_allclose(got_cov, 35.0**2 * cov, rtol=1e-7, atol=1e-7)
-    assert belief.log_evidence() == pytest.approx(reference.log_marginal_likelihood_value_, rel=1e-9)
+    belief = field_of(X[:0], y[:0])
+    for rows in np.split(np.arange(25), np.cumsum(steps)[:-1]):
+        belief = belief.update(X[rows], y[rows], noise[rows])
+    alpha, places = np.where(np.isnan(noise), 1e-3, noise / 35.0**2), random_points(8, seed=5)
+    oracle = scikit_learns(Matern([0.3, 0.5], nu=2.5), DOMAIN.to_unit(X), y, alpha)
+    assert_is(belief, oracle, places, DOMAIN.to_unit(places))
 
 
 def test_a_fit_does_not_take_known_noise_for_noise_of_the_field():
@@ -234,25 +254,12 @@ def test_noise_that_is_none_is_refused_with_its_row():
         sum_of("total").update(np.zeros((2, 3)), np.zeros(2), noise_variance=[0.0, 1.0, 2.0])
 
 
-def test_a_reading_of_known_noise_weighs_as_many_of_the_fitted_noise_as_it_is_quieter():
-    """m readings of one place and outcome, of noise variance s: the same posterior as one of s / m."""
-    X, places, h = random_points(6), random_points(5, seed=3), hyperparameters()
-    y, s = field(X), h.noise_variance * h.scale**2
-    empty = field_of(X[:0], y[:0])
-    thrice = empty.update(np.repeat(X[:1], 3, axis=0), np.repeat(y[:1], 3)).update(X[1:], y[1:])
-    once = empty.update(X, y, [s / 3.0, *[np.nan] * 5])
-    for a, b in zip(once.joint_posterior(places), thrice.joint_posterior(places), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-6)
-
-
 def test_noise_ahead_is_that_of_readings_on_average_where_all_are_told():
     X, noise = random_points(30), np.where(np.arange(30) % 2, 4.0, 16.0)
     y = field(X) + np.sqrt(noise) * np.random.default_rng(5).normal(size=30)
     belief = ExactGP.create(ExactGPSettings(), DOMAIN).update(X, y, noise).fit(np.random.default_rng(0))
     assert belief.noise_variance == pytest.approx(10.0)
-    again = ExactGP.from_state_dict(ExactGPSettings(), DOMAIN, belief.state_dict())
-    for a, b in zip(again.joint_posterior(X[:3]), belief.joint_posterior(X[:3]), strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_equal_to_the_bit(ExactGP.from_state_dict(ExactGPSettings(), DOMAIN, belief.state_dict()), belief)
 
 
 def test_outcomes_that_are_told_to_be_exact_are_learned_without_jitter():
@@ -274,9 +281,8 @@ def test_a_total_to_come_ties_factors_that_were_told_apart(time):
     assert waiting.is_coupled
     assert not known.is_coupled
     for one, other in ((waiting, told), (waiting.at(12.0), told.at(12.0))):
-        np.testing.assert_allclose(
-            one.joint_posterior(places)[1], other.joint_posterior(places)[1], rtol=1e-6, atol=1e-9
-        )
+        covariances = one.joint_posterior(places)[1], other.joint_posterior(places)[1]
+        np.testing.assert_allclose(*covariances, rtol=1e-6, atol=1e-9)
         for factor, columns in (("f", [0, 1]), ("h", [0])):
             found, wanted = (each.factor_posterior(factor, places[:, columns])[1] for each in (one, other))
             np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-9)
@@ -293,31 +299,22 @@ def test_covariances_between_subsets_are_those_of_all_points(way):
 
 
 def test_points_pending_one_after_the_other_survive_saving_to_the_bit():
-    belief, places = field_of(random_points(20), field(random_points(20))), random_points(6, seed=5)
+    belief, more = belief_on(20), random_points(1, seed=7)
     for place in random_points(4, seed=6):
         belief = belief.condition_on_pending(place[None])
     restored = ExactGP.from_state_dict(ExactGPSettings(), DOMAIN, belief.state_dict())
-    for a, b in zip(restored.joint_posterior(places), belief.joint_posterior(places), strict=True):
-        np.testing.assert_array_equal(a, b)
-    more = random_points(1, seed=7)
-    np.testing.assert_array_equal(
-        restored.condition_on_pending(more).posterior(places)[1], belief.condition_on_pending(more).posterior(places)[1]
-    )
+    assert_equal_to_the_bit(restored, belief)
+    assert_equal_to_the_bit(restored.condition_on_pending(more), belief.condition_on_pending(more))
 
 
 SETTINGS = ExactGPSettings(time=TimeAxis(kernel="matern12"))
-FADE = TimeCorrelation("matern12", 5.0)
-HYPER = Hyperparameters("matern52", (0.3, 0.5), 1.7, 1e-2, mean=0.2, offset=290.0, scale=35.0, time=FADE)
+FADING = hyperparameters(time=TimeCorrelation("matern12", 5.0))
 
 
 def fading_data(n=25, seed=0):
     rng = np.random.default_rng(seed)
     X = np.column_stack([DOMAIN.from_unit(rng.uniform(size=(n, 2))), rng.integers(0, 12, size=n)])
     return X, 300.0 + 40.0 * np.sin(X[:, 0] / 17.0 + X[:, 2] / 4.0) + 0.2 * X[:, 1]
-
-
-def fading_on(n=25):
-    return ExactGP.from_hyperparameters(SETTINGS, DOMAIN, HYPER, *fading_data(n))
 
 
 class Columns(Kernel):
@@ -342,27 +339,20 @@ class Columns(Kernel):
 
 def test_posterior_and_evidence_equal_scikit_learns_with_a_product_kernel():
     X, y = fading_data()
-    belief = ExactGP.from_hyperparameters(SETTINGS, DOMAIN, HYPER, X[:10], y[:10])
+    belief = ExactGP.from_hyperparameters(SETTINGS, DOMAIN, FADING, X[:10], y[:10])
     for i in range(10, 25):
         belief = belief.update(X[i : i + 1], y[i : i + 1])
     kernel = Columns(Matern((0.3, 0.5), nu=2.5), [0, 1]) * Columns(Matern(5.0, nu=0.5), [2])
-    oracle = GaussianProcessRegressor(ConstantKernel(1.7) * kernel, alpha=1e-2, optimizer=None)
 
     def unit(points):
         return np.column_stack([DOMAIN.to_unit(points[:, :2]), points[:, 2]])
 
-    oracle.fit(unit(X), (y - 290.0) / 35.0 - 0.2)
     ahead, _ = fading_data(30, seed=1)
-    expected_mean, expected_cov = oracle.predict(unit(ahead), return_cov=True)
-    mean, cov = belief.joint_posterior(ahead)
-    np.testing.assert_allclose((mean - 290.0) / 35.0 - 0.2, expected_mean, atol=1e-8)
-    np.testing.assert_allclose(cov / 35.0**2, expected_cov, atol=1e-8)
-    np.testing.assert_allclose(belief.posterior_mean(ahead), mean, rtol=1e-12)
-    assert belief.log_evidence() == pytest.approx(oracle.log_marginal_likelihood_value_, rel=1e-8)
+    assert_is(belief, scikit_learns(kernel, unit(X), y), ahead, unit(ahead))
 
 
 def test_points_without_a_moment_are_of_the_beliefs_own():
-    belief = fading_on()
+    belief = ExactGP.from_hyperparameters(SETTINGS, DOMAIN, FADING, *fading_data())
     places = fading_data(6, seed=3)[0][:, :2]
     for moment in (0.0, 3.5, 40.0):
         stated = belief.posterior(np.column_stack([places, np.full(6, moment)]))
@@ -390,7 +380,9 @@ def test_fitting_finds_how_fast_a_field_changes():
 
 
 def test_a_saved_belief_goes_on_to_the_bit():
-    belief = fading_on().at(9.0).fit(np.random.default_rng(0))
+    belief = (
+        ExactGP.from_hyperparameters(SETTINGS, DOMAIN, FADING, *fading_data()).at(9.0).fit(np.random.default_rng(0))
+    )
     state = belief.state_dict()
     plain = json.loads(json.dumps(state["json"]))
     again = ExactGP.from_state_dict(SETTINGS, DOMAIN, {"json": plain, "arrays": state["arrays"]})

@@ -8,7 +8,7 @@ from swarmbo.belief.gp.additive_prediction import StackedDraws, draw_prior
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.graph import FactorGraph, stacks_of
 
-from .dense import dense_posterior, with_own
+from .dense import Dense, with_own
 
 GRAPH = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"], "h": ["c"]})
 FADE = TimeCorrelation("matern12", 6.0)
@@ -58,7 +58,7 @@ def test_draws_have_the_mean_and_all_cross_covariances_of_the_joint_posterior(wa
     belief, n = belief_of(way, time=time), 1500
     samples = (belief.sample(streams(seed), np.random.default_rng([seed, 9]), 128) for seed in range(n))
     draws = np.array([values_at(sample, PLACES).ravel() for sample in samples])
-    mean, cov = (part.reshape(shape) for part, shape in zip(dense_posterior(belief, PLACES), (9, (9, 9)), strict=True))
+    mean, cov = (part.reshape(shape) for part, shape in zip(Dense(belief).posterior(PLACES), (9, (9, 9)), strict=True))
     spread = np.sqrt(cov.diagonal())
     np.testing.assert_array_less(np.abs(draws.mean(axis=0) - mean), 5.0 * spread / np.sqrt(n) + 1e-9)
     # the error of a sample covariance is about sqrt((c_ii c_jj + c_ij²) / n)

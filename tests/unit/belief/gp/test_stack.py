@@ -5,8 +5,6 @@ import pickle
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from scipy.linalg import cholesky, solve_triangular
-from scipy.stats import multivariate_normal
 
 from swarmbo.belief import AdditiveGP
 from swarmbo.belief.gp.cholesky import ROWS, Factorised
@@ -41,26 +39,6 @@ def parts_of(belief: AdditiveGP, data: Observations, base: StackedParts | None =
 def arrays_of(parts: StackedParts) -> list[bytes]:
     blocks = [block.tobytes() for block in parts.inverse.blocks]
     return [*blocks, parts.alpha.tobytes(), parts.whitened.tobytes(), parts.counts.tobytes()]
-
-
-@pytest.mark.parametrize("fades", [False, True])
-@pytest.mark.parametrize("t", [0, 1, ROWS - 1, ROWS, 21])
-def test_rows_and_weights_are_those_of_the_cholesky_factor(t, fades):
-    """Also of what fades, and of a user's own kernel."""
-    belief = belief_of(last=MINE, time=TimeCorrelation("matern32", 5.0) if fades else None)
-    data = belief.update(*evaluations(t, 0, 0.3), rounds=np.arange(t)).observations
-    parts = parts_of(belief, data)
-    for i, own in enumerate(data.by_factor(5)):
-        n = len(own)
-        K = factor_covariance(belief.hyperparameters, belief.scopes[i], i, own, own) + 1e-2 * np.eye(n)
-        expected = solve_triangular(cholesky(K, lower=True), np.eye(n), lower=True)
-        (found,) = parts.inverse.squares(np.array([i]), n)
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
-        np.testing.assert_allclose(parts.alpha[i, :n], np.linalg.solve(K, own.outcome), rtol=1e-9, atol=1e-11)
-        assert not parts.alpha[i, n:].any()
-        density = multivariate_normal(np.zeros(n), K).logpdf(own.outcome) if n else 0.0
-        assert np.isclose(parts.log_densities[i], density)
-        np.testing.assert_allclose(parts[i].L @ parts[i].L.T, K, rtol=1e-10, atol=1e-12)
 
 
 @given(

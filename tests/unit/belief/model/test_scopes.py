@@ -90,17 +90,6 @@ def test_every_branch_of_the_proposal_has_the_probability_that_is_said_and_can_b
             assert (said > -math.inf) == (back > -math.inf)
 
 
-def test_probabilities_by_hand() -> None:
-    whole, halves, singles = ((0, 1, 2),), ((0, 1), (2,)), ((0,), (1,), (2,))
-    assert math.exp(log_probability(whole, halves)) == pytest.approx(1 / 3)  # a split is forced; three cuts
-    assert math.exp(log_probability(halves, whole)) == pytest.approx(1 / 2)  # one pair, even odds
-    assert math.exp(log_probability(halves, singles)) == pytest.approx(1 / 2)
-    assert math.exp(log_probability(singles, halves)) == pytest.approx(1 / 3)  # a merge is forced; three pairs
-    assert math.exp(log_probability(halves, singles, 2)) == 1.0  # a cap of two leaves nothing to merge
-    assert log_probability(whole, singles) == -math.inf  # two moves away
-    assert log_probability(halves, ((0, 2), (1,))) == -math.inf
-
-
 def test_where_there_is_no_move_none_is_proposed_and_the_chain_stays() -> None:
     rng, singles = np.random.default_rng(0), ((0,), (1,))
     assert propose(((0,),), rng) is None

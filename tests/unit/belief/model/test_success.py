@@ -1,11 +1,14 @@
-"""A probability of success is learned from few outcomes, and forgotten where outcomes fade."""
+"""A probability of success: learned from few outcomes, and forgotten; held to scikit-learn and to integrals."""
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from scipy.special import expit, log_expit, logsumexp
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
-from swarmbo.belief.model.success import SuccessGP, demand, excess_of
+from swarmbo.belief.model.success import SuccessGP, Term, demand, excess_of
 
 SCOPES = [(0, 1), (1, 2)]
 
@@ -59,9 +62,8 @@ def test_many_outcomes_cost_no_more_than_those_that_tell() -> None:
 def test_a_failure_of_long_ago_is_forgotten_where_outcomes_fade() -> None:
     U, told = np.array([[0.2, 0.2], [0.8, 0.8]]), np.array([True, False])
     memory, rounds = TimeCorrelation(kernel="matern12", lengthscale=5.0), np.array([1.0, 1.0])
-    logits = [
-        SuccessGP.learned(U, told, rounds=rounds, now=now, memory=memory).logit(U[1:])[0] for now in (1.0, 10.0, 500.0)
-    ]
+    fading = (SuccessGP.learned(U, told, rounds=rounds, now=now, memory=memory) for now in (1.0, 10.0, 500.0))
+    logits = [model.logit(U[1:])[0] for model in fading]
     unfaded = SuccessGP.learned(U, told)
     assert logits[0] == pytest.approx(unfaded.logit(U[1:])[0])
     assert logits[0] < logits[1] < logits[2] == pytest.approx(unfaded.offset)
@@ -72,3 +74,36 @@ def test_the_excess_is_the_largest_of_all_the_latest_outcomes(told) -> None:
     over = [sum(-0.2 if success else 0.8 for success in told[start:]) for start in range(len(told) + 1)]
     assert excess_of(told) == pytest.approx(max(over), abs=1e-9)
     assert 0.0 <= excess_of(told) <= max(0.8 * told.count(False), 0.0) + 1e-9
+
+
+_ANY = 1e6  # a lengthscale over which nothing changes
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mode_and_evidence_are_those_of_scikit_learn(seed) -> None:
+    rng = np.random.default_rng(seed)
+    U, V = rng.random((25, 2)), rng.random((7, 2))
+    succeeded = U.sum(axis=1) + 0.3 * rng.normal(size=25) < 1.2
+    kernel = ConstantKernel(4.0, "fixed") * RBF([0.3, _ANY], "fixed")
+    kernel += ConstantKernel(2.0, "fixed") * RBF([0.5, 0.5], "fixed")
+    theirs = GaussianProcessClassifier(kernel, optimizer=None).fit(U, succeeded)
+    ours = SuccessGP.given([Term((0,), 4.0, 0.3), Term((0, 1), 2.0, 0.5)], 0.0, U, succeeded)
+    assert ours.evidence == pytest.approx(theirs.log_marginal_likelihood_value_, abs=1e-6)
+    np.testing.assert_allclose(ours.logit(V), theirs.latent_mean_and_variance(V)[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("told", [[False], [True, False], [False, False]])
+def test_with_few_outcomes_mode_and_evidence_are_those_of_the_integral(told) -> None:
+    U, terms, offset = np.array([[0.2], [0.4]])[: len(told)], [Term((0,), 2.0, 0.3)], 1.4
+    model = SuccessGP.given(terms, offset, U, np.array(told))
+    K = 2.0 * np.exp(-0.5 * (U - U.T) ** 2 / 0.09)
+    axis = np.linspace(-9.0, 9.0, 361)
+    g = np.stack(np.meshgrid(*[axis] * len(told), indexing="ij"), axis=-1).reshape(-1, len(told))
+    sign = np.where(told, 1.0, -1.0)
+    prior = -0.5 * np.einsum("mi,ij,mj->m", g, np.linalg.inv(K), g) - 0.5 * np.linalg.slogdet(2 * np.pi * K)[1]
+    joint = prior + log_expit(sign * (offset + g)).sum(axis=1)
+    np.testing.assert_allclose(model.logit(U) - offset, g[joint.argmax()], atol=0.05)
+    exact = logsumexp(joint) + len(told) * np.log(axis[1] - axis[0])
+    assert model.evidence == pytest.approx(exact, abs=0.05)  # Laplace's is an approximation
+    mean = np.exp(joint - logsumexp(joint)) @ expit(offset + g[:, 0])
+    assert expit(model.logit(U[:1]))[0] == pytest.approx(mean, abs=0.07)

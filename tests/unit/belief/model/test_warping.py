@@ -57,15 +57,6 @@ def test_moments_equal_adaptive_quadrature(kind, power, mean, std):
     assert found[0] == pytest.approx(expected, abs=1e-6 * deviation[0])
 
 
-def test_moments_of_a_logarithm_far_below_the_best_are_log_normal():
-    warp = Warp("log", best=10.0, spread=2.0)
-    mean, variance = np.array([-5.0, -3.0]), np.array([0.25, 1.0])
-    found, deviation = warp.marginals(mean, variance)
-    log_normal = np.exp(-mean + variance / 2.0)
-    np.testing.assert_allclose(found, 10.0 - 2.0 * (log_normal - 0.1), rtol=1e-10)
-    np.testing.assert_allclose(deviation, 2.0 * log_normal * np.sqrt(np.expm1(variance)), rtol=1e-8)
-
-
 def test_moments_of_what_is_certain_are_the_value_itself():
     for kind in ("none", "power", "log"):
         warp = Warp.fitted(kind, np.array([1.0, 2.0, 7.0]))
