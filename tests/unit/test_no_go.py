@@ -7,7 +7,6 @@ from hypothesis import given, strategies as st
 from matplotlib.path import Path as Outline
 
 import swarmbo as sb
-from swarmbo.agent import Agent, run as drive
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.problem import Problem
 from swarmbo.runs import run
@@ -246,19 +245,3 @@ def test_what_is_no_region_is_refused_in_one_line(regions, words):
     assert "\n" not in str(refused.value)
     with pytest.raises(ConfigError, match=r"\$\.no_go\[0\]\.variables: .*wanted none in a field"):
         sb.Team.for_field(["a"], [0.0], [1.0], no_go=[SHUT])
-
-
-def test_agents_that_know_only_their_own_outcomes_keep_out_and_decide_as_a_team_does():
-    problem = Problem.of(CHAIN, BOX_OF_SUM, outcomes="per-factor").with_no_go([SHUT, APART])
-    agents = {name: Agent(name, problem, seed=1, initial=3) for name in problem.agents}
-    transport, points = sb.InProcess().open(problem.agents), list[list[float]]()
-    for _ in range(6):
-        query_id = [agent.ask() for agent in agents.values()][-1]
-        drive(agents, transport)
-        point = {x: value for agent in agents.values() for x, value in agent.word().items()}
-        points.append([point[x] for x in "xyz"])
-        outcomes = outcomes_of(point)
-        for name, agent in agents.items():
-            agent.tell(query_id, {f: outcomes[f] for f in CHAIN.factors_owned_by(name)})
-    assert problem.is_allowed(problem.box.to_unit(np.array(points))).all()
-    np.testing.assert_array_equal(points, played(sb.Team(problem, seed=1, initial=3), 6))

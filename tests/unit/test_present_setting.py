@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 import swarmbo as sb
-from swarmbo.agent import Agent, run
 from swarmbo.deciding.central_driver import Exchanges
 from swarmbo.deciding.joint import Expect
 from swarmbo.errors import ConfigError
 from swarmbo.runs import load, run as run_scenario
-from swarmbo.transport import InProcess, Routes
+from swarmbo.transport import Routes
 from swarmbo_envs import wlan_power_v0
 
 from .teams import CHAIN, drive
@@ -140,29 +139,6 @@ def test_each_step_is_within_its_limit_of_an_evaluated_setting(coordination, saf
     assert len({tuple(point.values()) for point in points}) >= 8
     if coordination == "admm":
         assert max(map(worth, points)) > worth(PRESENT) + (0.2 if safe is None else 0.05)
-
-
-@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-@pytest.mark.parametrize("near", [{"step_limit": 1.5}, {"safe": {"share": 0.9}}], ids=["limited", "safe"])
-def test_agents_begin_and_stay_as_their_team(outcomes, near):
-    problem = sb.Problem.of(CHAIN, BOUNDS, outcomes=outcomes)
-    settings = {"start": {"x": 8.0, "y": 2.0, "z": 9.0}, "seed": 2, **near}
-    agents = {name: Agent(name, problem, **settings) for name in problem.agents}
-    team, transport = sb.Team(problem, **settings), InProcess().open(problem.agents)
-    for _ in range(7):
-        query = team.ask()
-        query_ids = [agent.ask() for agent in agents.values()]
-        run(agents, transport)
-        point = {x: value for agent in agents.values() for x, value in agent.word().items()}
-        assert point == query.point
-        found = factors_at(point)
-        team.tell(query, found if outcomes == "per-factor" else sum(found.values()))
-        if outcomes == "total":
-            agents[problem.agents[0]].tell(query_ids[0], sum(found.values()))
-        else:
-            for name, agent in agents.items():
-                agent.tell(query_ids[0], {f: found[f] for f in CHAIN.factors_owned_by(name)})
-    assert len(np.unique(team.history.X, axis=0)) > 3
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
