@@ -8,7 +8,7 @@ import swarmbo as sb
 from swarmbo.acquisition.trust_region import Restarts, TrustRegion
 from swarmbo.baselines.turbo import TurboRegion
 
-from .teams import CHAIN
+from .teams import CHAIN, tell
 
 GRAPHS = {
     "shared": CHAIN,
@@ -28,9 +28,8 @@ def team_of(name, outcomes="total", **more):
 
 
 def told(team, query):
-    graph = team.graph
-    parts = {f: value([query.point[v] for v in graph.scope(f)]) for f in graph.factors}
-    team.tell(query, parts if team.outcomes == "per-factor" else sum(parts.values()))
+    scopes = dict(zip(team.graph.factors, team.graph.scopes, strict=True))
+    tell(team, query, lambda point: {f: value([point[v] for v in scope]) for f, scope in scopes.items()})
 
 
 def attach(team, X):

@@ -11,6 +11,8 @@ from swarmbo.belief.gp.spatial import view_of
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.records import Traffic
 
+from .teams import told
+
 AGENTS = ["a", "b", "c"]
 METHODS = ["consensus", "covariance-intersection", "readings", "experts"]
 QUICK = ("consensus", "readings")
@@ -29,12 +31,7 @@ def field(x):
 
 
 def play(team, n_rounds):
-    queries = []
-    for _ in range(n_rounds):
-        query = team.ask()
-        team.tell(query, {agent: field(x) for agent, x in query.points.items()})
-        queries.append(query)
-    return queries
+    return told(team, n_rounds, field)
 
 
 @pytest.mark.parametrize("method", EACH)

@@ -15,7 +15,7 @@ from swarmbo.runs.scenario import scenario_of
 from swarmbo.runs.scenario_files import dump
 from swarmbo.spaces import Domain
 
-from .teams import CHAIN
+from .teams import CHAIN, told
 
 BOX = Domain(np.array([-2.0, 10.0]), np.array([4.0, 30.0]))
 STAR = sb.NoGoPolygon(corners=((-1.0, 12.0), (3.0, 14.0), (1.0, 18.0), (3.5, 28.0), (-1.5, 24.0)))
@@ -68,14 +68,6 @@ def outcomes_of(point):
     return {"f": f, "g": -0.01 * (point["z"] - 5.0) ** 2}
 
 
-def played(team, rounds):
-    for _ in range(rounds):
-        query = team.ask()
-        parts = outcomes_of(query.point)
-        team.tell(query, parts if team.outcomes == "per-factor" else sum(parts.values()))
-    return team.history.X
-
-
 def shut_out(X):
     return not (np.abs(X[:, 0] - 0.5) < 0.2).any()
 
@@ -87,7 +79,8 @@ BY_FACTOR = {"thompson", "dec-hbo"}
 def test_no_acquisition_of_a_function_asks_for_a_region(acquisition):
     outcomes = "per-factor" if acquisition in BY_FACTOR else "total"
     team = sb.Team(CHAIN, BOX_OF_SUM, acquisition=acquisition, outcomes=outcomes, no_go=[SHUT], initial=6, seed=1)
-    X = played(team, 12)
+    told(team, 12, outcomes_of)
+    X = team.history.X
     assert shut_out(X)
     assert np.abs(X[6:, 0] - 0.5).min() < 0.25  # near the best that is left
     assert abs(team.recommend().point["x"] - 0.5) >= 0.2
@@ -102,7 +95,8 @@ def test_no_acquisition_of_a_function_asks_for_a_region(acquisition):
 )
 def test_no_way_to_agree_asks_for_a_region(coordination):
     team = sb.Team(CHAIN, BOX_OF_SUM, coordination=coordination, no_go=[SHUT, APART], initial=4, seed=2)
-    X = played(team, 10)
+    told(team, 10, outcomes_of)
+    X = team.history.X
     assert shut_out(X)
     assert not ((X[:, 2] > 2.0) & (X[:, 2] < 9.0) & (X[:, 0] < 0.6)).any()
 

@@ -117,44 +117,34 @@ def test_who_is_gone_is_left_out_and_is_in_again_when_it_returns(network, fleets
     assert len(fleet.team.history) == 7 + fleet.team.problem.is_field
 
 
-@pytest.mark.parametrize("case", ["by factor", pytest.param("a field", marks=pytest.mark.thorough)])
-def test_one_that_goes_in_mid_decision_holds_nobody_up(network, fleets, case):
-    fleet = made(fleets, network(), case)
-    first, second, *_ = fleet.team.agents
+THOROUGH = pytest.mark.thorough
+GO_IN_MID_DECISION = [(3, "leave", 0, 6), (4, "leave", 1, 8)]
+LENDER_GOES_TOO = [(2, "leave", 2), (4, "come", 2), (4, "leave", 0, 1), (4, "come", 0, 90), (6, "leave", 1)]
+BACK_IN_ONE_THAT_THE_LENDER_LEAVES = [(2, "leave", 2), (4, "come", 2, 3), (4, "leave", 0, 5)]
 
-    fleet.on(3, fleet.leave, first, turns=6)
-    fleet.on(4, fleet.leave, second, turns=8)
-    fleet.play(5)
+
+@pytest.mark.parametrize(
+    ("case", "moves", "rounds", "absent"),
+    [
+        pytest.param("by factor", GO_IN_MID_DECISION, 5, (0, 1), id="two go in mid-decision"),
+        pytest.param("a field", GO_IN_MID_DECISION, 5, (0, 1), id="two robots go in mid-decision", marks=THOROUGH),
+        pytest.param("totals", LENDER_GOES_TOO, 7, (1,), id="one returns, and who tells it goes"),
+        pytest.param("a field, beliefs of their own", LENDER_GOES_TOO, 7, (1,), id="so does a robot", marks=THOROUGH),
+        *(
+            pytest.param(case, BACK_IN_ONE_THAT_THE_LENDER_LEAVES, 5, (0,), id=f"at once, {case}", marks=THOROUGH)
+            for case in ("by factor", "a field")
+        ),
+    ],
+)
+def test_those_who_are_left_go_on_in_step_whoever_goes_and_comes(network, fleets, case, moves, rounds, absent):
+    fleet = made(fleets, network(), case)
+    for number, do, who, *turns in moves:
+        fleet.on(number, getattr(fleet, do), fleet.team.agents[who], turns=sum(turns))
+    fleet.play(rounds)
     assert not fleet.schedule
-    assert fleet.team.hub._number == 7  # two decisions were taken back
-    require_in_step(fleet, first, second)
-
-
-@pytest.mark.parametrize("case", ["totals", pytest.param("a field, beliefs of their own", marks=pytest.mark.thorough)])
-def test_one_goes_while_another_returns_and_the_lender_goes_too(network, fleets, case):
-    fleet = made(fleets, network(), case)
-    a, b, c = fleet.team.agents[:3]
-
-    fleet.on(2, fleet.leave, c)
-    fleet.on(4, fleet.come, c)
-    fleet.on(4, fleet.leave, a, turns=1)
-    fleet.on(4, fleet.come, a, turns=90)
-    fleet.on(6, fleet.leave, b)
-    fleet.play(7)
-    require_in_step(fleet, b)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("case", ["by factor", "a field"])
-def test_one_returns_in_a_decision_that_another_leaves_and_the_lender_takes_it_back_first(network, fleets, case):
-    fleet = made(fleets, network(), case)
-    a, _, c = fleet.team.agents[:3]
-
-    fleet.on(2, fleet.leave, c)
-    fleet.on(4, fleet.come, c, turns=3)
-    fleet.on(4, fleet.leave, a, turns=5)
-    fleet.play(5)
-    require_in_step(fleet, a)
+    if moves is GO_IN_MID_DECISION:
+        assert fleet.team.hub._number == 7  # two decisions were taken back
+    require_in_step(fleet, *(fleet.team.agents[who] for who in absent))
 
 
 @pytest.mark.parametrize("here", [True, False], ids=["here", "elsewhere"])
