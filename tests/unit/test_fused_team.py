@@ -62,15 +62,6 @@ def test_each_agent_ranks_places_by_its_own_view():
     assert low.means["c"] < high.means["c"]
 
 
-@pytest.mark.parametrize("coordination", ["exact", "max-sum", "independent", "greedy", "random"])
-def test_every_way_to_agree_takes_it(coordination):
-    playing = team(given={"coordination": coordination})
-    query = playing.ask()
-    playing.tell(query, {"a": 1.0, "b": float("nan")})
-    assert playing.failures == 1
-    assert set(playing.ask().points) == set(AGENTS)
-
-
 def test_of_agents_apart_each_leads_itself_and_in_contact_the_first_name_leads():
     belief = FusedBelief(FusedSettings(method="consensus", n_features=20), team().domain, AGENTS, seed=0)
     readings = {name: (PLACES[n : n + 2], [1.0, 2.0]) for n, name in enumerate(AGENTS)}
