@@ -174,18 +174,40 @@ CASES: list[Any] = [
 ]
 
 
+FAILING: list[Any] = [
+    pytest.param({"fails": lost("a", {"f"})}, id="of one factor"),
+    pytest.param({"fails": lost("a", {"f"}), "acquisition": "thompson", "belief": FADING}, id="fading", marks=THOROUGH),
+    pytest.param({"fails": lost("b", {"f", "g", "h"}), "acquisition": "thompson"}, id="whole", marks=THOROUGH),
+    pytest.param({"fails": lost("b", {"f", "g", "h"}), "acquisition": "dumbo"}, id="whole, dumbo", marks=THOROUGH),
+    pytest.param({"fails": lambda u: {"g"}, "acquisition": "expected-improvement"}, id="always", marks=THOROUGH),
+    pytest.param({"fails": lost("c", {"g"}), "acquisition": "egp-ei", "belief": ENSEMBLE}, id="egp", marks=THOROUGH),
+    pytest.param({"fails": lost("d", {"g"}), "scopes": PAIRS}, id="nothing shared", marks=THOROUGH),
+    pytest.param({"fails": lambda u: {"g"}, "scopes": PAIRS}, id="always, nothing shared"),
+    pytest.param({"fails": lost("e", {"h", "k"}), "scopes": PARTS, "owners": OWNERS}, id="of a part"),
+    pytest.param({"fails": lost("a", {"f"}), "outcomes": "total"}, id="of totals", marks=THOROUGH),
+    pytest.param(
+        {"fails": lost("a", {"f"}), "belief": sb.AdditiveGPSettings(restarts=2), "acquisition": "dec-hbo"},
+        id="random starts of fits",
+        marks=THOROUGH,
+    ),
+]
+
+
 @pytest.mark.usefixtures("poisoned")
-@pytest.mark.parametrize("given", CASES)
+@pytest.mark.parametrize("given", CASES + FAILING)
 def test_agents_that_know_their_own_outcomes_decide_as_the_team_does(given: dict[str, Any]):
     case = Case(**given)
-    for turn in range(INITIAL + 3):
+    for turn in range(INITIAL + (4 if "fails" in given else 3)):
         case.go_on(1)
         sent = sent_by(case.agents)
         assert sent == case.team.sent, turn
         assert sent.get("news", Traffic()) == case.team.last_sharing
     assert case.transport.traffic.messages > 0
-    if case.problem.outcomes == "total":  # the first agent told the others
-        case.asked()
+    assert (case.team.failures > 0) == ("fails" in given)
+    if case.problem.outcomes == "total" or "fails" in given:
+        case.asked()  # then all have heard of all, of totals from the first agent
+        assert {agent.log.failures for agent in case.agents.values()} == {case.team.failures}
+    if case.problem.outcomes == "total":
         for agent in case.agents.values():
             np.testing.assert_array_equal(agent.log.history.totals, case.team.history.totals)
 
@@ -202,40 +224,6 @@ def test_agents_decide_as_their_team_does_where_factors_are_many(outcomes: str, 
     monkeypatch.setattr("swarmbo.belief.gp.prior.TIED_FROM", len(RING))
     monkeypatch.setattr("swarmbo.acquisition.auto._MANY", 2)
     Case(acquisition="auto", outcomes=outcomes, fails=lost("a", {"f"})).go_on(INITIAL + 3)
-
-
-@pytest.mark.usefixtures("poisoned")
-@pytest.mark.parametrize(
-    "given",
-    [
-        pytest.param({"fails": lost("a", {"f"})}, id="of one factor"),
-        pytest.param(
-            {"fails": lost("a", {"f"}), "acquisition": "thompson", "belief": FADING}, id="fading", marks=THOROUGH
-        ),
-        pytest.param({"fails": lost("b", {"f", "g", "h"}), "acquisition": "thompson"}, id="whole", marks=THOROUGH),
-        pytest.param({"fails": lost("b", {"f", "g", "h"}), "acquisition": "dumbo"}, id="whole, dumbo", marks=THOROUGH),
-        pytest.param({"fails": lambda u: {"g"}, "acquisition": "expected-improvement"}, id="always", marks=THOROUGH),
-        pytest.param(
-            {"fails": lost("c", {"g"}), "acquisition": "egp-ei", "belief": ENSEMBLE}, id="ensemble", marks=THOROUGH
-        ),
-        pytest.param({"fails": lost("d", {"g"}), "scopes": PAIRS}, id="nothing shared", marks=THOROUGH),
-        pytest.param({"fails": lambda u: {"g"}, "scopes": PAIRS}, id="always, nothing shared"),
-        pytest.param({"fails": lost("e", {"h", "k"}), "scopes": PARTS, "owners": OWNERS}, id="of a part"),
-        pytest.param({"fails": lost("a", {"f"}), "outcomes": "total"}, id="of totals", marks=THOROUGH),
-        pytest.param(
-            {"fails": lost("a", {"f"}), "belief": sb.AdditiveGPSettings(restarts=2), "acquisition": "dec-hbo"},
-            id="random starts of fits",
-            marks=THOROUGH,
-        ),
-    ],
-)
-def test_failed_outcomes_are_heeded_as_the_team_does(given: dict[str, Any]):
-    case = Case(**given)
-    case.go_on(INITIAL + 4)
-    failures = {agent.log.failures for agent in case.agents.values()} | {case.team.failures}
-    case.asked()  # then all have heard of all
-    assert len({agent.log.failures for agent in case.agents.values()} | {case.team.failures}) == 1
-    assert max(failures) > 0
 
 
 @pytest.mark.usefixtures("poisoned")

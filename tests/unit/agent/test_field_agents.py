@@ -27,10 +27,8 @@ from swarmbo.registry import name_of
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess
 from swarmbo.worlds.fields import measurements_of, news_of_measurements
-from swarmbo_envs import robot_team_v0, sensor_field_v0
 
 from .carried import Recording, copied, recommended_by, require_same_words, sent_by, ticked_to_the_end
-from .in_world import InWorld
 
 NAMES = ("r", "a", "m", "k")  # not in the order of the alphabet
 BOX = Domain(np.zeros(2), np.array([10.0, 4.0]))
@@ -360,27 +358,6 @@ def test_an_agent_goes_on_from_its_state_at_any_moment(given: dict[str, Any], mo
     case.tell(queries[1])
     case.agents = {name: copied(agent) for name, agent in case.agents.items()}  # told, and not yet said
     case.go_on(1)
-
-
-@pytest.mark.parametrize(
-    ("make", "acquisition", "belief"),
-    [
-        pytest.param(robot_team_v0.parallel_env, UCB, QUICK, id="robots"),
-        pytest.param(sensor_field_v0.parallel_env, INFORMATION, QUICK, id="sensors", marks=THOROUGH),
-        pytest.param(sensor_field_v0.parallel_env, sb.Straddle(**FEW), QUICK, id="sensors, level", marks=THOROUGH),
-        pytest.param(robot_team_v0.parallel_env, sb.TargetedVariance(**FEW), QUICK, id="robots, sites", marks=THOROUGH),
-        pytest.param(sensor_field_v0.parallel_env, INFORMATION, OWN, id="sensors, fused"),
-        pytest.param(robot_team_v0.parallel_env, UCB, OWN, id="robots, fused", marks=THOROUGH),
-    ],
-)
-def test_in_a_world_agents_act_as_a_team_does(make: Callable[..., Any], acquisition: Any, belief: Any):
-    """Of the world each is told what concerns itself: where it can go, what that costs, and what it measured."""
-    settings: dict[str, Any] = {} if make is robot_team_v0.parallel_env else {"sensors": 8}
-    settings |= {"task": "level", "level": 0.3} if isinstance(acquisition, sb.Straddle) else {}
-    there = InWorld(make, settings, belief=belief, acquisition=acquisition, coordination=MAX_SUM, seed=1, rounds=5)
-    for _ in range(2):
-        there.go_on()
-    there.recommend()
 
 
 @pytest.mark.thorough
