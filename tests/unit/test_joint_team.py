@@ -8,7 +8,7 @@ from scipy.stats import qmc
 import swarmbo as sb
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError, StateVersionError
-from swarmbo_envs import function_v0, robot_team_v0
+from swarmbo_envs import function_v0
 from swarmbo_envs.functions import AdditiveFunction
 
 from .teams import drive, told
@@ -62,17 +62,6 @@ def test_the_first_points_are_the_sobol_design_of_the_seed_whatever_the_method()
         np.testing.assert_allclose([[p[n] for n in NAMES] for p in design], low + expected * (high - low), rtol=1e-12)
         assert team.last_report.status == "not_needed"
         assert team.last_query.mean is None
-
-
-def test_attached_evaluations_count_as_design():
-    team = team_of(acquisition="thompson")
-    rng = np.random.default_rng(0)
-    low, high = np.array(list(BOUNDS.values())).T
-    X = rng.uniform(low, high, (4, 3))
-    team.attach(X, [sum(factors_at(dict(zip(NAMES, x, strict=True))).values()) for x in X])
-    query = team.ask()
-    assert query.mean is not None
-    assert team.last_report.status != "not_needed"
 
 
 def test_the_prediction_of_a_query_is_what_the_model_says_there():
@@ -133,16 +122,6 @@ def test_a_state_of_another_team_is_refused():
         team_of(outcomes="per-factor").load_state_dict(state)
     with pytest.raises(StateVersionError, match="version 0"):
         sb.Team.from_state_dict({"json": {**state["json"], "version": 0}, "arrays": state["arrays"]})
-
-
-def test_the_kind_of_team_follows_from_the_world():
-    function, robots = function_v0.parallel_env(function="camel"), robot_team_v0.parallel_env(robots=2)
-    assert not sb.Team.for_env(function).problem.is_field
-    assert sb.Team.for_env(robots).problem.is_field
-    with pytest.raises(ConfigError, match="not for agents that set the variables"):
-        sb.Team.for_env(function, acquisition="db-gp-ucb")
-    with pytest.raises(ConfigError, match="not for agents that each measure"):
-        sb.Team.for_env(robots, acquisition="dumbo")
 
 
 @pytest.mark.parametrize("arguments", [{}, {"outcomes": "per-factor"}, {"structure": "hidden"}])
