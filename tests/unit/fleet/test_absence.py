@@ -121,6 +121,7 @@ THOROUGH = pytest.mark.thorough
 GO_IN_MID_DECISION = [(3, "leave", 0, 6), (4, "leave", 1, 8)]
 LENDER_GOES_TOO = [(2, "leave", 2), (4, "come", 2), (4, "leave", 0, 1), (4, "come", 0, 90), (6, "leave", 1)]
 BACK_IN_ONE_THAT_THE_LENDER_LEAVES = [(2, "leave", 2), (4, "come", 2, 3), (4, "leave", 0, 5)]
+ALL_WERE_GONE = [(3, "leave", 0), (5, "leave", 1), (5, "leave", 2), (5, "come", 0), (5, "come", 1, 120)]
 
 
 @pytest.mark.parametrize(
@@ -128,6 +129,7 @@ BACK_IN_ONE_THAT_THE_LENDER_LEAVES = [(2, "leave", 2), (4, "come", 2, 3), (4, "l
     [
         pytest.param("by factor", GO_IN_MID_DECISION, 5, (0, 1), id="two go in mid-decision"),
         pytest.param("a field", GO_IN_MID_DECISION, 5, (0, 1), id="two robots go in mid-decision", marks=THOROUGH),
+        pytest.param("by factor", ALL_WERE_GONE, 6, (2,), id="who missed two rounds knows too little to teach"),
         pytest.param("totals", LENDER_GOES_TOO, 7, (1,), id="one returns, and who tells it goes"),
         pytest.param("a field, beliefs of their own", LENDER_GOES_TOO, 7, (1,), id="so does a robot", marks=THOROUGH),
         *(
@@ -231,18 +233,6 @@ def test_where_nobody_is_left_the_run_ends_in_one_line(network, fleets):
     with pytest.raises(TransportError, match=r"round 3: no remaining agent knows the decision \(.*received nothing"):
         fleet.play(4)
     assert wire.now < 1000.0
-
-
-def test_where_all_were_gone_those_who_took_part_last_go_on_and_teach_the_others(network, fleets):
-    fleet = made(fleets, network(), "by factor")
-    first, *others = fleet.team.agents
-    fleet.on(3, fleet.leave, first)
-    for name in others:
-        fleet.on(5, fleet.leave, name)
-    fleet.on(5, fleet.come, first)  # it missed two rounds: not enough
-    fleet.on(5, fleet.come, others[0], turns=120)
-    fleet.play(6)
-    require_in_step(fleet, *others[1:])
 
 
 def test_a_pause_of_the_hubs_own_is_nobodys_silence(network, fleets):
