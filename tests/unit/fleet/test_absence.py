@@ -512,37 +512,34 @@ def test_who_measures_and_does_not_say_what_is_left_out(network, fleets, soon):
     require_one_log(fleet)
 
 
+def cut_where(wire, is_cut):
+    """From now on nothing passes from one to another where that holds."""
+    send = wire.send
+    wire.send = lambda sender, recipient, content: is_cut(sender, recipient) or send(sender, recipient, content)
+
+
 def test_one_to_which_nothing_gets_through_is_left_out_though_it_is_heard(network, fleets, soon):
-    wire = network()
-    fleet, send = made(fleets, wire, "by factor"), wire.send
-    name, cut = fleet.team.agents[1], []
-    wire.send = lambda sender, recipient, content: recipient in cut or send(sender, recipient, content)
-    fleet.on(3, cut.append, name)
+    fleet = made(fleets, network(), "by factor")
+    name = fleet.team.agents[1]
+    fleet.on(3, cut_where, fleet.wire, lambda sender, recipient: recipient == name)
     fleet.play(5)
     require_in_step(fleet, name)
 
 
 def test_where_all_live_and_come_to_nothing_they_are_asked_once_more(network, fleets, soon):
-    wire = network()
-    fleet, send = made(fleets, wire, "by factor"), wire.send
-    pair = set(fleet.team.agents[:2])
-
-    def through(sender, recipient, what):
-        if not ({sender, recipient} == pair and cut[0] <= wire.now < cut[0] + 150.0):
-            send(sender, recipient, what)
-
-    cut, wire.send = [np.inf], through
-    fleet.on(3, lambda: cut.insert(0, wire.now))
+    fleet, began = made(fleets, network(), "by factor"), []
+    wire, pair = fleet.wire, set(fleet.team.agents[:2])
+    fleet.on(3, lambda: began.append(wire.now))
+    fleet.on(3, cut_where, wire, lambda *ends: set(ends) == pair and wire.now < began[0] + 150.0)
     fleet.play(4)
-    assert wire.now > cut[0] + 100.0
+    assert wire.now > began[0] + 100.0
     require_in_step(fleet)
 
 
 def test_where_all_live_and_two_cannot_reach_each_other_the_run_ends_in_one_line(network, fleets, soon):
-    wire = network()
-    fleet, send = made(fleets, wire, "by factor"), wire.send
+    fleet = made(fleets, network(), "by factor")
     pair = set(fleet.team.agents[:2])
-    fleet.on(3, setattr, wire, "send", lambda a, b, content: {a, b} == pair or send(a, b, content))
+    fleet.on(3, cut_where, fleet.wire, lambda *ends: set(ends) == pair)
     with pytest.raises(TransportError, match=r"round 3: .*run, and sent no decision; can they reach one"):
         fleet.play(4)
 
