@@ -1,5 +1,7 @@
 """Noise that is known of an outcome: told, attached, reported by worlds, shared, logged and saved."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from gymnasium.spaces import Box
@@ -212,6 +214,16 @@ def test_noise_that_a_world_reports_and_that_is_none_is_not_known():
         assert report.factor_noise == {}
     with pytest.raises(AssertionError, match="noise_std"):
         check_environment(lambda: Sensors({"a": -0.1, "b": 0.4}, "field"))
+
+
+def test_rows_of_which_nobody_knows_the_noise_follow_those_of_which_it_is_known():
+    team = function_team()
+    team.attach([[0.1, 0.2, 0.3]], [1.0], noise_std=0.5)
+    known = team.history
+    both = known.then(replace(known, noise_std=None))
+    np.testing.assert_array_equal(both.noise_std[:, 0], [0.5, np.nan])
+    assert both.begins_with(known)
+    assert not replace(both, noise_std=None).begins_with(known)
 
 
 def test_tables_have_noise_in_columns():

@@ -5,6 +5,7 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError
+from swarmbo.worlds import FieldWorld
 from swarmbo_envs import sensor_field_v0
 
 from .teams import drive
@@ -22,6 +23,20 @@ def driven(env, rounds, acquisition="information"):
 
 def measured(infos):
     return {agent for agent, info in infos.items() if info["sampled"]}
+
+
+def test_the_world_of_a_team_has_the_agents_own_boxes_and_keeps_who_declines_where_it_is():
+    env = sensor_field_v0.parallel_env(**SMALL, energy_price=0.25)
+    env.reset(seed=0)
+    world, spot = FieldWorld(env), env.candidates("sensor_1")[0]
+    for agent, box in world.boxes.items():
+        own = env.action_space(agent)
+        np.testing.assert_array_equal([box.low, box.high], [own.low[:2], own.high[:2]])
+    np.testing.assert_array_equal(world.standpoints()["sensor_3"], env.stations.places[3])
+    assert world.offers(["sensor_2"]).prices == {"sensor_2": 0.25}
+    sent = world.actions({"sensor_1[0]": spot[0], "sensor_1[1]": spot[1]}, ["sensor_1"])
+    assert sent["sensor_1"].tolist() == [*spot, 1.0]
+    assert world.actions({}, ["sensor_1"], {"sensor_1": spot})["sensor_1"].tolist() == [*spot, 0.0]
 
 
 @pytest.mark.parametrize(

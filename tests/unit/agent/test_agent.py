@@ -573,3 +573,15 @@ def test_of_a_message_that_was_changed_on_the_way_nothing_is_taken():
     with pytest.raises(TransportError, match=r"from 'b' to 'a': .* changed in transit"):
         a.tick(0.0, [*good, bad])
     assert msgspec.json.encode(a.state_dict()["json"]) == before
+
+
+def test_outcomes_of_one_query_that_come_in_parts_count_from_the_first_that_came() -> None:
+    """In that order evaluations are known to all; where only its place was known, nothing had come."""
+    told = rows.OwnRows().with_told("q1", rows.OwnRow(0, {"f": 1.0})).with_told("q2", rows.OwnRow(1, place={"a": 0.5}))
+    told = told.with_told("q3", rows.OwnRow(1, {"f": 2.0})).with_told("q1", rows.OwnRow(2, {"g": 3.0}))
+    told = told.with_told("q2", rows.OwnRow(2, {"f": 4.0}))
+    assert {name: (row.order, row.factors) for name, row in told.told.items()} == {
+        "q1": (0, {"f": 1.0, "g": 3.0}),
+        "q2": (2, {"f": 4.0}),
+        "q3": (1, {"f": 2.0}),
+    }

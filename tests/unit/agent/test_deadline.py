@@ -10,7 +10,9 @@ import swarmbo as sb
 from swarmbo.agent import Agent, may_be_lost, run
 from swarmbo.agent.process import serve
 from swarmbo.agent.schema import Participants
-from swarmbo.transport import Envelope, Faults, InProcess
+from swarmbo.agent.stages import Stages
+from swarmbo.deciding.joint import Gather
+from swarmbo.transport import Envelope, Faults, InProcess, Routes
 
 from .carried import copied
 from .test_agent import PAIRS, Case as OfFunction
@@ -282,3 +284,20 @@ def test_behind_a_pipe_it_is_known_whether_an_agent_keeps_time():
     pipe = Pipe([made, ("ask", (), {}), *[("tick", (0.0, []), {})] * 18])
     serve(pipe)  # type: ignore[arg-type]
     assert [keeps for _, _, keeps, _ in pipe.answers].count(True) == IN_FIELD["deadline"] + 1
+
+
+def test_of_a_factor_whose_owner_is_absent_the_number_is_the_mean_of_the_others():
+    """Such as how far its values spread, which sets the steps of an agreement: 0 would be no number of any factor."""
+    graph = sb.FactorGraph.from_scopes(
+        {"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "d"]}, {"f": "p", "g": "p", "h": "q"}
+    )
+    problem = sb.Problem.of(graph, dict.fromkeys("abcd", (0.0, 1.0)), outcomes="per-factor")
+    setup = sb.Team(problem, seed=1, coordination=OF_FUNCTION).setup
+    stages = Stages("p", setup, Routes(problem.agents), None, Participants(1, ("p",)))
+    staged = stages._gathered(Gather(graph, {"f": 2.0, "g": 4.0, "h": 77.0}))  # pyright: ignore[reportPrivateUsage]
+    (program,) = next(staged).programs(lambda *said: None)
+    with pytest.raises(StopIteration) as sums:
+        next(program)
+    with pytest.raises(StopIteration) as gathered:
+        staged.send([sums.value.value])
+    assert gathered.value.value == {"f": 2.0, "g": 4.0, "h": 3.0}
