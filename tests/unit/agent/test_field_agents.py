@@ -67,7 +67,7 @@ class Case:
         noise: Callable[[str], float | None] = lambda agent: None,
         no_go: Any = (),
         aim: Any = None,
-        level: float | None = None,
+        level: Any = None,
         **given: Any,
     ) -> None:
         self.told, self.level = Problem.of_field(names, BOX, aim, level if aim else None).with_no_go(no_go), level
