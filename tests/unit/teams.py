@@ -25,6 +25,30 @@ def drive(env: Any, team: Any, rounds: int | None = None, *, seed: int = 0) -> l
     return played
 
 
+def springs(point: Any) -> dict[str, float]:
+    """Outcomes of the chain's factors; the largest sum is 0, where all variables are 0.3."""
+    x, y, z = (point[name] for name in "xyz")
+    return {"f": -((x - y) ** 2) - (y - 0.3) ** 2, "g": -((y - z) ** 2)}
+
+
+def tell(team: Any, query: Any, worth: Any) -> None:
+    """Tell what a place in a field is worth to each agent; or what a point is, by factor or as their sum."""
+    if team.problem.is_field:
+        return team.tell(query, {agent: worth(place) for agent, place in query.points.items()})
+    outcome = worth(query.point)
+    is_sum = isinstance(outcome, dict) and team.outcomes == "total"
+    return team.tell(query, sum(outcome.values()) if is_sum else outcome)
+
+
+def told(team: Any, rounds: int, worth: Any) -> list[Any]:
+    """Queries of some rounds, each told at once."""
+    queries: list[Any] = []
+    for _ in range(rounds):
+        queries.append(team.ask())
+        tell(team, queries[-1], worth)
+    return queries
+
+
 def saved(team: Any) -> Any:
     """The team of its state, whose numbers and names went through JSON."""
     state = team.state_dict()

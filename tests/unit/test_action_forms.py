@@ -122,19 +122,59 @@ def test_a_place_that_is_no_value_is_none_or_no_point_of_the_problem(location: A
     assert news.total == 1.0 if point is None else np.isnan(news.total or 0.0)
 
 
+NO_MODES = [Discrete(4), Box(0.0, 1.0, (1,)), MultiDiscrete([3, 3]), Dict({"mode": Discrete(2)})]
+NO_MODES += [Dict({"mode": Discrete(3), "x": Discrete(2)})]
+NO_LEVELS = [Box(0.0, 4.0, (2,)), Box(0.0, 9.0, (1,)), Discrete(2), MultiDiscrete([2, 5])]
+
+
 @pytest.mark.parametrize(
-    "space",
+    ("name", "wanted", "space"),
     [
-        Discrete(4),
-        Box(0.0, 1.0, (1,)),
-        MultiDiscrete([3, 3]),
-        Dict({"mode": Discrete(2)}),
-        Dict({"mode": Discrete(3), "x": Discrete(2)}),
+        *(("mode", r"mode \('eco', 'fast', 'off'\)", space) for space in NO_MODES),
+        *(("level", r"level \(0 to 4\)", space) for space in NO_LEVELS),
     ],
 )
-def test_spaces_with_other_values_are_refused(space: Any):
-    with pytest.raises(ConfigError, match=r"of 'a'; wanted the values of mode \('eco', 'fast', 'off'\)"):
-        world_of(space, "mode")
+def test_spaces_with_other_values_are_refused(name: str, wanted: str, space: Any):
+    with pytest.raises(ConfigError, match=f"of 'a'; wanted the values of {wanted}"):
+        world_of(space, name)
+
+
+GRAPH = {
+    "bounds": {"p": (0.0, 1.0), "q": (0.0, 1.0)},
+    "variable_owners": {"p": "a", "q": "b"},
+    "scopes": {"late": ["q", "p"], "early": ["p"]},
+    "owners": {"late": "b", "early": "a"},
+    "outcomes": "per-factor",
+}
+
+
+def world_with(**changed: Any) -> FunctionWorld:
+    env: Any = Played(dict.fromkeys("ab", Box(0.0, 1.0, (1,))))
+    env.factor_graph = lambda: GRAPH | changed
+    return FunctionWorld(env)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"owners": {"late": "b", "early": "stranger"}}, "stranger"),
+        ({"variable_owners": {"p": "a"}}, "owners of other variables"),
+        ({"scopes": {"late": ["unknown"]}, "owners": {"late": "a"}}, "have no bounds"),
+        ({"outcomes": "some"}, "wanted one of 'total', 'per-factor'"),
+        ({"bounds": {"p": (0.0,), "q": (0.0, 1.0)}}, "factor_graph"),
+    ],
+)
+def test_a_graph_that_contradicts_itself_is_refused(changed: Any, words: str):
+    with pytest.raises(ConfigError, match=words):
+        world_with(**changed)
+
+
+def test_of_what_some_agents_report_there_is_no_point_but_their_outcomes():
+    world = world_with()
+    infos: dict[str, Any] = {"a": {"location": [0.5], "factors": {"early": 1.0}}}
+    assert (world.point(infos), world.outcome(infos)) == (None, {"early": 1.0})
+    infos["b"] = {"location": [0.0], "factors": {"late": None}}
+    assert (world.point(infos), world.outcome(infos)) == ({"p": 0.5, "q": 0.0}, {"early": 1.0, "late": None})
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 import swarmbo as sb
-from swarmbo.agent import Agent, run
 from swarmbo.cli import app
 from swarmbo.errors import AimWarning, ConfigError
-from swarmbo.problem import Problem
-from swarmbo.spaces import Domain
-from swarmbo.transport import InProcess
 from swarmbo_envs import robot_team_v0, sensor_field_v0
 from swarmbo_envs.robot_team.robot_team import RobotTeam
 
@@ -93,25 +89,6 @@ def test_an_aim_that_is_none_and_settings_of_functions_are_refused(given, words)
         sb.Team.for_field(["a"], [0.0], [1.0], **given)
     with pytest.raises(ConfigError, match="has no effect for agents that set the variables"):
         sb.Team(None, {"x": (0.0, 1.0)}, acquisition=sb.Auto(markov_order=1))
-
-
-@pytest.mark.parametrize(("aim", "level"), [("map", None), ("level", 0.6), (None, 0.6)])
-def test_agents_follow_the_aim_of_the_problem_as_a_team_does(aim, level):
-    names = ["a", "b"]
-    problem = Problem.of_field(names, Domain(np.zeros(1), np.ones(1)), aim, level)
-    bare = problem if aim else Problem.of_field(names, Domain(np.zeros(1), np.ones(1)))
-    team = sb.Team(problem, belief=QUICK, seed=5)
-    agents = {name: Agent(name, bare, belief=QUICK, seed=5, level=None if aim else level) for name in names}
-    for _ in range(3):
-        query = team.ask(dict.fromkeys(names, LINE))
-        for agent in agents.values():
-            agent.ask(candidates=LINE)
-        run(agents, InProcess().open(names))
-        places = {name: list(agent.word().values()) for name, agent in agents.items()}
-        assert places == {name: place.tolist() for name, place in query.points.items()}
-        for name, agent in agents.items():
-            agent.tell(query, places[name][0] ** 2)
-        team.tell(query, {name: place[0] ** 2 for name, place in places.items()})
 
 
 @pytest.mark.parametrize(

@@ -105,17 +105,14 @@ def test_eight_workers_end_where_one_does(name, mode, allowed):
     function = get(name, moved=name == "powell", seed=1)
     bounds = dict(zip(function.variables, zip(function.low, function.high, strict=True), strict=True))
     graph = sb.FactorGraph.from_scopes({f: [function.variables[j] for j in s] for f, s in function.scopes.items()})
-    regrets = []
-    for seed in (1,):
-        team, best = sb.Team(graph, bounds, outcomes=mode, seed=seed, rounds=74), -np.inf
-        for count in [10] + [8] * 8:
-            for query in team.ask(count):
-                values = function.factor_values(np.array([list(query.point.values())]))[0]
-                told = dict(zip(function.scopes, values.tolist(), strict=True))
-                team.tell(query, told if mode == "per-factor" else float(values.sum()))
-                best = max(best, float(values.sum()))
-        regrets.append(function.maximum - best)
-    assert np.median(regrets) < allowed
+    team, best = sb.Team(graph, bounds, outcomes=mode, seed=1, rounds=74), -np.inf
+    for count in [10] + [8] * 8:
+        for query in team.ask(count):
+            values = function.factor_values(np.array([list(query.point.values())]))[0]
+            told = dict(zip(function.scopes, values.tolist(), strict=True))
+            team.tell(query, told if mode == "per-factor" else float(values.sum()))
+            best = max(best, float(values.sum()))
+    assert function.maximum - best < allowed
 
 
 def test_a_moved_point_is_compared_again_only_where_it_moved(monkeypatch: pytest.MonkeyPatch):

@@ -7,15 +7,10 @@ import swarmbo as sb
 from swarmbo.errors import ConfigError
 from swarmbo.runs import load, run
 
-from .teams import CHAIN
+from .teams import CHAIN, springs, told
 
 SMALL = {"kind": "ensemble", "kernels": ["matern52", "rbf"], "lengthscales": [0.3, "fitted"], "n_features": 64}
 BOUNDS = dict.fromkeys("xyz", (-1.0, 1.0))
-
-
-def parts(point):
-    x, y, z = (point[name] for name in "xyz")
-    return {"f": -((x - y) ** 2) - (y - 0.3) ** 2, "g": -((y - z) ** 2)}
 
 
 def team_of(acquisition="egp-ts", outcomes="total", graph=CHAIN, **more):
@@ -23,24 +18,18 @@ def team_of(acquisition="egp-ts", outcomes="total", graph=CHAIN, **more):
     return sb.Team(graph, BOUNDS, acquisition=acquisition, outcomes=outcomes, **settings)
 
 
-def tell(team, query):
-    told = parts(query.point)
-    team.tell(query, told if team.outcomes == "per-factor" else sum(told.values()))
-
-
 @pytest.mark.parametrize("acquisition", ["egp-ei", pytest.param("egp-ts", marks=pytest.mark.thorough)])
 def test_teams_find_the_maximum_of_a_simple_function(acquisition) -> None:
     for outcomes, graph in (("total", None), ("per-factor", CHAIN)):
         team = team_of(acquisition, outcomes, graph)
-        for _ in range(26):
-            tell(team, team.ask())
-        assert sum(parts(team.recommend().point).values()) > -0.03
+        told(team, 26, springs)
+        assert sum(springs(team.recommend().point).values()) > -0.03
 
 
 def test_evaluations_that_were_attached_are_learned() -> None:
     team = team_of()
     X = np.random.default_rng(0).uniform(-1.0, 1.0, (8, 3))
-    y = [sum(parts(dict(zip("xyz", row, strict=True))).values()) for row in X]
+    y = [sum(springs(dict(zip("xyz", row, strict=True))).values()) for row in X]
     y[3] = np.nan
     team.attach(X, y)
     assert team.ask().mean is not None  # not of the initial design

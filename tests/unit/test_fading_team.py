@@ -7,9 +7,8 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.errors import ShapeError
-from swarmbo_envs import wlan_power_v0
 
-from .teams import CHAIN, drive
+from .teams import CHAIN
 
 BOUNDS = dict.fromkeys("xyz", (-1.0, 3.0))
 FADING = {"kind": "additive", "time": {"kernel": "matern12", "lengthscale_median": 5.0}}
@@ -89,15 +88,6 @@ def test_what_is_out_is_believed_to_be_of_the_round_in_which_it_was_asked_for(ac
     np.testing.assert_allclose(belief.posterior(places)[1], told.posterior(places)[1], rtol=1e-9)
 
 
-def test_a_point_that_was_told_in_part_is_out_still():
-    team = played(team_of(coordination=Nailed()), 4)
-    first = team.ask()
-    team.tell(first, {"f": 0.0})
-    assert team.ask().point != first.point
-    team.tell(first, {"g": 0.0})
-    assert team.ask().point == first.point
-
-
 def test_a_point_that_was_evaluated_may_be_asked_for_again_but_not_while_it_is_out():
     for belief, is_moved in ((FADING, False), ({"kind": "additive"}, True)):
         team = played(team_of(belief=belief, coordination=Nailed()), 4)
@@ -129,12 +119,3 @@ def test_a_history_without_rounds_is_refused_by_a_belief_that_fades():
     blind = replace(situation, history=replace(situation.history, rounds=None))
     with pytest.raises(ShapeError, match=r"history: got no rounds; wanted 5 of them"):
         team.acquisition.learn(blind, team.belief_settings, None)
-
-
-def test_users_who_walk_are_followed_through_the_environment():
-    plan = {"generated": {"access_points": 4, "users": 8, "area_m": [120.0, 120.0]}}
-    env = wlan_power_v0.parallel_env(topology=plan, mobility_m=5.0, max_cycles=14)
-    team = sb.Team.for_env(env, belief=FADING, seed=0, initial=4)
-    drive(env, team)
-    assert team.history.rounds.tolist() == list(range(1, 15))
-    assert all(time.kernel == "matern12" for time in team.model.learned.hyperparameters.times)

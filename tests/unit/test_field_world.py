@@ -6,19 +6,7 @@ from gymnasium.spaces import Box
 
 from swarmbo.worlds import FieldWorld, Report, Step
 
-
-class Env:
-    """As much of an environment as a team in a field asks for."""
-
-    possible_agents = agents = ("a", "b", "c")
-
-    @property
-    def unwrapped(self):
-        return self
-
-    def action_space(self, agent):
-        return Box(0.0, 10.0, (2,), float)
-
+from .teams import Played
 
 SENT = {"a[0]": 1.0, "a[1]": 1.0, "b[0]": 2.0, "b[1]": 2.0}
 FAILED = None
@@ -26,7 +14,7 @@ FAILED = None
 
 def reported(infos, sent=SENT):
     """Places and outcomes that a world makes of infos, in its order."""
-    world = FieldWorld(Env())
+    world = FieldWorld(Played(dict.fromkeys("abc", Box(0.0, 10.0, (2,), float))))
     news = world.news(sent, Step({}, {}, {}, {}, infos))
     assert news.total is None
     places = world.problem.places(news.point, news.factors)
@@ -61,10 +49,7 @@ def test_an_outcome_from_nowhere_failed_where_the_agent_was_sent(location):
     assert reported(infos, sent=None) == {}
 
 
-NO_NUMBERS = ["abc", "1.5", 1j, [1.0], np.ones(3), {"a": 1.0}, np.array("1.5"), object()]
-
-
-@pytest.mark.parametrize("outcome", [*NO_NUMBERS, 1e60, -1e61, 1e300, np.inf, 10**400, None, np.nan])
+@pytest.mark.parametrize("outcome", ["1.5", np.array("1.5"), object(), -1e61, np.inf, 10**400])
 def test_no_number_and_one_beyond_all_reason_is_a_failure(outcome):
     assert reported({"a": {"location": [1.0, 2.0], "measurement": outcome}})["a"] == ([1.0, 2.0], FAILED)
 
@@ -82,11 +67,3 @@ def test_whatever_an_agent_reports_is_read(info):
     assert (report.place, dict(report.factors), report.distance, report.cost) == (None, {}, 0.0, 0.0)
     assert np.isnan(report.outcome)
     assert report.source is None
-
-
-def test_a_report_says_what_was_reported():
-    info = {"location": [1, 2], "measurement": 3, "factors": {"f": 1.5, "g": "none"}, "cost": 2, "distance": 4}
-    report = Report.of(info | {"sampled": np.bool_(False), "source": {"by": "hand"}})
-    assert (report.place.tolist(), report.outcome, report.cost, report.distance) == ([1.0, 2.0], 3.0, 2.0, 4.0)
-    assert (report.declined, report.source, report.is_placed, report.is_measured) == (True, {"by": "hand"}, True, True)
-    np.testing.assert_equal(dict(report.factors), {"f": 1.5, "g": np.nan})

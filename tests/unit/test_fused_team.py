@@ -11,6 +11,8 @@ from swarmbo.belief.gp.spatial import view_of
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.records import Traffic
 
+from .teams import told
+
 AGENTS = ["a", "b", "c"]
 METHODS = ["consensus", "covariance-intersection", "readings", "experts"]
 QUICK = ("consensus", "readings")
@@ -29,12 +31,7 @@ def field(x):
 
 
 def play(team, n_rounds):
-    queries = []
-    for _ in range(n_rounds):
-        query = team.ask()
-        team.tell(query, {agent: field(x) for agent, x in query.points.items()})
-        queries.append(query)
-    return queries
+    return told(team, n_rounds, field)
 
 
 @pytest.mark.parametrize("method", EACH)
@@ -63,15 +60,6 @@ def test_each_agent_ranks_places_by_its_own_view():
     np.testing.assert_array_equal(low.points["a"], high.points["a"])
     assert low.means["a"] == high.means["a"]
     assert low.means["c"] < high.means["c"]
-
-
-@pytest.mark.parametrize("coordination", ["exact", "max-sum", "independent", "greedy", "random"])
-def test_every_way_to_agree_takes_it(coordination):
-    playing = team(given={"coordination": coordination})
-    query = playing.ask()
-    playing.tell(query, {"a": 1.0, "b": float("nan")})
-    assert playing.failures == 1
-    assert set(playing.ask().points) == set(AGENTS)
 
 
 def test_of_agents_apart_each_leads_itself_and_in_contact_the_first_name_leads():

@@ -7,7 +7,7 @@ import pytest
 
 import swarmbo as sb
 
-from .teams import CHAIN, CUBE
+from .teams import CHAIN, CUBE, springs
 
 
 def some(bad: float) -> Callable[[int, float], float]:
@@ -25,11 +25,6 @@ OUTCOMES: dict[str, Callable[[int, float], float | None]] = {
 }
 
 
-def parts(point: dict[str, float]) -> dict[str, float]:
-    x, y, z = (point[name] for name in "xyz")
-    return {"f": -((x - y) ** 2) - (y - 0.3) ** 2, "g": -((y - z) ** 2)}
-
-
 def goes_on(team) -> None:
     twin = sb.Team.from_state_dict(team.state_dict())
     query, again = team.ask(), twin.ask()
@@ -45,11 +40,9 @@ def test_team_goes_on_to_the_bit_whatever_outcomes_are(kind, outcomes):
     team = sb.Team(CHAIN, CUBE, seed=0, initial=4, outcomes=outcomes)
     for index in range(6):
         query = team.ask()
-        told = {factor: OUTCOMES[kind](index, value) for factor, value in parts(query.point).items()}
-        if outcomes == "per-factor":
-            team.tell(query, told)
-        else:
-            team.tell(query, OUTCOMES[kind](index, sum(parts(query.point).values())))
+        values = springs(query.point)
+        told = {factor: OUTCOMES[kind](index, value) for factor, value in values.items()}
+        team.tell(query, told if outcomes == "per-factor" else OUTCOMES[kind](index, sum(values.values())))
     goes_on(team)
 
 
@@ -106,9 +99,9 @@ def test_team_that_is_told_totals_factors_and_failures_by_turns_goes_on_and_lear
     ]
     for index in range(18):
         query = team.ask()
-        team.tell(query, told[index % len(told)](parts(query.point)), failed=True)
+        team.tell(query, told[index % len(told)](springs(query.point)), failed=True)
     goes_on(team)
-    assert sum(parts(team.recommend().point).values()) > -0.3  # random points: -0.46 on average
+    assert sum(springs(team.recommend().point).values()) > -0.3  # random points: -0.46 on average
 
 
 def test_factors_told_one_at_a_time_in_any_order_decide_as_if_told_at_once():
@@ -117,9 +110,9 @@ def test_factors_told_one_at_a_time_in_any_order_decide_as_if_told_at_once():
         queries = at_once.ask(2), one_by_one.ask(2)
         assert [query.point for query in queries[0]] == [query.point for query in queries[1]]
         for query in queries[0]:
-            at_once.tell(query, parts(query.point))
+            at_once.tell(query, springs(query.point))
         for factor, query in [("g", queries[1][0]), ("f", queries[1][0]), ("f", queries[1][1]), ("g", queries[1][1])]:
-            one_by_one.tell(query, {factor: parts(query.point)[factor]})
+            one_by_one.tell(query, {factor: springs(query.point)[factor]})
     goes_on(one_by_one)
 
 
@@ -127,10 +120,10 @@ def test_team_goes_on_while_half_of_its_factors_are_still_to_come():
     team = sb.Team(CHAIN, CUBE, seed=2, initial=3, outcomes="per-factor")
     open_queries = team.ask(5)
     for query in open_queries:
-        team.tell(query, {"g": parts(query.point)["g"]})
+        team.tell(query, {"g": springs(query.point)["g"]})
         if team.n_data >= 3:
             goes_on(sb.Team.from_state_dict(team.state_dict()))
     for query in reversed(open_queries):
-        team.tell(query, {"f": parts(query.point)["f"]})
+        team.tell(query, {"f": springs(query.point)["f"]})
     goes_on(team)
     assert (team.n_data, team.failures) == (5, 0)

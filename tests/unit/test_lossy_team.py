@@ -119,14 +119,6 @@ def test_by_a_deadline_everybody_goes_somewhere_and_no_two_to_one_place(places):
         assert team.last_report.links.clashes == 0
 
 
-def test_without_faults_what_is_agreed_by_a_deadline_is_worth_what_lockstep_finds():
-    by_deadline, exact = team_of(coordination=BY_DEADLINE), team_of(coordination="exact")
-    query = by_deadline.ask(PLACES)
-    exact.ask(PLACES)
-    assert set(query.points) == set(NAMES)
-    assert by_deadline.last_report.value == pytest.approx(exact.last_report.value)
-
-
 @pytest.mark.parametrize("coordination", ["max-sum", BY_DEADLINE])
 def test_who_dies_in_a_decision_takes_no_part_from_then_on_and_who_joins_does_again(coordination):
     transport = {"kind": "faulty", "deaths": [DIES], "joins": [{"agent": "b", "round": 4}]}

@@ -7,7 +7,6 @@ from hypothesis import given, strategies as st
 from matplotlib.path import Path as Outline
 
 import swarmbo as sb
-from swarmbo.agent import Agent, run as drive
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.problem import Problem
 from swarmbo.runs import run
@@ -16,7 +15,7 @@ from swarmbo.runs.scenario import scenario_of
 from swarmbo.runs.scenario_files import dump
 from swarmbo.spaces import Domain
 
-from .teams import CHAIN
+from .teams import CHAIN, told
 
 BOX = Domain(np.array([-2.0, 10.0]), np.array([4.0, 30.0]))
 STAR = sb.NoGoPolygon(corners=((-1.0, 12.0), (3.0, 14.0), (1.0, 18.0), (3.5, 28.0), (-1.5, 24.0)))
@@ -69,14 +68,6 @@ def outcomes_of(point):
     return {"f": f, "g": -0.01 * (point["z"] - 5.0) ** 2}
 
 
-def played(team, rounds):
-    for _ in range(rounds):
-        query = team.ask()
-        parts = outcomes_of(query.point)
-        team.tell(query, parts if team.outcomes == "per-factor" else sum(parts.values()))
-    return team.history.X
-
-
 def shut_out(X):
     return not (np.abs(X[:, 0] - 0.5) < 0.2).any()
 
@@ -88,7 +79,8 @@ BY_FACTOR = {"thompson", "dec-hbo"}
 def test_no_acquisition_of_a_function_asks_for_a_region(acquisition):
     outcomes = "per-factor" if acquisition in BY_FACTOR else "total"
     team = sb.Team(CHAIN, BOX_OF_SUM, acquisition=acquisition, outcomes=outcomes, no_go=[SHUT], initial=6, seed=1)
-    X = played(team, 12)
+    told(team, 12, outcomes_of)
+    X = team.history.X
     assert shut_out(X)
     assert np.abs(X[6:, 0] - 0.5).min() < 0.25  # near the best that is left
     assert abs(team.recommend().point["x"] - 0.5) >= 0.2
@@ -103,7 +95,8 @@ def test_no_acquisition_of_a_function_asks_for_a_region(acquisition):
 )
 def test_no_way_to_agree_asks_for_a_region(coordination):
     team = sb.Team(CHAIN, BOX_OF_SUM, coordination=coordination, no_go=[SHUT, APART], initial=4, seed=2)
-    X = played(team, 10)
+    told(team, 10, outcomes_of)
+    X = team.history.X
     assert shut_out(X)
     assert not ((X[:, 2] > 2.0) & (X[:, 2] < 9.0) & (X[:, 0] < 0.6)).any()
 
@@ -246,19 +239,3 @@ def test_what_is_no_region_is_refused_in_one_line(regions, words):
     assert "\n" not in str(refused.value)
     with pytest.raises(ConfigError, match=r"\$\.no_go\[0\]\.variables: .*wanted none in a field"):
         sb.Team.for_field(["a"], [0.0], [1.0], no_go=[SHUT])
-
-
-def test_agents_that_know_only_their_own_outcomes_keep_out_and_decide_as_a_team_does():
-    problem = Problem.of(CHAIN, BOX_OF_SUM, outcomes="per-factor").with_no_go([SHUT, APART])
-    agents = {name: Agent(name, problem, seed=1, initial=3) for name in problem.agents}
-    transport, points = sb.InProcess().open(problem.agents), list[list[float]]()
-    for _ in range(6):
-        query_id = [agent.ask() for agent in agents.values()][-1]
-        drive(agents, transport)
-        point = {x: value for agent in agents.values() for x, value in agent.word().items()}
-        points.append([point[x] for x in "xyz"])
-        outcomes = outcomes_of(point)
-        for name, agent in agents.items():
-            agent.tell(query_id, {f: outcomes[f] for f in CHAIN.factors_owned_by(name)})
-    assert problem.is_allowed(problem.box.to_unit(np.array(points))).all()
-    np.testing.assert_array_equal(points, played(sb.Team(problem, seed=1, initial=3), 6))

@@ -10,6 +10,8 @@ import swarmbo as sb
 from swarmbo.acquisition.confidence_bounds import AddGPUCB, ConfidenceBounds
 from swarmbo.errors import ConfigError, ShapeError
 
+from .teams import told
+
 GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]})
 BOUNDS = {"x": (0.0, 1.0), "y": (2.0, 4.0), "z": (-1.0, 0.0)}
 REPORT = sb.SolveReport("not_needed")
@@ -67,12 +69,8 @@ class Alone:
 
 def played(rounds=6, *, team=None, **settings):
     team = sb.Team(GRAPH, BOUNDS, seed=3, initial=3, **settings) if team is None else team
-    points = []
-    for _ in range(rounds):
-        query = team.ask()
-        points.append(tuple(query.point.values()))
-        team.tell(query, float(-np.sum(np.square(points[-1]))))
-    return team, points
+    queries = told(team, rounds, lambda point: -float(sum(value**2 for value in point.values())))
+    return team, [tuple(query.point.values()) for query in queries]
 
 
 def test_a_subclass_decides_as_what_it_inherits_from():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import swarmbo as sb
-from swarmbo.deciding.offers import packed, places_to_recommend, random_candidates, unpacked
+from swarmbo.deciding.offers import packed, random_candidates, unpacked
 from swarmbo.errors import TransportError
 from swarmbo.spaces import Domain, PlaceTable
 from swarmbo_envs import robot_team_v0, sensor_field_v0
@@ -85,11 +85,3 @@ def test_random_candidates_lie_in_each_agents_own_box_and_depend_on_nobody_else(
         assert (places <= box.high).all()
         assert np.array_equal(places, random_candidates(agent, box, problem, seed=1, round_number=2))
         assert not np.array_equal(places, random_candidates(agent, box, problem, seed=1, round_number=3))
-
-
-def test_measured_places_are_recommended_only_inside_the_box():
-    places = places_to_recommend(BOX, np.array([[0.5, 20.0], [0.5, 9.0]]), seed=0)
-    assert places.shape == (2049, 2)
-    assert places[-1].tolist() == [0.5, 20.0]
-    assert (places >= BOX.low).all()
-    assert (places <= BOX.high).all()

@@ -1,6 +1,7 @@
 """A query of which only some factors were told: the others are still out, and nobody asks for their places again."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ import swarmbo as sb
 from swarmbo.belief import AdditiveGP
 from swarmbo.belief.model.incumbents import incumbent
 from swarmbo.errors import ConfigError, UnknownQueryError
+
+from .teams import told
 
 APART = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y", "z"]})
 CHAIN = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "w"]})
@@ -26,10 +29,7 @@ def factors_at(graph, point):
 def team_of(graph, n_rounds=6, **settings):
     bounds = dict.fromkeys(graph.variables, (0.0, 1.0))
     made = sb.Team(graph, bounds, **{"outcomes": "per-factor", "initial": 4, "seed": 2, **settings})
-    for _ in range(n_rounds):
-        query = made.ask()
-        values = factors_at(graph, query.point)
-        made.tell(query, values if made.outcomes == "per-factor" else sum(values.values()))
+    told(made, n_rounds, partial(factors_at, graph))
     return made
 
 

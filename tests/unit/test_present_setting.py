@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 
 import swarmbo as sb
-from swarmbo.agent import Agent, run
 from swarmbo.deciding.central_driver import Exchanges
 from swarmbo.deciding.joint import Expect
 from swarmbo.errors import ConfigError
 from swarmbo.runs import load, run as run_scenario
-from swarmbo.transport import InProcess, Routes
+from swarmbo.transport import Routes
 from swarmbo_envs import wlan_power_v0
 
-from .teams import CHAIN, drive
+from .teams import CHAIN, drive, told
 
 BOUNDS = dict.fromkeys("xyz", (0.0, 10.0))
 TYPED = {
@@ -41,12 +40,7 @@ def worth(point):
 
 
 def asked(team, n_rounds, outcome):
-    points = list[dict]()
-    for _ in range(n_rounds):
-        query = team.ask()
-        team.tell(query, outcome(query.point))
-        points.append(dict(query.point))
-    return points
+    return [dict(query.point) for query in told(team, n_rounds, outcome)]
 
 
 class Row:
@@ -143,33 +137,10 @@ def test_each_step_is_within_its_limit_of_an_evaluated_setting(coordination, saf
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-@pytest.mark.parametrize("near", [{"step_limit": 1.5}, {"safe": {"share": 0.9}}], ids=["limited", "safe"])
-def test_agents_begin_and_stay_as_their_team(outcomes, near):
-    problem = sb.Problem.of(CHAIN, BOUNDS, outcomes=outcomes)
-    settings = {"start": {"x": 8.0, "y": 2.0, "z": 9.0}, "seed": 2, **near}
-    agents = {name: Agent(name, problem, **settings) for name in problem.agents}
-    team, transport = sb.Team(problem, **settings), InProcess().open(problem.agents)
-    for _ in range(7):
-        query = team.ask()
-        query_ids = [agent.ask() for agent in agents.values()]
-        run(agents, transport)
-        point = {x: value for agent in agents.values() for x, value in agent.word().items()}
-        assert point == query.point
-        found = factors_at(point)
-        team.tell(query, found if outcomes == "per-factor" else sum(found.values()))
-        if outcomes == "total":
-            agents[problem.agents[0]].tell(query_ids[0], sum(found.values()))
-        else:
-            for name, agent in agents.items():
-                agent.tell(query_ids[0], {f: found[f] for f in CHAIN.factors_owned_by(name)})
-    assert len(np.unique(team.history.X, axis=0)) > 3
-
-
-@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
 def test_safe_settings_keep_their_share_and_still_gain(outcomes):
     start = {"x": 8.0, "y": 5.0, "z": 9.0}
     team = sb.Team(CHAIN, BOUNDS, outcomes=outcomes, start=start, safe={"share": 0.9, "probability": 0.9}, seed=0)
-    points = asked(team, 15, factors_at if outcomes == "per-factor" else lambda point: sum(factors_at(point).values()))
+    points = asked(team, 15, factors_at)
     values = np.array([sum(factors_at(point).values()) for point in points])
     assert np.mean(values < 0.9 * values[0]) <= 0.1
     assert values.max() > 1.02 * values[0]

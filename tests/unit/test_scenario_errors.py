@@ -206,12 +206,6 @@ def mutated(draw):
     return data
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
-@given(data=mutated())
-def test_mutated_scenarios_are_accepted_or_refused_with_the_path_of_the_key(tmp_path_factory, data):
-    assert_checked(tmp_path_factory.getbasetemp(), data)
-
-
 # Numbers of every size, in scenarios of every world.
 WORLDS = {name: tomllib.loads(find(name).read_text(encoding="utf-8")) for name in ("powell", "wlan", "field-plume")}
 WORLDS["robots"] = BASE
@@ -255,9 +249,9 @@ def assert_checked(folder, data):
     return result.exit_code == 0
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
-@given(data=oversized())
-def test_numbers_of_any_size_are_accepted_or_refused(tmp_path_factory, data):
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.one_of(mutated(), oversized()))
+def test_mutated_scenarios_are_accepted_or_refused_with_the_path_of_the_key(tmp_path_factory, data):
     assert_checked(tmp_path_factory.getbasetemp(), data)
 
 

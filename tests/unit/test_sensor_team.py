@@ -6,7 +6,7 @@ import pytest
 import swarmbo as sb
 from swarmbo.errors import ConfigError
 from swarmbo.worlds import FieldWorld
-from swarmbo_envs import robot_team_v0, sensor_field_v0
+from swarmbo_envs import sensor_field_v0
 
 from .teams import drive
 
@@ -25,29 +25,18 @@ def measured(infos):
     return {agent for agent, info in infos.items() if info["sampled"]}
 
 
-def test_the_world_of_a_team_has_the_agents_own_boxes_and_what_they_may_decline():
-    env = sensor_field_v0.parallel_env(**SMALL, energy_price=0.25, task="level", level=0.5)
+def test_the_world_of_a_team_has_the_agents_own_boxes_and_keeps_who_declines_where_it_is():
+    env = sensor_field_v0.parallel_env(**SMALL, energy_price=0.25)
     env.reset(seed=0)
-    world = FieldWorld(env)
-    box = world.problem.box
-    assert (box.low.tolist(), box.high.tolist()) == ([0.0, 0.0], [900.0, 600.0])
-    for agent in world.problem.agents:
-        np.testing.assert_array_equal(world.boxes[agent].low, env.action_space(agent).low[:2])
-        np.testing.assert_array_equal(world.boxes[agent].high, env.action_space(agent).high[:2])
-    assert world.offers(["sensor_2"]).prices == {"sensor_2": 0.25}
-    assert (world.level, world.may_decline) == (0.5, True)
+    world, spot = FieldWorld(env), env.candidates("sensor_1")[0]
+    for agent, box in world.boxes.items():
+        own = env.action_space(agent)
+        np.testing.assert_array_equal([box.low, box.high], [own.low[:2], own.high[:2]])
     np.testing.assert_array_equal(world.standpoints()["sensor_3"], env.stations.places[3])
-    spot = env.candidates("sensor_1")[0]
-    point = {"sensor_1[0]": spot[0], "sensor_1[1]": spot[1]}
-    assert world.actions(point, ["sensor_1"])["sensor_1"].tolist() == [*spot, 1.0]
+    assert world.offers(["sensor_2"]).prices == {"sensor_2": 0.25}
+    sent = world.actions({"sensor_1[0]": spot[0], "sensor_1[1]": spot[1]}, ["sensor_1"])
+    assert sent["sensor_1"].tolist() == [*spot, 1.0]
     assert world.actions({}, ["sensor_1"], {"sensor_1": spot})["sensor_1"].tolist() == [*spot, 0.0]
-    moving = robot_team_v0.parallel_env(robots=2)
-    moving.reset(seed=0)
-    robots = FieldWorld(moving)
-    offers = robots.offers(["robot_0"])
-    assert (offers.agents, offers.prices, offers.standpoints, offers.level) == (("robot_0",), {}, {}, None)
-    assert not robots.may_decline
-    assert len(robots.actions({}, ["robot_0"])["robot_0"]) == 2
 
 
 @pytest.mark.parametrize(

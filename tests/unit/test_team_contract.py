@@ -106,8 +106,6 @@ def test_what_no_query_waits_for_is_refused_and_nothing_is_lost(make):
     with pytest.raises(ShapeError, match="outcome of"):
         team.tell(query, dict.fromkeys(rest, "high"))
     team.tell(query, {channel: told[channel] for channel in rest})
-    with pytest.raises(ConflictError, match="recorded before"):
-        team.tell(query, dict.fromkeys(told, 7.0))
     assert np.isfinite(team.history.factors).all()
     assert (len(team.history), team.failures) == (1, 0)
 

@@ -96,93 +96,83 @@ def outcome_of(problem: Problem, point: dict[str, Any]) -> Any:
     return {factor: float(np.sin(5.0 * u[problem.columns(factor)]).sum()) for factor in problem.channels}
 
 
-def check_designs(problem: Problem, seed: int, told: list[bool]) -> None:
+def each(examples: int, many: int) -> pytest.MarkDecorator:
+    """So many examples, and many more on request."""
+    return pytest.mark.parametrize("examples", [examples, pytest.param(many, marks=pytest.mark.slow)])
+
+
+@each(120, 6000)
+def test_designs_are_in_the_space_and_never_repeat(examples: int):
     """Points of the initial design, told or pending, until all values of a small space are used up."""
-    team = sb.Team(problem, seed=seed, initial=1000)
-    seen: list[str] = []
-    for tells in told:
-        query = team.ask()
-        require_in_space(problem, query.point)
-        seen.append(repr(query.point))
-        assert len(set(seen)) == min(len(seen), n_values(problem))
-        again = json.loads(json.dumps(query.point))
-        assert kinds_of(again) == kinds_of(query.point)
-        assert np.array_equal(problem.placed(again), problem.placed(query.point))
-        if tells:
-            team.tell(query, outcome_of(problem, query.point))
-    restored = saved(team)
-    assert restored.problem.variables == problem.variables
-    assert list(map(kinds_of, restored.pending.values())) == list(map(kinds_of, team.pending.values()))
-    query, again = team.ask(), restored.ask()
-    assert again == query
-    assert kinds_of(query.point) == kinds_of(again.point)
+
+    @settings(EXAMPLES, max_examples=examples)
+    @given(problems(), st.integers(0, 2**20), st.lists(st.booleans(), min_size=1, max_size=9 if examples < 999 else 20))
+    def check(problem: Problem, seed: int, told: list[bool]) -> None:
+        team = sb.Team(problem, seed=seed, initial=1000)
+        seen: list[str] = []
+        for tells in told:
+            query = team.ask()
+            require_in_space(problem, query.point)
+            seen.append(repr(query.point))
+            assert len(set(seen)) == min(len(seen), n_values(problem))
+            again = json.loads(json.dumps(query.point))
+            assert kinds_of(again) == kinds_of(query.point)
+            assert np.array_equal(problem.placed(again), problem.placed(query.point))
+            if tells:
+                team.tell(query, outcome_of(problem, query.point))
+        restored = saved(team)
+        assert restored.problem.variables == problem.variables
+        assert list(map(kinds_of, restored.pending.values())) == list(map(kinds_of, team.pending.values()))
+        query, again = team.ask(), restored.ask()
+        assert again == query
+        assert kinds_of(query.point) == kinds_of(again.point)
+
+    check()
 
 
-def check_tables(problem: Problem, seed: int) -> None:
-    """Values in a list of dicts, in columns and in arrays become the codes that they came from."""
-    U = np.random.default_rng(seed).random((3, problem.domain.n_dims))
-    X = np.array([problem.in_box(u) for u in U])
-    points = [problem.named(x) for x in X]
-    if not problem.is_mixed:
-        return
-    assert problem.points(problem.coded_rows([list(point.values()) for point in points])).tolist() == X.tolist()
-    columns = {name: [point[name] for point in points] for name in points[0]}
-    for table in ([{**point, "total": 1.0} for point in points], {**columns, "total": [1.0] * len(points)}):
-        rows = read_rows(Rows(table), problem if problem.outcomes == "total" else Problem.of(None, problem.variables))
-        np.testing.assert_allclose(rows.points, X, rtol=1e-9)
-    assert attached(rows._replace(outcomes=[1.0] * 3), Problem.of(None, problem.variables)).X.shape == X.shape
+@each(200, 3500)
+def test_tables_of_values_are_read_as_the_codes_they_came_from(examples: int):
+    """In a list of dicts, in columns and in arrays."""
+
+    @settings(EXAMPLES, max_examples=examples)
+    @given(problems(), st.integers(0, 2**20))
+    def check(problem: Problem, seed: int) -> None:
+        U = np.random.default_rng(seed).random((3, problem.domain.n_dims))
+        X = np.array([problem.in_box(u) for u in U])
+        points = [problem.named(x) for x in X]
+        if not problem.is_mixed:
+            return
+        codes = problem.coded_rows([list(point.values()) for point in points])
+        assert problem.points(codes).tolist() == X.tolist()
+        columns = {name: [point[name] for point in points] for name in points[0]}
+        of_totals = problem if problem.outcomes == "total" else Problem.of(None, problem.variables)
+        for table in ([{**point, "total": 1.0} for point in points], {**columns, "total": [1.0] * len(points)}):
+            rows = read_rows(Rows(table), of_totals)
+            np.testing.assert_allclose(rows.points, X, rtol=1e-9)
+        every = rows._replace(outcomes=[1.0] * 3)
+        assert attached(every, Problem.of(None, problem.variables)).X.shape == X.shape
+
+    check()
 
 
-def check_decisions(problem: Problem, seed: int) -> None:
+@each(6, 500)
+def test_decisions_are_in_the_space_and_never_repeat(examples: int):
     """Points that a method chose."""
-    team, seen = sb.Team(problem, seed=seed, initial=2, coordination=SMALL), list[str]()
-    for _ in range(4):
-        query = team.ask()
-        require_in_space(problem, query.point)
-        seen.append(repr(query.point))
-        team.tell(query, outcome_of(problem, query.point))
-    assert len(set(seen)) == min(len(seen), n_values(problem))
-    found = team.recommend()
-    assert found is not None
-    assert found.point is not None
-    require_in_space(problem, found.point)
 
+    @settings(EXAMPLES, max_examples=examples)
+    @given(problems(), st.integers(0, 2**20))
+    def check(problem: Problem, seed: int) -> None:
+        assume(problem.is_mixed or examples > 6)
+        team, seen = sb.Team(problem, seed=seed, initial=2, coordination=SMALL), list[str]()
+        for _ in range(4):
+            query = team.ask()
+            require_in_space(problem, query.point)
+            seen.append(repr(query.point))
+            team.tell(query, outcome_of(problem, query.point))
+        assert len(set(seen)) == min(len(seen), n_values(problem))
+        found = team.recommend()
+        assert found is not None
+        assert found.point is not None
+        require_in_space(problem, found.point)
 
-@settings(EXAMPLES, max_examples=120)
-@given(problems(), st.integers(0, 99), st.lists(st.booleans(), min_size=1, max_size=9))
-def test_designs_are_in_the_space_and_never_repeat(problem: Problem, seed: int, told: list[bool]):
-    check_designs(problem, seed, told)
-
-
-@settings(EXAMPLES, max_examples=200)
-@given(problems(), st.integers(0, 99))
-def test_tables_of_values_are_read_as_the_codes_they_came_from(problem: Problem, seed: int):
-    check_tables(problem, seed)
-
-
-@settings(EXAMPLES, max_examples=6)
-@given(problems(), st.integers(0, 99))
-def test_decisions_are_in_the_space_and_never_repeat(problem: Problem, seed: int):
-    assume(problem.is_mixed)
-    check_decisions(problem, seed)
-
-
-@pytest.mark.slow
-@settings(EXAMPLES, max_examples=6000)
-@given(problems(), st.integers(0, 2**20), st.lists(st.booleans(), min_size=1, max_size=20))
-def test_thousands_of_designs(problem: Problem, seed: int, told: list[bool]):
-    check_designs(problem, seed, told)
-
-
-@pytest.mark.slow
-@settings(EXAMPLES, max_examples=3500)
-@given(problems(), st.integers(0, 2**20))
-def test_thousands_of_tables(problem: Problem, seed: int):
-    check_tables(problem, seed)
-
-
-@pytest.mark.slow
-@settings(EXAMPLES, max_examples=500)
-@given(problems(), st.integers(0, 2**20))
-def test_hundreds_of_decisions(problem: Problem, seed: int):
-    check_decisions(problem, seed)
+    check()

@@ -14,7 +14,7 @@ import swarmbo as sb
 from swarmbo.errors import BudgetError, ConfigError, SwarmboError
 from swarmbo_envs import function_v0
 
-from .teams import CHAIN, CUBE
+from .teams import CHAIN, CUBE, told
 
 FUSED = {"kind": "fused", "n_features": 20}
 READINGS = {"kind": "fused", "method": "readings"}
@@ -33,12 +33,7 @@ def joint_team(**settings):
 
 
 def play(team, n_rounds):
-    for _ in range(n_rounds):
-        query = team.ask()
-        if team.problem.is_field:
-            team.tell(query, {agent: -float((x**2).sum()) for agent, x in query.points.items()})
-        else:
-            team.tell(query, -sum(value**2 for value in query.point.values()))
+    told(team, n_rounds, lambda at: -float(sum(x**2 for x in (at if team.problem.is_field else at.values()))))
     return team
 
 

@@ -44,6 +44,14 @@ def ticked_to_the_end(
     return ticks
 
 
+def require_same_words(case: Any, agent: Agent) -> None:
+    """An agent that was asked says and decides what the case's of its name did, when the same arrives."""
+    handed, name = case.transport.handed, agent.name
+    said = agent.tick(0.0) + [e for step in handed for e in agent.tick(1.0, step.get(name, []))]
+    assert sorted(said) == sorted(e for step in handed for inbox in step.values() for e in inbox if e.sender == name)
+    assert agent.word() == case.agents[name].word()
+
+
 def recommended_by(agents: Mapping[str, Any], transport: Any) -> list[Recommendation | None]:
     """Recommendations of agents, one after the other."""
     for agent in agents.values():

@@ -27,10 +27,8 @@ from swarmbo.registry import name_of
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess
 from swarmbo.worlds.fields import measurements_of, news_of_measurements
-from swarmbo_envs import robot_team_v0, sensor_field_v0
 
-from .carried import Recording, copied, recommended_by, sent_by, ticked_to_the_end
-from .in_world import InWorld
+from .carried import Recording, copied, recommended_by, require_same_words, sent_by, ticked_to_the_end
 
 NAMES = ("r", "a", "m", "k")  # not in the order of the alphabet
 BOX = Domain(np.zeros(2), np.array([10.0, 4.0]))
@@ -68,9 +66,12 @@ class Case:
         fails: Callable[[str, np.ndarray], bool] = lambda agent, place: False,
         noise: Callable[[str], float | None] = lambda agent: None,
         no_go: Any = (),
+        aim: Any = None,
+        level: Any = None,
         **given: Any,
     ) -> None:
-        self.problem = Problem.of_field(names, BOX).with_no_go(no_go)
+        self.told, self.level = Problem.of_field(names, BOX, aim, level if aim else None).with_no_go(no_go), level
+        self.problem = self.told.watching(level)
         kinds = {"coordination": MAX_SUM, "belief": QUICK, "acquisition": UCB}
         self.given: dict[str, Any] = kinds | {"seed": 3, "rounds": 6} | given
         self.team, self.links, self.fails, self.noise = sb.Team(self.problem, **self.given), links, fails, noise
@@ -79,8 +80,8 @@ class Case:
 
     def agent(self, name: str) -> Agent:
         """One that shares no object with any other."""
-        problem = Problem.from_plain(json.loads(json.dumps(self.problem.to_plain())))
-        return Agent(name, problem, links=self.links, **self.given)
+        problem = Problem.from_plain(json.loads(json.dumps(self.told.to_plain())))
+        return Agent(name, problem, links=self.links, level=self.level, **self.given)
 
     def candidates(self, turn: int) -> dict[str, np.ndarray]:
         """Places that overlap: some are in reach of several."""
@@ -163,6 +164,9 @@ CASES: list[Any] = [
     pytest.param({"noise": {"r": 0.3, "a": 0.0}.get}, id="noise that is known"),
     pytest.param({"no_go": [sb.NoGoBox(low=(0.0, 0.0), high=(6.0, 2.0))]}, id="regions"),
     pytest.param({"names": ("only",)}, id="one agent"),
+    pytest.param({"acquisition": "auto", "aim": "map"}, id="a map"),
+    pytest.param({"acquisition": "auto", "aim": "level", "level": 0.5}, id="a level"),
+    pytest.param({"acquisition": "auto", "level": 0.5}, id="a level that agents are told by themselves"),
     *(pytest.param({"coordination": kind}, id=kind) for kind in ("greedy", "random", "lawn-mower")),
 ]
 
@@ -299,11 +303,7 @@ def test_all_that_an_agent_says_follows_from_what_it_was_told_and_what_arrived(g
         (query,) = case.asked(None, candidates, prices)
         for name, agent in alone.items():
             agent.ask(candidates=candidates[name], price=prices.get(name, 0.0))
-            said, arrived = [agent.tick(0.0)], [step.get(name, []) for step in case.transport.handed]
-            said += [agent.tick(1.0, inbox) for inbox in arrived]
-            sent = [e for step in case.transport.handed for inbox in step.values() for e in inbox if e.sender == name]
-            assert sorted(e for step in said for e in step) == sorted(sent)
-            assert agent.word() == case.agents[name].word()
+            require_same_words(case, agent)
             if name in query.points:
                 x = query.points[name]
                 agent.tell(query.id, np.nan if lost(name, x) else field(x))
@@ -358,27 +358,6 @@ def test_an_agent_goes_on_from_its_state_at_any_moment(given: dict[str, Any], mo
     case.tell(queries[1])
     case.agents = {name: copied(agent) for name, agent in case.agents.items()}  # told, and not yet said
     case.go_on(1)
-
-
-@pytest.mark.parametrize(
-    ("make", "acquisition", "belief"),
-    [
-        pytest.param(robot_team_v0.parallel_env, UCB, QUICK, id="robots"),
-        pytest.param(sensor_field_v0.parallel_env, INFORMATION, QUICK, id="sensors", marks=THOROUGH),
-        pytest.param(sensor_field_v0.parallel_env, sb.Straddle(**FEW), QUICK, id="sensors, level", marks=THOROUGH),
-        pytest.param(robot_team_v0.parallel_env, sb.TargetedVariance(**FEW), QUICK, id="robots, sites", marks=THOROUGH),
-        pytest.param(sensor_field_v0.parallel_env, INFORMATION, OWN, id="sensors, fused"),
-        pytest.param(robot_team_v0.parallel_env, UCB, OWN, id="robots, fused", marks=THOROUGH),
-    ],
-)
-def test_in_a_world_agents_act_as_a_team_does(make: Callable[..., Any], acquisition: Any, belief: Any):
-    """Of the world each is told what concerns itself: where it can go, what that costs, and what it measured."""
-    settings: dict[str, Any] = {} if make is robot_team_v0.parallel_env else {"sensors": 8}
-    settings |= {"task": "level", "level": 0.3} if isinstance(acquisition, sb.Straddle) else {}
-    there = InWorld(make, settings, belief=belief, acquisition=acquisition, coordination=MAX_SUM, seed=1, rounds=5)
-    for _ in range(2):
-        there.go_on()
-    there.recommend()
 
 
 @pytest.mark.thorough

@@ -177,12 +177,7 @@ def among_odd(make: Make, seed: int, n_odd: int) -> int:
     return handed
 
 
+@pytest.mark.parametrize(("seed", "n_odd"), [(2, 20), pytest.param(3, 70, marks=SLOW)])
 @pytest.mark.parametrize("make", CASES + MORE)
-def test_nobody_ends_by_messages_with_odd_content(make: Make):
-    assert among_odd(make, seed=2, n_odd=20) == 20
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("make", [pytest.param(*case.values, id=case.id) for case in CASES + MORE])
-def test_nobody_ends_by_many_messages_with_odd_content(make: Make):
-    assert among_odd(make, seed=3, n_odd=70) == 70
+def test_nobody_ends_by_messages_with_odd_content(make: Make, seed: int, n_odd: int):
+    assert among_odd(make, seed, n_odd) == n_odd

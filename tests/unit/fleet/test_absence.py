@@ -117,44 +117,36 @@ def test_who_is_gone_is_left_out_and_is_in_again_when_it_returns(network, fleets
     assert len(fleet.team.history) == 7 + fleet.team.problem.is_field
 
 
-@pytest.mark.parametrize("case", ["by factor", pytest.param("a field", marks=pytest.mark.thorough)])
-def test_one_that_goes_in_mid_decision_holds_nobody_up(network, fleets, case):
-    fleet = made(fleets, network(), case)
-    first, second, *_ = fleet.team.agents
+THOROUGH = pytest.mark.thorough
+GO_IN_MID_DECISION = [(3, "leave", 0, 6), (4, "leave", 1, 8)]
+LENDER_GOES_TOO = [(2, "leave", 2), (4, "come", 2), (4, "leave", 0, 1), (4, "come", 0, 90), (6, "leave", 1)]
+BACK_IN_ONE_THAT_THE_LENDER_LEAVES = [(2, "leave", 2), (4, "come", 2, 3), (4, "leave", 0, 5)]
+ALL_WERE_GONE = [(3, "leave", 0), (5, "leave", 1), (5, "leave", 2), (5, "come", 0), (5, "come", 1, 120)]
 
-    fleet.on(3, fleet.leave, first, turns=6)
-    fleet.on(4, fleet.leave, second, turns=8)
-    fleet.play(5)
+
+@pytest.mark.parametrize(
+    ("case", "moves", "rounds", "absent"),
+    [
+        pytest.param("by factor", GO_IN_MID_DECISION, 5, (0, 1), id="two go in mid-decision"),
+        pytest.param("a field", GO_IN_MID_DECISION, 5, (0, 1), id="two robots go in mid-decision", marks=THOROUGH),
+        pytest.param("by factor", ALL_WERE_GONE, 6, (2,), id="who missed two rounds knows too little to teach"),
+        pytest.param("totals", LENDER_GOES_TOO, 7, (1,), id="one returns, and who tells it goes"),
+        pytest.param("a field, beliefs of their own", LENDER_GOES_TOO, 7, (1,), id="so does a robot", marks=THOROUGH),
+        *(
+            pytest.param(case, BACK_IN_ONE_THAT_THE_LENDER_LEAVES, 5, (0,), id=f"at once, {case}", marks=THOROUGH)
+            for case in ("by factor", "a field")
+        ),
+    ],
+)
+def test_those_who_are_left_go_on_in_step_whoever_goes_and_comes(network, fleets, case, moves, rounds, absent):
+    fleet = made(fleets, network(), case)
+    for number, do, who, *turns in moves:
+        fleet.on(number, getattr(fleet, do), fleet.team.agents[who], turns=sum(turns))
+    fleet.play(rounds)
     assert not fleet.schedule
-    assert fleet.team.hub._number == 7  # two decisions were taken back
-    require_in_step(fleet, first, second)
-
-
-@pytest.mark.parametrize("case", ["totals", pytest.param("a field, beliefs of their own", marks=pytest.mark.thorough)])
-def test_one_goes_while_another_returns_and_the_lender_goes_too(network, fleets, case):
-    fleet = made(fleets, network(), case)
-    a, b, c = fleet.team.agents[:3]
-
-    fleet.on(2, fleet.leave, c)
-    fleet.on(4, fleet.come, c)
-    fleet.on(4, fleet.leave, a, turns=1)
-    fleet.on(4, fleet.come, a, turns=90)
-    fleet.on(6, fleet.leave, b)
-    fleet.play(7)
-    require_in_step(fleet, b)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("case", ["by factor", "a field"])
-def test_one_returns_in_a_decision_that_another_leaves_and_the_lender_takes_it_back_first(network, fleets, case):
-    fleet = made(fleets, network(), case)
-    a, _, c = fleet.team.agents[:3]
-
-    fleet.on(2, fleet.leave, c)
-    fleet.on(4, fleet.come, c, turns=3)
-    fleet.on(4, fleet.leave, a, turns=5)
-    fleet.play(5)
-    require_in_step(fleet, a)
+    if moves is GO_IN_MID_DECISION:
+        assert fleet.team.hub._number == 7  # two decisions were taken back
+    require_in_step(fleet, *(fleet.team.agents[who] for who in absent))
 
 
 @pytest.mark.parametrize("here", [True, False], ids=["here", "elsewhere"])
@@ -241,18 +233,6 @@ def test_where_nobody_is_left_the_run_ends_in_one_line(network, fleets):
     with pytest.raises(TransportError, match=r"round 3: no remaining agent knows the decision \(.*received nothing"):
         fleet.play(4)
     assert wire.now < 1000.0
-
-
-def test_where_all_were_gone_those_who_took_part_last_go_on_and_teach_the_others(network, fleets):
-    fleet = made(fleets, network(), "by factor")
-    first, *others = fleet.team.agents
-    fleet.on(3, fleet.leave, first)
-    for name in others:
-        fleet.on(5, fleet.leave, name)
-    fleet.on(5, fleet.come, first)  # it missed two rounds: not enough
-    fleet.on(5, fleet.come, others[0], turns=120)
-    fleet.play(6)
-    require_in_step(fleet, *others[1:])
 
 
 def test_a_pause_of_the_hubs_own_is_nobodys_silence(network, fleets):
@@ -532,37 +512,34 @@ def test_who_measures_and_does_not_say_what_is_left_out(network, fleets, soon):
     require_one_log(fleet)
 
 
+def cut_where(wire, is_cut):
+    """From now on nothing passes from one to another where that holds."""
+    send = wire.send
+    wire.send = lambda sender, recipient, content: is_cut(sender, recipient) or send(sender, recipient, content)
+
+
 def test_one_to_which_nothing_gets_through_is_left_out_though_it_is_heard(network, fleets, soon):
-    wire = network()
-    fleet, send = made(fleets, wire, "by factor"), wire.send
-    name, cut = fleet.team.agents[1], []
-    wire.send = lambda sender, recipient, content: recipient in cut or send(sender, recipient, content)
-    fleet.on(3, cut.append, name)
+    fleet = made(fleets, network(), "by factor")
+    name = fleet.team.agents[1]
+    fleet.on(3, cut_where, fleet.wire, lambda sender, recipient: recipient == name)
     fleet.play(5)
     require_in_step(fleet, name)
 
 
 def test_where_all_live_and_come_to_nothing_they_are_asked_once_more(network, fleets, soon):
-    wire = network()
-    fleet, send = made(fleets, wire, "by factor"), wire.send
-    pair = set(fleet.team.agents[:2])
-
-    def through(sender, recipient, what):
-        if not ({sender, recipient} == pair and cut[0] <= wire.now < cut[0] + 150.0):
-            send(sender, recipient, what)
-
-    cut, wire.send = [np.inf], through
-    fleet.on(3, lambda: cut.insert(0, wire.now))
+    fleet, began = made(fleets, network(), "by factor"), []
+    wire, pair = fleet.wire, set(fleet.team.agents[:2])
+    fleet.on(3, lambda: began.append(wire.now))
+    fleet.on(3, cut_where, wire, lambda *ends: set(ends) == pair and wire.now < began[0] + 150.0)
     fleet.play(4)
-    assert wire.now > cut[0] + 100.0
+    assert wire.now > began[0] + 100.0
     require_in_step(fleet)
 
 
 def test_where_all_live_and_two_cannot_reach_each_other_the_run_ends_in_one_line(network, fleets, soon):
-    wire = network()
-    fleet, send = made(fleets, wire, "by factor"), wire.send
+    fleet = made(fleets, network(), "by factor")
     pair = set(fleet.team.agents[:2])
-    fleet.on(3, setattr, wire, "send", lambda a, b, content: {a, b} == pair or send(a, b, content))
+    fleet.on(3, cut_where, fleet.wire, lambda *ends: set(ends) == pair)
     with pytest.raises(TransportError, match=r"round 3: .*run, and sent no decision; can they reach one"):
         fleet.play(4)
 

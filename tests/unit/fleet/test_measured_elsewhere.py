@@ -41,10 +41,6 @@ def robots():
 
 
 def camel():
-    return function_v0.parallel_env(function="camel", outcomes="per-factor")
-
-
-def typed_camel():
     types = {
         "x0": {"kind": "integer", "low": 0, "high": 12},
         "x1": {"kind": "categorical", "values": ["low", "middle", "high"]},
@@ -55,15 +51,14 @@ def typed_camel():
 def by_words(point):
     """An instrument that is told the values of a choice, and the count of them in a list of the same."""
     y = -float(["high", "low", "middle"].index(point["x1"]))
-    return {"factors": {"both": y, "second": 2.0 * y}}
+    return {"factors": {"both": y, "second": 2.0 * y}, "noise_std": {"second": 0.1}}
 
 
 def by_positions(infos):
     info = infos["agent_1"]
     if "location" in info:
         y = -float([1, 2, 0][int(info["location"][0])])
-        info |= {"factors": {"both": y, "second": 2.0 * y}}
-        info.pop("measurement", None)
+        info |= {"factors": {"both": y, "second": 2.0 * y}, "noise_std": {"second": 0.1}}
     return infos
 
 
@@ -72,11 +67,6 @@ def drifting(place):
     if place[1] > 7000.0:
         raise OSError("no echo")
     return {"measurement": float(place.sum()), "noise_std": 2.0}
-
-
-def slope(point):
-    y = -sum(value**2 for value in point.values())
-    return {"factors": {"both": y, "second": 2.0 * y}, "noise_std": {"second": 0.1}}
 
 
 class Replaced:
@@ -108,18 +98,9 @@ def by_drifting(infos):
     return infos
 
 
-def by_slope(infos):
-    info = infos["agent_1"]
-    if "location" in info:
-        y = -float(info["location"][0] ** 2)
-        info |= {"factors": {"both": y, "second": 2.0 * y}, "noise_std": {"second": 0.1}}
-    return infos
-
-
 CASES = {
     "a robot": (robots, QUICK, {"robot_2": drifting}, by_drifting),
-    "a function's agent": (camel, ADMM, {"agent_1": slope}, by_slope),
-    "an agent that sets a choice": (typed_camel, ADMM, {"agent_1": by_words}, by_positions),
+    "an agent that sets a choice": (camel, ADMM, {"agent_1": by_words}, by_positions),
 }
 
 

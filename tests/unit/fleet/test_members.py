@@ -41,12 +41,28 @@ WORLDS = {
 }
 
 
-@pytest.mark.parametrize("case", WORLDS.values(), ids=WORLDS.keys())
-def test_a_fleet_decides_as_a_team_does(network, fleets, case):
-    fleet = fleets(world(**case), network(), **SETTINGS)
+FAULTS = {"loss": 0.3, "twice": 0.2, "late": 0.3, "seed": 1}
+KILLED = {"failure_rate": 0.3}, {"loss": 0.1, "late": 0.1}, 0.004
+
+
+@pytest.mark.parametrize(
+    ("case", "faults", "kill"),
+    [
+        *(pytest.param(case, {}, 0.0, id=name) for name, case in WORLDS.items()),
+        pytest.param({}, FAULTS, 0.0, id="over links that lose, repeat and delay"),
+        pytest.param(*KILLED, id="members are killed, and go on as if they had not been"),
+        *(
+            pytest.param(KILLED[0], KILLED[1] | {"seed": seed}, KILLED[2], id=f"killed {seed}", marks=THOROUGH)
+            for seed in range(1, 6)
+        ),
+    ],
+)
+def test_a_fleet_decides_as_a_team_does(network, fleets, case, faults, kill):
+    fleet = fleets(world(**case), network(**faults), kill=kill, **SETTINGS)
     require_same(fleet.play(ROUNDS), alone(world(**case), ROUNDS, **SETTINGS))
     assert fleet.team.last_report.traffic.messages > 0
     assert len(fleet.team.graph.components) == 1 + (case.get("function") == "powell")
+    assert (fleet.kills > 2) == bool(kill)
 
 
 @pytest.mark.parametrize("kill", [0.0, pytest.param(0.05, marks=THOROUGH)], ids=["alive", "killed"])
@@ -80,19 +96,6 @@ def test_by_a_deadline_who_computes_for_longer_than_a_tick_still_hears(network, 
     fleet.play(ROUNDS)
     assert heard
     assert sum(heard) > len(heard) / 2
-
-
-def test_a_network_that_loses_repeats_and_delays_changes_no_decision(network, fleets):
-    fleet = fleets(world(), network(loss=0.3, twice=0.2, late=0.3, seed=1), **SETTINGS)
-    require_same(fleet.play(ROUNDS), alone(world(), ROUNDS, **SETTINGS))
-
-
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=THOROUGH) for seed in range(1, 6))])
-def test_members_that_are_killed_go_on_as_if_they_had_not_been(network, fleets, seed):
-    wire = network(loss=0.1, late=0.1, seed=seed)
-    fleet = fleets(world(failure_rate=0.3), wire, kill=0.004, **SETTINGS)
-    require_same(fleet.play(ROUNDS), alone(world(failure_rate=0.3), ROUNDS, **SETTINGS))
-    assert fleet.kills > 2
 
 
 def test_a_letter_that_was_half_written_when_its_reader_died_comes_again(network, fleets, monkeypatch):

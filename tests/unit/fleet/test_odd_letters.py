@@ -88,13 +88,9 @@ def among_odd(network, fleets, seed, n_odd):
     return handed
 
 
-def test_nobody_ends_by_letters_with_odd_content(network, fleets):
-    assert among_odd(network, fleets, seed=1, n_odd=60) == 60
-
-
-@pytest.mark.slow
-def test_nobody_ends_by_many_letters_with_odd_content(network, fleets):
-    assert among_odd(network, fleets, seed=2, n_odd=600) == 600
+@pytest.mark.parametrize(("seed", "n_odd"), [(1, 60), pytest.param(2, 600, marks=pytest.mark.slow)])
+def test_nobody_ends_by_letters_with_odd_content(network, fleets, seed, n_odd):
+    assert among_odd(network, fleets, seed, n_odd) == n_odd
 
 
 def test_by_a_deadline_a_fleet_goes_on_without_one_whose_letters_are_refused(network, fleets):

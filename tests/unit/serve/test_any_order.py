@@ -133,15 +133,8 @@ class Model:
 
 WHOLE = [("ask", index, 10.0) for index in range(5)] + [("tell", index, "value") for index in (2, 0, 1)]
 WHOLE += [("kill", 0, 0.0), ("ask", 7, 1.0), ("wait", 10, 0.0), ("ask", 8, 10.0), ("ask", 9, 10.0)]
-WHOLE += [
-    ("tell", 3, "other"),
-    ("tell", 3, "value"),
-    ("tell", 4, "failed"),
-    ("ask", 5, 1.0),
-    ("ask", 6, 1.0),
-    ("kill", 0, 0.0),
-]
-WHOLE += [("wait", 10, 0.0), ("ask", 1, 1.0), ("ask", 6, 1.0), ("wait", 10, 0.0), ("ask", 5, 1.0)]
+WHOLE += [("tell", 3, "other"), ("tell", 3, "value"), ("tell", 4, "failed"), ("ask", 5, 1.0), ("ask", 6, 1.0)]
+WHOLE += [("kill", 0, 0.0), ("wait", 10, 0.0), ("ask", 1, 1.0), ("ask", 6, 1.0), ("wait", 10, 0.0), ("ask", 5, 1.0)]
 WHOLE += [("tell", index, "value") for index in range(8)] + [("ask", 0, 1.0), ("kill", 0, 0.0)]
 
 

@@ -80,8 +80,13 @@ class Clients:
         assert not any(thread.is_alive() for thread in self.threads)
 
 
-def killed_and_restarted(folder, n_clients, n_kills):
-    """Run clients against a service that is killed; check all that was said against the log."""
+@pytest.mark.parametrize(
+    ("n_clients", "n_kills"),
+    [pytest.param(8, 1, marks=pytest.mark.thorough), pytest.param(64, 20, marks=pytest.mark.slow)],
+)
+def test_of_clients_of_a_service_that_is_killed_none_loses_or_doubles_anything(tmp_path, n_clients, n_kills):
+    """All that was said is held against the log."""
+    folder = tmp_path / "served"
     draw = random.Random(n_clients)
     with RunningService(folder, "camel", SETTINGS, "--pending", str(max(8, n_clients))) as service:
         clients, said = Clients(service, n_clients), []
@@ -136,16 +141,6 @@ def require_run_folder(folder):
     rows = (folder / "rounds.csv").read_text().splitlines()
     assert [int(row.split(",")[0]) for row in rows[1:]] == list(range(ROUNDS + 1))
     assert len(done.table()["value"]) == ROUNDS
-
-
-@pytest.mark.thorough
-def test_eight_clients_and_a_kill(tmp_path):
-    killed_and_restarted(tmp_path / "served", 8, 1)
-
-
-@pytest.mark.slow
-def test_64_clients_and_twenty_kills(tmp_path):
-    killed_and_restarted(tmp_path / "served", 64, 20)
 
 
 def test_a_service_begins_says_its_token_once_and_stops(tmp_path):
