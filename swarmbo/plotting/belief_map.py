@@ -107,6 +107,7 @@ def belief_map_figure(records: Records, world: World, settings: ExactGPSettings)
         if has_truth and world.goal == "peak":
             _mark_maximum(mean, world)
         for ax in panels:
+            maps.clip_strays(ax)
             ax.label_outer(remove_inner_ticks=True)
         figure.suptitle(_headline(records, world), x=0.01, ha="left", fontsize=12.5)
         handles = _legend_handles(records, world)
