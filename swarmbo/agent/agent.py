@@ -149,7 +149,7 @@ class Agent(Returning):
         self._require_idle("asked again")
         number = 1 if count is None else whole_number(count, 1, "$.count", MOST_QUERIES)
         offer = self._owned.offer(candidates, price, position, takes_part=takes_part)
-        check_links(self.links)
+        check_links(self.links, self.problem.agents)
         self._require_participants(number)
         names = self._log.next_ids(number)
         self._words = dict.fromkeys(names)

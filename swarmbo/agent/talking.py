@@ -95,7 +95,7 @@ class Talking:
         if name not in problem.agents:
             raise ConfigError(f"got agent {name!r}; wanted one of {list(problem.agents)}", at="$.name")
         require_own(setup)
-        check_links(links)
+        check_links(links, problem.agents)
         name = exact(name)
         self.name, self.problem, self.links, self.patience = name, problem, links, patience
         self._others = frozenset(problem.agents) - {name}

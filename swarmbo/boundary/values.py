@@ -6,7 +6,7 @@ continues. Tables for notebooks have all user text escaped.
 
 import operator
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, cast
 
@@ -95,7 +95,7 @@ def distinct_names(given: object, what: str, at: str) -> tuple[str, ...]:
     """Check names from a user, at least one, none twice; ``what`` describes one for messages."""
     names = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else None
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
-        raise ConfigError(f"got {short(given)}; wanted at least one {what}, no name twice", at=at)
+        raise ConfigError(f"got {short(given)}; wanted at least one {what} in a list of texts, no name twice", at=at)
     return exact(tuple(names))
 
 
@@ -125,16 +125,29 @@ def query_name(query: object) -> str:
     return exact(name)
 
 
-def check_links(links: object) -> None:
-    """Refuse links that are neither None nor an undirected graph."""
+def known_names(given: Iterable[str], known: Collection[str], at: str) -> list[str]:
+    """Names from a user, in the order of those known; refuse others."""
+    if isinstance(given, str):
+        raise ConfigError(f"got {given!r}; wanted a list of names", at=at)
+    if strangers := [name for name in given if name not in known]:
+        raise ConfigError(f"got {short(strangers)}; wanted some of {short(list(known))}", at=at)
+    return [name for name in known if name in given]
+
+
+def check_links(links: Any, agents: Collection[str]) -> None:
+    """Refuse links that are neither None nor an undirected graph, or that name no agent; other nodes relay."""
     if links is None:
         return
     import networkx as nx  # late: takes a tenth of a second to import
 
-    if isinstance(links, nx.Graph) and not links.is_directed():
+    if not isinstance(links, nx.Graph) or links.is_directed():
+        got = "a directed graph" if isinstance(links, nx.Graph) else short(links)
+    elif len(links) and not any(agent in links for agent in agents):
+        got = f"a graph of {short(list(links))}, none of them an agent"
+    else:
         return
-    got = "a directed graph" if isinstance(links, nx.Graph) else short(links)
-    raise ConfigError(f"got {got}; wanted an undirected networkx.Graph of links, or None", at="$.links")
+    wanted = f"an undirected networkx.Graph of links between {short(list(agents))}, or None"
+    raise ConfigError(f"got {got}; wanted {wanted}", at="$.links")
 
 
 def _as_number(value: object) -> float | None:

@@ -262,7 +262,7 @@ class UnfitError(TransportError):
 class Codec:
     """Conversion of messages to bytes and back."""
 
-    _encoder: ClassVar = msgspec.msgpack.Encoder(enc_hook=lambda array: _packed(array))
+    _encoder: ClassVar = msgspec.msgpack.Encoder(enc_hook=lambda array: np.ascontiguousarray(array, "<f8").tobytes())
     _outline: ClassVar = msgspec.msgpack.Encoder(enc_hook=lambda _: b"")  # numbers left out
     _decoder: ClassVar = msgspec.msgpack.Decoder(_ANY_MESSAGE, dec_hook=lambda _, entries: _unpacked(entries))
     _label: ClassVar = struct.Struct("<II")
@@ -312,10 +312,6 @@ def text_widths(names: Sequence[str]) -> Int[np.ndarray, " n"]:
     """Additional bytes of a message for a name, compared with none: MessagePack's fixstr, str 8, str 16, str 32."""
     lengths = np.array([len(name.encode()) for name in names], dtype=np.int64)
     return lengths + (lengths >= 2**5) + (lengths >= 2**8) + 2 * (lengths >= 2**16)
-
-
-def _packed(array: Any) -> bytes:
-    return np.ascontiguousarray(array, dtype="<f8").tobytes()
 
 
 def _unpacked(entries: Any) -> Float[np.ndarray, " _"]:

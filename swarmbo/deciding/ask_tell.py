@@ -80,15 +80,15 @@ class AskTell(TeamState):
                 may be the candidates.
             candidates: In a field, for each agent the locations (k, d) that it could measure, k >= 0; an agent that is
                 missing has none. By default 512 random ones in the box for each.
-            links: Radio graph of the agents; None: every agent reaches every other.
+            links: Radio graph of the agents, whose other nodes only relay; None: every agent reaches every other.
             agents: In a field, the participants; by default all.
             prices: In a field, the cost of agents' measurements, in the unit of the outcome. These agents may abstain:
                 an agent whose measurement has less utility than its price has no location in the query. Agents without
                 a price, or with a price of 0, always measure.
 
         Raises:
-            ConfigError: If the count is not from 1 to 10,000, an agent is unknown, or links are directed. Also if a
-                price is no finite number >= 0, or an argument of fields is given for a function.
+            ConfigError: If the count is not from 1 to 10,000, an agent is unknown, or links are directed or name no
+                agent. Also if a price is no finite number >= 0, or an argument of fields is given for a function.
             ShapeError: If candidates are not finite (k, d) arrays.
         """
         if self.problem.is_field and isinstance(count, Mapping | list | tuple | np.ndarray):
@@ -102,6 +102,7 @@ class AskTell(TeamState):
 
     def _ask(self, offers: Offers, *, goes_on: bool = False) -> Query:
         """Next query; ``goes_on`` is True within a batch, so that there are no news."""
+        check_links(offers.links, self.agents)
         self._learner, choice, sent = self._decided(offers, goes_on=goes_on)
         before = self.sent if goes_on else {}
         query = self._asked(choice, sent)
@@ -127,7 +128,6 @@ class AskTell(TeamState):
         self, offers: Offers, *, goes_on: bool
     ) -> tuple[FieldLearner | FunctionLearner, Choice, Mapping[str, Traffic]]:
         """Next decision and its traffic; a subclass may have it decided elsewhere."""
-        check_links(offers.links)
         links, present = offers.links, None
         if isinstance(self.transport, Faults):
             present = self.transport.present(self.agents, self._log.round) or None

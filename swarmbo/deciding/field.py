@@ -1,7 +1,7 @@
 """Learning and decisions of a team in a field."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from jaxtyping import Float
 from swarmbo.acquisition import Situation
 from swarmbo.acquisition.by_view import EachSays, are_numbers
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
-from swarmbo.boundary.values import check_links, reported_number, short, table
+from swarmbo.boundary.values import known_names, reported_number, short, table
 from swarmbo.deciding.beliefs import FieldBelief, OwnBeliefs, belief_of, known_places, required_of, with_pending
 from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.offers import (
@@ -243,26 +243,19 @@ def _checked(
     problem: Problem, offers: Offers, seed: int, round_number: int
 ) -> tuple[tuple[str, ...], dict[str, Float[np.ndarray, "k d"]], dict[str, float]]:
     """Participants, their candidates, and the prices of those that may abstain."""
-    agents = _known(problem, problem.agents if offers.agents is None else offers.agents)
-    check_links(offers.links)
+    team = problem.agents
+    agents = tuple(known_names(team if offers.agents is None else offers.agents, team, "$.agents"))
     if offers.candidates is None:
         boxes = {agent: offers.boxes.get(agent, problem.box) for agent in agents}
         candidates = {a: random_candidates(a, box, problem, seed, round_number) for a, box in boxes.items()}
     else:
-        _known(problem, list(table(offers.candidates, "{agent: places}", "$.candidates")))
+        known_names(table(offers.candidates, "{agent: places}", "$.candidates"), team, "$.candidates")
         given = {agent: offers.candidates.get(agent, ()) for agent in agents}  # a missing one has none
         checked = {agent: checked_candidates(agent, places, problem.box) for agent, places in given.items()}
         candidates = {agent: allowed_places(places, problem) for agent, places in checked.items()}
     prices = table(offers.prices, "{agent: price}", "$.prices")
-    _known(problem, list(prices))
+    known_names(prices, team, "$.prices")
     for agent, price in prices.items():
         if not reported_number(price) >= 0.0:
             raise ConfigError(f"got {short(price)}; wanted a finite number >= 0", at=f"$.prices.{agent}")
     return agents, candidates, {agent: float(price) for agent, price in prices.items() if price > 0.0}
-
-
-def _known(problem: Problem, agents: Sequence[str]) -> tuple[str, ...]:
-    """Named agents in the team's order."""
-    if strangers := [agent for agent in agents if agent not in problem.agents]:
-        raise ConfigError(f"got {short(strangers)}; wanted some of {list(problem.agents)}", at="$.agents")
-    return tuple(agent for agent in problem.agents if agent in agents)

@@ -17,7 +17,6 @@ from swarmbo.belief.model import JointSituation, Learned, Model
 from swarmbo.belief.model.limits import without_better_broken
 from swarmbo.belief.model.model import learn_ensemble, learn_model
 from swarmbo.boundary.rng import stream
-from swarmbo.boundary.values import check_links
 from swarmbo.deciding.joint import Expect, Steps, joint_steps, recommended_steps
 from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.near import APART, Room
@@ -104,7 +103,6 @@ class FunctionLearner:
 
     def steps(self, log: Logbook, offers: Offers) -> Steps[tuple["FunctionLearner", Choice]]:
         """Decide the next joint point: one of the initial design, or that on which the agents agree."""
-        check_links(offers.links)
         if not (offers.agents is None and offers.candidates is None and not offers.prices):
             raise ConfigError("got agents, candidates or prices; wanted none: all agents set one joint point together")
         if (point := self._designed(log)) is not None:

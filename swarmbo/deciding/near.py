@@ -13,7 +13,7 @@ from scipy.special import ndtri
 
 from swarmbo.belief.model.success import excess_of
 from swarmbo.boundary.files import finite
-from swarmbo.boundary.values import reported_number, short
+from swarmbo.boundary.values import reported_number, short, table
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.settings import Fraction, Settings, convert
@@ -188,30 +188,36 @@ def _start(problem: Problem, given: Any) -> Float[np.ndarray, " n"]:
 
 
 def _reach(problem: Problem, given: Any) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Largest changes in codes, and in sides of the box."""
-    at, n = "$.step_limit", problem.domain.n_dims
-    reach, shares = np.full(n, np.inf), np.full(n, np.inf)
-    wanted = "a number > 0 in the variable's unit, a share of its range such as '10%', or a table of these"
-    table: Mapping[str, Any] = given if isinstance(given, Mapping) else {} if given is None else {"*": given}
-    for pattern, limit in table.items():
-        columns = {i: name for i, name in enumerate(problem.graph.variables) if fnmatchcase(name, pattern)}
-        if not columns:
-            raise ConfigError(f"got {pattern!r}; wanted some of {short(list(problem.graph.variables))}", at=at)
-        is_share = isinstance(limit, str) and limit.endswith("%")
+    """Largest changes in codes, and in sides of the box; a variable's own name goes before patterns, then the last."""
+    at, names, is_table = "$.step_limit", problem.graph.variables, isinstance(given, Mapping)
+    reach, shares = np.full((2, len(names)), np.inf)
+    wanted = (
+        "a number > 0 in the variable's unit, a share of its range such as '10%', or a table, where 0 keeps a value"
+    )
+    limits = table(given, "{variable: limit}", at) if is_table else {} if given is None else {"*": given}
+    if strange := [pattern for pattern in limits if not any(fnmatchcase(name, pattern) for name in names)]:
+        raise ConfigError(f"got {strange[0]!r}; wanted some of {short(list(names))}", at=at)
+    for column, name in enumerate(names):
+        patterns = [pattern for pattern in limits if fnmatchcase(name, pattern)]
+        if not patterns:
+            continue
+        pattern = name if name in limits else patterns[-1]
+        limit, variable = limits[pattern], problem.variables[name]
+        axis, is_share = variable.axis, isinstance(limit, str) and limit.endswith("%")
         number = finite(limit.removesuffix("%")) if is_share else reported_number(limit)
-        if not number >= 0.0 or (number == 0.0 and pattern == "*"):
-            raise ConfigError(f"got {short(limit)}; wanted {wanted}", at=f"{at}.{pattern}" if table is given else at)
-        for column, name in columns.items():
-            variable = problem.variables[name]
-            axis = variable.axis
-            if isinstance(variable, Categorical) and not variable.ordered:
-                reach[column] = 0.0 if number == 0.0 else np.inf
-            elif is_share and (axis.is_log or not axis.step):
-                shares[column] = number / 100.0
-            elif axis.is_log:
-                got = f"got {short(limit)} on a logarithmic axis"
-                raise ConfigError(f"{got}; wanted a share such as '10%'", at=f"{at}.{name}")
-            else:
-                width = number / 100.0 * (axis.high - axis.low) if is_share else number
-                reach[column] = np.floor(width / axis.step + 1e-9) * axis.step if axis.step else width
+        if not number >= 0.0 or (number == 0.0 and not is_table):
+            raise ConfigError(f"got {short(limit)}; wanted {wanted}", at=f"{at}.{pattern}" if is_table else at)
+        width = number / 100.0 * (axis.high - axis.low) if is_share else number
+        if number == 0.0 or (isinstance(variable, Categorical) and not variable.ordered):
+            reach[column] = 0.0 if number == 0.0 else np.inf
+        elif is_share and (axis.is_log or not axis.step):
+            shares[column] = number / 100.0
+        elif axis.is_log:
+            got = f"got {short(limit)} on a logarithmic axis"
+            raise ConfigError(f"{got}; wanted a share such as '10%'", at=f"{at}.{name}")
+        elif width < axis.step * (1.0 - 1e-9):
+            got = f"got {short(limit)}, less than one step of its values, {axis.step:g}"
+            raise ConfigError(f"{got}; wanted at least a step, or 0 to keep its value", at=f"{at}.{name}")
+        else:
+            reach[column] = np.floor(width / axis.step + 1e-9) * axis.step if axis.step else width
     return reach, shares

@@ -28,6 +28,7 @@ def _refused(what: str) -> Callable[..., NoReturn]:
         wanted = "wanted ask, tell, act and observe"
         raise ConfigError(f"got {what}(…), which agents of a fleet do not support; {wanted}")
 
+    refuse.__doc__ = f"Refuse {what} with a ``ConfigError``: agents of a fleet would not receive its data."
     return refuse
 
 

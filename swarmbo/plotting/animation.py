@@ -69,16 +69,17 @@ class MovingMap:
 
     def _robots(self, records: Records, links: list[tuple[str, str]]) -> Drawn:
         ax, agents, is_crowded = self.ax, self._agents, len(self._agents) > _MOST_APART
-        ends = {agent: stops_of(records, agent)[-1] for agent in agents}
+        stops = [stops_of(records, agent) for agent in agents]
+        ends = {agent: own[-1] for agent, own in zip(agents, stops, strict=True) if len(own)}  # others: not seen yet
         ways = [driven_by(records, agent) for agent in agents]
         before = [len(driven_by(records[:-_RECENT], agent)) for agent in agents]
         broad: dict[str, Any] = {"width": 0.9} if is_crowded else {"width": 1.6, "path_effects": style.cased(3.0)}
         best = records[-1].best if self._world.goal == "peak" else None
         told = {one.agent: one.battery for one in records[-1].samples if isinstance(one.battery, float)}
-        charged = [(index, agent) for index, agent in enumerate(agents) if agent in told]
-        star, spots = None if best is None else np.array(best.location), np.array(list(ends.values()))
+        charged = [(index, agent) for index, agent in enumerate(agents) if agent in told and agent in ends]
+        star, spots = None if best is None else np.array(best.location), np.array(list(ends.values())).reshape(-1, 2)
         spots, star = self.side_by_side(spots, star, bool(told))
-        heads = dict(zip(agents, spots, strict=True))
+        heads = dict(zip(ends, spots, strict=True))
         pairs = [np.stack([ends[a], ends[b]]) for a, b in links if a in ends and b in ends]
         look: dict[str, Any] = {"colors": self._link_colour, "linewidths": 0.6 if is_crowded else 1.1}
         batteries: list[Artist] = []
@@ -90,14 +91,14 @@ class MovingMap:
             "no-go": [style.draw_no_go(ax, rings) for rings in self._world.no_go],
             "ways": maps.draw_ways(ax, ways, 0.9),
             "recent": maps.draw_ways(ax, [way[max(0, n - 1) :] for n, way in zip(before, ways, strict=True)], **broad),
-            "stops": maps.draw_stops(ax, [stops_of(records, agent) for agent in agents], 2.8),
+            "stops": maps.draw_stops(ax, stops, 2.8),
             "bases": maps.draw_bases(ax, self._world),  # above the ways that lead there
             "failed": maps.draw_failed(ax, failures(records), 6, 1.6, casing=3.2),
             "links": self._lines(pairs, linestyles=(0, (2, 1.5)), **look),
             "recommendation": self._recommendation(records[-1]),
             "best": [] if star is None else ax.plot(*star, **style.BEST),
             "batteries": batteries,
-            "robots": [artist for index, agent in enumerate(agents) for artist in self._robot(index, heads[agent])],
+            "robots": [one for n, agent in enumerate(agents) if agent in heads for one in self._robot(n, heads[agent])],
         }
 
     def _robot(self, index: int, place: Float[np.ndarray, " 2"]) -> list[Artist]:
@@ -157,8 +158,7 @@ def write_animation(records: Records, world: World, settings: ExactGPSettings, p
     """
     world.require_plane()
     stride = -(-len(records) // (_MOST_FRAMES if len(agents_of(records)) <= 8 else _FEWER_FRAMES))
-    # agents of a served field are nowhere before their first outcomes
-    first = 0 if records[0].samples else min(1, len(records) - 1)
+    first = 0 if records[0].samples else min(1, len(records) - 1)  # a served field begins without outcomes
     shown = sorted({*range(first, len(records), stride), len(records) - 1})
     bands = [to_hex(colour) for colours in (style.MEAN_COLOURS, style.STD_COLOURS) for colour in band_colours(colours)]
     robots = [style.agent_colour(index) for index in range(len(agents_of(records)))]

@@ -12,12 +12,14 @@ from swarmbo.belief import ExactGPSettings, PlaceBelief
 from swarmbo.plotting import maps, style
 from swarmbo.plotting.history import Records, World, agents_of, belief_after, failures, measurements
 
+_NO_TRUTH = "the truth is not known"
+
 
 def plot_truth(ax: Axes, world: World, limits: maps.Limits | None = None) -> Axes:
     """Draw the true field of a world, and its maximum if that is sought."""
     ax.set_title("Truth")
     if world.points is None or world.values is None:
-        return style.say(ax, "the truth is not known")
+        return style.say(ax, _NO_TRUTH)
     label = style.with_unit("true value", world.unit)
     maps.plot_field(ax, world.points, world.values, bool(world.no_go), limits=limits, label=label)
     return _mark_maximum(_framed(ax, world), world) if world.goal == "peak" else _framed(ax, world)
@@ -50,7 +52,9 @@ def plot_std(ax: Axes, belief: PlaceBelief | None, world: World, lattice: maps.L
 def plot_error(ax: Axes, belief: PlaceBelief | None, world: World) -> Axes:
     """Draw the distance of a belief's mean from the truth; arguments are those of ``plot_std``, without lattice."""
     ax.set_title("Error: |mean - truth|")
-    if belief is None or world.points is None or world.values is None:
+    if world.points is None or world.values is None:
+        return style.say(ax, _NO_TRUTH)
+    if belief is None:
         return _without_belief(ax, world)
     mean, _ = belief.posterior(world.points)
     error = np.abs(mean - world.values)
@@ -103,6 +107,7 @@ def belief_map_figure(records: Records, world: World, settings: ExactGPSettings)
         if has_truth and world.goal == "peak":
             _mark_maximum(mean, world)
         for ax in panels:
+            maps.clip_strays(ax)
             ax.label_outer(remove_inner_ticks=True)
         figure.suptitle(_headline(records, world), x=0.01, ha="left", fontsize=12.5)
         handles = _legend_handles(records, world)

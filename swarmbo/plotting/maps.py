@@ -268,6 +268,14 @@ def plot_paths(ax: Axes, records: Records) -> Axes:
     return ax
 
 
+def clip_strays(ax: Axes) -> None:
+    """Clip lines through places far outside a map, which would stretch the whole figure."""
+    low, high = np.transpose([ax.get_xlim(), ax.get_ylim()])
+    for line in ax.lines:
+        off_centre = np.abs(np.asarray(line.get_xydata(), dtype=float) - (low + high) / 2)
+        line.set_clip_on(line.get_clip_on() or bool((off_centre > 0.6 * np.abs(high - low)).any()))
+
+
 def plot_findings(ax: Axes, records: Records, with_best: bool = True) -> Axes:
     """Mark the best measurement (unless the field changes) and the recommendation after the last of these rounds."""
     best, recommendation = records[-1].best, records[-1].recommendation

@@ -36,8 +36,9 @@ _Place = list[float] | None
 
 def record_reset(team: Team, infos: Infos, truth: GroundTruth | None) -> RoundRecord:
     """Round 0: measurements at reset, after the team learned them."""
-    measured = [agent for agent in team.agents if Report.of(infos.get(agent, {})).is_placed]
-    samples = [_sample(agent, infos[agent]) for agent in measured]
+    box = team.problem.box if team.problem.is_field else None
+    told = {agent: Report.of(infos.get(agent, {}), box) for agent in team.agents}
+    samples = [_sample(agent, report) for agent, report in told.items() if report.is_placed]
     links = team.sharing_links or UNSET
     record = RoundRecord(round=0, samples=samples, sharing=team.last_sharing, sharing_links=links)
     return _complete(None, team, truth, record)
@@ -63,7 +64,7 @@ def record_round(
 ) -> RoundRecord:
     """Record of a round after the measurements were learned; without ``decided`` of the last decision."""
     decided = decided or Decided(team.last_query, team.last_report, team.last_sharing)
-    query, world = decided.query, team.world
+    query, world, box = decided.query, team.world, team.problem.box if team.problem.is_field else None
     before = {sample.agent: sample.location for sample in previous.samples}
     samples: list[Sample] = []
     for agent in team.agents:
@@ -75,7 +76,7 @@ def record_round(
             target = actions[agent].tolist() if agent in actions else None
         place = target if agent in infos and target is not None else before.get(agent, target)
         if place is not None:
-            samples.append(_sample(agent, info, target, place, query))
+            samples.append(_sample(agent, Report.of(info, box), target, place, query))
     record = RoundRecord(
         round=previous.round + 1,
         samples=samples,
@@ -91,9 +92,8 @@ def record_round(
 
 
 def _sample(
-    agent: str, info: Mapping[str, Any], target: _Place = None, place: _Place = None, query: Query | None = None
+    agent: str, told: Report, target: _Place = None, place: _Place = None, query: Query | None = None
 ) -> Sample:
-    told = Report.of(info)
     return Sample(
         agent=agent,
         location=(place or []) if told.place is None else told.place.tolist(),

@@ -89,6 +89,7 @@ def keep_world(
     domain, joint = _places(team)
     field = team.world if isinstance(team.world, FieldWorld) else None
     offers = Offers() if team.world is None else team.world.offers()
+    reported = {agent: Report.of(info, domain if field else None).place for agent, info in infos.items()}
     record = WorldRecord(
         id=identifier,
         name=labels.name or (identifier if truth is None else ""),
@@ -97,7 +98,7 @@ def keep_world(
         low=domain.low.tolist(),
         high=domain.high.tolist(),
         agents=list(team.agents),
-        starts={a: place.tolist() for a, info in infos.items() if (place := Report.of(info).place) is not None},
+        starts={agent: place.tolist() for agent, place in reported.items() if place is not None},
         standpoints={agent: place.tolist() for agent, place in offers.standpoints.items()},
         no_go=[[ring.tolist() for ring in rings] for rings in field.no_go()] if field else [],
         bases={agent: place.tolist() for agent, place in field.bases().items()} if field else {},

@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 from pettingzoo.test import parallel_api_test
 
+from swarmbo.boundary.values import reported_number
 from swarmbo.records import GroundTruth
 from swarmbo.spaces import Domain
 from swarmbo.testing.claims import claim, claim_equal, claim_offers, refuse
@@ -104,7 +105,7 @@ def _check_spaces(env: Any) -> None:
             variables_of(space, agent) if is_function else Domain.of_space(space)
         except ValueError as error:
             wanted += ", Discrete, MultiDiscrete, or a Dict of these" if is_function else ""
-            refuse(f"action space of {agent!r}", str(error), wanted)
+            refuse(f"action space of {agent!r}", str(error if is_function else space), wanted)
         for name, spaces in (("action_space", env.action_space), ("observation_space", env.observation_space)):
             same = spaces(agent) is spaces(agent)
             claim(same, f"{name}({agent!r}) asked twice", "two objects", "the same one; seeds are lost otherwise")
@@ -133,7 +134,7 @@ def _check_told(env: Any, cycles: int) -> None:
         for agent in sorted(live):
             reward, flags = rewards[agent], (terminations[agent], truncations[agent])
             wanted = "a finite number, also where nothing came out"
-            claim(np.isfinite(reward), f"the reward of {agent!r}", reward, wanted)
+            claim(np.isfinite(reported_number(reward)), f"the reward of {agent!r}", reward, wanted)
             are_bools = all(isinstance(flag, bool) for flag in flags)
             claim(are_bools, f"termination and truncation of {agent!r}", flags, "bools")
             _check_info(env, agent, infos[agent])
@@ -227,7 +228,9 @@ def _check_offers(env: Any) -> None:
         if hasattr(world, "factor_graph"):
             FunctionWorld(env)
             return
-        box = FieldWorld(env).problem.box
+        field = FieldWorld(env)
+        field.offers(env.agents)
+        box = field.problem.box
     except ValueError as error:
         refuse("a team for it", str(error), "a world that teams can be made for")
     places = {"sites()": world.sites} if hasattr(world, "sites") else {}

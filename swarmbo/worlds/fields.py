@@ -1,6 +1,7 @@
 """Worlds of agents that each measure their own location in one field."""
 
 import inspect
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args
 
@@ -9,7 +10,7 @@ from jaxtyping import Float, Int
 from pettingzoo import ParallelEnv
 
 from swarmbo.acquisition.situation import NEVER
-from swarmbo.boundary.values import short
+from swarmbo.boundary import values
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Measurement, News
@@ -60,6 +61,8 @@ class FieldWorld(World):
     def level(self) -> float | None:
         """Watched level; None without one."""
         level = getattr(self._world, "level", None)
+        if level is not None and math.isnan(values.reported_number(level)):
+            raise ConfigError(f"got {values.short(level)}; wanted a finite number, or None", at="$.environment.level")
         return None if level is None else float(level)
 
     def sites(self) -> Float[np.ndarray, "k d"] | None:
@@ -78,22 +81,34 @@ class FieldWorld(World):
 
     def standpoints(self) -> dict[str, Float[np.ndarray, " d"]]:
         """Positions of static agents; empty if unknown."""
-        return {agent: np.asarray(place, dtype=float) for agent, place in self._told("standpoints", {}).items()}
+        places, d = dict[str, Float[np.ndarray, " d"]](), self.problem.box.n_dims
+        for agent, told in self._by_agent("standpoints").items():
+            place = values.reported_place(told)
+            if place is None or place.shape != (d,):
+                raise ShapeError(f"standpoints() of {agent!r}: got {values.short(told)}; wanted {d} coordinates")
+            places[agent] = place
+        return places
+
+    def _by_agent(self, name: str) -> dict[str, Any]:
+        """Result of an optional method that returns a table by agent."""
+        told, at = self._told(name, {}), f"$.environment.{name}()"
+        values.known_names(values.table(told, "{agent: …}", at), self.problem.agents, at)
+        return dict(told)
 
     def offers(self, agents: Sequence[str] | None = None) -> Offers:
         """Options of a decision; of agents with observations, the live ones take part."""
         if agents is None:
             return Offers(boxes=self.boxes, standpoints=self.standpoints(), level=self.level)
-        world, prices = self._world, self._told("prices", {})
+        world, prices = self._world, self._by_agent("prices")
         live = tuple(agent for agent in self.problem.agents if agent in agents and agent in self._env.agents)
         candidates = None
         if hasattr(world, "candidates"):
-            candidates = {agent: np.asarray(world.candidates(agent), dtype=float) for agent in live}
+            candidates = {agent: world.candidates(agent) for agent in live}
         return Offers(
             agents=live,
             candidates=candidates,
             boxes=self.boxes,
-            prices={agent: float(prices[agent]) for agent in live if agent in prices},
+            prices={agent: prices[agent] for agent in live if agent in prices},
             standpoints=self.standpoints(),
             links=self.links(),
             level=self.level,
@@ -123,7 +138,7 @@ class FieldWorld(World):
         for agent, action in actions.items():
             place = Report.of({"location": action}).place
             if place is None or place.shape != (d + self.may_decline,) or not np.isfinite(place).all():
-                raise ConfigError(f"got {short(action)}; wanted an action of its space", at=f"$.actions.{agent}")
+                raise ConfigError(f"got {values.short(action)}; wanted an action of its space", at=f"$.actions.{agent}")
             if not self.may_decline or place[d] >= 0.5:
                 places[agent] = place[:d]
         return self.problem.joint(places)
@@ -147,7 +162,7 @@ class WorldTravel:
         """Fewest rounds from each origin to each place."""
         told, wanted = np.asarray(self._world.travel_rounds(agent, origins, places)), (len(origins), len(places))
         if told.shape != wanted or told.dtype.kind not in "iu" or (told < 0).any():
-            got = f"travel_rounds({agent!r}, …): got {short(told)} of shape {told.shape} and type {told.dtype}"
+            got = f"travel_rounds({agent!r}, …): got {values.short(told)} of shape {told.shape} and type {told.dtype}"
             raise ShapeError(f"{got}; wanted whole numbers {wanted}, >= 0")
         return told
 
@@ -165,24 +180,16 @@ def measurements_of(
     agent: str, info: Mapping[str, Any], target: Float[np.ndarray, " d"] | None, box: Domain
 ) -> tuple[Measurement | None, tuple[Measurement, ...]]:
     """Final measurement of one agent from its info, if there is one or it has failed, and those en route."""
-
-    def can_be(place: Float[np.ndarray, " c"]) -> bool:
-        return place.shape == (box.n_dims,) and bool(box.is_near(place))
-
-    report = Report.of(info)
+    report = Report.of(info, box)
     stops = tuple(
         Measurement(agent, stop.place, stop.outcome, stop.noise_std if np.isfinite(stop.outcome) else np.nan)
         for stop in report.on_the_way
-        if stop.place is not None and can_be(stop.place)
+        if stop.place is not None
     )
     if report.declined:
         return None, stops
-    if report.place is not None and can_be(report.place):
-        return Measurement(agent, report.place, report.outcome, report.noise_std), stops
-    if target is None:
-        return None, stops
-    # without a reported location the requested one is assumed
-    return Measurement(agent, target, np.nan if report.is_placed else report.outcome, report.noise_std), stops
+    place = target if report.place is None else report.place  # without a reported location the requested one is assumed
+    return None if place is None else Measurement(agent, place, report.outcome, report.noise_std), stops
 
 
 def news_of_measurements(

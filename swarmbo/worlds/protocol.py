@@ -38,7 +38,8 @@ class Report(NamedTuple):
     """Report of one agent; ``docs/environments/contract.md`` explains each key.
 
     Numbers that are missing, not finite, or beyond 1e60 are NaN; distance and cost are then 0. ``factor_noise`` has
-    known standard deviations only. An agent that ``declined`` abstained, so no measurement has failed.
+    known standard deviations only. An agent that ``declined`` abstained, so no measurement has failed. In a field, an
+    outcome from elsewhere than its box has failed. ``failure`` is the agent's reason, else what is wrong in its info.
 
     Example:
         >>> report = Report.of({"location": [0.5], "measurement": "high", "cost": 2})
@@ -63,49 +64,51 @@ class Report(NamedTuple):
     failure: str | None = None
 
     @classmethod
-    def of(cls, info: Mapping[str, Any]) -> "Report":
-        """Report of an agent's info."""
-        factors, noise, source, failure = (info.get(key) for key in ("factors", "noise_std", "source", "failure"))
+    def of(cls, info: Mapping[str, Any], box: Domain | None = None) -> "Report":
+        """Report of an agent's info, in a field with its box."""
+        noise, source, failure = (info.get(key) for key in ("noise_std", "source", "failure"))
+        stated, measured = info.get("location"), info.get("measurement")
+        place, outcome = reported_place(stated), reported_number(measured)
+        is_placed, wrong = stated is not None, None
+        if box is not None:
+            place = place if place is not None and place.shape == box.low.shape and box.is_near(place) else None
+            if is_placed and place is None:
+                wrong = f"location: got {short(stated)}; wanted {box.n_dims} numbers in or near the box"
+                is_placed, outcome = False, np.nan
+        if not isinstance(measured, float | int | np.number | np.ndarray | None):
+            wrong = f"measurement: got {short(measured)}; wanted a number"
 
-        def by_name(told: object) -> Mapping[str, Any]:
-            return told if isinstance(told, Mapping) else {}
-
-        known = {name: std for name, told in by_name(noise).items() if not math.isnan(std := reported_noise(told))}
+        factors, stds = (told if isinstance(told, Mapping) else {} for told in (info.get("factors"), noise))
+        known = {name: std for name, told in stds.items() if not math.isnan(std := reported_noise(told))}
         return cls(
-            place=reported_place(info.get("location")),
-            is_placed=info.get("location") is not None,
-            outcome=reported_number(info.get("measurement")),
+            place=place,
+            is_placed=is_placed,
+            outcome=outcome,
             is_measured="measurement" in info,
-            factors={name: reported_number(told) for name, told in by_name(factors).items()},
+            factors={name: reported_number(told) for name, told in factors.items()},
             noise_std=reported_noise(noise),
             factor_noise=known,
             declined=not np.all(info.get("sampled", True)),
-            distance=_amount(info.get("distance")),
-            cost=_amount(info.get("cost")),
+            distance=float(np.nan_to_num(reported_number(info.get("distance")))),
+            cost=float(np.nan_to_num(reported_number(info.get("cost")))),
             source=dict(source) if isinstance(source, Mapping) else None,
-            on_the_way=_on_the_way(info.get("on_the_way")),
-            path=_path(info.get("path")),
+            on_the_way=_on_the_way(info.get("on_the_way"), box),
+            path=_path(info.get("path"), box),
             battery=float(np.clip(reported_number(info.get("battery")), 0.0, 1.0)),
-            failure=" ".join(failure.split())[:_LONGEST_WORDS] if isinstance(failure, str) else None,
+            failure=" ".join(failure.split())[:_LONGEST_WORDS] if isinstance(failure, str) else wrong,
         )
 
 
-def _on_the_way(told: object) -> tuple[Report, ...]:
+def _on_the_way(told: object, box: Domain | None) -> tuple[Report, ...]:
     stops = [stop for stop in told if isinstance(stop, Mapping)] if isinstance(told, list | tuple) else []
-    plain = [Report.of({key: stop.get(key) for key in ("location", "measurement", "noise_std")}) for stop in stops]
+    plain = [Report.of({key: stop.get(key) for key in ("location", "measurement", "noise_std")}, box) for stop in stops]
     return tuple(report for report in plain if report.place is not None)
 
 
-def _path(told: object) -> Float[np.ndarray, "k d"] | None:
+def _path(told: object, box: Domain | None) -> Float[np.ndarray, "k d"] | None:
     rows = [reported_place(row) for row in told] if isinstance(told, list | tuple | np.ndarray) else []
-    places = [row for row in rows if row is not None]
-    is_path = bool(places) and len(places) == len(rows) and len({len(place) for place in places}) == 1
-    return np.array(places) if is_path else None
-
-
-def _amount(value: object) -> float:
-    amount = reported_number(value)
-    return amount if math.isfinite(amount) else 0.0
+    lengths = {None if row is None else len(row) for row in rows} | (set() if box is None else {box.n_dims})
+    return np.array(rows, dtype=float) if rows and len(lengths) == 1 and None not in lengths else None
 
 
 @dataclass(frozen=True)

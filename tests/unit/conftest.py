@@ -69,6 +69,7 @@ class Mischief:
         outcome: What is measured in a round instead of the truth; None where that is.
         fails: Whether an agent's measurement in a round is NaN.
         silent: Whether an agent is missing from the infos of a round.
+        told: What an agent reports in addition, or instead.
         shift: Added to the field.
     """
 
@@ -77,6 +78,7 @@ class Mischief:
     outcome: Callable[[int], Any] = lambda number: None
     fails: Callable[[str, int], bool] = lambda agent, number: False
     silent: Callable[[str, int], bool] = lambda agent, number: False
+    told: Callable[[str], dict[str, Any]] = lambda agent: {}
     shift: float = 0.0
     made: list[Any] = field(default_factory=list)
     steps: int = 0  # begun so far
@@ -138,6 +140,7 @@ class Bump(ParallelEnv):
             value = np.nan if MISCHIEF.fails(agent, self.round) else float(bump(place[None])[0] + noise)
             value = value if (other := MISCHIEF.outcome(self.round)) is None else other
             infos[agent] = {"measurement": value, "location": np.array(place), "distance": 1.5, "cost": 0.25}
+            infos[agent] |= MISCHIEF.told(agent)
         return infos
 
     def _truth(self):

@@ -79,6 +79,7 @@ REFUSED = {
     "agents as a number": (lambda: sb.Team.for_field(3, [0.0], [1.0]), "agents: got 3; wanted at least one agent"),
     "agents as one text": (lambda: sb.Team.for_field("abc", [0.0], [1.0]), "agents: got 'abc'; wanted"),
     "agents that can't be hashed": (lambda: sb.Team.for_field([["a"]], [0.0], [1.0]), "agents: got .*; wanted"),
+    "agents as numbers": (lambda: sb.Team.for_field([0, 1], [0.0], [1.0]), r"got \[0, 1\]; wanted .* list of texts"),
     "an agent twice": (lambda: sb.Team.for_field(["a", "a"], [0.0], [1.0]), "no name twice"),
     "a point without a variable": (
         telling(joint_team, 1.0, point={"x": 0.1, "y": 0.2}),
@@ -107,6 +108,20 @@ REFUSED = {
     "a step of a team without a world": (lambda: joint_team().act({}), r"Team\.for_env"),
     "links of text": (lambda: joint_team().ask(links="all"), "links: got 'all'; wanted an undirected networkx.Graph"),
     "links of a field as tuples": (lambda: field_team().ask(links=[("a", "b")]), "links: got .*; wanted an undirected"),
+    "links of numbers": (
+        lambda: field_team().ask(links=nx.path_graph(2)),
+        r"^\$\.links: got a graph of \[0, 1\], none of them an agent; wanted .* of links between \['a', 'b'\]",
+    ),
+    "links of a function's strangers": (
+        lambda: joint_team().ask(links=nx.Graph([("x0", "x1")])),
+        "none of them an agent",
+    ),
+    "participants as a text": (lambda: field_team().ask(agents="ab"), r"^\$\.agents: got 'ab'; wanted a list of names"),
+    "candidates of a stranger": (
+        lambda: field_team().ask(candidates={"z": [[0.5]]}),
+        r"^\$\.candidates: got \['z'\]; wanted some of \['a', 'b'\]",
+    ),
+    "a stranger's price": (lambda: field_team().ask(prices={"z": 1.0}), r"^\$\.prices: got \['z'\]; wanted some of"),
     "directed links": (lambda: joint_team().ask(links=nx.DiGraph()), "directed"),
     "directed links in a field": (lambda: field_team().ask(links=nx.DiGraph([("a", "b")])), "directed"),
     "candidates as a list": (lambda: field_team().ask([[0.1], [0.2]]), "candidates: got .*; wanted a table"),

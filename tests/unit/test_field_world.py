@@ -1,9 +1,12 @@
 """Infos of agents, read by a field's world: places and outcomes, or failures."""
 
+import re
+
 import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
+from swarmbo.errors import SwarmboError
 from swarmbo.worlds import FieldWorld, Report, Step
 
 from .teams import Played
@@ -47,6 +50,31 @@ def test_an_outcome_from_nowhere_failed_where_the_agent_was_sent(location):
     infos = {"a": {"location": location, "measurement": 1.0}}
     assert reported(infos) == A | B
     assert reported(infos, sent=None) == {}
+    report = Report.of(infos["a"], FieldWorld(Env()).problem.box)
+    assert (report.place, report.is_placed) == (None, False)
+    assert re.match(r"location: got .*; wanted 2 numbers in or near the box", report.failure)
+
+
+OTHER = {"a": [1.0, 2.0]}
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"standpoints": OTHER | {"b": [1.0, 2.0, 3.0]}}, r"standpoints\(\) of 'b': got .*; wanted 2 coordinates"),
+        ({"standpoints": {"A": [1.0, 2.0]}}, r"standpoints\(\): got \['A'\]; wanted some of \['a', 'b', 'c'\]"),
+        ({"prices": [1.0, 2.0, 3.0]}, r"prices\(\): got \[1.0, 2.0, 3.0\]; wanted a table {agent: …}"),
+        ({"prices": {"A": 1.0}}, r"prices\(\): got \['A'\]"),
+        ({"level": "high"}, r"level: got 'high'; wanted a finite number"),
+    ],
+)
+def test_what_a_world_offers_in_another_form_is_refused_with_its_name(told, message):
+    env = Env()
+    for name, value in told.items():
+        setattr(env, name, value if name == "level" else lambda value=value: value)
+    env.action_space = lambda agent: Box(0.0, 10.0, (3 if "prices" in told else 2,), float)
+    with pytest.raises(SwarmboError, match=message):
+        FieldWorld(env).offers(["a", "b", "c"])
 
 
 @pytest.mark.parametrize("outcome", ["1.5", np.array("1.5"), object(), -1e61, np.inf, 10**400])
@@ -64,6 +92,7 @@ def test_no_number_and_one_beyond_all_reason_is_a_failure(outcome):
 )
 def test_whatever_an_agent_reports_is_read(info):
     report = Report.of(info)
+    assert report.failure is None
     assert (report.place, dict(report.factors), report.distance, report.cost) == (None, {}, 0.0, 0.0)
     assert np.isnan(report.outcome)
     assert report.source is None

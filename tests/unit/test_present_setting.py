@@ -95,6 +95,16 @@ def test_in_a_world_the_present_setting_is_that_of_its_reset_and_powers_stay_nea
         ({"start": PRESENT, "step_limit": 2.0}, r"\$\.step_limit\.rate: got 2.0 on a logarithmic axis; wanted a share"),
         ({"start": PRESENT, "step_limit": "ten"}, r"\$\.step_limit: got 'ten'; wanted a number > 0"),
         ({"start": PRESENT, "step_limit": {"power": -1.0}}, r"\$\.step_limit\.power: got -1.0"),
+        (
+            {"start": PRESENT, "step_limit": {"retries": 0.5}},
+            r"\.retries: got 0.5, less than one step of its values, 1",
+        ),
+        ({"start": PRESENT, "step_limit": "10%"}, r"\.width: got '10%', less than one step.*, or 0 to keep its value"),
+        (
+            {"start": PRESENT, "step_limit": 0},
+            r"\$\.step_limit: got 0; wanted a number > 0.*, or a table, where 0 keeps",
+        ),
+        ({"start": PRESENT, "step_limit": {3: 1.0}}, r"\$\.step_limit: got the name 3; wanted a table"),
         ({"start": PRESENT, "safe": {"share": 1.5}}, r"\$\.safe\.share: got 1.5"),
         ({"start": PRESENT, "safe": {}, "initial": 4}, r"\$\.initial: got 4 with safe; wanted 1"),
     ],
@@ -134,6 +144,16 @@ def test_each_step_is_within_its_limit_of_an_evaluated_setting(coordination, saf
     assert len({tuple(point.values()) for point in points}) >= 8
     if coordination == "admm":
         assert max(map(worth, points)) > worth(PRESENT) + (0.2 if safe is None else 0.05)
+
+
+@pytest.mark.parametrize(
+    "stated", [{"power": 2.0, "*": 0}, {"*": 0, "power": 2.0}, {"*": "10%", "p*": 0, "power": 2.0}]
+)
+def test_the_name_of_a_variable_goes_before_patterns(stated):
+    stated |= {"width": 0, "retries": 0}
+    points = asked(sb.Team(None, TYPED, start=PRESENT, step_limit=stated, seed=1), 4, worth)
+    assert {(point["width"], point["retries"]) for point in points} == {(40, 3)}
+    assert len({point["power"] for point in points}) == 4
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])

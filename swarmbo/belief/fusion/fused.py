@@ -20,8 +20,8 @@ from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.belief.gp.spatial import Answered, PlaceBelief, Views, checked_noise, checked_outcomes, checked_places
 from swarmbo.boundary.rng import stream
-from swarmbo.boundary.values import check_links
-from swarmbo.errors import ConfigError, StateVersionError
+from swarmbo.boundary.values import check_links, distinct_names, known_names
+from swarmbo.errors import StateVersionError
 from swarmbo.records import LinkReport, Neglected, Traffic, by_name
 from swarmbo.spaces import Domain
 from swarmbo.transport import Carrying, Faults, FaultyTransport, InProcess
@@ -70,12 +70,10 @@ class FusedBelief(Answered):
         held: Sequence[str] | None = None,
         transport: Carrying = _FAULTLESS,
     ) -> None:
-        if not agents or len(set(agents)) != len(agents):
-            raise ConfigError(f"got {list(agents)}; wanted at least one agent, no name twice", at="$.agents")
         self.settings = settings
         self.domain = domain
         self.seed = seed
-        self.names = tuple(agents)
+        self.names = distinct_names(agents, "agent", "$.agents")
         self.fared: LinkReport | None = None  # report of faulty links in the last exchange; None without faults
         self.sent = Traffic()  # of the last exchange
         self._transport = transport
@@ -106,9 +104,9 @@ class FusedBelief(Answered):
         ``give``. Without ``links``, every agent reaches every other. With ``later``, the caller runs the exchange:
         then, or if agents are remote, no traffic is returned, and their messages are ``due``.
         """
-        check_links(links)
+        check_links(links, self.names)
         failed, noise = failed or {}, noise_variance or {}
-        self._require_known(*measurements, *failed)
+        known_names([*measurements, *failed], self.agents, "$.agents")
         for name, (X, y) in measurements.items():  # check everything first, so that a refusal changes nothing
             n = len(self._points(X))
             checked_outcomes(y, n)
@@ -174,12 +172,12 @@ class FusedBelief(Answered):
 
         With a time axis, points may state their round as a last coordinate. The noise is as for ``ExactGP.update``.
         """
-        self._require_known(agent)
+        known_names([agent], self.agents, "$.agents")
         self.agents[agent].measure(self._points(X), y, noise_variance)
 
     def give_failures(self, agent: str, X: ArrayLike) -> None:
         """Give an agent the locations of its failed measurements, which others receive in the next exchange."""
-        self._require_known(agent)
+        known_names([agent], self.agents, "$.agents")
         places = self._points(X)
         if len(places):
             self.failures[agent].measure(places, np.zeros(len(places)))
@@ -201,10 +199,6 @@ class FusedBelief(Answered):
         """Locations of the successful measurements that an agent knows individually, and of known failures."""
         own = self.agents[agent]
         return own.known.X if isinstance(own, MeasurementFlooding) else own.X, self.failures[agent].known.X
-
-    def _require_known(self, *agents: str) -> None:
-        if strangers := [agent for agent in agents if agent not in self.agents]:
-            raise ConfigError(f"got {strangers}; wanted some of {list(self.agents)}", at="$.agents")
 
     def _points(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         return checked_places(X, self.domain, self.has_time, self.now)

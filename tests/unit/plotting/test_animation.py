@@ -1,5 +1,6 @@
 import itertools
 
+import msgspec
 import numpy as np
 import pytest
 from matplotlib.colors import Normalize
@@ -125,6 +126,13 @@ def test_one_frame_a_round_every_frame_differs_and_the_last_is_as_it_was_rendere
     assert all((a != b).any() for a, b in itertools.pairwise(frames))
     assert np.abs(frames[-1] - rendered[0]).mean() < 2.0
     assert (frames[-1][0, 0] == 255).all()
+
+
+def test_a_robot_that_was_nowhere_yet_is_not_drawn(run):
+    made = run(rounds=2)
+    late = [msgspec.structs.replace(made.records[0], samples=made.records[0].samples[1:]), *made.records[1:]]
+    first, second = render_frames(late, made.world, made.settings, [0, 1])
+    assert (first != second).any()
 
 
 @pytest.mark.thorough

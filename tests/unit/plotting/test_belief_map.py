@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
@@ -8,7 +9,7 @@ from PIL import Image
 
 from swarmbo.errors import ShapeError
 from swarmbo.plotting import World, style
-from swarmbo.plotting.belief_map import belief_map_figure, plot_mean, plot_std, plot_truth
+from swarmbo.plotting.belief_map import belief_map_figure, plot_error, plot_mean, plot_std, plot_truth
 from swarmbo.plotting.history import belief_after, failures, measurements, stops_of
 from swarmbo.plotting.maps import frame_map, lattice_over, plot_field, plot_findings, plot_paths
 from swarmbo.spaces import Domain
@@ -32,6 +33,24 @@ def test_belief_rebuilt_from_records_is_that_of_the_run(run):
     mean, var = belief.posterior(np.array([made.records[-1].recommendation.location]))
     np.testing.assert_allclose(mean, made.records[-1].recommendation.mean)
     np.testing.assert_allclose(np.sqrt(var), made.records[-1].recommendation.std, rtol=1e-5)
+
+
+@pytest.mark.parametrize("place", [[1e7, 400.0], [500.0, -1e9]])
+def test_a_place_far_outside_the_map_does_not_stretch_the_figure(run, place):
+    made = run(failing=0.0)
+    first, *others = made.records[-1].samples
+    stray = msgspec.structs.replace(made.records[-1], samples=[msgspec.structs.replace(first, location=place), *others])
+    figure = belief_map_figure([*made.records[:-1], stray], made.world, made.settings)
+    figure.canvas.draw()
+    box = figure.get_tightbbox()
+    assert max(box.width / figure.get_figwidth(), box.height / figure.get_figheight()) < 1.2
+
+
+@pytest.mark.parametrize(("points", "note"), [("none", "the truth is not known"), ("lattice", "no measurement has")])
+def test_an_error_map_says_what_it_lacks(run, points, note):
+    ax = axes()
+    plot_error(ax, None, run(truth=points).world)
+    assert [text.get_text() for text in ax.texts if note in text.get_text()]
 
 
 def test_paths_are_the_locations_of_the_records_and_robots_differ_by_marker_and_by_colour(run):

@@ -84,6 +84,26 @@ def test_a_world_that_measures_something_absurd_comes_to_its_end(mischief, playe
     assert (summary.rounds, len(records)) == (4, 5)
 
 
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ({"location": "here"}, "location: got 'here'; wanted 2 numbers in or near the box"),
+        ({"location": [0.5, 0.5, 0.5]}, "location: got [0.5, 0.5, 0.5]; wanted 2 numbers in or near the box"),
+        ({"location": [1e9, 0.5]}, "location: got [1000000000.0, 0.5]; wanted 2 numbers in or near the box"),
+        ({"measurement": "12"}, "measurement: got '12'; wanted a number"),
+        ({"path": [[0.0, 0.0, 0.0], [0.5, 0.5, 0.5]]}, None),
+    ],
+)
+def test_the_log_has_what_the_team_learned_and_why_it_learned_nothing(mischief, played, told, reason):
+    mischief.told = lambda agent: told if agent == "agent_0" else {}
+    summary, records = played(coordination="exact")
+    samples = [sample for record in records[1:] for sample in record.samples if sample.agent == "agent_0"]
+    assert [sample.failure or None for sample in samples] == [reason] * 4
+    assert all((sample.measurement is None) == (reason is not None) for sample in samples)
+    assert all(np.shape(sample.location) == (2,) and not sample.path for sample in samples)
+    assert summary.best.location[0] <= 1.0
+
+
 @pytest.mark.parametrize("use", [check, lambda scenario: run(scenario, Path("nowhere"))])
 def test_a_reset_that_would_end_the_process_is_refused(monkeypatch, tmp_path, mischief, bump_scenario, use):
     def leave(self, seed=None, options=None):
