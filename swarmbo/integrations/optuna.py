@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from swarmbo.boundary.rng import stream
-from swarmbo.boundary.values import short
+from swarmbo.boundary.values import short, told_number, whole_number
 from swarmbo.errors import ConfigError, needed
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces.variables import Categorical, Integer, Real, Variable
@@ -50,7 +50,7 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
             returns the sum.
 
     Raises:
-        ConfigError: If scopes are no table of lists of names. Other settings are checked at the first suggestion.
+        ConfigError: If an argument is invalid.
 
     Example:
         >>> import optuna
@@ -71,12 +71,12 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
         independent_sampler: Any = None,
         **settings: Any,
     ) -> None:
-        if scopes is None:
-            self.scopes = None
-        else:
-            graph = scopes if isinstance(scopes, FactorGraph) else FactorGraph.from_scopes(scopes)
-            self.scopes = {factor: graph.scope(factor) for factor in graph.factors}
-        self.seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
+        graph = scopes if isinstance(scopes, FactorGraph | None) else FactorGraph.from_scopes(scopes)
+        self.scopes = None if graph is None else {factor: graph.scope(factor) for factor in graph.factors}
+        drawn = int(np.random.SeedSequence().generate_state(1)[0])
+        self.seed = drawn if seed is None else whole_number(seed, 0, "$.seed", 2**32 - 1)
+        bounds = dict.fromkeys(("x",) if graph is None else graph.variables, (0.0, 1.0))
+        Team(graph, bounds, seed=self.seed, initial=initial, **settings)  # refuses settings before the first trial
         self.initial, self.settings = initial, settings
         self._independent = independent_sampler or optuna.samplers.TPESampler(seed=self.seed)
         self._lock = threading.RLock()
@@ -229,7 +229,7 @@ class _Work:
         if not isinstance(told, Mapping) or not set(factors) <= set(told) <= self.factors | set(factors):
             wanted = f"trial.set_user_attr({FACTORS!r}, {{factor: value}}) with {list(factors)}"
             raise ConfigError(f"trial {trial.number}: got {short(told)}; with per-factor outcomes wanted {wanted}")
-        return {factor: self.sign * float(told[factor]) for factor in factors}
+        return {f: self.sign * told_number(told[f], f"{f!r} in trial {trial.number}") for f in factors}
 
 
 def _variable(distribution: Any) -> Variable:

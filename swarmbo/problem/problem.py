@@ -434,8 +434,13 @@ class Problem:
         if place is None or place.shape != (len(values),):
             raise ConfigError(f"got {short(values)}; wanted a number for each variable", at=at)
         if not self.has(place):
-            raise ConfigError(f"got {self.named(place)}; wanted values in bounds", at=at)
+            raise self._outside(place, at)
         return self._within(place)
+
+    def _outside(self, place: Float[np.ndarray, " n"], at: str) -> ConfigError:
+        """Error that names the variable of a joint point that is farthest out of its bounds."""
+        name = self.graph.variables[column := self.domain.farthest(place)]
+        return ConfigError(f"got {float(place[column])}; wanted {self.variables[name].wanted}", at=f"{at}.{name}")
 
     def codes(self, values: Sequence[object], at: str) -> list[float]:
         """Codes of values, in the order of the variables.
@@ -506,7 +511,7 @@ class Problem:
         """
         for row, place in enumerate(X):
             if not self.has(place):
-                raise ConfigError(f"got {self.named(place)}; wanted values in bounds", at=f"$.points[{row}]")
+                raise self._outside(place, f"$.points[{row}]")
         return self._within(X)
 
     def in_box(self, U: Float[np.ndarray, "*m n"]) -> Float[np.ndarray, "*m n"]:
