@@ -10,7 +10,7 @@ import math
 import numbers
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
 
 import msgspec
@@ -195,32 +195,28 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
     if isinstance(cause := error.__cause__, ConfigError):
         return ConfigError(cause.message, at=f"{at}.{cause.at}")
     if (match := re.fullmatch(r"Object contains unknown field `(.*)`", text, flags=re.DOTALL)) is not None:
-        known = _known_fields(kind, data, place)
-        near = difflib.get_close_matches(match.group(1), known, n=1)
-        near = [new] if (new := _RENAMED.get(match.group(1), "")) in known else near
-        hint = f"; did you mean {near[0]!r}?" if near else (f"; known keys: {', '.join(known)}" if known else "")
-        if not near and (elsewhere := _tables_with(match.group(1), kind, data, place)):
-            hint = f"; it is one of kind = {' or '.join(map(repr, elsewhere))}"
-        return ConfigError(f"unknown key {short(match.group(1))}{hint}", at=at)
+        name, known = match.group(1), _known_fields(found, got)
+        others = [part.__struct_config__.tag for part in _struct_members(found) if name in part.__struct_fields__]
+        elsewhere = f"; it is one of kind = {' or '.join(map(repr, others))}" if others else ""
+        hint = hint_for(name, known) or elsewhere or (f"; known keys: {', '.join(known)}" if known else "")
+        return ConfigError(f"unknown key {short(name)}{hint}", at=at)
     if (match := re.fullmatch(r"Object missing required field `(.*)`", text)) is not None:
         choices = " or ".join(map(repr, _choices(kind, data, f"{place}.{match.group(1)}")))
-        known = f"wanted {choices}" if choices else f"known keys: {', '.join(_known_fields(kind, data, place))}"
+        known = f"wanted {choices}" if choices else f"known keys: {', '.join(_known_fields(found, got))}"
         return ConfigError(f"got no {match.group(1)!r}; {known}", at=at)
-    if path == "...":
-        return ConfigError(_wanted(text), at=at)
     if choices := _choices(kind, data, place):
-        near = difflib.get_close_matches(str(got), choices, n=1)
-        hint = hint_for(str(got), near[0] if near else None)
+        hint = hint_for(str(got), choices)
         return ConfigError(f"got {short(got)}; wanted one of {', '.join(map(repr, choices))}{hint}", at=at)
     number = _Number(found)
     return ConfigError(f"got {short(got)}; {f'wanted {number.wanted}' if number.is_number else _wanted(text)}", at=at)
 
 
-def hint_for(name: str, near: str | None) -> str:
-    """Hint of an error for an unknown name: that it was removed, or a near one; or nothing."""
+def hint_for(name: str, known: Sequence[str]) -> str:
+    """Hint of an error for an unknown name: that it was removed, or a near one of the known; or nothing."""
     if name in _GONE:
         return f"; it was removed: {_GONE[name]}"
-    return "" if near is None else f"; did you mean {near!r}?"
+    near = [new for new in known if new == _RENAMED.get(name)] or difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 _WORDS = {
@@ -265,19 +261,13 @@ def _table_type(kind: Any, data: object) -> type[msgspec.Struct] | None:
     return structs[0] if len(structs) == 1 else None
 
 
-def _known_fields(kind: Any, data: object, path: str) -> list[str]:
-    """Keys that the table at a path accepts."""
-    table = _table_type(*_at(kind, data, path))
+def _known_fields(kind: Any, data: object) -> list[str]:
+    """Keys that a table accepts."""
+    table = _table_type(kind, data)
     if table is None:
         return []
     tag = table.__struct_config__.tag_field
     return [*([tag] if tag else []), *table.__struct_fields__]
-
-
-def _tables_with(key: str, kind: Any, data: object, path: str) -> list[str]:
-    """Tags of other tables that could be at a path, and have a key."""
-    members = _struct_members(_at(kind, data, path)[0])
-    return [str(part.__struct_config__.tag) for part in members if key in part.__struct_fields__]
 
 
 def _choices(kind: Any, data: object, path: str) -> list[str]:

@@ -1,6 +1,5 @@
 """Evaluations that a user attaches: arrays, or a table (a list of dicts, a frame, or a CSV file)."""
 
-import difflib
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from swarmbo.boundary.values import LARGEST_OUTCOME, is_plain, real_array, short
 from swarmbo.errors import ConfigError, DataWarning, ShapeError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset
+from swarmbo.settings import hint_for
 from swarmbo.spaces.variables import Variable
 
 Column = Float[np.ndarray, " t"]
@@ -247,9 +247,9 @@ class _Table:
 
     def column(self, name: str) -> Sequence[object]:
         if name not in self.columns:
-            near = difflib.get_close_matches(name, self.columns, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ConfigError(f"{self.source}: no column {name!r}; columns: {self.names}{hint}")
+            raise ConfigError(
+                f"{self.source}: no column {name!r}; columns: {self.names}{hint_for(name, [*self.columns])}"
+            )
         return self.columns[name]
 
     def numbers(self, name: str) -> Column:
@@ -337,7 +337,6 @@ def _text(given: object, at: str) -> str:
 
 
 def _texts(given: object, count: int) -> list[str]:
-    names = list(cast(Sequence[object], given)) if isinstance(given, Sequence) and not isinstance(given, str) else []
-    if len(names) != count:
+    if not isinstance(given, Sequence) or isinstance(given, str) or len(cast(Sequence[object], given)) != count:
         raise ConfigError(f"got {short(given)}; wanted the names of {count} columns", at="$.columns")
-    return [_text(name, "$.columns") for name in names]
+    return [_text(name, "$.columns") for name in cast(Sequence[object], given)]

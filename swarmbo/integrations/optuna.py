@@ -28,16 +28,12 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
     decides. These are all of the first trial, those that no trial had yet, and groups whose values were all tried, if
     trials have other parameters.
 
-    Each parameter is a variable with its type: ``Real``, ``Integer`` or ``Categorical``, with the distribution's scale
-    and step. A team repeats no point while untried ones remain.
-
     Running trials are pending, also those of other processes. From failed trials, a team learns where trials fail.
     Constraints of trials (``trial.set_constraint``) are limits, each with a model; ``constraints_func`` is deprecated
     in Optuna, and not offered. A pruned trial counts with its last reported value, and as failed without any. Trials
     that this sampler did not suggest are data, but do not count as steps of the method. Threads may share it
-    (``n_jobs``). A pickled sampler continues; a new one for a stored study takes all its trials as data.
-
-    Studies must have one objective.
+    (``n_jobs``). A pickled sampler continues; a new one for a stored study takes all its trials as data. Studies must
+    have one objective.
 
     Args:
         scopes: ``{factor: [parameter, …]}`` if the objective is a sum of factors, or a ``FactorGraph`` of parameters.
@@ -93,18 +89,14 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
         self._raise_error_if_multi_objective(study)
         states = optuna.trial.TrialState
         finished = study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED))
-        having: dict[tuple[str, str], list[int]] = {}
-        distributions: dict[tuple[str, str], Any] = {}
+        having: dict[tuple[str, str], tuple[Any, list[int]]] = {}
         for each in finished:
-            for name, distribution in each.distributions.items():
-                if not distribution.single():
-                    # choices may be unhashable
-                    key = name, repr(distribution)
-                    having.setdefault(key, []).append(each.number)
-                    distributions[key] = distribution
+            for name, of in each.distributions.items():
+                if not of.single():  # by its text, as choices may be unhashable
+                    having.setdefault((name, repr(of)), (of, []))[1].append(each.number)
         groups: dict[tuple[int, ...], Space] = {}
-        for key, numbers in sorted(having.items()):
-            groups.setdefault(tuple(numbers), {})[key[0]] = distributions[key]
+        for (name, _), (of, numbers) in sorted(having.items()):
+            groups.setdefault(tuple(numbers), {})[name] = of
         if len(groups) > 1:
             # outcomes depend on other parameters too: once all values were tried, these need to be repeated
             counts = {

@@ -75,6 +75,7 @@ def write(folder, data):
             "got no 'weights'; known keys: kind, weights, at_most",
         ),
         ("constraints=[{ weights = { x = 1 } }]", "$.constraints[0]", "got no 'kind'; wanted 'linear' or"),
+        ("environment={ id = 'swarmbo/function-v0', function = 3 }", "$.environment.function", "got 3; wanted text"),
         ("constraints=['linear']", "$.constraints[0]", "got 'linear'; wanted a table"),
         (
             "environment.starts=[[1, 1], [2, 2], [3, 3], [1e9, 5]]",
