@@ -268,9 +268,8 @@ def _require_keywords(maker: Any, name: str, settings: Mapping[str, Any], at: st
     known = [key for key, parameter in parameters.items() if parameter.kind in by_keyword]
     for key in settings:
         if key not in known and not takes_all:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"{name} takes {', '.join(known) or 'none'}"
-            raise ConfigError(f"unknown key {short(key)}; {hint}", at=at)
+            hint = hint_for(key, known) or f"; {name} takes {', '.join(known) or 'none'}"
+            raise ConfigError(f"unknown key {short(key)}{hint}", at=at)
     for key in known:
         if parameters[key].default is inspect.Parameter.empty and key not in settings:
             raise ConfigError(f"missing key {key!r}, which {name} needs", at=at)

@@ -219,10 +219,8 @@ def hint_for(name: str, known: Sequence[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-_WORDS = {
-    **{"object": "a table", "array": "a list", "str": "text", "int": "an integer", "float": "a number"},
-    **{"bool": "true or false", "null": "nothing"},
-}
+_WORDS = {"object": "a table", "array": "a list", "str": "text", "int": "an integer", "float": "a number"}
+_WORDS |= {"bool": "true or false", "null": "nothing"}
 
 
 def _wanted(text: str) -> str:

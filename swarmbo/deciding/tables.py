@@ -1,5 +1,6 @@
 """Evaluations that a user attaches: arrays, or a table (a list of dicts, a frame, or a CSV file)."""
 
+import difflib
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,6 @@ from swarmbo.boundary.values import LARGEST_OUTCOME, is_plain, real_array, short
 from swarmbo.errors import ConfigError, DataWarning, ShapeError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset
-from swarmbo.settings import hint_for
 from swarmbo.spaces.variables import Variable
 
 Column = Float[np.ndarray, " t"]
@@ -247,9 +247,9 @@ class _Table:
 
     def column(self, name: str) -> Sequence[object]:
         if name not in self.columns:
-            raise ConfigError(
-                f"{self.source}: no column {name!r}; columns: {self.names}{hint_for(name, [*self.columns])}"
-            )
+            near = difflib.get_close_matches(name, self.columns, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(f"{self.source}: no column {name!r}; columns: {self.names}{hint}")
         return self.columns[name]
 
     def numbers(self, name: str) -> Column:
