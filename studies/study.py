@@ -28,7 +28,18 @@ def read(path: Path) -> list[Line]:
     """Recorded lines of a file, or of all in a folder; none if there is no such file."""
     if path.is_dir():
         return [line for file in sorted(path.glob("*.jsonl")) for line in read(file)]
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line] if path.exists() else []
+    found = list[Line]()
+    for number, text in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
+        try:
+            line = json.loads(text) if text.strip() else None
+        except ValueError:
+            line = text
+        if not isinstance(line, dict | None):
+            got = repr(text.decode(errors="replace"))[:60]
+            wanted = "an object of JSON. Remove the line, and the script runs its cell again"
+            raise SystemExit(f"{path}, line {number}: got {got}; wanted {wanted}")
+        found += [] if line is None else [line]
+    return found
 
 
 def append(path: Path, line: Line) -> None:

@@ -115,7 +115,7 @@ def require_known(slot: Slot, name: object, at: str, team: Team | None = None) -
     if not isinstance(name, str) or name in kinds(slot):
         return
     fitting = list(kinds(slot, team))
-    hint = hint_for(name, nearest_kind(name, fitting))
+    hint = hint_for(name, ()) or ("" if (near := nearest_kind(name, fitting)) is None else f"; did you mean {near!r}?")
     wanted = f"one of {', '.join(map(repr, fitting))}" if len(fitting) > 1 else repr(fitting[0])
     raise ConfigError(f"got {short(name)}; wanted {wanted}{hint}", at=f"{at}.kind")
 
@@ -182,10 +182,8 @@ def load(name: str, at: str) -> Any:
     found: Any = _imported(module, name, at)
     for part in path.split("."):
         if not hasattr(found, part):
-            near = difflib.get_close_matches(part, dir(found), n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
             where = getattr(found, "__file__", None) or getattr(found, "__name__", module)
-            raise ConfigError(f"got {name!r}, but {where} has no {part!r}{hint}", at=at)
+            raise ConfigError(f"got {name!r}, but {where} has no {part!r}{hint_for(part, dir(found))}", at=at)
         found = getattr(found, part)
     return found
 
@@ -270,9 +268,8 @@ def _require_keywords(maker: Any, name: str, settings: Mapping[str, Any], at: st
     known = [key for key, parameter in parameters.items() if parameter.kind in by_keyword]
     for key in settings:
         if key not in known and not takes_all:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"{name} takes {', '.join(known) or 'none'}"
-            raise ConfigError(f"unknown key {short(key)}; {hint}", at=at)
+            hint = hint_for(key, known) or f"; {name} takes {', '.join(known) or 'none'}"
+            raise ConfigError(f"unknown key {short(key)}{hint}", at=at)
     for key in known:
         if parameters[key].default is inspect.Parameter.empty and key not in settings:
             raise ConfigError(f"missing key {key!r}, which {name} needs", at=at)

@@ -10,7 +10,7 @@ import math
 import numbers
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
 
 import msgspec
@@ -42,15 +42,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
                 msgspec.structs.force_setattr(self, field, exact(value))
         for field, number in _numbers(type(self)).items():
             if not number.holds(value := getattr(self, field)):
-                raise _FieldError(field, value, number.wanted)
-
-
-class _FieldError(ValueError):
-    """A value of the right type, but outside the range of its field."""
-
-    def __init__(self, field: str, got: object, wanted: str) -> None:
-        super().__init__(f"{field}: got {short(got)}; wanted {wanted}")
-        self.field, self.got, self.wanted = field, got, wanted
+                raise ConfigError(f"got {short(value)}; wanted {number.wanted}", at=field)
 
 
 def within(
@@ -99,7 +91,7 @@ def require(settings: object, field: str, holds: Callable[[Any], bool], wanted: 
     value = getattr(settings, field)
     finite = not isinstance(value, float) or math.isfinite(value)
     if not (finite and holds(value)):
-        raise _FieldError(field, value, wanted)
+        raise ConfigError(f"got {short(value)}; wanted {wanted}", at=field)
 
 
 def convert(data: object, kind: type[T] | Any, at: str = "$") -> T:
@@ -188,40 +180,53 @@ def _numbers(kind: type[msgspec.Struct]) -> dict[str, _Number]:
 
 
 def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -> ConfigError:
-    text, path = str(error), "$"
-    if (match := re.search(r" - at `(?:key in )?(\$[^`]*)`$", text)) is not None:
-        text, path = text[: match.start()], match.group(1)
-    found, got = _at(kind, data, path)
-    if isinstance(cause := error.__cause__, _FieldError):
-        return ConfigError(f"got {short(cause.got)}; wanted {cause.wanted}", at=at + path[1:] + "." + cause.field)
+    pattern = r"\A(.*?)(?: - at (`key` in )?`\$([^`]*)`)?\Z"
+    ((text, of_key, path),) = re.findall(pattern, str(error), flags=re.DOTALL)
+    place, in_table, _ = path.partition("[...]")  # of an entry of a table, whose key msgspec leaves out
+    (found, got), at = _at(kind, data, place), at + place
+    if (of_key or in_table) and isinstance(got, Mapping):
+        kinds = next(get_args(part) for part in (found, *get_args(found)) if get_origin(part) in (dict, Mapping))
+        for key, value in cast(Mapping[Any, Any], got).items():
+            part, inner, where = (key, kinds[0], at) if of_key else (value, kinds[1], f"{at}.{key}")
+            try:
+                msgspec.convert(exact(part), inner)
+            except msgspec.ValidationError as wrong:
+                return _explain(wrong, part, inner, where)
+    if isinstance(cause := error.__cause__, ConfigError):
+        return ConfigError(cause.message, at=f"{at}.{cause.at}")
     if (match := re.fullmatch(r"Object contains unknown field `(.*)`", text, flags=re.DOTALL)) is not None:
-        known = _known_fields(kind, data, path)
-        near = difflib.get_close_matches(match.group(1), known, n=1)
-        near = [new] if (new := _RENAMED.get(match.group(1), "")) in known else near
-        hint = f"; did you mean {near[0]!r}?" if near else (f"; known keys: {', '.join(known)}" if known else "")
-        if not near and (elsewhere := _tables_with(match.group(1), kind, data, path)):
-            hint = f"; it is one of kind = {' or '.join(map(repr, elsewhere))}"
-        return ConfigError(f"unknown key {short(match.group(1))}{hint}", at=at + path[1:])
-    if re.match(r"Expected `(int|float)[^`]*` (>|<|that's)", text) and not path.endswith("]"):
-        wanted = _Number(found).wanted
-        return ConfigError(f"got {short(got)}; wanted {wanted}", at=at + path[1:])
-    if text.startswith("Object missing required field") or path == "$...":
-        return ConfigError(_plain(text), at=at + path[1:])
-    if choices := _choices(kind, data, path):
-        near = difflib.get_close_matches(str(got), choices, n=1)
-        hint = hint_for(str(got), near[0] if near else None)
-        return ConfigError(f"got {short(got)}; wanted one of {', '.join(map(repr, choices))}{hint}", at=at + path[1:])
-    return ConfigError(f"got {short(got)}; {_plain(text)}", at=at + path[1:])
+        name, known = match.group(1), _known_fields(found, got)
+        others = [part.__struct_config__.tag for part in _struct_members(found) if name in part.__struct_fields__]
+        elsewhere = f"; it is one of kind = {' or '.join(map(repr, others))}" if others else ""
+        hint = hint_for(name, known) or elsewhere or (f"; known keys: {', '.join(known)}" if known else "")
+        return ConfigError(f"unknown key {short(name)}{hint}", at=at)
+    if (match := re.fullmatch(r"Object missing required field `(.*)`", text)) is not None:
+        choices = " or ".join(map(repr, _choices(kind, data, f"{place}.{match.group(1)}")))
+        known = f"wanted {choices}" if choices else f"known keys: {', '.join(_known_fields(found, got))}"
+        return ConfigError(f"got no {match.group(1)!r}; {known}", at=at)
+    if choices := _choices(kind, data, place):
+        hint = hint_for(str(got), choices)
+        return ConfigError(f"got {short(got)}; wanted one of {', '.join(map(repr, choices))}{hint}", at=at)
+    number = _Number(found)
+    return ConfigError(f"got {short(got)}; {f'wanted {number.wanted}' if number.is_number else _wanted(text)}", at=at)
 
 
-def hint_for(name: str, near: str | None) -> str:
-    """Hint of an error for an unknown name: that it was removed, or a near one; or nothing."""
+def hint_for(name: str, known: Sequence[str]) -> str:
+    """Hint of an error for an unknown name: that it was removed, or a near one of the known; or nothing."""
     if name in _GONE:
         return f"; it was removed: {_GONE[name]}"
-    return "" if near is None else f"; did you mean {near!r}?"
+    near = [new for new in known if new == _RENAMED.get(name)] or difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def _plain(text: str) -> str:
+_WORDS = {"object": "a table", "array": "a list", "str": "text", "int": "an integer", "float": "a number"}
+_WORDS |= {"bool": "true or false", "null": "nothing"}
+
+
+def _wanted(text: str) -> str:
+    """A message of msgspec without what was got, in the words of the other messages if it is of a type."""
+    if (match := re.fullmatch(r"Expected `([^`]*)`(.*), got [^,]*", text, flags=re.DOTALL)) is not None:
+        return f"wanted {' or '.join(_WORDS.get(word, word) for word in match.group(1).split(' | '))}{match.group(2)}"
     text = text.replace("`", "'").strip()
     return " ".join((text[0].lower() + text[1:]).split()) if text else "not accepted"
 
@@ -230,8 +235,9 @@ def _at(kind: Any, data: Any, path: str) -> tuple[Any, Any]:
     """Type (None if unknown) and value at a path: walks the schema along it, choosing union members by tag."""
     for step, index in re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", path):
         if index:
-            lists = [part for part in (kind, *get_args(kind)) if get_origin(part) in (list, tuple)]
-            kind = get_args(lists[0])[0] if lists else None
+            lists = [get_args(part) for part in (kind, *get_args(kind)) if get_origin(part) in (list, tuple)]
+            at = int(index) if lists and len(lists[0]) > int(index) and Ellipsis not in lists[0] else 0
+            kind = lists[0][at] if lists else None
             data = data[int(index)] if isinstance(data, list | tuple) and int(index) < len(data) else data
         else:
             table = _table_type(kind, data)
@@ -253,19 +259,13 @@ def _table_type(kind: Any, data: object) -> type[msgspec.Struct] | None:
     return structs[0] if len(structs) == 1 else None
 
 
-def _known_fields(kind: Any, data: object, path: str) -> list[str]:
-    """Keys that the table at a path accepts."""
-    table = _table_type(*_at(kind, data, path))
+def _known_fields(kind: Any, data: object) -> list[str]:
+    """Keys that a table accepts."""
+    table = _table_type(kind, data)
     if table is None:
         return []
     tag = table.__struct_config__.tag_field
     return [*([tag] if tag else []), *table.__struct_fields__]
-
-
-def _tables_with(key: str, kind: Any, data: object, path: str) -> list[str]:
-    """Tags of other tables that could be at a path, and have a key."""
-    members = _struct_members(_at(kind, data, path)[0])
-    return [str(part.__struct_config__.tag) for part in members if key in part.__struct_fields__]
 
 
 def _choices(kind: Any, data: object, path: str) -> list[str]:

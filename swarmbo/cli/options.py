@@ -127,6 +127,7 @@ FormatNames = Annotated[
 ]
 Dpi = Annotated[int | None, Option(help="Dots per inch of figures (default: 150).")]
 _LONGEST_LINE = 1000
+_EXPLAINED = re.compile(r"\$\.((?:environment|belief|acquisition|coordination|transport|workers)\.\w+)[^ ]*")
 
 
 def end(line: str, status: int = 2) -> NoReturn:
@@ -144,7 +145,7 @@ def _one_line_errors() -> Generator[None]:
             yield
     except SwarmboError as error:
         text = f"{error.at}: {error.message}" if isinstance(error, ConfigError) else str(error)
-        if isinstance(error, ConfigError) and (key := re.fullmatch(r"\$\.(\w+\.\w+)[^ ]*", error.at)):
+        if isinstance(error, ConfigError) and (key := _EXPLAINED.fullmatch(error.at)):
             text += f" (see: swarmbo explain {key[1]})"
         end(one_line(text))
     except KeyboardInterrupt:

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
+from swarmbo.boundary.values import short
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
 
@@ -51,7 +52,10 @@ def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[
     checked: dict[str, Table] = {}
     size_of: dict[str, tuple[int, str]] = {}
     for factor in graph.factors:
-        table = np.ascontiguousarray(tables[factor], dtype=np.float64)
+        try:
+            table = np.ascontiguousarray(tables[factor], dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ShapeError(f"table of {factor!r}: got {short(tables[factor])}; wanted an array of numbers") from None
         scope = graph.scope(factor)
         if np.ndim(tables[factor]) != len(scope):
             wanted = f"{len(scope)}, one for each of {', '.join(scope)}"

@@ -1,6 +1,5 @@
 """Setup of a team: a problem, parts of known kinds or of a user's own, and a seed."""
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from swarmbo.kernels import load_kernels, unloaded_kernels
 from swarmbo.problem import Problem
 from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, FUNCTION, SLOTS, TEAMS, Slot, Team, is_kind, name_of, settings_of
-from swarmbo.settings import Settings
+from swarmbo.settings import Settings, hint_for
 from swarmbo.spaces import Domain
 from swarmbo.transport import Carrying, Faults
 
@@ -235,8 +234,7 @@ def check_of_account(acquisition: Acquisition, team: Team) -> None:
 def refuse_unknown(arguments: Mapping[str, object]) -> None:
     """Refuse arguments that neither a team nor an agent takes."""
     for name, given in arguments.items():
-        near = difflib.get_close_matches(name, _ARGUMENTS, n=1)
-        wanted = f"some of {', '.join(_ARGUMENTS)}" + (f"; did you mean {near[0]!r}?" if near else "")
+        wanted = f"some of {', '.join(_ARGUMENTS)}{hint_for(name, list(_ARGUMENTS))}"
         raise ConfigError(f"unknown argument, got {short(given)}; wanted {_INSTEAD.get(name, wanted)}", at=f"$.{name}")
 
 

@@ -72,8 +72,7 @@ def _places(table: "_Table", problem: Problem, names: Sequence[str]) -> Float[np
     good &= np.isfinite(X).all(axis=1)
     if not good.all():
         row = int(np.argmin(good))
-        off = np.abs(problem.box.to_unit(X[row]) - 0.5)
-        column = int(np.argmax(np.where(np.isfinite(off), off, np.inf)))
+        column = problem.box.farthest(X[row])
         low, high = problem.box.low[column], problem.box.high[column]
         near = ", or near that" if problem.is_field else ""
         raise table.refused(row, names[column], f"a number between {low:g} and {high:g}{near}")
@@ -321,7 +320,8 @@ def _code(cell: Any, variable: Variable) -> float | None:
     for code in (variable.code(cell), variable.of_text(cell)):
         if code is not None:
             return code
-    return variable.code(None if cell == "" else _number(cell))
+    number = _number(cell)
+    return None if number is None else variable.code(None if cell == "" else number)
 
 
 def _is_nothing(cell: Any) -> bool:
@@ -337,7 +337,6 @@ def _text(given: object, at: str) -> str:
 
 
 def _texts(given: object, count: int) -> list[str]:
-    names = list(cast(Sequence[object], given)) if isinstance(given, Sequence) and not isinstance(given, str) else []
-    if len(names) != count:
+    if not isinstance(given, Sequence) or isinstance(given, str) or len(cast(Sequence[object], given)) != count:
         raise ConfigError(f"got {short(given)}; wanted the names of {count} columns", at="$.columns")
-    return [_text(name, "$.columns") for name in names]
+    return [_text(name, "$.columns") for name in cast(Sequence[object], given)]

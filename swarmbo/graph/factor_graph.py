@@ -183,10 +183,10 @@ class FactorGraph:
             ConfigError: If it is no graph, or :meth:`from_networkx` refuses it.
             ShapeError: If tables do not fit the graph.
         """
+        if not isinstance(cast(object, tables), Mapping | None) or (tables is None and isinstance(graph, FactorGraph)):
+            raise ShapeError(f"tables: got {short(tables)}; wanted {{factor: array}}, one for each factor")
         if isinstance(graph, FactorGraph):
-            if tables is None:
-                raise ShapeError("got no tables; wanted {factor: array}, one for each factor")
-            return graph, tables
+            return graph, tables or {}
         said = read_with_tables(graph, tables)
         return cls._of(said), said.tables or {}
 

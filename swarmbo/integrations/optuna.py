@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from swarmbo.boundary.rng import stream
-from swarmbo.boundary.values import short
+from swarmbo.boundary.values import short, told_number, whole_number
 from swarmbo.errors import ConfigError, needed
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces.variables import Categorical, Integer, Real, Variable
@@ -28,16 +28,12 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
     decides. These are all of the first trial, those that no trial had yet, and groups whose values were all tried, if
     trials have other parameters.
 
-    Each parameter is a variable with its type: ``Real``, ``Integer`` or ``Categorical``, with the distribution's scale
-    and step. A team repeats no point while untried ones remain.
-
     Running trials are pending, also those of other processes. From failed trials, a team learns where trials fail.
     Constraints of trials (``trial.set_constraint``) are limits, each with a model; ``constraints_func`` is deprecated
     in Optuna, and not offered. A pruned trial counts with its last reported value, and as failed without any. Trials
     that this sampler did not suggest are data, but do not count as steps of the method. Threads may share it
-    (``n_jobs``). A pickled sampler continues; a new one for a stored study takes all its trials as data.
-
-    Studies must have one objective.
+    (``n_jobs``). A pickled sampler continues; a new one for a stored study takes all its trials as data. Studies must
+    have one objective.
 
     Args:
         scopes: ``{factor: [parameter, …]}`` if the objective is a sum of factors, or a ``FactorGraph`` of parameters.
@@ -50,7 +46,7 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
             returns the sum.
 
     Raises:
-        ConfigError: If scopes are no table of lists of names. Other settings are checked at the first suggestion.
+        ConfigError: If an argument is invalid.
 
     Example:
         >>> import optuna
@@ -71,12 +67,12 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
         independent_sampler: Any = None,
         **settings: Any,
     ) -> None:
-        if scopes is None:
-            self.scopes = None
-        else:
-            graph = scopes if isinstance(scopes, FactorGraph) else FactorGraph.from_scopes(scopes)
-            self.scopes = {factor: graph.scope(factor) for factor in graph.factors}
-        self.seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
+        graph = scopes if isinstance(scopes, FactorGraph | None) else FactorGraph.from_scopes(scopes)
+        self.scopes = None if graph is None else {factor: graph.scope(factor) for factor in graph.factors}
+        drawn = int(np.random.SeedSequence().generate_state(1)[0])
+        self.seed = drawn if seed is None else whole_number(seed, 0, "$.seed", 2**32 - 1)
+        bounds = dict.fromkeys(("x",) if graph is None else graph.variables, (0.0, 1.0))
+        Team(graph, bounds, seed=self.seed, initial=initial, **settings)  # refuses settings before the first trial
         self.initial, self.settings = initial, settings
         self._independent = independent_sampler or optuna.samplers.TPESampler(seed=self.seed)
         self._lock = threading.RLock()
@@ -93,18 +89,14 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
         self._raise_error_if_multi_objective(study)
         states = optuna.trial.TrialState
         finished = study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED))
-        having: dict[tuple[str, str], list[int]] = {}
-        distributions: dict[tuple[str, str], Any] = {}
+        having: dict[tuple[str, str], tuple[Any, list[int]]] = {}
         for each in finished:
-            for name, distribution in each.distributions.items():
-                if not distribution.single():
-                    # choices may be unhashable
-                    key = name, repr(distribution)
-                    having.setdefault(key, []).append(each.number)
-                    distributions[key] = distribution
+            for name, of in each.distributions.items():
+                if not of.single():  # by its text, as choices may be unhashable
+                    having.setdefault((name, repr(of)), (of, []))[1].append(each.number)
         groups: dict[tuple[int, ...], Space] = {}
-        for key, numbers in sorted(having.items()):
-            groups.setdefault(tuple(numbers), {})[key[0]] = distributions[key]
+        for (name, _), (of, numbers) in sorted(having.items()):
+            groups.setdefault(tuple(numbers), {})[name] = of
         if len(groups) > 1:
             # outcomes depend on other parameters too: once all values were tried, these need to be repeated
             counts = {
@@ -229,7 +221,7 @@ class _Work:
         if not isinstance(told, Mapping) or not set(factors) <= set(told) <= self.factors | set(factors):
             wanted = f"trial.set_user_attr({FACTORS!r}, {{factor: value}}) with {list(factors)}"
             raise ConfigError(f"trial {trial.number}: got {short(told)}; with per-factor outcomes wanted {wanted}")
-        return {factor: self.sign * float(told[factor]) for factor in factors}
+        return {f: self.sign * told_number(told[f], f"{f!r} in trial {trial.number}") for f in factors}
 
 
 def _variable(distribution: Any) -> Variable:

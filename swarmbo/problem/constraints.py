@@ -197,10 +197,11 @@ def _stretch(box: Domain, codes: Float[np.ndarray, "m s"], column: int) -> Float
 def constraint_of(given: object, variables: Mapping[str, Variable], at: str) -> Known:
     """Constraint from a user that fits the variables: an object, or its table."""
     made = given if isinstance(given, Known) else convert(given, Known, at)
+    names = f"{at}.{made.__struct_fields__[0]}"  # weights, variables or scope
     if strange := [name for name in made.scope if name not in variables]:
-        raise ConfigError(f"got {strange[0]!r}; wanted some of {list(variables)}", at=f"{at}.scope")
+        raise ConfigError(f"got {strange[0]!r}; wanted some of {list(variables)}", at=names)
     if len(set(made.scope)) < len(made.scope):
-        raise ConfigError(f"got {list(made.scope)}; wanted each variable once", at=f"{at}.scope")
+        raise ConfigError(f"got {list(made.scope)}; wanted each variable once", at=names)
     return made.fitting(variables, at)
 
 

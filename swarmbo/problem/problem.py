@@ -433,8 +433,13 @@ class Problem:
         place = real_array(self.codes(values, at) if self.is_mixed else values)
         if place is None or place.shape != (len(values),):
             raise ConfigError(f"got {short(values)}; wanted a number for each variable", at=at)
+        return self._inside(place, at)
+
+    def _inside(self, place: Float[np.ndarray, " n"], at: str) -> Float[np.ndarray, " n"]:
+        """Joint point without rounding errors; a ConfigError names the variable that is farthest out of its bounds."""
         if not self.has(place):
-            raise ConfigError(f"got {self.named(place)}; wanted values in bounds", at=at)
+            name = self.graph.variables[column := self.domain.farthest(place)]
+            raise ConfigError(f"got {float(place[column])}; wanted {self.variables[name].wanted}", at=f"{at}.{name}")
         return self._within(place)
 
     def codes(self, values: Sequence[object], at: str) -> list[float]:
@@ -505,8 +510,7 @@ class Problem:
             ConfigError: If a point is not in bounds; it names the row.
         """
         for row, place in enumerate(X):
-            if not self.has(place):
-                raise ConfigError(f"got {self.named(place)}; wanted values in bounds", at=f"$.points[{row}]")
+            self._inside(place, f"$.points[{row}]")
         return self._within(X)
 
     def in_box(self, U: Float[np.ndarray, "*m n"]) -> Float[np.ndarray, "*m n"]:

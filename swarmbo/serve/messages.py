@@ -11,8 +11,8 @@ from swarmbo.settings import Settings
 from swarmbo.spaces.variables import Choice, Variable
 
 LONGEST_LEASE = 366 * 86_400.0  # s
-_GOT = re.compile(r"\bgot (.*?)(?=; |: wanted|, expected|$)")
-_WANTED = re.compile(r"\b(?:wanted|expected) ((?:(?!, got )[^;])*)(?:; (.*))?")
+_GOT = re.compile(r"(?:\bgot|\bunknown key|^query(?=[^:]* was never)) (.*?)(?=; |: wanted| was never|$)")
+_WANTED = re.compile(r"\b(?:wanted|known keys:|recorded before:|waiting for outcomes:) ([^;]*)(?:; (.*))?")
 _REFUSALS = {
     400: "no JSON, or nested too deeply",
     401: "no token, or a wrong one",
@@ -196,13 +196,11 @@ def refusal_of(error: Exception, fix: str = "see /openapi.json") -> Refusal:
         >>> from swarmbo.errors import ConfigError
         >>> refusal_of(ConfigError("got -1; wanted a number > 0", at="$.lease_s")).wanted
         'a number > 0'
-        >>> refusal_of(ConfigError("got []; expected 'object', got 'array'")).wanted
-        "'object'"
     """
     text = " ".join(str(error).split())
     got, found = _GOT.search(text), _WANTED.search(text)
     wanted, remedy = ("a request as in /openapi.json", None) if found is None else found.groups()
-    return Refusal(text, "see what" if got is None else got[1], wanted, remedy or fix)
+    return Refusal(text, "the request" if got is None else got[1], wanted, remedy or fix)
 
 
 def document() -> dict[str, Any]:

@@ -81,6 +81,11 @@ class Domain:
         """Mask of points in the box, or moderately far from it; points that are not finite are excluded."""
         return np.asarray((np.abs(self.to_unit(X)) <= _FAR).all(axis=-1))
 
+    def farthest(self, x: Float[np.ndarray, " d"]) -> int:
+        """Index of the coordinate farthest from the middle of its bounds; one that is not finite, if there is any."""
+        off = np.abs(self.to_unit(x) - 0.5)
+        return int(np.argmax(np.where(np.isfinite(off), off, np.inf)))
+
     @classmethod
     def of_space(cls, space: gymnasium.Space) -> "Domain":  # pyright: ignore[reportMissingTypeArgument]
         """Box of an action space.

@@ -197,6 +197,14 @@ def test_what_does_not_fit_is_refused_in_one_line(arguments, message):
         joint().attach(X, VALUES, agents="a")
 
 
+def test_a_word_that_is_no_choice_is_refused_also_if_nothing_is_a_choice():
+    team = sb.Team(None, {"c": sb.Categorical([None, "a", 2]), "x": (0.0, 1.0)})
+    team.attach([{"c": c, "x": 0.5, "total": 1.0} for c in (None, "", "a", "2", 2, "2.0")])
+    assert team.history.X[:, 0].tolist() == [0, 0, 1, 2, 2, 2]
+    with pytest.raises(ConfigError, match=r"row 1, column 'c': got 'b'; wanted one of \[None, 'a', 2\]"):
+        team.attach([{"c": c, "x": 0.5, "total": 1.0} for c in ("a", "b")])
+
+
 def test_numbers_that_stand_for_none_are_told_and_taken_for_failed():
     rows = {"x": PLACES[:, 0], "y": PLACES[:, 1], "value": [1.0, -9999.0, 2.0, 3.0, -9999.0, 2.5]}
     team = field()

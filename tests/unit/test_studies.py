@@ -101,6 +101,15 @@ def test_pages_say_what_the_recorded_lines_say(script, recorded):
     assert len(set(keys)) == len(keys)
 
 
+@pytest.mark.parametrize("line", ['{"method": "a", "se', "[1]", "3", "\x00"])
+def test_a_line_that_is_no_table_of_json_is_named(counted, line):
+    study, ran, path = counted
+    path.write_text(f'{{"method": "a", "seed": 1, "loud": false, "found": 1}}\n\n{line}\n')
+    with pytest.raises(SystemExit, match=r"lines.jsonl, line 3: got .*; wanted an object of JSON. Remove the line"):
+        study.main([])
+    assert not ran
+
+
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.py")), ids=lambda path: path.stem)
 def test_scripts_can_be_imported_and_are_named_on_a_page(script, path):
     script(path.stem)

@@ -156,7 +156,7 @@ and that did not fail |
     _action_in_words, _states = "values of the agent's own variables", ("function", 1)
 
     def __init__(self, *, function: str | AdditiveFunction = "powell", **settings: Any) -> None:
-        name = function if isinstance(function, str) else function.name
+        name = function.name if isinstance(function, AdditiveFunction) else function
         s = self._settings_of({"function": name, **settings})
         self._made_of = function
         self.function = f = self._made(s, s.function_seed)

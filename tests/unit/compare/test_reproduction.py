@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import re
 import shutil
 
 import numpy as np
@@ -92,6 +93,26 @@ def test_a_reproduction_shows_printed_numbers_beside_its_own_and_does_nothing_tw
     assert without_time[0] == without_time[1]
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert (out / "camel" / "sobol" / "seed-001" / "summary.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("was", "wrong", "line"),
+    [
+        (
+            "camel]\nrounds = ",
+            "camel]\nrounds = 'many' #",
+            r"\$\.problems\.camel\.rounds: got 'many'; wanted an integer >= 1",
+        ),
+        ("needs = ", "needs = 'peer' #", r"\$\.problems\.nowhere\.needs: got 'peer'; wanted a list"),
+    ],
+)
+def test_a_wrong_value_in_a_table_of_problems_or_methods_is_refused_by_its_path(tiny, was, wrong, line):
+    text = tiny.read_text()
+    assert was in text
+    tiny.write_text(text.replace(was, wrong, 1))
+    result = called(tiny)
+    assert result.exit_code == 2
+    assert re.fullmatch(f"swarmbo: {line}\n", result.stderr), result.stderr
 
 
 def test_a_run_that_was_cut_off_is_gone_on_with_to_the_same_bytes(tiny, tmp_path):

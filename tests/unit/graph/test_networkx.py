@@ -134,6 +134,9 @@ PAIR = np.zeros((2, 2))
 @pytest.mark.parametrize(
     ("g", "tables", "says"),
     [
+        (nx.path_graph(2), [np.eye(2)], r"^tables: got \[array.*; wanted \{factor: array\}"),
+        (nx.path_graph(2), {(0, 1): "abc"}, r"^table of 'f\(0,1\)': got 'abc'; wanted an array of numbers"),
+        (nx.path_graph(2), {(0, 1): [[0], [1, 2]]}, r"^table of 'f\(0,1\)': got \[\[0\], \[1, 2\]\]; wanted an array"),
         (LINE, {("x", "y"): PAIR}, r"edge \('y', 'z'\) has no table"),
         (LINE, {("x", "y"): PAIR, ("y", "z"): PAIR, ("x", "z"): PAIR}, "is no node and no edge"),
         (LINE, {("x", "y"): PAIR, ("y", "x"): PAIR, ("y", "z"): PAIR}, "two tables for 'y' - 'x'"),

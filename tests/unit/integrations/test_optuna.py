@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, ShapeError
 
 optuna = pytest.importorskip("optuna")
 cases = pytest.importorskip("optuna.testing.pytest_samplers")
@@ -229,8 +229,32 @@ def test_outcomes_by_factor_are_told_by_trials():
     assert np.isfinite(team.history.factors).all()
     with pytest.raises(ConfigError, match=r"trial 6: got None; with per-factor outcomes wanted trial.set_user_attr"):
         study.optimize(told, n_trials=2)
-    with pytest.raises(ConfigError, match="scopes"):
-        SwarmboSampler(scopes={"f": "x"})
+    study = study_of(scopes={"f": ["x"], "g": ["y"]}, outcomes="per-factor")
+    trial = study.ask()
+    value = told(trial)
+    trial.set_user_attr("factors", {"f": "much", "g": 1.0})
+    study.tell(trial, value)
+    with pytest.raises(ShapeError, match="outcome of 'f' in trial 0: got 'much'; wanted a number"):
+        study.optimize(told, n_trials=1)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"scopes": {"f": "x"}},
+        {"sed": 1},
+        {"seed": -1},
+        {"seed": 2**32},
+        {"initial": 0},
+        {"acquisition": "ucb"},
+        {"outcomes": "per-part"},
+        {"outcomes": "per-factor"},  # without scopes
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_refused_before_the_first_trial(wrong):
+    with pytest.raises(ConfigError, match=rf"\$\.{'outcomes' if 'outcomes' in wrong else next(iter(wrong))}"):
+        SwarmboSampler(**wrong)
 
 
 def test_no_combination_is_tried_twice_before_all_were():

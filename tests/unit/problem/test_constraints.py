@@ -182,7 +182,7 @@ def test_constraints_in_conflict_are_named_and_no_others():
 @pytest.mark.parametrize(
     ("constraint", "at", "words"),
     [
-        (Linear(weights={"z": 1.0}, at_most=1.0), "$.constraints[0].scope", "some of ['a', 'c']"),
+        (Linear(weights={"z": 1.0}, at_most=1.0), "$.constraints[0].weights", "some of ['a', 'c']"),
         (Linear(weights={"c": 1.0}, at_most=1.0), "$.constraints[0].weights.c", "3 numbers, one for each value"),
         (Separation(variables=("a", "c"), at_least=1.0), "$.constraints[0].variables", "two numbers, or a Constraint"),
         (Constraint(scope=("a",), allowed=bool), "$.constraints[0].scope", "variables with a step"),

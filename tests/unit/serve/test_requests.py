@@ -50,6 +50,26 @@ def test_bad_bodies_are_refused(client, desk, path, body, status):
     assert client.post("/tell/q00001", json={"outcome": 1}).json()["is_new"]
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "got", "wanted"),
+    [
+        ("/ask", {}, "no 'key'", "key, lease_s"),
+        ("/ask", {"key": 1}, "1", "text"),
+        ("/ask", {"key": "k", "leases": 1}, "'leases'", None),
+        ("/ask", [], "[]", "a table"),
+        ("/tell/q00009", {"outcome": 1}, "'q00009'", None),
+        ("/tell/q00001", {"outcome": "much"}, "'much'", "a number or a table or nothing"),
+        ("/tell/q00001", {"outcome": 2}, "the total 2.0", "1.0"),
+    ],
+)
+def test_a_refusal_says_what_was_got_and_what_is_wanted(client, path, body, got, wanted):
+    client.post("/ask", json={"key": "first"})
+    client.post("/tell/q00001", json={"outcome": 1})
+    told = client.post(path, json=body).json()
+    assert told["got"] == got
+    assert wanted is None or told["wanted"] == wanted
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
