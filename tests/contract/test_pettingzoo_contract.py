@@ -159,3 +159,46 @@ def test_a_state_that_is_none_or_not_whole_is_refused_and_changes_nothing(kind):
     with pytest.raises(StateVersionError, match="version 99; wanted"):
         env.set_state({**state, "json": {**plain, "version": 99}})
     np.testing.assert_equal(env.get_state(), state)
+
+
+FIELDS = ("robot_team", "robot_team_v1", "sensor_field")
+
+
+def rollout(env, seed, rounds):
+    """Everything an episode returns in some rounds."""
+    generator, told = np.random.default_rng(0), [env.reset(seed=seed)]
+    for _ in range(rounds):
+        told += [env.step(random_actions(env, generator)), env.state()]
+    return told
+
+
+@pytest.mark.parametrize("kind", kinds(*FIELDS), indirect=True, ids=" ".join)
+def test_another_seed_gives_another_episode(kind):
+    one, other = (rollout(kind.parallel_env(), seed, 3) for seed in (0, 1))
+    assert any(not np.array_equal(a, b) for a, b in zip(one[2::2], other[2::2], strict=True))
+
+
+@pytest.mark.parametrize("module", worlds(*FIELDS), indirect=True, ids=" ".join)
+def test_a_finished_episode_stays_finished_when_restored_and_the_next_one_is_the_same(module):
+    env = module.parallel_env(max_cycles=2)
+    rollout(env, 0, 2)
+    fresh = module.parallel_env(max_cycles=2)
+    fresh.set_state(env.get_state())
+    assert fresh.agents == []
+    assert fresh.step({}) == ({}, {}, {}, {}, {})
+    assert len(fresh.interaction_graph()) == len(fresh.possible_agents)
+    np.testing.assert_equal(fresh.state(), env.state())
+    np.testing.assert_equal(fresh.reset(), env.reset())
+    assert fresh.agents == fresh.possible_agents
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", kinds(*FIELDS), indirect=True, ids=" ".join)
+def test_restored_environments_draw_the_same_picture(kind):
+    env = kind.parallel_env(render_mode="rgb_array")
+    rollout(env, 5, 2)
+    fresh = kind.parallel_env(render_mode="rgb_array")
+    fresh.set_state(env.get_state())
+    picture = env.render()
+    assert picture.std() > 0.0
+    np.testing.assert_array_equal(fresh.render(), picture)

@@ -94,19 +94,6 @@ def test_a_reproduction_shows_printed_numbers_beside_its_own_and_does_nothing_tw
     assert (out / "camel" / "sobol" / "seed-001" / "summary.json").exists()
 
 
-def test_a_run_that_was_cut_off_is_gone_on_with_to_the_same_bytes(tiny, tmp_path):
-    given = read_reproduction(str(tiny))
-    cells, _ = plan(given, tmp_path / "out")
-    trials = [cells[0].trials[0]]
-    sweep(trials)
-    log = trials[0].out / "rounds.jsonl"
-    whole = log.read_bytes()
-    log.write_bytes(whole[: len(whole) - 40])
-    (trials[0].out / "summary.json").unlink()
-    assert [outcome.status for outcome in sweep(trials)] == ["resumed"]
-    assert log.read_bytes() == whole
-
-
 def test_scores_are_those_of_the_records_and_regret_counts_from_a_stated_maximum(tiny, tmp_path):
     given = read_reproduction(str(tiny))
     only, _ = plan(given, tmp_path / "out", 1, ["moved"])

@@ -195,6 +195,7 @@ def sites_file(folder, header, *, degrees):
         ("Longitude,Latitude,ph,depth_cm", True),
         ("decimalLongitude,decimalLatitude,ph,n", True),
         ("lon,lat,ph,x_error", True),  # which is no place
+        ("lon,lat,x,ph", True),  # an x without a y is no pair
         ("x,y,ph,depth_cm", False),
         ("X_UTM,Y_UTM,ph,depth_cm", False),
         ("Easting (m),Northing (m),ph,depth_cm", False),
@@ -212,7 +213,6 @@ def test_columns_of_coordinates_are_recognised_without_being_named(tmp_path, hea
 @pytest.mark.parametrize(
     ("header", "fixes"),
     [
-        ("lon,lat,x,ph", None),
         ("a,b,ph,n", ["--set environment.field.x=COLUMN", "--set environment.field.y=COLUMN"]),
         ("lon,lon_deg,ph,lat", ["'lon', 'lat' and 'lon_deg', 'lat'", "x=lon", "y=lat"]),
         ("x,b,ph,n", ["columns x, b, ph, n", "x=COLUMN"]),
@@ -220,10 +220,6 @@ def test_columns_of_coordinates_are_recognised_without_being_named(tmp_path, hea
 )
 def test_columns_that_may_be_coordinates_or_not_are_asked_for(tmp_path, header, fixes):
     settings = {"csv": sites_file(tmp_path, header, degrees=True), "value": "ph"}
-    if fixes is None:  # an x without a y is no pair
-        with pytest.warns(DataWarning, match="taken for degrees"):
-            assert robot_team_v0.parallel_env(field=settings).unwrapped.field.coordinates is not None
-        return
     with pytest.raises(ConfigError) as caught:
         robot_team_v0.parallel_env(field=settings)
     assert caught.value.at == "$.field.x"

@@ -82,6 +82,8 @@ def test_a_sweep_skips_what_is_done_resumes_what_is_half_done_and_touches_no_oth
     run(load(small, ["rounds=1", "seed=7"]), other)
 
     interrupted(trials[0].scenario, half, 1)
+    with (half / "rounds.jsonl").open("ab") as log:
+        log.write(b'{"round":')  # torn
     watched = []
     outcomes = sweep(trials, on_run=watched.append)
     assert [outcome.status for outcome in outcomes] == ["resumed", "skipped", "failed", "done"], [
@@ -91,6 +93,8 @@ def test_a_sweep_skips_what_is_done_resumes_what_is_half_done_and_touches_no_oth
     assert sorted(outcome.status for outcome in watched) == ["done", "failed", "resumed", "skipped"]
     assert [len(RunFolder(path).records()) for path in (half, done, other, fresh)] == [3, 3, 2, 3]
     assert [outcome.status for outcome in sweep(trials[:2])] == ["skipped", "skipped"]
+    run(trials[0].scenario, tmp_path / "whole")
+    assert (half / "rounds.jsonl").read_bytes() == (tmp_path / "whole" / "rounds.jsonl").read_bytes()
 
 
 @pytest.mark.parametrize(
