@@ -142,12 +142,9 @@ RECORDS = [
 ]
 
 
-def test_traffic_is_summed_by_purpose():
+def test_traffic_is_summed_by_purpose_and_distance_by_agent_even_if_it_missed_a_round():
     assert agreement_traffic(RECORDS) == Traffic(14, 600, 21)
     assert sharing_traffic(RECORDS) == Traffic(5, 60, 6)
-
-
-def test_distance_is_summed_for_each_agent_even_if_it_missed_a_round():
     assert distance_travelled(RECORDS) == pytest.approx({"a": 1.5, "b": 2.25})
 
 

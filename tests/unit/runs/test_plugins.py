@@ -302,12 +302,8 @@ def test_a_module_that_another_hides_is_refused(beside, monkeypatch, tmp_path):
     assert load(beside / "s.toml", trust=True).modules == (str(beside), str(tmp_path / "elsewhere"))
 
 
-def test_a_world_that_an_override_names_is_found_whatever_else_is_overridden(beside):
-    write(beside)
-    named = ["environment.id=own_worlds:robots", "coordination.kind=greedy"]
-    assert load(beside / "s.toml", named, trust=True).modules == (str(beside),)
-
-
-def test_modules_are_noted_for_code_that_is_used_only(beside):
+def test_modules_are_noted_for_code_that_is_used_only_also_where_an_override_names_it(beside):
     plain = ["coordination.kind=greedy"]
+    named = ["environment.id=own_worlds:robots", *plain]
+    assert load(beside / "s.toml", named, trust=True).modules == (str(beside),)
     assert load(beside / "s.toml", plain, trust=True) == load(beside / "s.toml", plain)
