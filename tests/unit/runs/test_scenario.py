@@ -1,6 +1,7 @@
 """Scenarios: defaults, limits, files and where they are found, and what overrides make of them."""
 
 import os
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -73,16 +74,14 @@ def test_a_dumped_scenario_is_read_back_equal(tmp_path):
     ],
 )
 def test_a_wrong_value_is_refused_with_the_path_of_its_key(change, at):
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=f"^{re.escape(at)}: "):
         scenario_of({**MINIMAL, **change})
-    assert caught.value.at == at
 
 
 @pytest.mark.parametrize("key", ["name", "environment"])
 def test_a_missing_key_is_named(key):
-    with pytest.raises(ConfigError, match="missing") as caught:
+    with pytest.raises(ConfigError, match=rf"^\$\.{key}: .*missing"):
         scenario_of({k: v for k, v in MINIMAL.items() if k != key})
-    assert caught.value.at == f"$.{key}"
 
 
 def test_the_name_defaults_to_that_of_the_file(tmp_path):
@@ -154,17 +153,15 @@ FAULTS += [(b"a = " + b"[" * 5000, "nested|not TOML"), (b"a = " + b"9" * 5000, "
 def test_a_file_that_is_no_toml_is_refused_with_its_name(tmp_path, content, words):
     file = tmp_path / "bad.toml"
     file.write_bytes(content)
-    with pytest.raises(ConfigError, match=words) as caught:
+    with pytest.raises(ConfigError, match=f"^{re.escape(str(file))}: .*({words})"):
         load(file)
-    assert caught.value.at == str(file)
 
 
 @pytest.mark.parametrize("name", ["missing.toml", ".", "no-such-scenario"])
 def test_a_missing_file_or_a_folder_is_refused(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=f"^{re.escape(name)}: "):
         load(name)
-    assert caught.value.at == name
 
 
 @pytest.mark.parametrize(
@@ -238,9 +235,8 @@ def test_an_override_without_key_or_equals_sign_is_refused(text):
 
 
 def test_a_value_that_starts_as_toml_and_is_not_is_refused_and_not_taken_as_a_word():
-    with pytest.raises(ConfigError, match="not TOML") as caught:
+    with pytest.raises(ConfigError, match=r"^\$\.environment\.start: .*not TOML"):
         parse_override("environment.start=[1, 2")
-    assert caught.value.at == "$.environment.start"
 
 
 def test_overrides_make_tables_where_there_are_none_and_leave_the_input_alone():
@@ -263,9 +259,8 @@ def test_a_new_kind_starts_its_table_afresh_in_whatever_order_it_is_given():
 
 
 def test_an_override_through_a_value_is_refused_with_its_path():
-    with pytest.raises(ConfigError, match="wanted a table") as caught:
+    with pytest.raises(ConfigError, match=r"^\$\.environment\.robots: .*wanted a table"):
         apply_overrides({"environment": {"robots": 4}}, ["environment.robots.speed=1"])
-    assert caught.value.at == "$.environment.robots"
 
 
 @given(st.lists(words, min_size=1, max_size=5))

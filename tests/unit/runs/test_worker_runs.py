@@ -82,17 +82,15 @@ def test_worlds_that_depend_on_more_than_the_point_are_refused(tmp_path):
 
 
 def test_own_engines_need_trust_and_workers_are_refused_by_name():
-    with pytest.raises(ConfigError, match="--trust") as caught:
+    with pytest.raises(ConfigError, match=r"^\$\.workers\.engine: .*--trust"):
         load("powell", THREADS)
-    assert caught.value.at == "$.workers.engine"
     for text, match in (
         ("workers.count=0", "integer from 1"),
         ("workers.mode=slow", "synchronous"),
         ("workers.cores=2", "cores"),
     ):
-        with pytest.raises(ConfigError, match=match) as caught:
+        with pytest.raises(ConfigError, match=rf"^\$\.workers.*{match}"):
             load("powell", [text])
-        assert caught.value.at.startswith("$.workers")
 
 
 @pytest.mark.parametrize("mode", ["asynchronous", "synchronous"])
