@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from swarmbo.belief import Views
-from swarmbo.plotting import AgentViews, World, write_figures
+from swarmbo.plotting import AgentViews, World
 from swarmbo.plotting.agent_maps import NO_VIEWS, agent_maps_figure, plot_view_errors
 from swarmbo.plotting.history import agents_of
 from swarmbo.plotting.run_figures import ErrorTraces, error_traffic_figure, plot_errors
@@ -120,14 +120,6 @@ def test_the_figure_is_as_wide_as_a_column_and_nothing_lies_over_anything_else(r
     titles += [text.get_window_extent(drawn) for text in figure.subfigs[0].texts]
     assert not [pair for pair in itertools.combinations(titles, 2) if pair[0].overlaps(pair[1])]
     assert all(box.x0 >= 0 and box.x1 <= figure.bbox.width for box in titles)
-
-
-@pytest.mark.thorough
-def test_a_fused_run_has_maps_of_its_agents(run, tmp_path):
-    made = run(rounds=2)
-    views = neighbours_views(made, 2)
-    files = write_figures(made.records, made.world, made.settings, tmp_path, fused=True, views=views)
-    assert {"agents.png", "belief.png", "error_traffic.png", "run.gif"} <= {path.name for path in files}
 
 
 def test_errors_stand_over_their_agents():
