@@ -13,49 +13,25 @@ SMALL = {"generated": {"access_points": 4, "users": 9, "area_m": [150.0, 150.0]}
 TRIANGLE = {"access_points": [[0, 0], [60, 0], [30, 50]], "users": [[5, 5], [40, 0], [30, 40]], "serving": [0, 1, 1]}
 _COLUMNS = {"x": "x", "y": "y", "value": "v"}
 _ENERGY = {"sensors": 5, "energy_price": 0.3, "sample_energy_j": 0.5, "noise_std": 0.1}
+_SITES = {"field": {"csv": "", **_COLUMNS, "sites": "only"}, "round_time_s": 60.0, "noise_std": 0.1}
+_MAP = {"csv": "", **_COLUMNS, "sites": "interpolated"}
+_DRAWN = {"field": {"gp": {"lengthscale_m": 400.0, "size_m": [900, 700]}}, "max_sites": 100}
+_WATER = [{"corners": [[300, 0], [500, 0], [450, 500]]}, {"corners": [[600, 500], [800, 550], [650, 600]]}]
+_LIMITS = {"battery_s": 400.0, "separation_m": 20.0, "wind": [0.5, -0.3], "no_go": _WATER, "route_cells": 40}
+_YARD = {"gp": {"lengthscale_m": 80.0, "size_m": [90, 70]}}
+_ROVERS = {"speed_m_s": 2.0, "physics": {"mujoco": {"rover_m": 1.0, "terrain_cells": 32, "step_s": 0.02}}}
+_ROVERS |= {"round_time_s": 5.0, "battery_s": 60.0, "separation_m": 3.0, "samples_per_leg": 1, "robots": 2}
 WORLDS: dict[str, dict[str, dict[str, Any]]] = {
     "robot_team": {
         "elevation": {"field": {"elevation": "jacksboro", "window": [0, 0, 20, 20]}, "noise_std": 3.0},
-        "only": {"field": {"csv": "", **_COLUMNS, "sites": "only"}, "round_time_s": 60.0, "noise_std": 0.1},
-        "interpolated": {
-            "field": {"csv": "", **_COLUMNS, "sites": "interpolated"},
-            "noise_std": 0.1,
-            "travel_cost": 0.01,
-        },
-        "gp": {"field": {"gp": {"lengthscale_m": 400.0, "size_m": [900, 700]}}, "max_sites": 100, "task": "map"},
+        "only": _SITES,
+        "interpolated": {"field": _MAP, "noise_std": 0.1, "travel_cost": 0.01},
+        "gp": {**_DRAWN, "task": "map"},
     },
     "robot_team_v1": {
-        "lake, island and batteries": {
-            "field": {"gp": {"lengthscale_m": 400.0, "size_m": [900, 700]}},
-            "max_sites": 100,
-            "route_cells": 40,
-            "robots": 4,
-            "no_go": [{"corners": [[300, 0], [500, 0], [450, 500]]}, {"corners": [[600, 500], [800, 550], [650, 600]]}],
-            "battery_s": 400.0,
-            "separation_m": 20.0,
-            "wind": [0.5, -0.3],
-            "task": "level",
-            "level": 0.1,
-        },
-        "only": {
-            "field": {"csv": "", **_COLUMNS, "sites": "only"},
-            "round_time_s": 60.0,
-            "noise_std": 0.1,
-            "no_go": [{"corners": [[25, 25], [75, 25], [75, 85], [25, 85]]}],
-            "battery_s": 80.0,
-        },
-        "mujoco": {
-            "field": {"gp": {"lengthscale_m": 80.0, "size_m": [90, 70]}},
-            "max_sites": 100,
-            "robots": 2,
-            "speed_m_s": 2.0,
-            "round_time_s": 5.0,
-            "no_go": [{"corners": [[40, 20], [50, 20], [45, 40]]}],
-            "battery_s": 60.0,
-            "separation_m": 3.0,
-            "samples_per_leg": 1,
-            "physics": {"mujoco": {"rover_m": 1.0, "terrain_cells": 32, "step_s": 0.02}},
-        },
+        "lake, island and batteries": {**_DRAWN, **_LIMITS, "robots": 4, "task": "level", "level": 0.1},
+        "only": {**_SITES, "no_go": [{"corners": [[25, 25], [75, 25], [75, 85], [25, 85]]}], "battery_s": 80.0},
+        "mujoco": {**_ROVERS, "field": _YARD, "max_sites": 100, "no_go": [{"corners": [[40, 20], [50, 20], [45, 40]]}]},
     },
     "sensor_field": {
         "moving gp": {**_ENERGY, "field": {"gp": {"size_m": [900, 700], "time": {}}}},

@@ -71,10 +71,6 @@ def test_peers(settings, package):
     sb.testing.check_coordinator(settings)
 
 
-@pytest.mark.parametrize("as_agents", [False, True])
-def test_transports(as_agents):
-    sb.testing.check_transport(lambda: sb.InProcess(as_agents=as_agents))
-
-
-def test_a_transport_whose_faults_are_none():
-    sb.testing.check_transport(Faults)
+@pytest.mark.parametrize("make", [sb.InProcess, lambda: sb.InProcess(as_agents=True), Faults])
+def test_transports(make):
+    sb.testing.check_transport(make)

@@ -1,9 +1,13 @@
-"""All worlds keep PettingZoo's contract and ours, and refuse states of other worlds."""
+"""All worlds are registered, keep PettingZoo's contract and ours, and refuse states of other worlds."""
 
 import importlib
+import inspect
 import pickle
+import subprocess
+import sys
 
 import numpy as np
+import pettingzoo
 import pytest
 from gymnasium.utils.env_checker import data_equivalence
 from pettingzoo.test import api_test, parallel_seed_test, render_test, seed_test, state_test
@@ -12,6 +16,7 @@ from pettingzoo.test.max_cycles_test import max_cycles_test
 import swarmbo as sb
 import swarmbo_envs
 from swarmbo.errors import ConfigError, StateVersionError
+from swarmbo_envs import robot_push_v0, robot_team_v0, robot_team_v1, sensor_field_v0, wlan_power_v0
 
 from .conftest import SMALL, TRIANGLE, WORLDS, SmallWorld, kinds, random_actions, worlds
 
@@ -26,9 +31,9 @@ def kind(request, tmp_path):
     return SmallWorld(*request.param, tmp_path)
 
 
-def test_every_registered_world_is_tested(tmp_path):
-    here = [SmallWorld(name, next(iter(WORLDS[name])), tmp_path) for name in WORLDS]
-    assert {f"swarmbo/{world.name}-v{world.version}" for world in here} == set(swarmbo_envs.register_all())
+def test_every_registered_world_is_tested():
+    versions = [name if "_v" in name else f"{name}_v0" for name in WORLDS]
+    assert {f"swarmbo/{name.replace('_v', '-v')}" for name in versions} == set(IDS)
 
 
 def test_it_keeps_the_contract_also_where_measurements_fail(module):
@@ -159,3 +164,95 @@ def test_a_state_that_is_none_or_not_whole_is_refused_and_changes_nothing(kind):
     with pytest.raises(StateVersionError, match="version 99; wanted"):
         env.set_state({**state, "json": {**plain, "version": 99}})
     np.testing.assert_equal(env.get_state(), state)
+
+
+FIELDS = ("robot_team", "robot_team_v1", "sensor_field")
+
+
+def rollout(env, seed, rounds):
+    """Everything an episode returns in some rounds."""
+    generator, told = np.random.default_rng(0), [env.reset(seed=seed)]
+    for _ in range(rounds):
+        told += [env.step(random_actions(env, generator)), env.state()]
+    return told
+
+
+@pytest.mark.parametrize("kind", kinds(*FIELDS), indirect=True, ids=" ".join)
+def test_another_seed_gives_another_episode(kind):
+    one, other = (rollout(kind.parallel_env(), seed, 3) for seed in (0, 1))
+    assert any(not np.array_equal(a, b) for a, b in zip(one[2::2], other[2::2], strict=True))
+
+
+@pytest.mark.parametrize("module", worlds(*FIELDS), indirect=True, ids=" ".join)
+def test_a_finished_episode_stays_finished_when_restored_and_the_next_one_is_the_same(module):
+    env = module.parallel_env(max_cycles=2)
+    rollout(env, 0, 2)
+    fresh = module.parallel_env(max_cycles=2)
+    fresh.set_state(env.get_state())
+    assert fresh.agents == []
+    assert fresh.step({}) == ({}, {}, {}, {}, {})
+    assert len(fresh.interaction_graph()) == len(fresh.possible_agents)
+    np.testing.assert_equal(fresh.state(), env.state())
+    np.testing.assert_equal(fresh.reset(), env.reset())
+    assert fresh.agents == fresh.possible_agents
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", kinds(*FIELDS), indirect=True, ids=" ".join)
+def test_restored_environments_draw_the_same_picture(kind):
+    env = kind.parallel_env(render_mode="rgb_array")
+    rollout(env, 5, 2)
+    fresh = kind.parallel_env(render_mode="rgb_array")
+    fresh.set_state(env.get_state())
+    picture = env.render()
+    assert picture.std() > 0.0
+    np.testing.assert_array_equal(fresh.render(), picture)
+
+
+NAMES = ("function-v0", "robot_push-v0", "robot_team-v0", "robot_team-v1", "sensor_field-v0", "wlan_power-v0")
+IDS = [f"swarmbo/{name}" for name in NAMES]
+
+
+def test_a_fresh_interpreter_knows_every_world_in_both_forms_once_the_package_is_imported():
+    program = (
+        "import pettingzoo, swarmbo_envs; "
+        "print(sorted(i for i in pettingzoo.parallel_registry if i.startswith('swarmbo/'))); "
+        "print(sorted(i for i in pettingzoo.aec_registry if i.startswith('swarmbo/')))"
+    )
+    told = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout == f"{IDS}\n{IDS}\n"
+    assert not told.stderr
+
+
+def test_registering_again_says_nothing_and_leaves_what_is_there(monkeypatch):
+    mine = pettingzoo.EnvSpec(id=IDS[1], entry_point="somewhere:else")
+    monkeypatch.setitem(pettingzoo.parallel_registry, IDS[1], mine)
+    assert swarmbo_envs.register_all() == IDS
+    assert pettingzoo.parallel_registry[IDS[1]] is mine
+
+
+@pytest.mark.parametrize("identifier", IDS)
+def test_worlds_are_made_by_name_in_both_forms(identifier):
+    env = pettingzoo.make("parallel", identifier, max_cycles=4)
+    assert env.unwrapped.max_cycles == 4
+    assert f"swarmbo/{env}" == f"swarmbo/{env.metadata['name']}" == identifier.replace("-", "_")
+    assert pettingzoo.make("aec", identifier, max_cycles=4).possible_agents == env.possible_agents
+
+
+class OfOnesOwn(robot_team_v1.parallel_env):
+    def __init__(self, depth=3):
+        super().__init__(robots=np.int64(2), speed_m_s=np.array([1.0, depth]), starts=[np.zeros(2), (9.0, 9.0)])
+
+
+@pytest.mark.parametrize("version", [robot_push_v0, robot_team_v0, robot_team_v1, sensor_field_v0, wlan_power_v0])
+def test_help_shows_the_arguments_of_a_world_and_their_defaults(version):
+    made, told = version.parallel_env().settings, inspect.signature(version.parallel_env).parameters
+    assert list(told) == list(made.__struct_fields__)
+    other = {name for name, one in told.items() if one.default != getattr(made, name)}
+    assert other <= {"field", "departures", "parameters", "types"}
+    assert {one.kind for one in told.values()} == {inspect.Parameter.KEYWORD_ONLY}
+
+
+def test_a_world_that_is_derived_has_arguments_of_its_own_and_numbers_of_numpy_are_numbers():
+    assert list(inspect.signature(OfOnesOwn).parameters) == ["depth"]
+    assert OfOnesOwn(depth=4).settings.speed_m_s == [1.0, 4.0]

@@ -102,9 +102,8 @@ def test_two_seeds_decide_nothing_and_a_level_is_refused_even_if_nothing_is_comp
             run(bump_scenario(coordination=kind, seed=seed, rounds=2), tmp_path / f"{kind}-{seed}")
     for table in comparison_tables(compare([tmp_path], reference="random")):
         assert list(table.columns[-1].cells) == ["needs 6 pairs", ""]
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=r"^--level: "):
         compare([tmp_path / "random-0"], level=1.5)
-    assert caught.value.at == "--level"
 
 
 def test_why_there_is_no_difference_is_told(tmp_path, bump_scenario):

@@ -113,12 +113,12 @@ def test_the_range_of_a_plume_covers_what_it_comes_to_in_any_wind_and_from_many_
 
 def series(tmp_path, **more):
     path = tmp_path / "series.csv"
-    rows = ["x,y,t,v"]
+    rows = ["x,y,week,v"]
     for x, y, offset in ((0, 0, 0.0), (100, 0, 10.0), (0, 100, 20.0), (100, 100, 30.0)):
         rows += [f"{x},{y},{t},{offset + 2 * t}" for t in (10, 12, 14, 20)]
     rows += ["50,50,12,99", "50,50,12,101"]  # one time only, told twice
     path.write_text("\n".join(rows))
-    return {"csv": str(path), "x": "x", "y": "y", "value": "v", "time": "t", **more}
+    return {"csv": str(path), "x": "x", "y": "y", "value": "v", "time": "week", **more}
 
 
 @pytest.mark.parametrize("sites", ["only", "interpolated"])
@@ -136,37 +136,20 @@ def test_a_round_lasts_by_default_as_long_as_times_are_usually_apart(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("text", "more", "message"),
     [
-        ({"time": "when"}, r"\$\.field\.time: no column 'when'; columns: x, y, t, v"),
-        ({"time": "x", "x": "t"}, None),
-        (
-            {"time_step": 0.0},
-            r"\$\.field\.time_step: got 0\.0; wanted a time from 1e-9 to 1e12, beside the column `time`",
-        ),
-        ({"time": None, "time_step": 1.0}, r"\$\.field\.time_step: got 1\.0; wanted a time from 1e-9 to 1e12, beside"),
+        (None, {"time": "when"}, r"time: no column 'when'; columns: x, y, week, v"),
+        (None, {"time_step": 0.0}, r"time_step: got 0\.0; wanted a time from 1e-9 to 1e12, beside the column `time`"),
+        (None, {"time": None, "time_step": 1.0}, r"time_step: got 1\.0; wanted a time from 1e-9 to 1e12, beside"),
+        ("x,y,week,v\n0,0,1,2\n9,9,1,3\n", {}, "time: got 1 time; wanted at least 2, or no column of times"),
+        ("x,y,week,v\n0,0,2026-01-01,2\n", {}, r"time: line 2, column 'week': got '2026-01-01'.*time since the first"),
+        ("x;y;week;v\n0;0;1;2\n", {}, r"x: no column 'x'; columns: x;y;week;v; got ';' between columns, wanted commas"),
     ],
 )
-def test_wrong_columns_of_times_are_named(tmp_path, more, message):
+def test_wrong_columns_of_times_are_named(tmp_path, text, more, message):
     table = series(tmp_path, **more)
-    if message is None:
-        assert build_field(table, 50, moving=True).change is not None
-        return
-    with pytest.raises(ConfigError, match=message):
-        build_field(table, 50, moving=True)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("x,y,t,v\n0,0,1,2\n9,9,1,3\n", "time: got 1 time; wanted at least 2, or no column of times"),
-        ("x,y,t,v\n0,0,2026-01-01,2\n", r"time: line 2, column 't': got '2026-01-01'.*time since the first"),
-        ("x;y;t;v\n0;0;1;2\n", r"x: no column 'x'; columns: x;y;t;v; got ';' between columns, wanted commas"),
-    ],
-)
-def test_one_time_dates_and_files_that_are_not_divided_by_commas_are_refused(tmp_path, text, message):
-    (tmp_path / "wrong.csv").write_text(text)
-    table = {"csv": str(tmp_path / "wrong.csv"), "x": "x", "y": "y", "value": "v", "time": "t"}
+    if text is not None:
+        (tmp_path / "series.csv").write_text(text)
     with pytest.raises(ConfigError, match=rf"^\$\.field\.{message}"):
         build_field(table, 50, moving=True)
 

@@ -1,7 +1,5 @@
 """Robots with wheels on a terrain: against level ground, inclined planes and what cannot be driven."""
 
-import copy
-import pickle
 import sys
 import warnings
 from importlib.util import find_spec
@@ -9,7 +7,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import data_equivalence
 from hypothesis import given, strategies as st
 from scipy.spatial import KDTree
 
@@ -186,23 +183,6 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mujoco", None)
     with pytest.raises(MissingPackageError, match=r"\$\.physics: .*'mujoco' needs .*pip install \"swarmbo\[muj"):
         make()
-
-
-@has_mujoco
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))], ids=["deep", "pickle"])
-def test_what_is_copied_or_resumed_in_mid_episode_goes_on_to_the_bit(copied):
-    env, other = make(robots=2, samples_per_leg=1), make(robots=2, samples_per_leg=1)
-    env.reset(seed=1)
-    sent = [[[50, 50], [250, 150]], [[150, 20], [10, 190]]]
-    env.step(at(env, *sent[0]))
-    twin = copied(env)
-    other.reset(seed=9)
-    other.set_state(env.get_state())
-    told = [one.step(at(one, *sent[1])) for one in (env, twin, other)]
-    assert data_equivalence(told[0], told[1])
-    assert data_equivalence(told[0], told[2])
-    assert data_equivalence(env.get_state(), other.get_state())
-    assert make(robots=2).reset(seed=1)[0].keys() == {"robot_0", "robot_1"}
 
 
 @has_mujoco

@@ -45,15 +45,8 @@ def test_without_what_it_adds_it_is_version_0(more):
 
 
 def test_robots_may_be_unlike():
-    env = make(
-        robots=2,
-        starts=[[100, 100], [100, 1500]],
-        speed_m_s=[2.0, 8.0],
-        turn_rate_rad_s=[3.0, 0.3],
-        noise_std=[0.0, 5.0],
-        radio_range_m=[2000.0, 1450.0],
-        round_time_s=60.0,
-    )
+    unlike = {"speed_m_s": [2.0, 8.0], "turn_rate_rad_s": [3.0, 0.3], "radio_range_m": [2000.0, 1450.0]}
+    env = make(robots=2, starts=[[100, 100], [100, 1500]], noise_std=[0.0, 5.0], round_time_s=60.0, **unlike)
     _, infos = env.reset(seed=0)
     assert [info["noise_std"] for info in infos.values()] == [0.0, 5.0]
     truth = env.ground_truth().value(np.array([info["location"] for info in infos.values()]))

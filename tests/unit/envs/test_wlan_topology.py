@@ -121,9 +121,8 @@ def test_a_file_says_the_same_as_a_table(tmp_path):
 )
 def test_what_a_file_gets_wrong_is_told(tmp_path, text, message):
     (tmp_path / "office.csv").write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError, match=message) as caught:
+    with pytest.raises(ConfigError, match=rf"^\$\.topology.*{message}"):
         wlan_power_v0.parallel_env(topology={"csv": str(tmp_path / "office.csv")})
-    assert caught.value.at.startswith("$.topology")
 
 
 def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path):

@@ -133,17 +133,36 @@ def test_the_truth_is_told_where_there_is_one():
         assert wlan_power_v0.parallel_env(**changing).ground_truth() is None
 
 
-def test_interference_from_all_makes_capacities_smaller_and_depend_on_powers_outside_the_factor():
-    near, far = (wlan_power_v0.parallel_env(interference=which).network for which in ("audible", "all"))
-    x = np.full(12, 20.0)
-    assert (far.factor_values(x[None]) < near.factor_values(x[None])).all()
-    env = wlan_power_v0.parallel_env()
-    for i, scope in enumerate(env.factor_graph()["scopes"].values()):
-        outside = [j for j in range(12) if f"power_{j}" not in scope]
-        y = x.copy()
-        y[outside] = 1.0
-        assert near.factor_values(y[None])[0, i] == near.factor_values(x[None])[0, i]
-        assert far.factor_values(y[None])[0, i] > far.factor_values(x[None])[0, i]
+def test_an_agent_sees_its_own_power_its_outcome_and_the_powers_of_those_it_hears_only():
+    env = wlan_power_v0.parallel_env(
+        topology={"access_points": [[0, 0], [60, 0], [160, 0], [140, 5]], "users": [[5, 0]]}
+    )
+    env.reset(seed=0)
+    powers = dict(zip(env.possible_agents, [3.0, 5.0, 7.0, 11.0], strict=True))
+    observations, _, _, _, infos = env.step({agent: [power] for agent, power in powers.items()})
+    for agent, seen in observations.items():
+        neighbours = sorted(env.interaction_graph()[agent])
+        expected = [powers[agent], infos[agent]["measurement"], 1 - 1 / 60, *(powers[other] for other in neighbours)]
+        assert seen.tolist() == pytest.approx(expected)
+    assert len(observations["ap_0"]) == 4  # those at 140 and 160 m are too far
+
+
+SMALL = {"generated": {"access_points": 4, "users": 9, "area_m": [150.0, 150.0]}}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"interference": "all", "shadowing_db": 4.0}, {"channels": [36, 40, 44, 48], "widths_mhz": [20, 40]}],
+    ids=str,
+)
+def test_every_agent_owns_its_power_and_the_factor_of_its_users(arguments):
+    env = wlan_power_v0.parallel_env(topology=SMALL, **arguments)
+    told, links = env.factor_graph(), env.interaction_graph()
+    for i, agent in enumerate(env.possible_agents):
+        assert told["variable_owners"][f"power_{i}"] == told["owners"][f"capacity_{i}"] == agent
+        assert told["bounds"][f"power_{i}"] == (1.0, 25.0)
+        others = {told["variable_owners"][variable] for variable in told["scopes"][f"capacity_{i}"]} - {agent}
+        assert others == set(links[agent])
 
 
 def test_references_stay_in_their_budget_and_come_out_as_by_hand():
@@ -196,7 +215,6 @@ def test_pictures_change_with_powers_and_fit_any_topology(topology):
     env.step({agent: [25.0] for agent in env.agents})
     second = env.render()
     assert first.shape == second.shape == (640, 1200, 3)
-    assert first.dtype == np.uint8
     assert (first != second).mean() > 0.01
 
 

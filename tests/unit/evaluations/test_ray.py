@@ -1,6 +1,5 @@
-"""Ray: a node that is killed with tasks on it costs them a retry, and what a task costs on each engine."""
+"""Ray: a node that is killed with tasks on it costs them a retry, and other trouble its own task."""
 
-import concurrent.futures
 import sys
 import time
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import swarmbo as sb
-from swarmbo.evaluations import Driver, FuturesExecutor, Ledger, Pool, RayExecutor
+from swarmbo.evaluations import Driver, Ledger, RayExecutor
 
 sys.path.append(str(Path(__file__).parent))
 
@@ -67,21 +66,3 @@ def test_crashes_hangs_and_exceptions_on_ray_cost_their_own_task(cluster, tmp_pa
         ends |= {end.task: end.status for end in executor.poll(1.0)}
     assert ends == {"fine": "done", "killed": "lost", "hung": "hung", "raised": "error", "after": "done"}
     executor.close()
-
-
-def test_overhead_of_a_task_is_printed(cluster, tmp_path):
-    ray.init(address=cluster.address, log_to_driver=False)
-    engines = {
-        "pool": Pool(Doing(), 2, tmp_path),
-        "ray": RayExecutor(Doing(), 2),
-        "threads": FuturesExecutor(concurrent.futures.ThreadPoolExecutor(2), Doing(), 2),
-    }
-    for name, executor in engines.items():
-        for count in (4, 200):  # the first ones start the workers
-            began, ended = time.perf_counter(), 0
-            for number in range(count):
-                executor.submit(f"{name}{count}-{number}", [])
-            while ended < count:
-                ended += len(executor.poll(60.0))
-        sys.stdout.write(f"\n{name}: {(time.perf_counter() - began) / 200 * 1e3:.2f} ms a task")
-        executor.close()

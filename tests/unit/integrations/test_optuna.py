@@ -42,6 +42,13 @@ def study_of(direction="minimize", storage=None, name=None, **settings):
     )
 
 
+def studied(objective, n_trials, **settings):
+    """A study after some trials."""
+    study = study_of(**settings)
+    study.optimize(objective, n_trials=n_trials)
+    return study
+
+
 def bowl(trial):
     return (trial.suggest_float("x", -1.0, 1.0) - 0.3) ** 2 + (trial.suggest_float("y", 0.0, 2.0) - 1.0) ** 2
 
@@ -59,24 +66,19 @@ def params(study):
 
 
 def test_a_bowl_is_found_and_maximising_is_minimising_the_opposite():
-    low, high = study_of(), study_of("maximize")
-    low.optimize(bowl, n_trials=14)
-    high.optimize(lambda trial: -bowl(trial), n_trials=14)
+    low, high = studied(bowl, 14), studied(lambda trial: -bowl(trial), 14, direction="maximize")
     assert low.best_value < 0.01  # of 2.7 at most
     assert params(high) == params(low)
     assert high.best_value == -low.best_value
 
 
 def test_a_seed_repeats_and_another_one_does_not():
-    studies = [study_of(seed=seed) for seed in (3, 3, 4)]
-    for study in studies:
-        study.optimize(bowl, n_trials=7)
+    studies = [studied(bowl, 7, seed=seed) for seed in (3, 3, 4)]
     assert params(studies[0]) == params(studies[1]) != params(studies[2])
 
 
 def test_running_trials_are_pending():
-    study = study_of()
-    study.optimize(bowl, n_trials=6)
+    study = studied(bowl, 6)
     asked = [study.ask(SPACE) for _ in range(4)]
     assert len(team_of(study).pending) == 4
     points = np.array([[trial.params["x"], trial.params["y"] / 2] for trial in asked])
@@ -94,8 +96,7 @@ def test_running_trials_stay_apart_after_rounding(acquisition):
     def objective(trial):
         return (trial.suggest_float("x", 1e-3, 1.0, log=True) - 0.3) ** 2 + (trial.suggest_int("n", 1, 4) - 2) ** 2
 
-    study = study_of(acquisition=acquisition)
-    study.optimize(objective, n_trials=10)
+    study = studied(objective, 10, acquisition=acquisition)
     space = study.trials[0].distributions
     running = [study.ask(space) for _ in range(8)]
     u = np.array([[np.log(t.params["x"] / 1e-3) / np.log(1e3), t.params["n"] / 4] for t in running])
@@ -154,8 +155,7 @@ def test_pruned_trials_count_with_what_they_reported_last_and_as_failed_without(
             raise optuna.TrialPruned
         return value
 
-    study = study_of()
-    study.optimize(pruned, n_trials=9)
+    study = studied(pruned, 9)
     study.ask(SPACE)
     team = team_of(study)
     assert team.failures == 3
@@ -170,8 +170,7 @@ def test_pruned_trials_count_with_what_they_reported_last_and_as_failed_without(
 
 
 def test_points_that_a_user_puts_in_are_told_where_they_were():
-    study = study_of()
-    study.optimize(bowl, n_trials=2)
+    study = studied(bowl, 2)
     study.enqueue_trial({"x": 0.25, "y": 1.5})
     study.optimize(bowl, n_trials=2)
     study.ask(SPACE)
@@ -191,8 +190,7 @@ def test_a_stored_study_is_taken_up_as_data():
 
 def test_a_pickled_sampler_goes_on_to_the_bit():
     storage = optuna.storages.InMemoryStorage()
-    study = study_of(storage=storage, name="one")
-    study.optimize(bowl, n_trials=7)
+    study = studied(bowl, 7, storage=storage, name="one")
     twin = pickle.loads(pickle.dumps(study.sampler))
     trial = study.ask(SPACE)
     frozen = storage.get_trial(trial._trial_id)
@@ -223,8 +221,7 @@ def test_outcomes_by_factor_are_told_by_trials():
             trial.set_user_attr("factors", parts)
         return sum(parts.values())
 
-    study = study_of(scopes={"f": ["x"], "g": ["y"]}, outcomes="per-factor")
-    study.optimize(told, n_trials=6)
+    study = studied(told, 6, scopes={"f": ["x"], "g": ["y"]}, outcomes="per-factor")
     team = team_of(study)
     assert np.isfinite(team.history.factors).all()
     with pytest.raises(ConfigError, match=r"trial 6: got None; with per-factor outcomes wanted trial.set_user_attr"):
@@ -289,9 +286,7 @@ def test_a_choice_that_looked_worse_at_first_is_taken_up_again():
         return (x - 0.3) ** 2 + (n - 4) ** 2 + (trial.suggest_categorical("kind", ["a", "b"]) == "a")
 
     for seed in (0, 2):
-        study = study_of(seed=seed, initial=10)
-        study.optimize(objective, n_trials=30)
-        assert study.best_value < 0.1
+        assert studied(objective, 30, seed=seed, initial=10).best_value < 0.1
 
 
 def test_constraints_are_limits_of_which_each_is_learned():
@@ -304,8 +299,7 @@ def test_constraints_are_limits_of_which_each_is_learned():
             trial.set_constraint("low", trial.params["y"] - 1.9)
         return value
 
-    study = study_of(initial=6)
-    study.optimize(objective, n_trials=24)
+    study = studied(objective, 24, initial=6)
     violated = [trial.constraints["left"] > 0.0 for trial in study.trials]
     assert any(violated[:8])
     assert study.best_trial.constraints["left"] <= 0.0
@@ -326,8 +320,7 @@ def test_conditional_parameters_are_learned_from_the_trials_that_have_them():
             return value + 1.0 + trial.suggest_int("k", 1, 50)
         return value + (trial.suggest_float("a", 0.0, 1.0) - 0.7) ** 2 + (trial.suggest_float("b", 0.0, 1.0) - 0.2) ** 2
 
-    study = study_of()
-    study.optimize(objective, n_trials=40)
+    study = studied(objective, 40)
     teams = {tuple(sorted(work.space)): work.team for work in study.sampler._works}
     assert set(teams) == {("a", "b"), ("k",), ("method", "x")}
     of_first = np.array([[trial.params["a"], trial.params["b"]] for trial in study.trials if "a" in trial.params])
@@ -343,8 +336,7 @@ def test_a_condition_whose_values_were_all_tried_goes_on_to_be_learned():
             return 1.0 + trial.suggest_int("k", 1, 50)
         return (trial.suggest_float("a", 0.0, 1.0) - 0.7) ** 2 + (trial.suggest_float("b", 0.0, 1.0) - 0.2) ** 2
 
-    study = study_of()
-    study.optimize(objective, n_trials=40)
+    study = studied(objective, 40)
     assert sorted(sorted(work.space) for work in study.sampler._works) == [["a", "b"], ["k"]]
     assert sum("a" in trial.params for trial in study.trials[20:]) >= 14
     assert study.best_value < 1e-3
@@ -354,8 +346,7 @@ def test_ranges_that_change_are_groups_of_their_own():
     def objective(trial):
         return trial.suggest_float("x", 0.0, 1.0 + trial.number % 2) ** 2
 
-    study = study_of(initial=2)
-    study.optimize(objective, n_trials=12)
+    study = studied(objective, 12, initial=2)
     highs = sorted(work.space["x"].high for work in study.sampler._works)
     assert highs == [1.0, 2.0]
     assert study.best_value < 1e-3

@@ -7,8 +7,10 @@ from itertools import combinations
 import msgspec
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from swarmbo.belief import ExactGP, ExactGPSettings
+from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
 from swarmbo.boundary.rng import stream
 from swarmbo.plotting import World
 from swarmbo.records import Recommendation, RoundRecord, Sample, Score, SolveReport, Traffic
@@ -22,6 +24,10 @@ def field(X: np.ndarray) -> np.ndarray:
     high = 220.0 * np.exp(-0.5 * (((X - [700.0, 550.0]) / [130.0, 110.0]) ** 2).sum(axis=1))
     low = 140.0 * np.exp(-0.5 * (((X - [220.0, 250.0]) / [120.0, 160.0]) ** 2).sum(axis=1))
     return 300.0 + high + low + 0.05 * X[:, 0]
+
+
+def axes() -> Axes:
+    return Figure().subplots()
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,19 @@ def make_run(
             )
         )
     return Run(records, world, settings)
+
+
+def belief_by(made: Run, agents: set[str], until: int | None = None) -> ExactGP:
+    """The belief by the data of some agents in the first records, made from scratch."""
+    records = made.records[:until]
+    own = [s for r in records for s in r.samples if s.agent in agents and s.measurement is not None]
+    learned = msgspec.convert(records[-1].hyperparameters, Hyperparameters)
+    X, y = np.array([s.location for s in own]), np.array([s.measurement for s in own])
+    return ExactGP.from_hyperparameters(made.settings, made.world.domain, learned, X, y)
+
+
+def map_error(belief: ExactGP, world: World) -> float:
+    return np.sqrt(np.mean((belief.posterior(world.points)[0] - world.values) ** 2))
 
 
 @pytest.fixture(scope="session")

@@ -1,34 +1,26 @@
+"""What agents believe by themselves: their maps, and errors over rounds and bytes."""
+
 import itertools
 
 import msgspec
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
-from swarmbo.belief import ExactGP, Hyperparameters, Views
-from swarmbo.plotting import AgentViews, World, write_figures
+from swarmbo.belief import Views
+from swarmbo.plotting import AgentViews, World
 from swarmbo.plotting.agent_maps import NO_VIEWS, agent_maps_figure, plot_view_errors
 from swarmbo.plotting.history import agents_of
+from swarmbo.plotting.run_figures import ErrorTraces, error_traffic_figure, plot_errors
+from swarmbo.records import Traffic
+
+from .conftest import axes, belief_by, map_error
 
 
-def exact(made, agents, last=-1):
-    """The belief by the data of some agents up to a record, made from scratch."""
-    records = made.records[: len(made.records) + 1 + last]
-    own = [s for r in records for s in r.samples if s.agent in agents and s.measurement is not None]
-    learned = msgspec.convert(records[-1].hyperparameters, Hyperparameters)
-    X, y = np.array([s.location for s in own]), np.array([s.measurement for s in own])
-    return ExactGP.from_hyperparameters(made.settings, made.world.domain, learned, X, y)
-
-
-def error(belief, world):
-    return np.sqrt(np.mean((belief.posterior(world.points)[0] - world.values) ** 2))
-
-
-def neighbours_views(made, number, last=-1):
+def neighbours_views(made, number, until=None):
     """Every agent believes by its own data and those of the next one."""
     agents = agents_of(made.records)
     pairs = zip(agents, [*agents[1:], agents[0]], strict=True)
-    return AgentViews(number, Views({a: exact(made, {a, b}, last) for a, b in pairs}, agents[0]))
+    return AgentViews(number, Views({a: belief_by(made, {a, b}, until) for a, b in pairs}, agents[0]))
 
 
 def headline_of(figure):
@@ -51,9 +43,9 @@ def test_agents_have_a_map_of_their_own_data_and_one_of_what_they_believe_in_one
     agents, views = agents_of(made.records), neighbours_views(made, 2)
     figure = agent_maps_figure(made.records, made.world, made.settings, views)
     by_map, by_agent = errors_in(figure)
-    own = {agent: error(exact(made, {agent}), made.world) for agent in agents}
-    fused = {agent: error(views.views.by_agent[agent], made.world) for agent in agents}
-    pooled = error(exact(made, set(agents)), made.world)
+    own = {agent: map_error(belief_by(made, {agent}), made.world) for agent in agents}
+    fused = {agent: map_error(views.views.by_agent[agent], made.world) for agent in agents}
+    pooled = map_error(belief_by(made, set(agents)), made.world)
     wanted = {"all data pooled": pooled}
     wanted |= {f"{a} own data": e for a, e in own.items()} | {f"{a} fused": e for a, e in fused.items()}
     assert by_map == pytest.approx(wanted, rel=6e-3)
@@ -67,11 +59,11 @@ def test_agents_have_a_map_of_their_own_data_and_one_of_what_they_believe_in_one
 
 def test_views_of_an_earlier_round_are_drawn_beside_the_data_of_that_round(run):
     made = run(rounds=4)
-    views = neighbours_views(made, 2, last=-3)
+    views = neighbours_views(made, 2, until=3)
     figure = agent_maps_figure(made.records, made.world, made.settings, views)
     by_map, _ = errors_in(figure)
     agents = agents_of(made.records)
-    pooled, fused = (error(exact(made, some, -3), made.world) for some in (set(agents), set(agents[1:3])))
+    pooled, fused = (map_error(belief_by(made, some, 3), made.world) for some in (set(agents), set(agents[1:3])))
     assert by_map["all data pooled"] == pytest.approx(pooled, rel=6e-3)
     assert by_map[f"{agents[1]} fused"] == pytest.approx(fused, rel=6e-3)
     assert "round 2, the last that can be rebuilt (the log goes to 4)" in headline_of(figure)
@@ -130,15 +122,78 @@ def test_the_figure_is_as_wide_as_a_column_and_nothing_lies_over_anything_else(r
     assert all(box.x0 >= 0 and box.x1 <= figure.bbox.width for box in titles)
 
 
-@pytest.mark.thorough
-def test_a_fused_run_has_maps_of_its_agents(run, tmp_path):
-    made = run(rounds=2)
-    views = neighbours_views(made, 2)
-    files = write_figures(made.records, made.world, made.settings, tmp_path, fused=True, views=views)
-    assert {"agents.png", "belief.png", "error_traffic.png", "run.gif"} <= {path.name for path in files}
-
-
 def test_errors_stand_over_their_agents():
-    ax = plot_view_errors(Figure().subplots(), {"b": 2.0, "a": None}, {"a": 0.5, "b": 1.0}, None, "m")
+    ax = plot_view_errors(axes(), {"b": 2.0, "a": None}, {"a": 0.5, "b": 1.0}, None, "m")
     np.testing.assert_array_equal([line.get_ydata() for line in ax.lines], [[2.0, np.nan], [1.0, 0.5]])
     assert [label.get_text() for label in ax.get_xticklabels()] == ["b", "a"]
+
+
+def with_views(made, errors):
+    """The records with the errors of views, and a known traffic."""
+    return [
+        msgspec.structs.replace(
+            record,
+            sharing=Traffic(1, 1000 * (n + 1), 1),
+            score=msgspec.structs.replace(record.score, view_rmse=dict(enumerate(row)) if row else None),
+        )
+        for n, (record, row) in enumerate(zip(made.records, errors, strict=True))
+    ]
+
+
+def test_traces_hold_the_logged_errors_and_rebuild_the_others(run):
+    made = run(rounds=2, failing=0.0)
+    records = with_views(made, [[3.0, 5.0, 10.0], [1.0, 1.0, 4.0], None])
+    traces = ErrorTraces.of(records, made.world, made.settings)
+    agents = agents_of(records)
+    np.testing.assert_array_equal(traces.rounds, [0, 1, 2])
+    np.testing.assert_array_equal(traces.shared_kb, [1.0, 3.0, 6.0])
+    np.testing.assert_allclose(traces.fused[:, :2], [[3.0, 1.0], [6.0, 2.0], [10.0, 4.0]])
+    np.testing.assert_allclose(traces.fused[:, 2], records[2].score.map_rmse)  # of an older log
+    for n in range(3):
+        alone = [map_error(belief_by(made, {agent}, n + 1), made.world) for agent in agents]
+        assert traces.alone[n] == pytest.approx(np.mean(alone))
+        assert traces.pooled[n] == pytest.approx(map_error(belief_by(made, set(agents), n + 1), made.world))
+
+
+def test_errors_are_drawn_against_rounds_and_against_bytes_that_shared_measurements(run):
+    made = run(rounds=2, failing=0.0)
+    records = with_views(made, [[3.0, 5.0], [1.0, 2.0], [0.5, 0.7]])
+    figure = error_traffic_figure(records, made.world, made.settings)
+    for ax, at in zip(figure.axes, ([0, 1, 2], [1.0, 3.0, 6.0]), strict=True):
+        lines = {line.get_label(): line for line in ax.lines}
+        np.testing.assert_allclose(lines["fused, mean over agents"].get_ydata(), [4.0, 1.5, 0.6])
+        for line in lines.values():
+            np.testing.assert_array_equal(line.get_xdata(), at)
+        (band,) = ax.collections
+        heights = band.get_paths()[0].vertices
+        for x, low, high in zip(at, [3.0, 1.0, 0.5], [5.0, 2.0, 0.7], strict=True):
+            there = heights[heights[:, 0] == x, 1]
+            assert (there.min(), there.max()) == (low, high)
+
+
+def test_rounds_without_a_score_leave_a_gap(run):
+    made = run(rounds=1, failing=0.0)
+    records = [msgspec.structs.replace(made.records[0], score=None), made.records[1]]
+    traces = ErrorTraces.of(records, made.world, made.settings)
+    assert np.isnan(traces.fused[:, 0]).all()
+    assert traces.fused[1, 1] == records[1].score.map_rmse
+
+
+def test_of_a_long_run_beliefs_are_rebuilt_for_some_rounds_and_the_last(run, monkeypatch):
+    made = run(rounds=6, failing=0.0)
+    monkeypatch.setattr("swarmbo.plotting.run_figures.MOST_REBUILT", 3)
+    traces = ErrorTraces.of(made.records, made.world, made.settings)
+    for trace in (traces.pooled, traces.alone):
+        assert np.isfinite(trace).tolist() == [True, False, False, True, False, False, True]
+    assert np.isfinite(traces.fused).all()
+    ax = plot_errors(axes(), traces, traces.rounds)
+    (pooled,) = [line for line in ax.lines if line.get_label() == "all data pooled"]
+    np.testing.assert_array_equal(pooled.get_xdata(), [0, 3, 6])
+
+
+def test_agents_that_all_know_the_same_have_no_band_and_are_said_to(run):
+    made = run(rounds=1, failing=0.0)
+    for errors, is_alike in (([[3.0, 3.0], [1.0, 1.0 + 1e-9]], True), ([[3.0, 3.0], [1.0, 1.1]], False)):
+        ax = error_traffic_figure(with_views(made, errors), made.world, made.settings).axes[0]
+        labels = {line.get_label() for line in ax.lines}
+        assert ("fused, all agents alike" in labels) == is_alike == (not ax.collections)

@@ -4,7 +4,6 @@ import msgspec
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from PIL import Image
 
 from swarmbo.errors import ShapeError
@@ -14,9 +13,7 @@ from swarmbo.plotting.history import belief_after, failures, measurements, stops
 from swarmbo.plotting.maps import frame_map, lattice_over, plot_field, plot_findings, plot_paths
 from swarmbo.spaces import Domain
 
-
-def axes() -> Axes:
-    return Figure().subplots()
+from .conftest import axes
 
 
 def lines(ax: Axes, label: str) -> list[np.ndarray]:
@@ -27,7 +24,6 @@ def test_belief_rebuilt_from_records_is_that_of_the_run(run):
     made = run(failing=0.2)
     belief = belief_after(made.records, made.settings, made.world.domain)
     X, y = measurements(made.records)
-    assert belief is not None
     np.testing.assert_array_equal(belief.X, X)
     np.testing.assert_array_equal(belief.y, y)
     mean, var = belief.posterior(np.array([made.records[-1].recommendation.location]))
@@ -55,8 +51,7 @@ def test_an_error_map_says_what_it_lacks(run, points, note):
 
 def test_paths_are_the_locations_of_the_records_and_robots_differ_by_marker_and_by_colour(run):
     made = run(robots=5)
-    ax = axes()
-    assert plot_paths(ax, made.records) is ax
+    ax = plot_paths(axes(), made.records)
     for index in range(5):
         expected = [record.samples[index].location for record in made.records]
         (drawn,) = lines(ax, f"robot_{index}")
@@ -76,8 +71,7 @@ def test_failed_measurements_are_marked_where_they_happened(run):
 
 def test_best_and_recommendation_are_marked_where_the_record_says(run):
     made = run()
-    ax = axes()
-    assert plot_findings(ax, made.records) is ax
+    ax = plot_findings(axes(), made.records)
     np.testing.assert_array_equal(lines(ax, "best measurement")[0], [made.records[-1].best.location])
     np.testing.assert_array_equal(lines(ax, "recommendation")[0], [made.records[-1].recommendation.location])
 
@@ -86,11 +80,9 @@ def test_images_show_the_posterior_of_the_belief(run):
     made = run()
     belief = belief_after(made.records, made.settings, made.world.domain)
     lattice = lattice_over(made.world, 30)
-    assert belief is not None
     mean, var = belief.posterior(lattice.points)
     for plot, expected in ((plot_mean, mean), (plot_std, np.sqrt(var))):
-        ax = axes()
-        assert plot(ax, belief, made.world, lattice) is ax
+        ax = plot(axes(), belief, made.world, lattice)
         np.testing.assert_allclose(np.ma.getdata(ax.images[0].get_array()).ravel(), expected)
 
 

@@ -1,16 +1,63 @@
+"""Files of figures: all of a run, their formats, bytes and sizes; and what they write as text."""
+
 import os
 import subprocess
 import sys
 
+import msgspec
 import numpy as np
 import pytest
 from PIL import Image
 
 from swarmbo.errors import ConfigError
-from swarmbo.plotting import Formats, style, write_figures
+from swarmbo.plotting import Formats, World, style, write_figures
 from swarmbo.plotting.regret import regret_figure
 from swarmbo.plotting.style import encoder, write_frames
+from swarmbo.records import Traffic
 from swarmbo.runs.stored_files import own_files
+from swarmbo.spaces import Domain
+
+
+def test_all_figures_of_a_run_are_written(run, tmp_path):
+    made = run(rounds=2, failing=2.0)
+    written = write_figures(made.records, made.world, made.settings, tmp_path / "figures")
+    assert [path.name for path in written] == ["belief.png", "regret.png", "traffic.png", "faults.png", "run.gif"]
+    for path in written:
+        with Image.open(path) as picture:
+            assert np.asarray(picture.convert("L")).std() > 5
+
+
+def test_without_a_plane_traffic_or_rounds_there_is_no_figure_of_it(run, tmp_path):
+    made = run(rounds=2, failing=2.0)
+    assert write_figures([], made.world, made.settings, tmp_path / "figures") == []
+    assert not (tmp_path / "figures").exists()
+    world = World(Domain(np.zeros(1), np.ones(1)))
+    silent = [msgspec.structs.replace(record, sharing=Traffic(), report=None) for record in made.records]
+    for records, figures in ((made.records, "regret traffic faults"), (silent, "regret faults")):
+        written = write_figures(records, world, made.settings, tmp_path)
+        assert [path.stem for path in written] == figures.split()
+
+
+CODE = """
+import sys, matplotlib
+before = matplotlib.rcParams.copy()  # dict() would look up the backend, which loads pyplot
+import numpy as np
+from swarmbo import plotting
+from swarmbo.belief import ExactGPSettings
+from swarmbo.records import RoundRecord, Sample
+from swarmbo.spaces import Domain
+from pathlib import Path
+records = [RoundRecord(n, [Sample("robot_0", [0.1 * n, 0.4], None)]) for n in range(2)]
+world = plotting.World(Domain(np.zeros(2), np.ones(2)))
+plotting.write_figures(records, world, ExactGPSettings(), Path(sys.argv[1]))
+assert "matplotlib.pyplot" not in sys.modules
+assert matplotlib.rcParams.copy() == before
+"""
+
+
+@pytest.mark.thorough
+def test_figures_leave_pyplot_and_its_settings_alone(tmp_path):
+    subprocess.run([sys.executable, "-W", "error", "-c", CODE, str(tmp_path)], check=True, timeout=120)
 
 
 @pytest.mark.thorough
@@ -116,3 +163,34 @@ def test_a_film_can_be_decoded_again(tmp_path):
     middle = np.frombuffer(told, dtype=np.uint8).reshape(-1, 32, 46)[:, 15, 20]
     assert middle == pytest.approx([0, 90, *[255] * 7], abs=4)
     assert write_frames(frames, tmp_path / "again.mp4", []).read_bytes() == path.read_bytes()
+
+
+def labels_of(scale, values, **options):
+    with style.applied():
+        figure = style.new_figure(4, 4)
+        ax = figure.subplots()
+        ax.plot(range(len(values)), values)
+        style.set_log(ax, scale, **options)
+    figure.canvas.draw()
+    return [label.get_text() for label in ax.get_yticklabels()]
+
+
+@pytest.mark.parametrize(
+    ("scale", "values", "options", "some"),
+    [
+        ("log", [1e-2, 1.0, 1e3], {}, {"10⁻²", "10⁰", "10³"}),
+        ("symlog", [-1.0, 0.0, 20.0], {"linthresh": 1e-2}, {"−10⁰", "−10⁻²", "0", "10⁻²", "10¹"}),
+    ],
+)
+def test_labels_of_a_logarithmic_axis_are_plain_text(scale, values, options, some):
+    labels = labels_of(scale, values, **options)
+    assert some <= set(labels)
+    assert not any("$" in label or "{" in label or "math" in label for label in labels)
+
+
+def test_a_dollar_is_a_dollar(tmp_path):
+    with style.applied():
+        figure = style.new_figure(4, 4)
+        text = figure.subplots().set_title(r"costs in $ and \$, $\frac{$")
+    assert not text.get_parse_math()
+    assert style.save(figure, tmp_path / "odd.png", 40).is_file()

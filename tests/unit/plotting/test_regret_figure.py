@@ -1,19 +1,22 @@
+"""Regret and what was found, of one run and of methods that are compared."""
+
 import msgspec
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy import stats
 
-from swarmbo.plotting import World, style
+from swarmbo.errors import ShapeError
+from swarmbo.plotting import Difference, RegretCurves, World, comparison_figure, save, style
+from swarmbo.plotting.comparison import bootstrap_band, plot_differences, plot_regret_curves
 from swarmbo.plotting.regret import plot_best, plot_level_score, plot_map_error, plot_regret, regret_figure
 from swarmbo.records import Evaluation, Recommendation, RoundRecord, Score
 from swarmbo.spaces import Domain
 
+from .conftest import axes
+
 LINE = Domain(np.zeros(1), np.ones(1))
-
-
-def axes() -> Axes:
-    return Figure().subplots()
 
 
 def heights(ax: Axes, start: str) -> np.ndarray:
@@ -23,8 +26,7 @@ def heights(ax: Axes, start: str) -> np.ndarray:
 
 def test_curves_are_the_scores_of_the_records_with_gaps_where_there_is_none(run):
     records = run().records
-    ax = axes()
-    assert plot_regret(ax, records, "m") is ax
+    ax = plot_regret(axes(), records, "m")
     np.testing.assert_array_equal(heights(ax, "simple"), [r.score.simple_regret for r in records])
     np.testing.assert_array_equal(heights(ax, "batch"), [r.score.batch_regret for r in records])
     np.testing.assert_array_equal(heights(ax, "recommendation"), [r.score.recommendation_regret for r in records])
@@ -43,8 +45,7 @@ def test_curves_are_the_scores_of_the_records_with_gaps_where_there_is_none(run)
 def test_a_regret_of_zero_lies_inside_the_axes(run):
     records = run(zero_regret=True).records
     assert records[-1].score.simple_regret == 0.0
-    ax = axes()
-    plot_regret(ax, records)
+    ax = plot_regret(axes(), records)
     low, high = ax.get_ylim()
     assert ax.get_yscale() == "symlog"
     assert low < 0.0 < max(r.score.batch_regret for r in records) < high
@@ -70,7 +71,6 @@ def test_figure_is_written_and_its_legends_hide_no_data(run, tmp_path, options):
     assert path.stat().st_size > 10_000
     for ax in figure.axes:
         legend = ax.get_legend()
-        assert legend is not None
         assert legend.get_window_extent().y0 >= ax.get_window_extent().y1 - 3
 
 
@@ -86,8 +86,7 @@ def joint_records(outcomes, best=None):
 @pytest.mark.parametrize("worst", [3, 2])
 def test_what_is_far_below_all_others_is_marked_on_the_edge(worst):
     outcomes = [*[-1e6, -2e6, -3e6][:worst], -3.0, -2.5, -2.0, -1.5, -1.0, -0.5, -0.4, -0.3]
-    ax = axes()
-    plot_best(ax, joint_records(outcomes), World(LINE, maximum=0.0))
+    ax = plot_best(axes(), joint_records(outcomes), World(LINE, maximum=0.0))
     bottom, top = ax.get_ylim()
     assert -5.0 < bottom < -2.0
     assert 0.0 < top < 1.0
@@ -102,8 +101,7 @@ def test_what_is_far_below_all_others_is_marked_on_the_edge(worst):
     "outcomes", [[-9.0, -5.0, -4.0, -3.0, -2.0, -2.0, -1.0, -1.0, 0.0], [-1e6, -1.0, -1.0], [2.0] * 9]
 )
 def test_an_axis_that_shows_everything_is_left_alone(outcomes):
-    ax = axes()
-    plot_best(ax, joint_records(outcomes), World(LINE, maximum=3.0))
+    ax = plot_best(axes(), joint_records(outcomes), World(LINE, maximum=3.0))
     bottom, top = ax.get_ylim()
     assert bottom < min(outcomes)
     assert top > 3.0
@@ -123,8 +121,7 @@ def test_an_axis_that_shows_everything_is_left_alone(outcomes):
     ],
 )
 def test_what_was_found_has_a_logarithmic_scale_where_it_approaches_zero_over_orders_of_magnitude(best, scale):
-    ax = axes()
-    plot_best(ax, joint_records(best, best), World(LINE, maximum=max(*best, 0.0)))
+    ax = plot_best(axes(), joint_records(best, best), World(LINE, maximum=max(*best, 0.0)))
     assert ax.get_yscale() == scale
     low, high = ax.get_ylim()
     assert low < min(best) <= max(*best, 0.0) < high or scale == "linear"
@@ -157,6 +154,79 @@ def test_a_round_that_evaluates_the_recommendation_is_marked():
 
 def test_the_axis_of_a_level_score_is_the_whole_range(run):
     records = [msgspec.structs.replace(r, score=msgspec.structs.replace(r.score, level_f1=0.95)) for r in run().records]
-    ax = axes()
-    plot_level_score(ax, records)
+    ax = plot_level_score(axes(), records)
     assert ax.get_ylim() == (0.0, 1.02)
+
+
+MEASUREMENTS = np.arange(4, 44, 4)
+
+
+def curves(problem: str = "hills", method: str = "team", scale: float = 1.0, seeds: int = 12) -> RegretCurves:
+    rng = np.random.default_rng(len(method))
+    regrets = scale * rng.uniform(1.0, 3.0, (seeds, 10)) * np.exp(-0.05 * MEASUREMENTS)
+    return RegretCurves(problem, method, MEASUREMENTS, regrets, "m")
+
+
+def test_lines_are_means_over_seeds_with_their_band():
+    curve = curves()
+    ax = plot_regret_curves(Figure().subplots(), [curve], ["team"])
+    (line,) = ax.get_lines()
+    np.testing.assert_array_equal(line.get_xdata(), MEASUREMENTS)
+    np.testing.assert_array_equal(line.get_ydata(), curve.regrets.mean(axis=0))
+    low, high = bootstrap_band(curve.regrets)
+    outline = ax.collections[0].get_paths()[0].vertices
+    assert outline[:, 1].min() == low.min()
+    assert outline[:, 1].max() == high.max()
+
+
+def test_band_agrees_with_scipys_percentile_bootstrap():
+    sample = np.random.default_rng(3).gamma(2.0, size=40)
+    theirs = stats.bootstrap((sample,), np.mean, method="percentile", rng=np.random.default_rng(0)).confidence_interval
+    low, high = bootstrap_band(sample[:, None], resamples=20_000)
+    np.testing.assert_allclose([low[0], high[0]], [theirs.low, theirs.high], rtol=0.02)
+    np.testing.assert_allclose(bootstrap_band(np.array([[3.0, 1.0]])), [[3.0, 1.0]] * 2)  # one seed has no width
+
+
+def test_differences_stand_in_rows_with_their_intervals():
+    rows = [Difference("hills", "greedy", 1.0, -1.0, 3.0, "m"), Difference("hills", "random", 5.0, None, None, "m")]
+    ax = plot_differences(Figure().subplots(), rows, ["team", "greedy", "random"])
+    _, interval, point, alone = ax.get_lines()
+    np.testing.assert_array_equal(interval.get_xydata(), [[-1.0, 0.0], [3.0, 0.0]])
+    np.testing.assert_array_equal([*point.get_xydata(), *alone.get_xydata()], [[1.0, 0.0], [5.0, 1.0]])
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["greedy", "random"]
+    ax = plot_differences(Figure().subplots(), rows[1:], ["team", "greedy", "random"])  # each keeps its row
+    np.testing.assert_array_equal(ax.get_lines()[1].get_xydata(), [[5.0, 1.0]])
+
+
+def test_one_column_per_problem_and_one_colour_per_method(tmp_path):
+    many = [curves(place, method) for place in ("hills", "soil") for method in ("team", "greedy", "random")]
+    rows = [Difference(c.problem, c.method, 1.0, 0.5, 2.0, "m") for c in many if c.method != "team"]
+    figure = comparison_figure(many, rows, "team")
+    tops = figure.axes[:2]
+    assert [ax.get_title(loc="left") for ax in tops] == ["hills", "soil"]
+    for index in range(3):
+        assert tops[0].get_lines()[index].get_color() == tops[1].get_lines()[index].get_color()
+    assert save(comparison_figure(many, rows, "team"), tmp_path / "new" / "c.png").stat().st_size > 20_000
+
+
+def test_cumulated_regret_has_a_row_of_its_own_where_it_is_known():
+    many = [curves(place, method) for place in ("hills", "soil") for method in ("team", "greedy")]
+    ends = [Difference(place, "greedy", 1.0, 0.5, 2.0, "m") for place in ("hills", "soil")]
+    summed = [Difference("hills", "greedy", -7.0, -9.0, -5.0, "m", "mean regret")]
+    figure = comparison_figure(many, ends, "team", summed)
+    assert [ax.get_visible() for ax in figure.axes] == [True] * 5 + [False]  # soil is mapped: there is no peak to miss
+    bottom = figure.axes[4]
+    assert bottom.get_xlabel() == "difference of mean regret (m)"
+    np.testing.assert_array_equal(bottom.get_lines()[2].get_xydata(), [[-7.0, 0.0]])
+
+
+def test_regret_of_zero_needs_no_logarithm():
+    found = RegretCurves("hills", "team", np.array([4, 8]), np.array([[100.0, 0.0]]))
+    assert plot_regret_curves(Figure().subplots(), [found], ["team"]).get_yscale() == "linear"
+
+
+def test_curves_of_the_wrong_shape_are_refused():
+    with pytest.raises(ShapeError, match=r"got regrets of shape \(3,\)"):
+        RegretCurves("hills", "team", np.arange(3), np.arange(3.0))
+    with pytest.raises(ShapeError, match="no regret curves"):
+        comparison_figure([], [], "team")

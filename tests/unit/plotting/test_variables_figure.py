@@ -1,9 +1,15 @@
+"""Variables of joint points, what was found, and factor graphs."""
+
 import numpy as np
 import pytest
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from swarmbo.graph import FactorGraph
+from swarmbo.plotting import plot_factor_graph, style
 from swarmbo.plotting.history import World
-from swarmbo.plotting.variables import plot_found, plot_variables, variables_figure
+from swarmbo.plotting.variables import factor_graph_figure, plot_found, plot_variables, variables_figure
 from swarmbo.records import Evaluation, Recommendation, RoundRecord
 from swarmbo.spaces import Domain
 
@@ -57,3 +63,79 @@ def test_many_variables_name_every_few_rows():
     world = World(Domain(np.zeros(n), np.ones(n)), variables=tuple(f"x{i}" for i in range(n)))
     ax = plot_variables(Figure().subplots(), records_of(np.full((3, n), 0.5).tolist(), [1.0] * 3), world)
     assert [text.get_text() for text in ax.get_yticklabels()][:3] == ["x0", "x3", "x6"]
+
+
+@pytest.fixture
+def graph() -> FactorGraph:
+    return FactorGraph.from_scopes(
+        {"f1": ["x1", "x3"], "f2": ["x2"], "f3": ["x3", "x4"]},
+        owners={"f1": "a", "f2": "b", "f3": "a"},
+        variable_owners={"x1": "a", "x3": "a", "x2": "b", "x4": "b"},
+    )
+
+
+def drawn(graph):
+    ax = plot_factor_graph(Figure().subplots(), graph)
+    edges = next(c for c in ax.collections if isinstance(c, LineCollection)).get_segments()
+    return ax, {text.get_text(): np.array(text.xy) for text in ax.texts}, edges
+
+
+def least_gap(places):
+    nodes = np.array(list(places.values()))
+    return (np.linalg.norm(nodes[:, None] - nodes[None], axis=2) + 9.0 * np.eye(len(nodes))).min()
+
+
+def test_every_node_is_named_and_every_edge_joins_a_factor_to_its_variable(graph):
+    _, places, edges = drawn(graph)
+    assert set(places) == {"x1", "x2", "x3", "x4", "f1", "f2", "f3"}
+    expected = [(places[f], places[v]) for f in graph.factors for v in graph.scope(f)]
+    np.testing.assert_allclose(edges, expected)
+    np.testing.assert_array_equal(drawn(graph)[2], edges)
+    assert least_gap(places) > 0.3
+
+
+def test_colours_are_those_of_the_owners(graph):
+    ax, places, _ = drawn(graph)
+    nodes = [c for c in ax.collections if not isinstance(c, LineCollection)]
+    at = {name: next(n for n in nodes if np.allclose(n.get_offsets()[0], place)) for name, place in places.items()}
+    assert to_hex(at["f2"].get_facecolor()[0]) == style.agent_colour(1)
+    assert to_hex(at["f3"].get_facecolor()[0]) == style.agent_colour(0)
+    assert to_hex(at["x4"].get_edgecolor()[0]) == style.agent_colour(1)
+
+
+def test_graphs_under_one_another_have_titles_and_each_agent_one_colour(graph, tmp_path):
+    other = FactorGraph.from_scopes(
+        {"g": ["x2", "x4"], "h": ["x1", "x3"]}, variable_owners=dict(zip(graph.variables, "aaba", strict=True))
+    )
+    figure = factor_graph_figure({"told": graph, "in use": other})
+    assert style.save(figure, tmp_path / "graph.png").stat().st_size > 10_000
+    assert graph.agents == ("a", "b")
+    assert other.agents == ("b", "a")
+    for ax in figure.axes:
+        place = next(text.xy for text in ax.texts if text.get_text() == "x2")
+        (node,) = [c for c in ax.collections if len(c.get_offsets()) == 1 and np.allclose(c.get_offsets()[0], place)]
+        assert to_hex(node.get_edgecolor()[0]) == style.agent_colour(1)
+    assert [ax.get_title(loc="left") or ax.get_title() for ax in figure.axes] == ["told", "in use"]
+    assert [{text.get_text() for text in ax.texts} for ax in figure.axes] == [
+        {*one.factors, *one.variables} for one in (graph, other)
+    ]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["variable", "factor", "a", "b"]
+    assert figure.get_figheight() > factor_graph_figure(graph).get_figheight() + 0.5
+
+
+def test_many_parts_stand_in_rows_that_fit_a_page():
+    graph = FactorGraph.from_scopes({f"f{i}": [f"x{i}{j}" for j in range(5)] for i in range(20)})
+    _, places, _ = drawn(graph)
+    x, y = np.array(list(places.values())).T
+    assert np.ptp(x) <= 14.0
+    assert np.ptp(y) > 5.0
+    assert least_gap(places) > 0.8  # edges long
+
+
+def test_a_graph_too_large_to_read_is_drawn_by_degrees():
+    graph = FactorGraph.from_scopes({f"f_{i}": [f"x_{i}", f"x_{i + 1}"] for i in range(100)})
+    figure = factor_graph_figure(graph)
+    of_factor, of_variable, _ = figure.axes
+    assert [(bar.get_x() + 0.4, bar.get_height()) for bar in of_factor.patches] == [(2.0, 100.0)]
+    assert [bar.get_height() for bar in of_variable.patches] == [2.0, 99.0]  # the ends, and all between
+    assert "101 variables, 100 factors, 1 connected part" in of_factor.get_title(loc="left")

@@ -1,8 +1,22 @@
 """Runs in tests: what one of the small world tells, and whether one that was interrupted goes on as if it was not."""
 
 import pytest
+from typer.testing import CliRunner
 
+from swarmbo.cli import app
 from swarmbo.runs import RunFolder, resume, run
+
+
+@pytest.fixture
+def cli():
+    """Runs a command, which must end with a status: ``cli("export", folder, status=2)``."""
+
+    def call(*arguments, status=0):
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        assert result.exit_code == status, result.output
+        return result
+
+    return call
 
 
 @pytest.fixture

@@ -3,12 +3,10 @@
 import re
 
 import pytest
-from typer.testing import CliRunner
 
-from swarmbo.cli import app
 from swarmbo.errors import ConfigError
 from swarmbo.registry import SLOTS, kinds
-from swarmbo.runs import run
+from swarmbo.runs import load, run
 from swarmbo.runs.citing import table
 from swarmbo.runs.scenario import scenario_of
 from swarmbo.settings import convert
@@ -17,12 +15,10 @@ ENTRY = re.compile(r"@(\w+)\{(\w+),\n(.*?)\n\}", re.DOTALL)
 VENUES = {"booktitle", "journal", "publisher", "howpublished"}
 
 
-def cited(*folders):
-    """Keys that the command prints, of text that is BibTeX and nothing else."""
-    result = CliRunner().invoke(app, ["cite", *map(str, folders)])
-    assert result.exit_code == 0, result.output
-    entries = ENTRY.findall(result.stdout)
-    assert not ENTRY.sub("", result.stdout).strip()
+def keys_of(text):
+    """Keys of text that is BibTeX and nothing else."""
+    entries = ENTRY.findall(text)
+    assert not ENTRY.sub("", text).strip()
     for _, key, fields in entries:
         assert fields.count("{") == fields.count("}"), key
     keys = [key for _, key, _ in entries]
@@ -71,30 +67,26 @@ def test_every_entry_is_whole_and_used():
         ({"belief": {"kind": "fused", "method": "consensus"}}, {"kempe2003", "rahimi2007"}, {"julier1997"}),
     ],
 )
-def test_references_follow_the_settings_of_the_run(tmp_path, bump_scenario, given, used, unused):
+def test_references_follow_the_settings_of_the_run(tmp_path, cli, bump_scenario, given, used, unused):
     data = {"name": "bump", "rounds": 1, "environment": bump_scenario().environment, **given}
     run(scenario_of(data), tmp_path / "one")
-    keys = cited(tmp_path)
+    keys = keys_of(cli("cite", tmp_path).stdout)
     assert "swarmbo" in keys
     assert used <= keys
     assert not unused & keys
 
 
-def test_choices_of_auto_and_of_the_world_are_cited(tmp_path):
+def test_choices_of_auto_and_of_the_world_are_cited(tmp_path, cli):
     settings = ["rounds=1", "environment.task=level", "environment.level=900.0", "environment.robots=2"]
-    options = [part for setting in settings for part in ("--set", setting)]
-    result = CliRunner().invoke(app, ["run", "robots", "--no-figures", *options, "--out", str(tmp_path / "one")])
-    assert result.exit_code == 0, result.output
-    keys = cited(tmp_path)
+    run(load("robots", settings), tmp_path / "one")
+    keys = keys_of(cli("cite", tmp_path).stdout)
     assert {"cohn1996", "krause2008", "gotovos2013", "hunter2007"} <= keys
     assert not {"daxberger2017", "karney2011"} & keys
     (tmp_path / "one" / "summary.json").unlink()
-    result = CliRunner().invoke(app, ["cite", str(tmp_path)])
-    assert "it is not known yet which acquisition 'auto' has chosen" in result.stderr
+    assert "it is not known yet which acquisition 'auto' has chosen" in cli("cite", tmp_path).stderr
 
 
-def test_a_search_without_an_acquisition_cites_none(tmp_path):
-    options = ["--no-figures", "--set", "rounds=12", "--set", "coordination.kind=sobol", "--out", str(tmp_path / "one")]
-    assert CliRunner().invoke(app, ["run", "camel", *options]).exit_code == 0
+def test_a_search_without_an_acquisition_cites_none(tmp_path, cli):
+    run(load("camel", ["rounds=12", "coordination.kind=sobol"]), tmp_path / "one")
     model = {"rasmussen2006", "duvenaud2011"}  # which recommends a point
-    assert cited(tmp_path) == {"swarmbo", "terry2021", "owen1998", "joe2008", *model}
+    assert keys_of(cli("cite", tmp_path).stdout) == {"swarmbo", "terry2021", "owen1998", "joe2008", *model}

@@ -48,3 +48,11 @@ def test_every_setting_that_is_offered_is_known(name):
             except ConfigError as refused:
                 said = str(refused)
             assert "unknown key" not in said, path
+
+
+def test_settings_that_a_world_of_a_users_own_is_given_are_completed(tmp_path):
+    (tmp_path / "mine.toml").write_text(
+        '[environment]\nid = "my_worlds:Pond"\ndepth = 3\n[environment.field]\nscale = 1.0\n'
+    )
+    assert settings_begun(str(tmp_path / "mine.toml"), "environment.d") == ["environment.depth="]
+    assert settings_begun(str(tmp_path / "mine.toml"), "environment.field.") == ["environment.field.scale="]

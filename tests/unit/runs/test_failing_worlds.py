@@ -111,9 +111,8 @@ def test_a_reset_that_would_end_the_process_is_refused(monkeypatch, tmp_path, mi
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(pettingzoo.spec("parallel", "tests/bump-v0").entry_point, "reset", leave)
-    with pytest.raises(ConfigError, match="its reset ended with SystemExit: 1") as caught:
+    with pytest.raises(ConfigError, match=r"^\$\.environment: .*its reset ended with SystemExit: 1"):
         use(bump_scenario())
-    assert caught.value.at == "$.environment"
 
 
 def test_a_field_that_changes_stands_still_while_its_world_fails(tmp_path, monkeypatch, interrupted):
@@ -230,17 +229,15 @@ def test_a_world_that_cannot_write_down_its_state_may_hang_too(tmp_path, hanging
     ],
 )
 def test_what_fails_at_reset_or_is_refused_in_the_other_process_is_refused_here(tmp_path, hanging, settings, message):
-    with pytest.raises(ConfigError, match=message) as caught:
+    with pytest.raises(ConfigError, match=rf"^\$\.environment: .*{message}"):
         run(hanging(**settings), tmp_path / "run")
-    assert caught.value.at == "$.environment"
 
 
 def test_a_time_limit_needs_a_world_that_another_process_can_make(tmp_path, hanging):
     known = pettingzoo.parallel_registry
     known["tests/hanging-v0"] = dataclasses.replace(known["tests/hanging-v0"], entry_point=lambda **settings: None)
-    with pytest.raises(ConfigError, match="cannot be made in a separate process") as caught:
+    with pytest.raises(ConfigError, match=r"^\$\.step_timeout_s: .*cannot be made in a separate process"):
         run(hanging(), tmp_path / "run")
-    assert caught.value.at == "$.step_timeout_s"
 
 
 @pytest.mark.thorough

@@ -62,9 +62,8 @@ def test_an_override_that_states_the_default_kind_of_the_world_keeps_the_table(t
     ("table", "kind"), [("belief", "exact"), ("acquisition", "db-gp-ucb"), ("coordination", "max-sum")]
 )
 def test_kinds_of_a_team_in_a_field_are_refused_with_those_that_fit(table, kind):
-    with pytest.raises(ConfigError, match="is not for agents that set the variables") as caught:
+    with pytest.raises(ConfigError, match=rf"^\$\.{table}\.kind: .*is not for agents that set the variables"):
         check(scenario(**{table: {"kind": kind}}))
-    assert caught.value.at == f"$.{table}.kind"
 
 
 def test_a_record_has_the_joint_point_its_outcomes_and_every_agents_part_and_after_the_design_a_prediction(done):

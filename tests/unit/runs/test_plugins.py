@@ -5,13 +5,12 @@ import shutil
 import sys
 
 import pytest
-from typer.testing import CliRunner
 
-from swarmbo.cli import app
 from swarmbo.compare import compare
 from swarmbo.errors import ConfigError, OwnCodeError, RunFolderError
 from swarmbo.kernels import registry
 from swarmbo.runs import RunFolder, check, load, plan, resume, run, sweep
+from swarmbo.runs.runner import ended
 from swarmbo.runs.scenario import scenario_of
 from swarmbo.runs.trial import estimate
 from swarmbo.runs.world import require_trust
@@ -108,7 +107,7 @@ def untouched(folder):
     return not (folder / "imported").exists() and "own_methods" not in sys.modules
 
 
-def test_without_trust_nothing_is_imported_and_nothing_created(beside):
+def test_without_trust_nothing_is_imported_and_nothing_created(beside, cli):
     source, out = beside / "s.toml", beside / "out"
     made = scenario_of({**FIELD, "coordination": {"kind": "own_methods:First"}})
     attempts = [lambda: load(source), lambda: plan(source, 2, out=out)]
@@ -122,9 +121,8 @@ def test_without_trust_nothing_is_imported_and_nothing_created(beside):
     with pytest.raises(ConfigError, match=r"\$\.acquisition.*got 'own_methods:Half', your own code; wanted --trust"):
         require_trust({"acquisition": "own_methods:Half"}, trust=False)
     require_trust({"environment": "own_worlds:robots"}, trust=False)  # a name alone is refused as no environment
-    for command in (["run", str(source), "--out", str(out)], ["check", str(source)], ["sweep", str(source)]):
-        done = CliRunner().invoke(app, command)
-        assert done.exit_code == 2
+    for command in (["run", source, "--out", out], ["check", source], ["sweep", source]):
+        done = cli(*command, status=2)
         assert "--trust" in done.stderr
         assert len(done.stderr.splitlines()) == 1
     assert untouched(beside)
@@ -138,6 +136,10 @@ def test_with_trust_it_runs_and_is_resumed_in_any_process_and_anywhere(beside, m
     whole = run(scenario, out, trust=True)
     assert scenario.modules == (str(beside),)
     assert RunFolder.open(out).scenario() == scenario
+    (beside / "imported").unlink()
+    sys.modules.pop("own_methods", None)
+    assert ended(scenario, out, trust=False) == whole
+    assert untouched(beside)
     half = tmp_path / "half"
     shutil.copytree(out, half)
     cut(half, 2)
@@ -149,7 +151,7 @@ def test_with_trust_it_runs_and_is_resumed_in_any_process_and_anywhere(beside, m
 
 
 @pytest.mark.thorough
-def test_sweep_runs_it_in_several_processes_and_plot_and_compare_never_load_it(beside, monkeypatch):
+def test_sweep_runs_it_in_several_processes_and_plot_and_compare_never_load_it(beside, cli, monkeypatch):
     trials = plan(beside / "s.toml", 2, ["coordination.skip=0,1"], beside / "runs", trust=True)
     assert [outcome.status for outcome in sweep(trials, workers=2)] == ["done"] * 4
     assert [outcome.status for outcome in sweep(trials)] == ["skipped"] * 4
@@ -157,9 +159,8 @@ def test_sweep_runs_it_in_several_processes_and_plot_and_compare_never_load_it(b
         sys.modules.pop(name, None)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(beside)])
     (beside / "imported").unlink()
-    for command in (["compare", str(beside / "runs")], ["plot", str(trials[0].out)], ["list"]):
-        done = CliRunner().invoke(app, command)
-        assert done.exit_code == 0, done.output
+    for command in (["compare", beside / "runs"], ["plot", trials[0].out], ["list"]):
+        cli(*command)
     assert untouched(beside)
     assert str(beside) not in sys.path
 
@@ -208,7 +209,7 @@ def _leaves(value):
 @pytest.mark.parametrize(
     "world", [pytest.param("swarmbo/robot_team-v0", marks=pytest.mark.thorough), "swarmbo/function-v0"]
 )
-def test_a_kernel_that_a_scenario_names_is_run_and_resumed_where_it_is_trusted(beside, tmp_path, world):
+def test_a_kernel_that_a_scenario_names_is_run_and_resumed_where_it_is_trusted(beside, cli, tmp_path, world):
     def log(kernel):
         write(beside, f"belief.kernel = '{kernel}'", world=world)
         run(load(beside / "s.toml", trust=True), out := tmp_path / kernel[-4:], trust=True)
@@ -226,7 +227,7 @@ def test_a_kernel_that_a_scenario_names_is_run_and_resumed_where_it_is_trusted(b
     for attempt in (lambda: resume(out), lambda: load(out / "scenario.toml")):
         with pytest.raises(ConfigError, match=words):
             attempt()
-    assert CliRunner().invoke(app, ["plot", str(out)]).exit_code == 0
+    cli("plot", out)
     assert not registry._OWN  # for figures nothing is loaded, and they draw no map
     assert resume(out, trust=True).rounds == 2
 
@@ -261,13 +262,13 @@ def test_own_parts_of_a_function_and_own_worlds_run_too(beside, tmp_path):
     assert estimate(scenario, trust=True).seconds > 0.0
 
 
-def test_what_own_code_raises_is_one_line_with_module_class_and_method(beside, tmp_path):
+def test_what_own_code_raises_is_one_line_with_module_class_and_method(beside, cli, tmp_path):
     write(beside, "coordination = {kind = 'own_methods:First', fail_at = 2}")
     words = r"own_methods:First\.decide raised ZeroDivisionError: division by zero \(own_methods\.py:15\)"
     with pytest.raises(OwnCodeError, match=words):
         run(load(beside / "s.toml", trust=True), tmp_path / "out", trust=True)
-    done = CliRunner().invoke(app, ["run", str(beside / "s.toml"), "--trust", "--quiet", "--out", str(tmp_path / "2")])
-    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+    done = cli("run", beside / "s.toml", "--trust", "--quiet", "--out", tmp_path / "2", status=2)
+    assert len(done.stderr.splitlines()) == 1
     assert "own_methods:First.decide raised ZeroDivisionError" in done.stderr
 
 
@@ -301,12 +302,8 @@ def test_a_module_that_another_hides_is_refused(beside, monkeypatch, tmp_path):
     assert load(beside / "s.toml", trust=True).modules == (str(beside), str(tmp_path / "elsewhere"))
 
 
-def test_a_world_that_an_override_names_is_found_whatever_else_is_overridden(beside):
-    write(beside)
-    named = ["environment.id=own_worlds:robots", "coordination.kind=greedy"]
-    assert load(beside / "s.toml", named, trust=True).modules == (str(beside),)
-
-
-def test_modules_are_noted_for_code_that_is_used_only(beside):
+def test_modules_are_noted_for_code_that_is_used_only_also_where_an_override_names_it(beside):
     plain = ["coordination.kind=greedy"]
+    named = ["environment.id=own_worlds:robots", *plain]
+    assert load(beside / "s.toml", named, trust=True).modules == (str(beside),)
     assert load(beside / "s.toml", plain, trust=True) == load(beside / "s.toml", plain)

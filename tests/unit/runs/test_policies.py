@@ -4,6 +4,7 @@ import json
 
 import msgspec
 import numpy as np
+import pettingzoo
 import pytest
 
 import swarmbo as sb
@@ -116,14 +117,13 @@ def test_a_policy_runs_only_with_trust_and_without_workers(own, tmp_path):
 
 
 def test_a_team_follows_actions_of_others_in_code():
-    import pettingzoo
-
     env = pettingzoo.make("parallel", "swarmbo/sensor_field-v0", sensors=4, field=GP)
     team = sb.Team.for_env(env, seed=0)
     _, infos = env.reset(seed=0)
     rng = np.random.default_rng(0)
     for number in range(3):
-        actions = {agent: rng.uniform(*_ends(env.action_space(agent))) for agent in env.agents}
+        boxes = {agent: env.action_space(agent) for agent in env.agents}
+        actions = {agent: rng.uniform(box.low, box.high) for agent, box in boxes.items()}
         team.follow(actions, infos)
         step = env.step(actions)
         team.observe(*step)
@@ -134,7 +134,3 @@ def test_a_team_follows_actions_of_others_in_code():
     assert msgspec.json.encode(team.last_query.id) == b'"q00003"'
     with pytest.raises(ConfigError, match="of its space"):
         team.follow({"sensor_0": [1.0]})
-
-
-def _ends(box):
-    return box.low, box.high

@@ -11,10 +11,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from typer.testing import CliRunner
 
 import swarmbo as sb
-from swarmbo.cli import app
 from swarmbo.errors import ConfigError, DataWarning, RunFolderError
 from swarmbo.runs import RunFolder, load, resume, run
 from swarmbo.runs.table import measurements, to_frame, write_csv
@@ -154,7 +152,7 @@ def test_a_run_that_is_not_complete_is_read_as_far_as_it_is(tmp_path, bump_scena
 
 
 @pytest.mark.filterwarnings("default::swarmbo.errors.DataWarning")
-def test_of_a_damaged_log_the_rounds_before_are_told_with_a_warning(tmp_path, bump_scenario):
+def test_of_a_damaged_log_the_rounds_before_are_told_with_a_warning(tmp_path, cli, bump_scenario):
     run(bump_scenario(), tmp_path / "run")
     log = tmp_path / "run" / "rounds.jsonl"
     lines = log.read_bytes().splitlines(keepends=True)
@@ -165,32 +163,29 @@ def test_of_a_damaged_log_the_rounds_before_are_told_with_a_warning(tmp_path, bu
     with pytest.warns(DataWarning, match=r"line 4 was changed or damaged.*has the 3 rounds before it"):
         table = damaged.table()
     assert max(table["round"]) == 2
-    told = CliRunner().invoke(app, ["export", str(tmp_path / "run")])
-    assert told.exit_code == 0
+    told = cli("export", tmp_path / "run")
     assert "line 4 was changed" in told.stderr
     assert len(told.stderr.strip().splitlines()) == 1
     with pytest.raises(RunFolderError, match="no such folder"):
         sb.load_run(tmp_path / "none")
 
 
-def test_every_number_comes_back_from_csv_to_the_bit(done, tmp_path):
+def test_every_number_comes_back_from_csv_to_the_bit(done, cli, tmp_path):
     for name in ("robots", "wlan"):
         table = sb.load_run(done(name)).table()
         named = tmp_path / "t.parquet"  # which is CSV all the same, as that is asked for
-        told = CliRunner().invoke(app, ["export", str(done(name)), str(named), "--csv"])
-        assert told.stdout.strip() == str(named)
+        assert cli("export", done(name), named, "--csv").stdout.strip() == str(named)
         with named.open(newline="") as file:
             back = list(csv.DictReader(file))
         assert [row["value"] for row in back] == [str(value) for value in table["value"]]
         assert [float(row["value"]) for row in back] == table["value"]
-    assert CliRunner().invoke(app, ["export", str(done("wlan")), "-"]).stdout == named.read_text()
+    assert cli("export", done("wlan"), "-").stdout == named.read_text()
 
 
-def test_runs_below_a_folder_are_one_table(done, tmp_path):
+def test_runs_below_a_folder_are_one_table(done, cli, tmp_path):
     for name in ("robots", "totals"):
         shutil.copytree(done(name), tmp_path / "sweep" / name / "seed-000")
-    told = CliRunner().invoke(app, ["export", str(tmp_path / "sweep")])
-    assert told.exit_code == 0, told.output
+    cli("export", tmp_path / "sweep")
     with (tmp_path / "sweep" / "measurements.csv").open(newline="") as file:
         back = list(csv.DictReader(file))
     assert {row["run"] for row in back} == {"robots/seed-000", "totals/seed-000"}
@@ -198,24 +193,23 @@ def test_runs_below_a_folder_are_one_table(done, tmp_path):
     assert len(back) == sum(len(table["value"]) for table in tables)
 
 
-def test_a_new_run_takes_the_tables_of_the_old_one_away(tmp_path, bump_scenario):
+def test_a_new_run_takes_the_tables_of_the_old_one_away(tmp_path, cli, bump_scenario):
     run(bump_scenario(), tmp_path / "run")
-    assert CliRunner().invoke(app, ["export", str(tmp_path / "run")]).exit_code == 0
+    cli("export", tmp_path / "run")
     (tmp_path / "run" / "notes.txt").write_text("mine")
     run(bump_scenario(seed=3), tmp_path / "run", force=True)
     assert not (tmp_path / "run" / "measurements.csv").exists()
     assert (tmp_path / "run" / "notes.txt").exists()
 
 
-def test_frames_and_parquet_have_types(done, tmp_path):
+def test_frames_and_parquet_have_types(done, cli):
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
     table = sb.load_run(done("robots")).table()
     frame = sb.load_run(done("robots")).to_dataframe()
     assert frame["value"].tolist() == table["value"]
     assert frame["predicted_mean"].dtype == frame["value"].dtype == float
-    told = CliRunner().invoke(app, ["export", str(done("robots")), "--parquet"])
-    assert told.exit_code == 0, told.output
+    cli("export", done("robots"), "--parquet")
     again = pandas.read_parquet(done("robots") / "measurements.parquet")
     assert list(again.columns) == list(table)
     assert again["value"].tolist() == table["value"]
@@ -224,16 +218,15 @@ def test_frames_and_parquet_have_types(done, tmp_path):
     assert list(empty.columns) == list(table)
 
 
-def test_what_is_not_installed_is_missed_in_one_line(done, monkeypatch, tmp_path):
+def test_what_is_not_installed_is_missed_in_one_line(done, cli, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "pandas", None)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigError, match=r"to_dataframe\(\) needs .* 'pandas'.*pip install \"swarmbo\[pandas\]\""):
         sb.load_run(done("robots")).to_dataframe()
-    told = CliRunner().invoke(app, ["export", str(done("robots")), str(tmp_path / "t.parquet")])
-    assert told.exit_code == 2
+    told = cli("export", done("robots"), tmp_path / "t.parquet", status=2)
     assert "Parquet needs the package 'pyarrow'" in told.stderr
     assert not list(tmp_path.iterdir())
-    assert CliRunner().invoke(app, ["export", str(done("robots")), str(tmp_path / "t.csv")]).exit_code == 0
+    cli("export", done("robots"), tmp_path / "t.csv")
 
 
 @pytest.mark.parametrize(
@@ -244,9 +237,8 @@ def test_what_is_not_installed_is_missed_in_one_line(done, monkeypatch, tmp_path
         (["no/such/t.csv"], "No such file"),
     ],
 )
-def test_what_cannot_be_written_is_refused_in_one_line(done, arguments, message):
-    told = CliRunner().invoke(app, ["export", str(done("robots")), *arguments])
-    assert told.exit_code == 2
+def test_what_cannot_be_written_is_refused_in_one_line(done, cli, arguments, message):
+    told = cli("export", done("robots"), *arguments, status=2)
     assert message in told.stderr
     assert len(told.stderr.strip().splitlines()) == 1
 

@@ -1,10 +1,14 @@
+"""Files of a run folder: torn, sealed, missing, of others, on a full disk; and what is cleared."""
+
 import errno
 import os
+from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
+from swarmbo.boundary.files import logged_lines, read_seal, seal
 from swarmbo.errors import RunFolderError
 from swarmbo.records import RoundRecord, Sample
 from swarmbo.runs import run
@@ -90,13 +94,6 @@ def test_clearing_leaves_nothing_of_a_run_that_was_drawn(tmp_path, bump_scenario
     assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
 
 
-def test_what_cannot_be_cleared_is_named(folder):
-    (folder.path / "world.json").mkdir()
-    with pytest.raises(RunFolderError, match=r"run/world\.json: cannot be deleted"):
-        folder.clear()
-    assert RunFolder.holds_run(folder.path)
-
-
 def test_a_run_deletes_no_checkpoint_but_its_own(tmp_path, bump_scenario):
     (tmp_path / "run").mkdir()
 
@@ -128,12 +125,6 @@ def test_a_clearing_that_stops_anywhere_leaves_a_run_that_can_be_cleared(folder,
     assert RunFolder.holds_run(folder.path)
 
 
-def test_a_log_that_cannot_be_read_is_named(folder):
-    (folder.path / "rounds.jsonl").mkdir()
-    with pytest.raises(RunFolderError, match=r"rounds\.jsonl: cannot be read"):
-        folder.records()
-
-
 @pytest.mark.parametrize(
     ("name", "write"),
     [
@@ -151,17 +142,21 @@ def test_a_disk_that_is_full_is_named_with_the_file(folder, monkeypatch, name, w
         write(folder)
 
 
-@pytest.mark.parametrize("name", ["rounds.jsonl", "timings.jsonl"])
-def test_a_log_that_cannot_be_written_is_named(folder, name):
+@pytest.mark.parametrize(
+    ("name", "use", "words"),
+    [
+        ("rounds.jsonl", lambda folder: folder.records(), "cannot be read"),
+        ("world.json", lambda folder: folder.clear(), "cannot be deleted"),
+        ("rounds.jsonl", lambda folder: folder.append(line(0), TIMING), "cannot be written: Is a directory.*resume"),
+        ("timings.jsonl", lambda folder: folder.append(line(0), TIMING), "cannot be written: Is a directory.*resume"),
+        (".lock", lambda folder: locked(folder.path).__enter__(), "cannot be written: Is a directory"),
+    ],
+)
+def test_a_folder_in_the_place_of_a_file_is_named(folder, name, use, words):
     (folder.path / name).mkdir()
-    with pytest.raises(RunFolderError, match=f"run/{name}: cannot be written: Is a directory.*resume"):
-        folder.append(line(0), TIMING)
-
-
-def test_a_lock_that_cannot_be_made_is_named(folder):
-    (folder.path / ".lock").mkdir()
-    with pytest.raises(RunFolderError, match=r"\.lock: cannot be written: Is a directory"), locked(folder.path):
-        pass
+    with pytest.raises(RunFolderError, match=f"run/{name}: {words}"):
+        use(folder)
+    assert RunFolder.holds_run(folder.path)
 
 
 def test_what_is_no_run_is_refused(tmp_path):
@@ -178,3 +173,32 @@ def test_a_damaged_scenario_is_named_once(folder, damage):
         folder.scenario()
     assert str(caught.value).startswith(f"{folder.path / 'scenario.toml'}: ")
     assert str(caught.value).count(str(folder.path)) == 1
+
+
+def test_each_line_of_a_log_is_sealed_to_those_before_it():
+    start = after = "0" * 32
+    lines, sealed = [msgspec.json.encode(RoundRecord(number, [])) for number in range(3)], []
+    for line in lines:
+        sealed.append(seal(line, after))
+        after = read_seal(sealed[-1], after).digest
+
+    def read(*rows, start=start):
+        text = b"".join(row + b"\n" for row in rows)
+        return logged_lines(text, start, Path("rounds.jsonl"), RoundRecord, lambda record, n: record.round == n)
+
+    whole = read(*sealed)
+    assert (whole.lines, whole.digest, whole.damage) == (lines, after, None)
+    assert whole.length == sum(map(len, sealed)) + 3
+    for rows, begins, known in (
+        (sealed, "1" * 32, 0),  # of a run with other settings
+        ([sealed[0], sealed[2]], start, 1),  # one was cut out
+        ([*sealed[:2], seal(lines[2])], start, 2),  # one that was written anew
+    ):
+        log = read(*rows, start=begins)
+        assert log.lines == lines[:known]
+        assert f"line {known + 1} was changed or damaged" in log.damage
+    strange = seal(msgspec.json.encode(RoundRecord(5, [])), read_seal(sealed[1], "").digest)
+    log = read(*sealed[:2], strange)
+    assert "line 3 is not the record of round 2" in log.damage
+    torn = read(*sealed[:2], lines[2])
+    assert (torn.lines, torn.damage, torn.length) == (lines[:2], None, len(sealed[0]) + len(sealed[1]) + 2)

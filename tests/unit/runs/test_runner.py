@@ -3,6 +3,7 @@ import math
 import os
 import shutil
 import time
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -12,8 +13,10 @@ import pytest
 from swarmbo.belief import ExactGP, Hyperparameters
 from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
 from swarmbo.fleet.run import _assembled
+from swarmbo.records import Evaluation, Labels, RoundRecord
 from swarmbo.runs import RunFolder, check, load, resume, run
 from swarmbo.runs.figures import draw_run
+from swarmbo.runs.recording import summarise
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.states import read_world
 from swarmbo.runs.stored_files import locked
@@ -125,6 +128,14 @@ def test_a_run_whose_measurements_all_fail_comes_to_its_end(mischief, played):
     mischief.fails = lambda agent, number: True
     summary, _ = played()
     assert (summary.measurements, summary.best, summary.recommendation, summary.score) == (0, None, None, None)
+
+
+@pytest.mark.parametrize(("rounds", "late"), [(1, 1), (4, 1), (8, 2), (9, 3)])
+def test_late_rounds_are_the_last_quarter_rounded_up(rounds, late):
+    records = [RoundRecord(n, [], joint=Evaluation([0.0], float(n))) for n in range(rounds + 1)]
+    scenario = SimpleNamespace(name="mine", seed=0)
+    summary = summarise(scenario, records, Labels(), None, seconds=0.0)
+    assert (summary.late_rounds, summary.late_mean) == (late, rounds - 0.5 * (late - 1))
 
 
 def test_an_agent_that_does_not_report_is_recorded_where_it_was(mischief, played):

@@ -1,24 +1,28 @@
-"""Runs of sensor fields: what their records, summaries, world records and figures say."""
+"""Runs of sensor fields and WLANs: what their records, summaries, world records and figures say."""
 
+import io
 from types import SimpleNamespace
 
 import msgspec
 import numpy as np
 import pytest
+from PIL import Image
+from rich.console import Console
 
 from swarmbo.compare import Comparison, ComparisonRow, compare, output
 from swarmbo.compare.output import comparison_tables, draw_comparison
 from swarmbo.compare.statistics import PairedDifference
-from swarmbo.metrics import declined, level_f1, score_round, total_cost
+from swarmbo.metrics import declined, level_f1, total_cost
 from swarmbo.plotting.history import belief_after
-from swarmbo.records import Evaluation, GroundTruth, Recommendation, RoundRecord, Sample, Score, Traffic
+from swarmbo.records import RoundRecord, Sample, Score, Traffic
 from swarmbo.runs import load, run
 from swarmbo.runs.figures import draw_run, world_of
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.reading import load_run
-from swarmbo.runs.report import quantity, report_rows
+from swarmbo.runs.report import quantity, reference_table, report_rows
+from swarmbo.runs.scenario import scenario_of
 from swarmbo.runs.telling import round_text
-from swarmbo_envs import sensor_field_v0
+from swarmbo_envs import sensor_field_v0, wlan_power_v0
 
 CHEAP = ["rounds=4", "environment.sensors=5", "belief.prior.restarts=0", "environment.failure_rate=0.15"]
 
@@ -96,53 +100,11 @@ def test_scores_are_against_the_field_of_their_round_by_the_belief_of_their_roun
     records, world, settings = folder.records(), world_of(folder), folder.scenario().belief.prior
     for number, record in enumerate(records):
         belief, then = belief_after(records[: number + 1], settings, world.domain), world.at(number)
-        assert belief is not None
-        assert record.score is not None
         mean = belief.posterior(then.points)[0]
         assert record.score.map_rmse == pytest.approx(np.sqrt(np.mean((mean - then.values) ** 2)), rel=1e-6)
         assert (record.score.level_f1 is None) == (world.level is None)
         if world.level is not None:
             assert record.score.level_f1 == pytest.approx(level_f1(mean, then.values, world.level), abs=1e-3)
-
-
-@pytest.mark.thorough
-def test_all_figures_are_drawn(done):
-    name, path = done
-    if name == "field-plume":  # once will do: all are written in one way
-        every = {"agents.png", "belief.png", "error_traffic.png", "faults.png", "regret.png", "run.gif", "traffic.png"}
-        assert {file.name for file in draw_run(path)} == every
-
-
-def test_level_f1_is_the_mean_of_precision_and_recall():
-    values, mean = np.array([0.0, 1.0, 2.0, 3.0, 4.0]), np.array([2.5, 0.0, 0.0, 3.0, 9.0])
-    precision, recall = 2 / 3, 2 / 2
-    assert level_f1(mean, values, 2.2) == pytest.approx(2 * precision * recall / (precision + recall))
-    assert level_f1(values, values, 100.0) == 1.0
-    assert level_f1(values, values, -1.0) == 1.0
-    assert level_f1(-values, values, 2.2) == 0.0
-
-
-def test_simple_regret_of_a_field_that_moves_is_of_the_round_and_where_nobody_looks_of_what_is_recommended():
-    X = np.linspace(0.0, 10.0, 11)[:, None]
-
-    def truth(number):
-        def value(points):
-            return -np.abs(points[:, 0] - number)
-
-        return GroundTruth(X, value(X), 0.0, np.array([float(number)]), "", "", "", value, at_round=truth)
-
-    previous, regrets = None, []
-    for number, places in enumerate([[0.0], [5.0, 3.0], [], [9.0]]):
-        score = score_round(truth(number), previous, [Evaluation([x], 1.0) for x in places], None, None)
-        previous = RoundRecord(round=number, samples=[], score=score)
-        regrets.append((score.simple_regret, score.batch_regret))
-    assert regrets == [(0.0, 0.0), (2.0, 2.0), (2.0, None), (6.0, 6.0)]
-    silent = score_round(truth(3), previous, [], Recommendation([7.5], 0.0, 1.0), None)
-    assert (silent.simple_regret, silent.batch_regret) == (4.5, None)
-    looking = score_round(truth(3), previous, [Evaluation([9.0], 1.0)], Recommendation([7.5], 0.0, 1.0), None)
-    assert looking.simple_regret == 6.0
-    still = GroundTruth(X, -X[:, 0], 0.0, np.zeros(1), "", "", "", lambda points: -points[:, 0])
-    assert score_round(still, previous, [], Recommendation([1.0], 0.0, 1.0), None).simple_regret == 6.0
 
 
 def test_older_lines_without_the_new_fields_are_read():
@@ -201,3 +163,83 @@ def test_curves_stand_at_the_mean_number_of_measurements_of_their_seeds():
     curves = output._curves("lake", "team", runs)
     assert curves.measurements.tolist() == [4.0, 6.5, 8.5]
     assert curves.quantity == "map RMSE"
+
+
+SMALL = {"generated": {"access_points": 4, "users": 9, "area_m": [150.0, 150.0]}}
+
+
+@pytest.mark.thorough
+def test_the_scenario_finds_more_than_its_design_and_is_scored_by_the_closed_form(tmp_path):
+    scenario = msgspec.structs.replace(load("wlan"), rounds=14)
+    summary = run(scenario, tmp_path / "run")
+    joints = [record.joint for record in RunFolder.open(tmp_path / "run").records()[1:]]
+    env = wlan_power_v0.parallel_env()
+    true = env.network.value(np.array([joint.location for joint in joints]))
+    assert [joint.measurement for joint in joints] == pytest.approx(true.tolist())
+    assert true[10:].max() > true[:10].max()
+    assert summary.maximum == pytest.approx(env.best_known()[1])
+    assert summary.maximum_is == world_of(RunFolder.open(tmp_path / "run")).maximum_is == "reference optimum"
+    assert summary.score.simple_regret == pytest.approx(summary.maximum - true.max())
+    assert (summary.unit, summary.axis_unit) == ("Mbit/s", "dBm")
+    drawn = {path.name for path in draw_run(tmp_path / "run")}
+    assert drawn == {"regret.png", "traffic.png", "variables.png", "factor_graph.png", "run.gif"}
+    with Image.open(tmp_path / "run" / "figures" / "run.gif") as film:
+        assert film.n_frames == (np.diff(np.maximum.accumulate([0.0, *true])) > 0).sum()
+        film.seek(film.n_frames - 1)
+        last = np.asarray(film.convert("RGB"), dtype=float)
+    env = wlan_power_v0.parallel_env(render_mode="rgb_array", max_cycles=14)
+    env.reset(seed=scenario.seed)
+    for joint in joints[: true.argmax() + 1]:  # it ends on the best
+        env.step({agent: np.array([power]) for agent, power in zip(env.agents, joint.location, strict=True)})
+    assert np.abs(last - env.render()).mean() < 4.0  # the same picture, but for its fewer colours
+
+
+def test_what_was_found_stands_beside_what_simple_ways_find_in_as_many_rounds(tmp_path):
+    table = {"id": "swarmbo/wlan_power-v0", "topology": SMALL}
+    summary = run(scenario_of({"name": "small", "rounds": 14, "environment": table}), tmp_path / "run")
+    env = wlan_power_v0.parallel_env(topology=SMALL)
+    assert summary.references["all at maximum"] == pytest.approx(env.network.value(np.full((1, 4), 25.0))[0])
+    ways = ["best equal power", "random", "independent tuning", "sequential greedy", "one Gaussian process for all"]
+    assert list(summary.references) == ["all at maximum", *ways]
+    assert all(0.0 < value <= summary.maximum * (1 + 1e-9) for value in summary.references.values())
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(reference_table(summary))
+    lines = console.export_text().splitlines()
+    shares = [float(line.split("│")[3].strip(" %")) for line in lines if "%" in line]
+    assert len(shares) == 7
+    assert shares == sorted(shares, reverse=True)
+    (own,) = [line for line in lines if "this run" in line]
+    true = summary.maximum - summary.score.simple_regret
+    assert f"{100 * true / summary.maximum:.1f} %" in own
+    assert "mean of the last 4 rounds" not in dict(report_rows(summary))
+    assert load_run(tmp_path / "run").summary == summary
+
+
+@pytest.mark.thorough
+def test_a_film_needs_a_world_that_says_so_and_references_one_function(tmp_path, monkeypatch):
+    monkeypatch.setattr("swarmbo.plotting.run_figures.style.save", lambda figure, path, dpi: path)
+    for environment in (
+        {"id": "swarmbo/function-v0", "function": "camel"},
+        {"id": "swarmbo/wlan_power-v0", "topology": SMALL, "mobility_m": 1.0},
+    ):
+        folder = tmp_path / environment["id"].partition("/")[2]
+        summary = run(scenario_of({"name": "x", "rounds": 3, "environment": environment}), folder)
+        assert not summary.references
+        assert reference_table(summary) is None
+        drawn = {path.name for path in draw_run(folder)}
+        assert ("run.gif" in drawn) == ("topology" in environment)
+
+
+def test_a_run_among_changing_users_goes_on_after_an_interruption_and_tells_how_it_went_of_late(
+    tmp_path, same_when_resumed
+):
+    changes = ["mobility_m=3.0", "leave_rate=0.1", "return_rate=0.3", "failure_rate=0.1"]
+    small = "topology={generated={access_points=4,users=9,area_m=[150.0,150.0]}}"
+    scenario = load("wlan-mobility", ["rounds=14", *(f"environment.{setting}" for setting in (small, *changes))])
+    assert scenario.belief.time is not None  # outcomes fade
+    records = same_when_resumed(scenario, 11)
+    assert records[-1].score is None  # there is no one function to score against
+    late = np.mean([record.joint.measurement for record in records[-4:] if record.joint.measurement is not None])
+    rows = dict(report_rows(load_run(tmp_path / "whole").summary))
+    assert rows["mean of the last 4 rounds"] == f"{late:.4g} Mbit/s"
+    assert "true maximum" not in rows

@@ -1,18 +1,23 @@
-"""Runs with typed variables: logs, tables, figures and summaries have the users' values."""
+"""Results come in the users' values and coordinates: typed variables, degrees, a raster's own system."""
 
+import csv
 import json
+import re
 import shutil
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+import rasterio
 
 import swarmbo as sb
+from swarmbo.boundary.coordinates import LocalProjection
 from swarmbo.errors import ConfigError
 from swarmbo.plotting.variables import plot_found, plot_variables
 from swarmbo.runs import load, load_run, resume, run
 from swarmbo.runs.figures import world_of
 from swarmbo.runs.runner import assemble
+from swarmbo.runs.table import write_csv, write_parquet
 from swarmbo_envs.functions import get
 from swarmbo_envs.functions.typed import typed
 
@@ -46,20 +51,16 @@ def test_the_log_has_values_and_codes_and_the_summary_has_values(folder):
 
 def test_tables_have_values_and_a_team_takes_them_unchanged(folder, tmp_path):
     pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
     found = load_run(folder)
     frame = found.to_dataframe()
     assert [str(frame[name].dtype)[:5] for name in ("x0", "x1", "x2", "x4", "x5")] == ["int64"] * 3 + ["float"] * 2
     assert set(frame["x3"]) <= set(TREES)
     _, team = assemble(load("hartmann-mixed", SETTINGS))
     X = [record.joint.location for record in found.records[1:]]
-    from swarmbo.runs.table import write_csv, write_parquet
-
     write_csv(found.table(), tmp_path / "all.csv")
-    given = [found.table(), frame, tmp_path / "all.csv"]
-    if pytest.importorskip("pyarrow"):
-        write_parquet(found.table(), tmp_path / "all.parquet")
-        given.append(pandas.read_parquet(tmp_path / "all.parquet"))
-    for table in given:
+    write_parquet(found.table(), tmp_path / "all.parquet")
+    for table in (found.table(), frame, tmp_path / "all.csv", pandas.read_parquet(tmp_path / "all.parquet")):
         taking = sb.Team(None, team.problem.variables, seed=0)
         taking.attach(table)
         assert taking.history.X.tolist() == X
@@ -122,3 +123,75 @@ def test_the_maximum_of_a_typed_function_is_that_of_all_its_values():
     places = np.sort(np.unique(f.value(np.column_stack([np.full(5, 4.0), np.arange(5.0)]))))
     wanted = own.value(np.column_stack([np.zeros(5), np.linspace(-2.0, 2.0, 5)]))
     np.testing.assert_allclose(places, np.sort(np.unique(wanted)))
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*(taken for degrees|are left out|no value):swarmbo.errors.DataWarning")
+CENTIMETRE = {"m": 0.01, "degrees": 9e-8}
+
+
+@pytest.fixture
+def exported(cli):
+    """Run a command without figures; rows of its exported table, and what it printed."""
+
+    def make(folder, *command):
+        result = cli(*command, "--no-figures", "--out", folder)
+        return list(csv.DictReader(cli("export", folder, "-").stdout.splitlines())), result.output
+
+    return make
+
+
+def test_samples_at_longitudes_and_latitudes_come_back_as_in_the_file(tmp_path, exported):
+    here, rng = LocalProjection(9.0, 0.0, 0.0), np.random.default_rng(0)
+    degrees = here.degrees(here.metres(np.array([[9.1, 48.0]])) + 1000.0 * rng.random((60, 2)))
+    rows = [f"{lon:.8f},{lat:.8f},{'' if i % 9 == 0 else i}" for i, (lon, lat) in enumerate(degrees)]
+    (tmp_path / "s.csv").write_text("\n".join(["lon,lat,ph", *rows]))
+    found, output = exported(
+        tmp_path / "run",
+        *("run", "measured", "--set", f"environment.field.csv={tmp_path / 's.csv'}", "--set", "rounds=2"),
+        *("--set", "environment.field.value=ph", "--set", "environment.noise_std=0.0"),
+    )
+    for row in found:
+        wanted = degrees[round(float(row["value"]))]  # a value is the number of its row
+        np.testing.assert_allclose([float(row["lon"]), float(row["lat"])], wanted, atol=CENTIMETRE["degrees"])
+    best = max(found, key=lambda row: float(row["value"]))
+    lon, lat = re.search(r"at lon ([\d.]+), lat ([\d.]+),", output).groups()
+    np.testing.assert_allclose([float(lon), float(lat)], [float(best["lon"]), float(best["lat"])], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "crs", "corner", "cell", "names", "unit"),
+    [
+        ("robots", "EPSG:4326", (-84.42, 36.7), 0.0005, ("lon", "lat"), "degrees"),
+        ("field", "EPSG:32616", (720000.0, 4060000.0), 50.0, ("easting", "northing"), "m"),
+    ],
+)
+def test_places_on_a_raster_are_told_in_its_own_system(tmp_path, exported, scenario, crs, corner, cell, names, unit):
+    """Values rise linearly in the raster's own coordinates, so each value tells where it was measured."""
+    x = (np.arange(60) + 0.5) * cell
+    for axis, values in enumerate((np.tile(x, (60, 1)), np.tile(-x[:, None], (1, 60)))):
+        path = tmp_path / f"{axis}.tif"
+        place = rasterio.Affine(cell, 0.0, corner[0], 0.0, -cell, corner[1])
+        shape = {"height": 60, "width": 60, "count": 1, "dtype": "float64"}
+        with rasterio.open(path, "w", driver="GTiff", crs=crs, transform=place, **shape) as tiff:
+            tiff.write(values, 1)
+        found, _ = exported(
+            tmp_path / f"run{axis}",
+            *("run", scenario, "--set", f"environment.field={{raster = '{path}'}}", "--set", "rounds=2"),
+            *("--set", "environment.noise_std=0.0"),
+        )
+        own = np.array([float(row[names[axis]]) for row in found if row["value"]])
+        told = np.array([float(row["value"]) for row in found if row["value"]])
+        assert np.ptp(own) > 5 * cell
+        np.testing.assert_allclose(own, told + corner[axis], atol=CENTIMETRE[unit])
+
+
+def test_a_table_with_these_columns_is_attached_as_any_other(tmp_path):
+    rows = [f"{9.1 + i % 7 / 1e3},{48.0 + i // 7 / 1e3},{i}" for i in range(49)]
+    (tmp_path / "s.csv").write_text("\n".join(["x_deg,y_deg,ph", *rows]))
+    field = [f"environment.field.csv={tmp_path / 's.csv'}", "environment.field.value=ph"]
+    run(load("measured", ["rounds=1", *field]), tmp_path / "run")
+    table = sb.load_run(tmp_path / "run").table()
+    assert {"x", "y", "x_deg", "y_deg"} <= set(table)
+    team = sb.Team.for_field([f"robot_{i}" for i in range(4)], [0.0, 0.0], [1000.0, 1000.0], seed=0)
+    team.attach(table)
+    assert team.n_data == len(table["value"])

@@ -82,7 +82,6 @@ def test_every_round_tells_the_error_of_every_agents_view(any_done):
 def test_the_folder_gives_back_what_every_agent_believed_to_the_bit(any_done):
     _, path, views, truth = any_done
     kept = views_of(RunFolder(path))
-    assert kept is not None
     assert (kept.round, kept.views.representative) == (4, views[-1].representative)
     assert list(kept.views.by_agent) == list(views[-1].by_agent)
     for agent, view in kept.views.by_agent.items():

@@ -31,14 +31,15 @@ def small(*more):
 
 
 def events_of(folder):
-    return [msgspec.json.decode(line, type=Event) for line in (folder / LEDGER).read_bytes().splitlines()]
+    """Events in the whole lines of a run's ledger."""
+    text = (folder / LEDGER).read_bytes()
+    return [msgspec.json.decode(line, type=Event) for line in text[: text.rfind(b"\n") + 1].splitlines()]
 
 
-def told_of(folder):
-    """Outcome of each told query, by its point."""
-    events = events_of(folder)
-    points = {event.query: tuple(event.point.values()) for event in events if event.kind == "ask"}
-    return {(event.query, points[event.query]): event.outcome for event in events if event.kind == "tell"}
+def asked_and_told(events):
+    """Points of queries, and their outcomes once they were told."""
+    points = {event.query: event.point for event in events if event.kind == "ask"}
+    return points, {event.query: (event.outcome, points[event.query]) for event in events if event.kind == "tell"}
 
 
 def test_noise_goes_by_the_query_whichever_copy_measures_it():
@@ -81,17 +82,15 @@ def test_worlds_that_depend_on_more_than_the_point_are_refused(tmp_path):
 
 
 def test_own_engines_need_trust_and_workers_are_refused_by_name():
-    with pytest.raises(ConfigError, match="--trust") as caught:
+    with pytest.raises(ConfigError, match=r"^\$\.workers\.engine: .*--trust"):
         load("powell", THREADS)
-    assert caught.value.at == "$.workers.engine"
     for text, match in (
         ("workers.count=0", "integer from 1"),
         ("workers.mode=slow", "synchronous"),
         ("workers.cores=2", "cores"),
     ):
-        with pytest.raises(ConfigError, match=match) as caught:
+        with pytest.raises(ConfigError, match=rf"^\$\.workers.*{match}"):
             load("powell", [text])
-        assert caught.value.at.startswith("$.workers")
 
 
 @pytest.mark.parametrize("mode", ["asynchronous", "synchronous"])
@@ -137,13 +136,13 @@ def test_a_run_that_lost_its_last_rounds_logs_them_again(tmp_path, interrupted, 
     """As a kill between a tell and its round, or a power failure, leaves it."""
     scenario, out = small(*THREADS, "workers.count=3", f"workers.mode={mode}"), tmp_path / "run"
     interrupted(scenario, out, 11, trust=True)
-    told, rounds = told_of(out), (out / "rounds.jsonl").read_bytes().splitlines(keepends=True)
+    (_, told), rounds = asked_and_told(events_of(out)), (out / "rounds.jsonl").read_bytes().splitlines(keepends=True)
     (out / "rounds.jsonl").write_bytes(b"".join(rounds[:lines]) + b'{"round":')
     resume(out, trust=True)
     again = (out / "rounds.jsonl").read_bytes().splitlines(keepends=True)
     assert again[: len(rounds)] == rounds
     assert len(again) == 15
-    assert told.items() <= told_of(out).items()
+    assert told.items() <= asked_and_told(events_of(out))[1].items()
     if mode == "synchronous":
         run(scenario, tmp_path / "whole", trust=True)
         assert (tmp_path / "whole" / "rounds.jsonl").read_bytes() == b"".join(again)
@@ -198,41 +197,29 @@ def test_a_run_killed_twenty_times_tells_each_query_once(tmp_path):
     )
     begin = [sys.executable, "-m", "swarmbo", "run", str(file), "--out", str(out), "--trust", "--no-figures", "-q"]
     again = [sys.executable, "-m", "swarmbo", "resume", str(out), "--trust", "--no-figures", "-q"]
-    told, asked = {}, {}
+    asked, told = {}, {}
     for number in range(20):
         whom = ("driver", "both", "workers")[number % 3]
         if kill_sometime(again if (out / "scenario.toml").exists() else begin, out, rng, whom):
             break
-        events = whole_events(out)
-        assert told.items() <= told_of_events(events).items()
-        told = told_of_events(events)
-        now = {event.query: event.point for event in events if event.kind == "ask"}
-        assert asked.items() <= now.items()
-        asked = now
+        before, (asked, told) = (asked, told), asked_and_told(events_of(out))
+        assert before[0].items() <= asked.items()
+        assert before[1].items() <= told.items()
     subprocess.run(again, check=True, stdout=subprocess.DEVNULL)
     events = events_of(out)
     tells = [event.query for event in events if event.kind == "tell"]
     assert sorted(tells) == [f"q{number:05d}" for number in range(1, 61)]
-    assert told.items() <= told_of_events(events).items()
+    points, ends = asked_and_told(events)
+    assert points.items() >= asked.items()
+    assert ends.items() >= told.items()
     records = RunFolder.open(out).records()
     assert [record.query for record in records[1:]] == tells
     assert not any(record.failure for record in records)
     # no outcome depends on who measured it: all are those of the world at that point and number
     scenario = load(file, trust=True)
     work = CopiedWorld(scenario, entry_point_of(scenario, "$.workers"), True)()
-    for event in events:
-        if event.kind == "tell":
-            point = next(other.point for other in events if other.kind == "ask" and other.query == event.query)
-            assert work(event.query, point)["agent_0"]["measurement"] == event.outcome
-
-
-def whole_events(out):
-    text = (out / LEDGER).read_bytes()
-    return [msgspec.json.decode(line, type=Event) for line in text[: text.rfind(b"\n") + 1].splitlines()]
-
-
-def told_of_events(events):
-    return {event.query: event.outcome for event in events if event.kind == "tell"}
+    for query, (outcome, point) in ends.items():
+        assert work(query, point)["agent_0"]["measurement"] == outcome
 
 
 def test_compare_shows_times_of_runs_with_workers_beside_others(tmp_path):

@@ -212,10 +212,7 @@ BROKEN = {
             with_report(gap=0.0),
             "that forbids all: the gap of a forbidden choice: got 0.0; wanted None",
         ),
-        "by turns": (
-            elsewhere(lambda links: next(TURN) % 2),
-            "the assignment when asked again: got .*; wanted the same",
-        ),
+        "fickle": (elsewhere(lambda links: next(TURN) % 2), "the assignment when asked again: got .*; wanted the same"),
         "otherwise over links": (
             elsewhere(lambda links: links is not None),
             "the assignment over links that relay: got .*; wanted the same",

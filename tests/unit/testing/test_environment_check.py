@@ -110,10 +110,7 @@ def with_its_trace(self):
 
 
 BROKEN = {
-    "no finite box": (
-        {"action_space": lambda self, agent: ENDLESS},
-        "action space of 'probe_0': got .*; wanted a finite",
-    ),
+    "endless": ({"action_space": lambda self, agent: ENDLESS}, "action space of 'probe_0': got .*; wanted a finite"),
     "a new space every time": (
         {"observation_space": lambda self, agent: Box(0.0, 10.0, (1,), np.float64)},
         r"observation_space\('probe_0'\) asked twice: got two objects; wanted the same one",
@@ -151,14 +148,8 @@ BROKEN = {
         r"infos of \['probe_1'\]: got no outcome in any round; wanted 'measurement', or 'factors'",
     ),
     "fails as NaN": (telling(measurement=np.nan), "'measurement' in infos of 'probe_1': got nan; .* left out"),
-    "measures an array": (
-        telling(measurement=np.zeros(1)),
-        "'measurement' in infos of 'probe_1': got .* a finite number",
-    ),
-    "a factor without number": (
-        telling(factors={"f": None}),
-        "'f' in infos of 'probe_1': got None; wanted a finite number",
-    ),
+    "an array": (telling(measurement=np.zeros(1)), "'measurement' in infos of 'probe_1': got .* a finite number"),
+    "no number": (telling(factors={"f": None}), "'f' in infos of 'probe_1': got None; wanted a finite number"),
     "measures nowhere": (forgetting("location"), r"infos of 'probe_1': got \['measurement'\]; wanted 'location'"),
     "measures outside": (
         telling(location=np.array([11.0])),

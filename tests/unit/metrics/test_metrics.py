@@ -1,11 +1,25 @@
+"""Regrets, errors of maps, messages and ways of a run."""
+
 import math
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from sklearn.metrics import root_mean_squared_error
 
-from swarmbo.metrics import cumulative_regret, mean_regret, score_round, simple_regret
-from swarmbo.records import GroundTruth, Recommendation, RoundRecord, Sample, Score
+from swarmbo.errors import ShapeError
+from swarmbo.metrics import (
+    agreement_traffic,
+    cumulative_regret,
+    distance_travelled,
+    level_f1,
+    map_rmse,
+    mean_regret,
+    score_round,
+    sharing_traffic,
+    simple_regret,
+)
+from swarmbo.records import Evaluation, GroundTruth, Recommendation, RoundRecord, Sample, Score, SolveReport, Traffic
 
 X = np.linspace(0, 10, 101)[:, None]
 
@@ -85,23 +99,64 @@ def test_recommendation_regret_and_map_error_are_taken_from_the_truth():
     assert score.map_rmse == pytest.approx(3.0)
 
 
-def test_of_a_field_that_changes_every_round_is_scored_by_itself():
-    """A peak that was found is not found for ever: it moves on, and what an earlier round came to does not count."""
-
-    def at_round(number):
+def test_simple_regret_of_a_field_that_moves_is_of_the_round_and_where_nobody_looks_of_what_is_recommended():
+    def truth(number):
         def value(points):
-            return 5.0 - (points[:, 0] - number) ** 2
+            return -np.abs(points[:, 0] - number)
 
-        return GroundTruth(X, value(X), 5.0, np.array([float(number)]), "m", "m", "moving", value, at_round=at_round)
+        return GroundTruth(X, value(X), 0.0, np.array([float(number)]), "", "", "", value, at_round=truth)
 
-    def after(number, x, previous, failed=False):
-        record = RoundRecord(round=number, samples=[sample(x, failed)])
-        recommendation = Recommendation([x], 0.0, 1.0)
-        score = score_round(at_round(0).at(number), previous, record.samples, recommendation, None)
-        return RoundRecord(round=number, samples=record.samples, score=score)
+    previous, regrets = None, []
+    for number, places in enumerate([[0.0], [5.0, 3.0], [], [9.0]]):
+        score = score_round(truth(number), previous, [Evaluation([x], 1.0) for x in places], None, None)
+        previous = RoundRecord(round=number, samples=[], score=score)
+        regrets.append((score.simple_regret, score.batch_regret))
+    assert regrets == [(0.0, 0.0), (2.0, 2.0), (2.0, None), (6.0, 6.0)]
+    silent = score_round(truth(3), previous, [], Recommendation([7.5], 0.0, 1.0), None)
+    assert (silent.simple_regret, silent.batch_regret) == (4.5, None)
+    looking = score_round(truth(3), previous, [Evaluation([9.0], 1.0)], Recommendation([7.5], 0.0, 1.0), None)
+    assert looking.simple_regret == 6.0
+    still = GroundTruth(X, -X[:, 0], 0.0, np.zeros(1), "", "", "", lambda points: -points[:, 0])
+    assert score_round(still, previous, [], Recommendation([1.0], 0.0, 1.0), None).simple_regret == 6.0
 
-    first = after(0, 0.0, None)
-    second = after(1, 3.0, first)
-    third = after(2, 4.0, second, failed=True)
-    assert [record.score.simple_regret for record in (first, second, third)] == [0.0, 4.0, 4.0]
-    assert after(3, 4.0, third).score.simple_regret == 1.0
+
+def test_level_f1_is_the_mean_of_precision_and_recall():
+    values, mean = np.array([0.0, 1.0, 2.0, 3.0, 4.0]), np.array([2.5, 0.0, 0.0, 3.0, 9.0])
+    precision, recall = 2 / 3, 2 / 2
+    assert level_f1(mean, values, 2.2) == pytest.approx(2 * precision * recall / (precision + recall))
+    assert level_f1(values, values, 100.0) == 1.0
+    assert level_f1(values, values, -1.0) == 1.0
+    assert level_f1(-values, values, 2.2) == 0.0
+
+
+def record(number, agreement, sharing, distances):
+    samples = [Sample(agent=agent, location=[0.0], measurement=None, distance=d) for agent, d in distances.items()]
+    report = None if agreement is None else SolveReport(status="exact", traffic=agreement)
+    return RoundRecord(round=number, samples=samples, report=report, sharing=sharing)
+
+
+RECORDS = [
+    record(0, None, Traffic(2, 20, 3), {"a": 0.0, "b": 0.0}),
+    record(1, Traffic(10, 500, 17), Traffic(2, 30, 2), {"a": 1.5, "b": 2.0}),
+    record(2, Traffic(4, 100, 4), Traffic(1, 10, 1), {"b": 0.25}),
+]
+
+
+def test_traffic_is_summed_by_purpose_and_distance_by_agent_even_if_it_missed_a_round():
+    assert agreement_traffic(RECORDS) == Traffic(14, 600, 21)
+    assert sharing_traffic(RECORDS) == Traffic(5, 60, 6)
+    assert distance_travelled(RECORDS) == pytest.approx({"a": 1.5, "b": 2.25})
+
+
+def test_map_rmse_equals_scikit_learns():
+    rng = np.random.default_rng(3)
+    mean, values = rng.normal(size=50), rng.normal(size=50)
+    assert map_rmse(mean, values) == pytest.approx(root_mean_squared_error(values, mean), rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("mean", "values"), [(np.ones(3), np.ones(4)), (np.ones((2, 2)), np.ones((2, 2))), (np.ones(0), np.ones(0))]
+)
+def test_unequal_or_empty_maps_are_refused(mean, values):
+    with pytest.raises(ShapeError, match="wanted two equal vectors"):
+        map_rmse(mean, values)

@@ -1,0 +1,119 @@
+"""Worlds of a function: the library's and any Python function; outcomes, noise, structure, and what is refused."""
+
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.errors import ConfigError
+from swarmbo_envs import function_v0
+from swarmbo_envs.functions import AdditiveFunction
+
+from .playing import played
+
+BOUNDS = {"power": (1.0, 3.0), "angle": (-1.0, 1.0), "gain": (0.0, 10.0)}
+
+
+def measured(*, gain, angle, power):
+    return power * 100.0 + angle * 10.0 + gain
+
+
+def test_points_reach_the_function_by_name_in_physical_units():
+    function = AdditiveFunction.from_callable(measured, BOUNDS, maximum=320.0, name="mine")
+    assert function.variables == ("power", "angle", "gain")
+    assert (function.low.tolist(), function.high.tolist()) == ([1.0, -1.0, 0.0], [3.0, 1.0, 10.0])
+    assert function.value(np.array([[2.0, 0.5, 7.0], [3.0, 1.0, 10.0]])).tolist() == [212.0, 320.0]
+
+
+@pytest.mark.parametrize(
+    ("structure", "agents", "expected"),
+    [("known", None, 1), ("hidden", None, 3), ("hidden", 1, 1), ("hidden", 2, 2), ("hidden", 3, 3)],
+)
+def test_a_team_maximises_it_whoever_sets_the_variables(structure, agents, expected):
+    function = AdditiveFunction.from_callable(measured, BOUNDS, maximum=320.0)
+    env = function_v0.parallel_env(function=function, agents=agents, structure=structure, max_cycles=14)
+    team = sb.Team.for_env(env, seed=0, initial=6)
+    assert all(len(infos) == expected for infos in played(env, team))
+    assert team.n_data == 14
+    assert max(team.history.totals) > 310.0  # a plane: the corner is soon found
+
+
+@pytest.mark.parametrize("bounds", [{}, {"x": (1.0,)}, {"x": (1.0, 1.0)}, {"x": (0.0, np.inf)}])
+def test_bounds_that_are_no_box_are_refused(bounds):
+    with pytest.raises(ConfigError, match=r"^\$\.bounds: got "):
+        AdditiveFunction.from_callable(lambda x: x, bounds)
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_noise_free_outcomes_are_the_functions_values(outcomes):
+    env = function_v0.parallel_env(function="camel", outcomes=outcomes, max_cycles=3)
+    env.reset(seed=0)
+    *_, infos = env.step({"agent_0": [1.0], "agent_1": [0.5]})
+    values = env.function.factor_values(np.array([[1.0, 0.5]]))[0]
+    if outcomes == "total":
+        assert [info["measurement"] for info in infos.values()] == [values.sum()] * 2
+    else:
+        told = infos["agent_0"]["factors"] | infos["agent_1"]["factors"]
+        assert told == dict(zip(env.function.scopes, values, strict=True))
+
+
+def test_the_spread_of_the_noise_is_the_one_asked_for():
+    env = function_v0.parallel_env(function="camel", noise_std=2.0, max_cycles=2000)
+    env.reset(seed=1)
+    total = env.function.value(np.zeros((1, 2)))[0]
+    measured = [env.step({"agent_0": [0.0], "agent_1": [0.0]})[4]["agent_0"]["measurement"] for _ in range(2000)]
+    assert np.std(measured) == pytest.approx(2.0, rel=0.06)
+    assert np.mean(measured) == pytest.approx(total, abs=0.15)
+
+
+def test_a_callable_that_crashes_or_returns_nonsense_fails_that_evaluation_only():
+    def moody(X):
+        if X[0, 0] < 0.3:
+            raise RuntimeError("no water")
+        return np.where(X[:, 0] > 0.7, np.inf, X[:, 0])
+
+    function = AdditiveFunction.from_terms({"f": moody}, {"f": [0]}, [0.0], [1.0])
+    env = function_v0.parallel_env(function=function, max_cycles=9)
+    env.reset(seed=0)
+    infos = [env.step({"agent_0": [x]})[4]["agent_0"] for x in (0.1, 0.5, 0.9)]
+    assert "measurement" not in infos[0]
+    assert infos[0]["error"] == "RuntimeError: no water"
+    assert infos[1]["measurement"] == 0.5
+    assert infos[2]["error"] == "the function returned inf"
+    assert env.ground_truth() is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"function": "powel"}, r"\$\.function: got 'powel'; wanted one of"),
+        ({"parameters": {"n_variables": 6}}, r"\$\.n_variables: got 6 variables; wanted a multiple of 4"),
+        ({"parameters": {"size": 6}}, r"powell does not take these"),
+        ({"noise_std": -1.0}, r"\$\.noise_std: got -1.0"),
+        ({"agents": 7}, r"\$\.agents: got 7 agents; wanted at most 6"),
+        ({"structure": "hidden", "outcomes": "per-factor"}, r"\$\.outcomes"),
+        ({"max_cycle": 3}, "did you mean 'max_cycles'"),
+    ],
+)
+def test_wrong_arguments_are_refused_with_their_path(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        function_v0.parallel_env(**settings)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"parameters": {"n_variables": 8}},
+        {"function": "camel", "outcomes": "per-factor"},
+        {"function": "michalewicz", "structure": "hidden"},
+        {"function": "rastrigin", "agents": 2},
+    ],
+    ids=str,
+)
+def test_every_agent_owns_a_variable_and_every_factor_has_one_owner(arguments):
+    env = function_v0.parallel_env(**arguments)
+    told = env.factor_graph()
+    assert set(told["variable_owners"].values()) == set(env.possible_agents) == set(env.interaction_graph())
+    if env.settings.structure == "known":
+        assert set(told["owners"]) == set(told["scopes"]) == set(env.function.scopes)
+    else:
+        assert told["scopes"] is told["owners"] is None
