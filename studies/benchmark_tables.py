@@ -169,8 +169,9 @@ def versions(folder: Path, peers: Sequence[str], seeds: Sequence[int]) -> str:
 
 
 def parallel(folder: Path) -> str:
-    """Medians of rounds of several sizes; the lines have further methods."""
-    lines, rows = select(read(folder.parent / "parallel.jsonl"), method=DEFAULT), list[list[str]]()
+    """Medians of the default by size of a round, and the least one of other methods in rounds of eight, all seeds."""
+    every, rows = read(folder.parent / "parallel.jsonl"), list[list[str]]()
+    lines, size_of_others = select(every, method=DEFAULT), 8
     sizes = sorted({line["batch"] for line in lines} | {1})
     for problem in dict.fromkeys(line["problem"] for line in lines):
         own = select(lines, problem=problem)
@@ -181,8 +182,14 @@ def parallel(folder: Path) -> str:
             "–" if not y else number(statistics.median(y)) + (f" ({len(y)})" if len(y) != 10 else "")
             for y in ends.values()
         )
-        rows.append([f"`{problem}`", *cells])
-    return "\n".join(markdown(["problem", *(f"q = {size}" for size in sizes)], rows))
+        others = dict[str, list[float]]()
+        for line in select(every, problem=problem, batch=size_of_others):
+            others.setdefault(line["method"], []).append(line["regret"][-1])
+        whole = {name: statistics.median(y) for name, y in others.items() if len(y) == 10 and name != DEFAULT}
+        rival = min(whole, key=lambda name: whole[name], default=None)
+        rows.append([f"`{problem}`", *cells, "–" if rival is None else f"`{rival}` {number(whole[rival])}"])
+    head = ["problem", *(f"q = {size}" for size in sizes), f"best other, q = {size_of_others}"]
+    return "\n".join(markdown(head, rows))
 
 
 def page(folder: Path, problems: Mapping[str, Problem], peers: Sequence[str], seeds: Sequence[int]) -> tuple[Path, str]:

@@ -152,6 +152,12 @@ def joint_steps(
     if limits := (*situation.regions, *probably_broken(situation, situation.ranges)):
         spread = yield Gather(graph, spreads(functions, seed))
         functions = kept_out(functions, limits, spread)
+        if situation.outcomes == "per-factor" and len(functions.graph.components) < len(graph.components):
+            # a limit joins parts, and an agent has good starts of its own part only
+            starts = functions.starts.copy()
+            for place, start in enumerate(starts):
+                starts[place] = yield Whole(start, graph)
+            functions = replace(functions, starts=starts)
     agree = Agree(functions, links, seed, shares=situation.outcomes == "total")
     if needed := (yield from _requirements(situation if coding is not None else inside, model)):
         best = outside((yield from _best(model, ranking, seen.graph))) if room is None else room.centre

@@ -149,6 +149,10 @@ PRESENT = {"start": {"a": 1.4, "b": 0.6, "c": 3.7}, "initial": 1}
 CASES: list[Any] = [
     pytest.param({"acquisition": "auto"}, id="auto"),
     pytest.param({"scopes": {"f": ["a", "b"], "g": ["b", "c"]}, "no_go": [SHUT, APART]}, id="regions"),
+    pytest.param({"scopes": PAIRS, "no_go": [APART]}, id="a region of parts that share nothing"),
+    pytest.param(
+        {"acquisition": "auto", "scopes": PAIRS, "no_go": [APART]}, id="auto, a region of two parts", marks=THOROUGH
+    ),
     pytest.param({**PRESENT, "step_limit": 0.45}, id="near the present setting"),
     pytest.param({**PRESENT, "step_limit": 0.45, "outcomes": "total"}, id="totals, near the present setting"),
     pytest.param({**PRESENT, "safe": {"share": 0.9}}, id="safe"),
