@@ -66,6 +66,16 @@ class ScreenedScopes(Settings, frozen=True, tag_field="kind", tag="screened"):
         gain: Increase of the log evidence, >= 0, that a scope must bring to be added, or to be kept.
         tries: Number of fits in one search, >= 1, including the fit of the initial scopes.
         every: Number of evaluations, >= 1, after which the search continues.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> belief = sb.AdditiveGPSettings(structure=ScreenedScopes(largest=2, tries=8))
+        >>> team = sb.Team(None, {name: (0.0, 1.0) for name in "xyz"}, belief=belief, acquisition="dec-hbo")
+        >>> X = np.random.default_rng(0).random((30, 3))
+        >>> team.attach(X, np.sin(7.0 * X[:, 0] * X[:, 2]) + X[:, 1])
+        >>> sorted(team.model.belief.graph.scopes)
+        [('x', 'z'), ('y',)]
     """
 
     largest: Count = 4

@@ -168,6 +168,15 @@ class RefinedDSA(RefinedMethod, frozen=True, tag_field="kind", tag="refined-dsa"
         rounds: Most rounds on a level, >= 1.
         probability: As in :class:`DSA`.
         variant: As in :class:`DSA`.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> from swarmbo.testing.coordinator import Bowls
+        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+        >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
+        >>> sb.RefinedDSA().maximise(bowls).point.round(3).tolist()
+        [0.317, 0.35, 0.383]
     """
 
     rounds: settings.Count = 30
@@ -191,6 +200,15 @@ class RefinedMGM(RefinedMethod, frozen=True, tag_field="kind", tag="refined-mgm"
 
     Args:
         rounds: Most rounds on a level, >= 1.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> from swarmbo.testing.coordinator import Bowls
+        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+        >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
+        >>> sb.RefinedMGM().maximise(bowls).point.round(3).tolist()
+        [0.317, 0.35, 0.383]
     """
 
     rounds: settings.Count = 30
