@@ -15,9 +15,13 @@ SENT = {"a[0]": 1.0, "a[1]": 1.0, "b[0]": 2.0, "b[1]": 2.0}
 FAILED = None
 
 
+def env_of(n_numbers=2):
+    return Played(dict.fromkeys("abc", Box(0.0, 10.0, (n_numbers,), float)))
+
+
 def reported(infos, sent=SENT):
     """Places and outcomes that a world makes of infos, in its order."""
-    world = FieldWorld(Played(dict.fromkeys("abc", Box(0.0, 10.0, (2,), float))))
+    world = FieldWorld(env_of())
     news = world.news(sent, Step({}, {}, {}, {}, infos))
     assert news.total is None
     places = world.problem.places(news.point, news.factors)
@@ -50,7 +54,7 @@ def test_an_outcome_from_nowhere_failed_where_the_agent_was_sent(location):
     infos = {"a": {"location": location, "measurement": 1.0}}
     assert reported(infos) == A | B
     assert reported(infos, sent=None) == {}
-    report = Report.of(infos["a"], FieldWorld(Env()).problem.box)
+    report = Report.of(infos["a"], FieldWorld(env_of()).problem.box)
     assert (report.place, report.is_placed) == (None, False)
     assert re.match(r"location: got .*; wanted 2 numbers in or near the box", report.failure)
 
@@ -69,10 +73,9 @@ OTHER = {"a": [1.0, 2.0]}
     ],
 )
 def test_what_a_world_offers_in_another_form_is_refused_with_its_name(told, message):
-    env = Env()
+    env = env_of(3 if "prices" in told else 2)
     for name, value in told.items():
         setattr(env, name, value if name == "level" else lambda value=value: value)
-    env.action_space = lambda agent: Box(0.0, 10.0, (3 if "prices" in told else 2,), float)
     with pytest.raises(SwarmboError, match=message):
         FieldWorld(env).offers(["a", "b", "c"])
 

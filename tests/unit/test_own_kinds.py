@@ -90,7 +90,7 @@ def test_own_functions_need_no_defaults_in_their_fields():
 
 
 def test_own_agreement_is_asked_after_the_initial_design_with_the_links():
-    mine, links = Corner([0.25, 0.5, 1.0]), nx.path_graph(["f", "g"])
+    mine, links = Corner([0.25, 0.5, 1.0]), nx.path_graph(["x", "y"])
     team = sb.Team(GRAPH, BOUNDS, coordination=mine, seed=0, initial=2)
     for _ in range(2):
         team.tell(team.ask(links=links), 1.0)

@@ -193,7 +193,7 @@ def test_what_others_began_is_pending_and_what_is_given_up_has_not_failed():
     assert not team.history.chosen[-1]
     with pytest.raises(UnknownQueryError):
         team.give_up(theirs)
-    with pytest.raises(ConfigError, match=r"values in bounds"):
+    with pytest.raises(ConfigError, match=r"\$\.point\.x: got 2\.0; wanted a number from 0 to 1"):
         team.expect({"x": 2.0, "y": 0.0})
     with pytest.raises(ConfigError, match="attach what others measured"):
         sb.Team.for_field(["a"], [0.0], [1.0]).expect({"a": 0.5})

@@ -115,7 +115,7 @@ def test_prices_are_checked_and_let_agents_of_ask_and_tell_decline():
     for price in (-1.0, np.nan, np.inf):
         with pytest.raises(ConfigError, match=r"\$\.prices\.a: got .*; wanted a finite number >= 0"):
             team.ask(prices={"a": price})
-    with pytest.raises(ConfigError, match=r"\$\.agents: got \['c'\]; wanted some of"):
+    with pytest.raises(ConfigError, match=r"\$\.prices: got \['c'\]; wanted some of"):
         team.ask(prices={"c": 1.0})
 
 
