@@ -97,21 +97,23 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     per factor, the last round evaluates the combined best point of all parts of the graph. If the number of rounds is
     unknown, this happens whenever the number of evaluations has grown by half. Outcomes of factors with shared
     variables are not transformed, since a gain of one may be a loss of another. Draws begin with twice as many outcomes
-    as in the initial design. More than 128 factors are never drawn, since a draw explores in all factors at once. Trust
-    regions react to posterior means, not to noisy outcomes. If the fitted noise is above 3e-4 of the outcomes'
-    variance, a trust region needs three times ``box.failures`` to shrink, and a restart waits three times as long.
+    as in the initial design. With outcomes per factor, more than 128 factors are never drawn, since a draw explores in
+    all factors at once. Trust regions react to posterior means, not to noisy outcomes. If the fitted noise is above
+    3e-4 of the outcomes' variance, a trust region needs three times ``box.failures`` to shrink, and a restart waits
+    three times as long.
 
     Every rule is a sum over factors, so agents agree on it by messages. Outcomes are sent to all agents that model
-    them. A draw needs one number per evaluation from each factor to all others. Every agent computes trust regions,
-    incumbents, restarts, transforms and splits from the history alone.
+    them. With totals, a draw needs one number per evaluation from each factor to all others. Every agent computes trust
+    regions, incumbents, restarts, transforms and splits from the history alone.
 
     Args:
         box: Settings of trust regions.
         restarts: Settings of restarts for one factor.
         weight: Weight of the standard deviation in confidence bounds, >= 0; it is multiplied by sqrt(d log 2t) for a
-            factor of d variables after t evaluations. Bounds of sums that do not alternate with draws have 4 times this
-            weight, unless there is a time axis. With outcomes per factor and shared variables, the weight is also
-            multiplied by sqrt(32 / n) for n > 32 factors and by 1 + 0.3 p for p pending points.
+            factor of d variables after t evaluations. Bounds of totals that do not alternate with draws, and bounds of
+            single factors with shared variables, have 4 times this weight, unless there is a time axis. With outcomes
+            per factor and shared variables, the weight is also multiplied by sqrt(32 / n) for n > 32 factors and by 1 +
+            0.3 p for p pending points.
         n_features: Number of random features of each factor's prior draw, even, >= 2.
 
     These settings are for functions. The settings for fields are those of ``ChainAcquisition``.
@@ -167,8 +169,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         asked = p + (t if situation.history.attached is None else int((~situation.history.attached).sum()))
         if belief.has_time or (_is_by_factor(situation) and _is_shared(situation.graph)):
             n_factors = len(situation.graph.factors)
-            is_turn = asked % _DRAWN == 0 and t >= _DRAWN_FROM * situation.initial and n_factors <= _DRAWABLE
-            if is_turn and not belief.has_time:
+            is_turn = asked % _DRAWN == 0 and t >= _DRAWN_FROM * situation.initial
+            if is_turn and n_factors <= _DRAWABLE and not belief.has_time:
                 return self._draw(situation, belief, None)
             many = math.sqrt(_MANY / max(_MANY, n_factors))
             # faded places are uncertain and revisited anyway
@@ -189,11 +191,12 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         is_told = patience == 1 and belief.n_data >= belief.domain.n_dims
         by_turns = not is_whole and (not is_plain or is_told)
         # models alternate by member: draws and bounds in step with them would leave each model one of the two
-        n_models = max(1, len(model.learned.candidate_models))
+        n_models = max(1, len(model.learned.candidate_models))  # 0: none were compared
         turn = asked // n_models if p and n_models % 2 == 0 else asked
-        is_clear = is_plain and is_told and n_models == 1
+        is_clear = is_plain and is_told and len(model.learned.candidate_models) == 1
         if is_clear or (by_turns and turn % 2 == 0):
-            return self._draw(situation, belief, None if is_clear or (is_plain and turn % _AFAR == 0) else region)
+            is_everywhere = is_clear or (is_plain and turn % _AFAR == 0)
+            return self._draw(situation, belief, None if is_everywhere else region)
         return self._bounds(situation, belief, 1.0 if by_turns or is_whole else _BOLDER, region)
 
     def _draw(self, situation: JointSituation, belief: AdditiveGP, box: Box | None) -> SampledFunctions:

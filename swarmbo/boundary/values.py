@@ -53,6 +53,11 @@ def reported_number(value: object) -> float:
     return np.nan if number is None else number
 
 
+def is_number(value: object) -> bool:
+    """True for what can be an outcome: a number, NaN and infinity among them."""
+    return _as_number(value) is not None
+
+
 def reported_place(value: object) -> Float[np.ndarray, " d"] | None:
     """Coordinates from an environment; None if they are not reasonable numbers."""
     place = real_array(value)
@@ -125,13 +130,14 @@ def query_name(query: object) -> str:
     return exact(name)
 
 
-def known_names(given: Iterable[str], known: Collection[str], at: str) -> list[str]:
+def known_names(given: object, known: Iterable[str], at: str) -> list[str]:
     """Names from a user, in the order of those known; refuse others."""
-    if isinstance(given, str):
-        raise ConfigError(f"got {given!r}; wanted a list of names", at=at)
-    if strangers := [name for name in given if name not in known]:
-        raise ConfigError(f"got {short(strangers)}; wanted some of {short(list(known))}", at=at)
-    return [name for name in known if name in given]
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigError(f"got {short(given)}; wanted a list of names", at=at)
+    names, listed = list(cast(Iterable[Any], given)), list(known)
+    if strangers := [name for name in names if name not in listed]:
+        raise ConfigError(f"got {short(strangers)}; wanted some of {short(listed)}", at=at)
+    return [name for name in listed if name in names]
 
 
 def check_links(links: Any, agents: Collection[str]) -> None:

@@ -133,7 +133,10 @@ def joint_steps(
         room = near.room(outside((yield from _best(model, (yield Rank(model.belief)), seen.graph))))
         return np.clip(point, room.low, room.high), chosen[1], room
     inside = in_structure(seen, model.learned.structure)
-    functions = checked_as(BoxFunctions, acquisition.local_functions(inside, model), acquisition, "local_functions")
+    # penalties need a graph that all agents know, and only the owner of a split factor knows its parts
+    is_bounded = bool(situation.regions or situation.ranges or np.any(situation.failed))
+    known = replace(model, splits={}) if model.splits and is_bounded and len(seen.graph.agents) > 1 else model
+    functions = checked_as(BoxFunctions, acquisition.local_functions(inside, known), acquisition, "local_functions")
     ranking = yield Rank(model.belief)
     if ranking is not None:
         functions = functions.starting_from(*ranking)
@@ -153,11 +156,12 @@ def joint_steps(
         spread = yield Gather(graph, spreads(functions, seed))
         functions = kept_out(functions, limits, spread)
         if situation.outcomes == "per-factor" and len(functions.graph.components) < len(graph.components):
-            # a limit joins parts, and an agent has good starts of its own part only
-            starts = functions.starts.copy()
-            for place, start in enumerate(starts):
-                starts[place] = yield Whole(start, graph)
-            functions = replace(functions, starts=starts)
+            # a limit joins parts, and an agent knows the box and good starts of its own part only
+            rows = [functions.low, functions.high, *functions.starts]
+            for place, row in enumerate(rows):
+                rows[place] = yield Whole(row, graph)
+            low, high, *starts = rows
+            functions = replace(functions, low=low, high=high, starts=np.reshape(starts, functions.starts.shape))
     agree = Agree(functions, links, seed, shares=situation.outcomes == "total")
     if needed := (yield from _requirements(situation if coding is not None else inside, model)):
         best = outside((yield from _best(model, ranking, seen.graph))) if room is None else room.centre

@@ -18,6 +18,7 @@ optuna: Any = needed("optuna", "optuna", "swarmbo.integrations.optuna")
 
 FACTORS = "factors"  # user attribute of a trial with the outcome of each factor
 Space = dict[str, Any]  # distributions by parameter
+_OF_PARAMETERS = frozenset(("start", "step_limit", "safe", "constraints", "limits", "no_go"))  # settings that name them
 
 
 class SwarmboSampler(optuna.samplers.BaseSampler):
@@ -72,7 +73,9 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
         drawn = int(np.random.SeedSequence().generate_state(1)[0])
         self.seed = drawn if seed is None else whole_number(seed, 0, "$.seed", 2**32 - 1)
         bounds = dict.fromkeys(("x",) if graph is None else graph.variables, (0.0, 1.0))
-        Team(graph, bounds, seed=self.seed, initial=initial, **settings)  # refuses settings before the first trial
+        # refuses settings before the first trial, but those that name parameters, which are not known yet
+        parts = {name: part for name, part in settings.items() if name not in _OF_PARAMETERS}
+        Team(graph, bounds, seed=self.seed, initial=initial, **parts)
         self.initial, self.settings = initial, settings
         self._independent = independent_sampler or optuna.samplers.TPESampler(seed=self.seed)
         self._lock = threading.RLock()

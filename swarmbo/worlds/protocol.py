@@ -12,7 +12,7 @@ from jaxtyping import Float
 from pettingzoo import AECEnv, ParallelEnv
 
 from swarmbo.acquisition import Travel
-from swarmbo.boundary.values import reported_noise, reported_number, reported_place, short
+from swarmbo.boundary.values import is_number, reported_noise, reported_number, reported_place, short
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import News
@@ -75,8 +75,8 @@ class Report(NamedTuple):
             if is_placed and place is None:
                 wrong = f"location: got {short(stated)}; wanted {box.n_dims} numbers in or near the box"
                 is_placed, outcome = False, np.nan
-        if not isinstance(measured, float | int | np.number | np.ndarray | None):
-            wrong = f"measurement: got {short(measured)}; wanted a number"
+        if not is_number(measured):
+            wrong = wrong or f"measurement: got {short(measured)}; wanted a number"
 
         factors, stds = (told if isinstance(told, Mapping) else {} for told in (info.get("factors"), noise))
         known = {name: std for name, told in stds.items() if not math.isnan(std := reported_noise(told))}

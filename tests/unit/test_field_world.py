@@ -1,6 +1,7 @@
 """Infos of agents, read by a field's world: places and outcomes, or failures."""
 
 import re
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -83,6 +84,12 @@ def test_what_a_world_offers_in_another_form_is_refused_with_its_name(told, mess
 @pytest.mark.parametrize("outcome", ["1.5", np.array("1.5"), object(), -1e61, np.inf, 10**400])
 def test_no_number_and_one_beyond_all_reason_is_a_failure(outcome):
     assert reported({"a": {"location": [1.0, 2.0], "measurement": outcome}})["a"] == ([1.0, 2.0], FAILED)
+
+
+def test_the_reason_of_a_failure_follows_from_what_was_read():
+    for outcome, reason in ((np.True_, None), (Fraction(1, 2), None), (np.ones(2), "measurement: got"), ("x", "meas")):
+        failure = Report.of({"measurement": outcome}).failure
+        assert (failure is None) if reason is None else failure.startswith(reason)
 
 
 @pytest.mark.parametrize(

@@ -254,6 +254,10 @@ def test_wrong_arguments_are_refused_before_the_first_trial(wrong):
         SwarmboSampler(**wrong)
 
 
+def test_settings_that_name_parameters_wait_for_these():
+    SwarmboSampler(scopes={"f": ["a"]}, start={"a": 3}, step_limit={"a": "10%"})
+
+
 def test_no_combination_is_tried_twice_before_all_were():
     space = {"n": IntDistribution(1, 4), "k": CategoricalDistribution(("a", "b", "c"))}
     study = study_of(initial=3)
