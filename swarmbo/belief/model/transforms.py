@@ -1,7 +1,7 @@
 """Choice of outcome transforms, and of decompositions of a factor, by evidence as a density of the outcomes."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -141,9 +141,11 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     warps = data.fitted(previous.warps)
     is_alone = not (previous.splits or previous.candidate_models)
     belief = data.whole(warps, previous.splits, is_alone=is_alone)
-    if tuple(warp.kind for warp in warps) != tuple(kind for kind, _ in previous.warps):
-        # right after a restart outcomes do not vary: there is nothing to transform or learn
+    # after a restart, or once a factor has converged, outcomes do not vary: nothing to transform or to learn of it
+    is_still = [warp.kind != kind for warp, (kind, _) in zip(warps, previous.warps, strict=True)]
+    if all(is_still):
         return data.model(belief, previous, warps, {})
+    unfitted = belief.hyperparameters
     is_due = n - previous.fitted_at >= settings.refit_every and len(F) > 0
     if is_due and previous.candidate_models:
         previous = _turned(previous, situation.graph.factors[0])
@@ -152,10 +154,13 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     if is_due and belief.n_data:
         rng = stream(situation.seed, "belief", "fit", evaluations=n)
         belief = belief.fit(rng, warm=previous.hyperparameters)
+    hyperparameters = _mixed(previous.hyperparameters, belief.hyperparameters, is_still)
+    if any(is_still):
+        belief = belief.with_hyperparameters(_mixed(unfitted, belief.hyperparameters, is_still))
     splits = data.splits(previous.splits, is_due=is_due)
     learned = msgspec.structs.replace(
         previous,
-        hyperparameters=belief.hyperparameters,
+        hyperparameters=hyperparameters,
         fitted_at=n if is_due else previous.fitted_at,
         splits={factor: split.hyperparameters for factor, split in splits.items()},
     )
@@ -164,6 +169,15 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
         own = next(iter(learned.splits.values()), learned.hyperparameters)
         learned = msgspec.structs.replace(learned, candidate_models=((place, own), *others))
     return data.model(belief, learned, warps, splits)
+
+
+def _mixed(
+    first: AdditiveHyperparameters, other: AdditiveHyperparameters, is_first: Sequence[bool]
+) -> AdditiveHyperparameters:
+    """Hyper-parameters of some factors from the first, and of the rest from the other."""
+    if not any(is_first):
+        return other
+    return AdditiveHyperparameters.of((first if own else other).factor(j) for j, own in enumerate(is_first))
 
 
 def _turned(learned: Learned, factor: str) -> Learned:

@@ -215,10 +215,16 @@ def test_agents_that_know_their_own_outcomes_decide_as_the_team_does(given: dict
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("poisoned")
-@pytest.mark.parametrize("seed", [3, 4])
-def test_agents_decide_as_their_team_does_where_a_region_joins_what_is_split_or_searched_in_boxes(seed: int):
-    """An owner's boxes close after fifteen rounds of seed 3; with seed 4 its factor is then a sum over variables."""
-    Case(acquisition="auto", scopes=PAIRS, no_go=[APART], seed=seed).go_on(18)
+@pytest.mark.parametrize(
+    ("seed", "given"),
+    [
+        pytest.param(3, {"no_go": [APART]}, id="a region, and boxes of owners"),
+        pytest.param(4, {"no_go": [APART]}, id="a region, and a factor that is a sum over its variables"),
+        pytest.param(4, {"fails": lost("a", {"f", "g"})}, id="a factor whose best outcome is repeated"),
+    ],
+)
+def test_agents_decide_as_their_team_does_after_many_rounds(seed: int, given: dict[str, Any]):
+    Case(acquisition="auto", scopes=PAIRS, seed=seed, **given).go_on(18)
 
 
 def test_with_totals_agents_do_whatever_a_policy_of_a_team_does():
