@@ -18,6 +18,7 @@ from study import DOCS, Line, between, markdown, read, select
 
 DEFAULT = "auto"
 SIGNIFICANCE = 0.05
+SIZE_OF_OTHERS = 8  # rounds in which other methods ran
 Runs = Mapping[int, Line]  # by seed
 
 
@@ -171,7 +172,7 @@ def versions(folder: Path, peers: Sequence[str], seeds: Sequence[int]) -> str:
 def parallel(folder: Path) -> str:
     """Medians of the default by size of a round, and the least one of other methods in rounds of eight, all seeds."""
     every, rows = read(folder.parent / "parallel.jsonl"), list[list[str]]()
-    lines, size_of_others = select(every, method=DEFAULT), 8
+    lines = select(every, method=DEFAULT)
     sizes = sorted({line["batch"] for line in lines} | {1})
     for problem in dict.fromkeys(line["problem"] for line in lines):
         own = select(lines, problem=problem)
@@ -183,12 +184,12 @@ def parallel(folder: Path) -> str:
             for y in ends.values()
         )
         others = dict[str, list[float]]()
-        for line in select(every, problem=problem, batch=size_of_others):
+        for line in select(every, problem=problem, batch=SIZE_OF_OTHERS):
             others.setdefault(line["method"], []).append(line["regret"][-1])
         whole = {name: statistics.median(y) for name, y in others.items() if len(y) == 10 and name != DEFAULT}
         rival = min(whole, key=lambda name: whole[name], default=None)
         rows.append([f"`{problem}`", *cells, "–" if rival is None else f"`{rival}` {number(whole[rival])}"])
-    head = ["problem", *(f"q = {size}" for size in sizes), f"best other, q = {size_of_others}"]
+    head = ["problem", *(f"q = {size}" for size in sizes), f"best other, q = {SIZE_OF_OTHERS}"]
     return "\n".join(markdown(head, rows))
 
 

@@ -38,7 +38,8 @@ def read(path: Path) -> list[Line]:
             got = repr(text.decode(errors="replace"))[:60]
             wanted = "an object of JSON. Remove the line, and the script runs its cell again"
             raise SystemExit(f"{path}, line {number}: got {got}; wanted {wanted}")
-        found += [] if line is None else [line]
+        if line is not None:
+            found.append(line)
     return found
 
 

@@ -143,7 +143,7 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     belief = data.whole(warps, previous.splits, is_alone=is_alone)
     # after a restart, or once a factor has converged, outcomes do not vary: nothing to transform or to learn of it
     is_still = [warp.kind != kind for warp, (kind, _) in zip(warps, previous.warps, strict=True)]
-    if all(is_still):
+    if is_still == [True]:  # of several factors each owner knows its own only
         return data.model(belief, previous, warps, {})
     unfitted = belief.hyperparameters
     is_due = n - previous.fitted_at >= settings.refit_every and len(F) > 0
