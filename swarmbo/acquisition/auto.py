@@ -223,7 +223,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
                 return _far_off(model)
             steps, basis = situation.steps()[restarted_at:], situation.basis(restarted_at)
             patience = max(_PATIENCE_OF_ONE, _patience(max(belief.hyperparameters.noise_variances)))
-            side = self._box(patience).side(_seen(belief, situation), n_initial, steps, basis)
+            side = self._box(patience).side(_seen(belief, situation)[restarted_at:], n_initial, steps, basis)
             low, high = box_around(centre, side)
         else:
             low, high = self._boxes_by_factor(situation, belief, centre)
@@ -233,14 +233,14 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         if not len(starts):
             starts = np.clip(centre, low, high)[None]
         whole = LogImprovements(graph, low, high, starts, belief=belief, reference=to_beat(belief))
-        if not model.splits:
+        if not model.divided:
             return whole
         joined: list[BoxFunctions] = [whole]  # used for the other factors: split ones are not in the divided graph
         for factor, split in model.splits.items():
             part = LogImprovements.over_incumbent(split)
             joined.append(part)
             starts[:, columns[factor]] = part.starts[np.arange(len(starts)) % len(part.starts)]
-        divided = split_graph(graph, model.splits, shared_outcomes=situation.outcomes == "total")
+        divided = split_graph(graph, model.divided, shared_outcomes=situation.outcomes == "total")
         return JoinedFunctions(divided, low, high, starts, joined=joined)
 
     def _box(self, patience: int) -> TrustRegion:
@@ -297,7 +297,7 @@ def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " 
     """Posterior means of evaluations in use, so that a trust region does not wait to beat noise."""
     seen, awaited = belief.known, situation.history.awaited
     if awaited is not None:
-        seen = seen & ~awaited[len(awaited) - len(seen) :].any(axis=1)
+        seen = seen & ~awaited.any(axis=1)
     # NaN marks what is unknown or still awaited: it is no failure of the region
     means = belief.posterior_mean(belief.X) if seen.any() else belief.totals
     return np.where(seen, means, np.nan)

@@ -116,15 +116,16 @@ class Answering:
         return (yield from self._exchanged(purpose, asked(AllReduce(numbers[None], fits))))
 
     def _composed(
-        self, purpose: str, point: Float[np.ndarray, " n"], owners: Sequence[str] = (), who: Sequence[str] = ()
-    ) -> Staged[Float[np.ndarray, " n"]]:
-        """Joint point of present owners' variables; the first present agent of ``who`` has those of absent ones."""
+        self, purpose: str, points: Float[np.ndarray, "*k n"], owners: Sequence[str] = (), who: Sequence[str] = ()
+    ) -> Staged[Float[np.ndarray, "*k n"]]:
+        """Joint points of present owners' variables; the first present agent of ``who`` has those of absent ones."""
         members, owners = self._members, owners or self.setup.problem.graph.variable_owners
         first = next((agent for agent in members if agent in who), members[0])
         says = [owner if owner in members else first for owner in owners]
         # zeros of all others: the sum is exact, and has the bits of its author
-        told = np.where(np.array(says) == self.name, point, 0.0)[None]
-        return (yield from self._sum(purpose, told, fitting.each_own(says, -_NEAR, 1.0 + _NEAR)))[0]
+        told = np.where(np.array(says) == self.name, np.atleast_2d(points), 0.0)
+        found = yield from self._sum(purpose, told, fitting.each_own(says, -_NEAR, 1.0 + _NEAR))
+        return found.reshape(points.shape)
 
     def answer(self, request: joint.Request | places.Request) -> Staged[Any]:
         """Steps by which this agent answers a request."""
@@ -136,7 +137,7 @@ class Answering:
             case joint.Whole():
                 graph = request.graph  # a variable's value is that of its first factor's owner
                 owners = [graph.owner(graph.factors_of(variable)[0]) for variable in graph.variables]
-                return (yield from self._composed("best", request.point, owners))
+                return (yield from self._composed("best", request.points, owners))
             case joint.Expect():
                 if self._knows_all:
                     return request.model.posterior(request.points)
@@ -158,7 +159,7 @@ class Answering:
     def _ranked(self, request: joint.Rank) -> Staged[joint.Ranking | None]:
         """Best of the evaluated points, by sums over the parts of which it owns something."""
         belief, means = request
-        U, shared = incumbents.evaluated(belief), joint.ranked_parts(belief.graph, self.setup.coordination)
+        U, shared = incumbents.evaluated(belief), joint.ranked_parts(belief.graph)
         mine = [(i, part) for i, part in shared if self.name in part.agents]
         # with totals every agent has all outcomes, and ranks by itself as a team does
         if self._knows_all or not mine or not len(U):

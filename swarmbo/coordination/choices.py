@@ -33,7 +33,9 @@ Values = Mapping[str, Float[np.ndarray, " k"]]
 
 @dataclass(frozen=True, eq=False)
 class Alternatives:
-    """Values of variables to choose from."""
+    """Values of variables to choose from. Their number follows from grid and pool size: an owner of a variable without a
+    factor knows no more. Where fewer differ, the present one is repeated.
+    """
 
     graph: FactorGraph  # a part's scopes; n variables of the functions
     functions: BoxFunctions  # functions of at least the own factors
@@ -41,7 +43,8 @@ class Alternatives:
 
     def blocks(self, rng: np.random.Generator) -> list[set[str]]:
         """Sets of variables whose joint values fit the tables: all of them, or some choices each, drawn at random."""
-        counts = {v: len(self._all(v, self.pool[0])) for v in self.graph.variables}
+        levels = self.functions.levels
+        counts = {v: min(len(levels[v]), len(_OFFSETS)) if v in levels else len(self.pool) for v in self.graph.variables}
         if self._entries(set(counts), counts) <= _ENTRIES:
             return [set(counts)]
         out: list[set[str]] = []
@@ -66,14 +69,13 @@ class Alternatives:
         column, functions = self.functions.graph.column_of[variable], self.functions
         levels = functions.levels.get(variable)
         if levels is None:
-            return np.array(list(dict.fromkeys([float(x[column]), *self.pool[:, column].tolist()])))
-        near = int(np.abs(levels - x[column]).argmin())
+            return np.array([x[column], *self.pool[:, column]])
+        near, last = int(np.abs(levels - x[column]).argmin()), len(levels) - 1
         steps = near + _OFFSETS if len(levels) > len(_OFFSETS) else np.roll(np.arange(len(levels)), -near)
-        tried = levels[steps[(steps >= 0) & (steps < len(levels))]]
+        tried = levels[np.clip(steps, 0, last)]
+        within = (tried >= functions.low[column]) & (tried <= functions.high[column]) & (steps >= 0) & (steps <= last)
         # the present value comes first: of equally good ones it stays
-        within = (tried >= functions.low[column]) & (tried <= functions.high[column])
-        within[0] = True
-        return tried[within]
+        return np.where(within, tried, tried[0])
 
 
 def in_turns(view: BoxView, pool: Float[np.ndarray, "m n"], seed: int, climbing: int) -> Steps[Float[np.ndarray, " n"]]:

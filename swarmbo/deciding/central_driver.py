@@ -142,7 +142,7 @@ class CentralDriver:
             # every owner's values are here, so the model ranks by itself; agents add up theirs
             case joint.Rank():
                 if (n_points := len(evaluated(request.belief))) and not self.knows_all:
-                    for number, graph in joint.ranked_parts(request.belief.graph, self.coordination):
+                    for number, graph in joint.ranked_parts(request.belief.graph):
                         part = Part(graph, number, self.words.routes, present=self.words.present)
                         self.words.note("ranking", Central(part).over_tree(np.empty((1, n_points))))
             case joint.Gather():
@@ -150,8 +150,8 @@ class CentralDriver:
                 if not self.knows_all:
                     self.words.summed("spread", 1, len(request.graph.factors))
             case joint.Whole():
-                answer = request.point
-                self.words.summed("best", 1, len(request.point))
+                answer = request.points
+                self.words.summed("best", *np.atleast_2d(answer).shape)
             case joint.Agree():
                 answer = self._agreed(request)
                 self.words.note("agreement", answer.report.traffic)

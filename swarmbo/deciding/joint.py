@@ -64,9 +64,9 @@ class Gather(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """A joint point (n,) with right variables of own factors; answered by a point with all variables right."""
+    """Joint points (..., n) with right variables of own factors; answered by points with all variables right."""
 
-    point: Float[np.ndarray, " n"]
+    points: Float[np.ndarray, "*k n"]
     graph: FactorGraph
 
 
@@ -103,12 +103,9 @@ Request = Rank | Gather | Whole | Agree | Expect
 Steps = Generator[Request, Any, Out]
 
 
-def ranked_parts(graph: FactorGraph, coordination: object) -> list[tuple[int, FactorGraph]]:
-    """Numbered parts of a graph whose agents add up the values of evaluated points. By a deadline, owners of a single
-    factor's variables need its best point too; otherwise its owner sends it.
-    """
-    parts, is_timed = enumerate(graph.components), has_deadline(coordination)
-    return [(i, p) for i, p in parts if len(p.factors) > 1 or (is_timed and len(p.agents) > 1)]
+def ranked_parts(graph: FactorGraph) -> list[tuple[int, FactorGraph]]:
+    """Numbered parts of a graph whose agents add up the values of evaluated points."""
+    return [(i, part) for i, part in enumerate(graph.components) if len(part.factors) > 1]
 
 
 def joint_steps(
@@ -133,9 +130,7 @@ def joint_steps(
         room = near.room(outside((yield from _best(model, (yield Rank(model.belief)), seen.graph))))
         return np.clip(point, room.low, room.high), chosen[1], room
     inside = in_structure(seen, model.learned.structure)
-    # penalties need a graph that all agents know, and only the owner of a split factor knows its parts
-    is_bounded = bool(situation.regions or situation.ranges or np.any(situation.failed))
-    known = replace(model, splits={}) if model.splits and is_bounded and len(seen.graph.agents) > 1 else model
+    known = yield from _divided_by_all(situation, model)
     functions = checked_as(BoxFunctions, acquisition.local_functions(inside, known), acquisition, "local_functions")
     ranking = yield Rank(model.belief)
     if ranking is not None:
@@ -155,13 +150,12 @@ def joint_steps(
     if limits := (*situation.regions, *probably_broken(situation, situation.ranges)):
         spread = yield Gather(graph, spreads(functions, seed))
         functions = kept_out(functions, limits, spread)
-        if situation.outcomes == "per-factor" and len(functions.graph.components) < len(graph.components):
-            # a limit joins parts, and an agent knows the box and good starts of its own part only
-            rows = [functions.low, functions.high, *functions.starts]
-            for place, row in enumerate(rows):
-                rows[place] = yield Whole(row, graph)
-            low, high, *starts = rows
-            functions = replace(functions, low=low, high=high, starts=np.reshape(starts, functions.starts.shape))
+    # a limit joins parts, and by a deadline owners of an only factor's variables search, too: all need box and starts
+    is_joined = len(functions.graph.components) < len(graph.components)
+    is_searched = has_deadline(coordination) and any(len(part.agents) > len(part.factors) == 1 for part in graph.components)
+    if _is_known_by_owners(situation) and (is_joined or is_searched):
+        low, high, *starts = yield Whole(np.stack([functions.low, functions.high, *functions.starts]), graph)
+        functions = replace(functions, low=low, high=high, starts=np.reshape(starts, functions.starts.shape))
     agree = Agree(functions, links, seed, shares=situation.outcomes == "total")
     if needed := (yield from _requirements(situation if coding is not None else inside, model)):
         best = outside((yield from _best(model, ranking, seen.graph))) if room is None else room.centre
@@ -191,6 +185,20 @@ def recommended_steps(problem: Problem, model: Model) -> Steps[Recommendation]:
     point = problem.in_box(problem.kept_out(best if coding is None else coding.outside(best)))
     mean, std = yield Expect(model, problem.modelled(point[None]))
     return Recommendation(point.tolist(), float(mean[0]), float(std[0]), problem.named(point))
+
+
+def _divided_by_all(situation: JointSituation, model: Model) -> Steps[Model]:
+    """The model with the factors that any agent splits, as all agents agree on the same graph."""
+    graph = model.belief.graph
+    if not (_is_known_by_owners(situation) and model.learned.warps and graph.max_factor_size > 1):
+        return model
+    said = yield Gather(graph, {factor: float(factor in model.splits) for factor in graph.factors})
+    return replace(model, divided=frozenset(factor for factor, is_split in said.items() if is_split == 1.0))
+
+
+def _is_known_by_owners(situation: JointSituation) -> bool:
+    """True if there are several agents, and each knows the outcomes of its own factors only."""
+    return situation.outcomes == "per-factor" and len(situation.graph.agents) > 1
 
 
 def _requirements(situation: JointSituation, model: Model) -> Steps[tuple[Requirement, ...]]:

@@ -14,8 +14,8 @@ N_STARTS = 3  # best evaluations from which a search starts
 
 
 def evaluated(belief: AdditiveGP) -> Float[np.ndarray, "t n"]:
-    """Points of the unit cube with at least one known outcome."""
-    return belief.domain.to_unit(belief.X[belief.known])
+    """Evaluated points of the unit cube; all agents know them, whoever knows their outcomes."""
+    return belief.domain.to_unit(belief.X)
 
 
 def part_means(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None = None) -> list[PartMeans]:
@@ -23,7 +23,8 @@ def part_means(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None
     graph = belief.graph
     if factor_means is None:
         order = [factor for stack in stacks_of(graph) for factor in stack.factors]
-        row, factor_means = {factor: i for i, factor in enumerate(order)}, belief.means_at_data
+        row, factor_means = {factor: i for i, factor in enumerate(order)}, np.zeros((len(order), len(belief.X)))
+        factor_means[:, belief.known] = belief.means_at_data
     else:
         row = graph.place_of
     out = list[PartMeans]()
@@ -49,15 +50,14 @@ def means_of(
 
 def as_seen(belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray, " t"]) -> PartMeans:
     """Columns of a part's variables, and means of its sum, in the form of ``part_means``."""
-    own = [belief.graph.place_of[factor] for factor in part.factors]
-    seen = np.isfinite(belief.factors[:, own][belief.known]).all(axis=1)
-    if not belief.is_coupled and seen.any():  # a part is seen where outcomes of all its factors are
-        mean = np.where(seen, mean, -np.inf)
-    return _columns(belief, part), mean
+    own, seen = [belief.graph.place_of[factor] for factor in part.factors], belief.known
+    if not belief.is_coupled:  # a part is seen where outcomes of all its factors are
+        seen = np.isfinite(belief.factors[:, own]).all(axis=1) | np.isfinite(belief.totals)
+    return _columns(belief, part), np.where(seen, mean, -np.inf)
 
 
 def incumbent(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None = None) -> Float[np.ndarray, " n"]:
-    """Evaluated point with the largest posterior mean, in the unit cube; its centre without outcomes.
+    """Evaluated point with the largest posterior mean, in the unit cube; the first if none has an outcome.
 
     Without noise that is the best outcome. With outcomes per factor, it is combined from the best evaluated point of
     each connected part, whose values are measured, not inferred.
@@ -121,6 +121,7 @@ def composed(parts: Sequence[PartMeans], U: Float[np.ndarray, "t n"], count: int
     """Points combined from each part's best ones, best first, in the form of ``part_means`` over ``U``."""
     out = np.full((min(count, len(U)), U.shape[1]), 0.5)
     for columns, mean in parts:
-        best = np.argsort(-mean, kind="stable")[: len(out)]
+        n_seen = int(np.isfinite(mean).sum()) or len(mean)
+        best = np.argsort(-mean, kind="stable")[np.arange(len(out)) % n_seen]
         out[:, columns] = U[np.ix_(best, columns)]
     return out

@@ -127,7 +127,9 @@ def learn_factors(
         since = len(history) if dropped else 0 if previous is None else previous.whole_since
         return replace(model, learned=msgspec.structs.replace(model.learned, whole_since=since))
     before = previous.before or previous
-    model = _learned_factors(_Data(alone, settings, history.X[first:], F[first:], N[first:]), previous, is_all=False)
+    used = F.copy()
+    used[:first] = np.nan  # their places stay: all agents know the same, and only the owner restarted
+    model = _learned_factors(_Data(alone, settings, history.X, used, N), previous, is_all=False)
     learned = msgspec.structs.replace(
         model.learned, restarted_at=first, before=before, whole_since=previous.whole_since
     )
@@ -146,7 +148,7 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     if is_still == [True]:  # of several factors each owner knows its own only
         return data.model(belief, previous, warps, {})
     unfitted = belief.hyperparameters
-    is_due = n - previous.fitted_at >= settings.refit_every and len(F) > 0
+    is_due = n - previous.fitted_at >= settings.refit_every and bool(np.isfinite(F).any())
     if is_due and previous.candidate_models:
         previous = _turned(previous, situation.graph.factors[0])
         belief = data.whole(warps, previous.splits)
@@ -154,7 +156,9 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     if is_due and belief.n_data:
         rng = stream(situation.seed, "belief", "fit", evaluations=n)
         belief = belief.fit(rng, warm=previous.hyperparameters)
-    hyperparameters = _mixed(previous.hyperparameters, belief.hyperparameters, is_still)
+    # the whole of a split factor has no data here, and is fitted or not for the sake of other factors
+    is_kept = [own or f in previous.splits for own, f in zip(is_still, situation.graph.factors, strict=True)]
+    hyperparameters = _mixed(previous.hyperparameters, belief.hyperparameters, is_kept)
     if any(is_still):
         belief = belief.with_hyperparameters(_mixed(unfitted, belief.hyperparameters, is_still))
     splits = data.splits(previous.splits, is_due=is_due)
@@ -324,7 +328,8 @@ class _Data:
             columns = [graph.column_of[variable] for variable in split.graph.variables]
             awaited = out.awaited[:, graph.place_of[factor]]
             given[factor] = split.condition_on_pending(out.points[awaited][:, columns])
-        return Model(given_out(belief, self.situation), learned, factor_warps=warps, splits=given)
+        given_all = given_out(belief, self.situation)
+        return Model(given_all, learned, factor_warps=warps, splits=given, divided=frozenset(given))
 
 
 def _is_choice_due(previous: Learned | None, settings: AdditiveGPSettings, n: int) -> bool:
