@@ -219,7 +219,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             restarted_at = model.learned.restarted_at
             n_initial = self.restarts.fresh if restarted_at else 0  # after a restart they are no steps of the region
             n_steps = int(situation.chosen[restarted_at:].sum()) + len(situation.pending)
-            if restarted_at and n_steps < n_initial:
+            if restarted_at and n_steps < n_initial and not model.divided:  # else only this agent has restarted
                 return _far_off(model)
             steps, basis = situation.steps()[restarted_at:], situation.basis(restarted_at)
             patience = max(_PATIENCE_OF_ONE, _patience(max(belief.hyperparameters.noise_variances)))

@@ -15,7 +15,6 @@ from swarmbo.acquisition import Decision
 from swarmbo.acquisition.by_view import EachSays
 from swarmbo.agent import schema
 from swarmbo.agent.schema import Participants
-from swarmbo.belief.model import incumbents
 from swarmbo.coordination import agreement, deadline_box, deadline_tables, schema as fitting
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, solution_with
 from swarmbo.coordination.by_messages import ByMessages, Post, Waiting
@@ -158,32 +157,17 @@ class Answering:
 
     def _ranked(self, request: joint.Rank) -> Staged[joint.Ranking | None]:
         """Best of the evaluated points, by sums over the parts of which it owns something."""
-        belief, means = request
-        U, shared = incumbents.evaluated(belief), joint.ranked_parts(belief.graph)
-        mine = [(i, part) for i, part in shared if self.name in part.agents]
+        mine = [(i, part) for i, part in request.parts() if self.name in part.agents]
         # with totals every agent has all outcomes, and ranks by itself as a team does
-        if self._knows_all or not mine or not len(U):
+        if self._knows_all or not mine:
             return None
 
-        def ranked(i: int, part: FactorGraph, post: Post) -> Waiting[Any]:
-            own = part.factors_owned_by(self.name)
-            terms = np.zeros((0, len(U) + len(belief.pending)))
-            if own:
-                ahead = incumbents.means_of(belief, own, pending=True)
-                terms = np.hstack([incumbents.means_of(belief, own, means), ahead])
-            everybody = Part(part, i, self.routes, present=self._members)
-            summed = asked(AllReduce(terms[:, None, :], fitting.is_finite))
-            sums = yield from ByMessages(everybody, self.name, post).program(summed)
-            told, ahead = sums[0, : len(U)], sums[0, len(U) :]
-            return i, incumbents.as_seen(belief, part, told), incumbents.pending_means(belief, part, ahead)
+        def summed(i: int, part: FactorGraph, post: Post) -> Waiting[Any]:
+            everybody, own = Part(part, i, self.routes, present=self._members), part.factors_owned_by(self.name)
+            return i, part, (yield from ByMessages(everybody, self.name, post).program(request.summed(own)))
 
-        found = sorted((yield Stage("ranking", lambda post: [ranked(i, part, post) for i, part in mine])))
-        seen = [utility for _, utility, _ in found]
-        points = incumbents.composed(seen, U, incumbents.N_STARTS)
-        beaten = points[0].copy()
-        for _, (columns, told), ahead in found if len(belief.pending) else ():
-            beaten[columns] = incumbents.surpassed(belief, columns, beaten, float(told.max()), ahead)
-        return joint.Ranking(points, np.concatenate([columns for columns, _ in seen]), beaten)
+        found = yield Stage("ranking", lambda post: [summed(i, part, post) for i, part in mine])
+        return request.ranking([(part, sums) for _, part, sums in sorted(found)])
 
     def _gathered(self, request: joint.Gather) -> Staged[Mapping[str, float]]:
         graph, numbers = request

@@ -33,8 +33,8 @@ Values = Mapping[str, Float[np.ndarray, " k"]]
 
 @dataclass(frozen=True, eq=False)
 class Alternatives:
-    """Values of variables to choose from. Their number follows from grid and pool size: an owner of a variable without a
-    factor knows no more. Where fewer differ, the present one is repeated.
+    """Values of variables to choose from, as many as grid and pool size tell: a variable's owner may have no factor,
+    and know no more. Where fewer differ, the present value is repeated.
     """
 
     graph: FactorGraph  # a part's scopes; n variables of the functions
@@ -43,8 +43,8 @@ class Alternatives:
 
     def blocks(self, rng: np.random.Generator) -> list[set[str]]:
         """Sets of variables whose joint values fit the tables: all of them, or some choices each, drawn at random."""
-        levels = self.functions.levels
-        counts = {v: min(len(levels[v]), len(_OFFSETS)) if v in levels else len(self.pool) for v in self.graph.variables}
+        grid_sizes = {v: min(len(places), len(_OFFSETS)) for v, places in self.functions.levels.items()}
+        counts = {v: grid_sizes.get(v, len(self.pool)) for v in self.graph.variables}
         if self._entries(set(counts), counts) <= _ENTRIES:
             return [set(counts)]
         out: list[set[str]] = []

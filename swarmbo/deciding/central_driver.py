@@ -12,7 +12,6 @@ import numpy as np
 from swarmbo.acquisition.by_view import EachSays, ran
 from swarmbo.belief.fusion.fused import Talk
 from swarmbo.belief.fusion.fused_view import Spoken, Unfinished, carried, talk
-from swarmbo.belief.model.incumbents import evaluated
 from swarmbo.coordination import deadline_box, deadline_tables, participant, tables as conflicts
 from swarmbo.coordination.agreement import Agreement, Solution, whole_factors
 from swarmbo.coordination.central import Central
@@ -136,15 +135,20 @@ class CentralDriver:
         """Run the steps, answering their requests."""
         return ran(steps, self._answer)
 
+    def _ranked(self, request: joint.Rank) -> joint.Ranking | None:
+        """Best of the evaluated points, from sums in the agents' order: ties depend on their last digits."""
+        summed = list[tuple[FactorGraph, np.ndarray]]()
+        for number, graph in request.parts():
+            central = Central(Part(graph, number, self.words.routes, present=self.words.present))
+            summed.append((graph, central.run(request.summed(graph.factors))))
+            self.words.note("ranking", central.traffic)
+        return request.ranking(summed) if summed else None
+
     def _answer(self, request: joint.Request | places.Request) -> Any:
         answer: Any = None
         match request:
-            # every owner's values are here, so the model ranks by itself; agents add up theirs
             case joint.Rank():
-                if (n_points := len(evaluated(request.belief))) and not self.knows_all:
-                    for number, graph in joint.ranked_parts(request.belief.graph):
-                        part = Part(graph, number, self.words.routes, present=self.words.present)
-                        self.words.note("ranking", Central(part).over_tree(np.empty((1, n_points))))
+                answer = None if self.knows_all else self._ranked(request)
             case joint.Gather():
                 answer = request.numbers
                 if not self.knows_all:

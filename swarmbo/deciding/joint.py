@@ -14,7 +14,7 @@ from swarmbo.acquisition.box_functions import MixedFunctions
 from swarmbo.acquisition.penalties import bounded, gone_back, is_met, kept_out, parts_together, spreads
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
-from swarmbo.belief.model import JointSituation, Model
+from swarmbo.belief.model import JointSituation, Model, incumbents
 from swarmbo.belief.model.limits import probably_broken
 from swarmbo.belief.model.model import in_structure
 from swarmbo.belief.model.success import Requirement, reference, requirements
@@ -54,6 +54,31 @@ class Rank(NamedTuple):
 
     belief: AdditiveGP
     factor_means: Float[np.ndarray, "k t"] | None = None
+
+    def parts(self) -> list[tuple[int, FactorGraph]]:
+        """Numbered parts whose agents add up terms; in other parts one agent has all outcomes."""
+        parts = enumerate(self.belief.graph.components) if len(self.belief.X) else ()
+        return [(i, part) for i, part in parts if len(part.factors) > 1]
+
+    def summed(self, own: Sequence[str]) -> requests.Steps[Float[np.ndarray, " m"]]:
+        """Steps that add up, over a part's agents, their factors' means at evaluated points, then at pending ones."""
+        if self.factor_means is None:
+            means = incumbents.means_of(self.belief, own)
+        else:
+            means = self.factor_means[[self.belief.graph.place_of[factor] for factor in own]]
+        ahead = incumbents.means_of(self.belief, own, pending=True)
+        return (yield requests.AllReduce(np.hstack([means, ahead])[:, None], is_finite))[0]
+
+    def ranking(self, summed: Sequence[tuple[FactorGraph, Float[np.ndarray, " m"]]]) -> Ranking:
+        """Ranking from some parts' sums."""
+        belief, U = self.belief, incumbents.evaluated(self.belief)
+        told = [incumbents.as_seen(belief, part, sums[: len(U)]) for part, sums in summed]
+        points = incumbents.composed(told, U, incumbents.N_STARTS)
+        beaten = points[0].copy()
+        for (part, sums), (columns, seen) in zip(summed, told, strict=True) if len(belief.pending) else ():
+            ahead = incumbents.pending_means(belief, part, sums[len(U) :])
+            beaten[columns] = incumbents.surpassed(belief, columns, beaten, float(seen.max()), ahead)
+        return Ranking(points, np.concatenate([columns for columns, _ in told]), beaten)
 
 
 class Gather(NamedTuple):
@@ -103,11 +128,6 @@ Request = Rank | Gather | Whole | Agree | Expect
 Steps = Generator[Request, Any, Out]
 
 
-def ranked_parts(graph: FactorGraph) -> list[tuple[int, FactorGraph]]:
-    """Numbered parts of a graph whose agents add up the values of evaluated points."""
-    return [(i, part) for i, part in enumerate(graph.components) if len(part.factors) > 1]
-
-
 def joint_steps(
     situation: JointSituation, model: Model, setup: Setup
 ) -> Steps[tuple[Float[np.ndarray, " n"], SolveReport, Room | None]]:
@@ -151,9 +171,10 @@ def joint_steps(
         spread = yield Gather(graph, spreads(functions, seed))
         functions = kept_out(functions, limits, spread)
     # a limit joins parts, and by a deadline owners of an only factor's variables search, too: all need box and starts
-    is_joined = len(functions.graph.components) < len(graph.components)
-    is_searched = has_deadline(coordination) and any(len(part.agents) > len(part.factors) == 1 for part in graph.components)
-    if _is_known_by_owners(situation) and (is_joined or is_searched):
+    is_needed = len(functions.graph.components) < len(graph.components)
+    if has_deadline(coordination):
+        is_needed = is_needed or any(len(part.agents) > len(part.factors) == 1 for part in graph.components)
+    if is_needed and _is_known_by_owners(situation):
         low, high, *starts = yield Whole(np.stack([functions.low, functions.high, *functions.starts]), graph)
         functions = replace(functions, low=low, high=high, starts=np.reshape(starts, functions.starts.shape))
     agree = Agree(functions, links, seed, shares=situation.outcomes == "total")

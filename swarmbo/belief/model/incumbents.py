@@ -20,32 +20,22 @@ def evaluated(belief: AdditiveGP) -> Float[np.ndarray, "t n"]:
 
 def part_means(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None = None) -> list[PartMeans]:
     """Columns of each connected part's variables, and posterior means of its sum at ``evaluated`` points."""
-    graph = belief.graph
-    if factor_means is None:
-        order = [factor for stack in stacks_of(graph) for factor in stack.factors]
-        row, factor_means = {factor: i for i, factor in enumerate(order)}, np.zeros((len(order), len(belief.X)))
-        factor_means[:, belief.known] = belief.means_at_data
+    means, row = means_of(belief, belief.graph.factors) if factor_means is None else factor_means, belief.graph.place_of
+    parts = belief.graph.components
+    return [as_seen(belief, part, means[[row[factor] for factor in part.factors]].sum(axis=0)) for part in parts]
+
+
+def means_of(belief: AdditiveGP, factors: Sequence[str], *, pending: bool = False) -> Float[np.ndarray, "f t"]:
+    """Means of some factors at ``evaluated``, 0 where no outcome is known; or at pending points."""
+    stacks = stacks_of(belief.graph, factors if pending else None)
+    if pending:
+        U = belief.domain.to_unit(belief.pending)
+        means = np.concatenate([np.zeros((0, len(U))), *(belief.local_mean(stack, stack.take(U)) for stack in stacks)])
     else:
-        row = graph.place_of
-    out = list[PartMeans]()
-    for part in graph.components:
-        own = sorted(row[factor] for factor in part.factors)
-        out.append(as_seen(belief, part, factor_means[own].sum(axis=0)))
-    return out
-
-
-def means_of(
-    belief: AdditiveGP,
-    factors: Sequence[str],
-    factor_means: Float[np.ndarray, "k t"] | None = None,
-    *,
-    pending: bool = False,
-) -> Float[np.ndarray, "f t"]:
-    """Means of some factors at ``evaluated``, or at pending points."""
-    if factor_means is not None:
-        return factor_means[[belief.graph.place_of[factor] for factor in factors]]
-    U = belief.domain.to_unit(belief.pending) if pending else evaluated(belief)
-    return np.concatenate([belief.local_mean(stack, stack.take(U)) for stack in stacks_of(belief.graph, factors)])
+        means = np.zeros((len(belief.graph.factors), len(belief.X)))
+        means[:, belief.known] = belief.means_at_data
+    row = {factor: i for i, factor in enumerate(factor for stack in stacks for factor in stack.factors)}
+    return means[[row[factor] for factor in factors]]
 
 
 def as_seen(belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray, " t"]) -> PartMeans:

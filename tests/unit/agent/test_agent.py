@@ -49,6 +49,7 @@ class Case:
         outcomes: Any = "per-factor",
         links: "nx.Graph[str] | None" = None,
         fails: Callable[[dict[str, float]], set[str]] = lambda u: set(),
+        bent: Callable[[float, list[float]], float] = lambda y, own: y,
         variable_owners: Mapping[str, str] | None = None,
         types: Mapping[str, Any] | None = None,
         constraints: Sequence[Any] = (),
@@ -60,7 +61,7 @@ class Case:
         problem = Problem.of(self.graph, bounds | dict(types or {}), outcomes=outcomes)
         self.problem = problem.with_constraints(constraints).with_no_go(no_go)
         self.given: dict[str, Any] = {"coordination": SMALL, "seed": SEED, "initial": INITIAL} | given
-        self.team, self.links, self.fails = sb.Team(self.problem, **self.given), links, fails
+        self.team, self.links, self.fails, self.bent = sb.Team(self.problem, **self.given), links, fails, bent
         self.agents = {name: self.agent(name) for name in self.problem.agents}
         self.transport = Recording(InProcess().open(self.problem.agents, links).routes)
 
@@ -76,7 +77,7 @@ class Case:
         out: Outcomes = {}
         for i, (factor, (first, *rest)) in enumerate(zip(self.graph.factors, self.graph.scopes, strict=True)):
             value = np.sin(5.0 * u[first] + i) + 10.0 ** (i % 3) * sum((u[x] - 0.7 * u[first]) ** 2 for x in rest)
-            out[factor] = np.nan if factor in failed else float(value)
+            out[factor] = np.nan if factor in failed else self.bent(float(value), [u[x] for x in (first, *rest)])
         return out
 
     def asked(self, count: int | None = None) -> list[tuple[str, dict[str, Any]]]:
@@ -192,6 +193,59 @@ FAILING: list[Any] = [
         marks=THOROUGH,
     ),
 ]
+
+
+def plateau(y: float, own: list[float]) -> float:
+    return min(y, 0.9)
+
+
+def in_steps(y: float, own: list[float]) -> float:
+    return float(round(y))
+
+
+def of_single_variables(y: float, own: list[float]) -> float:
+    return -sum((x - 0.3 - 0.1 * i) ** 2 for i, x in enumerate(own))
+
+
+TWO = {"f": ["a", "b", "c"], "g": ["d", "e"]}
+GRID = {"a": sb.Integer(0, 5)}
+LONE = {"f": ["a", "b"]}
+# outcomes by which owners split factors, restart or converge, each at a time of its own
+UNEVEN: list[Any] = [
+    pytest.param({"scopes": PAIRS, "bent": plateau, "seed": 4}, None, 22, id="a plateau"),
+    pytest.param({"scopes": LONE, "seed": 160}, 2, 22, id="restarts"),
+    pytest.param({"scopes": CHAIN, "bent": of_single_variables, "seed": 65, "types": GRID}, None, 6, id="a grid"),
+    pytest.param({"scopes": PAIRS, "bent": in_steps, "seed": 43}, 3, 20, id="steps", marks=THOROUGH),
+    pytest.param(
+        {
+            "scopes": {"f": ["a", "b", "c"], "g": ["d", "e"]},
+            "owners": {"f": "p", "g": "q"},
+            "bent": in_steps,
+            "seed": 51,
+        },
+        2,
+        20,
+        id="sums of all factors",
+        marks=THOROUGH,
+    ),
+    pytest.param(
+        {"scopes": PARTS, "owners": OWNERS, "bent": in_steps, "acquisition": "dumbo", "seed": 146},
+        3,
+        16,
+        id="equally good points",
+        marks=THOROUGH,
+    ),
+]
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize(("given", "count", "rounds"), UNEVEN)
+def test_agents_decide_as_the_team_does_while_owners_learn_different_models(
+    given: dict[str, Any], count: int | None, rounds: int
+):
+    case = Case(**{"acquisition": "auto"} | given)
+    case.go_on(rounds, count)
+    case.recommended()
 
 
 @pytest.mark.usefixtures("poisoned")
