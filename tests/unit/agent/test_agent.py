@@ -217,12 +217,7 @@ UNEVEN: list[Any] = [
     pytest.param({"scopes": CHAIN, "bent": of_single_variables, "seed": 65, "types": GRID}, None, 6, id="a grid"),
     pytest.param({"scopes": PAIRS, "bent": in_steps, "seed": 43}, 3, 20, id="steps", marks=THOROUGH),
     pytest.param(
-        {
-            "scopes": {"f": ["a", "b", "c"], "g": ["d", "e"]},
-            "owners": {"f": "p", "g": "q"},
-            "bent": in_steps,
-            "seed": 51,
-        },
+        {"scopes": TWO, "owners": {"f": "p", "g": "q"}, "bent": of_single_variables, "seed": 51, "rounds": 22},
         2,
         20,
         id="sums of all factors",
