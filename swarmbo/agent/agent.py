@@ -227,7 +227,7 @@ class Agent(Returning):
                 a value is not in bounds.
             ShapeError: If an outcome is no number, or a location is not in or near the box.
         """
-        own, order = self._own, self._own.count
+        own, order = self._own, self._own.next_order
         where = None if location is None else {self.name: location}
         news = told.Told(outcome, point, where, noise_std, failed)
         query_id = own_rows.UNASKED if query is None and self.problem.is_field else query_name(query)
@@ -268,7 +268,7 @@ class Agent(Returning):
         if (before := self._own.told.get(query_id)) is not None and before.has_come:
             raise UnknownQueryError(f"query {query_id!r}: got {self.name!r} again; its outcome is already known")
         has_ended = is_all and (query_id != own_rows.UNASKED or self._log.asked > 0)  # the start is no round
-        row = self._owned.observed(self._log, query_id, info, order=self._own.count, is_all=has_ended)
+        row = self._owned.observed(self._log, query_id, info, order=self._own.next_order, is_all=has_ended)
         self._own = self._own.with_told(query_id, row)
 
     def attach(
@@ -298,7 +298,7 @@ class Agent(Returning):
             ConfigError: If a point is not in bounds, or the agent is deciding.
         """
         self._require_idle("told of what nobody asked for")
-        present, order = self._log.round - 1, self._own.count
+        present, order = self._log.round - 1, self._own.order_of_call
         given = tables.Rows(points, outcomes, agents, rounds, noise_std)
         if isinstance(self._learner, FieldLearner):
             fades = self._learner.believed.seen.has_time

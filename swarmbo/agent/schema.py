@@ -119,7 +119,7 @@ def _unfit(own: object, what: str, wanted: str, at: str = "$.coordination") -> C
     return ConfigError(f"got {type(own).__name__}, which {what}; wanted {wanted}", at=at)
 
 
-_MOST = 2**31  # largest number of evaluations of an agent
+_MOST = 2**52  # largest order of an evaluation
 Sites = Float[np.ndarray, "s d"] | None
 
 

@@ -196,7 +196,7 @@ class Returning(Talking):
 
     def note(self, query: str, row: OwnRow) -> None:
         """Learn the checked outcome of a query (or ``UNASKED``) from a fleet's coordinator; its order is set here."""
-        self._own = self._own.with_told(query, msgspec.structs.replace(row, order=self._own.count))
+        self._own = self._own.with_told(query, msgspec.structs.replace(row, order=self._own.next_order))
 
     def told_again(self, rows: OwnRows) -> None:
         """Replace the agent's data since the last valid decision, which are not reported yet."""

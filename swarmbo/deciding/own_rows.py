@@ -27,6 +27,7 @@ UNASKED = ""  # id of an unrequested measurement in a field, such as at the star
 
 AWAITED, CAME, FAILED = 0.0, 1.0, 2.0
 NOT_KNOWN = -1.0  # noise of an outcome that came
+_BETWEEN_CALLS = 2**20  # orders of evaluations between two calls of attach
 
 
 class Stop(msgspec.Struct, frozen=True, array_like=True):
@@ -56,7 +57,7 @@ class OwnRow(msgspec.Struct, frozen=True):
     """Data of an agent about one evaluation: outcomes (None: failed), noise if known, and values of own variables.
 
     Args:
-        order: Number of evaluations with outcomes that it got before, since its last report.
+        order: Its place among the evaluations since the last report: ``OwnRows.next_order``, ``order_of_call``.
         place: Codes of own variables.
         round: Round, if the evaluation was attached.
         on_the_way: In a field, measurements en route.
@@ -132,9 +133,15 @@ class OwnRows(msgspec.Struct, frozen=True):
     attached: tuple[OwnRow, ...] = ()
 
     @property
-    def count(self) -> int:
-        """Number of evaluations with outcomes, or attached."""
-        return sum(row.has_come for row in self.told.values()) + len(self.attached)
+    def next_order(self) -> int:
+        """Order of the next outcome. All agents get the same calls of attach, which come between their outcomes."""
+        began = self.attached[-1].order + 1 if self.attached else 0
+        return began + sum(row.has_come and row.order >= began for row in self.told.values())
+
+    @property
+    def order_of_call(self) -> int:
+        """Order of rows that are attached now: after all outcomes so far, of whatever agent."""
+        return (self.next_order // _BETWEEN_CALLS + 1) * _BETWEEN_CALLS - 1
 
     def with_told(self, query_id: str, row: OwnRow) -> "OwnRows":
         """Add outcomes of a query, of which some may be known."""
@@ -160,7 +167,10 @@ class OwnRows(msgspec.Struct, frozen=True):
         """Add later data."""
 
         def moved(row: OwnRow) -> OwnRow:
-            return msgspec.structs.replace(row, order=self.count + row.order)
+            calls, own = divmod(self.next_order, _BETWEEN_CALLS)
+            is_among_own = row.order < _BETWEEN_CALLS - 1  # before the first of the later calls
+            order = calls * _BETWEEN_CALLS + row.order + (own if is_among_own else 0)
+            return msgspec.structs.replace(row, order=order)
 
         both = self
         for query_id, row in later.told.items():
@@ -171,14 +181,14 @@ class OwnRows(msgspec.Struct, frozen=True):
         """Row of an agent in a field from a round's news."""
         measurement = news.measurement(agent, problem) if agent in news.factors else None
         en_route = tuple(reading for reading in news.on_the_way if reading.agent == agent)
-        return OwnRow.measured(self.count, problem, measurement, en_route, has_ended=has_ended)
+        return OwnRow.measured(self.next_order, problem, measurement, en_route, has_ended=has_ended)
 
     def surveyed(self, problem: Problem, agent: str, data: Dataset, present: int, *, fades: bool) -> "OwnRows":
         """Add those of unrequested measurements in a field that are its own; ``present`` is the default round."""
         if data.rounds is not None and not fades:
             wanted = (len(data), problem.box.n_dims)
             raise ShapeError(f"got rounds for a belief without a time axis; wanted locations {wanted}")
-        own, column, order = problem.columns(agent), problem.graph.place_of[agent], self.count
+        own, column, order = problem.columns(agent), problem.graph.place_of[agent], self.order_of_call
         made = np.flatnonzero(~np.isnan(data.X[:, own]).any(axis=1))
         rounds = (np.full(len(data), float(present)) if data.rounds is None else data.rounds).tolist()
         others = {asked: OwnRow(order, round=asked if fades else None) for asked in set(rounds)}

@@ -359,4 +359,4 @@ def row_of(problem: Problem, agent: str, news: News, before: OwnRows, teller: st
     graph, stood = problem.graph, problem.coded(news.point)
     place = {variable: stood[variable] for variable in graph.variables_owned_by(agent)}
     told = news if agent == teller else replace(news, total=None)
-    return OwnRow.of_news(before.count, told, graph.factors_owned_by(agent), place)
+    return OwnRow.of_news(before.next_order, told, graph.factors_owned_by(agent), place)

@@ -221,6 +221,16 @@ def test_agents_recommend_what_the_team_does_also_of_what_was_attached(given: di
         case.attach(X, y, ["a", "r", "a", "m", "a"])
 
 
+@pytest.mark.parametrize("belief", [QUICK, fused()], ids=["shared", "fused"])
+def test_what_is_attached_comes_after_earlier_measurements_also_for_agents_that_made_none(belief: Any):
+    case = Case(belief=belief)
+    case.go_on(1, 2, candidates=dict.fromkeys(NAMES, case.candidates(0)["r"][:2]))  # two places for four
+    X = BOX.from_unit(np.random.default_rng(0).random((3, 2)))
+    case.attach(X, np.array([field(x) for x in X]), ["r", "k", "k"])
+    case.go_on(2)
+    assert case.recommended() is not None
+
+
 def test_who_has_nowhere_to_go_sits_the_round_out():
     case = Case()
     case.go_on(2)
