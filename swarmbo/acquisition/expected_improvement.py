@@ -114,7 +114,8 @@ class JointImprovement(PlaceUtility):
         """Logarithm of the improvement, which also orders places with almost none."""
         gap = mean - self.over
         least = _LEAST_STD * np.abs(gap) + np.finfo(float).tiny  # with smaller ones z² would overflow
-        return log_improvement(gap, np.maximum(np.sqrt(var), least))[0]
+        std = np.maximum(np.sqrt(var), least)
+        return _ratios(gap / std)[0] + np.log(std)  # derivatives of `log_improvement` would overflow
 
     def table(self, block: Block, price: float) -> Float[np.ndarray, "..."]:
         """Gain of the first agent's candidates over the best known value and its successors', minus the price."""
