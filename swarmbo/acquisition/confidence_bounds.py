@@ -17,7 +17,7 @@ from swarmbo.belief.model.joint_situation import JointSituation, OutcomeMode
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
-from swarmbo.graph import FactorStack
+from swarmbo.graph import FactorGraph, FactorStack
 from swarmbo.graph.box_functions import Points, Received, Values
 from swarmbo.graph.groups import check_disjoint, graph_of_groups, random_groups
 from swarmbo.registry import FUNCTION, kind
@@ -97,17 +97,9 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
     delta: ProperFraction = 0.1
 
     def learn(self, situation: JointSituation, belief_settings: AdditiveGPSettings, previous: Learned | None) -> Model:
-        """Model of the history, with the scopes of the team's graph or with learned groups.
-
-        Raises:
-            ConfigError: If given groups overlap, or groups are to be learned from outcomes of single factors.
-        """
+        """Model of the history, with the scopes of the team's graph or with learned groups."""
         if self.groups == "given":
-            check_disjoint(situation.graph)
             return super().learn(situation, belief_settings, previous)
-        if situation.outcomes == "per-factor":
-            wanted = "'given': outcomes per factor belong to given factors"
-            raise ConfigError(f"got 'learned' with outcomes per factor; wanted {wanted}", at="$.acquisition.groups")
         n = len(situation.history)
         if previous is None or previous.scopes is None or self._is_due(n, previous.decomposed_at):
             belief, learned = self._best_grouping(situation, belief_settings)
@@ -148,10 +140,21 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
         return ConfidenceBounds.on_cube(model.belief, sqrt_beta=weights)
 
 
-def check_structure(settings: AdditiveGPSettings, acquisition: Acquisition, outcomes: OutcomeMode) -> None:
-    """Refuse a learned structure that contradicts the outcomes or the acquisition."""
+def check_structure(
+    settings: AdditiveGPSettings, acquisition: Acquisition, graph: FactorGraph, outcomes: OutcomeMode
+) -> None:
+    """Refuse scopes, given or learned, that contradict the outcomes or the acquisition.
+
+    Raises:
+        ConfigError: If they do, such as groups of Add-GP-UCB that overlap or are learned from outcomes per factor.
+    """
     structure = settings.structure
     if structure is None:
+        if isinstance(acquisition, AddGPUCB) and acquisition.groups == "given":
+            check_disjoint(graph)
+        elif isinstance(acquisition, AddGPUCB) and outcomes == "per-factor":
+            wanted = "'given': outcomes per factor belong to given factors"
+            raise ConfigError(f"got 'learned' with outcomes per factor; wanted {wanted}", at="$.acquisition.groups")
         return
     if outcomes == "per-factor":
         raise ConfigError("got outcomes per factor; wanted totals: outcomes per factor belong to given factors", at=_AT)

@@ -318,7 +318,7 @@ class Setup:
         if not problem.is_field:
             check_belief_fits(parts["belief"], parts["acquisition"])
             if isinstance(parts["belief"], AdditiveGPSettings):
-                check_structure(parts["belief"], parts["acquisition"], problem.outcomes)
+                check_structure(parts["belief"], parts["acquisition"], problem.graph, problem.outcomes)
         return cls(problem, **parts, seed=number, horizon=horizon, initial=first, near=near)
 
     def to_plain(self) -> dict[str, Any]:

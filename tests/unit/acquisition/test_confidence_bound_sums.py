@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -120,15 +121,18 @@ def test_the_lattice_of_lemma_5_grows_with_the_square_of_the_evaluations(situati
     assert DECHBO().local_functions(situation_of(), DECHBO().learn(situation_of(), BELIEF, None)).lattice_points == 0
 
 
-def test_groups_that_overlap_are_refused_with_the_variable_and_a_way_out(situation_of) -> None:
-    with pytest.raises(ConfigError, match=r"variable 'b' is in the factors 'f', 'g'.*dec-hbo") as refusal:
-        AddGPUCB().learn(situation_of(), BELIEF, None)
+@pytest.mark.parametrize(
+    ("groups", "outcomes", "why"),
+    [
+        ("given", "total", r"variable 'b' is in the factors 'f', 'g'.*dec-hbo"),
+        ("learned", "per-factor", "'learned' with outcomes per factor; wanted 'given'"),
+    ],
+)
+def test_groups_that_do_not_fit_are_refused_before_anything_is_evaluated(groups: Any, outcomes: Any, why: str) -> None:
+    graph = sb.FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"]})
+    with pytest.raises(ConfigError, match=why) as refusal:
+        sb.Team(graph, dict.fromkeys("abc", (0.0, 1.0)), acquisition=AddGPUCB(groups=groups), outcomes=outcomes)
     assert refusal.value.at == "$.acquisition.groups"
-
-
-def test_groups_are_not_learned_from_outcomes_of_given_factors(situation_of) -> None:
-    with pytest.raises(ConfigError, match="outcomes per factor"):
-        AddGPUCB(groups="learned").learn(situation_of(outcomes="per-factor"), BELIEF, None)
 
 
 def test_random_groups_partition_the_variables_and_differ(situation_of) -> None:
