@@ -40,6 +40,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         for field in self.__struct_fields__:
             if isinstance(value := getattr(self, field), str | list | tuple | dict):
                 msgspec.structs.force_setattr(self, field, exact(value))
+        for field, kind in _tables(type(self)).items():
+            value = getattr(self, field)
+            if any(isinstance(part, Mapping) for part in (value if isinstance(value, list | tuple) else [value])):
+                msgspec.structs.force_setattr(self, field, convert(value, kind, field))
         for field, number in _numbers(type(self)).items():
             if not number.holds(value := getattr(self, field)):
                 raise ConfigError(f"got {short(value)}; wanted {number.wanted}", at=field)
@@ -177,6 +181,16 @@ def _numbers(kind: type[msgspec.Struct]) -> dict[str, _Number]:
     """Fields of a struct that hold numbers."""
     found = {field.name: _Number(field.type) for field in msgspec.structs.fields(kind)}
     return {name: number for name, number in found.items() if number.is_number}
+
+
+@functools.cache
+def _tables(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Types of the fields of a struct that hold other settings, which may be given as tables."""
+
+    def holds_settings(part: Any) -> bool:
+        return (isinstance(part, type) and issubclass(part, Settings)) or any(map(holds_settings, get_args(part)))
+
+    return {field.name: field.type for field in msgspec.structs.fields(kind) if holds_settings(field.type)}
 
 
 def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -> ConfigError:

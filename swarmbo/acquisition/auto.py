@@ -219,7 +219,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             restarted_at = model.learned.restarted_at
             n_initial = self.restarts.fresh if restarted_at else 0  # after a restart they are no steps of the region
             n_steps = int(situation.chosen[restarted_at:].sum()) + len(situation.pending)
-            if restarted_at and n_steps < n_initial and not model.divided:  # else only this agent has restarted
+            # a factor that its owner splits has not restarted, whatever another agent learned
+            if restarted_at and n_steps < n_initial and not model.divided:
                 return _far_off(model)
             steps, basis = situation.steps()[restarted_at:], situation.basis(restarted_at)
             patience = max(_PATIENCE_OF_ONE, _patience(max(belief.hyperparameters.noise_variances)))
@@ -239,7 +240,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         for factor, split in model.splits.items():
             part = LogImprovements.over_incumbent(split)
             joined.append(part)
-            starts[:, columns[factor]] = part.starts[np.arange(len(starts)) % len(part.starts)]
+            starts[:, columns[factor]] = part.starts
         divided = split_graph(graph, model.divided, shared_outcomes=situation.outcomes == "total")
         return JoinedFunctions(divided, low, high, starts, joined=joined)
 

@@ -37,8 +37,8 @@ class Agent(Returning):
     ``keeps_time`` is True, call ``tick`` once for each tick of your clock. In a field, ``word`` has the agent's
     location at the deadline, whatever other agents do.
 
-    Agents decide as a ``Team`` does, to the bit, if each query is told to all its agents before the next. If outcomes
-    of several queries are told in turns, agents use the mean of their orders, which may differ from the team's.
+    Agents decide as a ``Team`` does, bit-identically, if each query is told to all its agents before the next. If
+    outcomes of several queries are told in turns, agents use the mean of their orders, which may differ from the team's.
 
     A decision with a deadline may leave out some agents: set ``participants`` before it, alike on all participants.
     ``give_up`` takes back a decision that an agent left midway. A returning agent takes over another's ``snapshot``

@@ -136,7 +136,7 @@ class Answering:
             case joint.Whole():
                 graph = request.graph  # a variable's value is that of its first factor's owner
                 owners = [graph.owner(graph.factors_of(variable)[0]) for variable in graph.variables]
-                return (yield from self._composed("best", request.points, owners))
+                return (yield from self._composed(request.purpose, request.points, owners))
             case joint.Expect():
                 if self._knows_all:
                     return request.model.posterior(request.points)
@@ -170,16 +170,13 @@ class Answering:
         return request.ranking([(part, sums) for _, part, sums in sorted(found)])
 
     def _gathered(self, request: joint.Gather) -> Staged[Mapping[str, float]]:
-        graph, numbers = request
+        graph, numbers = request.graph, request.numbers
         if self._knows_all:
             return numbers
         own = np.array([numbers[factor] if graph.owner(factor) == self.name else 0.0 for factor in graph.factors])
-        sums = (yield from self._sum("spread", own[None], fitting.each_own(graph.factor_owners, 0.0)))[0]
-        if self._members != self.setup.problem.agents:
-            # the number of an absent owner's factor is unknown: use that of others
-            known = np.array([graph.owner(factor) in self._members for factor in graph.factors])
-            sums = np.where(known, sums, sums[known].mean() if known.any() else 1.0)
-        return dict(zip(graph.factors, sums.tolist(), strict=True))
+        sums = (yield from self._sum(request.purpose, own[None], fitting.each_own(graph.factor_owners, 0.0)))[0]
+        said = dict(zip(graph.factors, sums.tolist(), strict=True))
+        return request._replace(numbers=said).among(self._members)
 
     def _agreed(self, request: joint.Agree) -> Staged[Agreement]:
         """Agree with others, then exchange all agents' own variables."""

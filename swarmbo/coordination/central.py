@@ -137,7 +137,7 @@ class Central:
         for agent, children in self._children:
             # np.sum would add in another order if there is one number only
             sums[agent] = np.add.accumulate(sums[[agent, *children]])[-1]
-        summed = sums[self._children[-1][0] if self._children else 0]
+        summed = sums[self.graph.agents.index(self.part.tree.leaves_first[-1])]
         self.over_tree(summed)
         return summed
 

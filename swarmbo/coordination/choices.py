@@ -33,13 +33,13 @@ Values = Mapping[str, Float[np.ndarray, " k"]]
 
 @dataclass(frozen=True, eq=False)
 class Alternatives:
-    """Values of variables to choose from, as many as grid and pool size tell: a variable's owner may have no factor,
-    and know no more. Where fewer differ, the present value is repeated.
+    """Values of variables to choose from, some of them repeated: their number follows from grid and pool size, as a
+    variable's owner may have no factor, and know no more.
     """
 
     graph: FactorGraph  # a part's scopes; n variables of the functions
     functions: BoxFunctions  # functions of at least the own factors
-    pool: Float[np.ndarray, "m n"]  # joint points (m, n): numbers take the values that they have in these
+    pool: Float[np.ndarray, "m n"]  # joint points (m, n): numbers take their values in these
 
     def blocks(self, rng: np.random.Generator) -> list[set[str]]:
         """Sets of variables whose joint values fit the tables: all of them, or some choices each, drawn at random."""
@@ -69,7 +69,7 @@ class Alternatives:
         column, functions = self.functions.graph.column_of[variable], self.functions
         levels = functions.levels.get(variable)
         if levels is None:
-            return np.array([x[column], *self.pool[:, column]])
+            return np.array([x[column], *self.pool[1:, column]])  # the search began at the first point
         near, last = int(np.abs(levels - x[column]).argmin()), len(levels) - 1
         steps = near + _OFFSETS if len(levels) > len(_OFFSETS) else np.roll(np.arange(len(levels)), -near)
         tried = levels[np.clip(steps, 0, last)]

@@ -6,7 +6,7 @@ requests, which does one agent's work for the factors and variables of its view.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -131,7 +131,13 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
 
 
 class BoxMethod(Settings, frozen=True, tag_field="kind"):
-    """Base of methods that agree on a joint point of a box. A subclass defines one agent's ``steps``."""
+    """Base of methods that agree on a joint point of a box. A subclass defines one agent's ``steps``.
+
+    If ``variables_search`` is False, owners of variables without a factor do not read the box and the starts; then
+    these are not sent to them.
+    """
+
+    variables_search: ClassVar[bool] = True
 
     def steps(self, view: BoxView, seed: int, /) -> Steps[BoxOutcome]:
         """Steps of an agent with some factors and variables of a part.

@@ -139,9 +139,11 @@ class CentralDriver:
         """Best of the evaluated points, from sums in the agents' order: ties depend on their last digits."""
         summed = list[tuple[FactorGraph, np.ndarray]]()
         for number, graph in request.parts():
-            central = Central(Part(graph, number, self.words.routes, present=self.words.present))
-            summed.append((graph, central.run(request.summed(graph.factors))))
-            self.words.note("ranking", central.traffic)
+            part = Part(graph, number, self.words.routes, present=self.words.present)
+            if part.agents:  # else no agent looks for its best
+                central = Central(part)
+                summed.append((graph, central.run(request.summed(graph.factors))))
+                self.words.note("ranking", central.traffic)
         return request.ranking(summed) if summed else None
 
     def _answer(self, request: joint.Request | places.Request) -> Any:
@@ -152,10 +154,11 @@ class CentralDriver:
             case joint.Gather():
                 answer = request.numbers
                 if not self.knows_all:
-                    self.words.summed("spread", 1, len(request.graph.factors))
+                    self.words.summed(request.purpose, 1, len(answer))
+                    answer = request.among(self.words.present or request.graph.agents)
             case joint.Whole():
                 answer = request.points
-                self.words.summed("best", *np.atleast_2d(answer).shape)
+                self.words.summed(request.purpose, *np.atleast_2d(answer).shape)
             case joint.Agree():
                 answer = self._agreed(request)
                 self.words.note("agreement", answer.report.traffic)

@@ -1,6 +1,6 @@
 """Decision of the next joint point by steps that request others' data: a team answers at once, an agent by messages."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -62,11 +62,8 @@ class Rank(NamedTuple):
 
     def summed(self, own: Sequence[str]) -> requests.Steps[Float[np.ndarray, " m"]]:
         """Steps that add up, over a part's agents, their factors' means at evaluated points, then at pending ones."""
-        if self.factor_means is None:
-            means = incumbents.means_of(self.belief, own)
-        else:
-            means = self.factor_means[[self.belief.graph.place_of[factor] for factor in own]]
-        ahead = incumbents.means_of(self.belief, own, pending=True)
+        means = incumbents.means_of(self.belief, own, self.factor_means)
+        ahead = incumbents.means_ahead(self.belief, own)
         return (yield requests.AllReduce(np.hstack([means, ahead])[:, None], is_finite))[0]
 
     def ranking(self, summed: Sequence[tuple[FactorGraph, Float[np.ndarray, " m"]]]) -> Ranking:
@@ -82,10 +79,23 @@ class Rank(NamedTuple):
 
 
 class Gather(NamedTuple):
-    """A number of each factor; answered by those of all factors, if those of own factors are right."""
+    """A number of each factor; answered by those of all factors, if those of own factors are right.
+
+    An absent owner's factor has the number ``absent``; None: the mean of the others.
+    """
 
     graph: FactorGraph
     numbers: Mapping[str, float]
+    purpose: str = "spread"
+    absent: float | None = None
+
+    def among(self, members: Collection[str]) -> Mapping[str, float]:
+        """All numbers, as far as these agents know them."""
+        known = {factor: number for factor, number in self.numbers.items() if self.graph.owner(factor) in members}
+        absent = self.absent
+        if absent is None:
+            absent = float(np.mean(list(known.values()))) if known else 1.0
+        return dict.fromkeys(self.graph.factors, absent) | known
 
 
 class Whole(NamedTuple):
@@ -93,6 +103,7 @@ class Whole(NamedTuple):
 
     points: Float[np.ndarray, "*k n"]
     graph: FactorGraph
+    purpose: str = "best"
 
 
 class Agree(NamedTuple):
@@ -136,6 +147,7 @@ def joint_steps(
     """
     coding, seen, near = situation.coding, situation.inside, setup.near
     acquisition, coordination = setup.acquisition, setup.coordination
+    known_best = model.complete or model  # also of evaluations that a restarted search sets aside
 
     def outside(point: Float[np.ndarray, " N"]) -> Float[np.ndarray, " n"]:
         return point if coding is None else coding.outside(point)
@@ -147,7 +159,7 @@ def joint_steps(
         point = outside(_checked(chosen[0], seen, coordination))
         if near is None:
             return point, chosen[1], None
-        room = near.room(outside((yield from _best(model, (yield Rank(model.belief)), seen.graph))))
+        room = near.room(outside((yield from _best(known_best, (yield Rank(known_best.belief)), seen.graph))))
         return np.clip(point, room.low, room.high), chosen[1], room
     inside = in_structure(seen, model.learned.structure)
     known = yield from _divided_by_all(situation, model)
@@ -159,7 +171,7 @@ def joint_steps(
         functions = MixedFunctions.around(functions, coding)
     room = None
     if near is not None:
-        room = near.room(outside((yield from _best(model, ranking, seen.graph))))
+        room = near.room(outside((yield from _best(known_best, ranking, seen.graph))))
         functions = _within(functions, room, near.simple(room.centre))
     graph = functions.graph
     names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
@@ -170,16 +182,15 @@ def joint_steps(
     if limits := (*situation.regions, *probably_broken(situation, situation.ranges)):
         spread = yield Gather(graph, spreads(functions, seed))
         functions = kept_out(functions, limits, spread)
-    # a limit joins parts, and by a deadline owners of an only factor's variables search, too: all need box and starts
-    is_needed = len(functions.graph.components) < len(graph.components)
-    if has_deadline(coordination):
-        is_needed = is_needed or any(len(part.agents) > len(part.factors) == 1 for part in graph.components)
-    if is_needed and _is_known_by_owners(situation):
-        low, high, *starts = yield Whole(np.stack([functions.low, functions.high, *functions.starts]), graph)
+    # a limit joins parts; and owners of variables may search in the box of a factor that another agent learns
+    is_joined = len(functions.graph.components) < len(graph.components)
+    if _is_known_by_owners(situation) and (is_joined or _is_searched_by_others(graph, coordination)):
+        points = np.stack([functions.low, functions.high, *functions.starts])
+        low, high, *starts = yield Whole(points, graph, "box")
         functions = replace(functions, low=low, high=high, starts=np.reshape(starts, functions.starts.shape))
     agree = Agree(functions, links, seed, shares=situation.outcomes == "total")
     if needed := (yield from _requirements(situation if coding is not None else inside, model)):
-        best = outside((yield from _best(model, ranking, seen.graph))) if room is None else room.centre
+        best = outside((yield from _best(known_best, ranking, seen.graph))) if room is None else room.centre
         agreement = yield from _agreed_within(needed, situation, best, agree)
     else:
         agreement = yield agree
@@ -211,10 +222,19 @@ def recommended_steps(problem: Problem, model: Model) -> Steps[Recommendation]:
 def _divided_by_all(situation: JointSituation, model: Model) -> Steps[Model]:
     """The model with the factors that any agent splits, as all agents agree on the same graph."""
     graph = model.belief.graph
-    if not (_is_known_by_owners(situation) and model.learned.warps and graph.max_factor_size > 1):
+    may_split = bool(model.learned.warps) and graph.max_factor_size > 1  # with transforms come splits
+    if not (_is_known_by_owners(situation) and may_split):
         return model
-    said = yield Gather(graph, {factor: float(factor in model.splits) for factor in graph.factors})
-    return replace(model, divided=frozenset(factor for factor, is_split in said.items() if is_split == 1.0))
+    is_split = {factor: float(factor in model.splits) for factor in graph.factors}
+    said = yield Gather(graph, is_split, "splits", absent=0.0)
+    return replace(model, divided=frozenset(factor for factor, number in said.items() if number))
+
+
+def _is_searched_by_others(graph: FactorGraph, coordination: object) -> bool:
+    """True if agents other than a factor's owner compute values of variables that only this factor has."""
+    if not has_deadline(coordination) and not getattr(coordination, "variables_search", False):
+        return False
+    return any(len(part.factors) == 1 and len(part.agents) > 1 for part in graph.components)
 
 
 def _is_known_by_owners(situation: JointSituation) -> bool:

@@ -250,3 +250,12 @@ def test_what_is_learned_lies_where_the_world_says_it_was_evaluated():
     moved = {agent: {**info, "location": info["location"] * 0.5} for agent, info in infos.items()}
     team.observe(*step, moved)
     np.testing.assert_allclose(team.history.X[0], 0.5 * np.array(list(team.last_query.point.values())), rtol=1e-15)
+
+
+def test_while_a_factor_always_fails_the_best_point_is_that_of_the_others():
+    graph = sb.FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"]})
+    team = sb.Team(graph, dict.fromkeys("abc", (0.0, 1.0)), outcomes="per-factor")
+    X = np.random.default_rng(0).random((12, 3))
+    of_f = -((X[:, :2] - 0.4) ** 2).sum(axis=1)
+    team.attach(X, np.column_stack([of_f, np.full(12, np.nan)]))
+    assert list(team.recommend().point.values()) == X[of_f.argmax()].tolist()

@@ -176,3 +176,16 @@ def test_of_a_function_by_factor_nobody_hears_of_the_factors_of_the_dead():
     for factor, count in zip(team.graph.factors, known, strict=True):
         assert count == (3 if team.graph.owner(factor) == dying else 5)
     assert team.failures == 0  # nobody heard of them, which is no failure
+
+
+def test_a_team_goes_on_without_a_part_of_which_all_agents_are_dead():
+    graph = sb.FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b"], "h": ["c", "d"], "k": ["d"]})
+    timed = sb.ADMM(mode="asynchronous", deadline=8, patience=3, starts=2)
+    faults = {"kind": "faulty", "deaths": [{"agent": name, "round": 3} for name in "cd"]}
+    bounds = dict.fromkeys("abcd", (0.0, 1.0))
+    team = sb.Team(graph, bounds, outcomes="per-factor", coordination=timed, transport=faults, initial=2)
+    for _ in range(6):
+        query = team.ask()
+        team.tell(query, {factor: -sum(query.point[x] ** 2 for x in graph.scope(factor)) for factor in "fg"})
+    best = max(-(x[0] ** 2) - 2 * x[1] ** 2 for x in team.history.X.tolist())
+    assert team.recommend().mean == pytest.approx(best, abs=0.3)

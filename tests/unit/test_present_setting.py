@@ -53,6 +53,21 @@ class Row:
         return self.values[key]
 
 
+def test_a_search_that_restarts_stays_near_the_best_setting_of_all():
+    restarts = sb.Auto(restarts=sb.Restarts(after=3))
+    quick = sb.ADMM(starts=3, screened=32, alone_steps=10)
+    near = {"start": {"x": 0.2, "y": 0.2}, "step_limit": 0.1, "initial": 1}
+    team = sb.Team(None, dict.fromkeys("xy", (0.0, 1.0)), acquisition=restarts, coordination=quick, **near)
+    for _ in range(40):
+        query = team.ask()
+        place = np.array([query.point["x"], query.point["y"]])
+        if team.n_data:
+            best = team.history.X[team.history.totals.argmax()]
+            assert np.abs(place - best).max() < 0.2  # of the best mean, which may be a neighbour's
+        team.tell(query, -float(((place - 0.7) ** 2).sum()))
+    assert team.model.learned.restarted_at
+
+
 FORMS = {"dict": PRESENT, "list": list(PRESENT.values()), "row": Row(PRESENT | {"total": 3.0}), "largest": "largest"}
 
 

@@ -108,6 +108,16 @@ def ours():
     return [kind for kind in all_kinds() if kind.__module__.startswith(("swarmbo.", "swarmbo_envs."))]
 
 
+def test_settings_within_settings_may_be_tables_in_python_too():
+    faults = swarmbo.Faults(deaths=[{"agent": "a", "round": 2}])  # type: ignore[list-item]
+    assert faults.named == {"a"}
+    assert swarmbo.Faults(deaths=faults.deaths) == faults
+    with pytest.raises(ConfigError, match=r"deaths\[0\]: unknown key 'rund'; did you mean 'round'"):
+        swarmbo.Faults(deaths=[{"agent": "a", "rund": 2}])  # type: ignore[list-item]
+    with pytest.raises(ConfigError, match=r"box.failures: got 0; wanted an integer >= 1"):
+        swarmbo.Auto(box={"failures": 0})  # type: ignore[arg-type]
+
+
 def test_ranges_are_those_that_were_recorded(ours):
     """A range that is meant to change is changed in the record, too."""
     found = set[str]()

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.additive import AdditiveGP
-from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.graph import FactorGraph, FactorStack, stacks_of
 
 PartMeans = tuple[Int[np.ndarray, " _a"], Float[np.ndarray, " t"]]
 
@@ -20,29 +20,41 @@ def evaluated(belief: AdditiveGP) -> Float[np.ndarray, "t n"]:
 
 def part_means(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None = None) -> list[PartMeans]:
     """Columns of each connected part's variables, and posterior means of its sum at ``evaluated`` points."""
-    means, row = means_of(belief, belief.graph.factors) if factor_means is None else factor_means, belief.graph.place_of
+    means, row = means_of(belief, belief.graph.factors, factor_means), belief.graph.place_of
     parts = belief.graph.components
     return [as_seen(belief, part, means[[row[factor] for factor in part.factors]].sum(axis=0)) for part in parts]
 
 
-def means_of(belief: AdditiveGP, factors: Sequence[str], *, pending: bool = False) -> Float[np.ndarray, "f t"]:
-    """Means of some factors at ``evaluated``, 0 where no outcome is known; or at pending points."""
-    stacks = stacks_of(belief.graph, factors if pending else None)
-    if pending:
-        U = belief.domain.to_unit(belief.pending)
-        means = np.concatenate([np.zeros((0, len(U))), *(belief.local_mean(stack, stack.take(U)) for stack in stacks)])
-    else:
-        means = np.zeros((len(belief.graph.factors), len(belief.X)))
-        means[:, belief.known] = belief.means_at_data
-    row = {factor: i for i, factor in enumerate(factor for stack in stacks for factor in stack.factors)}
-    return means[[row[factor] for factor in factors]]
+def means_of(
+    belief: AdditiveGP, factors: Sequence[str], factor_means: Float[np.ndarray, "k t"] | None = None
+) -> Float[np.ndarray, "f t"]:
+    """Means of some factors at ``evaluated``, by the belief or, if given, from those of all factors."""
+    if factor_means is not None:
+        return factor_means[[belief.graph.place_of[factor] for factor in factors]]
+    means, row = np.zeros((len(factors), len(belief.X))), _rows(stacks_of(belief.graph))
+    means[:, belief.known] = belief.means_at_data[[row[factor] for factor in factors]]
+    return means
+
+
+def means_ahead(belief: AdditiveGP, factors: Sequence[str]) -> Float[np.ndarray, "f p"]:
+    """Means of some factors at pending points."""
+    U, stacks = belief.domain.to_unit(belief.pending), stacks_of(belief.graph, factors)
+    means = [np.zeros((0, len(U))), *(belief.local_mean(stack, stack.take(U)) for stack in stacks)]
+    row = _rows(stacks)
+    return np.concatenate(means)[[row[factor] for factor in factors]]
+
+
+def _rows(stacks: Sequence[FactorStack]) -> dict[str, int]:
+    return {factor: i for i, factor in enumerate(factor for stack in stacks for factor in stack.factors)}
 
 
 def as_seen(belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray, " t"]) -> PartMeans:
     """Columns of a part's variables, and means of its sum, in the form of ``part_means``."""
     own, seen = [belief.graph.place_of[factor] for factor in part.factors], belief.known
-    if not belief.is_coupled:  # a part is seen where outcomes of all its factors are
-        seen = np.isfinite(belief.factors[:, own]).all(axis=1) | np.isfinite(belief.totals)
+    if not belief.is_coupled:
+        # a part is seen where outcomes of all its factors are; if nowhere, where any is: all its agents know that
+        whole = np.isfinite(belief.factors[:, own]).all(axis=1)
+        seen = whole if whole.any() or len(own) == 1 else seen
     return _columns(belief, part), np.where(seen, mean, -np.inf)
 
 
@@ -67,7 +79,7 @@ def to_beat(belief: AdditiveGP) -> Float[np.ndarray, " n"]:
     if not (len(belief.pending) and len(evaluated(belief))):
         return point
     for part in belief.graph.components:
-        ahead = pending_means(belief, part, means_of(belief, part.factors, pending=True).sum(axis=0))
+        ahead = pending_means(belief, part, means_ahead(belief, part.factors).sum(axis=0))
         columns = _columns(belief, part)
         stacks = stacks_of(belief.graph, part.factors)
         here = sum(float(belief.local_mean(stack, stack.take(point[None])).sum()) for stack in stacks)

@@ -55,7 +55,7 @@ class Model:
     warp: Warp = field(default_factory=Warp)  # of totals
     factor_warps: tuple[Warp, ...] = ()  # of the outcomes of each factor; empty without any
     splits: Mapping[str, AdditiveGP] = field(default_factory=dict[str, AdditiveGP])
-    divided: frozenset[str] = frozenset()  # factors that are split by any agent, which alone may know the parts
+    divided: frozenset[str] = frozenset()  # all split factors, also those of which another agent has the parts
     complete: "Model | None" = None  # model of all evaluations, if some are set aside
 
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:

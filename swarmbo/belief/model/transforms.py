@@ -156,8 +156,8 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     if is_due and belief.n_data:
         rng = stream(situation.seed, "belief", "fit", evaluations=n)
         belief = belief.fit(rng, warm=previous.hyperparameters)
-    # the whole of a split factor has no data here, and is fitted or not for the sake of other factors
-    is_kept = [own or f in previous.splits for own, f in zip(is_still, situation.graph.factors, strict=True)]
+    # a split factor's data are not in this belief: whether it is fitted depends on other factors' data
+    is_kept = [still or f in previous.splits for still, f in zip(is_still, situation.graph.factors, strict=True)]
     hyperparameters = _mixed(previous.hyperparameters, belief.hyperparameters, is_kept)
     if any(is_still):
         belief = belief.with_hyperparameters(_mixed(unfitted, belief.hyperparameters, is_still))
@@ -328,8 +328,8 @@ class _Data:
             columns = [graph.column_of[variable] for variable in split.graph.variables]
             awaited = out.awaited[:, graph.place_of[factor]]
             given[factor] = split.condition_on_pending(out.points[awaited][:, columns])
-        given_all = given_out(belief, self.situation)
-        return Model(given_all, learned, factor_warps=warps, splits=given, divided=frozenset(given))
+        whole = given_out(belief, self.situation)
+        return Model(whole, learned, factor_warps=warps, splits=given, divided=frozenset(given))
 
 
 def _is_choice_due(previous: Learned | None, settings: AdditiveGPSettings, n: int) -> bool:

@@ -99,6 +99,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
     """
 
     has_deadline_mode: ClassVar[bool] = True
+    variables_search: ClassVar[bool] = False  # in lockstep
     rounds: Annotated[int, settings.within(1, 10_000)] = 12
     starts: settings.AtOnce = 12
     screened: Annotated[int, settings.within(0, 2**20)] = 256

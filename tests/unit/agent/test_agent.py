@@ -164,6 +164,15 @@ CASES: list[Any] = [
     pytest.param({"acquisition": sb.DuMBO(coupled=True)}, id="coupled dumbo"),
     pytest.param({"acquisition": "dec-hbo"}, id="dec-hbo", marks=THOROUGH),
     pytest.param({"acquisition": "dec-hbo", "coordination": sb.RefinedMaxSum(points=4, levels=2)}, id="by max-sum"),
+    pytest.param(
+        {"acquisition": "dec-hbo", "coordination": sb.RefinedMaxSum(points=4, levels=2), "scopes": PAIRS},
+        id="by max-sum, nothing shared",
+    ),
+    pytest.param(
+        {"acquisition": "auto", "coordination": sb.RefinedDSA(points=4, levels=2), "scopes": PAIRS},
+        id="auto by dsa, nothing shared",
+        marks=THOROUGH,
+    ),
     pytest.param({"acquisition": "thompson"}, id="thompson", marks=THOROUGH),
     pytest.param({"acquisition": "expected-improvement"}, id="expected improvement"),
     pytest.param({"acquisition": "add-gp-ucb", "scopes": PAIRS}, id="add-gp-ucb"),

@@ -7,7 +7,7 @@ import pytest
 from swarmbo.coordination.central import Central
 from swarmbo.coordination.decoding import decode
 from swarmbo.coordination.part import LocalView, Part
-from swarmbo.coordination.requests import Compare
+from swarmbo.coordination.requests import AllReduce, Compare, asked
 from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import Routes
@@ -32,6 +32,14 @@ def test_it_follows_the_links_and_skips_agents_that_only_relay() -> None:
 def test_agents_out_of_reach_are_refused() -> None:
     with pytest.raises(TransportError):
         _ = Part(GRAPH, 0, Routes(GRAPH.agents, nx.Graph([("a", "b"), ("c", "d")]))).tree
+
+
+@pytest.mark.parametrize("present", [("b",), ("b", "c"), ("c",)])
+def test_sums_are_those_of_present_agents(present: tuple[str, ...]) -> None:
+    part = Part(GRAPH, 0, Routes(GRAPH.agents), present=present)
+    terms = {"a": 1.0, "b": 10.0, "c": 100.0}  # of the factors' owners
+    summed = Central(part).run(asked(AllReduce(np.array([*terms.values()])[:, None, None])))
+    assert summed == sum(terms[agent] for agent in present)
 
 
 def test_the_order_is_breadth_first_from_the_first_variable_of_each_part() -> None:
