@@ -38,7 +38,7 @@ class Agent(Returning):
     location at the deadline, whatever other agents do.
 
     Agents decide as a ``Team`` does, bit-identically, if each query is told to all its agents before the next. If
-    outcomes of several queries are told in turns, agents use the mean of their orders, which may differ from the team's.
+    outcomes of several queries are told in turns, agents use the mean of their orders, which a team may not.
 
     A decision with a deadline may leave out some agents: set ``participants`` before it, alike on all participants.
     ``give_up`` takes back a decision that an agent left midway. A returning agent takes over another's ``snapshot``
