@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.box_functions import Box, FixedPoint, JoinedFunctions, on_box
+from swarmbo.acquisition.box_functions import Box, FixedPoint, JoinedFunctions, SummedFunctions, on_box
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds, ContrastBounds
 from swarmbo.acquisition.expected_improvement import LogImprovements
@@ -18,7 +18,7 @@ from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.acquisition.trust_region import Restarts, TrustRegion, box_around
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.model.incumbents import incumbent, starting_points, to_beat
+from swarmbo.belief.model.incumbents import N_STARTS, incumbent, starting_points, to_beat
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model
 from swarmbo.belief.model.transforms import learn_factors, learn_totals
@@ -37,6 +37,7 @@ _PATIENCE_OF_ONE = 2  # with one factor, without noise: a joint model of few var
 _LATE = 20  # least remaining rounds for a restart: with fewer it ends behind the previous search
 _PROMISE = 1e-3  # of the first outcomes' spread: with a larger expected improvement a factor has no trust region
 _LOOKS = 256  # random places at which that is judged
+_ZOOMS, _ZOOM = 3, 4 / _LOOKS  # of the search for the best place of one variable
 _TURNS = 2  # period in rounds of the global search of a stalled factor, which can leave a wrong basin
 _STUCK = 2  # failures until a factor is stalled, in units of those that halve a trust region
 _DRAWN = 3  # period in rounds of the joint draw of factors that share variables, as bounds do not leave a basin
@@ -232,14 +233,19 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         starts = starting_points(belief, low, high)
         if not len(starts):
             starts = np.clip(centre, low, high)[None]
+        if not situation.divides:  # whoever knows of no outcome of a factor has as many
+            starts = np.resize(starts, (N_STARTS, len(centre)))
         whole = LogImprovements(graph, low, high, starts, belief=belief, reference=to_beat(belief))
         if not model.splits:
             return whole
-        joined: list[BoxFunctions] = [whole]  # used for the other factors: split ones are not in the divided graph
-        for factor, split in model.splits.items():
-            part = LogImprovements.over_incumbent(split)
-            joined.append(part)
+        sums = {factor: LogImprovements.over_incumbent(split) for factor, split in model.splits.items()}
+        for factor, part in sums.items():
             starts[:, columns[factor]] = part.starts[np.arange(len(starts)) % len(part.starts)]
+            if not situation.divides:  # the best of each variable, as a climb from elsewhere may miss one
+                starts[-1, columns[factor]] = _best_apart(part)
+        if not situation.divides:
+            return SummedFunctions.made_of(whole, sums=sums)
+        joined = [whole, *sums.values()]  # the first for other factors: split ones are not in the divided graph
         divided = split_graph(graph, model.splits, shared_outcomes=situation.outcomes == "total")
         return JoinedFunctions(divided, low, high, starts, joined=joined)
 
@@ -314,6 +320,17 @@ def _far_off(model: Model) -> ConfidenceBounds:
     belief = model.belief if model.complete is None else model.complete.belief
     weight = _FAR_OFF * math.sqrt(practical_beta(len(belief.graph.variables), belief.n_data))
     return ConfidenceBounds.on_cube(belief, sqrt_beta=dict.fromkeys(belief.graph.factors, weight))
+
+
+def _best_apart(part: LogImprovements) -> Float[np.ndarray, " a"]:
+    """Best place of each variable: of equally spaced ones, then of closer ones around it."""
+    (stack,) = stacks_of(part.graph)
+    best, half = np.full((len(stack.factors), 1), 0.5), 0.5
+    for _ in range(_ZOOMS):
+        line = np.clip(best + np.linspace(-half, half, _LOOKS), 0.0, 1.0)
+        best = np.take_along_axis(line, part.value(stack, line[..., None], ()).argmax(axis=1)[:, None], axis=1)
+        half *= _ZOOM
+    return best[:, 0]
 
 
 def _is_shared(graph: FactorGraph) -> bool:

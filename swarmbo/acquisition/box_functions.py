@@ -1,7 +1,7 @@
 """Bases of the local functions of acquisitions: terms of a sum over a box of the unit cube, one per factor."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -116,6 +116,41 @@ class InnerFunctions(ComposedFunctions):
         """The same functions of some factors only."""
         own = frozenset(factors)
         return replace(self, owned=own, inner=self.inner.of(own & set(self.inner.graph.factors)))
+
+    def _parts(self, stack: FactorStack) -> list[Part]:
+        rows = [row for row, factor in enumerate(stack.factors) if self._is_inner(factor)]
+        if len(rows) == len(stack.factors):
+            return [(self.inner, np.s_[:], stack, stack)]
+        own = FactorStack(tuple(stack.factors[row] for row in rows), stack.columns[rows])
+        return [(self.inner, rows, own, own)] if rows else []
+
+    def _is_inner(self, factor: str) -> bool:
+        return factor in self.inner.graph.place_of
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SummedFunctions(InnerFunctions):
+    """Functions some of which are ``sums`` over single variables, by factor. Only a factor's owner needs to know it."""
+
+    sums: Mapping[str, BoxFunctions]
+
+    def value(self, stack: FactorStack, U: Points, received: Received) -> Values:
+        """Each factor's function or sum."""
+        return self.value_and_gradient(stack, U, received)[0]
+
+    def value_and_gradient(self, stack: FactorStack, U: Points, received: Received) -> Climbing:
+        """Each factor's function or sum, and its gradient."""
+        value, gradient = super().value_and_gradient(stack, U, received)
+        for row, factor in enumerate(stack.factors):
+            if factor in self.sums:
+                (parts,) = stacks_of(self.sums[factor].graph)
+                terms, slopes = self.sums[factor].value_and_gradient(parts, parts.take(U[row]), ())
+                value[row] = terms.sum(axis=0)
+                gradient[row][:, parts.columns[:, 0]] = slopes[..., 0].T
+        return value, gradient
+
+    def _is_inner(self, factor: str) -> bool:
+        return factor not in self.sums
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -133,10 +133,7 @@ def joint_steps(
         room = near.room(outside((yield from _best(model, (yield Rank(model.belief)), seen.graph))))
         return np.clip(point, room.low, room.high), chosen[1], room
     inside = in_structure(seen, model.learned.structure)
-    # penalties need a graph that all agents know, and only the owner of a split factor knows its parts
-    is_bounded = bool(situation.regions or situation.ranges or np.any(situation.failed))
-    known = replace(model, splits={}) if model.splits and is_bounded and len(seen.graph.agents) > 1 else model
-    functions = checked_as(BoxFunctions, acquisition.local_functions(inside, known), acquisition, "local_functions")
+    functions = checked_as(BoxFunctions, acquisition.local_functions(inside, model), acquisition, "local_functions")
     ranking = yield Rank(model.belief)
     if ranking is not None:
         functions = functions.starting_from(*ranking)

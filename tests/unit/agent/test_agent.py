@@ -227,6 +227,17 @@ def test_agents_decide_as_their_team_does_after_many_rounds(seed: int, given: di
     Case(acquisition="auto", scopes=PAIRS, seed=seed, **given).go_on(18)
 
 
+@pytest.mark.parametrize("given", [{}, {"no_go": [APART]}])
+@pytest.mark.usefixtures("poisoned")
+def test_agents_decide_as_their_team_does_about_a_factor_that_its_owner_alone_knows_to_be_a_sum(given: dict[str, Any]):
+    case = Case(acquisition="auto", scopes=PAIRS, **given)
+    U = np.random.default_rng(0).random((16, 4))
+    F = np.stack([(np.sin(9.0 * U) + U**2)[:, :2].sum(axis=1), np.cos(9.0 * (U[:, 2] - U[:, 3]))], axis=1)
+    case.attach(case.problem.domain.from_unit(U), F)
+    case.go_on(1)
+    assert list(case.team.model.splits) == ["f"]
+
+
 def test_with_totals_agents_do_whatever_a_policy_of_a_team_does():
     pytest.importorskip("cma")
     Case(outcomes="total", acquisition="dec-hbo", coordination="cma-es").go_on(INITIAL + 2)
