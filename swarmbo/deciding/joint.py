@@ -21,6 +21,7 @@ from swarmbo.belief.model.success import Requirement, reference, requirements
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination import requests
 from swarmbo.coordination.agreement import Agreement
+from swarmbo.coordination.methods.refined import RefinedMethod
 from swarmbo.coordination.plan import has_deadline
 from swarmbo.coordination.schema import is_finite
 from swarmbo.deciding.near import Room
@@ -152,13 +153,17 @@ def joint_steps(
     if limits := (*situation.regions, *probably_broken(situation, situation.ranges)):
         spread = yield Gather(graph, spreads(functions, seed))
         functions = kept_out(functions, limits, spread)
-        if situation.outcomes == "per-factor" and len(functions.graph.components) < len(graph.components):
-            # a limit joins parts, and an agent knows the box and good starts of its own part only
-            rows = [functions.low, functions.high, *functions.starts]
-            for place, row in enumerate(rows):
-                rows[place] = yield Whole(row, graph)
-            low, high, *starts = rows
-            functions = replace(functions, low=low, high=high, starts=np.reshape(starts, functions.starts.shape))
+    # an agent knows the box and good starts of its own factors only; a limit may join parts, and grids follow from both
+    is_joined = len(functions.graph.components) < len(graph.components)
+    is_gridded = isinstance(coordination, RefinedMethod) and any(
+        len(p.factors) == 1 < len(p.agents) for p in graph.components
+    )
+    if situation.outcomes == "per-factor" and (is_joined or is_gridded):
+        rows = [functions.low, functions.high, *functions.starts]
+        for place, row in enumerate(rows):
+            rows[place] = yield Whole(row, graph)
+        low, high, *starts = rows
+        functions = replace(functions, low=low, high=high, starts=np.reshape(starts, functions.starts.shape))
     agree = Agree(functions, links, seed, shares=situation.outcomes == "total")
     if needed := (yield from _requirements(situation if coding is not None else inside, model)):
         best = outside((yield from _best(model, ranking, seen.graph))) if room is None else room.centre

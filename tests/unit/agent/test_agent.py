@@ -145,6 +145,7 @@ def lost(where: str, which: set[str]) -> Callable[[dict[str, float]], set[str]]:
 
 SHUT = sb.NoGoBall(variables=("a",), centre=(0.5,), radius=0.6)
 APART = sb.NoGoBox(variables=("c", "a"), low=(1.5, -1.0), high=(3.5, 0.8))  # which no factor reads together
+BY_GRIDS: dict[str, Any] = {"scopes": PAIRS, "coordination": sb.RefinedMaxSum(points=4, levels=2)}
 PRESENT = {"start": {"a": 1.4, "b": 0.6, "c": 3.7}, "initial": 1}
 CASES: list[Any] = [
     pytest.param({"acquisition": "auto"}, id="auto"),
@@ -163,6 +164,8 @@ CASES: list[Any] = [
     pytest.param({"acquisition": sb.DuMBO(coupled=True)}, id="coupled dumbo"),
     pytest.param({"acquisition": "dec-hbo"}, id="dec-hbo", marks=THOROUGH),
     pytest.param({"acquisition": "dec-hbo", "coordination": sb.RefinedMaxSum(points=4, levels=2)}, id="by max-sum"),
+    pytest.param({**BY_GRIDS, "acquisition": "auto"}, id="auto by max-sum, nothing shared"),
+    pytest.param({**BY_GRIDS, "acquisition": "dec-hbo"}, id="by max-sum, nothing shared"),
     pytest.param({"acquisition": "thompson"}, id="thompson", marks=THOROUGH),
     pytest.param({"acquisition": "expected-improvement"}, id="expected improvement"),
     pytest.param({"acquisition": "add-gp-ucb", "scopes": PAIRS}, id="add-gp-ucb"),
@@ -227,10 +230,10 @@ def test_agents_decide_as_their_team_does_after_many_rounds(seed: int, given: di
     Case(acquisition="auto", scopes=PAIRS, seed=seed, **given).go_on(18)
 
 
-@pytest.mark.parametrize("given", [{}, {"no_go": [APART]}])
+@pytest.mark.parametrize("given", [{"scopes": PAIRS}, {"scopes": PAIRS, "no_go": [APART]}, BY_GRIDS])
 @pytest.mark.usefixtures("poisoned")
 def test_agents_decide_as_their_team_does_about_a_factor_that_its_owner_alone_knows_to_be_a_sum(given: dict[str, Any]):
-    case = Case(acquisition="auto", scopes=PAIRS, **given)
+    case = Case(acquisition="auto", **given)
     U = np.random.default_rng(0).random((16, 4))
     F = np.stack([(np.sin(9.0 * U) + U**2)[:, :2].sum(axis=1), np.cos(9.0 * (U[:, 2] - U[:, 3]))], axis=1)
     case.attach(case.problem.domain.from_unit(U), F)
