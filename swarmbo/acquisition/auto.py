@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.box_functions import Box, FixedPoint, JoinedFunctions, SummedFunctions, on_box
+from swarmbo.acquisition.box_functions import Box, FixedPoint, SummedFunctions, on_box
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds, ContrastBounds
 from swarmbo.acquisition.expected_improvement import LogImprovements
@@ -24,7 +24,6 @@ from swarmbo.belief.model.model import Learned, Model
 from swarmbo.belief.model.transforms import learn_factors, learn_totals
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import BoxFunctions, FactorGraph, stacks_of
-from swarmbo.graph.groups import split_graph
 from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.settings import Even, NonNegative
@@ -37,7 +36,7 @@ _PATIENCE_OF_ONE = 2  # with one factor, without noise: a joint model of few var
 _LATE = 20  # least remaining rounds for a restart: with fewer it ends behind the previous search
 _PROMISE = 1e-3  # of the first outcomes' spread: with a larger expected improvement a factor has no trust region
 _LOOKS = 256  # random places at which that is judged
-_ZOOMS, _ZOOM = 3, 4 / _LOOKS  # of the search for the best place of one variable
+_PLACES = 2049  # of one variable, of which the best is a start
 _TURNS = 2  # period in rounds of the global search of a stalled factor, which can leave a wrong basin
 _STUCK = 2  # failures until a factor is stalled, in units of those that halve a trust region
 _DRAWN = 3  # period in rounds of the joint draw of factors that share variables, as bounds do not leave a basin
@@ -233,21 +232,15 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         starts = starting_points(belief, low, high)
         if not len(starts):
             starts = np.clip(centre, low, high)[None]
-        if not situation.divides:  # whoever knows of no outcome of a factor has as many
-            starts = np.resize(starts, (N_STARTS, len(centre)))
+        starts = np.resize(starts, (N_STARTS, len(centre)))  # as many as of agents that know other factors' outcomes
         whole = LogImprovements(graph, low, high, starts, belief=belief, reference=to_beat(belief))
         if not model.splits:
             return whole
         sums = {factor: LogImprovements.over_incumbent(split) for factor, split in model.splits.items()}
         for factor, part in sums.items():
             starts[:, columns[factor]] = part.starts[np.arange(len(starts)) % len(part.starts)]
-            if not situation.divides:  # the best of each variable, as a climb from elsewhere may miss one
-                starts[-1, columns[factor]] = _best_apart(part)
-        if not situation.divides:
-            return SummedFunctions.made_of(whole, sums=sums)
-        joined = [whole, *sums.values()]  # the first for other factors: split ones are not in the divided graph
-        divided = split_graph(graph, model.splits, shared_outcomes=situation.outcomes == "total")
-        return JoinedFunctions(divided, low, high, starts, joined=joined)
+            starts[-1, columns[factor]] = _best_apart(part)  # as a climb from elsewhere may miss it
+        return SummedFunctions.made_of(whole, sums=sums)
 
     def _box(self, patience: int) -> TrustRegion:
         return msgspec.structs.replace(self.box, failures=patience * self.box.failures)
@@ -323,14 +316,9 @@ def _far_off(model: Model) -> ConfidenceBounds:
 
 
 def _best_apart(part: LogImprovements) -> Float[np.ndarray, " a"]:
-    """Best place of each variable: of equally spaced ones, then of closer ones around it."""
-    (stack,) = stacks_of(part.graph)
-    best, half = np.full((len(stack.factors), 1), 0.5), 0.5
-    for _ in range(_ZOOMS):
-        line = np.clip(best + np.linspace(-half, half, _LOOKS), 0.0, 1.0)
-        best = np.take_along_axis(line, part.value(stack, line[..., None], ()).argmax(axis=1)[:, None], axis=1)
-        half *= _ZOOM
-    return best[:, 0]
+    """Best of equally spaced places of each variable."""
+    (stack,), line = stacks_of(part.graph), np.linspace(0.0, 1.0, _PLACES)
+    return line[part.value(stack, np.tile(line[:, None], (len(stack.factors), 1, 1)), ()).argmax(axis=1)]
 
 
 def _is_shared(graph: FactorGraph) -> bool:

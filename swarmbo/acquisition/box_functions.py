@@ -1,7 +1,7 @@
 """Bases of the local functions of acquisitions: terms of a sum over a box of the unit cube, one per factor."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -58,23 +58,6 @@ class ComposedFunctions(BoxFunctions):
 
     def _slopes(self, own: FactorStack, inner: FactorStack, slope: Points) -> Points:
         return slope
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class JoinedFunctions(ComposedFunctions):
-    """Several functions, each of factors that no other has, over all their scopes."""
-
-    joined: Sequence[BoxFunctions]
-
-    def _parts(self, stack: FactorStack) -> list[Part]:
-        out: list[Part] = []
-        for functions in self.joined:
-            known = functions.graph.place_of
-            row_of = {factor: row for row, factor in enumerate(stack.factors) if factor in known}
-            if row_of:
-                (own,) = stacks_of(functions.graph, row_of)  # all of one size
-                out.append((functions, [row_of[factor] for factor in own.factors], own, own))
-        return out
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

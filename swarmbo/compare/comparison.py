@@ -103,8 +103,7 @@ def compare(
 ) -> Comparison:
     """Compare methods over problems.
 
-    A problem is an environment table, a number of rounds, and no-go regions and constraints. A method is all other keys
-    of a scenario but the seed.
+    A problem is an environment table, rounds, no-go regions and constraints; a method all other keys but the seed.
 
     Args:
         paths: Folders of runs, searched recursively.
@@ -120,8 +119,7 @@ def compare(
         raise ConfigError(f"got {level}; wanted a number between 0 and 1", at="--level")
     runs, notes = _read(find_runs(list(paths)))
     if not runs:
-        why = "; ".join(notes[:_MOST_NAMED])
-        raise RunFolderError(f"no run is left, so there is nothing to compare: {why}")
+        raise RunFolderError(f"no run is left, so there is nothing to compare: {'; '.join(notes[:_MOST_NAMED])}")
     labels = method_labels([run.method for run in runs], [run.problem for run in runs])
     names = problem_names([(run.problem, run.world) for run in runs])
     cells: dict[tuple[ProblemKey, str], dict[int, ScoredRun]] = {}

@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.boundary.values import check_links, query_name, whole_number
+from swarmbo.boundary.values import check_links, query_name, short, whole_number
 from swarmbo.coordination.requests import ToAll, asked
 from swarmbo.deciding.beliefs import OwnBeliefs
 from swarmbo.deciding.central_driver import CentralDriver, Exchanges, parted
@@ -256,10 +256,9 @@ class AskTell(TeamState):
         asked = self._log.open.get(query_id)
         if isinstance(query, Query) and asked is not None and asked.row is None:  # else its place may be the actual one
             own = self.problem.named(asked.point)
-            if other := [name for name, value in own.items() if query.point.get(name) != value == value]:
-                got = f"query {query_id!r} with {other[0]} = {query.point.get(other[0])!r}"
-                wanted = f"this team's query, with {own[other[0]]!r}, or only its id"
-                raise UnknownQueryError(f"got {got}; wanted {wanted}: the query is another team's")
+            if any(query.point.get(name) != value == value for name, value in own.items()):
+                got = f"{query_id!r}, another team's query at {short(query.point)}"
+                raise UnknownQueryError(f"got {got}; wanted a query of this team, or only an id")
         return query_id
 
     def _take(self, query_id: str | None, news: News | None, *, is_all: bool = False) -> None:

@@ -161,9 +161,7 @@ class FunctionLearner:
 
     def situation(self, log: Logbook, links: "nx.Graph[str] | None") -> JointSituation:
         """Everything that a method may read."""
-        setup, problem, graph = self.setup, self.setup.problem, self.setup.problem.graph
-        is_bounded = bool(problem.regions or problem.ranges or np.any(log.history.failed))
-        is_local = all({graph.owner(f)} == set(map(graph.variable_owner, graph.scope(f))) for f in graph.factors)
+        setup, problem = self.setup, self.setup.problem
         return JointSituation(
             graph=problem.graph,
             domain=problem.domain,
@@ -181,8 +179,6 @@ class FunctionLearner:
             regions=problem.regions,
             ranges=problem.ranges,
             coding=problem.coding,
-            # from outcomes of its own a factor's owner alone learns that it is a sum
-            divides=problem.outcomes == "total" or len(graph.agents) == 1 or (is_local and not is_bounded),
         )
 
     def _place(self, log: Logbook, U: Point, room: Room | None = None) -> Point:

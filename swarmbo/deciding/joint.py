@@ -155,10 +155,9 @@ def joint_steps(
         functions = kept_out(functions, limits, spread)
     # an agent knows the box and good starts of its own factors only; a limit may join parts, and grids follow from both
     is_joined = len(functions.graph.components) < len(graph.components)
-    is_gridded = isinstance(coordination, RefinedMethod) and any(
-        len(p.factors) == 1 < len(p.agents) for p in graph.components
-    )
-    if situation.outcomes == "per-factor" and (is_joined or is_gridded):
+    alone = [p for p in graph.components if len(p.factors) == 1 < len(p.agents)]
+    is_sent = is_joined or (isinstance(coordination, RefinedMethod) and alone)
+    if situation.outcomes == "per-factor" and is_sent:
         rows = [functions.low, functions.high, *functions.starts]
         for place, row in enumerate(rows):
             rows[place] = yield Whole(row, graph)

@@ -154,10 +154,8 @@ class Logbook:
         return query
 
     def _not_pending(self, query_id: str) -> UnknownQueryError:
-        is_told = self.history.query is not None and (_number(query_id) or -1) in self.history.query
-        was_asked = 0 < (_number(query_id) or 0) <= self.asked and not is_told
-        fix = "; it was given up: attach its point and outcome to keep them" if was_asked else ""
-        return UnknownQueryError(f"query {query_id!r} is not pending; waiting for outcomes: {list(self.open)}{fix}")
+        got = f"query {query_id!r} is not pending; waiting for outcomes: {list(self.open)}"
+        return UnknownQueryError(f"{got}; if it was given up, attach its point and outcome to keep them")
 
     def asked_of(self, query_id: str, channels: Iterable[str] = ()) -> OpenQuery:
         """Find a query of the channels that is open or told; a told one waits for nothing, and has its row."""

@@ -108,9 +108,7 @@ def measured_of(constraints: object, problem: Problem) -> dict[str, float]:
     """Measured quantities that have limits, as a user tells them; without those that are unknown."""
     given = values.table(constraints, "{quantity: number}", "$.constraints")
     if strangers := [name for name in given if name not in problem.ranges]:
-        wanted = (
-            f"some of the limits {list(problem.ranges)}" if problem.ranges else "none: the team has no limits = {…}"
-        )
+        wanted = f"some of {list(problem.ranges)}, the team's limits = {{quantity: (low, high)}}"
         raise ConfigError(f"got {strangers}; wanted {wanted}", at="$.constraints")
     return _numbers_in({name: values.told_number(value, repr(name)) for name, value in given.items()})
 

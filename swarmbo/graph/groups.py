@@ -1,6 +1,6 @@
-"""Factors of equal size stacked along a leading axis, and graphs made of a graph: of groups of variables, or split."""
+"""Factors of equal size stacked along a leading axis, and graphs made of a graph: of groups, or of a factor's parts."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -64,42 +64,10 @@ def graph_of_groups(graph: FactorGraph, groups: Sequence[Sequence[str]]) -> Fact
     return replace(graph, factors=names, scopes=tuple(map(tuple, groups)), factor_owners=owners, joined=())
 
 
-def part_names(graph: FactorGraph) -> dict[str, tuple[str, ...]]:
-    """Names of the one-variable parts of each factor, different from all factors of the graph."""
-    taken, names = set(graph.factors), dict[str, tuple[str, ...]]()
-    for other, scope in zip(graph.factors, graph.scopes, strict=True):
-        own = list[str]()
-        for variable in scope:
-            name = f"{other}({variable})"
-            while name in taken:
-                name += "'"
-            taken.add(name)
-            own.append(name)
-        names[other] = tuple(own)
-    return names
-
-
-def split_graph(graph: FactorGraph, split: Collection[str], *, shared_outcomes: bool) -> FactorGraph:
-    """Graph in which each of some factors is replaced by one for each of its variables. A part belongs to the owner of
-    its variable with ``shared_outcomes``, else to the factor's owner, who alone can learn it.
-    """
-    factors, scopes, owners, parts = list[str](), list[tuple[str, ...]](), list[str](), part_names(graph)
-    for factor, scope, owner in zip(graph.factors, graph.scopes, graph.factor_owners, strict=True):
-        if factor not in split:
-            factors.append(factor)
-            scopes.append(scope)
-            owners.append(owner)
-            continue
-        for part, variable in zip(parts[factor], scope, strict=True):
-            factors.append(part)
-            scopes.append((variable,))
-            owners.append(graph.variable_owner(variable) if shared_outcomes else owner)
-    return replace(graph, factors=tuple(factors), scopes=tuple(scopes), factor_owners=tuple(owners), joined=())
-
-
 def parts_of(graph: FactorGraph, factor: str, domain: Domain) -> tuple[FactorGraph, Domain]:
     """One factor's variables, a separate factor for each, and their box."""
     scope, columns, owner = graph.scope(factor), list(graph.columns[graph.place_of[factor]]), graph.owner(factor)
     scopes, owners = tuple((variable,) for variable in scope), tuple(map(graph.variable_owner, scope))
-    parts = FactorGraph(part_names(graph)[factor], scopes, (owner,) * len(scope), scope, owners)
+    names = tuple(f"{factor}({variable})" for variable in scope)
+    parts = FactorGraph(names, scopes, (owner,) * len(scope), scope, owners)
     return parts, Domain(domain.low[columns], domain.high[columns])

@@ -196,10 +196,10 @@ def test_a_query_of_another_team_is_refused_for_numbers_are_alike(kind: str):
     query, strange = team.ask(), other.ask()
     assert query.id == strange.id
     for wrong in (lambda: team.tell(strange, 1.0), lambda: team.give_up(strange)):
-        with pytest.raises(UnknownQueryError, match="another team's"):
+        with pytest.raises(UnknownQueryError, match="another team's query"):
             wrong()
     assert len(team.pending) == 1
     saved(team).give_up(query)
     team.give_up(query.id)
-    with pytest.raises(UnknownQueryError, match="given up: attach its point and outcome"):
+    with pytest.raises(UnknownQueryError, match="given up, attach its point and outcome"):
         team.tell(query, 1.0)

@@ -49,7 +49,6 @@ class JointSituation:
     ranges: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict[str, Any])
     coding: Coding | None = None  # coordinates of models, if variables have types
     choices: frozenset[str] = frozenset()  # variables of ``graph`` that stand for single values of a choice
-    divides: bool = True  # whether all agents that need it know which factors are sums over their variables
     earlier: AdditiveGP | None = None  # belief of the last decision: reuse of its results saves time, bit-identically
 
     @cached_property

@@ -11,7 +11,7 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.acquisition import Auto, DuMBO, Restarts, TrustRegion
-from swarmbo.acquisition.box_functions import FixedPoint, JoinedFunctions
+from swarmbo.acquisition.box_functions import FixedPoint, SummedFunctions
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds, ContrastBounds
 from swarmbo.acquisition.expected_improvement import LogImprovements, log_improvement
 from swarmbo.acquisition.thompson import SampledFunctions
@@ -21,7 +21,8 @@ from swarmbo.belief.model import transforms
 from swarmbo.belief.model.incumbents import incumbent
 from swarmbo.belief.model.model import Learned
 from swarmbo.graph import FactorGraph, stacks_of
-from swarmbo.graph.groups import parts_of, split_graph
+from swarmbo.graph.box_functions import total_value
+from swarmbo.graph.groups import parts_of
 from swarmbo.problem.data import Dataset
 from swarmbo_envs.functions import get
 
@@ -338,23 +339,20 @@ def test_a_sum_of_pairs_that_nobody_tells_is_found_within_five_evaluations_a_var
     assert max(team.history.totals) > -0.6
 
 
-def test_split_improvements_are_those_of_the_parts_beside_the_whole(situation_of) -> None:
+def test_split_improvements_are_sums_of_those_of_the_parts_beside_the_whole(situation_of) -> None:
     situation = peaked(situation_of)
     model, functions = decided(situation)
-    assert isinstance(functions, JoinedFunctions)
-    assert functions.graph.factors == ("f(a)", "f(b)", "f(c)", "g")
-    (stack,) = stacks_of(functions.graph)
-    U = np.random.default_rng(0).random((4, 5, 1))
-    values, slopes = functions.value_and_gradient(stack, U, ())
-    np.testing.assert_array_equal(values, functions.value(stack, U, ()))
-    centre = model.incumbent()
+    assert isinstance(functions, SummedFunctions)
+    assert (functions.graph, list(functions.sums)) == (model.belief.graph, ["f"])
+    U, centre = np.random.default_rng(0).random((1, 5, 3)), model.incumbent()
     split = LogImprovements.on_cube(model.splits["f"], reference=centre[:3])
-    (own,) = stacks_of(split.graph)
-    np.testing.assert_array_equal(values[:3], split.value(own, U[:3], ()))
     whole = LogImprovements.on_cube(model.belief, reference=centre)
-    (alone,) = stacks_of(model.belief.graph, ["g"])
-    np.testing.assert_array_equal(values[3:], whole.value(alone, U[3:], ()))
-    ahead, behind = (functions.value(stack, U + step, ()) for step in (1e-6, -1e-6))
+    alone, together = stacks_of(model.belief.graph)
+    values, slopes = functions.value_and_gradient(together, U, ())
+    np.testing.assert_array_equal(values, functions.value(together, U, ()))
+    np.testing.assert_allclose(values[0], total_value(split, U[0]), rtol=1e-12)
+    np.testing.assert_array_equal(functions.value(alone, U[..., :1], ()), whole.value(alone, U[..., :1], ()))
+    ahead, behind = (functions.value(together, U + 1e-6 * sign * np.eye(3)[0], ()) for sign in (1, -1))
     np.testing.assert_allclose(slopes[..., 0], (ahead - behind) / 2e-6, rtol=2e-3, atol=2e-3)
 
 
@@ -538,19 +536,12 @@ def test_the_sum_is_predicted_through_splits_in_the_unit_of_outcomes(situation_o
     assert (std < 0.2).all()
 
 
-def test_parts_belong_to_who_can_learn_them_and_have_names_of_their_own() -> None:
+def test_parts_of_a_factor_are_its_owners_one_for_each_variable() -> None:
     graph = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["c"]})
-    told, private = (split_graph(graph, ["f"], shared_outcomes=shared) for shared in (True, False))
-    first, second = graph.factor_owners
-    assert told.factor_owners == (graph.variable_owner("a"), graph.variable_owner("b"), second)
-    assert private.factor_owners == (first, first, second)
-    assert private.variables == graph.variables
     parts, box = parts_of(graph, "f", sb.spaces.Domain(np.zeros(3), np.array([1.0, 2.0, 3.0])))
     assert (parts.variables, box.high.tolist()) == (("a", "b"), [1.0, 2.0])
-    taken = FactorGraph.from_scopes({"f": ["a", "b"], "f(a)": ["c"], "f(a)'": ["d"]})
-    split = split_graph(taken, ["f"], shared_outcomes=True)
-    assert split.factors == ("f(a)''", "f(b)", "f(a)", "f(a)'")
-    assert parts_of(taken, "f", sb.Domain(np.zeros(4), np.ones(4)))[0].factors == split.factors[:2]
+    assert parts.scopes == (("a",), ("b",))
+    assert parts.factor_owners == (graph.owner("f"),) * 2
 
 
 def first_of(situation, t):
