@@ -229,18 +229,14 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             low, high = self._boxes_by_factor(situation, belief, centre)
         for factor in model.splits:
             low[columns[factor]], high[columns[factor]] = 0.0, 1.0
-        starts = starting_points(belief, low, high)
-        if not len(starts):
-            starts = np.clip(centre, low, high)[None]
-        starts = np.resize(starts, (N_STARTS, len(centre)))  # as many as of agents that know other factors' outcomes
+        known = starting_points(belief, low, high)  # other agents have others, but as many
+        starts = np.resize(known if len(known) else np.clip(centre, low, high), (N_STARTS, len(centre)))
         whole = LogImprovements(graph, low, high, starts, belief=belief, reference=to_beat(belief))
-        if not model.splits:
-            return whole
         sums = {factor: LogImprovements.over_incumbent(split) for factor, split in model.splits.items()}
         for factor, part in sums.items():
             starts[:, columns[factor]] = part.starts[np.arange(len(starts)) % len(part.starts)]
             starts[-1, columns[factor]] = _best_apart(part)  # as a climb from elsewhere may miss it
-        return SummedFunctions.made_of(whole, sums=sums)
+        return SummedFunctions.made_of(whole, sums=sums) if sums else whole
 
     def _box(self, patience: int) -> TrustRegion:
         return msgspec.structs.replace(self.box, failures=patience * self.box.failures)

@@ -1,6 +1,5 @@
 """Bases of the local functions of acquisitions: terms of a sum over a box of the unit cube, one per factor."""
 
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -16,52 +15,11 @@ from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack, stacks_of
 from swarmbo.graph.box_functions import Climbing, Joint, Points, Received, Values
 from swarmbo.problem.coding import Coding
 
-Part = tuple[BoxFunctions, Any, FactorStack, FactorStack]  # functions of some rows of a stack, own and their stack
+Part = tuple[Any, FactorStack, FactorStack]  # some rows of a stack, their stack, and that of the inner functions
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ComposedFunctions(BoxFunctions):
-    """Functions made of others, for stacks of equal factors; by default over the same coordinates."""
-
-    def published(self, stack: FactorStack, U: Points, received: Received) -> Values:
-        """Numbers that the functions publish; 0 of factors without one."""
-        out = np.zeros(U.shape[:2])
-        for functions, rows, own, inner in self._parts(stack):
-            told = tuple(phase[rows] for phase in received)
-            out[rows] = functions.published(inner, self._read(own, inner, U[rows]), told)
-        return out
-
-    def value(self, stack: FactorStack, U: Points, received: Received) -> Values:
-        """Each factor's term; 0 without a function."""
-        self.check_owned(stack)
-        out = np.zeros(U.shape[:2])
-        for functions, rows, own, inner in self._parts(stack):
-            told = tuple(phase[rows] for phase in received)
-            out[rows] = functions.value(inner, self._read(own, inner, U[rows]), told)
-        return out
-
-    def value_and_gradient(self, stack: FactorStack, U: Points, received: Received) -> Climbing:
-        """Each factor's objective, and its gradient."""
-        self.check_owned(stack)
-        out, slopes = np.zeros(U.shape[:2]), np.zeros(U.shape)
-        for functions, rows, own, inner in self._parts(stack):
-            told = tuple(phase[rows] for phase in received)
-            out[rows], slope = functions.value_and_gradient(inner, self._read(own, inner, U[rows]), told)
-            slopes[rows] = self._slopes(own, inner, slope)
-        return out, slopes
-
-    @abstractmethod
-    def _parts(self, stack: FactorStack) -> list[Part]: ...
-
-    def _read(self, own: FactorStack, inner: FactorStack, U: Points) -> Points:
-        return U
-
-    def _slopes(self, own: FactorStack, inner: FactorStack, slope: Points) -> Points:
-        return slope
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class FixedPoint(ComposedFunctions):
+class FixedPoint(BoxFunctions):
     """Functions that are zero on a box of one point."""
 
     @classmethod
@@ -75,13 +33,18 @@ class FixedPoint(ComposedFunctions):
         point[columns] = best[0, columns]
         return self.at(self.graph, point)
 
-    def _parts(self, stack: FactorStack) -> list[Part]:
-        return []
+    def value(self, stack: FactorStack, U: Points, received: Received) -> Values:
+        """0 of each factor."""
+        return np.zeros(U.shape[:2])
+
+    def value_and_gradient(self, stack: FactorStack, U: Points, received: Received) -> Climbing:
+        """0 of each factor, without a slope."""
+        return np.zeros(U.shape[:2]), np.zeros(U.shape)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class InnerFunctions(ComposedFunctions):
-    """Functions made of other ones, ``inner``."""
+class InnerFunctions(BoxFunctions):
+    """Functions made of other ones, ``inner``, for stacks of equal factors; by default over the same coordinates."""
 
     inner: BoxFunctions
 
@@ -100,12 +63,45 @@ class InnerFunctions(ComposedFunctions):
         own = frozenset(factors)
         return replace(self, owned=own, inner=self.inner.of(own & set(self.inner.graph.factors)))
 
+    def published(self, stack: FactorStack, U: Points, received: Received) -> Values:
+        """Numbers that the functions publish; 0 of factors without one."""
+        out = np.zeros(U.shape[:2])
+        for rows, own, inner in self._parts(stack):
+            told = tuple(phase[rows] for phase in received)
+            out[rows] = self.inner.published(inner, self._read(own, inner, U[rows]), told)
+        return out
+
+    def value(self, stack: FactorStack, U: Points, received: Received) -> Values:
+        """Each factor's term; 0 without a function."""
+        self.check_owned(stack)
+        out = np.zeros(U.shape[:2])
+        for rows, own, inner in self._parts(stack):
+            told = tuple(phase[rows] for phase in received)
+            out[rows] = self.inner.value(inner, self._read(own, inner, U[rows]), told)
+        return out
+
+    def value_and_gradient(self, stack: FactorStack, U: Points, received: Received) -> Climbing:
+        """Each factor's objective, and its gradient."""
+        self.check_owned(stack)
+        out, slopes = np.zeros(U.shape[:2]), np.zeros(U.shape)
+        for rows, own, inner in self._parts(stack):
+            told = tuple(phase[rows] for phase in received)
+            out[rows], slope = self.inner.value_and_gradient(inner, self._read(own, inner, U[rows]), told)
+            slopes[rows] = self._slopes(own, inner, slope)
+        return out, slopes
+
     def _parts(self, stack: FactorStack) -> list[Part]:
         rows = [row for row, factor in enumerate(stack.factors) if self._is_inner(factor)]
         if len(rows) == len(stack.factors):
-            return [(self.inner, np.s_[:], stack, stack)]
+            return [(np.s_[:], stack, stack)]
         own = FactorStack(tuple(stack.factors[row] for row in rows), stack.columns[rows])
-        return [(self.inner, rows, own, own)] if rows else []
+        return [(rows, own, own)] if rows else []
+
+    def _read(self, own: FactorStack, inner: FactorStack, U: Points) -> Points:
+        return U
+
+    def _slopes(self, own: FactorStack, inner: FactorStack, slope: Points) -> Points:
+        return slope
 
     def _is_inner(self, factor: str) -> bool:
         return factor in self.inner.graph.place_of
@@ -163,7 +159,7 @@ class MixedFunctions(InnerFunctions):
         out: list[Part] = []
         for inner in stacks_of(self.inner.graph, row_of):  # factors that read equally many coordinates
             rows = [row_of[factor] for factor in inner.factors]
-            out.append((self.inner, rows, FactorStack(inner.factors, stack.columns[rows]), inner))
+            out.append((rows, FactorStack(inner.factors, stack.columns[rows]), inner))
         return out
 
     def _read(self, own: FactorStack, inner: FactorStack, U: Points) -> Points:

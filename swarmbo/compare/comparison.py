@@ -24,8 +24,7 @@ ProblemKey = tuple[str, str]  # environment table, rounds and limits as JSON, na
 _Tables = Mapping[str, Mapping[str, Any]]
 _ABSENT = object()
 _MOST_NAMED = 6  # problems in one note
-_OF_PROBLEM = ("no_go", "constraints")  # keys of a scenario besides its environment and rounds
-_OF_METHOD = ("initial", "start", "step_limit", "safe", "step_timeout_s", "when_step_fails")  # besides its tables
+_OF_METHOD = ("initial", "start", "step_limit", "safe", "step_timeout_s", "when_step_fails")  # beside tables
 
 
 class ComparisonRow(msgspec.Struct, frozen=True):
@@ -183,21 +182,18 @@ def _read(paths: Sequence[Path]) -> tuple[list[ScoredRun], list[str]]:
     for path in paths:
         run = load_run(path)
         scenario, summary = run.scenario, run.summary
-        if summary is None:
-            notes.append(f"{path}: not complete; left out")
-            continue
-        if summary.score is None:
-            why = "all of its evaluations failed" if summary.best is None else "its environment has no ground truth"
-            notes.append(f"{path}: {why}, so there is no score; left out")
+        if summary is None or summary.score is None:
+            why = "all evaluations failed" if summary and summary.best is None else "no ground truth, so no score"
+            notes.append(f"{path}: {why if summary else 'not complete'}; left out")
             continue
         told = msgspec.to_builtins(scenario)
-        limits = {name: told[name] for name in _OF_PROBLEM if told.get(name)}
+        limits = {name: told[name] for name in ("no_go", "constraints") if told.get(name)}
         key = msgspec.json.encode([scenario.environment, scenario.rounds, limits], order="sorted").decode()
         method = {table: msgspec.to_builtins(getattr(scenario, table)) for table in SLOTS}
-        own = scenario.workers
-        method["workers"] = {"kind": "one by one" if own is None else f"{own.count} workers, {own.mode}"}
-        method[""] = {name: told[name] for name in _OF_METHOD if told.get(name) is not None}
+        by = "one by one" if (own := scenario.workers) is None else f"{own.count} workers, {own.mode}"
+        method["workers"] = {"kind": by}
         method["policy"] = {"kind": "team"} if scenario.policy is None else table_of(scenario.policy)
+        method[""] = {name: told[name] for name in _OF_METHOD if told.get(name) is not None}
         world, records, moves = run.world, run.records, "frames" in read_truth(run.folder)
         runs.append(
             ScoredRun(

@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.boundary.values import check_links, query_name, short, whole_number
+from swarmbo.boundary.values import check_links, query_name, whole_number
 from swarmbo.coordination.requests import ToAll, asked
 from swarmbo.deciding.beliefs import OwnBeliefs
 from swarmbo.deciding.central_driver import CentralDriver, Exchanges, parted
@@ -196,8 +196,7 @@ class AskTell(TeamState):
             constraints: Measured quantities that have ``limits``, by name; they may be told for failed outcomes too.
 
         Raises:
-            UnknownQueryError: If there is no such query, or it is another team's, or it was given up, or it lacks a
-                named channel.
+            UnknownQueryError: If there is no such query, or it is another team's or given up, or lacks a channel.
             ConflictError: If another outcome was recorded before; it names both.
             ConfigError: If a total is told to a team that observes factors, or outcomes, points or locations are no
                 tables. Also if a point lacks a variable, or has a value that is invalid for it.
@@ -257,8 +256,7 @@ class AskTell(TeamState):
         if isinstance(query, Query) and asked is not None and asked.row is None:  # else its place may be the actual one
             own = self.problem.named(asked.point)
             if any(query.point.get(name) != value == value for name, value in own.items()):
-                got = f"{query_id!r}, another team's query at {short(query.point)}"
-                raise UnknownQueryError(f"got {got}; wanted a query of this team, or only an id")
+                raise UnknownQueryError(f"got {query_id!r}, another team's query; wanted one of this team, or its id")
         return query_id
 
     def _take(self, query_id: str | None, news: News | None, *, is_all: bool = False) -> None:

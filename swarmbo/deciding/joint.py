@@ -155,9 +155,8 @@ def joint_steps(
         functions = kept_out(functions, limits, spread)
     # an agent knows the box and good starts of its own factors only; a limit may join parts, and grids follow from both
     is_joined = len(functions.graph.components) < len(graph.components)
-    alone = [p for p in graph.components if len(p.factors) == 1 < len(p.agents)]
-    is_sent = is_joined or (isinstance(coordination, RefinedMethod) and alone)
-    if situation.outcomes == "per-factor" and is_sent:
+    alone = (part for part in graph.components if len(part.factors) == 1 < len(part.agents))
+    if situation.outcomes == "per-factor" and (is_joined or (isinstance(coordination, RefinedMethod) and any(alone))):
         rows = [functions.low, functions.high, *functions.starts]
         for place, row in enumerate(rows):
             rows[place] = yield Whole(row, graph)

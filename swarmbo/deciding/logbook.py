@@ -154,8 +154,8 @@ class Logbook:
         return query
 
     def _not_pending(self, query_id: str) -> UnknownQueryError:
-        got = f"query {query_id!r} is not pending; waiting for outcomes: {list(self.open)}"
-        return UnknownQueryError(f"{got}; if it was given up, attach its point and outcome to keep them")
+        waits = f"waiting for outcomes: {list(self.open)}; if it was given up, attach its outcome"
+        return UnknownQueryError(f"query {query_id!r} is not pending; {waits}")
 
     def asked_of(self, query_id: str, channels: Iterable[str] = ()) -> OpenQuery:
         """Find a query of the channels that is open or told; a told one waits for nothing, and has its row."""

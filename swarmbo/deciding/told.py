@@ -108,8 +108,7 @@ def measured_of(constraints: object, problem: Problem) -> dict[str, float]:
     """Measured quantities that have limits, as a user tells them; without those that are unknown."""
     given = values.table(constraints, "{quantity: number}", "$.constraints")
     if strangers := [name for name in given if name not in problem.ranges]:
-        wanted = f"some of {list(problem.ranges)}, the team's limits = {{quantity: (low, high)}}"
-        raise ConfigError(f"got {strangers}; wanted {wanted}", at="$.constraints")
+        raise ConfigError(f"got {strangers}; wanted some of the limits {list(problem.ranges)}", at="$.constraints")
     return _numbers_in({name: values.told_number(value, repr(name)) for name, value in given.items()})
 
 

@@ -68,6 +68,5 @@ def parts_of(graph: FactorGraph, factor: str, domain: Domain) -> tuple[FactorGra
     """One factor's variables, a separate factor for each, and their box."""
     scope, columns, owner = graph.scope(factor), list(graph.columns[graph.place_of[factor]]), graph.owner(factor)
     scopes, owners = tuple((variable,) for variable in scope), tuple(map(graph.variable_owner, scope))
-    names = tuple(f"{factor}({variable})" for variable in scope)
-    parts = FactorGraph(names, scopes, (owner,) * len(scope), scope, owners)
+    parts = FactorGraph(tuple(f"{factor}({x})" for x in scope), scopes, (owner,) * len(scope), scope, owners)
     return parts, Domain(domain.low[columns], domain.high[columns])

@@ -132,9 +132,8 @@ def _is_complete(trial: Trial) -> bool:
 def _execute(task: str, trial: Trial) -> Outcome:
     begun = RunFolder.holds_run(trial.out)
     try:
-        there, own = RunFolder.open(trial.out).scenario() if begun else trial.scenario, trial.scenario
-        if there != own:
-            before, now = (flat(msgspec.to_builtins(one)) for one in (there, own))
+        if begun and (there := RunFolder.open(trial.out).scenario()) != trial.scenario:
+            before, now = (flat(msgspec.to_builtins(one)) for one in (there, trial.scenario))
             key = next(key for key in {**before, **now} if before.get(key) != now.get(key))
             got = f"holds another run, with {key} = {before.get(key)!r}"
             raise RunFolderError(f"{trial.out}: {got}; wanted {now.get(key)!r}: choose another --out")

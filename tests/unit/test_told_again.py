@@ -201,5 +201,5 @@ def test_a_query_of_another_team_is_refused_for_numbers_are_alike(kind: str):
     assert len(team.pending) == 1
     saved(team).give_up(query)
     team.give_up(query.id)
-    with pytest.raises(UnknownQueryError, match="given up, attach its point and outcome"):
+    with pytest.raises(UnknownQueryError, match="given up, attach its outcome"):
         team.tell(query, 1.0)

@@ -118,7 +118,7 @@ def test_settings_in_no_table_make_methods_and_limits_make_problems(tmp_path):
 
 def test_a_run_without_any_outcome_is_named_as_such(tmp_path):
     run(load("camel", ["rounds=2", "environment.failure_rate=1.0"]), tmp_path / "failed")
-    with pytest.raises(RunFolderError, match="all of its evaluations failed"):
+    with pytest.raises(RunFolderError, match="all evaluations failed"):
         compare([tmp_path])
 
 
