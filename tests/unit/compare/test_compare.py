@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from swarmbo.compare import compare
-from swarmbo.compare.comparison import method_labels, problem_names
+from swarmbo.compare.comparison import Comparison, ComparisonRow, method_labels, problem_names
 from swarmbo.compare.output import comparison_tables, draw_comparison, table_writer
+from swarmbo.compare.statistics import paired_difference
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.metrics import cumulative_regret
 from swarmbo.runs import RunFolder, load, run
@@ -120,6 +121,19 @@ def test_a_run_without_any_outcome_is_named_as_such(tmp_path):
     run(load("camel", ["rounds=2", "environment.failure_rate=1.0"]), tmp_path / "failed")
     with pytest.raises(RunFolderError, match="all evaluations failed"):
         compare([tmp_path])
+
+
+@pytest.mark.parametrize(("smallest", "better"), [(-0.2, "unclear"), (0.2, "r")])
+def test_no_method_is_better_by_an_interval_alone(smallest, better):
+    own, other = dict(enumerate([0.1, smallest, 0.9, 1.0, 1.1, 1.2])), dict.fromkeys(range(6), 0.0)
+    difference = paired_difference(own, other)
+    assert difference.is_clear
+    rows = [
+        ComparisonRow("p", name, "simple_regret", "", 0.0, 6, "r", found, True, values)
+        for name, found, values in (("r", None, other), ("m", difference, own))
+    ]
+    (table,) = comparison_tables(Comparison(rows, {}, "r", []))
+    assert list(table.columns[-1].cells) == ["", better]
 
 
 def test_why_there_is_no_difference_is_told(tmp_path, bump_scenario):
