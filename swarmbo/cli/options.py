@@ -206,12 +206,12 @@ def figure_at(path: Path | None, names: list[str] | None, dpi: int | None) -> "t
     """Path and formats of one figure: as ``--format`` says, or the ending of its name; refused before it is drawn."""
     if path is None:
         return None
-    from swarmbo.boundary.files import ANIMATION_FORMATS
+    from swarmbo.boundary.files import FIGURE_FORMATS
     from swarmbo.plotting import Formats
 
     said = names or ([path.suffix[1:]] if path.suffix else [])
-    if moving := [name for name in said if name in ANIMATION_FORMATS]:
-        raise ConfigError(f"got {moving[0]!r}; wanted png, pdf or svg", at="--figure")
+    if strange := [name for name in said if name not in FIGURE_FORMATS]:
+        raise ConfigError(f"got {strange[0]!r}; wanted png, pdf or svg", at="--figure")
     drawn_as = Formats.of(said, dpi)
     return path if path.suffix and not names else path.with_suffix(f".{drawn_as.figures}"), drawn_as
 

@@ -20,10 +20,11 @@ from swarmbo.runs.reading import find_runs, load_run
 from swarmbo.runs.report import WorkersReport
 from swarmbo.runs.states import read_truth
 
-ProblemKey = tuple[str, str]  # environment table and rounds as JSON, name of the scenario
+ProblemKey = tuple[str, str]  # environment table, rounds and limits as JSON, name of the scenario
 _Tables = Mapping[str, Mapping[str, Any]]
 _ABSENT = object()
 _MOST_NAMED = 6  # problems in one note
+_OF_METHOD = ("initial", "start", "step_limit", "safe", "step_timeout_s", "when_step_fails")  # beside tables
 
 
 class ComparisonRow(msgspec.Struct, frozen=True):
@@ -51,8 +52,8 @@ class ScoredRun:
 
     Args:
         path: Its folder.
-        problem: Its environment table and rounds as JSON, and the name of its scenario.
-        method: Its other tables, which make the method.
+        problem: Its environment table, rounds, no-go regions and constraints as JSON, and the name of its scenario.
+        method: Its other tables, which make the method; keys in no table under an empty name.
         seed: Seed of the run.
         world: Name of the environment.
         goal: Task of the field; ``peak`` for a function.
@@ -101,7 +102,7 @@ def compare(
 ) -> Comparison:
     """Compare methods over problems.
 
-    A problem is an environment table and a number of rounds. A method is all other keys of a scenario but the seed.
+    A problem is an environment table, rounds, no-go regions and constraints; a method all other keys but the seed.
 
     Args:
         paths: Folders of runs, searched recursively.
@@ -117,7 +118,7 @@ def compare(
         raise ConfigError(f"got {level}; wanted a number between 0 and 1", at="--level")
     runs, notes = _read(find_runs(list(paths)))
     if not runs:
-        raise RunFolderError("no complete run has a ground truth, so there is nothing to compare")
+        raise RunFolderError(f"no run is left, so there is nothing to compare: {'; '.join(notes[:_MOST_NAMED])}")
     labels = method_labels([run.method for run in runs], [run.problem for run in runs])
     names = problem_names([(run.problem, run.world) for run in runs])
     cells: dict[tuple[ProblemKey, str], dict[int, ScoredRun]] = {}
@@ -181,17 +182,18 @@ def _read(paths: Sequence[Path]) -> tuple[list[ScoredRun], list[str]]:
     for path in paths:
         run = load_run(path)
         scenario, summary = run.scenario, run.summary
-        if summary is None:
-            notes.append(f"{path}: not complete; left out")
+        if summary is None or summary.score is None:
+            why = "all evaluations failed" if summary and summary.best is None else "no ground truth, so no score"
+            notes.append(f"{path}: {why if summary else 'not complete'}; left out")
             continue
-        if summary.score is None:
-            notes.append(f"{path}: its environment has no ground truth, so there is no regret; left out")
-            continue
-        key = msgspec.json.encode([scenario.environment, scenario.rounds], order="sorted").decode()
+        told = msgspec.to_builtins(scenario)
+        limits = {name: told[name] for name in ("no_go", "constraints") if told.get(name)}
+        key = msgspec.json.encode([scenario.environment, scenario.rounds, limits], order="sorted").decode()
         method = {table: msgspec.to_builtins(getattr(scenario, table)) for table in SLOTS}
-        own = scenario.workers
-        method["workers"] = {"kind": "one by one" if own is None else f"{own.count} workers, {own.mode}"}
+        by = "one by one" if (own := scenario.workers) is None else f"{own.count} workers, {own.mode}"
+        method["workers"] = {"kind": by}
         method["policy"] = {"kind": "team"} if scenario.policy is None else table_of(scenario.policy)
+        method[""] = {name: told[name] for name in _OF_METHOD if told.get(name) is not None}
         world, records, moves = run.world, run.records, "frames" in read_truth(run.folder)
         runs.append(
             ScoredRun(
@@ -264,8 +266,8 @@ def problem_names(problems: Sequence[tuple[ProblemKey, str]]) -> dict[ProblemKey
 
 
 def _settings(problem: ProblemKey) -> dict[str, Any]:
-    environment, rounds = msgspec.json.decode(problem[0])
-    return {**flat(environment), "rounds": rounds}
+    environment, rounds, limits = msgspec.json.decode(problem[0])
+    return {**flat(environment), "rounds": rounds, **limits}
 
 
 def _differing(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
@@ -287,4 +289,4 @@ def _table_label(method: _Tables, side_by_side: Sequence[Sequence[_Tables]], tab
     )
     if kinds_differ:
         return f"{kind} ({settings})" if settings else str(kind)
-    return f"{table} {settings}" if settings else ""
+    return f"{table} {settings}".strip() if settings else ""

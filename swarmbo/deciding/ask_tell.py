@@ -24,7 +24,7 @@ from swarmbo.deciding.tables import Rows, attached, is_table, read_rows
 from swarmbo.deciding.team_state import TeamState
 from swarmbo.deciding.told import Noise, Outcome, Told, measured_of, news_of
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, UnknownQueryError
 from swarmbo.problem.data import News
 from swarmbo.records import Query, Recommendation, SolveReport, Traffic
 from swarmbo.spaces import PlaceTable
@@ -196,14 +196,14 @@ class AskTell(TeamState):
             constraints: Measured quantities that have ``limits``, by name; they may be told for failed outcomes too.
 
         Raises:
-            UnknownQueryError: If there is no such query, or it was given up, or it lacks a named channel.
+            UnknownQueryError: If there is no such query, or it is another team's or given up, or lacks a channel.
             ConflictError: If another outcome was recorded before; it names both.
             ConfigError: If a total is told to a team that observes factors, or outcomes, points or locations are no
                 tables. Also if a point lacks a variable, or has a value that is invalid for it.
             ShapeError: If an outcome is no number, a noise is no finite number >= 0, or a location is not a finite (d,)
                 array in or near the box.
         """
-        query_id = query_name(query)
+        query_id = self._own(query)
         quantities = {} if constraints is None else measured_of(constraints, self.problem)
         news = news_of(self._log, query_id, Told(outcome, point, locations, noise_std, failed))
         if news is not None:
@@ -244,10 +244,20 @@ class AskTell(TeamState):
         Raises:
             UnknownQueryError: If no such query is pending.
         """
-        query_id = query_name(query)
+        query_id = self._own(query)
         self._log.query(query_id)
         self._log = self._log.without([query_id])
         self._learn(self._present_links)
+
+    def _own(self, query: Query | str) -> str:
+        """Id of a query; teams number their queries alike, so that of another team is told by its point."""
+        query_id = query_name(query)
+        asked = self._log.open.get(query_id)
+        if isinstance(query, Query) and asked is not None and asked.row is None:  # else its place may be the actual one
+            own = self.problem.named(asked.point)
+            if any(query.point.get(name) != value == value for name, value in own.items()):
+                raise UnknownQueryError(f"got {query_id!r}, another team's query; wanted one of this team, or its id")
+        return query_id
 
     def _take(self, query_id: str | None, news: News | None, *, is_all: bool = False) -> None:
         """Learn news of a query, or unrequested ones; ``is_all`` is True if the query gets no more outcomes."""

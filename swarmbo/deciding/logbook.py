@@ -146,12 +146,16 @@ class Logbook:
     def query(self, query_id: str, channels: Collection[str] = ()) -> OpenQuery:
         """Find an open query that waits for the channels."""
         if query_id not in self.open:
-            raise UnknownQueryError(f"query {query_id!r} is not pending; waiting for outcomes: {list(self.open)}")
+            raise self._not_pending(query_id)
         query = self.asked_of(query_id, channels)
         waits = frozenset(query.waits)
         if again := [channel for channel in channels if channel not in waits]:
             raise UnknownQueryError(f"query {query_id!r}: got {again} again; waiting for {list(query.waits)}")
         return query
+
+    def _not_pending(self, query_id: str) -> UnknownQueryError:
+        waits = f"waiting for outcomes: {list(self.open)}; if it was given up, attach its outcome"
+        return UnknownQueryError(f"query {query_id!r} is not pending; {waits}")
 
     def asked_of(self, query_id: str, channels: Iterable[str] = ()) -> OpenQuery:
         """Find a query of the channels that is open or told; a told one waits for nothing, and has its row."""
@@ -162,7 +166,7 @@ class Logbook:
             assert data.query is not None
             row = next(iter(np.flatnonzero(data.query == number).tolist()), None) if number else None
             if row is None:
-                raise UnknownQueryError(f"query {query_id!r} is not pending; waiting for outcomes: {list(self.open)}")
+                raise self._not_pending(query_id)
             query = OpenQuery(data.X[row], (), row)
         asked = set(self.problem.channels_in(query.point))
         if strangers := [channel for channel in channels if channel not in asked]:

@@ -68,6 +68,8 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
         independent_sampler: Any = None,
         **settings: Any,
     ) -> None:
+        if "bounds" in settings:
+            raise ConfigError("got bounds; wanted none: the ranges are those of the trials' suggestions", at="$.bounds")
         graph = scopes if isinstance(scopes, FactorGraph | None) else FactorGraph.from_scopes(scopes)
         self.scopes = None if graph is None else {factor: graph.scope(factor) for factor in graph.factors}
         drawn = int(np.random.SeedSequence().generate_state(1)[0])
@@ -78,6 +80,8 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
         Team(graph, bounds, seed=self.seed, initial=initial, **parts)
         self.initial, self.settings = initial, settings
         self._independent = independent_sampler or optuna.samplers.TPESampler(seed=self.seed)
+        if not isinstance(self._independent, optuna.samplers.BaseSampler):
+            raise ConfigError(f"got {independent_sampler!r}; wanted a sampler of Optuna", at="$.independent_sampler")
         self._lock = threading.RLock()
         self._groups: list[Space] = []
         self._limits: set[str] = set()

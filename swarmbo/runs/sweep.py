@@ -11,10 +11,9 @@ from typing import Literal
 
 import msgspec
 
-from swarmbo.boundary.values import error_text
+from swarmbo.boundary.values import error_text, flat
 from swarmbo.errors import ConfigError, RunFolderError, SwarmboError
 from swarmbo.evaluations import Workers, make_executor
-from swarmbo.evaluations.executor import Evaluate
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.runner import check, ended, resume, run
 from swarmbo.runs.scenario import Scenario
@@ -55,7 +54,10 @@ def plan(
     """
     if n_seeds < 1:
         raise ConfigError(f"got {n_seeds}; wanted an integer >= 1", at="--seeds")
-    choices = [[f"{key}={value}" for value in values] for key, values in map(split_alternatives, overrides)]
+    given = [split_alternatives(override) for override in overrides]
+    if again := [(key, value) for key, values in given for value in set(values) if values.count(value) > 1]:
+        raise ConfigError("got {}={} twice; wanted different values".format(*again[0]), at="--set")
+    choices = [[f"{key}={value}" for value in values] for key, values in given]
     choices.sort(key=lambda choice: len(choice) == 1)  # alternatives come first in the names of folders
     trials: list[Trial] = []
     for chosen in itertools.product(*choices):
@@ -116,7 +118,7 @@ def sweep(
     return [outcomes[number] for number in range(len(trials))]
 
 
-def _worker() -> Evaluate:
+def _worker() -> Callable[[str, Trial], Outcome]:
     return _execute
 
 
@@ -130,8 +132,11 @@ def _is_complete(trial: Trial) -> bool:
 def _execute(task: str, trial: Trial) -> Outcome:
     begun = RunFolder.holds_run(trial.out)
     try:
-        if begun and RunFolder.open(trial.out).scenario() != trial.scenario:
-            raise RunFolderError(f"{trial.out}: holds another run; choose another --out")
+        if begun and (there := RunFolder.open(trial.out).scenario()) != trial.scenario:
+            before, now = (flat(msgspec.to_builtins(one)) for one in (there, trial.scenario))
+            key = next(key for key in {**before, **now} if before.get(key) != now.get(key))
+            got = f"holds another run, with {key} = {before.get(key)!r}"
+            raise RunFolderError(f"{trial.out}: {got}; wanted {now.get(key)!r}: choose another --out")
         if begun:
             resume(trial.out, trust=trial.trust)
         else:

@@ -87,7 +87,7 @@ def duration(seconds: float) -> str:
     for unit, length in (("years", 3.156e7), ("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= length:
             return f"{seconds / length:,.0f} {unit}"
-    return f"{seconds:.0f} s"
+    return f"{max(seconds, 1.0):.0f} s"
 
 
 def _extrapolated(scenario: Scenario, measured: dict[str, Any]) -> Estimate:

@@ -1,5 +1,6 @@
 """Teams of both kinds learn where evaluations fail, keep away from there, and are no worse for it."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -90,6 +91,29 @@ def test_a_dead_fifth_beside_the_best_costs_few_queries_and_little_regret(dead, 
     apart = [np.abs(u - v).max() for i, u in enumerate(failed) for v in failed[:i]]
     assert min(apart, default=1.0) > 1e-3
     assert regrets[0] <= 1.5 * regrets[1] + 0.005
+
+
+SUM_OF_WAVES = {
+    "a failure": {},
+    "a region": {"no_go": [sb.NoGoBox(variables=("a",), low=(0.85,), high=(0.95,))]},
+    "a constraint": {"constraints": [sb.Linear(weights={"a": 1.0, "b": 1.0}, at_most=1.9)]},
+    "a limit": {"limits": {"load": (None, 1.9)}},
+}
+
+
+@pytest.mark.parametrize("given", SUM_OF_WAVES.values(), ids=SUM_OF_WAVES)
+@pytest.mark.parametrize(("outcomes", "seed"), [("total", 0), ("per-factor", 1)])
+def test_outcomes_of_a_sum_over_variables_are_in_use_whatever_forbids_points(given, outcomes, seed) -> None:
+    graph = sb.FactorGraph.from_scopes({"f": list("abc")}) if outcomes == "per-factor" else None
+    team, best = sb.Team(graph, dict.fromkeys("abc", (0.0, 1.0)), outcomes=outcomes, seed=seed, **given), -math.inf
+    for number in range(30):
+        query = team.ask()
+        u = np.array(list(query.point.values())) - [0.31, 0.42, 0.53]
+        value = None if given == {} and number == 3 else float(-(1.0 - np.cos(9.0 * u) + u**2).sum())
+        load = {"constraints": {"load": query.point["a"] + query.point["b"]}} if "limits" in given else {}
+        team.tell(query, value if graph is None else {"f": value}, **load)
+        best = max(best, -math.inf if value is None else value)
+    assert best > -0.01
 
 
 class Insists:

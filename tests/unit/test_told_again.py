@@ -188,3 +188,18 @@ def test_agents_take_the_same_again_before_a_report_in_one_and_after_it(kind: An
         assert all(len(agent.log.history) == 1 for agent in some.values())
         with pytest.raises(UnknownQueryError, match="'q00009' is not pending"):
             some[problem.agents[0]].tell("q00009", 1.0)
+
+
+@pytest.mark.parametrize("kind", ["field", "total"])
+def test_a_query_of_another_team_is_refused_for_numbers_are_alike(kind: str):
+    team, other = team_of(kind), sb.Team(CHAIN, CUBE, seed=2) if kind == "total" else sb.Team(FIELD, seed=2)
+    query, strange = team.ask(), other.ask()
+    assert query.id == strange.id
+    for wrong in (lambda: team.tell(strange, 1.0), lambda: team.give_up(strange)):
+        with pytest.raises(UnknownQueryError, match="another team's query"):
+            wrong()
+    assert len(team.pending) == 1
+    saved(team).give_up(query)
+    team.give_up(query.id)
+    with pytest.raises(UnknownQueryError, match="given up, attach its outcome"):
+        team.tell(query, 1.0)

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from swarmbo.compare import compare
-from swarmbo.compare.comparison import method_labels, problem_names
+from swarmbo.compare.comparison import Comparison, ComparisonRow, method_labels, problem_names
 from swarmbo.compare.output import comparison_tables, draw_comparison, table_writer
+from swarmbo.compare.statistics import paired_difference
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.metrics import cumulative_regret
-from swarmbo.runs import RunFolder, run
+from swarmbo.runs import RunFolder, load, run
 from swarmbo.runs.reading import find_runs
 
 
@@ -106,6 +107,35 @@ def test_two_seeds_decide_nothing_and_a_level_is_refused_even_if_nothing_is_comp
         compare([tmp_path / "random-0"], level=1.5)
 
 
+def test_settings_in_no_table_make_methods_and_limits_make_problems(tmp_path):
+    ball = '[{kind = "ball", centre = [0.0, 0.0], radius = 0.1}]'
+    for name, more in {"few": ["initial=2"], "more": ["initial=4"], "shut": ["initial=4", f"no_go={ball}"]}.items():
+        run(load("camel", ["rounds=3", *more]), tmp_path / name)
+    comparison = compare([tmp_path])
+    assert [method for _, method in comparison.runs] == ["initial=2", "initial=4", "initial=4"]
+    assert len({problem for problem, _ in comparison.runs}) == 2
+    assert not any("left out" in note for note in comparison.notes)
+
+
+def test_a_run_without_any_outcome_is_named_as_such(tmp_path):
+    run(load("camel", ["rounds=2", "environment.failure_rate=1.0"]), tmp_path / "failed")
+    with pytest.raises(RunFolderError, match="all evaluations failed"):
+        compare([tmp_path])
+
+
+@pytest.mark.parametrize(("smallest", "better"), [(-0.2, "unclear"), (0.2, "r")])
+def test_no_method_is_better_by_an_interval_alone(smallest, better):
+    own, other = dict(enumerate([0.1, smallest, 0.9, 1.0, 1.1, 1.2])), dict.fromkeys(range(6), 0.0)
+    difference = paired_difference(own, other)
+    assert difference.is_clear
+    rows = [
+        ComparisonRow("p", name, "simple_regret", "", 0.0, 6, "r", found, True, values)
+        for name, found, values in (("r", None, other), ("m", difference, own))
+    ]
+    (table,) = comparison_tables(Comparison(rows, {}, "r", []))
+    assert list(table.columns[-1].cells) == ["", better]
+
+
 def test_why_there_is_no_difference_is_told(tmp_path, bump_scenario):
     for kind, seed, rounds in (("random", 0, 2), ("random", 0, 3), ("greedy", 1, 2)):
         run(bump_scenario(coordination=kind, seed=seed, rounds=rounds), tmp_path / f"{kind}-{rounds}")
@@ -150,7 +180,7 @@ def test_what_differs_between_problems_only_is_no_method():
 
 
 def problem(scenario, rounds=25, **environment):
-    return json.dumps([environment, rounds], sort_keys=True), scenario
+    return json.dumps([environment, rounds, {}], sort_keys=True), scenario
 
 
 def test_problems_of_one_scenario_are_named_by_their_worlds_or_by_what_was_swept():

@@ -243,6 +243,8 @@ def test_outcomes_by_factor_are_told_by_trials():
         {"seed": -1},
         {"seed": 2**32},
         {"initial": 0},
+        {"bounds": {"x": (0.0, 1.0)}},
+        {"independent_sampler": "tpe"},
         {"acquisition": "ucb"},
         {"outcomes": "per-part"},
         {"outcomes": "per-factor"},  # without scopes

@@ -66,6 +66,11 @@ def test_a_setting_that_is_refused_is_found_before_anything_runs(tmp_path, small
     assert not (tmp_path / "out").exists()
 
 
+def test_an_alternative_that_is_given_twice_is_refused(small):
+    with pytest.raises(ConfigError, match="got rounds=3 twice"):
+        plan(small, 1, ["rounds=3,4,3"])
+
+
 def test_less_than_one_seed_or_process_is_refused(small):
     for n_seeds in (0, -3):
         with pytest.raises(ConfigError, match="wanted an integer >= 1"):
@@ -88,7 +93,7 @@ def test_a_sweep_skips_what_is_done_resumes_what_is_half_done_and_touches_no_oth
     assert [outcome.status for outcome in outcomes] == ["resumed", "skipped", "failed", "done"], [
         outcome.message for outcome in outcomes
     ]
-    assert "holds another run" in outcomes[2].message
+    assert "holds another run, with " in outcomes[2].message
     assert sorted(outcome.status for outcome in watched) == ["done", "failed", "resumed", "skipped"]
     assert [len(RunFolder(path).records()) for path in (half, done, other, fresh)] == [3, 3, 2, 3]
     assert [outcome.status for outcome in sweep(trials[:2])] == ["skipped", "skipped"]
