@@ -147,7 +147,8 @@ class Ledger:
             make_team: Function that makes a team with the same problem and settings.
             choose: As in ``create``.
             replayed: Function that is called with the ledger after each replayed event.
-            known: Number of tells that the caller knows. Later tells are replayed, even if the saved state has them.
+            known: Number of told queries that the caller knows. Later tells are replayed, even if the saved state has
+                them.
 
         Raises:
             RunFolderError: If there is no ledger, it is damaged or of another team, or a replayed query differs from
@@ -301,7 +302,8 @@ class Ledger:
         self.team.tell(event.query, event.outcome, **given)
 
     def _replay(self, events: list[Event], replayed: Callable[[Self, Event], None] | None, known: int | None) -> None:
-        tells = [number for number, event in enumerate(events) if event.kind == "tell"]
+        last = {event.query: number for number, event in enumerate(events) if event.kind == "tell"}
+        tells = sorted(last.values())
         done = self._restored(len(events) if known is None or known >= len(tells) else tells[known])
         for number, event in enumerate(events):
             if number >= done and event.kind == "ask":

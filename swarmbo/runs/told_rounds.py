@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,8 @@ class ToldRounds:
     def record(self, ledger: Ledger, event: Event, timing: Timing, infos: Mapping[str, Any] | None = None) -> None:
         """Log the round of a query that was just told, with what the world's agents report, by default as noted."""
         began, team = time.perf_counter(), ledger.team
+        if team.problem.is_field:  # a record fits the belief, and a replay of the ledger does not record again
+            team = copy(team)
         query, asked = ledger.query(event.query), ledger.asked(event.query)
         reports: Infos = event.note.get("infos", {}) if infos is None else infos
         actions = query.points if self._world is None else self._world.actions(query.point, team.agents)

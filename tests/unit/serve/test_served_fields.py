@@ -2,6 +2,7 @@
 
 import shutil
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -87,6 +88,29 @@ def test_after_a_kill_rounds_that_were_not_logged_are_logged(tmp_path, scenario)
         assert rounds_of(folder) == lines
         assert load_run(folder).is_complete
     assert (whole / LEDGER).is_file()
+
+
+def test_after_a_kill_queries_that_overlap_come_out_as_logged(tmp_path, scenario):
+    """Decisions follow from the ledger alone, not from when a round was recorded or the best was asked."""
+    longer, folder = msgspec.structs.replace(scenario, rounds=6), tmp_path / "served"
+    longer.environment["agents"] = ["ada", "ben", "cyd"]
+    with opened(longer, folder, 8, False) as desk:
+        first = ask(desk)
+        tell(desk, first, ["ada", "ben"])
+        for _ in range(2):  # a query is complete while another is told in part; more of that is told before the next
+            second = ask(desk)
+            tell(desk, second, ["cyd"])
+            tell(desk, first, ["cyd"])
+            desk.best()
+            tell(desk, second, ["ben"])
+            third = ask(desk)
+            tell(desk, third, ["ben"])
+            tell(desk, second, ["ada"])
+            tell(desk, third, ["ada"])
+            first = third
+        points = [event.point for event in desk.ledger.events if event.kind == "ask"]
+    with opened(longer, folder, 8, False) as desk:
+        assert [event.point for event in desk.ledger.events if event.kind == "ask"] == points
 
 
 def test_before_any_outcome_there_is_no_animation(tmp_path, scenario):
