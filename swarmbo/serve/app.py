@@ -74,8 +74,8 @@ _TELL, _ASK, _END = range(3)  # ranks
 
 def make_app(desk: Desk, token: str) -> Any:
     """ASGI application; its lifespan ends the thread that calls the desk. The page and ``/healthz`` need no token."""
-    parts = ("applications", "routing", "responses", "exceptions")
-    starlette, routing, responses, exceptions = (
+    parts = ("applications", "routing", "requests", "responses", "exceptions")
+    starlette, routing, requests, responses, exceptions = (
         needed(f"starlette.{part}", "serve", "swarmbo serve") for part in parts
     )
     worker, page = _Worker(), files("swarmbo.serve").joinpath("page.html").read_text(encoding="utf-8")
@@ -92,6 +92,8 @@ def make_app(desk: Desk, token: str) -> Any:
                 if not is_open:
                     _require_token(request.headers.get("authorization", ""), token)
                 return answer(await handler(request))
+            except requests.ClientDisconnect:  # within its body: nobody reads this
+                return answer(b"", 400)
             except Exception as error:  # noqa: BLE001  clients get one line, whatever happened
                 refused = error if isinstance(error, Refused) else _refusal_for(error)
                 return answer(refused.refusal, refused.status, refused.headers)
@@ -175,7 +177,8 @@ async def _body(request: Any) -> Any:
         return msgspec.json.decode(bytes(content))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         got = bytes(content[:40]).decode("utf-8", "replace")
-        refusal = Refusal(f"the body is no JSON: {error}", got, "a JSON object", "see /openapi.json")
+        fix = "see /openapi.json; a failed outcome is null, not NaN"
+        refusal = Refusal(f"the body is no JSON: {error}", got, "a JSON object", fix)
         raise Refused(400, refusal) from None
 
 

@@ -153,6 +153,8 @@ class Desk:
         outcome = None if isinstance(request.outcome, UnsetType) else request.outcome
         if isinstance(request.outcome, UnsetType) and not request.failed:
             raise ConfigError("missing; wanted an outcome, null, or failed = true", at="$.outcome")
+        if request.failed and isinstance(outcome, float):
+            raise ConfigError(f"got {outcome} and failed = true; wanted one of them", at="$.outcome")
         given: dict[str, Any] = {"point": request.point, "noise_std": request.noise_std, "locations": request.locations}
         try:
             is_new = self.ledger.tell(query_id, outcome, failed=request.failed, **given)

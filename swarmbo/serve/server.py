@@ -3,8 +3,10 @@
 import ipaddress
 import os
 import secrets
+import signal
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -94,6 +96,8 @@ def serve(
         config = uvicorn.Config(app, limit_concurrency=_MOST_CONNECTIONS, **tls, **quiet, **patient)
         scheme, (host, port) = "http" if address.key is None else "https", listening.getsockname()[:2]
         say(f"serving {scenario.name} on {scheme}://{f'[{host}]' if ':' in host else host}:{port}/")
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.default_int_handler)  # systemd and Docker end services by it
         with suppress(KeyboardInterrupt):  # the usual end; it comes once connections are closed
             uvicorn.Server(config).run(sockets=[listening])
         say("stopped; the same command goes on from here")
