@@ -368,7 +368,7 @@ class Ledger:
     def _changing(self) -> Generator[None]:
         """Block that asks or tells the team and then logs that; after a failed write the ledger refuses further calls.
 
-        The team is then ahead of the log, and nobody has seen that: opened again, the ledger is as logged.
+        The team may then be ahead of the log, or the log of what watchers write: opened again, all are as logged.
         """
         with self._lock:
             if self._broken:
@@ -378,9 +378,9 @@ class Ledger:
             try:
                 with self._writing():
                     yield
-            except BaseException:
-                is_ahead = (self.team.round, self.team.pending) != (asked, waiting)
-                self._broken = is_ahead and len(self.events) == before
+            except BaseException as error:
+                is_ahead = (self.team.round, self.team.pending) != (asked, waiting) and len(self.events) == before
+                self._broken = is_ahead or isinstance(error, OSError)
                 raise
 
     def _writing(self) -> AbstractContextManager[None]:
