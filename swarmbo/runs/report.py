@@ -99,7 +99,8 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
     rows += _score_rows(summary)
     rows += [(name, quantity(value, "")) for name, value in summary.worst_off.get(THIS_RUN, {}).items()]
     if summary.source:
-        rows.insert(0, ("measured", ", ".join(f"{key} {value}" for key, value in summary.source.items())))
+        texts = {key: ", ".join(value) if isinstance(value, list) else value for key, value in summary.source.items()}
+        rows.insert(0, ("measured", ", ".join(f"{key.replace('_', ' ')} {text}" for key, text in texts.items())))
     failed = f", {summary.failures} failed" if summary.failures else ""
     if summary.is_joint:
         rows.append(("evaluations", f"{summary.measurements} in {summary.rounds} rounds{failed}"))
