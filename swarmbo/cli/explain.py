@@ -52,6 +52,7 @@ def explain(
 def explained(name: str) -> Iterator[Entry]:
     """Entries for a name, of every sort that has it."""
     plain = name.strip().removeprefix("$.").removeprefix("swarmbo.").removeprefix("sb.")
+    plain = plain.removesuffix(".kind").removesuffix(".id")  # the key of a table says what its kind is
     yield from _kinds(plain)
     yield from _keys(plain)
     yield from _worlds(plain)
