@@ -1,5 +1,6 @@
 """Commands for other processes and machines: fleets, which have a process for each agent, and the service over HTTP."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -103,7 +104,8 @@ def run_fleet(
         scenario = load(source, given, False)
         out = out or Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}-fleet"
         _say_awaited(away, out / "fleet" / "fleet.json")
-        with Progress(scenario.rounds, quiet=quiet) as progress:
+        goes_on = nullcontext() if measures else options.resumable(out)  # no simulation continues real measurements
+        with goes_on, Progress(scenario.rounds, quiet=quiet) as progress:
             summary, report = run.run_fleet(scenario, out, network, progress.show)
         options.close(out, summary, was_there=False, drawn_as=drawn_as)
     typer.echo(f"network: {report.repeated:,} messages repeated, {report.refused:,} refused", err=True)
