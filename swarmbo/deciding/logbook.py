@@ -166,9 +166,9 @@ class Logbook:
             query = OpenQuery(data.X[row], (), row)
         asked = set(self.problem.channels_in(query.point))
         if strangers := [channel for channel in channels if channel not in asked]:
-            total = " or the total" if not self.problem.is_field and self.problem.outcomes == "total" else ""
-            wanted = f"wanted outcomes of some of {sorted(asked)}{total}"
-            raise UnknownQueryError(f"query {query_id!r}: got outcomes of {strangers}; {wanted}")
+            total = " or the total" * (not self.problem.is_field and self.problem.outcomes == "total")
+            wanted = f"outcomes of some of {sorted(asked)}{total}"
+            raise UnknownQueryError(f"query {query_id!r}: got outcomes of {strangers}; wanted {wanted}")
         return query
 
     def with_total(

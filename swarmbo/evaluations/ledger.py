@@ -373,13 +373,13 @@ class Ledger:
         with self._lock:
             if self._broken:
                 raise RunFolderError(f"{self._folder / LEDGER}: could not be written before; open it again")
-            before = len(self.events)
-            asked, waiting = self.team.round, self.team.pending
+            before = self.team.round, self.team.pending
+            count = len(self.events)
             try:
                 with self._writing():
                     yield
             except BaseException as error:
-                is_ahead = (self.team.round, self.team.pending) != (asked, waiting) and len(self.events) == before
+                is_ahead = (self.team.round, self.team.pending) != before and len(self.events) == count
                 self._broken = is_ahead or isinstance(error, OSError)
                 raise
 

@@ -102,27 +102,24 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
         texts = {key: ", ".join(value) if isinstance(value, list) else value for key, value in summary.source.items()}
         rows.insert(0, ("measured", ", ".join(f"{key.replace('_', ' ')} {text}" for key, text in texts.items())))
     failed = f", {summary.failures} failed" if summary.failures else ""
-    if summary.is_joint:
-        rows.append(("evaluations", f"{summary.measurements} in {summary.rounds} rounds{failed}"))
-    else:
-        rows.append(("measurements", f"{summary.measurements} in {summary.rounds} rounds and at reset{failed}"))
-        if summary.declined:
-            rows.append(("measurements not made", f"{summary.declined}: utility below the price, or no energy left"))
-        if travelled := sum(summary.distance.values()):
-            rows.append(("distance travelled", quantity(travelled, summary.axis_unit)))
-        if summary.cost:
-            rows.append(("cost", quantity(summary.cost, unit)))
-    if isinstance(summary.neglected, Neglected):
-        rows.append(("map", str(summary.neglected)))
-    if isinstance(summary.acquisition, str):
-        rows.append(("acquisition", summary.acquisition))
-    if summary.failed_rounds:
-        rows.append(("rounds failed by the environment", str(summary.failed_rounds)))
-    if summary.scopes:
-        rows.append(("scopes in use at the end", _scopes(summary.scopes)))
-    for what, traffic in (("agree", summary.agreement), ("share", summary.sharing)):
-        rows.append((f"messages to {what}", traffic_text(traffic)))
-    rows += _link_rows(summary)
+    count, travelled = f"{summary.measurements} in {summary.rounds} rounds", sum(summary.distance.values())
+    declined = f"{summary.declined}: utility below the price, or no energy left" if summary.declined else ""
+    in_field = {
+        "measurements": f"{count} and at reset{failed}",
+        "measurements not made": declined,
+        "distance travelled": quantity(travelled, summary.axis_unit) if travelled else "",
+        "cost": quantity(summary.cost, unit) if summary.cost else "",
+    }
+    told = {"evaluations": f"{count}{failed}"} if summary.is_joint else in_field
+    told |= {
+        "map": str(summary.neglected or ""),
+        "acquisition": summary.acquisition or "",
+        "rounds failed by the environment": str(summary.failed_rounds or ""),
+        "scopes in use at the end": _scopes(summary.scopes),
+        "messages to agree": traffic_text(summary.agreement),
+        "messages to share": traffic_text(summary.sharing),
+    }
+    rows += [(label, text) for label, text in (told | _link_rows(summary)).items() if text]
     if not isinstance(workers := summary.workers, WorkersReport):
         return [*rows, ("time in rounds", f"{summary.seconds:.1f} s")]
     lost = f", {workers.lost} evaluations lost and sent again" if workers.lost else ""
@@ -131,30 +128,26 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
     return [*rows, ("workers", f"{workers.count}, {workers.mode}, busy {workers.busy:.0%}{lost}")]
 
 
-def _link_rows(summary: Summary) -> list[tuple[str, str]]:
-    """Rows on links, if they may have faults, or agents have deadlines."""
-    links, rows, lost = summary.links, list[tuple[str, str]](), list[str]()
+def _link_rows(summary: Summary) -> dict[str, str]:
+    """Texts by label on links, if they may have faults, or agents have deadlines."""
+    links, lost = summary.links, list[str]()
     for what, own in (("agree", links), ("share", summary.sharing_links)):
         if isinstance(own, LinkReport) and (total := own.total).messages:
             age = "" if math.isnan(total.age) else f", mean age of the others {total.age:.2g} ticks"
             lost.append(f"{total.lost / total.messages:.0%} of those to {what}{age}")
-    if lost:
-        rows.append(("messages lost", "; ".join(lost)))
     if not isinstance(links, LinkReport):
-        return rows
+        return {"messages lost": "; ".join(lost)}
     again = f"; {_size(links.repeated)} for repeats and acknowledgements" if links.repeated else ""
-    rows.append(("time to agree", f"{links.ticks:,} ticks{again}"))
-    if links.silent:
-        rows.append(("agents failed or silent", ", ".join(links.silent)))
-    if links.dropped:
-        senders = ", ".join(f"{agent} ({count})" for agent, count in links.dropped.items())
-        rows.append(("messages with inadmissible content, dropped, by sender", senders))
-    if links.without:
-        rows.append(("agents without a choice", ", ".join(links.without)))
-    if summary.blocked:
-        rows.append(("rounds blocked", str(summary.blocked)))
-    rows.append(("conflicting choices", str(links.clashes) if links.clashes else "none"))
-    return rows
+    senders = ", ".join(f"{agent} ({count})" for agent, count in links.dropped.items())
+    return {
+        "messages lost": "; ".join(lost),
+        "time to agree": f"{links.ticks:,} ticks{again}",
+        "agents failed or silent": ", ".join(links.silent),
+        "messages with inadmissible content, dropped, by sender": senders,
+        "agents without a choice": ", ".join(links.without),
+        "rounds blocked": str(summary.blocked or ""),
+        "conflicting choices": str(links.clashes or "none"),
+    }
 
 
 def _score_rows(summary: Summary) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from functools import partial
 from importlib.resources import files
+from inspect import isawaitable
 from queue import PriorityQueue
 from threading import Thread
 from typing import Any, TypeVar
@@ -86,12 +87,13 @@ def make_app(desk: Desk, token: str) -> Any:
         given = {**_HEADERS, **(headers or {})}
         return responses.Response(content + b"\n", status, media_type="application/json", headers=given)
 
-    def guarded(handler: Callable[[Any], Awaitable[Any]], *, is_open: bool = False) -> Callable[[Any], Awaitable[Any]]:
+    def guarded(handler: Callable[[Any], Any], *, is_open: bool = False) -> Callable[[Any], Awaitable[Any]]:
         async def endpoint(request: Any) -> Any:
             try:
                 if not is_open:
                     _require_token(request.headers.get("authorization", ""), token)
-                return answer(await handler(request))
+                found = handler(request)
+                return answer(await found if isawaitable(found) else found)
             except requests.ClientDisconnect:  # within its body: nobody reads this
                 return answer(b"", 400)
             except Exception as error:  # noqa: BLE001  clients get one line, whatever happened
@@ -106,15 +108,6 @@ def make_app(desk: Desk, token: str) -> Any:
     async def tell(request: Any) -> Any:
         given = convert(await _body(request), TellRequest)
         return await worker.call(_TELL, partial(desk.tell, request.path_params["id"], given))
-
-    def handler_of(make: Callable[[], Any]) -> Callable[[Any], Awaitable[Any]]:
-        async def handler(request: Any) -> Any:
-            return make()
-
-        return handler
-
-    async def best(request: Any) -> Any:
-        return await worker.call(_ASK, desk.best)
 
     async def show(request: Any) -> Any:
         headers = {**_HEADERS, "Content-Security-Policy": _policy(page)}
@@ -133,12 +126,12 @@ def make_app(desk: Desk, token: str) -> Any:
     routed = starlette.Starlette(
         routes=[
             routing.Route("/", show, methods=["GET"]),
-            routing.Route("/healthz", guarded(handler_of(Health), is_open=True), methods=["GET"]),
+            routing.Route("/healthz", guarded(lambda _: Health(), is_open=True), methods=["GET"]),
             routing.Route("/ask", guarded(ask), methods=["POST"]),
             routing.Route("/tell/{id}", guarded(tell), methods=["POST"]),
-            routing.Route("/state", guarded(handler_of(desk.state)), methods=["GET"]),
-            routing.Route("/best", guarded(best), methods=["GET"]),
-            routing.Route("/openapi.json", guarded(handler_of(lambda: described)), methods=["GET"]),
+            routing.Route("/state", guarded(lambda _: desk.state()), methods=["GET"]),
+            routing.Route("/best", guarded(lambda _: worker.call(_ASK, desk.best)), methods=["GET"]),
+            routing.Route("/openapi.json", guarded(lambda _: described), methods=["GET"]),
         ],
         exception_handlers={exceptions.HTTPException: on_http_error},
     )
