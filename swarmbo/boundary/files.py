@@ -281,10 +281,10 @@ def logged_lines(
 def append_line(path: Path, line: bytes) -> None:
     """Append a line to a log; it is on the disk on return. If writing fails, the log is as before."""
     with path.open("ab", buffering=0) as log:
-        length, left = log.seek(0, os.SEEK_END), memoryview(line + b"\n")
+        length = log.seek(0, os.SEEK_END)
         try:
-            while left:
-                left = left[log.write(left) :]
+            if log.write(line + b"\n") <= len(line):  # a part of it
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(log.fileno())
         except OSError:
             log.truncate(length)

@@ -167,8 +167,7 @@ class Logbook:
         asked = set(self.problem.channels_in(query.point))
         if strangers := [channel for channel in channels if channel not in asked]:
             total = " or the total" * (not self.problem.is_field and self.problem.outcomes == "total")
-            wanted = f"outcomes of some of {sorted(asked)}{total}"
-            raise UnknownQueryError(f"query {query_id!r}: got outcomes of {strangers}; wanted {wanted}")
+            raise UnknownQueryError(f"query {query_id!r}: got {strangers}; wanted some of {sorted(asked)}{total}")
         return query
 
     def with_total(

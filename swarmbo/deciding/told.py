@@ -93,9 +93,8 @@ def _require_same(query_id: str, what: str, outcome: float, known: float) -> Non
     """Refuse an outcome that differs from the known one; NaN for failed ones."""
     if outcome != known and not (math.isnan(outcome) and math.isnan(known)):
         got = f"a failure of {what}" if math.isnan(outcome) else f"{what} {outcome}"
-        raise ConflictError(
-            f"query {query_id!r}: got {got}; recorded before: {'a failure' if known != known else known}"
-        )
+        before = "a failure" if math.isnan(known) else known
+        raise ConflictError(f"query {query_id!r}: got {got}; recorded before: {before}")
 
 
 def _require_failure(log: Logbook, query_id: str, query: OpenQuery, channels: Sequence[str]) -> None:

@@ -188,9 +188,8 @@ class Ledger:
             UnknownQueryError: If it was never asked.
         """
         event, problem = self.asked(query_id), self.team.problem
-        point = event.point or {}
-        joint = np.array([np.nan if problem.is_mixed else point.get(v, np.nan) for v in problem.graph.variables])
-        joint = problem.placed(point) if problem.is_mixed else joint
+        point, names = event.point or {}, problem.graph.variables
+        joint = problem.placed(point) if problem.is_mixed else np.array([point.get(v, np.nan) for v in names])
         return Query(query_id, dict(point), problem.by_agent(joint), event.mean, event.std)
 
     def asked(self, query_id: str) -> Event:
@@ -373,8 +372,7 @@ class Ledger:
         with self._lock:
             if self._broken:
                 raise RunFolderError(f"{self._folder / LEDGER}: could not be written before; open it again")
-            before = self.team.round, self.team.pending
-            count = len(self.events)
+            before, count = (self.team.round, self.team.pending), len(self.events)
             try:
                 with self._writing():
                     yield

@@ -177,8 +177,7 @@ class Journal:
 class Absence:
     """Policy of the hub for silent agents, which are pinged after half of the patience.
 
-    In lockstep none may fail, and a silence of all for the patience ends the run. By a deadline, an agent fails that is
-    silent for the patience; ten minutes if never heard.
+    In lockstep, a silence of all for the patience ends the run; by a deadline, one fails. Ten minutes if never heard.
     """
 
     def __init__(
@@ -216,8 +215,7 @@ class Absence:
         if not self._goes_on:
             before, self._all_quiet = self._all_quiet, self._all_quiet + seconds if seconds else 0.0
             silent = [agent for agent in self._agents if agent in unread or agent in missing]
-            heard = all(self._mail.parcels[agent] for agent in silent)
-            longest = self._patience if heard else max(JOINING, self._patience)
+            longest = max(self._patience, 0.0 if all(self._mail.parcels[agent] for agent in silent) else JOINING)
             if before <= longest / 2.0 < self._all_quiet:  # those that only wait for another send a receipt
                 self._pings += 1
                 for agent in silent:

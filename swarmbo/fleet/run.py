@@ -181,8 +181,7 @@ def new_folder(out: Path) -> Generator[None]:
         if RunFolder.holds_run(out):
             if (there := RunFolder.open(out)).records():
                 how = "export" if (out / ELSEWHERE).exists() else "resume"
-                has = "writes its measurements" if how == "export" else "goes on with it in one process"
-                raise RunFolderError(f"{out}: holds a run; choose another --out; `swarmbo {how} {out}` {has}")
+                raise RunFolderError(f"{out}: holds a run; choose another --out, or `swarmbo {how} {out}`")
             there.clear()
         yield
 

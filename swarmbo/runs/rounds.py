@@ -154,15 +154,13 @@ class _Loop:
             team.refit()
             learned = time.perf_counter()
             self.record = record_reset(team, begun.infos, self._truth)
-            recorded = time.perf_counter()
-            times = (0.0, begun.seconds, learned - began, recorded - learned)
-            given.calls.on_round(self.record, self._log(Timing(0, *times)))
+            timing = Timing(0, 0.0, begun.seconds, learned - began, time.perf_counter() - learned)
+            given.calls.on_round(self.record, self._log(timing))
         self._state = _state_of(env)
 
     def play(self) -> None:
         env, team, calls = self._given.env, self._given.team, self._given.calls
-        links = links_of(env)
-        began = time.perf_counter()
+        links, began = links_of(env), time.perf_counter()
         actions = team.act(self._observations, self._infos)
         decided = time.perf_counter()
         step, failure = self._step(actions)
@@ -179,10 +177,8 @@ class _Loop:
         self._state = _state_of(env)
         if record.round >= len(self._logged) and self._state is not None:
             # it comes before the log, and has its line: no logged round must be played again
-            line = msgspec.json.encode(record).decode()
-            states.write_checkpoint(
-                self._given.folder, states.Checkpoint(record.round, team.state_dict(), self._state, line)
-            )
+            kept = team.state_dict(), self._state, msgspec.json.encode(record).decode()
+            states.write_checkpoint(self._given.folder, states.Checkpoint(record.round, *kept))
         calls.on_round(record, self._log(Timing(record.round, *times)))
         last = self._observations
         self._observations = {agent: step.observations.get(agent, last.get(agent)) for agent in env.agents}
@@ -228,9 +224,13 @@ class _Loop:
         if line != self._logged[number]:
             then, now = folder.versions(), versions()
             differ = [f"{name} {then.get(name)} -> {own}" for name, own in now.items() if then.get(name) != own]
-            why = "same versions, so the machine or the world changed"
-            if differ:
-                why = f"versions changed: {', '.join(differ)}"
+            why = (
+                f"versions changed: {', '.join(differ)}"
+                if differ
+                else "same versions, so the machine or the world changed"
+            )
+            if not differ and not hasattr(self._given.env.unwrapped, "get_state"):
+                why = "a world without get_state() is played again from the start, and must measure the same"
             got = f"{folder.path}: round {number} differs from the logged line ({why})"
             raise RunFolderError(f"{got}; start it again in another folder")
         return True

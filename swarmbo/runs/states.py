@@ -112,9 +112,8 @@ def keep_world(
         of_truth |= {"maximum": float(truth.maximum), "argmax": np.asarray(truth.argmax, dtype=float).tolist()}
     if truth is not None and truth.at_round is not None:
         every = [truth.at(round_number) for round_number in range(scenario.rounds + 1)]
-        arrays["frames"] = np.array([then.values for then in every])
-        arrays["maxima"] = np.array([then.maximum for then in every])
-        arrays["argmaxes"] = np.array([then.argmax for then in every])
+        names = {"frames": "values", "maxima": "maximum", "argmaxes": "argmax"}
+        arrays |= {name: np.array([getattr(then, own) for then in every]) for name, own in names.items()}
     record = msgspec.structs.replace(record, arrays=digest_of_arrays(arrays), **of_truth)
     if not (folder.path / "world.json").is_file():
         folder.write_arrays("world.npz", arrays)

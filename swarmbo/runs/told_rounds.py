@@ -1,6 +1,7 @@
 """Runs with workers: the ledger is the state, and a round is an evaluation, in the order of tells."""
 
 import math
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -39,9 +40,7 @@ def drive_workers(given: Drive, workers: Workers, trust: bool) -> Summary:
         Driver(ledger, executor, workers.count, scenario.rounds, rounds.tell, is_synchronous, results, stops).run()
     finally:
         executor.close()
-    for late in results.iterdir():  # a worker of a killed driver may have written it again
-        late.unlink()
-    results.rmdir()
+    shutil.rmtree(results)  # also what a worker of a killed driver wrote again
     standing = Standing(workers.count)
     for event in ledger.events:
         standing.add(event)

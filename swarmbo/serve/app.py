@@ -33,6 +33,12 @@ T = TypeVar("T")
 _TEXTS_AND_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[\]{}]', flags=re.DOTALL)
 _SCRIPT = re.compile(r"<script>(.*?)</script>", flags=re.DOTALL)
 _STYLE = re.compile(r"<style>(.*?)</style>", flags=re.DOTALL)
+_REFUSED = (
+    (UnknownQueryError, 404, "tell a query that /ask gave"),
+    (ConflictError, 409, "keep the outcome that was told first"),
+    (RunFolderError, 503, "start the service again when its folder can be written"),
+    (SwarmboError, 422, "see /openapi.json"),
+)
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -48,8 +54,8 @@ class _Worker:
     async def call(self, rank: int, work: Callable[[], T]) -> T:
         """Result of a call; those of a lower rank come first."""
         if (waiting := self._work.qsize()) >= MOST_WAITING:
-            refusal = Refusal("too many requests wait", str(waiting), f"at most {MOST_WAITING}", "ask again later")
-            raise Refused(503, refusal, {"Retry-After": "1"})
+            wanted, headers = f"at most {MOST_WAITING}", {"Retry-After": "1"}
+            raise Refused(503, "too many requests wait", str(waiting), wanted, "ask again later", headers)
         future: Future[T] = Future()
         self._work.put((rank, next(self._count), future, work))
         return await asyncio.wrap_future(future)
@@ -144,8 +150,7 @@ def _require_token(header: str, token: str) -> None:
     if not hmac.compare_digest(given, token.encode()):
         got = "another token" if header else "no token"
         fix = "send the header Authorization: Bearer TOKEN; the token is in the file that the service named"
-        refusal = Refusal("the token is missing or wrong", got, "the token", fix)
-        raise Refused(401, refusal, {"WWW-Authenticate": "Bearer"})
+        raise Refused(401, "the token is missing or wrong", got, "the token", fix, {"WWW-Authenticate": "Bearer"})
 
 
 async def _body(request: Any) -> Any:
@@ -156,50 +161,34 @@ async def _body(request: Any) -> Any:
                 content += chunk
                 if len(content) > LARGEST_BODY:
                     got, wanted = f"more than {LARGEST_BODY} bytes", f"at most {LARGEST_BODY}"
-                    refusal = Refusal("the body is too large", got, wanted, "send less")
-                    raise Refused(413, refusal, {"Connection": "close"})
+                    raise Refused(413, "the body is too large", got, wanted, "send less", {"Connection": "close"})
     except TimeoutError:
         got, wanted = f"{len(content)} bytes", f"all within {SLOWEST_BODY:g} s"
-        refusal = Refusal("the body took too long", got, wanted, "send it at once")
-        raise Refused(408, refusal, {"Connection": "close"}) from None
+        raise Refused(408, "the body took too long", got, wanted, "send it at once", {"Connection": "close"}) from None
     deep = _depth(content)
     if deep > DEEPEST:
-        refusal = Refusal("the body is nested too deeply", str(deep), f"at most {DEEPEST}", "send plain tables")
-        raise Refused(400, refusal)
+        raise Refused(400, "the body is nested too deeply", str(deep), f"at most {DEEPEST}", "send plain tables")
     try:
         return msgspec.json.decode(bytes(content))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         got = bytes(content[:40]).decode("utf-8", "replace")
         fix = "see /openapi.json; a failed outcome is null, not NaN"
-        refusal = Refusal(f"the body is no JSON: {error}", got, "a JSON object", fix)
-        raise Refused(400, refusal) from None
+        raise Refused(400, f"the body is no JSON: {error}", got, "a JSON object", fix) from None
 
 
 def _depth(content: bytes | bytearray) -> int:
-    now = most = 0
-    for found in _TEXTS_AND_BRACKETS.finditer(content):
-        if (part := found[0]) in (b"[", b"{"):
-            now += 1
-            most = max(most, now)
-        elif part in (b"]", b"}"):
-            now -= 1
-    return most
+    parts = (found[0] for found in _TEXTS_AND_BRACKETS.finditer(content))
+    steps = ({b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(part, 0) for part in parts)
+    return max(itertools.accumulate(steps), default=0)
 
 
 def _refusal_for(error: Exception) -> Refused:
-    match error:
-        case UnknownQueryError():
-            return Refused(404, refusal_of(error, "tell a query that /ask gave"))
-        case ConflictError():
-            return Refused(409, refusal_of(error, "keep the outcome that was told first"))
-        case RunFolderError():
-            return Refused(503, refusal_of(error, "start the service again when its folder can be written"))
-        case SwarmboError():
-            return Refused(422, refusal_of(error))
-        case _:
-            # an error of the service itself: its place is for whoever runs it, not for clients
-            traceback.print_exception(error, file=sys.stderr)
-            return Refused(500, Refusal("the service failed", type(error).__name__, "an answer", "see its output"))
+    for kind, status, fix in _REFUSED:
+        if isinstance(error, kind):
+            return Refused(status, *msgspec.structs.astuple(refusal_of(error, fix)))
+    # an error of the service itself: its place is for whoever runs it, not for clients
+    traceback.print_exception(error, file=sys.stderr)
+    return Refused(500, "the service failed", type(error).__name__, "an answer", "see its output")
 
 
 def _policy(page: str) -> str:

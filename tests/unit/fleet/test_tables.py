@@ -169,7 +169,7 @@ def test_what_no_fleet_can_do_is_refused_before_processes_start():
 def test_a_folder_with_a_run_is_left_as_it_is(tmp_path):
     run(load("camel", ["rounds=1", "initial=1"]), tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.name != ".lock"}
-    with pytest.raises(RunFolderError, match="holds a run; choose another --out; `swarmbo resume"):
+    with pytest.raises(RunFolderError, match="holds a run; choose another --out, or `swarmbo resume"):
         table_run.solve_by_fleet(parts(), BY_DEADLINE, 1, tmp_path, NETWORK)
     assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.name != ".lock"} == before
 
