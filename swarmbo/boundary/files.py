@@ -279,8 +279,13 @@ def logged_lines(
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Append a line to a log; it is on the disk on return."""
-    with path.open("ab") as log:
-        log.write(line + b"\n")
-        log.flush()
-        os.fsync(log.fileno())
+    """Append a line to a log; it is on the disk on return. If writing fails, the log is as before."""
+    with path.open("ab", buffering=0) as log:
+        length = log.seek(0, os.SEEK_END)
+        try:
+            if log.write(line + b"\n") <= len(line):  # a part of it
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(log.fileno())
+        except OSError:
+            log.truncate(length)
+            raise

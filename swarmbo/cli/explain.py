@@ -51,7 +51,8 @@ def explain(
 
 def explained(name: str) -> Iterator[Entry]:
     """Entries for a name, of every sort that has it."""
-    plain = name.strip().removeprefix("$.").removeprefix("swarmbo.").removeprefix("sb.")
+    # the key of a table says what its kind is
+    plain = re.sub(r"\A(\$\.)?(swarmbo\.|sb\.)?|\.(kind|id)\Z", "", name.strip())
     yield from _kinds(plain)
     yield from _keys(plain)
     yield from _worlds(plain)

@@ -1,5 +1,8 @@
 """Commands for other processes and machines: fleets, which have a process for each agent, and the service over HTTP."""
 
+import signal
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -103,7 +106,8 @@ def run_fleet(
         scenario = load(source, given, False)
         out = out or Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}-fleet"
         _say_awaited(away, out / "fleet" / "fleet.json")
-        with Progress(scenario.rounds, quiet=quiet) as progress:
+        goes_on = nullcontext() if measures else options.resumable(out)  # no simulation continues real measurements
+        with goes_on, Progress(scenario.rounds, quiet=quiet) as progress:
             summary, report = run.run_fleet(scenario, out, network, progress.show)
         options.close(out, summary, was_there=False, drawn_as=drawn_as)
     typer.echo(f"network: {report.repeated:,} messages repeated, {report.refused:,} refused", err=True)
@@ -112,8 +116,7 @@ def run_fleet(
     if again := ", ".join(f"{name} {count} times" for name, count in report.restarts.items()):
         typer.echo(f"swarmbo: processes were started again: {again}", err=True)
     for name, rounds in report.missed.items():
-        now = "gone" if name in report.absent else "back"
-        count = f"{rounds} {'round' if rounds == 1 else 'rounds'}"
+        count, now = f"{rounds} round{'s' * (rounds != 1)}", "gone" if name in report.absent else "back"
         typer.echo(f"swarmbo: {name} was gone in {count}, and is {now} at the end", err=True)
 
 
@@ -203,8 +206,5 @@ def serve(
     scenario = load(source, [*(overrides or []), *([] if seed is None else [f"seed={seed}"])], trust)
     folder = Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}-served" if out is None else out
     address = Address(host, port, token_file, tls_cert, tls_key, insecure)
-
-    def say(text: str) -> None:
-        typer.echo(f"swarmbo: {text}", err=True)
-
-    serve_scenario(scenario, folder, address, most_pending=pending, trust=trust, say=say)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # systemd and Docker end services by it
+    serve_scenario(scenario, folder, address, most_pending=pending, trust=trust, say=partial(typer.echo, err=True))

@@ -15,7 +15,7 @@ from typer import Argument, Option
 from typer.core import TyperGroup
 
 from swarmbo.boundary.processes import tell_in_one_line
-from swarmbo.errors import ConfigError, SwarmboError
+from swarmbo.errors import ConfigError, SwarmboError, TransportError
 
 if TYPE_CHECKING:
     from swarmbo.plotting import Formats
@@ -164,6 +164,8 @@ def resumable(folder: Path) -> Generator[None]:
         yield
     except KeyboardInterrupt:
         end(f"interrupted; `swarmbo resume {folder}` goes on from here", 130)
+    except TransportError as error:  # a member of a fleet is gone
+        end(one_line(f"{error}; what was logged is safe, `swarmbo resume {folder}` goes on"), 1)
     except SwarmboError:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001  the world's own: its traceback is shown whole

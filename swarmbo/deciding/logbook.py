@@ -170,7 +170,8 @@ class Logbook:
             query = OpenQuery(data.X[row], (), row)
         asked = set(self.problem.channels_in(query.point))
         if strangers := [channel for channel in channels if channel not in asked]:
-            raise UnknownQueryError(f"query {query_id!r} waits for {list(query.waits)}, got one of {strangers}")
+            total = " or the total" * (not self.problem.is_field and self.problem.outcomes == "total")
+            raise UnknownQueryError(f"query {query_id!r}: got {strangers}; wanted some of {sorted(asked)}{total}")
         return query
 
     def with_total(

@@ -92,8 +92,9 @@ def _known(log: Logbook, query_id: str, query: OpenQuery, channel: str) -> float
 def _require_same(query_id: str, what: str, outcome: float, known: float) -> None:
     """Refuse an outcome that differs from the known one; NaN for failed ones."""
     if outcome != known and not (math.isnan(outcome) and math.isnan(known)):
-        got, before = ("a failure" if math.isnan(y) else str(y) for y in (outcome, known))
-        raise ConflictError(f"query {query_id!r}: got {what} {got}; recorded before: {before}")
+        got = f"a failure of {what}" if math.isnan(outcome) else f"{what} {outcome}"
+        before = "a failure" if math.isnan(known) else known
+        raise ConflictError(f"query {query_id!r}: got {got}; recorded before: {before}")
 
 
 def _require_failure(log: Logbook, query_id: str, query: OpenQuery, channels: Sequence[str]) -> None:

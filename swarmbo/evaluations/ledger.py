@@ -147,7 +147,8 @@ class Ledger:
             make_team: Function that makes a team with the same problem and settings.
             choose: As in ``create``.
             replayed: Function that is called with the ledger after each replayed event.
-            known: Number of tells that the caller knows. Later tells are replayed, even if the saved state has them.
+            known: Number of told queries that the caller knows. Later tells are replayed, even if the saved state has
+                them.
 
         Raises:
             RunFolderError: If there is no ledger, it is damaged or of another team, or a replayed query differs from
@@ -187,9 +188,8 @@ class Ledger:
             UnknownQueryError: If it was never asked.
         """
         event, problem = self.asked(query_id), self.team.problem
-        point = event.point or {}
-        joint = np.array([np.nan if problem.is_mixed else point.get(v, np.nan) for v in problem.graph.variables])
-        joint = problem.placed(point) if problem.is_mixed else joint
+        point, names = event.point or {}, problem.graph.variables
+        joint = problem.placed(point) if problem.is_mixed else np.array([point.get(v, np.nan) for v in names])
         return Query(query_id, dict(point), problem.by_agent(joint), event.mean, event.std)
 
     def asked(self, query_id: str) -> Event:
@@ -301,7 +301,8 @@ class Ledger:
         self.team.tell(event.query, event.outcome, **given)
 
     def _replay(self, events: list[Event], replayed: Callable[[Self, Event], None] | None, known: int | None) -> None:
-        tells = [number for number, event in enumerate(events) if event.kind == "tell"]
+        last = {event.query: number for number, event in enumerate(events) if event.kind == "tell"}
+        tells = sorted(last.values())
         done = self._restored(len(events) if known is None or known >= len(tells) else tells[known])
         for number, event in enumerate(events):
             if number >= done and event.kind == "ask":
@@ -366,19 +367,18 @@ class Ledger:
     def _changing(self) -> Generator[None]:
         """Block that asks or tells the team and then logs that; after a failed write the ledger refuses further calls.
 
-        The team is then ahead of the log, and nobody has seen that: opened again, the ledger is as logged.
+        The team may then be ahead of the log, or the log of what watchers write: opened again, all are as logged.
         """
         with self._lock:
             if self._broken:
                 raise RunFolderError(f"{self._folder / LEDGER}: could not be written before; open it again")
-            before = len(self.events)
-            asked, waiting = self.team.round, self.team.pending
+            before, count = (self.team.round, self.team.pending), len(self.events)
             try:
                 with self._writing():
                     yield
-            except BaseException:
-                is_ahead = (self.team.round, self.team.pending) != (asked, waiting)
-                self._broken = is_ahead and len(self.events) == before
+            except BaseException as error:
+                is_ahead = (self.team.round, self.team.pending) != before and len(self.events) == count
+                self._broken = is_ahead or isinstance(error, OSError)
                 raise
 
     def _writing(self) -> AbstractContextManager[None]:

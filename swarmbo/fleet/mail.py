@@ -175,9 +175,9 @@ class Journal:
 
 
 class Absence:
-    """Policy of the hub for silent agents. In lockstep none may fail, and a silence of all ends the run.
+    """Policy of the hub for silent agents, which are pinged after half of the patience.
 
-    By a deadline one is pinged after half of the patience, and fails after the whole; ten minutes if never heard.
+    In lockstep, a silence of all for the patience ends the run; by a deadline, one fails. Ten minutes if never heard.
     """
 
     def __init__(
@@ -213,11 +213,17 @@ class Absence:
         """Note failed agents, or raise if all are needed, after ``seconds`` without arrivals (all processed before)."""
         unread = {recipient for recipient, _ in self._mail.outstanding}
         if not self._goes_on:
-            self._all_quiet = self._all_quiet + seconds if seconds else 0.0
+            before, self._all_quiet = self._all_quiet, self._all_quiet + seconds if seconds else 0.0
             silent = [agent for agent in self._agents if agent in unread or agent in missing]
-            longest = self._patience if all(self._mail.parcels[agent] for agent in silent) else JOINING
-            if self._all_quiet > max(longest, self._patience):
-                got = f"received nothing from {silent} for {self._all_quiet:.0f} s"
+            longest = max(self._patience, 0.0 if all(self._mail.parcels[agent] for agent in silent) else JOINING)
+            if before <= longest / 2.0 < self._all_quiet:  # those that only wait for another send a receipt
+                self._pings += 1
+                for agent in silent:
+                    self._mail.write(agent, Ping(self._pings))
+            if self._all_quiet > longest:
+                got = (
+                    f"received nothing from {[a for a in silent if a in unread] or silent} for {self._all_quiet:.0f} s"
+                )
                 wanted = f"{waited_for}: do they run, by the plan of this run, and can they be reached?"
                 raise TransportError(f"{got}; wanted {wanted}{said_of(refused)}")
             return

@@ -176,10 +176,13 @@ def run_fleet(
 
 @contextmanager
 def new_folder(out: Path) -> Generator[None]:
-    """Hold the lock of a folder without a run, and compute on one thread."""
+    """Hold the lock of a folder without a run, or one that did not begin, and compute on one thread."""
     with threadpool_limits(1, user_api="blas"), locked(RunFolder.make(out)):
         if RunFolder.holds_run(out):
-            raise RunFolderError(f"{out}: holds a run; choose another --out")
+            if (there := RunFolder.open(out)).records():
+                how = "export" if (out / ELSEWHERE).exists() else "resume"
+                raise RunFolderError(f"{out}: holds a run; choose another --out, or `swarmbo {how} {out}`")
+            there.clear()
         yield
 
 

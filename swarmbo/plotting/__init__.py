@@ -4,7 +4,6 @@ Every ``plot_...`` function of its modules draws on the Axes ``ax`` and returns 
 from the first on, ``world`` is that of the run, and ``unit`` that of the outcome.
 """
 
-from swarmbo.plotting.agent_maps import AgentViews as AgentViews
 from swarmbo.plotting.comparison import (
     Difference as Difference,
     RegretCurves as RegretCurves,

@@ -1,7 +1,6 @@
 """Maps of single agents: by their own measurements, as each believes once beliefs are fused, and by all data pooled."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from textwrap import fill
 from typing import Any
 
@@ -29,14 +28,6 @@ _READING: dict[str, Any] = {"s": 9, "color": "white", "edgecolors": style.INK, "
 _LEVEL: dict[str, Any] = {**style.LEVEL, "linewidths": 1.1}
 _OWN, _FUSED, _POOLED = style.ORANGE, style.BLUE, style.INK
 NO_VIEWS = "no maps of what each agent believes:\nthe run folder has no checkpoint to rebuild it from"
-
-
-@dataclass(frozen=True, eq=False)
-class AgentViews:
-    """Beliefs of all agents after a round."""
-
-    round: int
-    views: Views
 
 
 def records_of(records: Records, agent: str) -> list[RoundRecord]:
@@ -75,20 +66,19 @@ def plot_view_errors(
     return ax
 
 
-def agent_maps_figure(records: Records, world: World, settings: ExactGPSettings, views: AgentViews | None) -> Figure:
+def agent_maps_figure(records: Records, world: World, settings: ExactGPSettings, views: Views | None) -> Figure:
     """Posterior means, in one scale: of up to 4 agents by their own data and after fusing, and by all data.
 
-    Beliefs by own data and by all data are exact, with the round's hyper-parameters. The round is that of ``views``, or
-    the last one without. If the truth is known, the error of every agent is below.
+    Beliefs by own data and by all data are exact, with the last round's hyper-parameters. If the truth is known, the
+    error of every agent is below.
     """
     world.require_plane()
-    until = records if views is None else [record for record in records if record.round <= views.round]
-    shown = _Maps(until, world.at(until[-1].round), settings, views)
+    shown = _Maps(records, world.at(records[-1].round), settings, views)
     width, height = world.domain.high - world.domain.low
     aspect = float(np.clip(height / width, 0.3, 3.5))
     side = min((_WIDTH - _BESIDE) / (len(shown.chosen) + 1), 2.2)
     has_truth = shown.pooled_error is not None
-    headline = fill(_headline(records, until, shown), 92)
+    headline = fill(_headline(records[-1].round, shown), 92)
     tall, low = 2 * (side * aspect + 0.75), 2.4
     with style.applied():
         heights = [0.12 + 0.18 * (headline.count("\n") + 1), tall, *([low] if has_truth else [])]
@@ -104,7 +94,7 @@ def agent_maps_figure(records: Records, world: World, settings: ExactGPSettings,
 class _Maps:
     """Beliefs and errors of the figure; ``own`` by each agent's own data, ``fused`` after exchange, None if unknown."""
 
-    def __init__(self, records: Records, world: World, settings: ExactGPSettings, views: AgentViews | None) -> None:
+    def __init__(self, records: Records, world: World, settings: ExactGPSettings, views: Views | None) -> None:
         agents, lattice = agents_of(records), maps.lattice_over(world, _RESOLUTION)
         picked = np.linspace(0, len(agents) - 1, min(MOST_AGENTS, len(agents))).round().astype(int)
         own = {agent: belief_after(records_of(records, agent), settings, world.domain) for agent in agents}
@@ -112,13 +102,13 @@ class _Maps:
         self.records, self.world, self.lattice = records, world, lattice
         self.chosen = [agents[i] for i in picked]
         self.own = {agent: _mean(own[agent], lattice) for agent in self.chosen}
-        self.fused = None if views is None else means_by_agent(views.views, lattice.points)
+        self.fused = None if views is None else means_by_agent(views, lattice.points)
         self.pooled, self.pooled_error = _mean(pooled, lattice), error_of(pooled, world)
         self.own_errors = {agent: error_of(belief, world) for agent, belief in own.items()}
         score = records[-1].score
         self.fused_errors: dict[str, float | None] = {} if score is None else {**(score.view_rmse or {})}
         if views is not None and world.points is not None and world.values is not None and world.values.size:
-            means = means_by_agent(views.views, world.points)
+            means = means_by_agent(views, world.points)
             self.fused_errors = {agent: map_rmse(mean, world.values) for agent, mean in means.items()}
 
     @property
@@ -188,12 +178,10 @@ def _mean(belief: ExactGP | None, lattice: maps.Lattice) -> Float[np.ndarray, " 
     return None if belief is None else belief.posterior_mean(lattice.points)
 
 
-def _headline(records: Records, until: Records, drawn: _Maps) -> str:
-    shown, last = until[-1].round, records[-1].round
-    when = f"round {shown}" + ("" if shown == last else f", the last that can be rebuilt (the log goes to {last})")
+def _headline(last: int, drawn: _Maps) -> str:
     n = len(drawn.own_errors)
     team = style.counted(n, style.role_of(list(drawn.own_errors)))
     which = "" if n == len(drawn.chosen) else f" · maps of {len(drawn.chosen)} of {team}, evenly picked"
     name = f"{drawn.world.name} · " if drawn.world.name else ""
     level = "" if drawn.world.level is None else f" · line: level {drawn.world.level:g} {drawn.world.unit}".rstrip()
-    return f"{name}{when}{which} · dots: measurements{level}"
+    return f"{name}round {last}{which} · dots: measurements{level}"

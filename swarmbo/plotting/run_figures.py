@@ -12,11 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from swarmbo.belief import ExactGPSettings
+from swarmbo.belief import ExactGPSettings, Views
 from swarmbo.coordination.plan import TraceRow
 from swarmbo.graph import FactorGraph
 from swarmbo.plotting import style
-from swarmbo.plotting.agent_maps import AgentViews, agent_maps_figure, error_of, records_of
+from swarmbo.plotting.agent_maps import agent_maps_figure, error_of, records_of
 from swarmbo.plotting.animation import write_animation
 from swarmbo.plotting.belief_map import belief_map_figure
 from swarmbo.plotting.history import Records, World, agents_of, belief_after
@@ -159,7 +159,7 @@ def write_figures(
     settings: ExactGPSettings | None,
     folder: Path,
     fused: bool = False,
-    views: AgentViews | None = None,
+    views: Views | None = None,
     formats: Formats | None = None,
     network: Sequence[NetworkRecord] = (),
 ) -> list[Path]:

@@ -9,14 +9,14 @@ import msgspec
 import numpy as np
 
 from swarmbo import plotting
-from swarmbo.belief import ExactGPSettings
+from swarmbo.belief import ExactGPSettings, Views
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.fusion.proposal import FusedSettings
 from swarmbo.boundary.files import naming
 from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import unloaded_kernels
-from swarmbo.plotting import AgentViews, Formats, World, style
+from swarmbo.plotting import Formats, World, style
 from swarmbo.plotting.style import write_frames
 from swarmbo.records import RoundRecord
 from swarmbo.registry import name_of
@@ -89,18 +89,18 @@ def _method(folder: RunFolder) -> str:
     return f"{' + '.join(_shortened(str(kind), _LONGEST_UNIT) for kind in kinds)}, seed {scenario.seed}"
 
 
-def views_of(folder: RunFolder) -> AgentViews | None:
-    """Local belief of every agent after the last round with a checkpoint, bit-identical to the run, if readable."""
+def views_of(folder: RunFolder) -> Views | None:
+    """Local belief of every agent after the last round, bit-identical to the run, if its checkpoint is readable."""
     try:
         checkpoint = read_checkpoint(folder)
-        if checkpoint is None or checkpoint.round >= len(folder.records()):
+        if checkpoint is None or checkpoint.round != len(folder.records()) - 1:
             return None
         # only the belief is needed here, and no user code is loaded for a figure
         team = Team.from_state_dict(checkpoint.team, acquisition="db-gp-ucb", coordination="exact")
     except (ConfigError, RunFolderError, StateVersionError):  # the figure is drawn without it, with a note
         return None
     belief = team.belief if team.problem.is_field else None
-    return AgentViews(checkpoint.round, belief.views) if isinstance(belief, FusedBelief) else None
+    return belief.views if isinstance(belief, FusedBelief) else None
 
 
 def _shortened(text: str, most: int) -> str:

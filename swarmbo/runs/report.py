@@ -91,95 +91,89 @@ class Summary(msgspec.Struct, frozen=True):
 
 def report_rows(summary: Summary) -> list[tuple[str, str]]:
     """Rows of the closing table of a run: a label and its text each."""
-    unit = summary.unit
+    unit, workers, travelled = summary.unit, summary.workers, sum(summary.distance.values())
+    is_whole = summary.best is not None or summary.recommendation is None
     best = _found(summary, summary.best, with_std=False) + _when(summary)
-    if summary.best is None and summary.recommendation is not None:
-        best = "none: in every round some factor failed"
-    rows = [("best measurement", best), ("recommendation", _found(summary, summary.recommendation, with_std=True))]
-    rows += _score_rows(summary)
-    rows += [(name, quantity(value, "")) for name, value in summary.worst_off.get(THIS_RUN, {}).items()]
-    if summary.source:
-        rows.insert(0, ("measured", ", ".join(f"{key} {value}" for key, value in summary.source.items())))
+    texts = {key: ", ".join(text) if isinstance(text, list) else text for key, text in summary.source.items()}
     failed = f", {summary.failures} failed" if summary.failures else ""
-    if summary.is_joint:
-        rows.append(("evaluations", f"{summary.measurements} in {summary.rounds} rounds{failed}"))
+    count = f"{summary.measurements} in {summary.rounds} rounds"
+    in_field = {
+        "measurements": f"{count} and at reset{failed}",
+        "measurements not made": f"{n}: utility below the price, or no energy left" if (n := summary.declined) else "",
+        "distance travelled": quantity(travelled, summary.axis_unit) if travelled else "",
+        "cost": quantity(summary.cost, unit) if summary.cost else "",
+    }
+    told = {
+        "measured": ", ".join(f"{key.replace('_', ' ')} {text}" for key, text in texts.items()),
+        "best measurement": best if is_whole else "none: in every round some factor failed",
+        "recommendation": _found(summary, summary.recommendation, with_std=True),
+        **_score_rows(summary),
+        **{name: quantity(value, "") for name, value in summary.worst_off.get(THIS_RUN, {}).items()},
+        **({"evaluations": f"{count}{failed}"} if summary.is_joint else in_field),
+        "map": str(summary.neglected or ""),
+        "acquisition": summary.acquisition or "",
+        "rounds failed by the environment": str(summary.failed_rounds or ""),
+        "scopes in use at the end": _scopes(summary.scopes),
+        "messages to agree": traffic_text(summary.agreement),
+        "messages to share": traffic_text(summary.sharing),
+        **_link_rows(summary),
+    }
+    if isinstance(workers, WorkersReport):
+        lost = f", {workers.lost} evaluations lost and sent again" if workers.lost else ""
+        rate = f", {quantity(summary.rounds / summary.seconds, 'evaluations a second')}" if summary.seconds else ""
+        told["wall time"] = f"{summary.seconds:.1f} s{rate}"
+        told["workers"] = f"{workers.count}, {workers.mode}, busy {workers.busy:.0%}{lost}"
     else:
-        rows.append(("measurements", f"{summary.measurements} in {summary.rounds} rounds and at reset{failed}"))
-        if summary.declined:
-            rows.append(("measurements not made", f"{summary.declined}: utility below the price, or no energy left"))
-        if travelled := sum(summary.distance.values()):
-            rows.append(("distance travelled", quantity(travelled, summary.axis_unit)))
-        if summary.cost:
-            rows.append(("cost", quantity(summary.cost, unit)))
-    if isinstance(summary.neglected, Neglected):
-        rows.append(("map", str(summary.neglected)))
-    if isinstance(summary.acquisition, str):
-        rows.append(("acquisition", summary.acquisition))
-    if summary.failed_rounds:
-        rows.append(("rounds failed by the environment", str(summary.failed_rounds)))
-    if summary.scopes:
-        rows.append(("scopes in use at the end", _scopes(summary.scopes)))
-    for what, traffic in (("agree", summary.agreement), ("share", summary.sharing)):
-        rows.append((f"messages to {what}", traffic_text(traffic)))
-    rows += _link_rows(summary)
-    if not isinstance(workers := summary.workers, WorkersReport):
-        return [*rows, ("time in rounds", f"{summary.seconds:.1f} s")]
-    lost = f", {workers.lost} evaluations lost and sent again" if workers.lost else ""
-    rate = f", {quantity(summary.rounds / summary.seconds, 'evaluations a second')}" if summary.seconds else ""
-    rows.append(("wall time", f"{summary.seconds:.1f} s{rate}"))
-    return [*rows, ("workers", f"{workers.count}, {workers.mode}, busy {workers.busy:.0%}{lost}")]
+        told["time in rounds"] = f"{summary.seconds:.1f} s"
+    return [(label, text) for label, text in told.items() if text]
 
 
-def _link_rows(summary: Summary) -> list[tuple[str, str]]:
-    """Rows on links, if they may have faults, or agents have deadlines."""
-    links, rows, lost = summary.links, list[tuple[str, str]](), list[str]()
+def _link_rows(summary: Summary) -> dict[str, str]:
+    """Texts by label on links, if they may have faults, or agents have deadlines."""
+    links, lost = summary.links, list[str]()
     for what, own in (("agree", links), ("share", summary.sharing_links)):
         if isinstance(own, LinkReport) and (total := own.total).messages:
             age = "" if math.isnan(total.age) else f", mean age of the others {total.age:.2g} ticks"
             lost.append(f"{total.lost / total.messages:.0%} of those to {what}{age}")
-    if lost:
-        rows.append(("messages lost", "; ".join(lost)))
     if not isinstance(links, LinkReport):
-        return rows
+        return {"messages lost": "; ".join(lost)}
     again = f"; {_size(links.repeated)} for repeats and acknowledgements" if links.repeated else ""
-    rows.append(("time to agree", f"{links.ticks:,} ticks{again}"))
-    if links.silent:
-        rows.append(("agents failed or silent", ", ".join(links.silent)))
-    if links.dropped:
-        senders = ", ".join(f"{agent} ({count})" for agent, count in links.dropped.items())
-        rows.append(("messages with inadmissible content, dropped, by sender", senders))
-    if links.without:
-        rows.append(("agents without a choice", ", ".join(links.without)))
-    if summary.blocked:
-        rows.append(("rounds blocked", str(summary.blocked)))
-    rows.append(("conflicting choices", str(links.clashes) if links.clashes else "none"))
-    return rows
+    senders = ", ".join(f"{agent} ({count})" for agent, count in links.dropped.items())
+    return {
+        "messages lost": "; ".join(lost),
+        "time to agree": f"{links.ticks:,} ticks{again}",
+        "agents failed or silent": ", ".join(links.silent),
+        "messages with inadmissible content, dropped, by sender": senders,
+        "agents without a choice": ", ".join(links.without),
+        "rounds blocked": str(summary.blocked or ""),
+        "conflicting choices": str(links.clashes or "none"),
+    }
 
 
-def _score_rows(summary: Summary) -> list[tuple[str, str]]:
-    unit, score, rows = summary.unit, summary.score, list[tuple[str, str]]()
+def _score_rows(summary: Summary) -> dict[str, str]:
+    unit, score, told = summary.unit, summary.score, dict[str, str]()
     then = ", last round" if summary.moves else ""
     if summary.maximum is not None:
-        rows.append((f"{summary.maximum_is}{then}", quantity(summary.maximum, unit)))
+        told[f"{summary.maximum_is}{then}"] = quantity(summary.maximum, unit)
     elif summary.late_mean is not None:
-        rows.append((f"mean of the last {summary.late_rounds} rounds", quantity(summary.late_mean, unit)))
+        told[f"mean of the last {summary.late_rounds} rounds"] = quantity(summary.late_mean, unit)
     if score is None:
-        return rows
+        return told
     if summary.goal == "peak":
-        rows.append((f"simple regret{then}", quantity(score.simple_regret, unit)))
+        told[f"simple regret{then}"] = quantity(score.simple_regret, unit)
         if score.recommendation_regret is not None:
-            rows.append((f"regret at the recommendation{then}", quantity(score.recommendation_regret, unit)))
-            rows.append(("regret at the recommendations, summed over rounds", quantity(score.recommended_so_far, unit)))
+            told[f"regret at the recommendation{then}"] = quantity(score.recommendation_regret, unit)
+            told["regret at the recommendations, summed over rounds"] = quantity(score.recommended_so_far, unit)
     if score.level_f1 is not None:
-        rows.append((f"F1 of the area above the level{then}", f"{score.level_f1:.3f}"))
+        told[f"F1 of the area above the level{then}"] = f"{score.level_f1:.3f}"
     if score.map_rmse is not None:
         label, text = _map_error(score.map_rmse, score.view_rmse, unit)
-        rows.append((f"{label}{then}", text))
+        told[f"{label}{then}"] = text
     for metric in METRICS:
         if metric.endswith("_over_rounds") and metric in summary.metrics:
             value = summary.metrics[metric]
-            rows.append((METRIC_TEXT[metric], f"{value:.3f}" if metric in MORE_IS_BETTER else quantity(value, unit)))
-    return rows
+            told[METRIC_TEXT[metric]] = f"{value:.3f}" if metric in MORE_IS_BETTER else quantity(value, unit)
+    return told
 
 
 def _when(summary: Summary) -> str:

@@ -130,13 +130,16 @@ class _Loop:
     """
 
     def __init__(self, given: Drive, begun: Begun) -> None:
-        log = given.folder.log()
+        log, checkpoint = given.folder.log(), states.read_checkpoint(given.folder)
+        if checkpoint is not None and checkpoint.round == len(log.lines) and checkpoint.line:
+            given.folder.append(checkpoint.line.encode(), Timing(checkpoint.round, 0.0, 0.0, 0.0, 0.0))
+            log = given.folder.log()
         self._given, self._truth, self._logged = given, begun.truth, log.lines
         # the log takes precedence: a step may have ended, and been logged, just as its process was ended
         self._failures = {number: why for number, why in given.calls.failures.items() if number >= len(self._logged)}
         self._failures |= {record.round: record.failure for record in log.records if record.failure}
         self._steps: list[Mapping[str, np.ndarray]] = []  # actions, for a world without saved state
-        env, team, checkpoint = given.env, given.team, states.read_checkpoint(given.folder)
+        env, team = given.env, given.team
         # a policy may remember, so it acts again from the first round
         if checkpoint is not None and given.scenario.policy is None and checkpoint.round < len(self._logged):
             env.unwrapped.set_state(checkpoint.world)
@@ -151,15 +154,13 @@ class _Loop:
             team.refit()
             learned = time.perf_counter()
             self.record = record_reset(team, begun.infos, self._truth)
-            recorded = time.perf_counter()
-            was_logged = self._log(Timing(0, 0.0, begun.seconds, learned - began, recorded - learned))
-            given.calls.on_round(self.record, was_logged)
+            timing = Timing(0, 0.0, begun.seconds, learned - began, time.perf_counter() - learned)
+            given.calls.on_round(self.record, self._log(timing))
         self._state = _state_of(env)
 
     def play(self) -> None:
         env, team, calls = self._given.env, self._given.team, self._given.calls
-        links = links_of(env)
-        began = time.perf_counter()
+        links, began = links_of(env), time.perf_counter()
         actions = team.act(self._observations, self._infos)
         decided = time.perf_counter()
         step, failure = self._step(actions)
@@ -173,11 +174,12 @@ class _Loop:
         self.record = record = msgspec.structs.replace(record, failure=failure)
         recorded = time.perf_counter()
         times = (decided - began, measured - decided, learned - measured, recorded - learned)
-        was_logged, self._state = self._log(Timing(record.round, *times)), _state_of(env)
-        if not was_logged and self._state is not None:
-            checkpoint = states.Checkpoint(record.round, team.state_dict(), self._state)
-            states.write_checkpoint(self._given.folder, checkpoint)
-        calls.on_round(record, was_logged)
+        self._state = _state_of(env)
+        if record.round >= len(self._logged) and self._state is not None:
+            # it comes before the log, and has its line: no logged round must be played again
+            kept = team.state_dict(), self._state, msgspec.json.encode(record).decode()
+            states.write_checkpoint(self._given.folder, states.Checkpoint(record.round, *kept))
+        calls.on_round(record, self._log(Timing(record.round, *times)))
         last = self._observations
         self._observations = {agent: step.observations.get(agent, last.get(agent)) for agent in env.agents}
         self._infos = step.infos
@@ -222,9 +224,13 @@ class _Loop:
         if line != self._logged[number]:
             then, now = folder.versions(), versions()
             differ = [f"{name} {then.get(name)} -> {own}" for name, own in now.items() if then.get(name) != own]
-            why = "same versions, so the machine or the world changed"
-            if differ:
-                why = f"versions changed: {', '.join(differ)}"
+            why = (
+                f"versions changed: {', '.join(differ)}"
+                if differ
+                else "same versions, so the machine or the world changed"
+            )
+            if not differ and not hasattr(self._given.env.unwrapped, "get_state"):
+                why = "a world without get_state() is played again from the start, and must measure the same"
             got = f"{folder.path}: round {number} differs from the logged line ({why})"
             raise RunFolderError(f"{got}; start it again in another folder")
         return True

@@ -127,6 +127,10 @@ def require_no_stranger(data: dict[str, Any]) -> None:
             if at == "$.environment":
                 others = [other for other in plug_in_ids() if key in settings_in(other)]
                 hints = [f"{other} has it (--set environment.id={other})" for other in others] + hints
+            for slot in SLOTS if hints else ():
+                fitting = kinds(slot, team_in(world if isinstance(world, dict) else {})) if at == f"$.{slot}" else {}
+                others = [repr(other) for other, settings in fitting.items() if key in settings.__struct_fields__]
+                hints = [f"it is one of kind = {' or '.join(others)}"] * bool(others) + hints
             if hints:
                 raise ConfigError(f"unknown key {key!r}; {'; or '.join(hints)}", at=at)
 

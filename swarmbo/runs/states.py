@@ -112,9 +112,8 @@ def keep_world(
         of_truth |= {"maximum": float(truth.maximum), "argmax": np.asarray(truth.argmax, dtype=float).tolist()}
     if truth is not None and truth.at_round is not None:
         every = [truth.at(round_number) for round_number in range(scenario.rounds + 1)]
-        arrays["frames"] = np.array([then.values for then in every])
-        arrays["maxima"] = np.array([then.maximum for then in every])
-        arrays["argmaxes"] = np.array([then.argmax for then in every])
+        names = {"frames": "values", "maxima": "maximum", "argmaxes": "argmax"}
+        arrays |= {name: np.array([getattr(then, own) for then in every]) for name, own in names.items()}
     record = msgspec.structs.replace(record, arrays=digest_of_arrays(arrays), **of_truth)
     if not (folder.path / "world.json").is_file():
         folder.write_arrays("world.npz", arrays)
@@ -205,17 +204,18 @@ def _groups(learned: Learned, world: WorldRecord) -> Sequence[Sequence[str]]:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The last round in the checkpoint, ``Team.state_dict()``, and the environment's ``get_state()``."""
+    """The last round in the checkpoint, ``Team.state_dict()``, the environment's ``get_state()``, the round's line."""
 
     round: int
     team: State
     world: State
+    line: str
 
 
 def write_checkpoint(folder: RunFolder, checkpoint: Checkpoint) -> None:
     """Replace the last checkpoint."""
     arrays_name, arrays = _arrays_name(checkpoint.round), dict[str, np.ndarray]()
-    plain = {"version": STATE_VERSION, "round": checkpoint.round, "arrays": arrays_name}
+    plain = {"version": STATE_VERSION, "round": checkpoint.round, "arrays": arrays_name, "line": checkpoint.line}
     states = {"team": checkpoint.team, "world": checkpoint.world}
     for part, state in states.items():
         arrays |= {f"{part}/{name}": np.asarray(array) for name, array in state["arrays"].items()}
@@ -248,7 +248,7 @@ def read_checkpoint(folder: RunFolder) -> Checkpoint | None:
             own = {n.removeprefix(f"{part}/"): a for n, a in arrays.items() if n.startswith(f"{part}/")}
             return {"json": plain[part], "arrays": own}
 
-        return Checkpoint(plain["round"], state("team"), state("world"))
+        return Checkpoint(plain["round"], state("team"), state("world"), plain.get("line", ""))  # "" until 2026-11
 
 
 def _arrays_name(round_number: int) -> str:

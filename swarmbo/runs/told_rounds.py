@@ -1,8 +1,10 @@
 """Runs with workers: the ledger is the state, and a round is an evaluation, in the order of tells."""
 
 import math
+import shutil
 import time
 from collections.abc import Callable, Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +40,7 @@ def drive_workers(given: Drive, workers: Workers, trust: bool) -> Summary:
         Driver(ledger, executor, workers.count, scenario.rounds, rounds.tell, is_synchronous, results, stops).run()
     finally:
         executor.close()
-    for late in results.iterdir():  # a worker of a killed driver may have written it again
-        late.unlink()
-    results.rmdir()
+    shutil.rmtree(results)  # also what a worker of a killed driver wrote again
     standing = Standing(workers.count)
     for event in ledger.events:
         standing.add(event)
@@ -123,6 +123,8 @@ class ToldRounds:
     def record(self, ledger: Ledger, event: Event, timing: Timing, infos: Mapping[str, Any] | None = None) -> None:
         """Log the round of a query that was just told, with what the world's agents report, by default as noted."""
         began, team = time.perf_counter(), ledger.team
+        if team.problem.is_field:  # a record fits the belief, and a replay of the ledger does not record again
+            team = copy(team)
         query, asked = ledger.query(event.query), ledger.asked(event.query)
         reports: Infos = event.note.get("infos", {}) if infos is None else infos
         actions = query.points if self._world is None else self._world.actions(query.point, team.agents)

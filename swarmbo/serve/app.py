@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from functools import partial
 from importlib.resources import files
+from inspect import isawaitable
 from queue import PriorityQueue
 from threading import Thread
 from typing import Any, TypeVar
@@ -32,6 +33,12 @@ T = TypeVar("T")
 _TEXTS_AND_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[\]{}]', flags=re.DOTALL)
 _SCRIPT = re.compile(r"<script>(.*?)</script>", flags=re.DOTALL)
 _STYLE = re.compile(r"<style>(.*?)</style>", flags=re.DOTALL)
+_REFUSED = (
+    (UnknownQueryError, 404, "tell a query that /ask gave"),
+    (ConflictError, 409, "keep the outcome that was told first"),
+    (RunFolderError, 503, "start the service again when its folder can be written"),
+    (SwarmboError, 422, "see /openapi.json"),
+)
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -47,8 +54,8 @@ class _Worker:
     async def call(self, rank: int, work: Callable[[], T]) -> T:
         """Result of a call; those of a lower rank come first."""
         if (waiting := self._work.qsize()) >= MOST_WAITING:
-            refusal = Refusal("too many requests wait", str(waiting), f"at most {MOST_WAITING}", "ask again later")
-            raise Refused(503, refusal, {"Retry-After": "1"})
+            wanted, headers = f"at most {MOST_WAITING}", {"Retry-After": "1"}
+            raise Refused(503, "too many requests wait", str(waiting), wanted, "ask again later", headers)
         future: Future[T] = Future()
         self._work.put((rank, next(self._count), future, work))
         return await asyncio.wrap_future(future)
@@ -74,8 +81,8 @@ _TELL, _ASK, _END = range(3)  # ranks
 
 def make_app(desk: Desk, token: str) -> Any:
     """ASGI application; its lifespan ends the thread that calls the desk. The page and ``/healthz`` need no token."""
-    parts = ("applications", "routing", "responses", "exceptions")
-    starlette, routing, responses, exceptions = (
+    parts = ("applications", "routing", "requests", "responses", "exceptions")
+    starlette, routing, requests, responses, exceptions = (
         needed(f"starlette.{part}", "serve", "swarmbo serve") for part in parts
     )
     worker, page = _Worker(), files("swarmbo.serve").joinpath("page.html").read_text(encoding="utf-8")
@@ -86,12 +93,15 @@ def make_app(desk: Desk, token: str) -> Any:
         given = {**_HEADERS, **(headers or {})}
         return responses.Response(content + b"\n", status, media_type="application/json", headers=given)
 
-    def guarded(handler: Callable[[Any], Awaitable[Any]], *, is_open: bool = False) -> Callable[[Any], Awaitable[Any]]:
+    def guarded(handler: Callable[[Any], Any], *, is_open: bool = False) -> Callable[[Any], Awaitable[Any]]:
         async def endpoint(request: Any) -> Any:
             try:
                 if not is_open:
                     _require_token(request.headers.get("authorization", ""), token)
-                return answer(await handler(request))
+                found = handler(request)
+                return answer(await found if isawaitable(found) else found)
+            except requests.ClientDisconnect:  # within its body: nobody reads this
+                return answer(b"", 400)
             except Exception as error:  # noqa: BLE001  clients get one line, whatever happened
                 refused = error if isinstance(error, Refused) else _refusal_for(error)
                 return answer(refused.refusal, refused.status, refused.headers)
@@ -104,15 +114,6 @@ def make_app(desk: Desk, token: str) -> Any:
     async def tell(request: Any) -> Any:
         given = convert(await _body(request), TellRequest)
         return await worker.call(_TELL, partial(desk.tell, request.path_params["id"], given))
-
-    def handler_of(make: Callable[[], Any]) -> Callable[[Any], Awaitable[Any]]:
-        async def handler(request: Any) -> Any:
-            return make()
-
-        return handler
-
-    async def best(request: Any) -> Any:
-        return await worker.call(_ASK, desk.best)
 
     async def show(request: Any) -> Any:
         headers = {**_HEADERS, "Content-Security-Policy": _policy(page)}
@@ -131,12 +132,12 @@ def make_app(desk: Desk, token: str) -> Any:
     routed = starlette.Starlette(
         routes=[
             routing.Route("/", show, methods=["GET"]),
-            routing.Route("/healthz", guarded(handler_of(Health), is_open=True), methods=["GET"]),
+            routing.Route("/healthz", guarded(lambda _: Health(), is_open=True), methods=["GET"]),
             routing.Route("/ask", guarded(ask), methods=["POST"]),
             routing.Route("/tell/{id}", guarded(tell), methods=["POST"]),
-            routing.Route("/state", guarded(handler_of(desk.state)), methods=["GET"]),
-            routing.Route("/best", guarded(best), methods=["GET"]),
-            routing.Route("/openapi.json", guarded(handler_of(lambda: described)), methods=["GET"]),
+            routing.Route("/state", guarded(lambda _: desk.state()), methods=["GET"]),
+            routing.Route("/best", guarded(lambda _: worker.call(_ASK, desk.best)), methods=["GET"]),
+            routing.Route("/openapi.json", guarded(lambda _: described), methods=["GET"]),
         ],
         exception_handlers={exceptions.HTTPException: on_http_error},
     )
@@ -149,8 +150,7 @@ def _require_token(header: str, token: str) -> None:
     if not hmac.compare_digest(given, token.encode()):
         got = "another token" if header else "no token"
         fix = "send the header Authorization: Bearer TOKEN; the token is in the file that the service named"
-        refusal = Refusal("the token is missing or wrong", got, "the token", fix)
-        raise Refused(401, refusal, {"WWW-Authenticate": "Bearer"})
+        raise Refused(401, "the token is missing or wrong", got, "the token", fix, {"WWW-Authenticate": "Bearer"})
 
 
 async def _body(request: Any) -> Any:
@@ -161,49 +161,34 @@ async def _body(request: Any) -> Any:
                 content += chunk
                 if len(content) > LARGEST_BODY:
                     got, wanted = f"more than {LARGEST_BODY} bytes", f"at most {LARGEST_BODY}"
-                    refusal = Refusal("the body is too large", got, wanted, "send less")
-                    raise Refused(413, refusal, {"Connection": "close"})
+                    raise Refused(413, "the body is too large", got, wanted, "send less", {"Connection": "close"})
     except TimeoutError:
         got, wanted = f"{len(content)} bytes", f"all within {SLOWEST_BODY:g} s"
-        refusal = Refusal("the body took too long", got, wanted, "send it at once")
-        raise Refused(408, refusal, {"Connection": "close"}) from None
+        raise Refused(408, "the body took too long", got, wanted, "send it at once", {"Connection": "close"}) from None
     deep = _depth(content)
     if deep > DEEPEST:
-        refusal = Refusal("the body is nested too deeply", str(deep), f"at most {DEEPEST}", "send plain tables")
-        raise Refused(400, refusal)
+        raise Refused(400, "the body is nested too deeply", str(deep), f"at most {DEEPEST}", "send plain tables")
     try:
         return msgspec.json.decode(bytes(content))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         got = bytes(content[:40]).decode("utf-8", "replace")
-        refusal = Refusal(f"the body is no JSON: {error}", got, "a JSON object", "see /openapi.json")
-        raise Refused(400, refusal) from None
+        fix = "see /openapi.json; a failed outcome is null, not NaN"
+        raise Refused(400, f"the body is no JSON: {error}", got, "a JSON object", fix) from None
 
 
 def _depth(content: bytes | bytearray) -> int:
-    now = most = 0
-    for found in _TEXTS_AND_BRACKETS.finditer(content):
-        if (part := found[0]) in (b"[", b"{"):
-            now += 1
-            most = max(most, now)
-        elif part in (b"]", b"}"):
-            now -= 1
-    return most
+    parts = (found[0] for found in _TEXTS_AND_BRACKETS.finditer(content))
+    steps = ({b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(part, 0) for part in parts)
+    return max(itertools.accumulate(steps), default=0)
 
 
 def _refusal_for(error: Exception) -> Refused:
-    match error:
-        case UnknownQueryError():
-            return Refused(404, refusal_of(error, "tell a query that /ask gave"))
-        case ConflictError():
-            return Refused(409, refusal_of(error, "keep the outcome that was told first"))
-        case RunFolderError():
-            return Refused(503, refusal_of(error, "start the service again when its folder can be written"))
-        case SwarmboError():
-            return Refused(422, refusal_of(error))
-        case _:
-            # an error of the service itself: its place is for whoever runs it, not for clients
-            traceback.print_exception(error, file=sys.stderr)
-            return Refused(500, Refusal("the service failed", type(error).__name__, "an answer", "see its output"))
+    for kind, status, fix in _REFUSED:
+        if isinstance(error, kind):
+            return Refused(status, *msgspec.structs.astuple(refusal_of(error, fix)))
+    # an error of the service itself: its place is for whoever runs it, not for clients
+    traceback.print_exception(error, file=sys.stderr)
+    return Refused(500, "the service failed", type(error).__name__, "an answer", "see its output")
 
 
 def _policy(page: str) -> str:

@@ -140,12 +140,12 @@ class Desk:
         n_pending, rounds = len(self._leases), self.service.rounds
         if not n_pending:
             what, fix = f"all {rounds} queries are told", "stop; GET /best has the result"
-            return messages.Refused(410, messages.Refusal(what, str(rounds), "no further query", fix))
+            return messages.Refused(410, what, str(rounds), "no further query", fix)
         wait = max(1, math.ceil(min(lease.until for lease in self._leases.values()) - now))
         what = f"{n_pending} queries are pending, and no lease has run out"
         wanted = f"fewer than {self._most} pending" if self.ledger.n_asked < rounds else "one whose lease ran out"
-        refusal = messages.Refusal(what, str(n_pending), wanted, "tell outcomes, or ask again later")
-        return messages.Refused(429, refusal, {"Retry-After": str(min(wait, 60))})
+        fix, headers = "tell outcomes, or ask again later", {"Retry-After": str(min(wait, 60))}
+        return messages.Refused(429, what, str(n_pending), wanted, fix, headers)
 
     def tell(self, query_id: str, request: messages.TellRequest) -> messages.Told:
         """Take an outcome."""
@@ -153,6 +153,8 @@ class Desk:
         outcome = None if isinstance(request.outcome, UnsetType) else request.outcome
         if isinstance(request.outcome, UnsetType) and not request.failed:
             raise ConfigError("missing; wanted an outcome, null, or failed = true", at="$.outcome")
+        if request.failed and isinstance(outcome, float):
+            raise ConfigError(f"got {outcome} and failed = true; wanted one of them", at="$.outcome")
         given: dict[str, Any] = {"point": request.point, "noise_std": request.noise_std, "locations": request.locations}
         try:
             is_new = self.ledger.tell(query_id, outcome, failed=request.failed, **given)
@@ -171,8 +173,8 @@ class Desk:
         best, found = self._best, self._recommended[1]
         if found is None:
             return best
-        names = place_names(len(found.location))
-        point = dict(zip(names, found.location, strict=True)) if found.point is None else dict(found.point)
+        place = zip(place_names(len(found.location)), found.location, strict=True)
+        point = dict(place if found.point is None else found.point)
         return replace(best, recommended=point, mean=found.mean, std=found.std)
 
     def state(self) -> messages.State:

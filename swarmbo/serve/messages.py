@@ -185,9 +185,9 @@ class Refusal(msgspec.Struct, frozen=True):
 class Refused(Exception):  # noqa: N818  no error of the service
     """Request that is refused with an HTTP status."""
 
-    def __init__(self, status: int, refusal: Refusal, headers: dict[str, str] | None = None) -> None:
-        super().__init__(refusal.what)
-        self.status, self.refusal, self.headers = status, refusal, headers or {}
+    def __init__(self, status: int, what: str, got: str, wanted: str, fix: str, headers: Any = None) -> None:
+        super().__init__(what)
+        self.status, self.refusal, self.headers = status, Refusal(what, got, wanted, fix), headers or {}
 
 
 def refusal_of(error: Exception, fix: str = "see /openapi.json") -> Refusal:

@@ -93,10 +93,10 @@ def serve(
         patient = {"timeout_keep_alive": 30, "timeout_graceful_shutdown": 10}
         config = uvicorn.Config(app, limit_concurrency=_MOST_CONNECTIONS, **tls, **quiet, **patient)
         scheme, (host, port) = "http" if address.key is None else "https", listening.getsockname()[:2]
-        say(f"serving {scenario.name} on {scheme}://{f'[{host}]' if ':' in host else host}:{port}/")
+        say(f"swarmbo: serving {scenario.name} on {scheme}://{f'[{host}]' if ':' in host else host}:{port}/")
         with suppress(KeyboardInterrupt):  # the usual end; it comes once connections are closed
             uvicorn.Server(config).run(sockets=[listening])
-        say("stopped; the same command goes on from here")
+        say("swarmbo: stopped; the same command goes on from here")
 
 
 def _listening(address: Address) -> socket.socket:
@@ -123,7 +123,7 @@ def _token(given: Path | None, own: Path, say: Callable[[str], None]) -> str:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with naming(path, "cannot be written"), os.fdopen(os.open(path, flags, 0o600), "w") as file:
             file.write(token + "\n")
-        say(f"token {token}, which {path} keeps")
+        say(f"swarmbo: token {token}, which {path} keeps")
         return token
     try:
         token = read_regular(path).decode("ascii").strip()
@@ -149,8 +149,11 @@ def opened(scenario: Scenario, out: Path, most_pending: int, trust: bool) -> Gen
     with _held(scenario, out) as folder, told_by_name(scenario), telling(scenario, out, rounds.ignore) as calls:
         given = rounds.Drive(scenario, folder, env, team, calls)
         begun = rounds.begin(given)
-        truth = begun.truth
-        known = None if truth is None or truth.at_round is not None or truth.goal != "peak" else float(truth.maximum)
+        known = (
+            None
+            if (truth := begun.truth) is None or truth.at_round is not None or truth.goal != "peak"
+            else float(truth.maximum)
+        )
         service = desk.Service(scenario.name, scenario.seed, scenario.rounds, begun.labels.unit, known)
         if team.problem.is_field:  # agents may be anywhere in its box, as no world moves them
             settings: dict[str, Any] = {part: getattr(scenario, part) for part in (*SLOTS, "seed", "rounds")}
@@ -226,10 +229,7 @@ class Log:
         infos: dict[str, dict[str, object]] = {}
         for agent in world.agents:
             own = [point[variable] for variable in world.variables if world.variable_owners[variable] == agent]
-            info: dict[str, object] = {"location": own, "noise_std": event.noise_std}
-            if world.outcomes == "total":
-                info["measurement"] = known.value
-            else:
-                info["factors"] = {f: known.factors.get(f) for f in graph.factors if graph.owner(f) == agent}
-            infos[agent] = info
+            factors = {f: known.factors.get(f) for f in graph.factors if graph.owner(f) == agent}
+            told = {"measurement": known.value} if world.outcomes == "total" else {"factors": factors}
+            infos[agent] = {"location": own, "noise_std": event.noise_std, **told}
         return infos

@@ -295,3 +295,9 @@ def test_lists_and_tables_are_as_wide_as_columns_says_and_end_no_sentence_in_its
 def test_a_fleet_with_hosts_speaks_tls_and_asks_for_keys(invoke, tmp_path):
     ended = invoke("fleet", "wlan", "--out", tmp_path / "run", "--host", "world=192.168.0.2", status=2)
     assert "got no keys; wanted a folder that `swarmbo fleet keys` made" in ended.stderr
+
+
+def test_a_fleet_that_did_not_begin_leaves_its_folder_free(invoke):
+    for _ in range(2):
+        ended = invoke("fleet", "camel", "--out", "run", "--keys", "none", status=2)
+        assert "authority.pem: no such file" in ended.stderr

@@ -56,7 +56,16 @@ def test_an_unknown_name_is_refused_with_the_nearest_ones() -> None:
     assert "see `swarmbo list`" in said("qqqqqq", status=2)
 
 
-def test_a_refused_setting_names_the_command_that_explains_it() -> None:
-    result = run.invoke(app, ["check", "wlan", "--set", "coordination.rounds=-1"])
+WRONG = ["coordination.rounds=-1", "workers.count=-1", "acquisition.weight=x"]
+WRONG += [f"{slot}.kind=none" for slot in ("acquisition", "belief", "coordination", "transport")] + [
+    "environment.id=no"
+]
+
+
+@pytest.mark.parametrize("setting", WRONG)
+def test_a_refused_setting_names_the_command_that_explains_it(setting: str) -> None:
+    result = run.invoke(app, ["check", "wlan", "--set", setting])
     assert result.exit_code == 2
-    assert result.output.strip().endswith("(see: swarmbo explain coordination.rounds)")
+    _, _, command = result.output.strip().rstrip(")").rpartition("(see: swarmbo explain ")
+    assert command == setting.partition("=")[0]
+    assert said(command)

@@ -63,6 +63,7 @@ def test_an_option_that_is_nowhere_is_refused_as_before():
         ("robots=6", "did you mean 'environment.robots'"),
         ("kernel=rbf", "did you mean 'belief.kernel'"),
         ("acquisition.noise_std=1.0", "did you mean 'environment.noise_std'"),
+        ("coordination.mode=asynchronous", "it is one of kind = 'max-sum'; or did you mean 'workers.mode'"),
         ("environment.markov_order=1", "did you mean 'acquisition.markov_order'"),
         ("environment.elevation=topobathy", "did you mean 'environment.field.elevation'"),
         ("environment.battery_s=900.0", "(--set environment.id=swarmbo/robot_team-v1)"),

@@ -84,11 +84,11 @@ def test_telling_the_same_again_in_any_order_changes_nothing(kind: str, data: An
     [
         ("per-factor", {"f": 1.0, "g": None}, {"f": 2.0}, "got 'f' 2.0; recorded before: 1.0"),
         ("per-factor", {"f": 1.0, "g": None}, {"g": 2.0}, "got 'g' 2.0; recorded before: a failure"),
-        ("per-factor", {"f": 1.0, "g": 2.0}, {"f": None}, "got 'f' a failure; recorded before: 1.0"),
+        ("per-factor", {"f": 1.0, "g": 2.0}, {"f": None}, "got a failure of 'f'; recorded before: 1.0"),
         ("per-factor", {"f": 1.0, "g": 2.0}, None, r"got a failure; recorded before: {'f': 1.0, 'g': 2.0}"),
         ("per-factor", {"f": 1.0}, {"f": 2.0, "g": 1.0}, "got 'f' 2.0; recorded before: 1.0"),
         ("total", 3.0, 4.0, "got the total 4.0; recorded before: 3.0"),
-        ("total", 3.0, None, "got the total a failure; recorded before: 3.0"),
+        ("total", 3.0, None, "got a failure of the total; recorded before: 3.0"),
         ("total", None, 3.0, "got the total 3.0; recorded before: a failure"),
         ("total", 3.0, {"f": 1.0}, "got an outcome of 'f'; recorded before: the total 3.0"),
         ("total", {"f": 1.0, "g": 2.0}, 4.0, "got the total 4.0; recorded before: 3.0"),

@@ -1,5 +1,6 @@
 """Members of a fleet decide in fields as a team does, to the bit, and each is told what is its own."""
 
+from contextlib import suppress
 from typing import ClassVar
 
 import networkx as nx
@@ -10,7 +11,7 @@ from pettingzoo import ParallelEnv
 from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet.letters import Begin, Told, opened
 from swarmbo.fleet.plan import HUB
 from swarmbo_envs import robot_team_v0, robot_team_v1, sensor_field_v0
@@ -144,6 +145,21 @@ def test_a_fleet_decides_in_a_field_as_a_team_does(network, fleets, world, given
     assert played[0] == wanted[0]  # and what was expected there
     assert happens(fleet.team)
     assert (fleet.kills > 2) == is_hard
+
+
+def test_who_hangs_in_a_decision_is_named_and_not_those_that_wait_for_it(network, fleets, monkeypatch):
+    fleet = fleets(robots(), network(), **QUICK)
+    hangs = fleet.team.agents[1]
+    for name, member in fleet.members.items():
+
+        def step(seconds, name=name, member=member, step=member.step):
+            with suppress(TransportError):  # a process that gives up is started again
+                if name != hangs or member._agent.is_finished:  # it takes the order, and no more
+                    step(seconds)
+
+        monkeypatch.setattr(member, "step", step)
+    with pytest.raises(TransportError, match=rf"received nothing from \['{hangs}'\]"):
+        fleet.play(ROUNDS)
 
 
 def test_each_is_told_what_is_its_own_only(network, fleets):

@@ -17,6 +17,7 @@ from swarmbo.fleet.run import Network, NetworkReport
 from swarmbo.fleet.table_agent import TableAgent
 from swarmbo.interchange import TableProblem
 from swarmbo.interchange.solved import Solved, solve_problem
+from swarmbo.runs import load, run
 from swarmbo.transport import Envelope
 
 THOROUGH = pytest.mark.thorough
@@ -166,10 +167,11 @@ def test_what_no_fleet_can_do_is_refused_before_processes_start():
 
 
 def test_a_folder_with_a_run_is_left_as_it_is(tmp_path):
-    (tmp_path / "scenario.toml").touch()
-    with pytest.raises(RunFolderError, match="holds a run"):
+    run(load("camel", ["rounds=1", "initial=1"]), tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.name != ".lock"}
+    with pytest.raises(RunFolderError, match="holds a run; choose another --out, or `swarmbo resume"):
         table_run.solve_by_fleet(parts(), BY_DEADLINE, 1, tmp_path, NETWORK)
-    assert {path.name for path in tmp_path.iterdir()} <= {"scenario.toml", ".lock"}
+    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.name != ".lock"} == before
 
 
 def test_a_fleet_prints_notes_and_the_plan_that_others_need(tmp_path, monkeypatch):

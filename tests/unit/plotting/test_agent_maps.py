@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from swarmbo.belief import Views
-from swarmbo.plotting import AgentViews, World
+from swarmbo.plotting import World
 from swarmbo.plotting.agent_maps import NO_VIEWS, agent_maps_figure, plot_view_errors
 from swarmbo.plotting.history import agents_of
 from swarmbo.plotting.run_figures import ErrorTraces, error_traffic_figure, plot_errors
@@ -16,11 +16,11 @@ from swarmbo.records import Traffic
 from .conftest import axes, belief_by, map_error
 
 
-def neighbours_views(made, number, until=None):
+def neighbours_views(made):
     """Every agent believes by its own data and those of the next one."""
     agents = agents_of(made.records)
     pairs = zip(agents, [*agents[1:], agents[0]], strict=True)
-    return AgentViews(number, Views({a: belief_by(made, {a, b}, until) for a, b in pairs}, agents[0]))
+    return Views({a: belief_by(made, {a, b}) for a, b in pairs}, agents[0])
 
 
 def headline_of(figure):
@@ -40,11 +40,11 @@ def errors_in(figure):
 
 def test_agents_have_a_map_of_their_own_data_and_one_of_what_they_believe_in_one_scale(run):
     made = run(rounds=2)
-    agents, views = agents_of(made.records), neighbours_views(made, 2)
+    agents, views = agents_of(made.records), neighbours_views(made)
     figure = agent_maps_figure(made.records, made.world, made.settings, views)
     by_map, by_agent = errors_in(figure)
     own = {agent: map_error(belief_by(made, {agent}), made.world) for agent in agents}
-    fused = {agent: map_error(views.views.by_agent[agent], made.world) for agent in agents}
+    fused = {agent: map_error(views.by_agent[agent], made.world) for agent in agents}
     pooled = map_error(belief_by(made, set(agents)), made.world)
     wanted = {"all data pooled": pooled}
     wanted |= {f"{a} own data": e for a, e in own.items()} | {f"{a} fused": e for a, e in fused.items()}
@@ -55,18 +55,6 @@ def test_agents_have_a_map_of_their_own_data_and_one_of_what_they_believe_in_one
     ((low, high),) = {(image.norm.vmin, image.norm.vmax) for ax in figure.axes for image in ax.images}
     assert low <= made.world.values.min()
     assert high >= made.world.values.max()
-
-
-def test_views_of_an_earlier_round_are_drawn_beside_the_data_of_that_round(run):
-    made = run(rounds=4)
-    views = neighbours_views(made, 2, until=3)
-    figure = agent_maps_figure(made.records, made.world, made.settings, views)
-    by_map, _ = errors_in(figure)
-    agents = agents_of(made.records)
-    pooled, fused = (map_error(belief_by(made, some, 3), made.world) for some in (set(agents), set(agents[1:3])))
-    assert by_map["all data pooled"] == pytest.approx(pooled, rel=6e-3)
-    assert by_map[f"{agents[1]} fused"] == pytest.approx(fused, rel=6e-3)
-    assert "round 2, the last that can be rebuilt (the log goes to 4)" in headline_of(figure)
 
 
 def test_without_views_the_figure_says_so(run):
@@ -80,7 +68,7 @@ def test_without_views_the_figure_says_so(run):
 
 def test_of_many_agents_four_have_maps_and_all_have_errors(run):
     made = run(robots=9, rounds=2)
-    figure = agent_maps_figure(made.records, made.world, made.settings, neighbours_views(made, 2))
+    figure = agent_maps_figure(made.records, made.world, made.settings, neighbours_views(made))
     by_map, by_agent = errors_in(figure)
     agents = agents_of(made.records)
     assert len(by_map) == 9
@@ -103,7 +91,7 @@ def test_an_agent_without_readings_has_a_note_and_no_error_of_its_own(run):
 def test_without_truth_there_are_maps_and_no_errors(run):
     made = run(rounds=2)
     world = World(made.world.domain)
-    figure = agent_maps_figure(made.records, world, made.settings, neighbours_views(made, 2))
+    figure = agent_maps_figure(made.records, world, made.settings, neighbours_views(made))
     titles = titles_of(figure)
     assert len(titles) == 9
     assert not any("RMSE" in title or "error" in title for title in titles)
@@ -112,7 +100,7 @@ def test_without_truth_there_are_maps_and_no_errors(run):
 @pytest.mark.parametrize("robots", [1, 2, 9])
 def test_the_figure_is_as_wide_as_a_column_and_nothing_lies_over_anything_else(run, robots):
     made = run(robots=robots, rounds=2)
-    figure = agent_maps_figure(made.records, made.world, made.settings, neighbours_views(made, 1))
+    figure = agent_maps_figure(made.records, made.world, made.settings, neighbours_views(made))
     assert figure.get_figwidth() < 7.5  # inches: A4 less its margins
     figure.canvas.draw()
     drawn = figure.canvas.get_renderer()

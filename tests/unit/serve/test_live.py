@@ -155,6 +155,22 @@ def test_a_service_begins_says_its_token_once_and_stops(tmp_path):
         assert not [line for line in service.said if "Traceback" in line]
 
 
+@pytest.mark.skipif(os.name != "posix", reason="a process gets no such signal")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_service_that_is_told_to_end_closes_its_run_folder(tmp_path, how):
+    with RunningService(tmp_path / "served", "camel", ["rounds=1", "initial=1"]) as service:
+        query = service.call("/ask", {"key": "k"})[1]["query"]
+        with socket.create_connection(("127.0.0.1", service.port)) as half:  # a client that goes within its body
+            head = f"POST /tell/{query} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {service.token}\r\n"
+            half.sendall(f"{head}Content-Length: 99\r\n\r\n{{".encode())
+        assert service.call(f"/tell/{query}", {"outcome": 1.0})[0] == 200
+        service.kill(how)
+        assert service.process.returncode == 0
+        assert [line for line in service.said if "swarmbo: " not in line] == []
+        assert "stopped" in service.said[-1]
+    assert load_run(tmp_path / "served").is_complete
+
+
 def refused(capsys, *arguments, scenario="camel"):
     """The line in which the command refuses its arguments."""
     from swarmbo.cli import app

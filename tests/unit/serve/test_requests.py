@@ -60,6 +60,9 @@ def test_bad_bodies_are_refused(client, desk, path, body, status):
         ("/tell/q00009", {"outcome": 1}, "'q00009'", None),
         ("/tell/q00001", {"outcome": "much"}, "'much'", "a number or a table or nothing"),
         ("/tell/q00001", {"outcome": 2}, "the total 2.0", "1.0"),
+        ("/tell/q00001", {"outcome": 1, "failed": True}, "1.0 and failed = true", "one of them"),
+        ("/tell/q00001", {"outcome": {"a": 1}}, "['a']", "some of ['f', 'g'] or the total"),
+        ("/tell/q00001", {"outcome": None}, "a failure of the total", "1.0"),
     ],
 )
 def test_a_refusal_says_what_was_got_and_what_is_wanted(client, path, body, got, wanted):

@@ -1,10 +1,15 @@
 """A served field writes a run folder: one round for each query whose agents all have an outcome."""
 
+import errno
+import itertools
+import os
 import shutil
 
+import msgspec
 import numpy as np
 import pytest
 
+from swarmbo.errors import RunFolderError
 from swarmbo.evaluations.ledger import LEDGER
 from swarmbo.runs import load, load_run
 from swarmbo.serve.messages import AskRequest, TellRequest
@@ -87,6 +92,60 @@ def test_after_a_kill_rounds_that_were_not_logged_are_logged(tmp_path, scenario)
         assert rounds_of(folder) == lines
         assert load_run(folder).is_complete
     assert (whole / LEDGER).is_file()
+
+
+def test_after_a_kill_queries_that_overlap_come_out_as_logged(tmp_path, scenario):
+    """Decisions follow from the ledger alone, not from when a round was recorded or the best was asked."""
+    longer, folder = msgspec.structs.replace(scenario, rounds=6), tmp_path / "served"
+    longer.environment["agents"] = ["ada", "ben", "cyd"]
+    with opened(longer, folder, 8, False) as desk:
+        first = ask(desk)
+        tell(desk, first, ["ada", "ben"])
+        for _ in range(2):  # a query is complete while another is told in part; more of that is told before the next
+            second = ask(desk)
+            tell(desk, second, ["cyd"])
+            tell(desk, first, ["cyd"])
+            desk.best()
+            tell(desk, second, ["ben"])
+            third = ask(desk)
+            tell(desk, third, ["ben"])
+            tell(desk, second, ["ada"])
+            tell(desk, third, ["ada"])
+            first = third
+        points = [event.point for event in desk.ledger.events if event.kind == "ask"]
+    with opened(longer, folder, 8, False) as desk:
+        assert [event.point for event in desk.ledger.events if event.kind == "ask"] == points
+
+
+@pytest.mark.parametrize("at", range(1, 7))
+def test_a_disk_that_is_full_for_a_moment_loses_nothing(tmp_path, scenario, monkeypatch, at):
+    """Whichever log could not be written then, the folder opens again and goes on."""
+    calls, sync = 0, os.fsync
+
+    def full(file):
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(file)
+
+    for folder in (tmp_path / "whole", tmp_path / "served"):
+        with opened(scenario, folder, 8, False) as desk:
+            queries, n_refused = [ask(desk), ask(desk)], 0
+            if folder.name == "served":
+                monkeypatch.setattr(os, "fsync", full)
+            for query, agent in itertools.product(queries, ("ada", "ben")):
+                try:
+                    tell(desk, query, [agent])
+                except RunFolderError:
+                    n_refused += 1
+        with opened(scenario, folder, 8, False) as desk:
+            for query in queries:
+                tell(desk, query)
+            assert desk.ledger.n_told == 2
+            assert np.isfinite(desk.ledger.team.history.factors).all()
+    assert n_refused > 0
+    assert rounds_of(tmp_path / "served") == rounds_of(tmp_path / "whole")
 
 
 def test_before_any_outcome_there_is_no_animation(tmp_path, scenario):
