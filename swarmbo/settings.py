@@ -42,7 +42,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
                 msgspec.structs.force_setattr(self, field, exact(value))
         for field, kind in _tables(type(self)).items():
             value = getattr(self, field)
-            if any(isinstance(part, Mapping) for part in (value if isinstance(value, list | tuple) else [value])):
+            parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+            is_table = isinstance(value, Mapping) and not any(isinstance(part, Settings) for part in parts)
+            if is_table or any(isinstance(part, Mapping) for part in parts):
                 msgspec.structs.force_setattr(self, field, convert(value, kind, field))
         for field, number in _numbers(type(self)).items():
             if not number.holds(value := getattr(self, field)):

@@ -72,6 +72,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     | | a root of the distance below the best outcome | alternately a joint posterior draw and bounds | one |
     | | this root, with one factor of all variables | bounds | one |
     | | untransformed outcomes, with one factor of all variables | log expected improvement | none |
+    | | untransformed outcomes, with a factor for each variable | as with the given factors | one |
     | single factors, no shared variables | untransformed, root, fourth root, logarithm | log expected improvement | \
     one per factor; for several factors, see below |
     | | a sum of functions of the factor's variables | log expected improvement of each | none |
@@ -79,14 +80,15 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     none |
     | any, with a time axis | untransformed outcomes | bounds | none |
 
-    Models of totals with similar evidence are used alternately. The last model of totals is tried with up to 64
-    variables. The first model of totals alternates draws and bounds if there are as many outcomes as variables, and
-    little noise. Every second draw is then maximised globally, since a trust region alone never leaves the basin of the
-    initial points. Once no other model has similar evidence, there are global draws only. In a batch, each alternating
-    model uses both draws and bounds. For transformed totals, successive points of a batch are searched in the whole
-    trust region, in one of half its side, and in one of a quarter. For single factors, the smaller sides are a quarter
-    and a sixteenth, and the last batch searches no factor globally. The owner of a factor of all variables finds the
-    best point and sends it to the other agents.
+    Models of totals with similar evidence are used alternately. One process of untransformed totals is tried with up to
+    64 variables. Factors of single variables replace the given ones with a clear lead only. The first model of totals
+    alternates draws and bounds if there are as many outcomes as variables, and little noise. Every second draw is then
+    maximised globally, since a trust region alone never leaves the basin of the initial points. Once no other model has
+    similar evidence, there are global draws only. In a batch, each alternating model uses both draws and bounds. For
+    transformed totals, successive points of a batch are searched in the whole trust region, in one of half its side,
+    and in one of a quarter. For single factors, the smaller sides are a quarter and a sixteenth, and the last batch
+    searches no factor globally. The owner of a factor of all variables finds the best point and sends it to the other
+    agents.
 
     With one factor, totals count as outcomes of that factor. A function of unknown structure is one factor, whose
     lengthscales are a common one with small deviations. Models of the whole factor and of a sum over its variables
@@ -178,7 +180,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             return self._bounds(situation, belief, boldness)
         if _is_by_factor(situation):
             return self._improvements(situation, model)
-        is_plain, is_whole = model.warp.kind == "none", model.learned.scopes is not None
+        is_plain, is_whole = model.warp.kind == "none", len(model.learned.scopes or ()) == 1
         if is_plain and is_whole:
             return LogImprovements.over_incumbent(belief)
         patience = _patience(belief.hyperparameters.total_noise_variance)

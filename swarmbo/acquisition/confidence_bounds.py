@@ -140,21 +140,21 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
         return ConfidenceBounds.on_cube(model.belief, sqrt_beta=weights)
 
 
-def check_structure(
-    settings: AdditiveGPSettings, acquisition: Acquisition, graph: FactorGraph, outcomes: OutcomeMode
-) -> None:
-    """Refuse scopes, given or learned, that contradict the outcomes or the acquisition.
+def check_groups(acquisition: Acquisition, graph: FactorGraph, outcomes: OutcomeMode, *, is_learned: bool) -> None:
+    """Refuse groups of Add-GP-UCB that overlap, unless scopes are learned, or that outcomes per factor contradict."""
+    if not isinstance(acquisition, AddGPUCB):
+        return
+    if acquisition.groups == "learned" and outcomes == "per-factor":
+        wanted = "'given': outcomes per factor belong to given factors"
+        raise ConfigError(f"got 'learned' with outcomes per factor; wanted {wanted}", at="$.acquisition.groups")
+    if acquisition.groups == "given" and not is_learned:
+        check_disjoint(graph)
 
-    Raises:
-        ConfigError: If they do, such as groups of Add-GP-UCB that overlap or are learned from outcomes per factor.
-    """
+
+def check_structure(settings: AdditiveGPSettings, acquisition: Acquisition, outcomes: OutcomeMode) -> None:
+    """Refuse a learned structure that contradicts the outcomes or the acquisition."""
     structure = settings.structure
     if structure is None:
-        if isinstance(acquisition, AddGPUCB) and acquisition.groups == "given":
-            check_disjoint(graph)
-        elif isinstance(acquisition, AddGPUCB) and outcomes == "per-factor":
-            wanted = "'given': outcomes per factor belong to given factors"
-            raise ConfigError(f"got 'learned' with outcomes per factor; wanted {wanted}", at="$.acquisition.groups")
         return
     if outcomes == "per-factor":
         raise ConfigError("got outcomes per factor; wanted totals: outcomes per factor belong to given factors", at=_AT)

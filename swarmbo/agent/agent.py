@@ -240,8 +240,6 @@ class Agent(Returning):
         if query_id == own_rows.UNASKED and point is None:
             row = self._owned.unrequested(before, news, order)
         else:
-            if not self.problem.is_field and query_id in own.told:
-                order = own.told[query_id].order
             teller = None if self.participants is None else self.participants.members[0]
             row = self._owned.told(self._log, query_id, before, news, order, teller)
         if row is not None:

@@ -227,7 +227,8 @@ def _divided_by_all(situation: JointSituation, model: Model) -> Steps[Model]:
         return model
     is_split = {factor: float(factor in model.splits) for factor in graph.factors}
     said = yield Gather(graph, is_split, "splits", absent=0.0)
-    return replace(model, divided=frozenset(factor for factor, number in said.items() if number))
+    divided = frozenset(factor for factor, number in said.items() if number)
+    return replace(model, divided=divided, splits={f: split for f, split in model.splits.items() if f in divided})
 
 
 def _is_searched_by_others(graph: FactorGraph, coordination: object) -> bool:

@@ -57,7 +57,8 @@ class OwnRow(msgspec.Struct, frozen=True):
     """Data of an agent about one evaluation: outcomes (None: failed), noise if known, and values of own variables.
 
     Args:
-        order: Its place among the evaluations since the last report: ``OwnRows.next_order``, ``order_of_call``.
+        order: Calls of attach since the last report times 2**20, plus the agent's outcomes since the last call. Rows of
+            a call come last before the next multiple.
         place: Codes of own variables.
         round: Round, if the evaluation was attached.
         on_the_way: In a field, measurements en route.
@@ -135,8 +136,8 @@ class OwnRows(msgspec.Struct, frozen=True):
     @property
     def next_order(self) -> int:
         """Order of the next outcome. All agents get the same calls of attach, which come between their outcomes."""
-        began = self.attached[-1].order + 1 if self.attached else 0
-        return began + sum(row.has_come and row.order >= began for row in self.told.values())
+        came = [row.order for row in self.told.values() if row.has_come]
+        return max([*came, *(row.order for row in self.attached[-1:])], default=-1) + 1
 
     @property
     def order_of_call(self) -> int:
@@ -164,7 +165,7 @@ class OwnRows(msgspec.Struct, frozen=True):
         return OwnRows(self.told, (*self.attached, *rows))
 
     def then(self, later: "OwnRows") -> "OwnRows":
-        """Add later data."""
+        """Add later data, in the same order; numbers of orders may leave gaps."""
 
         def moved(row: OwnRow) -> OwnRow:
             calls, own = divmod(self.next_order, _BETWEEN_CALLS)
@@ -283,7 +284,8 @@ class Exchange:
         """Log with all agents' data from the sums, in the order in which evaluations were told."""
         layout, queries, log = Layout.of(self.log.problem), list(self.log.open), self.log
         channels = self.log.problem.channels
-        # each agent counts its own evaluations, so only the mean is one order for all; ties keep that of queries
+        # between calls of attach each agent counts its own evaluations, so only the mean is one order for all; ties
+        # keep that of queries
         order = sums[:, layout.order] / np.maximum(sums[:, layout.tellers], 1.0)
         for i in np.argsort(order, kind="stable"):
             line = sums[i]

@@ -29,7 +29,7 @@ Learning = Generator[tuple[Talk, ...], None, Out]  # yields due exchanges of bel
 
 class _Measurement(msgspec.Struct, frozen=True, array_like=True):
     """Result of a query, or of the attached evaluation of an index; ``stop`` is None without a measurement. ``order``
-    is the number of the agent's evaluations before this. After ``has_ended`` the query gets no more outcomes.
+    is that of ``OwnRow``. After ``has_ended`` the query gets no more outcomes.
     """
 
     of: str | int

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from swarmbo import registry
 from swarmbo.acquisition import EGPEI, EGPTS, Acquisition, ChainAcquisition, Decision
-from swarmbo.acquisition.confidence_bounds import check_structure
+from swarmbo.acquisition.confidence_bounds import check_groups, check_structure
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
@@ -317,8 +317,12 @@ class Setup:
             raise ConfigError(f"got faults of {short(strangers)}; wanted {wanted}", at="$.transport")
         if not problem.is_field:
             check_belief_fits(parts["belief"], parts["acquisition"])
+            structure = None
             if isinstance(parts["belief"], AdditiveGPSettings):
-                check_structure(parts["belief"], parts["acquisition"], problem.graph, problem.outcomes)
+                structure = parts["belief"].structure
+                check_structure(parts["belief"], parts["acquisition"], problem.outcomes)
+            is_learned = structure is not None
+            check_groups(parts["acquisition"], problem.graph, problem.outcomes, is_learned=is_learned)
         return cls(problem, **parts, seed=number, horizon=horizon, initial=first, near=near)
 
     def to_plain(self) -> dict[str, Any]:

@@ -37,7 +37,8 @@ class BoxFunctions(ABC):
         graph: Scopes and owners; n variables.
         low: Lower corner (n,) of the box, in the order of ``graph.variables``.
         high: Upper corner (n,).
-        starts: Good starting points (k, n), best first; k may be 0.
+        starts: Good starting points (k, n), best first; k may be 0. With outcomes per factor, graph, levels and k must
+            be the same for all agents, whatever outcomes an agent knows.
         owned: Factors that may be evaluated; None: all.
         levels: Places in the unit cube of the values of variables that have a grid, in order; functions are constant
             around each.

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -18,11 +19,14 @@ from swarmbo.belief.model.warping import Warp, WarpKind
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import groups
 
-_OF_TOTALS: tuple[tuple[WarpKind, float, bool], ...] = (  # and whether all variables are taken together
-    ("none", 1.0, False),
-    ("power", 0.6, False),
-    ("power", 0.5, True),
-    ("none", 1.0, True),
+Grouping = Literal["given", "whole", "single"]  # of variables: as in the graph, all together, each by itself
+
+_OF_TOTALS: tuple[tuple[WarpKind, float, Grouping], ...] = (
+    ("none", 1.0, "given"),
+    ("power", 0.6, "given"),
+    ("power", 0.5, "whole"),
+    ("none", 1.0, "whole"),
+    ("none", 1.0, "single"),
 )
 _FEW = 64  # most variables of one process of untransformed outcomes, which is searched globally
 _TIE = 0.1  # nats per evaluation: models of totals with closer evidences alternate
@@ -46,8 +50,9 @@ def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previo
 
     Models of similar evidence alternate from fit to fit, and while points are pending from query to query, so that a
     batch has members of each: a sum explores, the root of one process with one lengthscale needs few data, and a
-    process of untransformed outcomes reveals wrong scopes. With outcomes of single factors among the totals the model
-    stays a sum of untransformed outcomes: a sum of roots is not the root of a sum.
+    process of untransformed outcomes reveals wrong scopes. A sum over single variables reveals scopes that are larger
+    than needed. With outcomes of single factors among the totals the model stays a sum of untransformed outcomes: a sum
+    of roots is not the root of a sum.
     """
     history, n = situation.history, len(situation.history)
     if np.isfinite(history.factors).any():
@@ -72,15 +77,26 @@ def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previo
 
 def _chosen_of_totals(situation: JointSituation, settings: AdditiveGPSettings) -> Model:
     """Model with the largest evidence, with a list of close ones; learned scopes permit sums only."""
-    n, tried = len(situation.history), dict[int, tuple[Model, float]]()
-    is_small = len(situation.graph.variables) <= _FEW
-    for place, (kind, _, is_whole) in enumerate(_OF_TOTALS):
-        if not is_whole or (situation.structure != "learned" and (is_small or kind != "none")):
-            tried[place] = _model_of_totals(situation, settings, place, None)
-    order = sorted(tried, key=lambda place: -tried[place][1])
-    near = [place for place in order if tried[place][1] >= tried[order[0]][1] - _TIE * n]
-    candidate_models = tuple((place, tried[place][0].learned.hyperparameters) for place in near)
-    best = tried[near[0]][0]
+    n, graph, tried = len(situation.history), situation.graph, dict[int, Model]()
+    evidence, tie = dict[int, float](), _TIE * len(situation.history)
+    # a user named the factors: single variables replace them with a clear lead only, and never take turns behind them
+    handicap: dict[Grouping, float] = {"given": 0.0}
+    if situation.structure != "learned":
+        handicap["whole"] = 0.0
+        if graph.max_factor_size > 1 and not situation.choices:
+            handicap["single"] = _ODDS_OF_WHOLE["known"] + tie
+    for place, (kind, _, grouping) in enumerate(_OF_TOTALS):
+        is_too_large = grouping == "whole" and kind == "none" and len(graph.variables) > _FEW
+        if grouping in handicap and not is_too_large:
+            tried[place], found = _model_of_totals(situation, settings, place, None)
+            evidence[place] = found - handicap[grouping]
+    order = sorted(tried, key=lambda place: -evidence[place])
+    near = [place for place in order if evidence[place] >= evidence[order[0]] - tie]
+    near = near[:1] + [place for place in near[1:] if _OF_TOTALS[place][2] != "single"]
+    if len(near) == 1 and _OF_TOTALS[near[0]][2] == "single":
+        near = order[:2]  # sums of many variables have many wells, which another model may leave
+    candidate_models = tuple((place, tried[place].learned.hyperparameters) for place in near)
+    best = tried[near[0]]
     return replace(
         best, learned=msgspec.structs.replace(best.learned, decomposed_at=n, candidate_models=candidate_models)
     )
@@ -89,10 +105,11 @@ def _chosen_of_totals(situation: JointSituation, settings: AdditiveGPSettings) -
 def _model_of_totals(
     situation: JointSituation, settings: AdditiveGPSettings, place: int, previous: Learned | None
 ) -> tuple[Model, float]:
-    kind, power, is_whole = _OF_TOTALS[place]
+    kind, power, grouping = _OF_TOTALS[place]
     graph, totals = situation.graph, situation.history.totals
-    scopes = (graph.variables,) if is_whole else None
-    if scopes is not None:
+    scopes: tuple[tuple[str, ...], ...] | None = None
+    if grouping != "given":
+        scopes = (graph.variables,) if grouping == "whole" else tuple((variable,) for variable in graph.variables)
         graph = groups.graph_of_groups(graph, scopes)
         if kind != "none":  # a root of a bowl is a norm: one lengthscale is learned from few data
             settings = msgspec.structs.replace(settings, lengthscales="shared")

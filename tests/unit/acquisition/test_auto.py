@@ -102,7 +102,7 @@ def test_totals_are_transformed_where_the_evidence_speaks_for_it(situation_of, f
     assert model.warp.kind == model.learned.warps[0][0] == wanted
     if wanted == "none":  # where the evidence is clear one model is used alone
         assert len(model.learned.candidate_models) == 1
-        assert model.learned.scopes is None
+        assert model.learned.scopes == tuple((variable,) for variable in situation.graph.variables)
 
 
 def test_the_scale_of_outcomes_does_not_change_the_choice(situation_of) -> None:
@@ -918,7 +918,7 @@ def test_draws_lead_factors_that_share_variables_along_a_curved_valley(seed) -> 
 
 def test_of_totals_every_model_of_a_batch_takes_draws_and_bounds_in_several_boxes(situation_of, monkeypatch) -> None:
     monkeypatch.setattr(transforms, "_TIE", 1e3)
-    monkeypatch.setattr(transforms, "_OF_TOTALS", (("power", 0.6, False), ("power", 0.5, False)))
+    monkeypatch.setattr(transforms, "_OF_TOTALS", (("power", 0.6, "given"), ("power", 0.5, "given")))
     rule, settings, learned = Auto(), AdditiveGPSettings(max_iterations=5), None
     used, sides = set[tuple[int, type]](), set[float]()
     for count in range(9):
@@ -929,3 +929,14 @@ def test_of_totals_every_model_of_a_batch_takes_draws_and_bounds_in_several_boxe
         sides.add(round(float((functions.high - functions.low).max()), 6))
     assert used == {(place, kind) for place in (0, 1) for kind in (SampledFunctions, ContrastBounds)}
     assert sides == {0.4, 0.2, 0.1}
+
+
+@pytest.mark.parametrize("is_sum", [True, False])
+def test_of_totals_factors_that_are_larger_than_needed_are_replaced(is_sum: bool) -> None:
+    graph = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"]})
+    team = sb.Team(graph, dict.fromkeys("abc", (0.0, 1.0)))
+    X = np.random.default_rng(0).random((40, 3))
+    waves = np.cos(9.0 * (X - [0.31, 0.42, 0.53]))
+    team.attach(X, waves.sum(axis=1) if is_sum else waves[:, 0] * waves[:, 1] + waves[:, 1] * waves[:, 2])
+    assert team.model.belief.graph.scopes == ((("a",), ("b",), ("c",)) if is_sum else graph.scopes)
+    assert len(team.ask(3)) == 3

@@ -252,6 +252,22 @@ def test_agents_decide_as_the_team_does_while_owners_learn_different_models(
     case.recommended()
 
 
+@pytest.mark.parametrize("is_attached", [True, False])
+def test_a_point_that_is_told_before_its_outcomes_comes_when_these_do(is_attached: bool):
+    case = Case(scopes={"f": ["a", "b"], "g": ["b", "c"]}, acquisition="auto")
+    (first, point), *_ = case.asked(1)
+    for name, agent in case.agents.items():
+        agent.tell(first, {}, point={x: point[x] for x in case.graph.variables_owned_by(name)})
+    if is_attached:
+        case.attach(case.problem.domain.from_unit(np.full((1, 3), 0.4)), np.ones((1, 2)))
+    else:
+        case.go_on(1)
+    case.tell(first, case.outcomes(point))
+    case.go_on(5)
+    case.asked()  # then all have heard of all
+    assert all((agent.log.history.X == case.team.history.X).all() for agent in case.agents.values())
+
+
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("given", CASES + FAILING)
 def test_agents_that_know_their_own_outcomes_decide_as_the_team_does(given: dict[str, Any]):
