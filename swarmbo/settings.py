@@ -44,7 +44,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             value = getattr(self, field)
             parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
             is_table = isinstance(value, Mapping) and not any(isinstance(part, Settings) for part in parts)
-            if is_table or any(isinstance(part, Mapping) for part in parts):
+            if is_table or isinstance(value, str | int | float) or any(isinstance(part, Mapping) for part in parts):
                 msgspec.structs.force_setattr(self, field, convert(value, kind, field))
         for field, number in _numbers(type(self)).items():
             if not number.holds(value := getattr(self, field)):

@@ -116,6 +116,8 @@ def test_settings_within_settings_may_be_tables_in_python_too():
         swarmbo.Faults(deaths=[{"agent": "a", "rund": 2}])  # type: ignore[list-item]
     with pytest.raises(ConfigError, match=r"box.failures: got 0; wanted an integer >= 1"):
         swarmbo.Auto(box={"failures": 0})  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"box: got 3; wanted"):
+        swarmbo.Auto(box=3)  # type: ignore[arg-type]
 
 
 def test_ranges_are_those_that_were_recorded(ours):
