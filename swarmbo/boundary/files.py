@@ -260,7 +260,7 @@ def logged_lines(
         if sealed is not None and not sealed.fits:
             damage = (
                 f"{path}: line {number + 1} was changed or damaged: its digest does not fit; delete it and what "
-                f"follows it, and `swarmbo resume {path.parent}` measures these {noun}s again"
+                f"follows it, and `swarmbo resume {path.parent}`, or `swarmbo serve`, makes these {noun}s again"
             )
             break
         try:
