@@ -8,7 +8,7 @@
 import os
 import platform
 import tomllib
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,12 +37,12 @@ class RunFolder:
     path: Path
 
     @classmethod
-    def make(cls, path: Path) -> Path:
-        """Make an empty folder for a run, or accept one that holds a run or nothing."""
+    def make(cls, path: Path, left: Collection[str] = ()) -> Path:
+        """Make an empty folder for a run, or accept one that holds a run, or nothing but what is ``left`` of one."""
         with files.naming(path, "cannot be made", "; choose another --out"):
             path.mkdir(parents=True, exist_ok=True)
             # the scenario's partial file is left by a run killed before it began
-            ours = {stored_files.LOCK, stored_files.SCENARIO + files.PARTIAL}
+            ours = {stored_files.LOCK, stored_files.SCENARIO + files.PARTIAL, *left}
             is_occupied = any(file.name not in ours for file in path.iterdir())
         if is_occupied and not cls.holds_run(path):
             raise RunFolderError(f"{path}: is not empty; choose another --out")
@@ -72,6 +72,14 @@ class RunFolder:
     def holds_run(path: Path) -> bool:
         """Test that a run was begun here."""
         return (path / stored_files.SCENARIO).is_file()
+
+    @property
+    def has_begun(self) -> bool:
+        """True if the run has logged anything, also a damaged line, or may have been measured elsewhere."""
+        kept = (LEDGER, "checkpoint.json", stored_files.ELSEWHERE)
+        log, is_kept = self.path / "rounds.jsonl", any((self.path / name).exists() for name in kept)
+        with files.naming(log, "cannot be read"):
+            return is_kept or any(self.path.glob(stored_files.CHECKPOINTS)) or (log.exists() and log.stat().st_size > 0)
 
     def clear(self) -> None:
         """Delete the files of the run and no others.
