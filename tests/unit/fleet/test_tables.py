@@ -238,12 +238,12 @@ def test_each_process_of_a_fleet_has_the_plan_of_its_own_run(tmp_path, monkeypat
         more = {"problem": team.problem.to_plain(), "settings": team.setup.to_plain()}
         plan = NETWORK.plan(team.agents, "camel", 1, **more)
     agent = next(iter(plan.endpoints.keys() - {HUB}))
+    used = f"{agent}.json" if is_tables else "fleet.json"
+    (out / "fleet" / f"{agent}.json").write_text("{}")
     with begun(plan, out / "fleet" / "fleet.json", [agent]):
         pass
     (command,) = commands
-    assert command[command.index("--fleet") + 1] == str(
-        out / "fleet" / (f"{agent}.json" if is_tables else "fleet.json")
-    )
+    assert command[command.index("--fleet") + 1] == str(out / "fleet" / used)
 
 
 def test_a_fleet_prints_notes_and_the_plan_that_others_need(tmp_path, monkeypatch):
