@@ -223,12 +223,18 @@ class RunFolder:
         """Logged rounds."""
         return self.log().records
 
-    def append(self, line: bytes, timing: stored_files.Timing) -> None:
-        """Log a round; it is on the disk on return."""
+    def append(self, line: bytes, timing: stored_files.Timing | None = None) -> None:
+        """Log a round; it is on the disk on return. Its timing is logged after it, if it is known."""
         with self.writing("rounds.jsonl"):
             files.append_line(self.path / "rounds.jsonl", files.seal(line, self._last_digest()))
-        with self.writing("timings.jsonl"), (self.path / "timings.jsonl").open("ab") as log:
-            log.write(files.seal(msgspec.json.encode(timing)) + b"\n")
+        if timing is not None:
+            self.append_timing(timing)
+
+    def append_timing(self, timing: stored_files.Timing) -> None:
+        """Log how long a round took."""
+        with self.writing("timings.jsonl"):
+            line = files.seal(msgspec.json.encode(timing))
+            files.append_line(self.path / "timings.jsonl", line, durable=False)
 
     def _last_digest(self) -> str:
         """Digest that the next line continues, read from the end of the log."""

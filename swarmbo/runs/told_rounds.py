@@ -3,15 +3,16 @@
 import math
 import shutil
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
 import msgspec
 
-from swarmbo.errors import RunFolderError
+from swarmbo.errors import RunFolderError, SwarmboWarning
 from swarmbo.evaluations import Driver, Ended, Event, Ledger, Standing, Workers, make_executor
-from swarmbo.records import Query
+from swarmbo.records import Query, RoundRecord
 from swarmbo.runs.attended import CopiedWorld, entry_point_of
 from swarmbo.runs.recording import Decided, record_reset, record_round
 from swarmbo.runs.report import Summary, WorkersReport
@@ -67,8 +68,7 @@ class ToldRounds:
             self.last = logged[-1]
             given.calls.on_round(self.last, True)
         else:
-            self.last = record_reset(given.team, infos, begun.truth)
-            self._append(Timing(0, 0.0, begun.seconds, 0.0, 0.0))
+            self._append(record_reset(given.team, infos, begun.truth), Timing(0, 0.0, begun.seconds, 0.0, 0.0))
 
     def ledger(self, replayed: Callable[[Ledger, Event], None] | None = None) -> Ledger:
         """Ledger of the run; rounds of replayed tells that are not logged are logged now, by default as told here."""
@@ -149,12 +149,18 @@ class ToldRounds:
         actions = query.points if self._world is None else self._world.actions(query.point, team.agents)
         decided = Decided(query, asked.report, asked.sharing)
         record = record_round(self.last, team, actions, reports, self._links, self._truth, decided)
-        self.last = msgspec.structs.replace(record, failure=event.note.get("failure"))
-        self._append(msgspec.structs.replace(timing, record=time.perf_counter() - began))
+        record = msgspec.structs.replace(record, failure=event.note.get("failure"))
+        self._append(record, msgspec.structs.replace(timing, record=time.perf_counter() - began))
 
-    def _append(self, timing: Timing) -> None:
-        self._given.folder.append(msgspec.json.encode(self.last), timing)
-        self._given.calls.on_round(self.last, False)
+    def _append(self, record: RoundRecord, timing: Timing) -> None:
+        self._given.folder.append(msgspec.json.encode(record))
+        self.last = record
+        try:
+            self._given.folder.append_timing(timing)
+        except RunFolderError as error:  # nothing depends on it, and outcomes are safe
+            told = f"round {record.round} is logged, but not how long it took: {error}"
+            warnings.warn(told, SwarmboWarning, stacklevel=2)
+        self._given.calls.on_round(record, False)
 
     def _differs(self, number: int, wanted: str) -> RunFolderError:
         folder, query = self._given.folder, self._logged[number - 1]

@@ -5,6 +5,7 @@ import itertools
 import os
 import re
 import shutil
+from contextlib import nullcontext
 
 import msgspec
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from swarmbo.cli import app
-from swarmbo.errors import RunFolderError
+from swarmbo.errors import RunFolderError, SwarmboWarning
 from swarmbo.evaluations.ledger import LEDGER
 from swarmbo.runs import load, load_run
 from swarmbo.serve.messages import AskRequest, TellRequest
@@ -177,6 +178,29 @@ def test_a_round_or_an_event_that_cannot_be_recorded_breaks_the_service_until_it
             tell(desk, first)
             tell(desk, second)
     assert rounds_of(tmp_path / "served") == rounds_of(tmp_path / "whole")
+
+
+def test_a_round_whose_duration_cannot_be_logged_is_no_reason_to_stop(tmp_path, scenario):
+    with opened(scenario, tmp_path / "served", 8, False) as desk:
+        (tmp_path / "served" / "timings.jsonl").unlink()
+        (tmp_path / "served" / "timings.jsonl").mkdir()
+        for number in range(1, 3):
+            with pytest.warns(SwarmboWarning, match=f"round {number} is logged, but not how long it took"):
+                tell(desk, ask(desk))
+    assert len(rounds_of(tmp_path / "served")) == 3
+
+
+def test_a_last_round_that_could_not_be_logged_is_in_no_summary(tmp_path, scenario, monkeypatch):
+    with opened(scenario, tmp_path / "served", 8, False) as desk, monkeypatch.context() as patch:
+        for number in range(ROUNDS):
+            if number == ROUNDS - 1:
+                patch.setattr("swarmbo.runs.folder.RunFolder.append", lambda *_: 1 / 0)
+            with nullcontext() if number < ROUNDS - 1 else pytest.raises(ZeroDivisionError):
+                tell(desk, ask(desk))
+    assert not (tmp_path / "served" / "summary.json").exists()
+    with opened(scenario, tmp_path / "served", 8, False):
+        pass
+    assert load_run(tmp_path / "served").is_complete
 
 
 def test_rounds_of_other_queries_than_those_with_outcomes_are_named(tmp_path, scenario):
