@@ -186,7 +186,7 @@ def new_folder(out: Path, scenario: Scenario | None = None) -> Generator[None]:
             there = RunFolder.open(out)
             if (is_other := there.scenario() != scenario) or there.has_begun:
                 which = "another" if is_other and scenario is not None else "a"
-                raise RunFolderError(f"{out}: holds {which} run; choose another --out, or `{there.way_on}`")
+                raise RunFolderError(f"{out}: holds {which} run; choose another --out, or {there.way_on}")
             there.clear()
         yield
 

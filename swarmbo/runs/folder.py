@@ -191,16 +191,16 @@ class RunFolder:
 
     def writing(self, name: str) -> AbstractContextManager[None]:
         """Block that writes a file: errors in it name the file, which the system's error of a full disk does not."""
-        safe = f"; what was logged is safe, `{self.way_on}` goes on" if self.holds_run(self.path) else ""
+        safe = f"; what was logged is safe, {self.way_on}" if self.holds_run(self.path) else ""
         return files.naming(self.path / name, "cannot be written", safe)
 
     @property
     def way_on(self) -> str:
-        """Command that goes on with the run; of one that ``resume`` refuses, one that says what it has."""
+        """Command that goes on with the run, in words; of one that nothing goes on with, a command that reads it."""
         if (self.path / stored_files.ELSEWHERE).exists():
-            return f"swarmbo export {self.path}"
+            return f"`swarmbo export {self.path}` reads it"
         is_served = (self.path / LEDGER).exists() and "workers" not in self._told[0]
-        return f"swarmbo {'serve … --out' if is_served else 'resume'} {self.path}"
+        return f"`swarmbo {'serve … --out' if is_served else 'resume'} {self.path}` goes on"
 
     def _read(self, name: str) -> bytes:
         with files.naming(self.path / name, "cannot be read"), suppress(FileNotFoundError):

@@ -109,7 +109,7 @@ def resume(
         )
     if scenario.workers is None and Ledger.is_in(path):
         got = "its outcomes are told by clients, and its environment would simulate the others"
-        raise RunFolderError(f"{path}: {got}; go on with `{folder.way_on}`, with the scenario that it began with")
+        raise RunFolderError(f"{path}: {got}; {folder.way_on}, with the scenario that it began with")
     with telling(scenario, path, on_round, progress=progress) as calls:
         if scenario.step_timeout_s is None or scenario.workers is not None:
             return _resume(path, trust, calls)
@@ -196,5 +196,5 @@ def _existing(scenario: Scenario, folder: RunFolder) -> Summary:
     folder.require_same_code(digests(scenario))
     if (summary := read_summary(folder)) is None:
         got = f"{folder.path}: holds {len(folder.records())} of {scenario.rounds + 1} rounds of this run"
-        raise RunFolderError(f"{got}; `{folder.way_on}` goes on with it, --force starts over")
+        raise RunFolderError(f"{got}; {folder.way_on} with it, --force starts over")
     return summary

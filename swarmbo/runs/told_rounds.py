@@ -158,14 +158,14 @@ class ToldRounds:
         try:
             self._given.folder.append_timing(timing)
         except RunFolderError as error:  # nothing depends on it, and outcomes are safe
-            told = f"round {record.round} is logged, but not how long it took: {error}"
+            told = f"round {record.round} is logged, but not its duration: {error}"
             warnings.warn(told, SwarmboWarning, stacklevel=2)
         self._given.calls.on_round(record, False)
 
     def _differs(self, number: int, wanted: str) -> RunFolderError:
         folder, query = self._given.folder, self._logged[number - 1]
         got = f"{folder.path}: rounds.jsonl has query {query} as round {number}, and the ledger {wanted}"
-        fix = f"delete the lines of rounds.jsonl from round {number} on, and `{folder.way_on}` goes on"
+        fix = f"delete the lines of rounds.jsonl from round {number} on, and {folder.way_on}"
         return RunFolderError(f"{got}; {fix}")
 
 
