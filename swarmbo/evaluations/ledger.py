@@ -299,11 +299,7 @@ class Ledger:
         return True
 
     def require_whole(self) -> None:
-        """Refuse a ledger that failed to log an event, or a watcher of it that failed: only the files are certain.
-
-        Raises:
-            RunFolderError: If a call failed so. Opened again, all are as logged.
-        """
+        """Raise a RunFolderError if an event could not be logged, or a watcher failed: only the files are certain."""
         if self._broken:
             path = self._folder / LEDGER
             raise RunFolderError(f"{path}: refuses calls since one failed: {self._broken}; open it again")

@@ -214,7 +214,7 @@ class Absence:
         unread = {recipient for recipient, _ in self._mail.outstanding}
         if not self._goes_on:
             self._all_quiet = self._all_quiet + seconds if seconds else 0.0
-            self._is_pinged = self._is_pinged and seconds > 0.0
+            self._is_pinged &= seconds > 0.0
             silent = [agent for agent in self._agents if agent in unread or agent in missing]
             longest = max(self._patience, 0.0 if all(self._mail.parcels[agent] for agent in silent) else JOINING)
             # those that only wait for another send a receipt; the longest silence may have become shorter since

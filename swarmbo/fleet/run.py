@@ -176,10 +176,8 @@ def run_fleet(
 
 @contextmanager
 def new_folder(out: Path, scenario: Scenario | None = None) -> Generator[None]:
-    """Hold the lock of a folder without a run, or with the same one that did not begin, and compute on one thread.
-
-    A fleet that was killed before it logged, or solved, anything leaves plans and processes' logs, which may stay.
-    """
+    """Hold the lock of a folder without a run, or with the same one that did not begin, and compute on one thread."""
+    # plans and processes' logs of a fleet that was killed before it logged or solved anything
     left = {FOLDER, SOLUTION + PARTIAL} if (out / FOLDER).is_dir() else ()
     with threadpool_limits(1, user_api="blas"), locked(RunFolder.make(out, left)):
         if RunFolder.holds_run(out):

@@ -8,6 +8,7 @@
 import os
 import platform
 import tomllib
+import warnings
 from collections.abc import Collection, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ import tomli_w
 
 import swarmbo
 from swarmbo.boundary import files
-from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
+from swarmbo.errors import ConfigError, RunFolderError, StateVersionError, SwarmboWarning
 from swarmbo.evaluations.ledger import LEDGER
 from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.runs import stored_files
@@ -76,10 +77,9 @@ class RunFolder:
     @property
     def has_begun(self) -> bool:
         """True if the run has logged anything, also a damaged line, or may have been measured elsewhere."""
-        kept = (LEDGER, "checkpoint.json", stored_files.ELSEWHERE)
-        log, is_kept = self.path / "rounds.jsonl", any((self.path / name).exists() for name in kept)
-        with files.naming(log, "cannot be read"):
-            return is_kept or any(self.path.glob(stored_files.CHECKPOINTS)) or (log.exists() and log.stat().st_size > 0)
+        kept = [self.path / name for name in (LEDGER, "checkpoint.json", stored_files.ELSEWHERE)]
+        kept += self.path.glob(stored_files.CHECKPOINTS)
+        return any(path.exists() for path in kept) or bool(self._read("rounds.jsonl"))
 
     def clear(self) -> None:
         """Delete the files of the run and no others.
@@ -224,17 +224,16 @@ class RunFolder:
         return self.log().records
 
     def append(self, line: bytes, timing: stored_files.Timing | None = None) -> None:
-        """Log a round; it is on the disk on return. Its timing is logged after it, if it is known."""
+        """Log a round; it is on the disk on return. Nothing depends on its timing: that it is lost is a warning."""
         with self.writing("rounds.jsonl"):
             files.append_line(self.path / "rounds.jsonl", files.seal(line, self._last_digest()))
         if timing is not None:
-            self.append_timing(timing)
-
-    def append_timing(self, timing: stored_files.Timing) -> None:
-        """Log how long a round took."""
-        with self.writing("timings.jsonl"):
-            line = files.seal(msgspec.json.encode(timing))
-            files.append_line(self.path / "timings.jsonl", line, durable=False)
+            path = self.path / "timings.jsonl"
+            try:
+                files.append_line(path, files.seal(msgspec.json.encode(timing)), durable=False)
+            except OSError as error:
+                told = f"{path}: the duration of round {timing.round} cannot be written: {error.strerror or error}"
+                warnings.warn(told, SwarmboWarning, stacklevel=2)
 
     def _last_digest(self) -> str:
         """Digest that the next line continues, read from the end of the log."""

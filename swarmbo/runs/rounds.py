@@ -215,26 +215,23 @@ class _Loop:
             env.step(actions)
 
     def _keep(self, timing: Timing) -> bool:
-        """Log the last round, and write a checkpoint if it is new; True if it was logged before.
+        """Log the last round, and write a checkpoint of a new one; True if it was logged before.
 
-        The checkpoint comes first, and has the line: no logged round must be played again. Without one the line is
-        logged all the same; so it is first if agents measured elsewhere, as nothing can resume that.
+        The checkpoint comes first, and has the line: no logged round must be played again. It comes last if agents
+        measured elsewhere, which nothing resumes. If it cannot be written, the line is logged all the same.
         """
         folder, number = self._given.folder, self.record.round
         if number < len(self._logged) or self._state is None:
             return self._log(timing)
         kept = self._given.team.state_dict(), self._state, msgspec.json.encode(self.record).decode()
-        checkpoint = states.Checkpoint(number, *kept)
-        if (folder.path / ELSEWHERE).exists():
-            self._log(timing)
-            states.write_checkpoint(folder, checkpoint)
-            return False
+        is_last = (folder.path / ELSEWHERE).exists() and not self._log(timing)
         try:
-            states.write_checkpoint(folder, checkpoint)
+            states.write_checkpoint(folder, states.Checkpoint(number, *kept))
         except OSError:
-            self._log(timing)
+            if not is_last:
+                self._log(timing)
             raise
-        return self._log(timing)
+        return not is_last and self._log(timing)
 
     def _log(self, timing: Timing) -> bool:
         """Log the last round, or compare it with the existing line; True if there was one."""
@@ -245,12 +242,10 @@ class _Loop:
         if line != self._logged[number]:
             then, now = folder.versions(), versions()
             differ = [f"{name} {then.get(name)} -> {own}" for name, own in now.items() if then.get(name) != own]
-            why = (
-                f"versions changed: {', '.join(differ)}"
-                if differ
-                else "same versions, so the machine or the world changed"
-            )
-            if not differ and not hasattr(self._given.env.unwrapped, "get_state"):
+            why = "same versions, so the machine or the world changed"
+            if differ:
+                why = f"versions changed: {', '.join(differ)}"
+            elif not hasattr(self._given.env.unwrapped, "get_state"):
                 why = "a world without get_state() is played again from the start, and must measure the same"
             got = f"{folder.path}: round {number} differs from the logged line ({why})"
             raise RunFolderError(f"{got}; start it again in another folder")

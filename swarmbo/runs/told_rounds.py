@@ -3,14 +3,13 @@
 import math
 import shutil
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
 import msgspec
 
-from swarmbo.errors import RunFolderError, SwarmboWarning
+from swarmbo.errors import RunFolderError
 from swarmbo.evaluations import Driver, Ended, Event, Ledger, Standing, Workers, make_executor
 from swarmbo.records import Query, RoundRecord
 from swarmbo.runs.attended import CopiedWorld, entry_point_of
@@ -89,11 +88,7 @@ class ToldRounds:
         return self._ledger
 
     def has(self, told: Sequence[str]) -> bool:
-        """True if the round of the last of all queries that have their outcomes so far is logged.
-
-        Raises:
-            RunFolderError: If the logged round is that of another query.
-        """
+        """True if the round of the last of all told queries so far is logged; a RunFolderError if it is another's."""
         if (number := len(told)) <= len(self._logged) and self._logged[number - 1] != told[-1]:
             raise self._differs(number, f"that of {told[-1]}")
         return number <= self.last.round
@@ -153,13 +148,8 @@ class ToldRounds:
         self._append(record, msgspec.structs.replace(timing, record=time.perf_counter() - began))
 
     def _append(self, record: RoundRecord, timing: Timing) -> None:
-        self._given.folder.append(msgspec.json.encode(record))
+        self._given.folder.append(msgspec.json.encode(record), timing)
         self.last = record
-        try:
-            self._given.folder.append_timing(timing)
-        except RunFolderError as error:  # nothing depends on it, and outcomes are safe
-            told = f"round {record.round} is logged, but not its duration: {error}"
-            warnings.warn(told, SwarmboWarning, stacklevel=2)
         self._given.calls.on_round(record, False)
 
     def _differs(self, number: int, wanted: str) -> RunFolderError:

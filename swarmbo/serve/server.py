@@ -149,11 +149,9 @@ def opened(scenario: Scenario, out: Path, most_pending: int, trust: bool) -> Gen
     with _held(scenario, out) as folder, told_by_name(scenario), telling(scenario, out, rounds.ignore) as calls:
         given = rounds.Drive(scenario, folder, env, team, calls)
         begun = rounds.begin(given)
-        known = (
-            None
-            if (truth := begun.truth) is None or truth.at_round is not None or truth.goal != "peak"
-            else float(truth.maximum)
-        )
+        truth = begun.truth
+        is_peak = truth is not None and truth.at_round is None and truth.goal == "peak"
+        known = float(truth.maximum) if truth is not None and is_peak else None
         service = desk.Service(scenario.name, scenario.seed, scenario.rounds, begun.labels.unit, known)
         if team.problem.is_field:  # agents may be anywhere in its box, as no world moves them
             settings: dict[str, Any] = {part: getattr(scenario, part) for part in (*SLOTS, "seed", "rounds")}

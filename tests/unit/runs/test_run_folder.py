@@ -186,7 +186,6 @@ def test_a_line_that_cannot_be_appended_leaves_a_log_as_it_was_and_says_what_the
         ("rounds.jsonl", lambda folder: folder.records(), "cannot be read"),
         ("world.json", lambda folder: folder.clear(), "cannot be deleted"),
         ("rounds.jsonl", lambda folder: folder.append(line(0), TIMING), "cannot be written: Is a directory.*resume"),
-        ("timings.jsonl", lambda folder: folder.append(line(0), TIMING), "cannot be written: Is a directory.*resume"),
         (".lock", lambda folder: locked(folder.path).__enter__(), "cannot be written: Is a directory"),
     ],
 )

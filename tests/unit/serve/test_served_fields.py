@@ -185,7 +185,7 @@ def test_a_round_whose_duration_cannot_be_logged_is_no_reason_to_stop(tmp_path, 
         (tmp_path / "served" / "timings.jsonl").unlink()
         (tmp_path / "served" / "timings.jsonl").mkdir()
         for number in range(1, 3):
-            with pytest.warns(SwarmboWarning, match=f"round {number} is logged, but not its duration"):
+            with pytest.warns(SwarmboWarning, match=f"the duration of round {number} cannot be written"):
                 tell(desk, ask(desk))
     assert len(rounds_of(tmp_path / "served")) == 3
 
