@@ -153,10 +153,9 @@ class ToldRounds:
         self._given.calls.on_round(record, False)
 
     def _differs(self, number: int, wanted: str) -> RunFolderError:
-        folder, query = self._given.folder, self._logged[number - 1]
-        got = f"{folder.path}: rounds.jsonl has query {query} as round {number}, and the ledger {wanted}"
-        fix = f"delete the lines of rounds.jsonl from round {number} on, and {folder.way_on}"
-        return RunFolderError(f"{got}; {fix}")
+        path, way_on = self._given.folder.path, self._given.folder.way_on
+        got = f"{path}: rounds.jsonl has query {self._logged[number - 1]} as round {number}, and the ledger {wanted}"
+        return RunFolderError(f"{got}; delete the lines of rounds.jsonl from round {number} on, and {way_on}")
 
 
 def _told(ledger: Ledger) -> list[str]:
