@@ -14,7 +14,7 @@ import re
 import stat
 import zipfile
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from io import TextIOWrapper
 from pathlib import Path
@@ -260,7 +260,7 @@ def logged_lines(
         if sealed is not None and not sealed.fits:
             damage = (
                 f"{path}: line {number + 1} was changed or damaged: its digest does not fit; delete it and what "
-                f"follows it, and `swarmbo resume {path.parent}` measures these {noun}s again"
+                f"follows it, and `swarmbo resume {path.parent}`, or `swarmbo serve`, makes these {noun}s again"
             )
             break
         try:
@@ -278,14 +278,21 @@ def logged_lines(
     return LoggedLines(lines, records, length, last, damage)
 
 
-def append_line(path: Path, line: bytes) -> None:
-    """Append a line to a log; it is on the disk on return. If writing fails, the log is as before."""
+def append_line(path: Path, line: bytes, *, durable: bool = True) -> None:
+    """Append a line to a log; on return it is on the disk, if ``durable``.
+
+    If the system fails, its error is raised, and the log is shortened to its length before. If it cannot do that
+    either, a part of the line, or all of it, stays until whoever opens the log again cuts torn lines.
+    """
     with path.open("ab", buffering=0) as log:
         length = log.seek(0, os.SEEK_END)
         try:
-            if log.write(line + b"\n") <= len(line):  # a part of it
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(log.fileno())
+            rest = line + b"\n"
+            while rest:  # of a line that does not fit, a part is written, and only the next call says why
+                rest = rest[log.write(rest) :]
+            if durable:
+                os.fsync(log.fileno())
         except OSError:
-            log.truncate(length)
+            with suppress(OSError):  # the first error is the one to be raised
+                log.truncate(length)
             raise

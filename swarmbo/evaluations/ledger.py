@@ -98,7 +98,8 @@ class Ledger:
         self.team, self.events = team, list[Event]()
         self.watchers = list[Callable[[Event], None]]()
         self._folder, self._choose = folder, choose or Team.ask
-        self._lock, self._digest, self._broken = threading.RLock(), _START, False
+        self._lock, self._digest, self._broken = threading.RLock(), _START, ""
+        self._is_logging = False
         self._asked, self._losses = dict[str, Event](), Counter[str]()
 
     @classmethod
@@ -287,6 +288,7 @@ class Ledger:
             note=dict(note or {}),
         )
         with self._lock:
+            self.require_whole()
             if query_id not in self.team.pending:
                 self.asked(query_id)
                 self._tell(told)  # a conflict raises
@@ -295,6 +297,12 @@ class Ledger:
             self._tell(told)
             self._log(told)
         return True
+
+    def require_whole(self) -> None:
+        """Raise a RunFolderError if an event could not be logged, or a watcher failed: only the files are certain."""
+        if self._broken:
+            path = self._folder / LEDGER
+            raise RunFolderError(f"{path}: refuses calls since one failed: {self._broken}; open it again")
 
     def _tell(self, event: Event) -> None:
         given: dict[str, Any] = {key: getattr(event, key) for key in ("failed", "point", "noise_std", "locations")}
@@ -342,11 +350,13 @@ class Ledger:
             self._losses[event.query] += 1
 
     def _log(self, event: Event) -> None:
+        self._is_logging = True
         self._append(event)
         if len(self.events) % STATE_EVERY == 0:
             self._write_state(len(self.events))
         for watcher in self.watchers:
             watcher(event)
+        self._is_logging = False
 
     def _append(self, event: Event) -> None:
         line = seal(msgspec.json.encode(event), self._digest)
@@ -365,20 +375,20 @@ class Ledger:
 
     @contextmanager
     def _changing(self) -> Generator[None]:
-        """Block that asks or tells the team and then logs that; after a failed write the ledger refuses further calls.
+        """Block that asks or tells the team and then logs that; if it fails between, the ledger refuses further calls.
 
         The team may then be ahead of the log, or the log of what watchers write: opened again, all are as logged.
         """
         with self._lock:
-            if self._broken:
-                raise RunFolderError(f"{self._folder / LEDGER}: could not be written before; open it again")
-            before, count = (self.team.round, self.team.pending), len(self.events)
+            self.require_whole()
+            before, self._is_logging = (self.team.round, self.team.pending), False
             try:
                 with self._writing():
                     yield
             except BaseException as error:
-                is_ahead = (self.team.round, self.team.pending) != before and len(self.events) == count
-                self._broken = is_ahead or isinstance(error, OSError)
+                is_ahead = self._is_logging or (self.team.round, self.team.pending) != before
+                if is_ahead or isinstance(error, OSError):
+                    self._broken = " ".join(f"{type(error).__name__}: {error}".split())
                 raise
 
     def _writing(self) -> AbstractContextManager[None]:

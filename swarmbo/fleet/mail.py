@@ -190,7 +190,7 @@ class Absence:
         self._hung = Counter[str]()
         self._noted = set[str]()  # agents with a noted end
         self._parcels, self._pings = Counter[str](), 0
-        self._quiet, self._all_quiet = dict[str, float](), 0.0
+        self._quiet, self._all_quiet, self._is_pinged = dict[str, float](), 0.0, False
         self._starts: dict[str, set[bytes]] = {}
         # seconds after which live agents that do not carry out orders count as failed
         self.longest = JOINING + 10.0 * plan.patience_s if plan.goes_on else math.inf
@@ -207,16 +207,19 @@ class Absence:
 
     def begin(self) -> None:
         """Start to listen: agents without orders have not been silent."""
-        self._quiet, self._all_quiet = dict.fromkeys(self._agents, 0.0), 0.0
+        self._quiet, self._all_quiet, self._is_pinged = dict.fromkeys(self._agents, 0.0), 0.0, False
 
     def look(self, seconds: float, waited_for: str, missing: Collection[str], refused: Mapping[str, int]) -> None:
         """Note failed agents, or raise if all are needed, after ``seconds`` without arrivals (all processed before)."""
         unread = {recipient for recipient, _ in self._mail.outstanding}
         if not self._goes_on:
-            before, self._all_quiet = self._all_quiet, self._all_quiet + seconds if seconds else 0.0
+            self._all_quiet = self._all_quiet + seconds if seconds else 0.0
+            self._is_pinged &= seconds > 0.0
             silent = [agent for agent in self._agents if agent in unread or agent in missing]
             longest = max(self._patience, 0.0 if all(self._mail.parcels[agent] for agent in silent) else JOINING)
-            if before <= longest / 2.0 < self._all_quiet:  # those that only wait for another send a receipt
+            # those that only wait for another send a receipt; the longest silence may have become shorter since
+            if self._all_quiet > longest / 2.0 and not self._is_pinged:
+                self._is_pinged = True
                 self._pings += 1
                 for agent in silent:
                     self._mail.write(agent, Ping(self._pings))

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import msgspec
 from threadpoolctl import threadpool_limits
 
 from swarmbo.agent.schema import require_own
+from swarmbo.boundary.files import PARTIAL
 from swarmbo.errors import ConfigError, RunFolderError, TransportError
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.link import Link
@@ -36,15 +37,16 @@ _TRIES = 3  # failed starts of a process before the run is given up
 _ENDING = 5.0  # seconds that processes have to end
 FOLDER = "fleet"  # within the folder of a run
 PLAN = "fleet.json"
+SOLUTION = "solution.json"  # of a problem in tables
 
 
 class Processes:
     """Processes of members, which end with this one; a repeated failure ends the run, or ``goes_on`` in ``ended``."""
 
-    def __init__(self, names: Iterable[str], plan: Path, *, goes_on: bool = False) -> None:
-        self._plan, self._goes_on = plan, goes_on
+    def __init__(self, plans: Mapping[str, Path], *, goes_on: bool = False) -> None:
+        self._plans, self._goes_on = plans, goes_on
         self.restarts, self.ended = Counter[str](), dict[str, str]()
-        self.by_name = {name: self._start(name) for name in names}
+        self.by_name = {name: self._start(name) for name in plans}
 
     def attend(self) -> None:
         """Restart failed processes."""
@@ -74,14 +76,12 @@ class Processes:
                 process.wait()
 
     def _start(self, name: str) -> "subprocess.Popen[bytes]":
-        own = self._plan.with_name(f"{name}.json")
-        plan = own if own.is_file() else self._plan
-        command = [sys.executable, "-m", "swarmbo", "agent", name, "--fleet", str(plan), "--attached"]
+        command = [sys.executable, "-m", "swarmbo", "agent", name, "--fleet", str(self._plans[name]), "--attached"]
         with self._log(name).open("ab") as log:
             return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
 
     def _log(self, name: str) -> Path:
-        return self._plan.parent / f"{name}.log"
+        return self._plans[name].with_name(f"{name}.log")
 
     def _last_words(self, name: str) -> str:
         lines = self._log(name).read_text(errors="replace").strip().splitlines()
@@ -160,7 +160,7 @@ def run_fleet(
     level, sites = told_beforehand(team.world)
     more = {"problem": team.problem.to_plain(), "settings": team.setup.to_plain(), "level": level, "sites": sites}
     plan = network.plan(team.agents, scenario.name, scenario.seed, **more)
-    with new_folder(out):
+    with new_folder(out, scenario):
         folder = RunFolder.create(out, scenario)
         with begun(plan, out / FOLDER / PLAN, here) as (hub, processes):
             team.hub = hub
@@ -175,13 +175,16 @@ def run_fleet(
 
 
 @contextmanager
-def new_folder(out: Path) -> Generator[None]:
-    """Hold the lock of a folder without a run, or one that did not begin, and compute on one thread."""
-    with threadpool_limits(1, user_api="blas"), locked(RunFolder.make(out)):
+def new_folder(out: Path, scenario: Scenario | None = None) -> Generator[None]:
+    """Hold the lock of a folder without a run, or with the same one that did not begin, and compute on one thread."""
+    # plans and processes' logs of a fleet that was killed before it logged or solved anything
+    left = {FOLDER, SOLUTION + PARTIAL} if (out / FOLDER).is_dir() else ()
+    with threadpool_limits(1, user_api="blas"), locked(RunFolder.make(out, left)):
         if RunFolder.holds_run(out):
-            if (there := RunFolder.open(out)).records():
-                how = "export" if (out / ELSEWHERE).exists() else "resume"
-                raise RunFolderError(f"{out}: holds a run; choose another --out, or `swarmbo {how} {out}`")
+            there = RunFolder.open(out)
+            if (is_other := there.scenario() != scenario) or there.has_begun:
+                which = "another" if is_other and scenario is not None else "a"
+                raise RunFolderError(f"{out}: holds {which} run; choose another --out, or {there.way_on}")
             there.clear()
         yield
 
@@ -195,7 +198,8 @@ def begun(plan: Plan, place: Path, here: Sequence[str]) -> Generator[tuple[Hub, 
             plan.write(place)
         for name in plan.endpoints.keys() - {HUB} if plan.tables is not None else ():
             plan.of(name).write(place.with_name(f"{name}.json"))
-        with closing(Processes(here, place, goes_on=plan.goes_on)) as processes:
+        plans = {name: place if plan.tables is None else place.with_name(f"{name}.json") for name in here}
+        with closing(Processes(plans, goes_on=plan.goes_on)) as processes:
             yield Hub(plan, link, processes.attend, here=here, ended=processes.ended), processes
 
 

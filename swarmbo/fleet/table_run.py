@@ -16,7 +16,7 @@ from swarmbo.errors import BudgetError, ConfigError, TransportError
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.letters import LONGEST, Ping
 from swarmbo.fleet.plan import Tables
-from swarmbo.fleet.run import FOLDER, PLAN, Network, NetworkReport, begun, new_folder
+from swarmbo.fleet.run import FOLDER, PLAN, SOLUTION, Network, NetworkReport, begun, new_folder
 from swarmbo.graph import FactorGraph
 from swarmbo.interchange import TableProblem
 from swarmbo.interchange.solved import Solved
@@ -46,7 +46,7 @@ def solve_by_fleet(
         with begun(plan, out / FOLDER / PLAN, here) as (hub, processes):
             solved = Solved(problem, method, seed, solution_by(hub, problem), unhindered=unhindered)
             hub.end()
-        solved.write(out / "solution.json")
+        solved.write(out / SOLUTION)
         return solved, NetworkReport.of(hub, processes, {})
 
 

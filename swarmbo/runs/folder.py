@@ -8,7 +8,8 @@
 import os
 import platform
 import tomllib
-from collections.abc import Generator, Mapping
+import warnings
+from collections.abc import Collection, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +23,8 @@ import tomli_w
 
 import swarmbo
 from swarmbo.boundary import files
-from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
+from swarmbo.errors import ConfigError, RunFolderError, StateVersionError, SwarmboWarning
+from swarmbo.evaluations.ledger import LEDGER
 from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.runs import stored_files
 from swarmbo.runs.scenario import Scenario, require_shallow, scenario_of
@@ -36,12 +38,12 @@ class RunFolder:
     path: Path
 
     @classmethod
-    def make(cls, path: Path) -> Path:
-        """Make an empty folder for a run, or accept one that holds a run or nothing."""
+    def make(cls, path: Path, left: Collection[str] = ()) -> Path:
+        """Make an empty folder for a run, or accept one that holds a run, or nothing but what is ``left`` of one."""
         with files.naming(path, "cannot be made", "; choose another --out"):
             path.mkdir(parents=True, exist_ok=True)
             # the scenario's partial file is left by a run killed before it began
-            ours = {stored_files.LOCK, stored_files.SCENARIO + files.PARTIAL}
+            ours = {stored_files.LOCK, stored_files.SCENARIO + files.PARTIAL, *left}
             is_occupied = any(file.name not in ours for file in path.iterdir())
         if is_occupied and not cls.holds_run(path):
             raise RunFolderError(f"{path}: is not empty; choose another --out")
@@ -71,6 +73,13 @@ class RunFolder:
     def holds_run(path: Path) -> bool:
         """Test that a run was begun here."""
         return (path / stored_files.SCENARIO).is_file()
+
+    @property
+    def has_begun(self) -> bool:
+        """True if the run has logged anything, also a damaged line, or may have been measured elsewhere."""
+        kept = [self.path / name for name in (LEDGER, "checkpoint.json", stored_files.ELSEWHERE)]
+        kept += self.path.glob(stored_files.CHECKPOINTS)
+        return any(path.exists() for path in kept) or bool(self._read("rounds.jsonl"))
 
     def clear(self) -> None:
         """Delete the files of the run and no others.
@@ -182,8 +191,16 @@ class RunFolder:
 
     def writing(self, name: str) -> AbstractContextManager[None]:
         """Block that writes a file: errors in it name the file, which the system's error of a full disk does not."""
-        safe = f"; what was logged is safe, `swarmbo resume {self.path}` goes on" if self.holds_run(self.path) else ""
+        safe = f"; what was logged is safe, {self.way_on}" if self.holds_run(self.path) else ""
         return files.naming(self.path / name, "cannot be written", safe)
+
+    @property
+    def way_on(self) -> str:
+        """Command that goes on with the run, in words; of one that nothing goes on with, a command that reads it."""
+        if (self.path / stored_files.ELSEWHERE).exists():
+            return f"`swarmbo export {self.path}` reads it"
+        is_served = (self.path / LEDGER).exists() and "workers" not in self._told[0]
+        return f"`swarmbo {'serve … --out' if is_served else 'resume'} {self.path}` goes on"
 
     def _read(self, name: str) -> bytes:
         with files.naming(self.path / name, "cannot be read"), suppress(FileNotFoundError):
@@ -206,12 +223,17 @@ class RunFolder:
         """Logged rounds."""
         return self.log().records
 
-    def append(self, line: bytes, timing: stored_files.Timing) -> None:
-        """Log a round; it is on the disk on return."""
+    def append(self, line: bytes, timing: stored_files.Timing | None = None) -> None:
+        """Log a round; it is on the disk on return. Nothing depends on its timing: that it is lost is a warning."""
         with self.writing("rounds.jsonl"):
             files.append_line(self.path / "rounds.jsonl", files.seal(line, self._last_digest()))
-        with self.writing("timings.jsonl"), (self.path / "timings.jsonl").open("ab") as log:
-            log.write(files.seal(msgspec.json.encode(timing)) + b"\n")
+        if timing is not None:
+            path = self.path / "timings.jsonl"
+            try:
+                files.append_line(path, files.seal(msgspec.json.encode(timing)), durable=False)
+            except OSError as error:
+                told = f"{path}: the duration of round {timing.round} cannot be written: {error.strerror or error}"
+                warnings.warn(told, SwarmboWarning, stacklevel=2)
 
     def _last_digest(self) -> str:
         """Digest that the next line continues, read from the end of the log."""

@@ -24,7 +24,7 @@ from swarmbo.runs.recording import find_references, record_reset, record_round, 
 from swarmbo.runs.report import Summary, WorkersReport
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.states import State
-from swarmbo.runs.stored_files import Timing
+from swarmbo.runs.stored_files import ELSEWHERE, Timing
 from swarmbo.runs.world import Environment
 from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld, Step
@@ -131,8 +131,9 @@ class _Loop:
 
     def __init__(self, given: Drive, begun: Begun) -> None:
         log, checkpoint = given.folder.log(), states.read_checkpoint(given.folder)
-        if checkpoint is not None and checkpoint.round == len(log.lines) and checkpoint.line:
-            given.folder.append(checkpoint.line.encode(), Timing(checkpoint.round, 0.0, 0.0, 0.0, 0.0))
+        is_restored = checkpoint is not None and checkpoint.round == len(log.lines) and bool(checkpoint.line)
+        if checkpoint is not None and is_restored:
+            given.folder.append(checkpoint.line.encode())  # how long it took is lost
             log = given.folder.log()
         self._given, self._truth, self._logged = given, begun.truth, log.lines
         # the log takes precedence: a step may have ended, and been logged, just as its process was ended
@@ -147,6 +148,8 @@ class _Loop:
             self.record = log.records[checkpoint.round]
             self.behind = sum(number <= checkpoint.round for number in self._failures)
             self._observations, self._infos = dict[str, Any].fromkeys(env.agents), dict[str, Any]()
+            if is_restored:  # nobody was told of it
+                given.calls.on_round(self.record, False)
         else:
             self._observations, self._infos, self.behind = begun.observations, begun.infos, 0
             began = time.perf_counter()
@@ -175,11 +178,7 @@ class _Loop:
         recorded = time.perf_counter()
         times = (decided - began, measured - decided, learned - measured, recorded - learned)
         self._state = _state_of(env)
-        if record.round >= len(self._logged) and self._state is not None:
-            # it comes before the log, and has its line: no logged round must be played again
-            kept = team.state_dict(), self._state, msgspec.json.encode(record).decode()
-            states.write_checkpoint(self._given.folder, states.Checkpoint(record.round, *kept))
-        calls.on_round(record, self._log(Timing(record.round, *times)))
+        calls.on_round(record, self._keep(Timing(record.round, *times)))
         last = self._observations
         self._observations = {agent: step.observations.get(agent, last.get(agent)) for agent in env.agents}
         self._infos = step.infos
@@ -215,6 +214,25 @@ class _Loop:
         for actions in self._steps:
             env.step(actions)
 
+    def _keep(self, timing: Timing) -> bool:
+        """Log the last round, and write a checkpoint of a new one; True if it was logged before.
+
+        The checkpoint comes first, and has the line: no logged round must be played again. It comes last if agents
+        measured elsewhere, which nothing resumes. If it cannot be written, the line is logged all the same.
+        """
+        folder, number = self._given.folder, self.record.round
+        if number < len(self._logged) or self._state is None:
+            return self._log(timing)
+        kept = self._given.team.state_dict(), self._state, msgspec.json.encode(self.record).decode()
+        is_last = (folder.path / ELSEWHERE).exists() and not self._log(timing)
+        try:
+            states.write_checkpoint(folder, states.Checkpoint(number, *kept))
+        except OSError:
+            if not is_last:
+                self._log(timing)
+            raise
+        return not is_last and self._log(timing)
+
     def _log(self, timing: Timing) -> bool:
         """Log the last round, or compare it with the existing line; True if there was one."""
         line, number, folder = msgspec.json.encode(self.record), self.record.round, self._given.folder
@@ -224,12 +242,10 @@ class _Loop:
         if line != self._logged[number]:
             then, now = folder.versions(), versions()
             differ = [f"{name} {then.get(name)} -> {own}" for name, own in now.items() if then.get(name) != own]
-            why = (
-                f"versions changed: {', '.join(differ)}"
-                if differ
-                else "same versions, so the machine or the world changed"
-            )
-            if not differ and not hasattr(self._given.env.unwrapped, "get_state"):
+            why = "same versions, so the machine or the world changed"
+            if differ:
+                why = f"versions changed: {', '.join(differ)}"
+            elif not hasattr(self._given.env.unwrapped, "get_state"):
                 why = "a world without get_state() is played again from the start, and must measure the same"
             got = f"{folder.path}: round {number} differs from the logged line ({why})"
             raise RunFolderError(f"{got}; start it again in another folder")

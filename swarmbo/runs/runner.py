@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from swarmbo.deciding.team_state import acquisition_in_words, warn_of_aim
 from swarmbo.errors import RunFolderError
+from swarmbo.evaluations import Ledger
 from swarmbo.runs.attended import attend, entry_point_of, require_copies
 from swarmbo.runs.callbacks import make_callbacks
 from swarmbo.runs.folder import RunFolder
@@ -106,6 +107,9 @@ def resume(
             f"{path}: agents of its fleet measured with --measure (see {ELSEWHERE}), which the scenario's "
             "environment cannot continue; wanted a run measured by the scenario's environment"
         )
+    if scenario.workers is None and Ledger.is_in(path):
+        got = "its outcomes are told by clients, and its environment would simulate the others"
+        raise RunFolderError(f"{path}: {got}; {folder.way_on}, with the scenario that it began with")
     with telling(scenario, path, on_round, progress=progress) as calls:
         if scenario.step_timeout_s is None or scenario.workers is not None:
             return _resume(path, trust, calls)
@@ -192,5 +196,5 @@ def _existing(scenario: Scenario, folder: RunFolder) -> Summary:
     folder.require_same_code(digests(scenario))
     if (summary := read_summary(folder)) is None:
         got = f"{folder.path}: holds {len(folder.records())} of {scenario.rounds + 1} rounds of this run"
-        raise RunFolderError(f"{got}; `swarmbo resume {folder.path}` goes on with it, --force starts over")
+        raise RunFolderError(f"{got}; {folder.way_on} with it, --force starts over")
     return summary

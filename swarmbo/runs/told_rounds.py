@@ -3,16 +3,15 @@
 import math
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from swarmbo.errors import RunFolderError
 from swarmbo.evaluations import Driver, Ended, Event, Ledger, Standing, Workers, make_executor
-from swarmbo.records import Query
+from swarmbo.records import Query, RoundRecord
 from swarmbo.runs.attended import CopiedWorld, entry_point_of
 from swarmbo.runs.recording import Decided, record_reset, record_round
 from swarmbo.runs.report import Summary, WorkersReport
@@ -62,29 +61,44 @@ class ToldRounds:
         infos = {} if self._world is None else begun.infos
         if self._world is not None:
             given.team.begin(infos)
-        if logged := given.folder.records():
+        logged = given.folder.records()
+        self._logged = [record.query for record in logged[1:]]
+        if logged:
             self.last = logged[-1]
             given.calls.on_round(self.last, True)
         else:
-            self.last = record_reset(given.team, infos, begun.truth)
-            self._append(Timing(0, 0.0, begun.seconds, 0.0, 0.0))
+            self._append(record_reset(given.team, infos, begun.truth), Timing(0, 0.0, begun.seconds, 0.0, 0.0))
 
     def ledger(self, replayed: Callable[[Ledger, Event], None] | None = None) -> Ledger:
         """Ledger of the run; rounds of replayed tells that are not logged are logged now, by default as told here."""
         folder, known = self._given.folder.path, self.last.round
         if not Ledger.is_in(folder):
-            self._require(folder, 0)
+            self.require([])
             self._ledger = Ledger.create(folder, self._given.team, self._choose)
             return self._ledger
 
         def own(ledger: Ledger, event: Event) -> None:
-            if event.kind == "tell" and _n_tells(ledger) > known:
+            if event.kind == "tell" and not self.has(_told(ledger)):
                 seconds = float(event.note.get("seconds", 0.0))
                 self.record(ledger, event, Timing(self.last.round + 1, 0.0, seconds, 0.0, 0.0))
 
         self._ledger = Ledger.open(folder, lambda: self._given.team, self._choose, replayed or own, known)
-        self._require(folder, _n_tells(self._ledger))
+        if replayed is None:
+            self.require(_told(self._ledger))
         return self._ledger
+
+    def has(self, told: Sequence[str]) -> bool:
+        """True if the round of the last of all told queries so far is logged; a RunFolderError if it is another's."""
+        if (number := len(told)) <= len(self._logged) and self._logged[number - 1] != told[-1]:
+            raise self._differs(number, f"that of {told[-1]}")
+        return number <= self.last.round
+
+    def require(self, told: Sequence[str]) -> None:
+        """Refuse logged rounds that are not those of these queries, which are all that have their outcomes."""
+        for number in range(1, len(told) + 1):
+            self.has(told[:number])
+        if self.last.round > len(told):
+            raise self._differs(len(told) + 1, "no further outcome")
 
     def tell(self, query_id: str, ended: Ended) -> None:
         """Tell the outcome of a query, and log its round."""
@@ -130,19 +144,19 @@ class ToldRounds:
         actions = query.points if self._world is None else self._world.actions(query.point, team.agents)
         decided = Decided(query, asked.report, asked.sharing)
         record = record_round(self.last, team, actions, reports, self._links, self._truth, decided)
-        self.last = msgspec.structs.replace(record, failure=event.note.get("failure"))
-        self._append(msgspec.structs.replace(timing, record=time.perf_counter() - began))
+        record = msgspec.structs.replace(record, failure=event.note.get("failure"))
+        self._append(record, msgspec.structs.replace(timing, record=time.perf_counter() - began))
 
-    def _append(self, timing: Timing) -> None:
-        self._given.folder.append(msgspec.json.encode(self.last), timing)
-        self._given.calls.on_round(self.last, False)
+    def _append(self, record: RoundRecord, timing: Timing) -> None:
+        self._given.folder.append(msgspec.json.encode(record), timing)
+        self.last = record
+        self._given.calls.on_round(record, False)
 
-    def _require(self, folder: Path, n_tells: int) -> None:
-        if self.last.round > n_tells:
-            got = f"{folder}: rounds.jsonl has {self.last.round} evaluations and the ledger {n_tells}"
-            fix = f"delete the lines of rounds.jsonl after round {n_tells}, and `swarmbo resume {folder}` goes on"
-            raise RunFolderError(f"{got}; {fix}")
+    def _differs(self, number: int, wanted: str) -> RunFolderError:
+        path, way_on = self._given.folder.path, self._given.folder.way_on
+        got = f"{path}: rounds.jsonl has query {self._logged[number - 1]} as round {number}, and the ledger {wanted}"
+        return RunFolderError(f"{got}; delete the lines of rounds.jsonl from round {number} on, and {way_on}")
 
 
-def _n_tells(ledger: Ledger) -> int:
-    return sum(event.kind == "tell" for event in ledger.events)
+def _told(ledger: Ledger) -> list[str]:
+    return [event.query for event in ledger.events if event.kind == "tell"]

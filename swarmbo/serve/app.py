@@ -86,7 +86,7 @@ def make_app(desk: Desk, token: str) -> Any:
         needed(f"starlette.{part}", "serve", "swarmbo serve") for part in parts
     )
     worker, page = _Worker(), files("swarmbo.serve").joinpath("page.html").read_text(encoding="utf-8")
-    described = msgspec.json.encode(document())
+    described, noted = msgspec.json.encode(document()), list[str]()
 
     def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Any:
         content = value if isinstance(value, bytes) else msgspec.json.encode(value)
@@ -103,10 +103,15 @@ def make_app(desk: Desk, token: str) -> Any:
             except requests.ClientDisconnect:  # within its body: nobody reads this
                 return answer(b"", 400)
             except Exception as error:  # noqa: BLE001  clients get one line, whatever happened
+                if isinstance(error, RunFolderError) and not noted:  # for whoever runs it, once
+                    noted.append(" ".join(str(error).split()))
+                    sys.stderr.write(f"swarmbo: {noted[0]}\n")
                 refused = error if isinstance(error, Refused) else _refusal_for(error)
                 return answer(refused.refusal, refused.status, refused.headers)
 
         return endpoint
+
+    health = guarded(lambda _: desk.ledger.require_whole() or Health(), is_open=True)
 
     async def ask(request: Any) -> Any:
         return await worker.call(_ASK, partial(desk.ask, convert(await _body(request), AskRequest)))
@@ -132,7 +137,7 @@ def make_app(desk: Desk, token: str) -> Any:
     routed = starlette.Starlette(
         routes=[
             routing.Route("/", show, methods=["GET"]),
-            routing.Route("/healthz", guarded(lambda _: Health(), is_open=True), methods=["GET"]),
+            routing.Route("/healthz", health, methods=["GET"]),
             routing.Route("/ask", guarded(ask), methods=["POST"]),
             routing.Route("/tell/{id}", guarded(tell), methods=["POST"]),
             routing.Route("/state", guarded(lambda _: desk.state()), methods=["GET"]),

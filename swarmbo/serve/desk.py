@@ -166,6 +166,7 @@ class Desk:
 
     def best(self) -> messages.Best:
         """Best outcome, and the recommendation, which takes a decision's time after news."""
+        self.ledger.require_whole()
         if self._recommended[0] != self._told.seen:
             # a copy, since the belief of a field is fitted here, and a replay of the ledger would not do so
             found = copy(self.ledger.team).recommend()

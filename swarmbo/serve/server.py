@@ -149,11 +149,9 @@ def opened(scenario: Scenario, out: Path, most_pending: int, trust: bool) -> Gen
     with _held(scenario, out) as folder, told_by_name(scenario), telling(scenario, out, rounds.ignore) as calls:
         given = rounds.Drive(scenario, folder, env, team, calls)
         begun = rounds.begin(given)
-        known = (
-            None
-            if (truth := begun.truth) is None or truth.at_round is not None or truth.goal != "peak"
-            else float(truth.maximum)
-        )
+        truth = begun.truth
+        is_peak = truth is not None and truth.at_round is None and truth.goal == "peak"
+        known = float(truth.maximum) if truth is not None and is_peak else None
         service = desk.Service(scenario.name, scenario.seed, scenario.rounds, begun.labels.unit, known)
         if team.problem.is_field:  # agents may be anywhere in its box, as no world moves them
             settings: dict[str, Any] = {part: getattr(scenario, part) for part in (*SLOTS, "seed", "rounds")}
@@ -188,11 +186,13 @@ class Log:
         self._given, self._begun, self._world = given, begun, given.team.world
         self._rounds, self._told = ToldRounds(given, begun), desk.Outcomes(given.team.problem)
         self._by_agent = dict[str, dict[str, dict[str, object]]]()  # in a field: infos of queries that are not complete
-        self._complete = 0
+        self._complete = list[str]()
 
     def ledger(self) -> Ledger:
         """Ledger of the folder; rounds that are missing are logged."""
         ledger = self._rounds.ledger(lambda ledger, event: self._catch_up(ledger))
+        self._catch_up(ledger)
+        self._rounds.require(self._complete)
         ledger.watchers.append(lambda event: self._catch_up(ledger))
         return ledger
 
@@ -205,10 +205,10 @@ class Log:
         for event, outcomes in self._told.new(ledger):
             infos = self._infos(ledger.query(event.query), outcomes, event) if event.kind == "tell" else None
             if infos is not None:
-                self._complete += 1
-                if self._complete > self._rounds.last.round:
+                self._complete.append(event.query)
+                if not self._rounds.has(self._complete):
                     took = max(0.0, event.at - ledger.asked(event.query).at)
-                    timing = Timing(self._complete, 0.0, took, 0.0, 0.0)
+                    timing = Timing(len(self._complete), 0.0, took, 0.0, 0.0)
                     self._rounds.record(ledger, event, timing, infos)
 
     def _infos(self, query: Query, new: list[desk.Outcome], event: Event) -> dict[str, dict[str, object]] | None:

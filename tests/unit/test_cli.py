@@ -116,7 +116,7 @@ def test_a_disk_that_is_full_ends_a_run_with_one_line_and_the_run_goes_on_later(
         if calls.pop(0):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    calls = [False] * 9 + [True]
+    calls = [False] * 9 + [True, True]  # of a checkpoint, and of the line that is tried all the same
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", full)
         stopped = invoke("run", "robots", "--out", "here", "--quiet", "--no-figures", *SMALL, status=2).stderr

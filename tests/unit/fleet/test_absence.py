@@ -1,7 +1,10 @@
 """A fleet by a deadline goes on without members that are gone for good, and takes them back when they return."""
 
 import zlib
+from collections import Counter
 from functools import cache, partial
+from types import SimpleNamespace
+from unittest.mock import Mock, call
 
 import msgspec
 import numpy as np
@@ -576,3 +579,17 @@ def test_whoever_goes_and_comes_whenever_all_rounds_are_decided(network, fleets,
         require_one_log(fleet)
 
     check()
+
+
+def test_agents_are_pinged_once_also_where_the_longest_silence_becomes_shorter():
+    """It is ten minutes while one that was never heard is waited for."""
+    plan, post = SimpleNamespace(patience_s=60.0, goes_on=False), Mock(outstanding=[], parcels=Counter(a=1))
+    absence = mail.Absence(plan, ["a", "b"], post, [], {})
+    absence.begin()
+    for missing in (["a", "b"], ["a", "b"], ["a"]):
+        absence.look(20.0, "decisions", missing, {})
+    assert post.write.call_args_list == [call("a", Ping(1))]
+    absence.look(0.0, "decisions", ["a"], {})
+    for _ in range(3):
+        absence.look(20.0, "decisions", ["a"], {})
+    assert post.write.call_args_list == [call("a", Ping(1)), call("a", Ping(2))]

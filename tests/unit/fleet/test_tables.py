@@ -1,5 +1,7 @@
 """Problems in tables: a fleet chooses as `solve` does, over links that lose, with members that are killed."""
 
+from unittest.mock import Mock
+
 import msgspec
 import numpy as np
 import pytest
@@ -11,13 +13,14 @@ from swarmbo.cli import app
 from swarmbo.coordination.messages import Choice, Codec, Label
 from swarmbo.coordination.tables import factor_values
 from swarmbo.errors import BudgetError, ConfigError, RunFolderError, TransportError
-from swarmbo.fleet import table_run
-from swarmbo.fleet.plan import Plan
-from swarmbo.fleet.run import Network, NetworkReport
+from swarmbo.fleet import run as fleet_run, table_run
+from swarmbo.fleet.plan import HUB, Plan
+from swarmbo.fleet.run import Network, NetworkReport, begun, new_folder, run_fleet
 from swarmbo.fleet.table_agent import TableAgent
 from swarmbo.interchange import TableProblem
 from swarmbo.interchange.solved import Solved, solve_problem
-from swarmbo.runs import load, run
+from swarmbo.runs import RunFolder, load, run
+from swarmbo.runs.scenario import make_environment
 from swarmbo.transport import Envelope
 
 THOROUGH = pytest.mark.thorough
@@ -172,6 +175,75 @@ def test_a_folder_with_a_run_is_left_as_it_is(tmp_path):
     with pytest.raises(RunFolderError, match="holds a run; choose another --out, or `swarmbo resume"):
         table_run.solve_by_fleet(parts(), BY_DEADLINE, 1, tmp_path, NETWORK)
     assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.name != ".lock"} == before
+
+
+def left_by_a_kill(tmp_path):
+    """A folder of a fleet that was killed before its first line."""
+    (tmp_path / "fleet").mkdir(parents=True)
+    for name in ("fleet.json", "alice.json", "x.json", "alice.log"):
+        (tmp_path / "fleet" / name).write_text("{}")
+    return tmp_path
+
+
+@pytest.fixture
+def camel():
+    return load("camel", ["rounds=1", "initial=1"])
+
+
+def test_a_folder_of_a_fleet_that_did_not_begin_is_used_again(tmp_path, camel):
+    def starts(out, scenario):
+        with new_folder(out, scenario):
+            return [path.name for path in out.iterdir()]
+
+    for place, scenario in (("run", camel), ("tables", None)):
+        out = left_by_a_kill(tmp_path / place)
+        (out / "solution.json.partial").write_text("{")
+        assert "scenario.toml" not in starts(out, scenario)
+        (out / "solution.json.partial").unlink()
+        (out / "other").write_text("mine")
+        with pytest.raises(RunFolderError, match="is not empty"):
+            starts(out, scenario)
+    out = left_by_a_kill(tmp_path / "killed-later")
+    RunFolder.create(out, camel)
+    (out / "rounds.jsonl").write_bytes(b"")
+    assert "scenario.toml" not in starts(out, camel)  # cleared; killed now, it is as those above
+    assert "scenario.toml" not in starts(out, camel)
+
+
+@pytest.mark.parametrize(
+    "name", ["ledger.jsonl", "checkpoint.json", "checkpoint-000001.npz", "elsewhere.json", "rounds.jsonl", "another"]
+)
+def test_a_folder_of_a_fleet_that_may_have_measured_is_refused_and_left(tmp_path, camel, name):
+    out = left_by_a_kill(tmp_path / "run")
+    RunFolder.create(out, load("camel", ["rounds=2"]) if name == "another" else camel)
+    (out / name).write_text("{")
+    before = {path.name: path.read_bytes() for path in out.glob("*.*") if path.is_file()}
+    how = {"ledger.jsonl": "serve … --out", "elsewhere.json": "export"}.get(name, "resume")
+    what = "another" if name == "another" else "a"
+    with pytest.raises(RunFolderError, match=f"holds {what} run; choose another --out, or `swarmbo {how}"):
+        run_fleet(camel, out, NETWORK)
+    assert {path.name: path.read_bytes() for path in out.glob("*.*") if path.name in before} == before
+
+
+@pytest.mark.parametrize("is_tables", [False, True])
+def test_each_process_of_a_fleet_has_the_plan_of_its_own_run(tmp_path, monkeypatch, camel, is_tables):
+    """Plans of a fleet that did not begin may lie beside it."""
+    commands = []
+    monkeypatch.setattr(fleet_run, "Link", lambda name, plan: Mock())
+    monkeypatch.setattr(fleet_run, "Hub", lambda *arguments, **more: Mock())
+    monkeypatch.setattr(fleet_run.subprocess, "Popen", lambda command, **more: commands.append(command) or Mock())
+    out, plan = left_by_a_kill(tmp_path / "run"), plan_of(parts(), sb.MGM())
+    if not is_tables:
+        team = sb.Team.for_env(make_environment(camel, False), **camel.team_settings)
+        more = {"problem": team.problem.to_plain(), "settings": team.setup.to_plain()}
+        plan = NETWORK.plan(team.agents, "camel", 1, **more)
+    agent = next(iter(plan.endpoints.keys() - {HUB}))
+    used = f"{agent}.json" if is_tables else "fleet.json"
+    (out / "fleet" / f"{agent}.json").write_text("{}")
+    with begun(plan, out / "fleet" / "fleet.json", [agent]):
+        pass
+    (command,) = commands
+    assert command[command.index("--fleet") + 1] == str(out / "fleet" / used)
 
 
 def test_a_fleet_prints_notes_and_the_plan_that_others_need(tmp_path, monkeypatch):

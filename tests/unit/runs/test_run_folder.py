@@ -1,6 +1,7 @@
 """Files of a run folder: torn, sealed, missing, of others, on a full disk; and what is cleared."""
 
 import errno
+import io
 import os
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from swarmbo.boundary.files import logged_lines, read_seal, seal
+from swarmbo.boundary.files import append_line, logged_lines, read_seal, seal
 from swarmbo.errors import RunFolderError
 from swarmbo.records import RoundRecord, Sample
 from swarmbo.runs import run
@@ -142,13 +143,49 @@ def test_a_disk_that_is_full_is_named_with_the_file(folder, monkeypatch, name, w
         write(folder)
 
 
+@pytest.mark.parametrize("cause", ["write", "fsync", "truncate"])
+def test_a_line_that_cannot_be_appended_leaves_a_log_as_it_was_and_says_what_the_system_says(
+    tmp_path, monkeypatch, cause
+):
+    """A system writes a part of what does not fit, and only the next call says why."""
+    path, calls = tmp_path / "log", []
+    append_line(path, b"first")
+
+    class Log(io.FileIO):
+        def write(self, data):
+            calls.append(bytes(data))
+            if cause in ("write", "truncate") and len(calls) > 2:
+                raise OSError(errno.EDQUOT, "Quota exceeded")
+            return super().write(data[:3])
+
+        def truncate(self, size=None):
+            if cause == "truncate":
+                raise OSError(errno.EIO, "Input/output error")
+            return super().truncate(size)
+
+    def sync(file):
+        if cause == "fsync":
+            raise OSError(errno.EDQUOT, "Quota exceeded")
+
+    monkeypatch.setattr("pathlib.Path.open", lambda self, mode, buffering: Log(self, mode))
+    monkeypatch.setattr("os.fsync", sync)
+    with pytest.raises(OSError, match="Quota"):
+        append_line(path, b"second one")
+    assert calls[:3] == [b"second one\n", b"ond one\n", b" one\n"]
+    assert path.stat().st_size == len(b"first\n" + (b"second" if cause == "truncate" else b""))
+    cause = None
+    os.truncate(path, len(b"first\n"))
+    append_line(path, b"second one")
+    monkeypatch.undo()
+    assert path.read_bytes() == b"first\nsecond one\n"
+
+
 @pytest.mark.parametrize(
     ("name", "use", "words"),
     [
         ("rounds.jsonl", lambda folder: folder.records(), "cannot be read"),
         ("world.json", lambda folder: folder.clear(), "cannot be deleted"),
         ("rounds.jsonl", lambda folder: folder.append(line(0), TIMING), "cannot be written: Is a directory.*resume"),
-        ("timings.jsonl", lambda folder: folder.append(line(0), TIMING), "cannot be written: Is a directory.*resume"),
         (".lock", lambda folder: locked(folder.path).__enter__(), "cannot be written: Is a directory"),
     ],
 )

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from swarmbo.belief import Views
+from swarmbo.errors import RunFolderError
 from swarmbo.metrics import map_rmse
 from swarmbo.plotting import agent_maps
 from swarmbo.plotting.agent_maps import agent_maps_figure
@@ -16,6 +17,7 @@ from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.reading import load_run
 from swarmbo.runs.report import report_rows
 from swarmbo.runs.runner import assemble
+from swarmbo.runs.stored_files import ELSEWHERE
 
 LOSSY = ["belief.loss=0.5", "belief.steps=1", "belief.prior.restarts=0"]
 SMALL = ["rounds=4", "environment.sensors=6", *LOSSY]
@@ -147,9 +149,35 @@ def test_a_round_whose_checkpoint_is_written_is_not_played_again(done, tmp_path,
     assert len(RunFolder(tmp_path / "run").records()) == 3
     assert views_of(RunFolder(tmp_path / "run")) is None
     seen = []
-    resume(tmp_path / "run", on_round=lambda record, was_logged: seen.append(record.round))
-    assert seen == [4]
+    resume(tmp_path / "run", on_round=lambda record, was_logged: seen.append((record.round, was_logged)))
+    assert seen == [(3, False), (4, False)]
+    assert [timing.round for timing in RunFolder(tmp_path / "run").timings()] == [0, 1, 2, 4]  # that of 3 is lost
     assert {name: (tmp_path / "run" / name).read_bytes() for name in whole} == whole
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_a_round_whose_checkpoint_cannot_be_written_is_logged_all_the_same(
+    done, tmp_path, monkeypatch, interrupted, is_elsewhere
+):
+    scenario, path, *_ = done
+    whole, out, written = (path / "rounds.jsonl").read_bytes(), tmp_path / "run", []
+    interrupted(scenario, out, 2)
+    if is_elsewhere:  # as a fleet with instruments of its own, which nothing can resume
+        monkeypatch.setattr("swarmbo.runs.runner.ELSEWHERE", "other")
+        (out / ELSEWHERE).write_text("{}")
+
+    def full(folder, checkpoint):
+        written.append(len(folder.records()))
+        raise RunFolderError("no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("swarmbo.runs.states.write_checkpoint", full)
+        with pytest.raises(RunFolderError, match="no space"):
+            resume(out)
+    assert written == [4 if is_elsewhere else 3]
+    assert len(RunFolder(out).records()) == 4
+    resume(out)
+    assert (out / "rounds.jsonl").read_bytes() == whole
 
 
 def test_without_a_checkpoint_the_figure_says_what_is_missing(done, tmp_path, monkeypatch, interrupted):

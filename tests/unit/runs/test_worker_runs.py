@@ -153,7 +153,7 @@ def test_a_ledger_that_is_behind_its_rounds_is_refused(tmp_path, interrupted):
     interrupted(small(*THREADS, "workers.count=2"), out, 9, trust=True)
     lines = (out / LEDGER).read_bytes().splitlines(keepends=True)
     (out / LEDGER).write_bytes(b"".join(lines[:-6]))
-    with pytest.raises(RunFolderError, match=r"delete the lines of rounds\.jsonl after round"):
+    with pytest.raises(RunFolderError, match=r"delete the lines of rounds\.jsonl from round"):
         resume(out, trust=True)
 
 

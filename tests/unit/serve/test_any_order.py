@@ -170,7 +170,7 @@ def test_a_recommendation_changes_no_decision(tmp_path):
     model.undisturbed()
 
 
-def test_a_folder_that_cannot_be_written_loses_nothing(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_written_loses_nothing(tmp_path, monkeypatch, capsys):
     model = Model(tmp_path, "total")
     model.ask(0, 10.0)
 
@@ -183,9 +183,16 @@ def test_a_folder_that_cannot_be_written_loses_nothing(tmp_path, monkeypatch):
             answer = client.post("/tell/q00001", json={"outcome": 1.0})
             assert answer.status_code == 503
             assert "No space left" in answer.json()["what"]
-    with client_of(model.desk) as client:
-        assert client.post("/ask", json={"key": "more"}).status_code == 503  # until it is opened again
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    assert "No space left" in line
+    with client_of(model.desk) as client:  # until it is opened again
+        told = client.post("/tell/q00001", json={"outcome": 1.0})  # a client that tries again
+        for answer in (told, client.post("/ask", json={"key": "more"}), client.get("/best"), client.get("/healthz")):
+            assert answer.status_code == 503
+            assert "No space left" in answer.json()["what"]
     model.desk = open_desk(tmp_path, model.clock)
+    assert list(model.desk.ledger.pending) == ["q00001"]
     model.check()
     model.tell(0, "value")
     with pytest.raises(SwarmboError):

@@ -3,13 +3,17 @@
 import errno
 import itertools
 import os
+import re
 import shutil
+from contextlib import nullcontext
 
 import msgspec
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from swarmbo.errors import RunFolderError
+from swarmbo.cli import app
+from swarmbo.errors import RunFolderError, SwarmboWarning
 from swarmbo.evaluations.ledger import LEDGER
 from swarmbo.runs import load, load_run
 from swarmbo.serve.messages import AskRequest, TellRequest
@@ -146,6 +150,83 @@ def test_a_disk_that_is_full_for_a_moment_loses_nothing(tmp_path, scenario, monk
             assert np.isfinite(desk.ledger.team.history.factors).all()
     assert n_refused > 0
     assert rounds_of(tmp_path / "served") == rounds_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("agents", [["ada"], ["ada", "ben"]])
+def test_a_round_or_an_event_that_cannot_be_recorded_breaks_the_service_until_it_is_opened_again(
+    tmp_path, scenario, monkeypatch, agents
+):
+    """Whatever fails there, the team or the ledger is ahead of the files of which clients are told."""
+
+    def fails(*arguments):
+        raise ZeroDivisionError("of the record")
+
+    where = "swarmbo.runs.told_rounds.record_round" if len(agents) == 2 else "swarmbo.evaluations.ledger.append_line"
+    for folder in (tmp_path / "whole", tmp_path / "served"):
+        with opened(scenario, folder, 8, False) as desk:
+            first, second = ask(desk), ask(desk)
+            if folder.name == "served":
+                with monkeypatch.context() as patch:
+                    patch.setattr(where, fails)
+                    with pytest.raises(ZeroDivisionError):
+                        tell(desk, first, agents)
+                for query in (first, second):
+                    with pytest.raises(RunFolderError, match=r"refuses calls since one failed.*of the record.*open it"):
+                        tell(desk, query)
+        with opened(scenario, folder, 8, False) as desk:
+            assert desk.ledger.n_told == (folder.name == "served" and len(agents) == 2)
+            tell(desk, first)
+            tell(desk, second)
+    assert rounds_of(tmp_path / "served") == rounds_of(tmp_path / "whole")
+
+
+def test_a_round_whose_duration_cannot_be_logged_is_no_reason_to_stop(tmp_path, scenario):
+    with opened(scenario, tmp_path / "served", 8, False) as desk:
+        (tmp_path / "served" / "timings.jsonl").unlink()
+        (tmp_path / "served" / "timings.jsonl").mkdir()
+        for number in range(1, 3):
+            with pytest.warns(SwarmboWarning, match=f"the duration of round {number} cannot be written"):
+                tell(desk, ask(desk))
+    assert len(rounds_of(tmp_path / "served")) == 3
+
+
+def test_a_last_round_that_could_not_be_logged_is_in_no_summary(tmp_path, scenario, monkeypatch):
+    with opened(scenario, tmp_path / "served", 8, False) as desk, monkeypatch.context() as patch:
+        for number in range(ROUNDS):
+            if number == ROUNDS - 1:
+                patch.setattr("swarmbo.runs.folder.RunFolder.append", lambda *_: 1 / 0)
+            with nullcontext() if number < ROUNDS - 1 else pytest.raises(ZeroDivisionError):
+                tell(desk, ask(desk))
+    assert not (tmp_path / "served" / "summary.json").exists()
+    with opened(scenario, tmp_path / "served", 8, False):
+        pass
+    assert load_run(tmp_path / "served").is_complete
+
+
+def test_rounds_of_other_queries_than_those_with_outcomes_are_named(tmp_path, scenario):
+    for folder, order in ((tmp_path / "one", (0, 1)), (tmp_path / "other", (1, 0))):
+        with opened(scenario, folder, 8, False) as desk:
+            asked = [ask(desk), ask(desk)]
+            for index in order:
+                tell(desk, asked[index])
+    shutil.copy(tmp_path / "other" / "rounds.jsonl", tmp_path / "one")
+    told = "has query q00002 as round 1, and the ledger that of q00001; delete .* round 1 on.*swarmbo serve .* --out"
+    with pytest.raises(RunFolderError, match=told), opened(scenario, tmp_path / "one", 8, False):
+        pass
+    (tmp_path / "one" / "rounds.jsonl").unlink()
+    with opened(scenario, tmp_path / "one", 8, False) as desk:
+        assert desk.ledger.n_told == 2
+
+
+def test_a_service_is_not_resumed_since_its_world_would_simulate_outcomes(tmp_path, scenario):
+    with opened(scenario, tmp_path / "served", 8, False) as desk:
+        tell(desk, ask(desk))
+    before = rounds_of(tmp_path / "served")
+    for arguments in (["resume"], ["run", str(tmp_path / "survey.toml"), "--out"]):
+        refused = CliRunner().invoke(app, [*arguments, str(tmp_path / "served")])
+        assert refused.exit_code == 2
+        assert re.search(r"`swarmbo serve … --out \S+served`", refused.stderr)
+    assert rounds_of(tmp_path / "served") == before
 
 
 def test_before_any_outcome_there_is_no_animation(tmp_path, scenario):
