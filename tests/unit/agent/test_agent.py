@@ -252,6 +252,39 @@ def test_agents_decide_as_the_team_does_while_owners_learn_different_models(
     case.recommended()
 
 
+def drawn(rng: np.random.Generator) -> dict[str, Any]:
+    """A random problem and its settings."""
+    some: list[tuple[Mapping[str, list[str]], Mapping[str, str] | None]] = [
+        (PAIRS, None), (LONE, None), (RING, None), (CHAIN, None), (PARTS, OWNERS), (TWO, {"f": "p", "g": "q"}),
+    ]  # fmt: skip
+    scopes, owners = some[rng.integers(len(some))]
+    given: dict[str, Any] = {"scopes": scopes, "owners": owners, "acquisition": "auto"}
+    bents = (plateau, in_steps, of_single_variables, lambda y, own: 1.0, lambda y, own: y)
+    given["bent"] = bents[rng.integers(len(bents))]
+    if rng.random() < 0.2:
+        given["acquisition"] = ("thompson", "expected-improvement", "dumbo", "dec-hbo")[rng.integers(4)]
+    if rng.random() < 0.2:
+        given["fails"] = lost("a", {"f"})
+    if rng.random() < 0.2:
+        given["no_go"] = [SHUT]
+    if rng.random() < 0.2:
+        given["types"] = GRID
+    return given | ({"rounds": 22} if rng.random() < 0.3 else {})
+
+
+@THOROUGH
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("seed", range(12))
+def test_agents_decide_as_the_team_does_about_random_problems(seed: int):
+    rng = np.random.default_rng(seed)
+    case = Case(**drawn(rng), seed=seed)
+    for _ in range(16):
+        case.go_on(1, (None, 1, 2, 3)[rng.integers(4)])
+        if rng.random() < 0.2:
+            case.agents = {name: copied(agent) for name, agent in case.agents.items()}
+    case.recommended()
+
+
 @pytest.mark.parametrize("is_attached", [True, False])
 def test_a_point_that_is_told_before_its_outcomes_comes_when_these_do(is_attached: bool):
     case = Case(scopes={"f": ["a", "b"], "g": ["b", "c"]}, acquisition="auto")
