@@ -247,7 +247,8 @@ UNEVEN: list[Any] = [
 def test_agents_decide_as_the_team_does_while_owners_learn_different_models(
     given: dict[str, Any], count: int | None, rounds: int
 ):
-    case = Case(**{"acquisition": "auto"} | given)
+    whole: dict[str, Any] = {"acquisition": "auto"} | given
+    case = Case(**whole)
     case.go_on(rounds, count)
     case.recommended()
 
