@@ -166,9 +166,9 @@ class OwnRows(msgspec.Struct, frozen=True):
 
     def then(self, later: "OwnRows") -> "OwnRows":
         """Add later data, in the same order; numbers of orders may leave gaps."""
+        calls, own = divmod(self.next_order, _BETWEEN_CALLS)
 
         def moved(row: OwnRow) -> OwnRow:
-            calls, own = divmod(self.next_order, _BETWEEN_CALLS)
             is_among_own = row.order < _BETWEEN_CALLS - 1  # before the first of the later calls
             order = calls * _BETWEEN_CALLS + row.order + (own if is_among_own else 0)
             return msgspec.structs.replace(row, order=order)

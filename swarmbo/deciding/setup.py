@@ -317,11 +317,10 @@ class Setup:
             raise ConfigError(f"got faults of {short(strangers)}; wanted {wanted}", at="$.transport")
         if not problem.is_field:
             check_belief_fits(parts["belief"], parts["acquisition"])
-            structure = None
+            is_learned = False
             if isinstance(parts["belief"], AdditiveGPSettings):
-                structure = parts["belief"].structure
+                is_learned = parts["belief"].structure is not None
                 check_structure(parts["belief"], parts["acquisition"], problem.outcomes)
-            is_learned = structure is not None
             check_groups(parts["acquisition"], problem.graph, problem.outcomes, is_learned=is_learned)
         return cls(problem, **parts, seed=number, horizon=horizon, initial=first, near=near)
 
