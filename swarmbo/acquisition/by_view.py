@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.chain import told_by
+from swarmbo.acquisition.chain import matched, told_by
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief, Views, quick_at, view_of
 
@@ -100,7 +100,11 @@ def likely_steps(situation: Situation) -> ViewSteps[Situation]:
 
     kept = yield from each(situation, "likely places", situation.movers, situation.likely_rows, fits)
     left = {agent: situation.candidates[agent][rows] for agent, rows in kept.items() if rows is not None}
-    return replace(situation, candidates={**situation.candidates, **left})
+    likely, bound = {**situation.candidates, **left}, [a for a in situation.movers if a not in situation.prices]
+    few = {agent: likely[agent] for agent in bound if len(likely[agent]) < len(bound)}  # others always find a place
+    if left and len(matched(few)) < len(few):  # rather an unlikely place than none
+        likely |= {agent: situation.candidates[agent] for agent in few}
+    return replace(situation, candidates=likely)
 
 
 def looked_at(situation: Situation, belief: PlaceBelief) -> PlaceBelief:

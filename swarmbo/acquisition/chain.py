@@ -232,14 +232,19 @@ def assign(
     claims = claims or {}
     taken = {tuple(place.tolist()) for place in claims.values()}
     few = [agent for agent in agents if len(places[agent]) < enough]
-    wanted = {a: [p for p in map(tuple, places[a].tolist()) if a in claims or p not in taken] for a in few}
-    assigned = set(agents) - set(few)
-    known = {place: n for n, place in enumerate({place: None for own in wanted.values() for place in own})}
-    if known:
-        wants = np.zeros((len(few), len(known)), dtype=np.int8)
-        for n, agent in enumerate(few):
-            wants[n, [known[place] for place in wanted[agent]]] = 1
-        # as many robots as possible get a place; deterministic for one order of robots and places
-        matched = maximum_bipartite_matching(csr_array(wants), perm_type="column")
-        assigned |= {agent for agent, place in zip(few, matched, strict=True) if place >= 0}
+    free = {a: [a in claims or tuple(place) not in taken for place in places[a].tolist()] for a in few}
+    assigned = (set(agents) - set(few)) | matched({a: places[a][free[a]] for a in few}).keys()
     return [a for a in agents if a in assigned], [a for a in agents if a not in assigned]
+
+
+def matched(wanted: Candidates) -> Spots:
+    """Distinct places for as many robots as possible, out of the places that each wants."""
+    counts = [len(own) for own in wanted.values()]
+    if not any(counts):
+        return {}
+    places, numbers = numbered(wanted, tuple(wanted))
+    robots, columns = np.repeat(np.arange(len(counts)), counts), np.concatenate([*numbers.values()])
+    wants = csr_array((np.ones(len(robots), dtype=np.int8), (robots, columns)), (len(counts), len(places)))
+    # deterministic for one order of robots and places
+    found = maximum_bipartite_matching(wants, perm_type="column")
+    return {agent: places[place] for agent, place in zip(wanted, found, strict=True) if place >= 0}

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from swarmbo.acquisition.acquisition import Acquisition
 from swarmbo.acquisition.by_view import Chooser, ViewSteps, are_rows, at_once, each, looked_at, turns
-from swarmbo.acquisition.chain import Candidates, Spots, assign, chains, divide, shares_factor, told_by
+from swarmbo.acquisition.chain import Candidates, Spots, assign, chains, divide, matched, shares_factor, told_by
 from swarmbo.acquisition.local_problem import LocalProblem, Safeguard, TablesOnDemand
 from swarmbo.acquisition.local_utility import LocalUtility
 from swarmbo.acquisition.situation import Situation
@@ -143,6 +143,11 @@ class ChainAcquisition(Acquisition, frozen=True):
         # an agent that cannot abstain needs a place, or the set of measuring agents would change
         in_turn = picks if all(agent in picks or agent in situation.prices for agent in situation.movers) else None
         groups, places = self._territories(situation, in_turn or {})
+        bound = [agent for agent in situation.movers if agent not in situation.prices]
+        if not places.keys() >= {*bound}:  # other territories may have a place for each of them
+            claims = matched({agent: situation.candidates[agent] for agent in bound})
+            if len(claims) == len(bound):
+                groups, places = self._territories(situation, claims)
         if not groups:
             return None
         arity = min(order + 1, max(map(len, groups)))

@@ -103,7 +103,7 @@ Penalty = Callable[[Points, Values, Points], Climbing]  # of points, values and 
 _STILL = 1e-9  # sides of the box
 _SUFFICIENT = 1e-4  # share of the rise predicted by the gradient that a step must reach (Armijo)
 _SHRINK = 0.25
-_LARGEST_STEP = 1e10
+_LARGEST_STEP = 1e100  # in squared sides per unit of the outcome, which may be tiny
 _NOWHERE = 1e-7  # sides of the box
 # steps over which `polish` measures the rise of the best sum
 _STEPS = 4

@@ -1,6 +1,6 @@
 """Belief of a team in a field, with the same methods for one shared belief and for local beliefs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -125,6 +125,7 @@ class OwnBeliefs:
         if agent in self.seen.agents:
             self.seen.give(agent, X, y, noise_std**2)
             self.seen.give_failures(agent, dead)
+            self.seen.lead(agent)
         return self
 
     def to_say(self) -> ToSay:
@@ -204,13 +205,13 @@ def with_pending(belief: FieldBelief, log: Logbook, round_number: int) -> PlaceB
 def required_of(belief: FieldBelief, log: Logbook, agents: Iterable[str], round_number: int) -> dict[str, Requirement]:
     """Required probability of success, for local agents that know of a failure, by each agent's own record."""
     domain = log.problem.box
-    d, made, out = domain.n_dims, dict[tuple[bytes, bytes], SuccessGP](), dict[str, Requirement]()
+    d, made, out = domain.n_dims, dict[Hashable, SuccessGP](), dict[str, Requirement]()
     for agent, (good, bad, memory) in belief.known(agents, _failed_places(log)).items():
         if not len(bad):
             continue
         bad = bad if belief.seen.has_time else bad[:, :d]
         # agents that know the same share one model, made once; equal bytes give equal bits
-        key = good.tobytes(), bad.tobytes()
+        key = good.tobytes(), bad.tobytes(), memory
         if key not in made:
             rows = np.concatenate([good, bad])
             made[key] = SuccessGP.learned(

@@ -1,5 +1,6 @@
 """Teams in a field whose agents each have a belief of their own."""
 
+import msgspec
 import networkx as nx
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import swarmbo as sb
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, means_by_agent
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
 from swarmbo.belief.gp.spatial import view_of
+from swarmbo.deciding.beliefs import required_of
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.records import Traffic
 
@@ -239,3 +241,35 @@ def test_where_nobody_talked_nothing_is_said_of_links_or_of_traffic():
     assert playing.last_sharing.messages > 0
     playing.begin({})  # a further episode, and nobody has measured yet
     assert (playing.last_sharing, playing.sharing_links) == (Traffic(), None)
+
+
+@pytest.mark.parametrize("method", EACH)
+def test_attached_data_are_fitted_before_the_first_question(method):
+    """Without a fit, outcomes of -60 are far below the prior's 0, so the best place is where nothing is known."""
+    X = np.random.default_rng(0).random((12, 2)) * [40.0, 20.0]
+    y = -60.0 - 200.0 * (((X - [20.0, 10.0]) / [100.0, 50.0]) ** 2).sum(axis=1)
+    playing = team(method)
+    playing.attach(X, y, agents=["a"] * 6 + ["b"] * 6)
+    found = playing.recommend()
+    assert found is not None
+    assert abs(found.mean + 60.0) < 5.0
+    asked = playing.ask({"a": X[:6], "b": X[6:], "c": [[99.0, 49.0]]})
+    assert abs(asked.means["a"] + 60.0) < 5.0
+
+
+def test_agents_with_equal_data_judge_failures_by_their_own_kernel_of_time():
+    """The reports of two agents are equal, their kernels of time differ: the order of agents must not matter."""
+    playing = team("readings", prior=ExactGPSettings(restarts=0, time=TimeAxis()))
+    for n in range(4):
+        query = playing.ask({"a": PLACES[:10], "b": PLACES[10:20]})
+        playing.tell(query, {"a": np.nan if n < 2 else 1.0, "b": float(n)})
+    believed = playing._learner.believed
+    proposed = (own := believed.seen.agents["b"]).proposal.hyperparameters
+    slow = msgspec.structs.replace(proposed.time, lengthscale=50.0 * proposed.time.lengthscale)
+    own.propose(msgspec.structs.replace(proposed, time=slow))
+
+    def margins(*agents):
+        required = required_of(believed, playing._log, agents, playing._log.round)
+        return {agent: required[agent].margin(np.array([[0.0, 0.0], [0.2, 0.5]])).tolist() for agent in agents}
+
+    assert margins("a", "b") == margins("b", "a") == margins("a") | margins("b")

@@ -60,3 +60,13 @@ def test_an_optimum_on_a_learned_limit_is_approached_though_the_quantity_has_a_w
         best, n_broken = max(best, value if load <= 1.0 else -math.inf), n_broken + (load > 1.0)
     assert -0.2405 < best <= -0.24 + 1e-12  # at x = 0.6, y = 0.4, by Lagrange's multiplier
     assert n_broken < 15
+
+
+@pytest.mark.parametrize("unit", [1.0, 2.0**-30, 2.0**-50])
+def test_the_unit_of_a_limited_quantity_does_not_matter(unit):
+    best, team = -math.inf, sb.Team(None, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, limits={"power": (None, unit)}, seed=2)
+    for _ in range(25):
+        x, y = (query := team.ask()).point.values()
+        team.tell(query, x + 2.0 * y, constraints={"power": (x + y) * unit})
+        best = max(best, x + 2.0 * y if x + y <= 1.0 else -math.inf)
+    assert best > 1.99  # the best allowed value is 2

@@ -115,8 +115,8 @@ class FusedBelief(Answered):
             self.give(name, X, y, noise.get(name))
         for name, X in failed.items():
             self.give_failures(name, X)
-        for agent in self.agents.values():
-            self._lead(agent)
+        for name in self.agents:
+            self.lead(name)
         for name in self.agents:
             heard = self.names if links is None else links.adj.get(name, ())
             met = [other for other in heard if other in self.names]
@@ -203,17 +203,18 @@ class FusedBelief(Answered):
     def _points(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         return checked_places(X, self.domain, self.has_time, self.now)
 
-    def _lead(self, agent: FusedView) -> None:
-        """Let an agent propose, if it has enough new measurements and it is its turn."""
+    def lead(self, name: str) -> None:
+        """Let an agent propose hyper-parameters, if it has enough new measurements and it is its turn."""
+        agent = self.agents[name]
         X, y, noise = agent.known if isinstance(agent, MeasurementFlooding) else (agent.X, agent.y, agent.noise)
         has_news = len(y) > 0 and len(y) >= self.settings.growth * agent.proposal.n_measurements
-        if has_news and self._waits[agent.name] < sum(other < agent.name for other in agent.reached):
-            self._waits[agent.name] += 1
+        if has_news and self._waits[name] < sum(other < name for other in agent.reached):
+            self._waits[name] += 1
             return
-        self._waits[agent.name] = 0
+        self._waits[name] = 0
         if has_news:
             belief = ExactGP.create(self.settings.prior, self.domain).update(X, y, noise)
-            fitted = belief.fit(stream(self.seed, "fit", agent=agent.name, n=len(y)))
+            fitted = belief.fit(stream(self.seed, "fit", agent=name, n=len(y)))
             agent.propose(fitted.hyperparameters, n_measurements=len(y))
 
     @property

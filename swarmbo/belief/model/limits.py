@@ -55,7 +55,7 @@ class ProbablyBroken:
         found = self.belief.local(inner, Z[None], gradient=True)
         assert found.dmean is not None
         assert found.dvar is not None
-        (mean,), (std,) = found.mean, np.sqrt(found.var + 1e-12)
+        (mean,), (std,) = found.mean, np.sqrt(found.var + 1e-12 * self.belief.prior_variance)
         by_std = found.dvar[0] / (2.0 * std[:, None])
         sides = [(1.0, self.high)] * (self.high is not None) + [(-1.0, self.low)] * (self.low is not None)
         lacks = np.array([sign * (mean - end) + self.assured * std for sign, end in sides if end is not None])

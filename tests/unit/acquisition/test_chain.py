@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+import swarmbo as sb
 from swarmbo.acquisition.chain import assign, chains, divide, in_contact, shortest_path_order
 
 
@@ -180,3 +181,25 @@ def test_robots_that_claim_places_keep_them_and_take_part(seed, order):
         assert place.tolist() in kept[agent].tolist()
     assigned, _ = assign(agents, kept, 2 * order + 1, claims)
     assert set(claims) <= set(assigned)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [((1,), (0, 2), (0, 1)), ((0, 1), (0,), (1, 2)), ((0, 1, 2), (0,), (0, 1))],
+)
+def test_all_agents_measure_if_there_is_a_place_for_each(wanted):
+    places = np.array([[0.1], [0.5], [0.9]])
+    for order in (0, 1):
+        team = sb.Team.for_field([*"abc"], [0.0], [1.0], acquisition=sb.DBGPUCB(markov_order=order))
+        asked = team.ask({agent: places[list(own)] for agent, own in zip("abc", wanted, strict=True)}).points
+        assert len(asked) == 3
+        assert len({float(place[0]) for place in asked.values()}) == 3
+
+
+def test_an_agent_with_unlikely_places_only_measures_at_one_of_them():
+    """All measurements failed, so c prefers the place of b, who has no other one."""
+    line = np.linspace(0.0, 1.0, 9)[:, None]
+    team = sb.Team.for_field([*"abc"], [0.0], [1.0], acquisition="information", seed=1)
+    team.attach([[0.14], [0.2], [0.3], [0.5]], [np.nan] * 4)
+    asked = team.ask({"a": line, "b": line[:1], "c": line[:2]}).points
+    assert {agent: float(place[0]) for agent, place in asked.items() if agent != "a"} == {"b": 0.0, "c": 0.125}

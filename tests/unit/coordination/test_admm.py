@@ -65,6 +65,13 @@ def test_however_few_points_are_screened_rounds_find_the_maximiser(
     assert agreement.report.status == "converged"
 
 
+@pytest.mark.parametrize("unit", [2.0**-90, 2.0**-50, 2.0**50])
+@pytest.mark.parametrize("scopes", [CHAIN, {"f": ["x", "y"], "g": ["z"]}], ids=["one part", "two parts"])
+def test_the_unit_of_outcomes_decides_nothing(scopes, unit) -> None:
+    found = [ADMM(starts=1).maximise(InUnits.on_box(scopes, 3, unit=each), seed=0).point for each in (1.0, unit)]
+    np.testing.assert_array_equal(*found)
+
+
 def test_the_natural_penalty_goes_with_the_unit_and_not_with_the_level() -> None:
     values = np.random.default_rng(0).normal(size=64)
     assert natural_penalty(values, 0) == 12.0 * values.std()
