@@ -76,8 +76,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     | single factors, no shared variables | untransformed, root, fourth root, logarithm | log expected improvement | \
     one per factor; for several factors, see below |
     | | a sum of functions of the factor's variables | log expected improvement of each | none |
-    | single factors, shared variables | untransformed outcomes | bounds, and each third time a joint posterior draw | \
-    none |
+    | single factors, shared variables | untransformed outcomes | in turn a joint posterior draw, cautious and bold \
+    bounds | none |
     | any, with a time axis | untransformed outcomes | bounds | none |
 
     Models of totals with similar evidence are used alternately. One process of untransformed totals is tried with up to
@@ -112,10 +112,10 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         box: Settings of trust regions.
         restarts: Settings of restarts for one factor.
         weight: Weight of the standard deviation in confidence bounds, >= 0; it is multiplied by sqrt(d log 2t) for a
-            factor of d variables after t evaluations. Bounds of totals that do not alternate with draws, and bounds of
-            single factors with shared variables, have 4 times this weight, unless there is a time axis. With outcomes
-            per factor and shared variables, the weight is also multiplied by sqrt(32 / n) for n > 32 factors and by 1 +
-            0.3 p for p pending points.
+            factor of d variables after t evaluations. Bounds of totals that do not alternate with draws have 4 times
+            this weight, as have bounds of single factors with shared variables, unless there is a time axis; with draws
+            and nothing pending, only every second one. With outcomes per factor and shared variables, the weight is also multiplied by
+            sqrt(32 / n) for n > 32 factors and by 1 + 0.3 p for p pending points.
         n_features: Number of random features of each factor's prior draw, even, >= 2.
 
     These settings are for functions. The settings for fields are those of ``ChainAcquisition``.
@@ -170,14 +170,15 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         t, p = len(situation.history), len(situation.pending)
         asked = p + (t if situation.history.attached is None else int((~situation.history.attached).sum()))
         if belief.has_time or (_is_by_factor(situation) and _is_shared(situation.graph)):
-            n_factors = len(situation.graph.factors)
-            is_turn = asked % _DRAWN == 0 and t >= _DRAWN_FROM * situation.initial
-            if is_turn and n_factors <= _DRAWABLE and not belief.has_time:
+            n_factors, turn = len(situation.graph.factors), asked % _DRAWN
+            is_drawn = n_factors <= _DRAWABLE and not belief.has_time
+            if is_drawn and turn == 0 and t >= _DRAWN_FROM * situation.initial:
                 return self._draw(situation, belief, None)
-            many = math.sqrt(_MANY / max(_MANY, n_factors))
+            # one bound between two draws refines the best point, the other one looks beyond it
+            boldness = 1.0 if is_drawn and turn < _DRAWN - 1 and not p else _BOLDER
+            boldness *= math.sqrt(_MANY / max(_MANY, n_factors)) * (1.0 + _MEMBER * len(situation.out.points))
             # faded places are uncertain and revisited anyway
-            boldness = 1.0 if belief.has_time else _BOLDER * many * (1.0 + _MEMBER * len(situation.out.points))
-            return self._bounds(situation, belief, boldness)
+            return self._bounds(situation, belief, 1.0 if belief.has_time else boldness)
         if _is_by_factor(situation):
             return self._improvements(situation, model)
         is_plain, is_whole = model.warp.kind == "none", len(model.learned.scopes or ()) == 1
@@ -286,8 +287,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             for factor, columns, mean, promise in zip(stack.factors, stack.columns, means, promises, strict=True):
                 index = belief.graph.place_of[factor]
                 seen = np.where(np.isfinite(belief.factors[:, index]), mean, np.nan)
-                patience = _patience(belief.hyperparameters.noise_variances[index])
-                box = self._box(patience)
+                box = self._box(_patience(belief.hyperparameters.noise_variances[index]))
                 steps, basis = situation.steps(index), situation.basis()
                 state = box.state(seen, steps=steps, places=U[:, columns], gain=_GAIN, basis=basis)
                 is_stuck = state.idle >= _STUCK * box.failures

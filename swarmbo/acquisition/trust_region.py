@@ -162,8 +162,9 @@ class Restarts(Settings, frozen=True):
             return False
         turn = np.flatnonzero((batches >= (turns - 1) * length) & (batches < turns * length))
         before = np.setdiff1d(np.arange(since, turn[-1]), turn)
-        best, then = _largest(outcomes[before]), _largest(outcomes[np.union1d(before, turn)])
-        return then == best or then - best <= self.gain * _spread(outcomes[since : turn[-1] + 1])
+        seen = outcomes[since : turn[-1] + 1]
+        best, then = _largest(outcomes[before]), _largest(seen)
+        return then == best or then - best <= self.gain * _spread(seen)
 
 
 def box_around(
