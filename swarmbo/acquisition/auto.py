@@ -114,8 +114,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         weight: Weight of the standard deviation in confidence bounds, >= 0; it is multiplied by sqrt(d log 2t) for a
             factor of d variables after t evaluations. Bounds of totals that do not alternate with draws have 4 times
             this weight, as have bounds of single factors with shared variables, unless there is a time axis; with draws
-            and nothing pending, only every second one. With outcomes per factor and shared variables, the weight is also multiplied by
-            sqrt(32 / n) for n > 32 factors and by 1 + 0.3 p for p pending points.
+            and nothing pending, only every second one. With outcomes per factor and shared variables, the weight is
+            also multiplied by sqrt(32 / n) for n > 32 factors and by 1 + 0.3 p for p pending points.
         n_features: Number of random features of each factor's prior draw, even, >= 2.
 
     These settings are for functions. The settings for fields are those of ``ChainAcquisition``.
