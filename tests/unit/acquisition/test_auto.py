@@ -887,7 +887,7 @@ def test_the_members_of_a_batch_take_turns_of_models_that_evidence_cannot_tell_a
 def test_bounds_of_factors_that_share_variables_have_more_weight_the_more_is_pending(situation_of) -> None:
     rule, weights = sb.Auto(), list[float]()
     for count in (0, 3):
-        situation = situation_of(t=14 - count, outcomes="per-factor", pending=count)
+        situation = situation_of(t=14, outcomes="per-factor", pending=count)
         weights.append(rule.local_functions(situation, rule.learn(situation, AdditiveGPSettings(), None)).weight)
     assert weights[1] == pytest.approx(1.9 * weights[0])
 
