@@ -49,6 +49,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         for field, number in _numbers(type(self)).items():
             if not number.holds(value := getattr(self, field)):
                 raise ConfigError(f"got {short(value)}; wanted {number.wanted}", at=field)
+        for field, kind in _choosing(type(self)).items():
+            convert(getattr(self, field), kind, field)
 
 
 def within(
@@ -193,6 +195,17 @@ def _tables(kind: type[msgspec.Struct]) -> dict[str, Any]:
         return (isinstance(part, type) and issubclass(part, Settings)) or any(map(holds_settings, get_args(part)))
 
     return {field.name: field.type for field in msgspec.structs.fields(kind) if holds_settings(field.type)}
+
+
+@functools.cache
+def _choosing(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Types of the fields of a struct that hold one of a few words, or true or false."""
+
+    def is_choice(part: Any) -> bool:
+        parts = () if get_origin(part) in (None, Literal) else get_args(part)
+        return part in (bool, type(None)) or get_origin(part) is Literal or (bool(parts) and all(map(is_choice, parts)))
+
+    return {field.name: field.type for field in msgspec.structs.fields(kind) if is_choice(field.type)}
 
 
 def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -> ConfigError:

@@ -238,10 +238,18 @@ class Problem:
             ends = [] if numbers is None else [None if np.isnan(end) else float(end) for end in numbers]
             known = [end for end in ends if end is not None]
             if not known or not np.isfinite(known).all() or known != sorted(known):
-                wanted = "(low, high), numbers, or None for one of them"
+                wanted = "(low, high), numbers with low <= high, or None for one of them"
                 raise ConfigError(f"got {short(pair)}; wanted {wanted}", at=f"$.limits.{name}")
             ranges[name] = (ends[0], ends[1])
         return replace(self, ranges={**self.ranges, **ranges})
+
+    def quantities(self, given: object) -> Mapping[str, Any]:
+        """Check a user's table of measured quantities that have limits."""
+        told = table({} if given is None else given, "{quantity: number}", at := "$.constraints")
+        if strangers := [name for name in told if name not in self.ranges]:
+            known = f"some of the limits {list(self.ranges)}" if self.ranges else "a team with limits={quantity: …}"
+            raise ConfigError(f"got {strangers}; wanted {known}", at=at)
+        return told
 
     @cached_property
     def _feasible(self) -> Feasible:
