@@ -88,8 +88,8 @@ class Team(AskTell):
             positions of ordered choices, or as a share of its range (``"10%"``). A table has these by variable; ``*``
             stands for any characters. Choices without an order change freely; with 0 they never change.
         safe: Requirement on each setting (with ``start``): with a ``probability`` by the model (default: 0.9), its
-            utility is at least a ``share`` (0.95) of the present setting's. If no other setting meets it, the best or
-            the present one is asked again, and ``last_report.stayed`` has it.
+            utility is at least a ``share`` (0.95) of the present setting's, or less by at most a ``loss`` in its unit.
+            If no other setting meets it, the best or the present one is asked again, and ``last_report.stayed`` has it.
         **unknown: Refused, with a hint at the right argument.
 
     Raises:

@@ -67,7 +67,7 @@ class Scenario(Settings, frozen=True):
         step_limit: Largest change of each variable from the best setting: in its unit, or a share such as ``"10%"``. A
             table has these by variable.
         safe: ``{share = 0.95, probability = 0.9}``: with this probability by the model, every setting has at least this
-            share of the present one's utility.
+            share of the present one's utility; with ``loss = 2.0``, at most 2.0 less.
         callbacks: Receivers of each round: ``"tensorboard"``, ``"mlflow"``, or ``"module:Class"`` of a user's own
             (``swarmbo.runs.Callback``); each a name, or a table with that ``kind``. No decision depends on them.
         workers: Workers that evaluate points of a function side by side; None: the run's own process does, one by one.
