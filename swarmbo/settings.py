@@ -224,11 +224,10 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
     if isinstance(cause := error.__cause__, ConfigError):
         return ConfigError(cause.message, at=f"{at}.{cause.at}")
     if (match := re.fullmatch(r"Object contains unknown field `(.*)`", text, flags=re.DOTALL)) is not None:
-        name, known = match.group(1), _known_fields(found, got)
+        name, table = match.group(1), _table_type(found, got)
         others = [part.__struct_config__.tag for part in _struct_members(found) if name in part.__struct_fields__]
-        elsewhere = f"; it is one of kind = {' or '.join(map(repr, others))}" if others else ""
-        hint = hint_for(name, known) or elsewhere or (f"; known keys: {', '.join(known)}" if known else "")
-        return ConfigError(f"unknown key {short(name)}{hint}", at=at)
+        kind = None if table is None else table.__struct_config__.tag
+        return ConfigError(strange_key(name, _known_fields(found, got), kind, others), at=at)
     if (match := re.fullmatch(r"Object missing required field `(.*)`", text)) is not None:
         choices = " or ".join(map(repr, _choices(kind, data, f"{place}.{match.group(1)}")))
         known = f"wanted {choices}" if choices else f"known keys: {', '.join(_known_fields(found, got))}"
@@ -238,6 +237,16 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
         return ConfigError(f"got {short(got)}; wanted one of {', '.join(map(repr, choices))}{hint}", at=at)
     number = _Number(found)
     return ConfigError(f"got {short(got)}; {f'wanted {number.wanted}' if number.is_number else _wanted(text)}", at=at)
+
+
+def strange_key(key: str, known: Sequence[str], kind: object = None, others: Sequence[object] = ()) -> str:
+    """Message about an unknown key: a near one, or the keys that a table (of a kind) has, and other kinds with it."""
+    if near := hint_for(key, known):
+        return f"unknown key {short(key)}{near}"
+    of = f" of kind {kind!r}" if kind else ""
+    keys = f"; known keys{of}: {', '.join(known) or 'none'}" if known or of else ""
+    has_it = f"; kinds with this key: {', '.join(map(repr, others))}" if others else ""
+    return f"unknown key {short(key)}{keys}{has_it}"
 
 
 def hint_for(name: str, known: Sequence[str]) -> str:
