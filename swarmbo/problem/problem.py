@@ -191,7 +191,7 @@ class Problem:
         for n, region in enumerate(added, start=first):
             self._check_fits(region, f"$.no_go[{n}]")
         limited = replace(self, no_go=(*self.no_go, *added))
-        if added and not len(limited._allowed_sample):
+        if added and not len(limited.allowed):
             got = f"got {len(limited.no_go)} that cover all of {_SPREAD:,} points spread over the bounds"
             raise ConfigError(f"{got}; wanted regions that leave some points to query", at="$.no_go")
         return limited
@@ -216,7 +216,7 @@ class Problem:
         if conflict := limited._feasible.conflict():
             got = f"got {names_of(limited.constraints, conflict)}"
             raise ConfigError(f"{got}, which no point keeps; wanted constraints that leave some", at="$.constraints")
-        if limited.no_go and not len(limited._allowed_sample):
+        if limited.no_go and not len(limited.allowed):
             raise ConfigError("got constraints that leave no point outside no_go", at="$.constraints")
         return limited
 
@@ -405,7 +405,7 @@ class Problem:
             near = self._kept(u)
             if near is not None and self.is_allowed(near[None])[0]:
                 return near
-        near = [self._allowed_sample]
+        near = [self.allowed]
         for limit in self.regions[: len(self.no_go)]:
             if limit.depth(u[None])[0] > 0.0:
                 moved = self.box.snapped(limit.exits(u))
@@ -415,7 +415,7 @@ class Problem:
         return tried[int(((tried - u) ** 2).sum(axis=1).argmin())].copy()
 
     @cached_property
-    def _allowed_sample(self) -> Float[np.ndarray, "m n"]:
+    def allowed(self) -> Float[np.ndarray, "m n"]:
         """Allowed ones of points that are spread over the unit cube."""
         spread = self.box.snapped(sobol(_SPREAD, self.box.n_dims, stream(0, "no-go")))
         if self.constraints:  # few random points may keep them

@@ -17,6 +17,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.problem.constraints import Constraint, Linear, Separation
 from swarmbo.problem.feasible import Feasible
+from swarmbo.runs import load, run
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.scenario import scenario_of
 
@@ -344,6 +345,23 @@ def test_a_scenario_states_constraints_as_tables():
     _, team = assemble(scenario)
     point = team.ask().point
     assert point["x0"] + point["x1"] <= 0.0
+
+
+@pytest.mark.parametrize(
+    ("rules", "largest"),
+    [
+        ("constraints=[{kind='linear', weights={x0=1.0, x1=1.0}, at_least=2.5}]", -2.456690),
+        ("constraints=[{kind='linear', weights={x0=1.0, x1=1.0}, at_least=1.0, at_most=1.0}]", 0.607015),
+        ("no_go=[{kind='box', low=[-0.5, -1.5], high=[3.0, 0.5]}]", 1.031628),
+    ],
+    ids=["half", "line", "other maximum"],
+)
+def test_regret_is_to_the_largest_value_that_the_rules_of_a_run_allow(rules, largest, tmp_path):
+    """Largest values are of a grid of 6 million points, or of the literature."""
+    summary = run(load("camel", ["rounds=2", rules]), tmp_path / "run")
+    assert summary.maximum == pytest.approx(largest, abs=2e-5)
+    assert summary.maximum_is == "reference optimum"
+    assert summary.score.simple_regret == pytest.approx(summary.maximum - summary.best.mean, abs=1e-9)
 
 
 @pytest.mark.parametrize(
