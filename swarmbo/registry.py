@@ -121,13 +121,7 @@ def require_known(slot: Slot, name: object, at: str, team: Team | None = None) -
 
 
 def nearest_kind(name: str, known: Sequence[str]) -> str | None:
-    """Kind nearest to a name: by another name for it, spelling, initials, or one of its words.
-
-    Example:
-        >>> known = ["db-gp-ucb", "expected-improvement", "max-sum", "exact"]
-        >>> [nearest_kind(name, known) for name in ("ei", "ucb", "MaxSum", "dpop", "votes")]
-        ['expected-improvement', 'db-gp-ucb', 'max-sum', 'exact', None]
-    """
+    """Kind nearest to a name: by another name for it, spelling, initials, or one of its words."""
     bare = re.sub(r"[^a-z0-9]", "", name.lower())
     also = _ALSO_CALLED.get(bare)
     spelled = {re.sub(r"[^a-z0-9]", "", kind): kind for kind in known}

@@ -134,20 +134,17 @@ class FunctionLearner:
         setup, near, index = self.setup, self.setup.near, len(log.points)
         if near is not None and not near.at_start(log.points).any():
             return near.start
-        if index >= setup.initial and not (near is None and self._tells_nothing(log)):
+        told, problem = log.history.sums, setup.problem
+        may_be_flat = near is None and problem.outcomes == "total" and not (problem.ranges or log.failures)
+        # while all totals are equal, no model can say where to look
+        is_flat = may_be_flat and len(told) >= max(2, setup.initial) and bool((told == told[0]).all())
+        if index >= setup.initial and not is_flat:
             return None
         U = sobol_point(stream(setup.seed, "initial design"), setup.problem.domain.n_dims, index)
         if near is None:
             return self._place(log, U)
         room = near.room(setup.problem.domain.to_unit(near.start))
         return self._place(log, room.low + U * (room.high - room.low), room)
-
-    def _tells_nothing(self, log: Logbook) -> bool:
-        """True if all totals are equal, so that no model can say where to look."""
-        problem, told = self.setup.problem, log.history.sums
-        if problem.outcomes != "total" or problem.ranges or log.failures or len(told) < max(2, self.setup.initial):
-            return False
-        return bool((told == told[0]).all())
 
     def recommend(self, log: Logbook, sites: Sites) -> "Steps[tuple[FunctionLearner, Recommendation | None]]":
         """Best evaluated point in expectation, or an allowed point near it. With outcomes per factor, it combines the

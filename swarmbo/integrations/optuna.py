@@ -100,8 +100,13 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
         self._raise_error_if_multi_objective(study)
         states = optuna.trial.TrialState
         finished = study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED))
-        if finished and self._unseen:
-            self._warn_of_unseen({name for each in finished for name in each.distributions})
+        if finished and self._unseen:  # warns once
+            known = {name for each in finished for name in each.distributions}
+            unseen, self._unseen = sorted(self._unseen - known), set()
+            if unseen:
+                got = f"scopes: got {', '.join(map(repr, unseen))}, which no trial has so far"
+                wanted = f"wanted some of {sorted(known)}, or conditional ones of later trials"
+                warnings.warn(f"{got}; {wanted}{hint_for(unseen[0], sorted(known))}", SwarmboWarning, stacklevel=2)
         having: dict[tuple[str, str], tuple[Any, list[int]]] = {}
         for each in finished:
             for name, of in each.distributions.items():
@@ -124,23 +129,12 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
             self._works = [work for work in own if work.space in self._groups]
         return groups.get(tuple(each.number for each in finished), {})
 
-    def _warn_of_unseen(self, known: set[str]) -> None:
-        """Warn once of parameters in scopes that no finished trial has."""
-        with self._lock:
-            unseen, self._unseen = sorted(self._unseen - known), set()
-        if unseen:
-            got = f"scopes: got {', '.join(map(repr, unseen))}, which no trial has so far"
-            wanted = f"wanted some of {sorted(known)}, or conditional ones of later trials"
-            warnings.warn(f"{got}; {wanted}{hint_for(unseen[0], sorted(known))}", SwarmboWarning, stacklevel=2)
-
     def sample_relative(self, study: Any, trial: Any, search_space: Mapping[str, Any]) -> dict[str, Any]:
         """Values of parameters, on which a team's agents agree."""
-        self._raise_error_if_multi_objective(study)
         return self._suggested(study, trial, dict(search_space)) if search_space else {}
 
     def sample_independent(self, study: Any, trial: Any, param_name: str, param_distribution: Any) -> Any:
         """Value of a parameter that not all finished trials have; its group's team decides if any trial had it."""
-        self._raise_error_if_multi_objective(study)
         with self._lock:
             group = next((space for space in self._groups if space.get(param_name) == param_distribution), None)
         if group is None:

@@ -55,20 +55,19 @@ def within_rules(truth: GroundTruth, problem: "Problem") -> GroundTruth:
     if not problem.regions or problem.is_allowed(problem.box.to_unit(truth.argmax)[None])[0]:
         return truth
     box, rng = problem.box, np.random.default_rng(0)
-    U = box.to_unit(truth.points)
-    U = U[problem.is_allowed(U)] if problem.is_field else np.concatenate([U[problem.is_allowed(U)], problem.allowed])
-    values = truth.value(X := box.from_unit(U))
+    U = np.concatenate([box.to_unit(truth.points), *([] if problem.is_field else [problem.allowed])])
+    values = np.where(problem.is_allowed(U), truth.value(box.from_unit(U)), -np.inf)
     best = np.argsort(-values)[:_SEARCHERS]
-    U, X, values = U[best], X[best], values[best]
+    U, values = U[best], values[best]
     for _ in range(0 if problem.is_field else _GENERATIONS):
         # differential evolution, whose steps keep linear equations
         one, other = (U[rng.integers(len(U), size=len(U))] for _ in range(2))
         moved = box.snapped(np.clip(U + rng.random((len(U), 1)) * (U[values.argmax()] - U + one - other), 0.0, 1.0))
-        found = truth.value(Y := box.from_unit(moved))
+        found = truth.value(box.from_unit(moved))
         better = (found > values) & problem.is_allowed(moved)
-        U[better], X[better], values[better] = moved[better], Y[better], found[better]
-    largest = int(values.argmax())
-    return replace(truth, maximum=float(values[largest]), argmax=X[largest], maximum_is="reference optimum")
+        U[better], values[better] = moved[better], found[better]
+    at = box.from_unit(U[values.argmax()])
+    return replace(truth, maximum=float(values.max()), argmax=at, maximum_is="reference optimum")
 
 
 def score_round(

@@ -166,12 +166,7 @@ _KINDS: dict[str, Any] = {"generated": GeneratorSettings, "access_points": State
 
 
 def topology_settings(table: dict[str, Any] | None, at: str = "$.topology") -> TopologySettings:
-    """Settings of a topology table, whose kind is given by its key; None is a random one of 12 access points.
-
-    Example:
-        >>> topology_settings({"generated": {"users": 20}}).users
-        20
-    """
+    """Settings of a topology table, whose kind is given by its key; None is a random one of 12 access points."""
     if table is None:
         return GeneratedSettings()
     settings = convert(table, _KINDS[kind_of(table, _KINDS, at)], at=at)

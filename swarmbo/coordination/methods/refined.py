@@ -144,6 +144,8 @@ class RefinedMaxSum(RefinedMethod, frozen=True, tag_field="kind", tag="refined-m
         >>> coarse, fine = (sb.RefinedMaxSum(points=5, levels=levels).maximise(bowls).point for levels in (1, 40))
         >>> coarse.tolist(), fine.round(3).tolist()
         ([0.25, 0.25, 0.25], [0.317, 0.35, 0.383])
+        >>> [method.maximise(bowls).point.round(3).tolist() for method in (sb.RefinedDSA(), sb.RefinedMGM())]
+        [[0.317, 0.35, 0.383], [0.317, 0.35, 0.383]]
     """
 
     rounds: settings.Count = 30
@@ -168,15 +170,6 @@ class RefinedDSA(RefinedMethod, frozen=True, tag_field="kind", tag="refined-dsa"
         rounds: Most rounds on a level, >= 1.
         probability: As in :class:`DSA`.
         variant: As in :class:`DSA`.
-
-    Example:
-        >>> import numpy as np
-        >>> import swarmbo as sb
-        >>> from swarmbo.testing.coordinator import Bowls
-        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
-        >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
-        >>> sb.RefinedDSA().maximise(bowls).point.round(3).tolist()
-        [0.317, 0.35, 0.383]
     """
 
     rounds: settings.Count = 30
@@ -200,15 +193,6 @@ class RefinedMGM(RefinedMethod, frozen=True, tag_field="kind", tag="refined-mgm"
 
     Args:
         rounds: Most rounds on a level, >= 1.
-
-    Example:
-        >>> import numpy as np
-        >>> import swarmbo as sb
-        >>> from swarmbo.testing.coordinator import Bowls
-        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
-        >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
-        >>> sb.RefinedMGM().maximise(bowls).point.round(3).tolist()
-        [0.317, 0.35, 0.383]
     """
 
     rounds: settings.Count = 30
