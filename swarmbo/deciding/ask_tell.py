@@ -344,8 +344,7 @@ class AskTell(TeamState):
             noise_std: Standard deviation >= 0 of the noise, as in ``tell``: one number, one for each point (t,), or one
                 for each outcome of a factor (t, k). For a table: the column of the deviations, or ``{factor: column}``.
                 NaN (the default): unknown.
-            constraints: Measured quantities (t,) that have ``limits``, by name, NaN if unknown. By default, the columns
-                of a table that have their names.
+            constraints: Measured quantities (t,) with ``limits``, by name. Default: a table's columns of their names.
 
         Raises:
             ShapeError: If shapes do not fit, a location is not finite or far from the box, or a noise is negative.

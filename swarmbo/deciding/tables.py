@@ -56,8 +56,8 @@ def read_rows(given: Rows, problem: Problem, columns: object = None) -> Rows:
     known = _columns(table.numbers, problem, noise, "$.noise_std") if isinstance(noise, str | Mapping) else None
     there = {name: table.numbers(name) for name in problem.ranges if name in table.columns}
     if given.constraints is None and (lost := [name for name in problem.ranges if name not in there]):
-        told = f"{table.source}: no column of {', '.join(lost)}, which the limits are on; columns: {table.names}"
-        warnings.warn(told, DataWarning, stacklevel=4)
+        got = f"{table.source}: no column of {', '.join(lost)}, which have limits"
+        warnings.warn(f"{got}; columns: {table.names}", DataWarning, stacklevel=4)
     if problem.is_field:
         told = _columns(table.outcomes, problem, VALUE if outcomes is None else outcomes, "$.outcomes")
         agents = table.texts(AGENT, problem.agents) if agents is None and AGENT in table.columns else agents

@@ -51,7 +51,7 @@ def _require_equal_vectors(mean: Float[np.ndarray, " m"], values: Float[np.ndarr
 
 
 def within_rules(truth: GroundTruth, problem: "Problem") -> GroundTruth:
-    """Truth whose maximum is one that no-go regions and constraints allow: its own, or the best of a search."""
+    """Truth whose maximum no-go regions and constraints allow: its own, or the best of differential evolution."""
     if not problem.regions or problem.is_allowed(problem.box.to_unit(truth.argmax)[None])[0]:
         return truth
     box, rng = problem.box, np.random.default_rng(0)
@@ -60,7 +60,6 @@ def within_rules(truth: GroundTruth, problem: "Problem") -> GroundTruth:
     best = np.argsort(-values)[:_SEARCHERS]
     U, values = U[best], values[best]
     for _ in range(0 if problem.is_field else _GENERATIONS):
-        # differential evolution, whose steps keep linear equations
         one, other = (U[rng.integers(len(U), size=len(U))] for _ in range(2))
         moved = box.snapped(np.clip(U + rng.random((len(U), 1)) * (U[values.argmax()] - U + one - other), 0.0, 1.0))
         found = truth.value(box.from_unit(moved))
