@@ -151,12 +151,7 @@ def plot_factor_graph(ax: Axes, graph: "FactorGraph | nx.Graph[Any]", agents: Se
 
 
 def short_names(names: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Common beginning of names up to an underscore, and each name's end; both empty unless all ends are numbers.
-
-    Example:
-        >>> short_names(["power_0", "power_11"]), short_names(["left", "right_1"])
-        (('power_', {'power_0': '0', 'power_11': '11'}), ('', {}))
-    """
+    """Common beginning of names up to an underscore, and each name's end; both empty unless all ends are numbers."""
     ends = {name: name.rpartition("_")[2] for name in names}
     starts = {name.removesuffix(end) for name, end in ends.items()}
     if len(starts) != 1 or "" in starts or not all(end.isdecimal() for end in ends.values()):

@@ -91,10 +91,6 @@ def shares(chosen: Sequence[tuple[int, float]]) -> Float[np.ndarray, "k k"]:
 
     Source: Mishra, Shrivastava, Banerjee & Arbaugh 2006, Partially overlapped channels not considered harmful: their
     interference factor, the integral of transmitted spectrum times receiving filter, for these two rectangles.
-
-    Example:
-        >>> shares([(1, 20.0), (3, 20.0), (6, 20.0)])[0].tolist()
-        [1.0, 0.5, 0.0]
     """
     centres = np.array([centre_mhz(*one) for one in chosen], dtype=float)
     widths = np.array([width for _, width in chosen])

@@ -68,6 +68,10 @@ class ScreenedScopes(Settings, frozen=True, tag_field="kind", tag="screened"):
         gain: Increase of the log evidence, >= 0, that a scope must bring to be added, or to be kept.
         tries: Number of fits in one search, >= 1, including the fit of the initial scopes.
         every: Number of evaluations, >= 1, after which the search continues.
+
+    Example:
+        >>> ScreenedScopes(largest=2).every
+        10
     """
 
     largest: Count = 4

@@ -181,6 +181,10 @@ class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
 
     Args:
         rounds: Largest number of rounds, >= 1.
+
+    Example:
+        >>> MGM(rounds=20).rounds
+        20
     """
 
     rounds: settings.Count = 50

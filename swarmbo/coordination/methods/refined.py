@@ -144,8 +144,6 @@ class RefinedMaxSum(RefinedMethod, frozen=True, tag_field="kind", tag="refined-m
         >>> coarse, fine = (sb.RefinedMaxSum(points=5, levels=levels).maximise(bowls).point for levels in (1, 40))
         >>> coarse.tolist(), fine.round(3).tolist()
         ([0.25, 0.25, 0.25], [0.317, 0.35, 0.383])
-        >>> [method.maximise(bowls).point.round(3).tolist() for method in (sb.RefinedDSA(), sb.RefinedMGM())]
-        [[0.317, 0.35, 0.383], [0.317, 0.35, 0.383]]
     """
 
     rounds: settings.Count = 30
@@ -170,6 +168,10 @@ class RefinedDSA(RefinedMethod, frozen=True, tag_field="kind", tag="refined-dsa"
         rounds: Most rounds on a level, >= 1.
         probability: As in :class:`DSA`.
         variant: As in :class:`DSA`.
+
+    Example:
+        >>> RefinedDSA(variant="A", points=9).variant
+        'A'
     """
 
     rounds: settings.Count = 30
@@ -193,6 +195,10 @@ class RefinedMGM(RefinedMethod, frozen=True, tag_field="kind", tag="refined-mgm"
 
     Args:
         rounds: Most rounds on a level, >= 1.
+
+    Example:
+        >>> RefinedMGM(rounds=20, points=9).rounds
+        20
     """
 
     rounds: settings.Count = 30
