@@ -24,7 +24,7 @@ import msgspec
 import swarmbo
 from swarmbo.boundary.values import error_text, short
 from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.settings import Settings, convert, hint_for, resolve
+from swarmbo.settings import Settings, convert, hint_for, resolve, strange_key
 
 Slot = Literal["belief", "acquisition", "coordination", "transport"]
 Team = Literal["field", "function"]
@@ -121,13 +121,7 @@ def require_known(slot: Slot, name: object, at: str, team: Team | None = None) -
 
 
 def nearest_kind(name: str, known: Sequence[str]) -> str | None:
-    """Kind nearest to a name: by another name for it, spelling, initials, or one of its words.
-
-    Example:
-        >>> known = ["db-gp-ucb", "expected-improvement", "max-sum", "exact"]
-        >>> [nearest_kind(name, known) for name in ("ei", "ucb", "MaxSum", "dpop", "votes")]
-        ['expected-improvement', 'db-gp-ucb', 'max-sum', 'exact', None]
-    """
+    """Kind nearest to a name: by another name for it, spelling, initials, or one of its words."""
     bare = re.sub(r"[^a-z0-9]", "", name.lower())
     also = _ALSO_CALLED.get(bare)
     spelled = {re.sub(r"[^a-z0-9]", "", kind): kind for kind in known}
@@ -268,8 +262,7 @@ def _require_keywords(maker: Any, name: str, settings: Mapping[str, Any], at: st
     known = [key for key, parameter in parameters.items() if parameter.kind in by_keyword]
     for key in settings:
         if key not in known and not takes_all:
-            hint = hint_for(key, known) or f"; {name} takes {', '.join(known) or 'none'}"
-            raise ConfigError(f"unknown key {short(key)}{hint}", at=at)
+            raise ConfigError(strange_key(key, known, name), at=at)
     for key in known:
         if parameters[key].default is inspect.Parameter.empty and key not in settings:
             raise ConfigError(f"missing key {key!r}, which {name} needs", at=at)

@@ -25,15 +25,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     A range is declared once, as ``msgspec.Meta`` in the annotation (see ``within``), and holds for tables of a scenario
     and for settings made in Python. A float that is not finite is in no range. A subclass's ``__post_init__``, for
     conditions on several fields (``require``), calls this one first.
-
-    Example:
-        >>> class Kettle(Settings, frozen=True):
-        ...     litres: Positive = 1.0
-        ...     cups: Annotated[int, within(1, 12)] = 4
-        >>> convert({"cups": 13}, Kettle)
-        Traceback (most recent call last):
-            ...
-        swarmbo.errors.ConfigError: $.cups: got 13; wanted an integer from 1 to 12
     """
 
     def __post_init__(self) -> None:
@@ -49,6 +40,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         for field, number in _numbers(type(self)).items():
             if not number.holds(value := getattr(self, field)):
                 raise ConfigError(f"got {short(value)}; wanted {number.wanted}", at=field)
+        for field, kind in _choosing(type(self)).items():
+            convert(getattr(self, field), kind, field)
 
 
 def within(
@@ -195,6 +188,17 @@ def _tables(kind: type[msgspec.Struct]) -> dict[str, Any]:
     return {field.name: field.type for field in msgspec.structs.fields(kind) if holds_settings(field.type)}
 
 
+@functools.cache
+def _choosing(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Types of the fields of a struct that hold one of a few words, or true or false."""
+
+    def is_choice(part: Any) -> bool:
+        parts = () if get_origin(part) in (None, Literal) else get_args(part)
+        return part in (bool, type(None)) or get_origin(part) is Literal or (bool(parts) and all(map(is_choice, parts)))
+
+    return {field.name: field.type for field in msgspec.structs.fields(kind) if is_choice(field.type)}
+
+
 def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -> ConfigError:
     pattern = r"\A(.*?)(?: - at (`key` in )?`\$([^`]*)`)?\Z"
     ((text, of_key, path),) = re.findall(pattern, str(error), flags=re.DOTALL)
@@ -211,11 +215,10 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
     if isinstance(cause := error.__cause__, ConfigError):
         return ConfigError(cause.message, at=f"{at}.{cause.at}")
     if (match := re.fullmatch(r"Object contains unknown field `(.*)`", text, flags=re.DOTALL)) is not None:
-        name, known = match.group(1), _known_fields(found, got)
+        name, table = match.group(1), _table_type(found, got)
         others = [part.__struct_config__.tag for part in _struct_members(found) if name in part.__struct_fields__]
-        elsewhere = f"; it is one of kind = {' or '.join(map(repr, others))}" if others else ""
-        hint = hint_for(name, known) or elsewhere or (f"; known keys: {', '.join(known)}" if known else "")
-        return ConfigError(f"unknown key {short(name)}{hint}", at=at)
+        kind = None if table is None else table.__struct_config__.tag
+        return ConfigError(strange_key(name, _known_fields(found, got), kind, others), at=at)
     if (match := re.fullmatch(r"Object missing required field `(.*)`", text)) is not None:
         choices = " or ".join(map(repr, _choices(kind, data, f"{place}.{match.group(1)}")))
         known = f"wanted {choices}" if choices else f"known keys: {', '.join(_known_fields(found, got))}"
@@ -225,6 +228,16 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
         return ConfigError(f"got {short(got)}; wanted one of {', '.join(map(repr, choices))}{hint}", at=at)
     number = _Number(found)
     return ConfigError(f"got {short(got)}; {f'wanted {number.wanted}' if number.is_number else _wanted(text)}", at=at)
+
+
+def strange_key(key: str, known: Sequence[str], kind: object = None, others: Sequence[object] = ()) -> str:
+    """Message about an unknown key: a near one, or the keys that a table (of a kind) has, and other kinds with it."""
+    if near := hint_for(key, known):
+        return f"unknown key {short(key)}{near}"
+    of = f" of kind {kind!r}" if kind else ""
+    keys = f"; known keys{of}: {', '.join(known) or 'none'}" if known or of else ""
+    has_it = f"; kinds with this key: {', '.join(map(repr, others))}" if others else ""
+    return f"unknown key {short(key)}{keys}{has_it}"
 
 
 def hint_for(name: str, known: Sequence[str]) -> str:

@@ -44,11 +44,12 @@ class Team(AskTell):
     in any order of agents and outcomes. Queries may be told in any order and in parts. Pending queries count as
     evaluated for the variance, so that further ones explore elsewhere.
 
-    With a function, the first ``initial`` points are a scrambled Sobol design, the same for all methods. No point is
-    queried twice, unless the belief has a time axis or no other point is left. A point within 1e-9 of an earlier one,
-    in sides of the box, is moved by a random step of 1e-4 to 1e-2. Every point differs from each pending point by more
-    than 0.001 sides in some coordinate. With outcomes per factor, this holds for the variables of each pending factor.
-    Both rules hold for every acquisition, with noise too. To measure a point again, use ``expect``.
+    With a function, the first ``initial`` points are a scrambled Sobol design, the same for all methods. It goes on
+    while all totals are equal, unless there are failures, ``limits`` or a ``start``. No point is queried twice, unless
+    the belief has a time axis or no other point is left. A point within 1e-9 of an earlier one, in sides of the box, is
+    moved by a random step of 1e-4 to 1e-2. Every point differs from each pending point by more than 0.001 sides in some
+    coordinate. With outcomes per factor, this holds for the variables of each pending factor. Both rules hold for every
+    acquisition, with noise too. To measure a point again, use ``expect``.
 
     Attached evaluations are data: the team learns from them, and one may be the incumbent, but they do not count as
     steps of a method. ``team.history`` marks them.
@@ -88,8 +89,8 @@ class Team(AskTell):
             positions of ordered choices, or as a share of its range (``"10%"``). A table has these by variable; ``*``
             stands for any characters. Choices without an order change freely; with 0 they never change.
         safe: Requirement on each setting (with ``start``): with a ``probability`` by the model (default: 0.9), its
-            utility is at least a ``share`` (0.95) of the present setting's. If no other setting meets it, the best or
-            the present one is asked again, and ``last_report.stayed`` has it.
+            utility is at least a ``share`` (0.95) of the present setting's. A ``loss``, in its unit, replaces the
+            share. If no other setting is safe, the best or present one is asked again (``last_report.stayed``).
         **unknown: Refused, with a hint at the right argument.
 
     Raises:

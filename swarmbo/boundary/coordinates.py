@@ -168,13 +168,6 @@ class Coordinates:
     ``projection`` is that of a file with longitudes and latitudes, from 0 to 360 if it ``wraps``; ``crs`` is the system
     of other files, such as ``EPSG:32632``, if known. A map of a file in ``crs`` begins at its ``corner``, and a unit of
     the file has ``unit_m`` metres.
-
-    Example:
-        >>> import numpy as np
-        >>> coordinates = Coordinates(("lon", "lat"), LocalProjection(9.0, 0.0, 0.0))
-        >>> metres = coordinates.metres(np.array([[9.5, 48.0]]))
-        >>> metres.round().tolist(), coordinates.own(metres).round(9).tolist(), coordinates.unit
-        ([[37313.0, 5318549.0]], [[9.5, 48.0]], 'degrees')
     """
 
     columns: tuple[str, str]
@@ -186,13 +179,7 @@ class Coordinates:
 
     @classmethod
     def about(cls, degrees: ArrayLike, columns: tuple[str, str] = ("lon", "lat")) -> "Coordinates":
-        """Coordinates of a map around longitudes and latitudes (n, 2), which begins at their south-west corner.
-
-        Example:
-            >>> here = Coordinates.about([[9.10, 48.70], [9.12, 48.71]])
-            >>> here.metres(np.array([[9.12, 48.70]])).round().tolist()
-            [[1472.0, 0.0]]
-        """
+        """Coordinates of a map around longitudes and latitudes (n, 2), which begins at their south-west corner."""
         return cls(columns, LocalProjection.about(np.asarray(degrees, dtype=float), "$"))
 
     def require_metres(self) -> None:

@@ -78,8 +78,9 @@ def marked(numbers: Float[np.ndarray, " n"], missing: list[float] | None, *, is_
     """
     if missing is not None:
         return Marked(np.isin(numbers, missing), {})
-    fill = np.array([is_fill(number) for number in numbers])
-    usual = np.array([bool(_NINES.fullmatch(f"{number:.10g}")) or number in _WHOLE for number in numbers]) & ~fill
+    fill = np.array([is_fill(number) for number in numbers], dtype=bool)
+    nines = [bool(_NINES.fullmatch(f"{number:.10g}")) or number in _WHOLE for number in numbers]
+    usual = np.array(nines, dtype=bool) & ~fill
     others = numbers[~usual & ~fill & np.isfinite(numbers)]
     rows, doubtful = fill, dict[float, int]()
     for number, count in Counter(numbers[usual].tolist()).items():

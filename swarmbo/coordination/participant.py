@@ -177,10 +177,6 @@ def may_be_lost(envelope: Envelope) -> bool:
 
     Raises:
         TransportError: As for ``read``.
-
-    Example:
-        >>> may_be_lost(Envelope("a", "b", Codec.encode(Bundle(0, -1, 0, (), ()), Label(0))))
-        True
     """
     return isinstance(read(envelope)[1], Bundle)
 

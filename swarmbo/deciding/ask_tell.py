@@ -204,7 +204,7 @@ class AskTell(TeamState):
                 array in or near the box.
         """
         query_id = self._own(query)
-        quantities = {} if constraints is None else measured_of(constraints, self.problem)
+        quantities = measured_of(constraints, self.problem)
         news = news_of(self._log, query_id, Told(outcome, point, locations, noise_std, failed))
         if news is not None:
             self._take(query_id, news)
@@ -318,6 +318,7 @@ class AskTell(TeamState):
         agents: "str | Sequence[str] | None" = None,
         columns: "Sequence[str] | None" = None,
         noise_std: "ArrayLike | float | str | Mapping[str, str] | None" = None,
+        constraints: "Mapping[str, ArrayLike] | None" = None,
     ) -> None:
         """Learn evaluations that were not requested: earlier surveys, other instruments, an earlier run.
 
@@ -343,6 +344,7 @@ class AskTell(TeamState):
             noise_std: Standard deviation >= 0 of the noise, as in ``tell``: one number, one for each point (t,), or one
                 for each outcome of a factor (t, k). For a table: the column of the deviations, or ``{factor: column}``.
                 NaN (the default): unknown.
+            constraints: Measured quantities (t,) with ``limits``, by name. Default: a table's columns of their names.
 
         Raises:
             ShapeError: If shapes do not fit, a location is not finite or far from the box, or a noise is negative.
@@ -357,7 +359,7 @@ class AskTell(TeamState):
             >>> team.n_data, team.failures
             (1, 1)
         """
-        rows = Rows(points, outcomes, agents, rounds, noise_std)
+        rows = Rows(points, outcomes, agents, rounds, noise_std, constraints)
         has_names = any(isinstance(given, str | Mapping) for given in (outcomes, rounds, noise_std))
         if is_table(points):
             rows = read_rows(rows, self.problem, columns)

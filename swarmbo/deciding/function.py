@@ -34,6 +34,7 @@ _LONGER_STEPS = (2e-3, 2e-2)  # of a point within ``APART`` of a pending one
 _GROWTH = 1.01  # of longer steps with each try, for crowded regions
 _ENOUGH = 500  # tries after which grids may repeat pending values
 _MOST_STEPS = 10_000  # tries near no-go regions; after these the same point is used again
+_FLAT = 4  # equal totals, at least, after which the design goes on
 _RARELY = 20  # tries of which one also repairs the constraints
 Point = Float[np.ndarray, " n"]  # of all variables, or of some
 Sites = Float[np.ndarray, "k d"] | None
@@ -134,7 +135,11 @@ class FunctionLearner:
         setup, near, index = self.setup, self.setup.near, len(log.points)
         if near is not None and not near.at_start(log.points).any():
             return near.start
-        if index >= setup.initial:
+        told, problem = log.history.sums, setup.problem
+        may_be_flat = near is None and problem.outcomes == "total" and not (problem.ranges or log.failures)
+        # while all totals are equal, no model can say where to look
+        is_flat = may_be_flat and len(told) >= max(_FLAT, setup.initial) and bool((told == told[0]).all())
+        if index >= setup.initial and not is_flat:
             return None
         U = sobol_point(stream(setup.seed, "initial design"), setup.problem.domain.n_dims, index)
         if near is None:

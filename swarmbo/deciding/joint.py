@@ -194,6 +194,8 @@ def joint_steps(
         agreement = yield from _agreed_within(needed, situation, best, agree)
     else:
         agreement = yield agree
+    if np.isnan(agreement.report.value or 0.0):
+        raise not_wanted(agreement.report.value, "functions of finite value", acquisition, "local_functions")
     point = _checked(agreement.point, situation, coordination)
     return point if room is None else np.clip(point, room.low, room.high), agreement.report, room
 

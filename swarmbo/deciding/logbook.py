@@ -339,7 +339,7 @@ class Logbook:
 
 def _complete(data: Dataset, problem: Problem, basis: int, *, attached: bool, chosen: bool) -> Dataset:
     """Rows with all columns, of evaluations that are not pending; before the first, ``basis`` ones were known."""
-    t = len(data)
+    t, measured = len(data), data.measured
     return replace(
         data,
         attached=np.full(t, attached),
@@ -349,7 +349,7 @@ def _complete(data: Dataset, problem: Problem, basis: int, *, attached: bool, ch
         noise_std=data.known_noise,
         basis=basis + np.arange(t),
         query=np.zeros(t, dtype=np.int64),
-        measured=np.full((t, len(problem.ranges)), np.nan) if problem.ranges else None,
+        measured=np.full((t, len(problem.ranges)), np.nan) if problem.ranges and measured is None else measured,
     )
 
 

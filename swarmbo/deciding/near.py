@@ -1,5 +1,6 @@
 """A present setting, from which a team of a function begins, and near which it stays while it learns."""
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -14,16 +15,17 @@ from scipy.special import ndtri
 from swarmbo.belief.model.success import excess_of
 from swarmbo.boundary.files import finite
 from swarmbo.boundary.values import reported_number, short, table
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, SwarmboWarning
 from swarmbo.problem import Problem
-from swarmbo.settings import Fraction, Settings, convert
+from swarmbo.settings import Fraction, Positive, Settings, convert
 from swarmbo.spaces.variables import Categorical
 
 APART = 1.001e-3  # sides of the box: a batch has no two points within a thousandth of a side
 _STEPS_BACK = np.geomspace(1.0, 1e-3, 41)[:, None]  # shares of a line back to the best setting
 _LINES = 16  # random ones
 _RISE = 0.5  # extra standard deviations per setting below the floor, beyond the number expected
-_SLOPE = 1.0  # least assumed slope of the utility, in shares of the present utility per side of the box
+_LOSSES = 20.0  # least assumed fall of the utility over a side of the box, in stated losses; else the present utility
+_LEAST = 1e-12  # loss; smaller ones are rounding of a utility of 0
 _SLACK = 1e-9  # sides of the box, or a share of the present utility
 _EQUAL = (1.0, 0.75, 0.5, 0.25, 0.0)  # shares of the ranges
 
@@ -38,10 +40,12 @@ class Safe(Settings, frozen=True):
     Args:
         share: Least utility, as a share of that of the present setting, in (0, 1]. The loss is at most ``1 - share``
             of the present utility's size, whatever its sign.
+        loss: Largest loss, in the utility's unit, in place of the share: for a present utility near 0. None: the share.
         probability: Least probability of this for each setting by the model, in [0.5, 1).
     """
 
     share: Fraction = 0.95
+    loss: Positive | None = None
     probability: Annotated[float, msgspec.Meta(ge=0.5, lt=1)] = 0.9
 
 
@@ -132,12 +136,19 @@ class Near:
         X = self.problem.in_box(way)
         nearest, between = self._apart(X, told).min(axis=1), self._apart(told, told)
         steps = np.abs(known[:, None] - known)[between > _SLACK] / between[between > _SLACK]
-        slope = max(_SLOPE * abs(mean[-1]), steps.max(initial=0.0))
-        std = np.hypot(std, slope * nearest)  # a model of few outcomes takes the utility for smoother
-        floor = mean[-1] - (1.0 - safe.share) * abs(mean[-1])
-        excess = excess_of(known >= floor - _SLACK * abs(mean[-1]), 1.0 - safe.probability)
+        loss = (1.0 - safe.share) * abs(mean[-1]) if safe.loss is None else safe.loss
+        size = abs(mean[-1]) if safe.loss is None else _LOSSES * loss
+        slope = max(size, steps.max(initial=0.0))
+        # a model of few outcomes takes the utility for smoother, and one of equal outcomes does not know its unit
+        std = np.hypot(std if np.ptp(known) > _SLACK * size else 0.0, slope * nearest)
+        floor = mean[-1] - loss
+        excess = excess_of(known >= floor - _SLACK * size, 1.0 - safe.probability)
         good = mean - (ndtri(safe.probability) + _RISE * excess) * std >= floor
         is_new = (nearest > _SLACK) & (self._apart(X, out).min(axis=1, initial=np.inf) > APART)
+        if loss < _LEAST:
+            got = f"safe: a share of {safe.share:g} of the present utility, {mean[-1]:g}, allows no loss"
+            warnings.warn(f"{got}, so no new setting is safe; state a loss: safe = {{loss = …}}", SwarmboWarning, 2)
+            is_new[:] = False
         fits = good & self.problem.is_allowed(way) & room.has(way) & is_new
         lines = fits[:-2].reshape(-1, len(_STEPS_BACK))
         if not lines.any():
@@ -191,9 +202,7 @@ def _reach(problem: Problem, given: Any) -> tuple[Float[np.ndarray, " n"], Float
     """Largest changes in codes, and in sides of the box; a variable's own name goes before patterns, then the last."""
     at, names, is_table = "$.step_limit", problem.graph.variables, isinstance(given, Mapping)
     reach, shares = np.full((2, len(names)), np.inf)
-    wanted = (
-        "a number > 0 in the variable's unit, a share of its range such as '10%', or a table, where 0 keeps a value"
-    )
+    wanted = "a number > 0 in the variable's unit, a share of its range such as '10%', or a table (0 keeps a value)"
     limits = table(given, "{variable: limit}", at) if is_table else {} if given is None else {"*": given}
     if strange := [pattern for pattern in limits if not any(fnmatchcase(name, pattern) for name in names)]:
         raise ConfigError(f"got {strange[0]!r}; wanted some of {short(list(names))}", at=at)

@@ -34,6 +34,7 @@ class Rows(NamedTuple):
     agents: str | Sequence[str] | None = None
     rounds: Any = None
     noise_std: Any = None
+    constraints: Any = None
     are_codes: bool = False
 
 
@@ -53,14 +54,20 @@ def read_rows(given: Rows, problem: Problem, columns: object = None) -> Rows:
     agents, outcomes, rounds, noise = given.agents, given.outcomes, given.rounds, given.noise_std
     when = table.numbers(_text(rounds, "$.rounds")) if isinstance(rounds, str | Mapping) else None
     known = _columns(table.numbers, problem, noise, "$.noise_std") if isinstance(noise, str | Mapping) else None
+    there = {name: table.numbers(name) for name in problem.ranges if name in table.columns}
+    if given.constraints is None and (lost := [name for name in problem.ranges if name not in there]):
+        got = f"{table.source}: no column of {', '.join(lost)}, which have limits"
+        warnings.warn(f"{got}; columns: {table.names}", DataWarning, stacklevel=4)
     if problem.is_field:
         told = _columns(table.outcomes, problem, VALUE if outcomes is None else outcomes, "$.outcomes")
         agents = table.texts(AGENT, problem.agents) if agents is None and AGENT in table.columns else agents
     elif outcomes is None and {FACTOR, VALUE} <= set(table.columns) - set(names):
-        X, told, when, known = _long(table, problem, X, when, known)
+        X, told, when, known, there = _long(table, problem, X, when, known, there)
     else:
         told = _outcomes(table, problem, outcomes, names)
-    return Rows(X, told, agents, rounds if when is None else when, noise if known is None else known, are_codes=True)
+    measured = there if given.constraints is None else given.constraints
+    when, known = rounds if when is None else when, noise if known is None else known
+    return Rows(X, told, agents, when, known, measured, are_codes=True)
 
 
 def _places(table: "_Table", problem: Problem, names: Sequence[str]) -> Float[np.ndarray, "t n"]:
@@ -107,11 +114,13 @@ def _outcomes(table: "_Table", problem: Problem, outcomes: object, places: Seque
     return table.outcomes(found)
 
 
-def _long(table: "_Table", problem: Problem, X: Float[np.ndarray, "t n"], when: Any, noise: Any) -> tuple[Any, ...]:
+def _long(
+    table: "_Table", problem: Problem, X: Float[np.ndarray, "t n"], when: Any, noise: Any, there: Mapping[str, Column]
+) -> tuple[Any, ...]:
     """Outcomes of one evaluation in several rows, one per factor, as ``swarmbo export`` writes them."""
     values, factors = table.outcomes(VALUE), table.texts(FACTOR, (*problem.channels, ""))
     if not any(factors):
-        return X, values, when, noise
+        return X, values, when, noise, there
     if noise is not None and noise.ndim > 1:
         raise ConfigError("got a table of columns; wanted one: each row is of a factor", at="$.noise_std")
     if not all(factors):
@@ -129,12 +138,13 @@ def _long(table: "_Table", problem: Problem, X: Float[np.ndarray, "t n"], when: 
         return np.array([[column[one[f]] if f in one else np.nan for f in problem.channels] for one in told])
 
     noise = None if noise is None else by_factor(noise)
-    return X[firsts], by_factor(values), None if when is None else when[firsts], noise
+    there = {name: column[firsts] for name, column in there.items()}
+    return X[firsts], by_factor(values), None if when is None else when[firsts], noise, there
 
 
 def attached(given: Rows, problem: Problem) -> Dataset:
     """Dataset of evaluations that a user attaches as arrays, NaN for failed or missing ones."""
-    points, outcomes, agents, rounds, noise_std, are_codes = given
+    points, outcomes, agents, rounds, noise_std, constraints, are_codes = given
     X = problem.coded_rows(points) if problem.is_mixed and not are_codes else real_array(points)
     y = real_array(outcomes)
     if X is None or y is None:
@@ -144,6 +154,7 @@ def attached(given: Rows, problem: Problem) -> Dataset:
     X, y = np.atleast_2d(X), np.where(np.abs(y) < LARGEST_OUTCOME, y, np.nan)
     rounds = None if rounds is None else checked_rounds(rounds, len(X))
     t, n, k = len(X), problem.domain.n_dims, len(problem.channels)
+    measured = _measured(constraints, problem, t)
     unknown, nothing, noise = (np.full(shape, np.nan) for shape in (t, (t, k), (t, 1 + k)))
     if problem.is_field:
         y, d = y.reshape(-1), problem.box.n_dims
@@ -169,9 +180,20 @@ def attached(given: Rows, problem: Problem) -> Dataset:
     X = problem.points(X)
     if y.ndim == 1:
         noise[:, :1] = _known_noise(noise_std, y[:, None])
-        return Dataset(X, y, nothing, rounds, noise_std=noise)
+        return Dataset(X, y, nothing, rounds, noise_std=noise, measured=measured)
     noise[:, 1:] = _known_noise(noise_std, y)
-    return Dataset(X, unknown, y, rounds, noise_std=noise)
+    return Dataset(X, unknown, y, rounds, noise_std=noise, measured=measured)
+
+
+def _measured(constraints: object, problem: Problem, t: int) -> Float[np.ndarray, "t c"] | None:
+    """Quantities with limits of attached evaluations, NaN if unknown; None without limits."""
+    given, columns = problem.quantities(constraints), list[Column]()
+    for name in problem.ranges:
+        column = real_array(given.get(name, np.nan))
+        if column is None or column.shape not in ((), (t,)):
+            raise ShapeError(f"constraints[{name!r}]: got {short(given[name])}; wanted ({t},) numbers, NaN if unknown")
+        columns.append(np.broadcast_to(column, t))
+    return np.column_stack(columns) if columns else None
 
 
 def _known_noise(noise_std: object, y: Float[np.ndarray, "t k"]) -> Float[np.ndarray, "t k"]:

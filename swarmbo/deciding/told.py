@@ -107,9 +107,7 @@ def _require_failure(log: Logbook, query_id: str, query: OpenQuery, channels: Se
 
 def measured_of(constraints: object, problem: Problem) -> dict[str, float]:
     """Measured quantities that have limits, as a user tells them; without those that are unknown."""
-    given = values.table(constraints, "{quantity: number}", "$.constraints")
-    if strangers := [name for name in given if name not in problem.ranges]:
-        raise ConfigError(f"got {strangers}; wanted some of the limits {list(problem.ranges)}", at="$.constraints")
+    given = problem.quantities(constraints)
     return _numbers_in({name: values.told_number(value, repr(name)) for name, value in given.items()})
 
 

@@ -224,9 +224,8 @@ class Absence:
                 for agent in silent:
                     self._mail.write(agent, Ping(self._pings))
             if self._all_quiet > longest:
-                got = (
-                    f"received nothing from {[a for a in silent if a in unread] or silent} for {self._all_quiet:.0f} s"
-                )
+                quiet = [agent for agent in silent if agent in unread] or silent
+                got = f"received nothing from {quiet} for {self._all_quiet:.0f} s"
                 wanted = f"{waited_for}: do they run, by the plan of this run, and can they be reached?"
                 raise TransportError(f"{got}; wanted {wanted}{said_of(refused)}")
             return

@@ -2,6 +2,7 @@
 
 import math
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import short, told_number, whole_number
-from swarmbo.errors import ConfigError, needed
+from swarmbo.errors import ConfigError, SwarmboWarning, needed
 from swarmbo.graph import FactorGraph
+from swarmbo.settings import hint_for
 from swarmbo.spaces.variables import Categorical, Integer, Real, Variable
 from swarmbo.team import Team
 
@@ -38,7 +40,8 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
 
     Args:
         scopes: ``{factor: [parameter, …]}`` if the objective is a sum of factors, or a ``FactorGraph`` of parameters.
-            Parameters in no scope are a factor each. None: the structure is unknown.
+            Parameters in no scope are a factor each, and of scopes' parameters that the first trials lack, a warning
+            tells. None: the structure is unknown.
         seed: Seed of all randomness; None draws one.
         initial: Points of the initial design of each group, >= 1; existing trials count.
         independent_sampler: Sampler of parameters that no team decides; by default ``TPESampler`` with the seed.
@@ -72,6 +75,7 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
             raise ConfigError("got bounds; wanted none: the ranges are those of the trials' suggestions", at="$.bounds")
         graph = scopes if isinstance(scopes, FactorGraph | None) else FactorGraph.from_scopes(scopes)
         self.scopes = None if graph is None else {factor: graph.scope(factor) for factor in graph.factors}
+        self._unseen = set[str]() if graph is None else set(graph.variables)
         drawn = int(np.random.SeedSequence().generate_state(1)[0])
         self.seed = drawn if seed is None else whole_number(seed, 0, "$.seed", 2**32 - 1)
         bounds = dict.fromkeys(("x",) if graph is None else graph.variables, (0.0, 1.0))
@@ -96,6 +100,13 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
         self._raise_error_if_multi_objective(study)
         states = optuna.trial.TrialState
         finished = study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED))
+        if finished and self._unseen:  # warns once
+            known = {name for each in finished for name in each.distributions}
+            unseen, self._unseen = sorted(self._unseen - known), set()
+            if unseen:
+                got = f"scopes: got {', '.join(map(repr, unseen))}, which no trial has so far"
+                wanted = f"wanted some of {sorted(known)}, or conditional ones of later trials"
+                warnings.warn(f"{got}; {wanted}{hint_for(unseen[0], sorted(known))}", SwarmboWarning, stacklevel=2)
         having: dict[tuple[str, str], tuple[Any, list[int]]] = {}
         for each in finished:
             for name, of in each.distributions.items():
@@ -120,12 +131,10 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
 
     def sample_relative(self, study: Any, trial: Any, search_space: Mapping[str, Any]) -> dict[str, Any]:
         """Values of parameters, on which a team's agents agree."""
-        self._raise_error_if_multi_objective(study)
         return self._suggested(study, trial, dict(search_space)) if search_space else {}
 
     def sample_independent(self, study: Any, trial: Any, param_name: str, param_distribution: Any) -> Any:
         """Value of a parameter that not all finished trials have; its group's team decides if any trial had it."""
-        self._raise_error_if_multi_objective(study)
         with self._lock:
             group = next((space for space in self._groups if space.get(param_name) == param_distribution), None)
         if group is None:

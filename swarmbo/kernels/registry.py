@@ -133,8 +133,8 @@ def require_kernel(settings: object, field: str = "kernel", *, is_known: bool = 
             require(settings, field, lambda _: False, _wanted(name))
 
 
-def _wanted(name: str) -> str:
-    if near := difflib.get_close_matches(name, kernel_names(), n=1):
+def _wanted(name: object) -> str:
+    if near := difflib.get_close_matches(str(name), kernel_names(), n=1):
         return f"one of {_listed(KERNEL_NAMES)}; did you mean {near[0]!r}?"
     return f"one of {_listed(kernel_names())}, or a name that was registered with swarmbo.register_kernel"
 

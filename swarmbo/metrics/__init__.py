@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, cast, get_args
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 import numpy as np
 from jaxtyping import Float
@@ -20,6 +21,11 @@ from swarmbo.records import (
     Score,
     Traffic,
 )
+
+if TYPE_CHECKING:
+    from swarmbo.problem import Problem
+
+_SEARCHERS, _GENERATIONS = 64, 200
 
 
 def map_rmse(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> float:
@@ -42,6 +48,25 @@ def level_f1(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"], lev
 def _require_equal_vectors(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> None:
     if mean.ndim != 1 or mean.shape != values.shape or not mean.size:
         raise ShapeError(f"got shapes {mean.shape} and {values.shape}; wanted two equal vectors")
+
+
+def within_rules(truth: GroundTruth, problem: "Problem") -> GroundTruth:
+    """Truth whose maximum no-go regions and constraints allow: its own, or the best of differential evolution."""
+    if not problem.regions or problem.is_allowed(problem.box.to_unit(truth.argmax)[None])[0]:
+        return truth
+    box, rng = problem.box, np.random.default_rng(0)
+    U = np.concatenate([box.to_unit(truth.points), *([] if problem.is_field else [problem.allowed])])
+    values = np.where(problem.is_allowed(U), truth.value(box.from_unit(U)), -np.inf)
+    best = np.argsort(-values)[:_SEARCHERS]
+    U, values = U[best], values[best]
+    for _ in range(0 if problem.is_field else _GENERATIONS):
+        one, other = (U[rng.integers(len(U), size=len(U))] for _ in range(2))
+        moved = box.snapped(np.clip(U + rng.random((len(U), 1)) * (U[values.argmax()] - U + one - other), 0.0, 1.0))
+        found = truth.value(box.from_unit(moved))
+        better = (found > values) & problem.is_allowed(moved)
+        U[better], values[better] = moved[better], found[better]
+    at = box.from_unit(U[values.argmax()])
+    return replace(truth, maximum=float(values.max()), argmax=at, maximum_is="reference optimum")
 
 
 def score_round(

@@ -117,14 +117,6 @@ def plot_factor_graph(ax: Axes, graph: "FactorGraph | nx.Graph[Any]", agents: Se
     """Draw a factor graph, or one of networkx (``FactorGraph.of_any``), laid out the same way each time.
 
     ``agents`` are owners in the order of their colours.
-
-    Example:
-        >>> from matplotlib.figure import Figure
-        >>> from swarmbo.graph import FactorGraph
-        >>> graph = FactorGraph.from_scopes({"f1": ["x1", "x2"], "f2": ["x2"]})
-        >>> ax = plot_factor_graph(Figure().subplots(), graph)
-        >>> sorted(text.get_text() for text in ax.texts)
-        ['f1', 'f2', 'x1', 'x2']
     """
     graph = FactorGraph.of_any(graph)
     places = _laid_out(graph)
@@ -159,12 +151,7 @@ def plot_factor_graph(ax: Axes, graph: "FactorGraph | nx.Graph[Any]", agents: Se
 
 
 def short_names(names: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Common beginning of names up to an underscore, and each name's end; both empty unless all ends are numbers.
-
-    Example:
-        >>> short_names(["power_0", "power_11"]), short_names(["left", "right_1"])
-        (('power_', {'power_0': '0', 'power_11': '11'}), ('', {}))
-    """
+    """Common beginning of names up to an underscore, and each name's end; both empty unless all ends are numbers."""
     ends = {name: name.rpartition("_")[2] for name in names}
     starts = {name.removesuffix(end) for name, end in ends.items()}
     if len(starts) != 1 or "" in starts or not all(end.isdecimal() for end in ends.values()):

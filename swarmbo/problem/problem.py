@@ -191,7 +191,7 @@ class Problem:
         for n, region in enumerate(added, start=first):
             self._check_fits(region, f"$.no_go[{n}]")
         limited = replace(self, no_go=(*self.no_go, *added))
-        if added and not len(limited._allowed_sample):
+        if added and not len(limited.allowed):
             got = f"got {len(limited.no_go)} that cover all of {_SPREAD:,} points spread over the bounds"
             raise ConfigError(f"{got}; wanted regions that leave some points to query", at="$.no_go")
         return limited
@@ -216,7 +216,7 @@ class Problem:
         if conflict := limited._feasible.conflict():
             got = f"got {names_of(limited.constraints, conflict)}"
             raise ConfigError(f"{got}, which no point keeps; wanted constraints that leave some", at="$.constraints")
-        if limited.no_go and not len(limited._allowed_sample):
+        if limited.no_go and not len(limited.allowed):
             raise ConfigError("got constraints that leave no point outside no_go", at="$.constraints")
         return limited
 
@@ -238,10 +238,18 @@ class Problem:
             ends = [] if numbers is None else [None if np.isnan(end) else float(end) for end in numbers]
             known = [end for end in ends if end is not None]
             if not known or not np.isfinite(known).all() or known != sorted(known):
-                wanted = "(low, high), numbers, or None for one of them"
+                wanted = "(low, high), numbers with low <= high, or None for one of them"
                 raise ConfigError(f"got {short(pair)}; wanted {wanted}", at=f"$.limits.{name}")
             ranges[name] = (ends[0], ends[1])
         return replace(self, ranges={**self.ranges, **ranges})
+
+    def quantities(self, given: object) -> Mapping[str, Any]:
+        """Check a user's table of measured quantities that have limits."""
+        told = table({} if given is None else given, "{quantity: number}", at := "$.constraints")
+        if strangers := [name for name in told if name not in self.ranges]:
+            known = f"some of the limits {list(self.ranges)}" if self.ranges else "a team with limits={quantity: …}"
+            raise ConfigError(f"got {strangers}; wanted {known}", at=at)
+        return told
 
     @cached_property
     def _feasible(self) -> Feasible:
@@ -397,7 +405,7 @@ class Problem:
             near = self._kept(u)
             if near is not None and self.is_allowed(near[None])[0]:
                 return near
-        near = [self._allowed_sample]
+        near = [self.allowed]
         for limit in self.regions[: len(self.no_go)]:
             if limit.depth(u[None])[0] > 0.0:
                 moved = self.box.snapped(limit.exits(u))
@@ -407,7 +415,7 @@ class Problem:
         return tried[int(((tried - u) ** 2).sum(axis=1).argmin())].copy()
 
     @cached_property
-    def _allowed_sample(self) -> Float[np.ndarray, "m n"]:
+    def allowed(self) -> Float[np.ndarray, "m n"]:
         """Allowed ones of points that are spread over the unit cube."""
         spread = self.box.snapped(sobol(_SPREAD, self.box.n_dims, stream(0, "no-go")))
         if self.constraints:  # few random points may keep them

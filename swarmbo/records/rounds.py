@@ -82,6 +82,11 @@ class GroundTruth:
             return self
         return replace(self, at_round=lambda round_number: at_round(round_number - rounds))
 
+    def each(self, change: "Callable[[GroundTruth], GroundTruth]") -> "GroundTruth":
+        """Truth that is changed in every round."""
+        changed, at_round = change(self), self.at_round
+        return changed if at_round is None else replace(changed, at_round=lambda number: change(at_round(number)))
+
 
 class Query(msgspec.Struct, frozen=True, eq=False):
     """A query of a team: one joint point; in a field, a location for each participant.

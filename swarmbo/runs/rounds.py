@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, UnsetType
 
+from swarmbo import metrics
 from swarmbo.boundary.values import error_text
 from swarmbo.deciding.team_state import acquisition_in_words, warn_of_aim
 from swarmbo.errors import ConfigError, RunFolderError, TransportError
@@ -90,6 +91,7 @@ def begin(given: Drive) -> Begun:
     seconds = time.perf_counter() - began
     # read after the reset: a world may draw its field there
     truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
+    truth = None if truth is None else truth.each(lambda then: metrics.within_rules(then, team.problem))
     labels = Labels.of(env, truth)
     if truth is not None and isinstance(team.world, FieldWorld) and team.world.task is None:
         warn_of_aim(team.setup, truth.goal)

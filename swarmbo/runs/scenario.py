@@ -26,7 +26,7 @@ from swarmbo.registry import FIELD, SLOTS, Slot, kinds, require_known, schema, s
 from swarmbo.runs.callbacks import settings_of as settings_of_callbacks
 from swarmbo.runs.policies import table_of
 from swarmbo.runs.world import Environment, load_plug_ins, own_names, plug_in_ids, require_trust, settings_in, team_in
-from swarmbo.settings import Count, Settings, Whole, convert, require, within
+from swarmbo.settings import Count, Settings, Whole, convert, require, strange_key, within
 
 DEEPEST = 32
 LARGEST_COUNT = 100_000
@@ -67,7 +67,7 @@ class Scenario(Settings, frozen=True):
         step_limit: Largest change of each variable from the best setting: in its unit, or a share such as ``"10%"``. A
             table has these by variable.
         safe: ``{share = 0.95, probability = 0.9}``: with this probability by the model, every setting has at least this
-            share of the present one's utility.
+            share of the present one's utility; with ``loss = 2.0``, at most 2.0 less.
         callbacks: Receivers of each round: ``"tensorboard"``, ``"mlflow"``, or ``"module:Class"`` of a user's own
             (``swarmbo.runs.Callback``); each a name, or a table with that ``kind``. No decision depends on them.
         workers: Workers that evaluate points of a function side by side; None: the run's own process does, one by one.
@@ -127,12 +127,14 @@ def require_no_stranger(data: dict[str, Any]) -> None:
             if at == "$.environment":
                 others = [other for other in plug_in_ids() if key in settings_in(other)]
                 hints = [f"{other} has it (--set environment.id={other})" for other in others] + hints
-            for slot in SLOTS if hints else ():
-                fitting = kinds(slot, team_in(world if isinstance(world, dict) else {})) if at == f"$.{slot}" else {}
-                others = [repr(other) for other, settings in fitting.items() if key in settings.__struct_fields__]
-                hints = [f"it is one of kind = {' or '.join(others)}"] * bool(others) + hints
+            told = f"unknown key {key!r}"
+            for slot in SLOTS:
+                if at == f"$.{slot}":
+                    fitting = kinds(slot, team_in(world if isinstance(world, dict) else {}))
+                    others = [other for other, settings in fitting.items() if key in settings.__struct_fields__]
+                    told = strange_key(key, known, table["kind"], others)
             if hints:
-                raise ConfigError(f"unknown key {key!r}; {'; or '.join(hints)}", at=at)
+                raise ConfigError(f"{told}; {'or ' * (';' in told)}{'; or '.join(hints)}", at=at)
 
 
 def paths_to(key: str, data: dict[str, Any]) -> list[str]:

@@ -146,9 +146,8 @@ def _measure(scenario: Scenario, sending: Connection, trust: bool) -> None:
     is_field, more = team.problem.is_field, len(team.agents) if team.problem.is_field else 1
     end = scenario.rounds * more
     tiles = " by tiles" if is_field and end > TILED_FROM else ""
-    way = (
-        f"belief {to_plain(team.setup.belief)['kind']}{tiles}, coordination {to_plain(team.setup.coordination)['kind']}"
-    )
+    belief, coordination = (to_plain(part)["kind"] for part in (team.setup.belief, team.setup.coordination))
+    way = f"belief {belief}{tiles}, coordination {coordination}"
     sending.send({"acquisition": acquisition_in_words(team.setup), "way": way})
     truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
     team.begin(infos)

@@ -12,7 +12,7 @@ from swarmbo.spaces.variables import Choice, Variable
 
 LONGEST_LEASE = 366 * 86_400.0  # s
 _GOT = re.compile(r"(?:\bgot|\bunknown key|^query(?=[^:]* was never)) (.*?)(?=; |: wanted| was never|$)")
-_WANTED = re.compile(r"\b(?:wanted|known keys:|recorded before:|waiting for outcomes:) ([^;]*)(?:; (.*))?")
+_WANTED = re.compile(r"\b(?:wanted|known keys[^:]*:|recorded before:|waiting for outcomes:) ([^;]*)(?:; (.*))?")
 _NEAR = re.compile(r"; (did you mean .*)")
 _REFUSALS = {
     400: "no JSON, or nested too deeply",
@@ -191,15 +191,7 @@ class Refused(Exception):  # noqa: N818  no error of the service
 
 
 def refusal_of(error: Exception, fix: str = "see /openapi.json") -> Refusal:
-    """Parts of an error's message.
-
-    Example:
-        >>> from swarmbo.errors import ConfigError
-        >>> refusal_of(ConfigError("got -1; wanted a number > 0", at="$.lease_s")).wanted
-        'a number > 0'
-        >>> refusal_of(ConfigError("unknown key 'lease'; did you mean 'lease_s'?", at="$")).fix
-        "did you mean 'lease_s'?"
-    """
+    """Parts of an error's message."""
     text = " ".join(str(error).split())
     got, found, near = _GOT.search(text), _WANTED.search(text), _NEAR.search(text)
     wanted, remedy = ("a request as in /openapi.json", near and near[1]) if found is None else found.groups()

@@ -16,6 +16,7 @@ from swarmbo.settings import Count, Positive, Settings, convert, require
 from swarmbo.spaces.box import Domain
 
 _MOST = 10_000  # values of a categorical variable
+_FIXED = "a variable that has one value"
 _LISTED = 1000  # values of an axis that are tried one by one; on a finer grid numbers climb
 _ALL: Any = np.s_[:]
 _ROUNDING = 1e-15  # of the larger bound
@@ -30,7 +31,7 @@ class _Number(Settings, frozen=True, tag_field="kind"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, "high", lambda high: high > self.low, f"a number above low, {self.low}")
+        require(self, "high", lambda high: high > self.low, f"a number above low, {self.low}; leave out {_FIXED}")
         axis = self.axis
         require(self, "low", lambda low: not axis.is_log or low > 0, "a number > 0 on a logarithmic axis")
         steps = (self.high - self.low) / axis.step if axis.step else 0.0
@@ -157,7 +158,7 @@ class Categorical(Settings, frozen=True, tag_field="kind", kw_only=False, tag="c
         is_plain = all(v is None or isinstance(v, str | int) or (type(v) is float and isfinite(v)) for v in values)
         require(self, "values", lambda _: is_plain, "texts, finite numbers, booleans or None")
         are_distinct = 2 <= len(set(map(_key, values))) == len(values) <= _MOST
-        require(self, "values", lambda _: are_distinct, f"2 to {_MOST:,} different values")
+        require(self, "values", lambda _: are_distinct, f"2 to {_MOST:,} different values; leave out {_FIXED}")
 
     @property
     def axis(self) -> "Axis":
@@ -352,5 +353,6 @@ def variable_of(given: Any, at: str) -> Variable:
         raise ConfigError(f"got {short(given)}; wanted {wanted}", at=at)
     low, high = numbers.tolist()
     if not (np.isfinite(numbers).all() and low < high):
-        raise ConfigError(f"got ({low}, {high}); wanted finite low < high", at=at)
+        fix = f"; leave out {_FIXED}" if low == high else ""
+        raise ConfigError(f"got ({low}, {high}); wanted finite low < high{fix}", at=at)
     return Real(low, high)

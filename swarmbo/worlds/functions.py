@@ -51,9 +51,7 @@ class FunctionWorld(World):
         super().__init__(env)
         if told is None:
             if not hasattr(self._world, "factor_graph"):
-                fix = (
-                    "make its team with Team.for_env(env, measurement=…), which load_state_dict brings to a saved state"
-                )
+                fix = "make its team with Team.for_env(env, measurement=…), and bring it to a state by load_state_dict"
                 raise ConfigError(f"got an environment without factor_graph(); {fix}", at=_AT)
             told = convert(self._world.factor_graph(), ToldGraph, f"{_AT}.factor_graph")
         self.agents = tuple(env.possible_agents)

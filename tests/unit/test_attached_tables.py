@@ -230,3 +230,13 @@ def test_every_number_comes_through_text_unchanged(rows):
         columns = dict(zip(["x", "y", "value"], map(list, zip(*rows, strict=True)), strict=True))
         team.attach(as_csv(columns, pathlib.Path(folder)))
     assert team.history.X[:, :2].tolist() == [[x, y] for x, y, _ in rows]
+
+
+@pytest.mark.parametrize("table", [{"x": [], "total": []}, "x,total\n"], ids=["columns", "csv"])
+def test_a_table_without_rows_adds_nothing(table, tmp_path):
+    if isinstance(table, str):
+        (path := tmp_path / "past.csv").write_text(table)
+        table = path
+    team = sb.Team(None, {"x": (0.0, 1.0)})
+    team.attach(table)
+    assert (team.n_data, team.failures) == (0, 0)

@@ -89,6 +89,23 @@ def test_own_functions_need_no_defaults_in_their_fields():
     assert played(acquisition=Optimistic())[1] == own_acquisition_of(3.0) != own_acquisition_of(30.0)
 
 
+@pytest.mark.parametrize(
+    "merit",
+    [lambda mean: (mean * np.nan, 1.0, 1.0), lambda mean: (mean.sum(), 1.0, 1.0), lambda mean: mean],
+    ids=["nan", "shape", "no slopes"],
+)
+def test_a_merit_that_is_no_finite_value_with_slopes_is_refused(merit, monkeypatch):
+    monkeypatch.setattr(Optimism, "merit", lambda self, stack, mean, std: merit(mean))
+    with pytest.raises(ShapeError, match=r"Optimism.merit\(\) returned .*; wanted a value of shape \(\d+, \d+\) and"):
+        played(acquisition=Optimistic())
+
+
+def test_own_values_that_are_nan_are_refused(monkeypatch):
+    monkeypatch.setattr(Optimism, "value", lambda self, stack, U, received: np.full(U.shape[:2], np.nan))
+    with pytest.raises(ShapeError, match=r"Optimistic.local_functions\(\) returned nan; wanted functions of finite"):
+        played(acquisition=Optimistic())
+
+
 def test_own_agreement_is_asked_after_the_initial_design_with_the_links():
     mine, links = Corner([0.25, 0.5, 1.0]), nx.path_graph(["x", "y"])
     team = sb.Team(GRAPH, BOUNDS, coordination=mine, seed=0, initial=2)

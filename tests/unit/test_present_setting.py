@@ -9,7 +9,7 @@ import pytest
 import swarmbo as sb
 from swarmbo.deciding.central_driver import Exchanges
 from swarmbo.deciding.joint import Expect
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, SwarmboWarning
 from swarmbo.runs import load, run as run_scenario
 from swarmbo.transport import Routes
 from swarmbo_envs import wlan_power_v0
@@ -181,6 +181,31 @@ def test_safe_settings_keep_their_share_and_still_gain(outcomes):
     assert values.max() > 1.02 * values[0]
 
 
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+def test_safe_search_moves_in_every_unit(unit):
+    team = sb.Team(CHAIN, BOUNDS, start={"x": 8.0, "y": 5.0, "z": 9.0}, safe={}, seed=0)
+    points = asked(team, 12, lambda point: unit * sum(factors_at(point).values()))
+    values = [sum(factors_at(point).values()) for point in points]
+    assert max(values) > 1.01 * values[0]
+
+
+def test_safe_search_from_a_utility_of_zero_needs_a_loss():
+    def played(**safe):
+        team, told = sb.Team(None, {"x": (0.0, 1.0)}, start={"x": 0.8}, safe=safe, seed=0), list[float]()
+        for _ in range(10):
+            query = team.ask()
+            told.append(0.25 - (query.point["x"] - 0.3) ** 2)
+            team.tell(query, told[-1])
+        return told
+
+    with pytest.warns(SwarmboWarning, match=r"a share of 0.95 of the present utility, .* allows no loss.*loss = …"):
+        assert max(played()) < 1e-9
+    told = played(loss=0.05)
+    assert max(told) > 0.2
+    assert min(told) >= -0.05
+
+
+@pytest.mark.filterwarnings("ignore:safe. a share of 1 of")
 def test_where_nothing_is_safe_the_present_setting_is_asked_again_and_the_report_says_so():
     noise = np.random.default_rng(0).standard_normal(9)
     team = sb.Team(None, {"x": (0.0, 1.0)}, start={"x": 0.5}, safe={"share": 1.0, "probability": 0.99999}, seed=0)

@@ -108,6 +108,22 @@ def ours():
     return [kind for kind in all_kinds() if kind.__module__.startswith(("swarmbo.", "swarmbo_envs."))]
 
 
+@pytest.mark.parametrize(
+    ("kind", "wrong", "words"),
+    [
+        (swarmbo.DECHBO, {"exploration": "theoretical"}, "'theoretical'; wanted one of 'practical', 'theory', "),
+        (swarmbo.DECHBO, {"exploration": 1}, "got 1; wanted one of 'practical'"),
+        (swarmbo.Auto, {"on_the_way": "no"}, "got 'no'; wanted true or false"),
+        (swarmbo.AdditiveGPSettings, {"lengthscales": "aut"}, "did you mean 'auto'"),
+    ],
+    ids=str,
+)
+def test_a_word_that_is_none_of_a_few_is_refused_in_python_too(kind, wrong, words):
+    with pytest.raises(ConfigError, match=words) as caught:
+        kind(**wrong)
+    assert caught.value.at in wrong
+
+
 def test_settings_within_settings_may_be_tables_in_python_too():
     faults = swarmbo.Faults(deaths=[{"agent": "a", "round": 2}])  # type: ignore[list-item]
     assert faults.named == {"a"}

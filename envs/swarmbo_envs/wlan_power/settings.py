@@ -91,10 +91,6 @@ def shares(chosen: Sequence[tuple[int, float]]) -> Float[np.ndarray, "k k"]:
 
     Source: Mishra, Shrivastava, Banerjee & Arbaugh 2006, Partially overlapped channels not considered harmful: their
     interference factor, the integral of transmitted spectrum times receiving filter, for these two rectangles.
-
-    Example:
-        >>> shares([(1, 20.0), (3, 20.0), (6, 20.0)])[0].tolist()
-        [1.0, 0.5, 0.0]
     """
     centres = np.array([centre_mhz(*one) for one in chosen], dtype=float)
     widths = np.array([width for _, width in chosen])
@@ -166,12 +162,7 @@ _KINDS: dict[str, Any] = {"generated": GeneratorSettings, "access_points": State
 
 
 def topology_settings(table: dict[str, Any] | None, at: str = "$.topology") -> TopologySettings:
-    """Settings of a topology table, whose kind is given by its key; None is a random one of 12 access points.
-
-    Example:
-        >>> topology_settings({"generated": {"users": 20}}).users
-        20
-    """
+    """Settings of a topology table, whose kind is given by its key; None is a random one of 12 access points."""
     if table is None:
         return GeneratedSettings()
     settings = convert(table, _KINDS[kind_of(table, _KINDS, at)], at=at)

@@ -350,6 +350,13 @@ def test_agents_decide_as_their_team_does_where_factors_are_many(outcomes: str, 
 
 
 @pytest.mark.usefixtures("poisoned")
+def test_agents_go_on_with_the_design_while_all_totals_are_equal_as_the_team_does():
+    case = Case(outcomes="total", bent=lambda y, own: 2.0)
+    case.go_on(7)
+    assert not case.team.history.chosen.any()
+    assert not any(agent._log.history.chosen.any() for agent in case.agents.values())
+
+
 @pytest.mark.parametrize(
     ("given", "larger"),
     [

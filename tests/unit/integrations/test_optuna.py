@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.errors import ConfigError, ShapeError, SwarmboWarning
 
 optuna = pytest.importorskip("optuna")
 cases = pytest.importorskip("optuna.testing.pytest_samplers")
@@ -212,6 +212,18 @@ def test_scopes_are_factors_over_parameters():
     scopes_of = dict(zip(graph.factors, graph.scopes, strict=True))
     assert scopes_of == {"f": ("x", "kind"), "g": ("kind", "rate"), "of depth": ("depth",)}
     assert trial.params["kind"] in ("a", "b", None)
+
+
+def test_parameters_of_scopes_that_no_trial_has_are_told_once():
+    def told(trial):
+        return trial.suggest_float("rate", 0.0, 1.0) + trial.suggest_float("depth", 0.0, 1.0)
+
+    with pytest.warns(SwarmboWarning, match=r"got 'rat', which no trial has so far.*did you mean 'rate'\?") as caught:
+        studied(told, 4, scopes={"f": ["rat", "depth"]})
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SwarmboWarning)
+        studied(told, 3, scopes={"f": ["rate", "depth"]})
 
 
 def test_outcomes_by_factor_are_told_by_trials():

@@ -17,6 +17,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.problem.constraints import Constraint, Linear, Separation
 from swarmbo.problem.feasible import Feasible
+from swarmbo.runs import load, run
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.scenario import scenario_of
 
@@ -180,6 +181,20 @@ def test_constraints_in_conflict_are_named_and_no_others():
 
 
 @pytest.mark.parametrize(
+    "alone",
+    [
+        Linear(weights={"a": 1.0, "b": 1.0}, at_least=9.0),
+        Separation(variables=("a", "b"), at_least=9.0),
+        Constraint(scope=("a", "b"), allowed=lambda a, b: False),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_one_constraint_that_no_point_keeps_is_named(alone):
+    with pytest.raises(ConfigError, match=r"constraints\[0\] \(a, b\), which no point keeps"):
+        sb.Team(None, {"a": sb.Integer(0, 3), "b": sb.Integer(0, 3)}, constraints=[alone])
+
+
+@pytest.mark.parametrize(
     ("constraint", "at", "words"),
     [
         (Linear(weights={"z": 1.0}, at_most=1.0), "$.constraints[0].weights", "some of ['a', 'c']"),
@@ -225,6 +240,34 @@ class TestLimitsOnMeasuredQuantities:
         assert x + 0.5 * y == pytest.approx(max(value for _, value, load in told if load <= 0.8), abs=1e-6)
         assert x + 0.5 * y > 0.86  # of 0.894, at x = 0.894
         assert sum(load > 0.8 for _, _, load in told[10:]) <= 6
+
+    @pytest.mark.parametrize("form", ["rows", "columns", "arrays"])
+    def test_attached_quantities_are_known(self, form):
+        rng = np.random.default_rng(0)
+        X = rng.random((20, 2))
+        value, load = X[:, 0] + 0.5 * X[:, 1], X[:, 0] ** 2 + X[:, 1]
+        columns = {"x": X[:, 0], "y": X[:, 1], "total": value, "load": load}
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        team = sb.Team(None, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, limits={"load": (None, 0.8)}, seed=3, initial=2)
+        if form == "arrays":
+            team.attach(X, value, constraints={"load": load})
+        else:
+            team.attach(rows if form == "rows" else columns)
+        np.testing.assert_array_equal(team.history.measured[:, 0], load)
+        assert list(team.recommend().point.values()) == X[np.where(load <= 0.8, value, -1.0).argmax()].tolist()
+        point = team.ask().point
+        assert point["x"] ** 2 + point["y"] < 0.85
+
+    def test_attached_quantities_that_are_lacking_or_unknown_are_told(self):
+        team = sb.Team(None, {"x": (0.0, 1.0)}, limits={"load": (None, 0.8)})
+        with pytest.warns(sb.errors.DataWarning, match=r"no column of load, .*columns: x, total, Load"):
+            team.attach({"x": [0.5], "total": [1.0], "Load": [0.3]})
+        with pytest.raises(ConfigError, match=r"got \['lod'\]; wanted some of the limits \['load'\]"):
+            team.attach([[0.5]], [1.0], constraints={"lod": [1.0]})
+        with pytest.raises(sb.errors.ShapeError, match=r"constraints\['load'\]: got \[1, 2\]; wanted \(1,\) numbers"):
+            team.attach([[0.5]], [1.0], constraints={"load": [1, 2]})
+        with pytest.raises(ConfigError, match="wanted a team with limits"):
+            sb.Team(None, {"x": (0.0, 1.0)}).attach([[0.5]], [1.0], constraints={"load": [1.0]})
 
     def test_a_repeated_quantity_is_taken_and_another_one_is_a_conflict(self):
         team, told = self.run(3)
@@ -302,6 +345,23 @@ def test_a_scenario_states_constraints_as_tables():
     _, team = assemble(scenario)
     point = team.ask().point
     assert point["x0"] + point["x1"] <= 0.0
+
+
+@pytest.mark.parametrize(
+    ("rules", "largest"),
+    [
+        ("constraints=[{kind='linear', weights={x0=1.0, x1=1.0}, at_least=2.5}]", -2.456690),
+        ("constraints=[{kind='linear', weights={x0=1.0, x1=1.0}, at_least=1.0, at_most=1.0}]", 0.607015),
+        ("no_go=[{kind='box', low=[-0.5, -1.5], high=[3.0, 0.5]}]", 1.031628),
+    ],
+    ids=["half", "line", "other maximum"],
+)
+def test_regret_is_to_the_largest_value_that_the_rules_of_a_run_allow(rules, largest, tmp_path):
+    """Largest values are of a grid of 6 million points, or of the literature."""
+    summary = run(load("camel", ["rounds=2", rules]), tmp_path / "run")
+    assert summary.maximum == pytest.approx(largest, abs=2e-5)
+    assert summary.maximum_is == "reference optimum"
+    assert summary.score.simple_regret == pytest.approx(summary.maximum - summary.best.mean, abs=1e-9)
 
 
 @pytest.mark.parametrize(
