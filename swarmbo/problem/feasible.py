@@ -74,7 +74,7 @@ class Feasible:
             return []
         for place in list(kept):
             rest = [other for other in kept if other != place]
-            if self._solved([self.constraints[other] for other in rest], None) is None:
+            if rest and self._solved([self.constraints[other] for other in rest], None) is None:
                 kept = rest
         return kept
 
