@@ -16,9 +16,8 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from swarmbo.boundary.processes import begin_process, without_interrupts
-from swarmbo.boundary.values import error_text
 from swarmbo.errors import ConfigError, SwarmboError
-from swarmbo.evaluations.executor import Ended, Work, evaluated, hung_text, keep, kept
+from swarmbo.evaluations.executor import Ended, Work, evaluated, keep, kept, made_by
 
 _START_S = 300.0  # to import everything and make the work, on a slow disk
 _MOST_DEATHS = 3  # of workers in a row before any is ready
@@ -105,7 +104,7 @@ class Pool:
                 for worker in self._workers.copy():
                     self._hear(worker)
                 for worker in [worker for worker in self._workers if time.monotonic() > worker.deadline]:
-                    self._end(worker, "hung", hung_text(self._timeout_s))
+                    self._end(worker, "hung", f"no answer within {self._timeout_s:g} s")
                 for worker in self._workers:
                     self._hand_on(worker)
                 nearest = min((worker.deadline for worker in self._workers), default=math.inf)
@@ -194,10 +193,8 @@ def _serve(pipe: Connection, work: Work, results: Path | None, grace_s: float) -
     """Work of a process: tasks from the pipe, until it is closed."""
     begin_process(grace_s if results is not None else 0.0)
     with threadpool_limits(1, user_api="blas"):
-        try:
-            evaluate = work()
-        except (Exception, SystemExit) as error:  # noqa: BLE001  raised again in the calling process
-            pipe.send(error if isinstance(error, SwarmboError) else ConfigError(error_text(error), at="$.workers"))
+        if isinstance(evaluate := made_by(work), SwarmboError):
+            pipe.send(evaluate)
             return
         # otherwise the driver has gone, perhaps with the folder of a finished run
         with suppress(EOFError, BrokenPipeError, ConnectionResetError, FileNotFoundError):

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import multiprocessing
+import pickle
 import sys
 import time
 from pathlib import Path
@@ -115,8 +116,8 @@ def test_a_changed_result_is_refused(tmp_path):
 
 
 def test_any_executor_of_the_standard_library_is_adapted(tmp_path):
-    executor = FuturesExecutor(concurrent.futures.ThreadPoolExecutor(2), Doing(tmp_path), 2, 1.0)
-    for task, point in {"a": [], "b": [("raise", 1)], "c": [("sleep", 3.0)]}.items():
+    executor = FuturesExecutor(concurrent.futures.ThreadPoolExecutor(2), Doing(tmp_path), timeout_s=2.0)
+    for task, point in {"a": [], "b": [("raise", 1)], "c": [("sleep", 9.0)]}.items():
         executor.submit(task, point)
     ends = ends_of(executor, 3)
     assert {task: end.status for task, end in ends.items()} == {"a": "done", "b": "error", "c": "hung"}
@@ -127,10 +128,39 @@ def test_any_executor_of_the_standard_library_is_adapted(tmp_path):
     executor.close()
 
 
+class Remembering(concurrent.futures.ThreadPoolExecutor):
+    """Threads that have one future for equal calls, as Dask has."""
+
+    def submit(self, do, /, *told):
+        self.known = getattr(self, "known", {})
+        return self.known.setdefault(pickle.dumps(told), super().submit(do, *told))
+
+
+def test_a_hung_task_of_an_adapted_executor_holds_up_no_other_and_is_done_again(tmp_path):
+    with Remembering(1) as threads:  # which waits for them at its end
+        executor = FuturesExecutor(threads, Doing(tmp_path), timeout_s=3.0)
+        executor.submit("hung", [("hang", 1)])
+        executor.submit("queued", [("sleep", 1.5)])
+        executor.submit("last", [("sleep", 1.5)])
+        assert [end.status for end in ends_of(executor, 3).values()] == ["hung", "done", "done"]
+        executor.submit("hung", [("hang", 1)])
+        assert ends_of(executor, 1)["hung"].status == "done"
+        executor.close()
+
+
+@pytest.mark.parametrize("timeout_s", [None, 60.0])
+def test_work_that_no_adapted_worker_can_make_ends_the_run_and_not_each_task(timeout_s):
+    executor = FuturesExecutor(concurrent.futures.ThreadPoolExecutor(1), Broken(), timeout_s=timeout_s)
+    executor.submit("never", [])
+    with pytest.raises(ConfigError, match="cannot make its evaluation: RuntimeError: no licence"):
+        executor.poll(LONG)
+    executor.close()
+
+
 def test_the_death_of_an_adapted_pools_process_loses_its_tasks_and_then_says_so(tmp_path):
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, context) as futures:
-        executor = FuturesExecutor(futures, Doing(tmp_path), 1)
+        executor = FuturesExecutor(futures, Doing(tmp_path))
         executor.submit("a", [("kill", 9)])
         assert ends_of(executor, 1)["a"].status == "lost"
         with pytest.raises(concurrent.futures.BrokenExecutor):
