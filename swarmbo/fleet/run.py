@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,11 @@ from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.registry import name_of
 from swarmbo.routing import Routes
 from swarmbo.runs import RunFolder, Scenario, Summary
+from swarmbo.runs.reading import read_summary
 from swarmbo.runs.rounds import Calls, Drive, OnRound, drive, ignore
+from swarmbo.runs.runner import assemble
 from swarmbo.runs.scenario import make_environment, require_within_reason
+from swarmbo.runs.states import read_checkpoint
 from swarmbo.runs.stored_files import ELSEWHERE, NETWORK, locked
 from swarmbo.runs.telling import telling
 from swarmbo.runs.world import Environment, own_names
@@ -38,6 +41,7 @@ _ENDING = 5.0  # seconds that processes have to end
 FOLDER = "fleet"  # within the folder of a run
 PLAN = "fleet.json"
 SOLUTION = "solution.json"  # of a problem in tables
+OnBegin = Callable[[Sequence[str], Path], object]  # agents elsewhere, and the plan by which they are started
 
 
 class Processes:
@@ -131,10 +135,10 @@ class Network(msgspec.Struct, frozen=True):
 
     def here(self, agents: Sequence[str]) -> list[str]:
         """Agents with processes on this machine."""
-        elsewhere = {*self.elsewhere, *self.measures}
-        if strangers := sorted(elsewhere - set(agents)):
-            raise ConfigError(f"got {strangers[0]!r}; wanted one of {list(agents)}", at="$.elsewhere")
-        return [agent for agent in agents if agent not in elsewhere]
+        for at, named in (("--elsewhere", self.elsewhere), ("--measures", self.measures)):
+            if strangers := sorted(set(named) - set(agents)):
+                raise ConfigError(f"got {strangers[0]!r}; wanted one of {list(agents)}", at=at)
+        return [agent for agent in agents if agent not in (*self.elsewhere, *self.measures)]
 
     def plan(self, agents: Sequence[str], name: str, seed: int, **more: Any) -> Plan:
         """Plan of a new run over this network."""
@@ -145,9 +149,15 @@ class Network(msgspec.Struct, frozen=True):
 
 
 def run_fleet(
-    scenario: Scenario, out: Path, network: Network, on_round: OnRound = ignore
+    scenario: Scenario,
+    out: Path,
+    network: Network,
+    on_round: OnRound = ignore,
+    on_begin: OnBegin = ignore,
 ) -> tuple[Summary, NetworkReport]:
     """Run a scenario with a process for each agent. The folder is that of a run, with ``fleet`` in it.
+
+    ``on_begin`` is called with the agents elsewhere and the path of the plan, once they may be started by it.
 
     Agents' decisions are bit-identical to those of ``swarmbo run``; by a deadline they depend on arrivals. A
     TransportError ends the run if an agent is silent for too long, or its process fails repeatedly.
@@ -163,6 +173,7 @@ def run_fleet(
     with new_folder(out, scenario):
         folder = RunFolder.create(out, scenario)
         with begun(plan, out / FOLDER / PLAN, here) as (hub, processes):
+            on_begin([agent for agent in team.agents if agent not in here], out / FOLDER / PLAN)
             team.hub = hub
             if isinstance(world, MeasuredElsewhere):
                 folder.write_json(ELSEWHERE, {"agents": network.measures})
@@ -172,6 +183,28 @@ def run_fleet(
                 summary = drive(Drive(scenario, folder, world, team, Calls(seen.on_round)))
             hub.end()
         return summary, seen.report()
+
+
+def resume_fleet(out: Path, on_round: OnRound = ignore, on_begin: OnBegin = ignore) -> Summary:
+    """Resume a run of a fleet in this process, and have agents that measure elsewhere measure as before."""
+    with threadpool_limits(1, user_api="blas"), locked(out):
+        folder, place = RunFolder.open(out), out / FOLDER / PLAN
+        if (summary := read_summary(folder)) is not None:
+            return summary
+        scenario, plan = folder.scenario(), Plan.read(place)
+        plan = msgspec.structs.replace(plan, run=new_run(scenario.name, scenario.seed))
+        env, team = assemble(scenario)
+        world = MeasuredElsewhere(env, plan.measures, begins=read_checkpoint(folder) is None)
+        others = [agent for agent in team.agents if agent not in plan.measures]
+        with closing(Link(HUB, plan)) as link, telling(scenario, out, on_round) as told:
+            plan.write(place)
+            on_begin(plan.measures, place)
+            world.hub = hub = Hub(plan, link, here=others)
+            for agent in others:
+                hub.absence.leave(agent, "this process decides for it")
+            summary = drive(Drive(scenario, folder, world, team, Calls(told.on_round)))
+            hub.end()
+            return summary
 
 
 @contextmanager

@@ -105,8 +105,8 @@ def resume(
         return summary
     if (path / ELSEWHERE).exists():
         raise RunFolderError(
-            f"{path}: agents of its fleet measured with --measure (see {ELSEWHERE}), which the scenario's "
-            "environment cannot continue; wanted a run measured by the scenario's environment"
+            f"{path}: agents of its fleet measured with --measure (see {ELSEWHERE}), for which the scenario's "
+            "environment would simulate; wanted swarmbo.fleet.run.resume_fleet, as of `swarmbo resume`"
         )
     if scenario.workers is None and Ledger.is_in(path):
         got = "its outcomes are told by clients, and its environment would simulate the others"
