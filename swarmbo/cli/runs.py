@@ -66,7 +66,6 @@ def resume(
     from swarmbo.runs import RunFolder, resume as resume_run
     from swarmbo.runs.reading import read_summary
     from swarmbo.runs.stored_files import ELSEWHERE
-    from swarmbo.runs.telling import Progress
 
     there, drawn_as = RunFolder.open(folder), options.formats(formats, dpi, no_figures)
     was_there = read_summary(there) is not None
@@ -74,8 +73,7 @@ def resume(
         if (folder / ELSEWHERE).exists() and not was_there:
             from swarmbo.fleet.run import resume_fleet
 
-            with Progress(there.scenario().rounds, quiet=quiet) as progress:
-                summary = resume_fleet(folder, progress.show, options.say_awaited)
+            summary = resume_fleet(folder, options.say_awaited, progress=not quiet)
         else:
             summary = resume_run(folder, progress=not quiet, trust=trust)
     options.close(folder, summary, was_there=was_there, drawn_as=drawn_as)

@@ -50,20 +50,16 @@ def evaluated_by(
 
     ``attempt`` is another in each call, as Dask has one result for equal calls. If the work cannot be made, the reason.
     """
-    if getattr(_made, "work", None) != work:
-        _made.work, _made.ended = None, None
-        own: executor.Work = pickle.loads(work) if isinstance(work, bytes) else work
-        if timeout_s is not None:
-            _made.ended = _Limited(own, timeout_s)
-        elif isinstance(evaluate := executor.made_by(own), SwarmboError):
-            return evaluate
-        else:
-            _made.ended = partial(executor.evaluated, evaluate)
-        _made.work = work
     with threadpool_limits(1, user_api="blas"):
         try:
+            if getattr(_made, "work", None) != work:
+                _made.work, _made.ended = None, None
+                own: executor.Work = pickle.loads(work) if isinstance(work, bytes) else work
+                alone = None if timeout_s is None else _Limited(own, timeout_s)
+                _made.ended = alone or partial(executor.evaluated, executor.made_by(own))
+                _made.work = work
             return _made.ended(task, point)
-        except SwarmboError as error:  # its process does not start
+        except SwarmboError as error:
             return error
 
 
@@ -107,12 +103,6 @@ class FuturesExecutor:
         """
         done = wait(self._tasks, timeout, return_when=FIRST_COMPLETED).done
         return [_end_of(future.result, self._tasks.pop(future)) for future in done]
-
-    def cancel(self, task: str) -> None:
-        """Drop a task, which may still run to its end."""
-        for future in [future for future, name in self._tasks.items() if name == task]:
-            future.cancel()
-            del self._tasks[future]
 
     def close(self) -> None:
         """Shut the executor down, without waiting for running tasks."""
@@ -176,17 +166,11 @@ class RayExecutor:
             found, _ = self._ray.wait(refs, num_returns=len(refs), timeout=0) if found else (found, refs)
         return [_end_of(partial(self._ray.get, ref), self._tasks.pop(ref)) for ref in found]
 
-    def cancel(self, task: str) -> None:
-        """Drop a task. If it is running, its process is killed."""
-        for ref in [ref for ref, name in self._tasks.items() if name == task]:
+    def close(self) -> None:
+        """Kill the processes of running tasks, and leave the cluster. A cluster that this executor started ends."""
+        for ref in self._tasks:
             with contextlib.suppress(self._ray.exceptions.RayError):
                 self._ray.cancel(ref, force=True)
-            del self._tasks[ref]
-
-    def close(self) -> None:
-        """Leave the cluster. A cluster that this executor started ends."""
-        for task in list(self._tasks.values()):
-            self.cancel(task)
         if self._is_own:
             self._ray.shutdown()
 
@@ -254,7 +238,7 @@ def make_executor(
         raise ConfigError(f"{got}; wanted an executor", at=_AT) from error
     if isinstance(made, Futures):
         return FuturesExecutor(made, work, timeout_s=timeout_s)
-    if missing := [name for name in ("submit", "poll", "cancel", "close") if not hasattr(made, name)]:
-        wanted = "wanted an executor of concurrent.futures, or all four"
+    if missing := [name for name in ("submit", "poll", "close") if not hasattr(made, name)]:
+        wanted = "wanted an executor of concurrent.futures, or all three"
         raise ConfigError(f"got {short(made)} without {', '.join(missing)}; {wanted}", at=_AT)
     return made

@@ -1,6 +1,6 @@
 """Executors: they carry out tasks elsewhere, and report how each ended.
 
-The protocol has four methods, so that an engine of one's own is a small class.
+The protocol has three methods, so that an engine of one's own is a small class.
 """
 
 import time
@@ -52,10 +52,6 @@ class Executor(Protocol):
         """Wait for ends of tasks, at most ``timeout`` seconds; each is reported once."""
         ...
 
-    def cancel(self, task: str) -> None:
-        """Drop a task, which is then not reported."""
-        ...
-
     def close(self) -> None:
         """End all workers."""
         ...
@@ -71,14 +67,14 @@ def evaluated(evaluate: Evaluate, task: str, point: Any) -> Ended:
     return Ended(task, status, value, time.perf_counter() - began)
 
 
-def made_by(work: Work) -> Evaluate | SwarmboError:
-    """Make the evaluation of a worker; if that fails, the reason, with which every task would fail."""
+def made_by(work: Work) -> Evaluate:
+    """Make the evaluation of a worker, or raise a SwarmboError, with which every task would fail."""
     try:
         return work()
-    except SwarmboError as error:
-        return error
-    except (Exception, SystemExit) as error:  # noqa: BLE001  raised again in the calling process
-        return ConfigError(f"a worker cannot make its evaluation: {error_text(error)}", at="$.workers")
+    except SwarmboError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"a worker cannot make its evaluation: {error_text(error)}", at="$.workers") from error
 
 
 def keep(folder: Path, end: Ended) -> None:

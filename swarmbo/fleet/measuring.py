@@ -161,8 +161,7 @@ def _told(info: Mapping[str, Any], answers: tuple[Answer, ...], problem: Problem
         told["on_the_way"] = stops
     if not left:
         return told
-    for key in ("measurement", "factors", "noise_std"):
-        told.pop(key, None)
+    told.pop("factors", None)
     if problem.is_field:
         return told | _plain(left[0], agent)
     known = [y for y in left[0].outcomes.values() if y is not None]

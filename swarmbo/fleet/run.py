@@ -26,7 +26,6 @@ from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.registry import name_of
 from swarmbo.routing import Routes
 from swarmbo.runs import RunFolder, Scenario, Summary
-from swarmbo.runs.reading import read_summary
 from swarmbo.runs.rounds import Calls, Drive, OnRound, drive, ignore
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.scenario import make_environment, require_within_reason
@@ -149,11 +148,7 @@ class Network(msgspec.Struct, frozen=True):
 
 
 def run_fleet(
-    scenario: Scenario,
-    out: Path,
-    network: Network,
-    on_round: OnRound = ignore,
-    on_begin: OnBegin = ignore,
+    scenario: Scenario, out: Path, network: Network, on_round: OnRound = ignore, on_begin: OnBegin = ignore
 ) -> tuple[Summary, NetworkReport]:
     """Run a scenario with a process for each agent. The folder is that of a run, with ``fleet`` in it.
 
@@ -185,24 +180,22 @@ def run_fleet(
         return summary, seen.report()
 
 
-def resume_fleet(out: Path, on_round: OnRound = ignore, on_begin: OnBegin = ignore) -> Summary:
+def resume_fleet(out: Path, on_begin: OnBegin = ignore, *, progress: bool = False) -> Summary:
     """Resume a run of a fleet in this process, and have agents that measure elsewhere measure as before."""
     with threadpool_limits(1, user_api="blas"), locked(out):
         folder, place = RunFolder.open(out), out / FOLDER / PLAN
-        if (summary := read_summary(folder)) is not None:
-            return summary
         scenario, plan = folder.scenario(), Plan.read(place)
         plan = msgspec.structs.replace(plan, run=new_run(scenario.name, scenario.seed))
         env, team = assemble(scenario)
         world = MeasuredElsewhere(env, plan.measures, begins=read_checkpoint(folder) is None)
         others = [agent for agent in team.agents if agent not in plan.measures]
-        with closing(Link(HUB, plan)) as link, telling(scenario, out, on_round) as told:
+        with closing(Link(HUB, plan)) as link, telling(scenario, out, ignore, progress=progress) as told:
             plan.write(place)
             on_begin(plan.measures, place)
             world.hub = hub = Hub(plan, link, here=others)
             for agent in others:
                 hub.absence.leave(agent, "this process decides for it")
-            summary = drive(Drive(scenario, folder, world, team, Calls(told.on_round)))
+            summary = drive(Drive(scenario, folder, world, team, told))
             hub.end()
             return summary
 
@@ -227,12 +220,11 @@ def begun(plan: Plan, place: Path, here: Sequence[str]) -> Generator[tuple[Hub, 
     """Write a fleet's plan to a place, or, with tables, each agent's next to it. Begin it, and end its processes."""
     with closing(Link(HUB, plan)) as link:
         place.parent.mkdir(exist_ok=True)
-        if plan.tables is None:
-            plan.write(place)
-        for name in plan.endpoints.keys() - {HUB} if plan.tables is not None else ():
-            plan.of(name).write(place.with_name(f"{name}.json"))
-        plans = {name: place if plan.tables is None else place.with_name(f"{name}.json") for name in here}
-        with closing(Processes(plans, goes_on=plan.goes_on)) as processes:
+        agents = plan.endpoints.keys() - {HUB}
+        plans = {name: place if plan.tables is None else place.with_name(f"{name}.json") for name in agents}
+        for path, name in {path: name for name, path in plans.items()}.items():
+            plan.of(name).write(path)
+        with closing(Processes({name: plans[name] for name in here}, goes_on=plan.goes_on)) as processes:
             yield Hub(plan, link, processes.attend, here=here, ended=processes.ended), processes
 
 

@@ -30,12 +30,7 @@ _HEAD = 2**12  # bytes of a message beside its table
 
 
 def solve_by_fleet(
-    problem: TableProblem,
-    method: TableMethod,
-    seed: int,
-    out: Path,
-    network: Network,
-    on_begin: OnBegin = ignore,
+    problem: TableProblem, method: TableMethod, seed: int, out: Path, network: Network, on_begin: OnBegin = ignore
 ) -> tuple[Solved, NetworkReport]:
     """Solve a problem with a process for each agent that owns something. ``out`` has ``solution.json``, and in
     ``fleet`` a plan for each agent, with its own factors' tables.

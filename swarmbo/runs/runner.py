@@ -118,9 +118,7 @@ def resume(
 
 
 def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team]:
-    """World and team of a scenario, not yet reset. Workers are refused for a world whose copies could answer
-    differently, or can't be made.
-    """
+    """World and team of a scenario, not yet reset; workers are refused for a world whose copies may differ."""
     require_trust(scenario, trust)
     require_within_reason(scenario)
     env = make_environment(scenario, trust)

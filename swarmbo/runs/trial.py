@@ -112,11 +112,10 @@ def _extrapolated(scenario: Scenario, measured: dict[str, Any]) -> Estimate:
         cores = min(count, os.cpu_count() or 1)
         start, at_once = start * count / cores, count if measured["waits"] else cores
         memory = None if memory is None else memory + count * measured["worker_memory"]
+    parts = step / at_once, decision
     # decisions are made one after the other, beside evaluations or between batches of them
-    each = max(step / at_once, decision)
-    if workers.mode == "synchronous":
-        each = step / at_once + decision
-    seconds, busy = start + scenario.rounds * each, min(1.0, step / at_once / each) if each else 0.0
+    each = sum(parts) if workers.mode == "synchronous" else max(parts)
+    seconds, busy = start + scenario.rounds * each, min(1.0, parts[0] / each) if each else 0.0
     return Estimate(seconds, memory, **known, busy=busy, per_second=scenario.rounds / seconds if seconds else 0.0)
 
 

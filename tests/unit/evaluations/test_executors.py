@@ -84,20 +84,6 @@ def test_a_worker_that_is_killed_between_tasks_costs_none(pool_of):
 
 
 @pytest.mark.thorough
-def test_a_dropped_task_is_not_reported(pool_of, tmp_path):
-    pool = pool_of(count=1)
-    pool.submit("running", [("hang", 9)])
-    pool.submit("queued", [])
-    pool.submit("last", [])
-    while not list((tmp_path / "marks").glob("running.*")):
-        time.sleep(0.05)
-    pool.cancel("running")
-    pool.cancel("queued")
-    assert list(ends_of(pool, 1)) == ["last"]
-    assert pool.poll(0.2) == []
-
-
-@pytest.mark.thorough
 @pytest.mark.parametrize(("work", "match"), [(Broken(), "no licence"), (Dies(), "do not start: its process ended")])
 def test_work_that_cannot_begin_ends_the_run_and_not_each_task(pool_of, work, match):
     pool = pool_of(work=work)
@@ -121,10 +107,6 @@ def test_any_executor_of_the_standard_library_is_adapted(tmp_path):
         executor.submit(task, point)
     ends = ends_of(executor, 3)
     assert {task: end.status for task, end in ends.items()} == {"a": "done", "b": "error", "c": "hung"}
-    executor.submit("d", [("sleep", 0.2)])
-    executor.cancel("d")
-    executor.submit("e", [])
-    assert list(ends_of(executor, 1)) == ["e"]
     executor.close()
 
 
