@@ -59,10 +59,6 @@ class Clocked:
         ends, self._ended = self._ended, []
         return ends
 
-    def cancel(self, task: str) -> None:
-        """Nothing is dropped here."""
-        raise NotImplementedError
-
     def close(self) -> None:
         """Nothing to end."""
 

@@ -1,7 +1,6 @@
 """Commands for other processes and machines: fleets, which have a process for each agent, and the service over HTTP."""
 
 import signal
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -81,7 +80,6 @@ def run_fleet(
     used: Any = protocol or ("tcp" if keys is None and not hosts else "tls")  # checked by a fleet
     others = (tuple(elsewhere or ()), tuple(measures or ()))
     network = run.Network(used, port, _hosts(hosts), keys, *others, patience, tick)
-    away = ", ".join([*network.elsewhere, *network.measures])
     drawn_as = options.formats(formats, dpi, no_figures)
     if tables.is_in_tables(source):
         from swarmbo.fleet.table_run import solve_by_fleet
@@ -94,8 +92,7 @@ def run_fleet(
             wanted = "wanted none: a fleet uses real links; `swarmbo solve` simulates them"
             raise ConfigError(f"got settings of a transport; {wanted}", at="$.transport")
         out = out or Path("runs") / f"{folder_name(problem.name)}-{seed or 0}-fleet"
-        _say_awaited(away, out / "fleet" / "NAME.json")
-        solved, report = solve_by_fleet(problem, method_of(settings), seed or 0, out, network)
+        solved, report = solve_by_fleet(problem, method_of(settings), seed or 0, out, network, options.say_awaited)
         options.show(solved.table())
         for note in solved.notes:
             typer.echo(f"swarmbo: {note}", err=True)
@@ -103,12 +100,10 @@ def run_fleet(
     else:
         given = [] if coordination is None else [f"coordination={coordination}"]
         given += [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
-        scenario = load(source, given, False)
+        scenario = load(source, given, None)
         out = out or Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}-fleet"
-        _say_awaited(away, out / "fleet" / "fleet.json")
-        goes_on = nullcontext() if measures else options.resumable(out)  # no simulation continues real measurements
-        with goes_on, Progress(scenario.rounds, quiet=quiet) as progress:
-            summary, report = run.run_fleet(scenario, out, network, progress.show)
+        with options.resumable(out), Progress(scenario.rounds, quiet=quiet) as progress:
+            summary, report = run.run_fleet(scenario, out, network, progress.show, options.say_awaited)
         options.close(out, summary, was_there=False, drawn_as=drawn_as)
     typer.echo(f"network: {report.repeated:,} messages repeated, {report.refused:,} refused", err=True)
     if odd := ", ".join(f"{name} ({count})" for name, count in report.odd.items()):
@@ -136,7 +131,7 @@ def make_fleet_keys(
     if tables.is_in_tables(source):
         members = [run.HUB, *tables.table_problem(source, overrides, {})[0].graph.agents]
     else:
-        members = run.members_of(load(source, overrides or [], False))
+        members = run.members_of(load(source, overrides or [], None))
     given = _hosts(hosts)
     if strangers := sorted(set(given) - set(members)):
         raise ConfigError(f"got {strangers[0]!r}; wanted one of {members}", at="--host")
@@ -165,11 +160,6 @@ def agent(
 
     own = None if measure is None else loaded(measure, trust)
     run.be_member(name, plan, attached=attached, keys=keys, measure=own)
-
-
-def _say_awaited(away: str, plan: Path) -> None:
-    if away:
-        typer.echo(f"waiting for {away}: start each with `swarmbo agent NAME --fleet {plan}`", err=True)
 
 
 def _hosts(given: list[str] | None) -> dict[str, str]:

@@ -175,6 +175,12 @@ def resumable(folder: Path) -> Generator[None]:
         end(f"stopped by {line}; what was logged is safe, `swarmbo resume {folder}` goes on", 1)
 
 
+def say_awaited(agents: Sequence[str], plan: Path) -> None:
+    """Say which agents of a fleet have to be started, if any."""
+    if agents:
+        typer.echo(f"waiting for {', '.join(agents)}: start each with `swarmbo agent NAME --fleet {plan}`", err=True)
+
+
 def swept(trials: Sequence[Any], by: Any, *, quiet: bool) -> list[Any]:
     """Run the trials of a sweep, with progress; of an interrupted one, say how to go on with it."""
     from swarmbo.runs.sweep import sweep

@@ -65,11 +65,17 @@ def resume(
     """Go on with an interrupted run, as if it had never been interrupted."""
     from swarmbo.runs import RunFolder, resume as resume_run
     from swarmbo.runs.reading import read_summary
+    from swarmbo.runs.stored_files import ELSEWHERE
 
     there, drawn_as = RunFolder.open(folder), options.formats(formats, dpi, no_figures)
     was_there = read_summary(there) is not None
     with options.resumable(folder):
-        summary = resume_run(folder, progress=not quiet, trust=trust)
+        if (folder / ELSEWHERE).exists() and not was_there:
+            from swarmbo.fleet.run import resume_fleet
+
+            summary = resume_fleet(folder, options.say_awaited, progress=not quiet)
+        else:
+            summary = resume_run(folder, progress=not quiet, trust=trust)
     options.close(folder, summary, was_there=was_there, drawn_as=drawn_as)
 
 

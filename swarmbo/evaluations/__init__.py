@@ -1,7 +1,12 @@
 """Many evaluations at once: a log of asks and tells, executors, and a driver."""
 
 from swarmbo.evaluations.driver import Driver as Driver, Standing as Standing
-from swarmbo.evaluations.engines import RayExecutor as RayExecutor, Workers as Workers, make_executor as make_executor
-from swarmbo.evaluations.executor import Ended as Ended, Executor as Executor, FuturesExecutor as FuturesExecutor
+from swarmbo.evaluations.engines import (
+    FuturesExecutor as FuturesExecutor,
+    RayExecutor as RayExecutor,
+    Workers as Workers,
+    make_executor as make_executor,
+)
+from swarmbo.evaluations.executor import Ended as Ended, Executor as Executor
 from swarmbo.evaluations.ledger import Event as Event, Ledger as Ledger
 from swarmbo.evaluations.pool import Pool as Pool

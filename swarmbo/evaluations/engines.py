@@ -2,32 +2,138 @@
 
 import contextlib
 import pickle
-from collections.abc import Sequence
-from concurrent.futures import Executor as Futures
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor as Futures, Future, ThreadPoolExecutor, wait
+from functools import partial
+from itertools import count as counting
+from multiprocessing import current_process
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from threadpoolctl import threadpool_limits
+
 from swarmbo.boundary.values import error_text, short
-from swarmbo.errors import ConfigError, needed
+from swarmbo.errors import ConfigError, SwarmboError, needed
 from swarmbo.evaluations import executor
 from swarmbo.evaluations.pool import Pool
 from swarmbo.registry import find_in, is_own, load
 from swarmbo.settings import Settings, convert, require, within
 
-_START_S = 60.0  # for a worker process that starts, added to the limit of a task
+_AT = "$.workers.engine"
+_made = threading.local()  # of each thread, as worlds are not made for several
 OBJECT_STORE = 80_000_000  # bytes; results are small, and Ray would take a third of the memory
 ENGINES = ("pool", "ray")
+
+
+class _Limited:
+    """Evaluation in a process of this worker, as a thread cannot be ended: one that takes too long is killed."""
+
+    def __init__(self, work: executor.Work, timeout_s: float) -> None:
+        if current_process().daemon:  # as workers of Dask are, which may start none
+            current_process().daemon = False
+        self._pool = Pool(work, 1, None, timeout_s)
+        Finalize(self, self._pool.close, exitpriority=10)  # when its thread ends, or before processes are waited for
+
+    def __call__(self, task: str, point: Any) -> executor.Ended:
+        self._pool.submit(task, point)
+        while not (ends := self._pool.poll(1.0)):
+            pass
+        return ends[0]
+
+
+def evaluated_by(
+    work: bytes | executor.Work, timeout_s: float | None, attempt: int, task: str, point: Any
+) -> executor.Ended | SwarmboError:
+    """Carry out a task by work, pickled between processes, which each thread makes once; runs in workers.
+
+    ``attempt`` is another in each call, as Dask has one result for equal calls. If the work cannot be made, the reason.
+    """
+    with threadpool_limits(1, user_api="blas"):
+        try:
+            if getattr(_made, "work", None) != work:
+                _made.work, _made.ended = None, None
+                own: executor.Work = pickle.loads(work) if isinstance(work, bytes) else work
+                alone = None if timeout_s is None else _Limited(own, timeout_s)
+                _made.ended = alone or partial(executor.evaluated, executor.made_by(own))
+                _made.work = work
+            return _made.ended(task, point)
+        except SwarmboError as error:
+            return error
+
+
+class FuturesExecutor:
+    """Executor that uses a ``concurrent.futures.Executor``: of the standard library, Dask, MPI or Slurm.
+
+    Args:
+        futures: The executor, which ``close`` shuts down.
+        work: Function that makes the evaluation in each worker.
+        timeout_s: Limit of a task from its begin in a worker, s. Each worker then has a process of its own for tasks,
+            which must be able to import ``work``; a process that takes longer is killed. None for no limit.
+
+    Example:
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from functools import partial
+        >>> from operator import mul
+        >>> executor = FuturesExecutor(ThreadPoolExecutor(2), partial(partial, mul))
+        >>> for task in ("a", "b"):
+        ...     executor.submit(task, 3)
+        >>> ends = [*executor.poll(60.0), *executor.poll(0.1)]
+        >>> executor.close()
+        >>> sorted((end.task, end.status, end.value) for end in ends)
+        [('a', 'done', 'aaa'), ('b', 'done', 'bbb')]
+    """
+
+    def __init__(self, futures: Futures, work: executor.Work, *, timeout_s: float | None = None) -> None:
+        self._futures, self._timeout_s, self._attempts = futures, timeout_s, counting()
+        self._work = work if isinstance(futures, ThreadPoolExecutor) else pickle.dumps(work)
+        self._tasks = dict[Future[executor.Ended | SwarmboError], str]()
+
+    def submit(self, task: str, point: Any) -> None:
+        """Hand a task to the executor."""
+        how = self._work, self._timeout_s, next(self._attempts)
+        self._tasks[self._futures.submit(evaluated_by, *how, task, point)] = task
+
+    def poll(self, timeout: float) -> list[executor.Ended]:
+        """Wait for ends of tasks, at most ``timeout`` seconds.
+
+        Raises:
+            SwarmboError: If a worker cannot make its evaluation.
+        """
+        done = wait(self._tasks, timeout, return_when=FIRST_COMPLETED).done
+        return [_end_of(future.result, self._tasks.pop(future)) for future in done]
+
+    def close(self) -> None:
+        """Shut the executor down, without waiting for running tasks."""
+        for future in self._tasks:
+            future.cancel()
+        self._futures.shutdown(wait=False)
+
+
+def _end_of(result: Callable[[], executor.Ended | SwarmboError], task: str) -> executor.Ended:
+    """End of a task from its result; exceptions are of the machinery, as those of tasks are results."""
+    try:
+        found = result()
+    except ImportError as error:
+        wanted = "wanted workers that have swarmbo and your modules on Python's path"
+        raise ConfigError(f"a worker cannot begin: {error_text(error)}; {wanted}", at="$.workers") from error
+    except (Exception, CancelledError) as error:  # noqa: BLE001
+        return executor.Ended(task, "lost", error_text(error))
+    if isinstance(found, SwarmboError):
+        raise found
+    return found
 
 
 class RayExecutor:
     """Executor that runs tasks on a Ray cluster.
 
-    Ray's own retries are off, since the driver retries and logs retries. A worker that hangs is killed.
+    Ray's own retries are off, since the driver retries and logs retries.
 
     Args:
         work: Function that makes the evaluation in each worker process.
         count: Number of simultaneous tasks; each takes one CPU of the cluster.
-        timeout_s: Limit of a task, s; None for no limit.
+        timeout_s: Limit of a task, s, as of ``FuturesExecutor``.
         address: Address of a cluster; ``auto``: the cluster of this machine; None: start a cluster on this machine.
 
     Raises:
@@ -38,54 +144,33 @@ class RayExecutor:
     def __init__(
         self, work: executor.Work, count: int, timeout_s: float | None = None, address: str | None = None
     ) -> None:
-        self._ray = ray = needed("ray", "ray", "the engine 'ray'", "$.workers.engine")
+        self._ray = ray = needed("ray", "ray", "the engine 'ray'", _AT)
         self._is_own = not ray.is_initialized()
         if self._is_own:
             here: dict[str, Any] = {"num_cpus": count, "object_store_memory": OBJECT_STORE, "include_dashboard": False}
             ray.init(address=address or "local", log_to_driver=False, **({} if address else here))
-        self._starts = executor.Starts(count, timeout_s, _START_S)
-        self._work = ray.put(pickle.dumps(work))
+        self._work, self._timeout_s = ray.put(pickle.dumps(work)), timeout_s
         # a copy of its own for each worker, so that modules of this session's folder need not be sent with it
-        self._evaluate = ray.remote(max_retries=0, num_cpus=1)(executor.evaluated_by)
+        self._evaluate = ray.remote(max_retries=0, num_cpus=1)(evaluated_by)
         self._tasks = dict[Any, str]()
 
     def submit(self, task: str, point: Any) -> None:
         """Hand a task to the cluster."""
-        self._tasks[self._evaluate.remote(self._work, task, point)] = task
-        self._starts.add(task)
+        self._tasks[self._evaluate.remote(self._work, self._timeout_s, 0, task, point)] = task
 
     def poll(self, timeout: float) -> list[executor.Ended]:
         """Wait for ends of tasks, at most ``timeout`` seconds."""
         found, refs = list[Any](), list(self._tasks)
         if refs:
-            found, _ = self._ray.wait(refs, num_returns=1, timeout=self._starts.patience(timeout))
+            found, _ = self._ray.wait(refs, num_returns=1, timeout=timeout)
             found, _ = self._ray.wait(refs, num_returns=len(refs), timeout=0) if found else (found, refs)
-        ends = [self._end_of(ref) for ref in found]
-        for ref in found:  # not cancelled: Ray ends the driver's process if a task is both cancelled and complete
-            self._starts.remove(self._tasks.pop(ref))
-        late = self._starts.late()
-        for end in late:
-            self.cancel(end.task)
-        return ends + late
-
-    def _end_of(self, ref: Any) -> executor.Ended:
-        try:
-            return self._ray.get(ref)
-        except Exception as error:  # noqa: BLE001  of Ray: exceptions of tasks are results
-            return executor.Ended(self._tasks[ref], "lost", error_text(error))
-
-    def cancel(self, task: str) -> None:
-        """Drop a task. If it is running, its process is killed."""
-        for ref in [ref for ref, name in self._tasks.items() if name == task]:
-            with contextlib.suppress(self._ray.exceptions.RayError):
-                self._ray.cancel(ref, force=True)
-            del self._tasks[ref]
-        self._starts.remove(task)
+        return [_end_of(partial(self._ray.get, ref), self._tasks.pop(ref)) for ref in found]
 
     def close(self) -> None:
-        """Leave the cluster. A cluster that this executor started ends."""
-        for task in list(self._tasks.values()):
-            self.cancel(task)
+        """Kill the processes of running tasks, and leave the cluster. A cluster that this executor started ends."""
+        for ref in self._tasks:
+            with contextlib.suppress(self._ray.exceptions.RayError):
+                self._ray.cancel(ref, force=True)
         if self._is_own:
             self._ray.shutdown()
 
@@ -121,17 +206,26 @@ class Workers(Settings, frozen=True):
         require(self, "address", lambda given: given is None or self.engine == "ray", "none unless the engine is ray")
 
 
+def engine_of(workers: Workers, modules: Sequence[str]) -> Any:
+    """Maker of the executor of an engine, of the user's own if trusted by now; a ConfigError if there is none."""
+    if workers.engine == "pool":
+        return Pool
+    if workers.engine == "ray":
+        needed("ray", "ray", "the engine 'ray'", _AT)
+        return RayExecutor
+    find_in(modules, workers.engine, _AT)
+    return load(workers.engine, _AT)
+
+
 def make_executor(
     workers: Workers, work: executor.Work, results: Path | None, timeout_s: float | None, modules: Sequence[str] = ()
 ) -> executor.Executor:
-    """Executor of an engine, with results in an existing folder; code of the user's own must be trusted by now."""
-    at = "$.workers.engine"
-    if workers.engine == "pool":
+    """Executor of an engine; the pool writes results to an existing folder."""
+    maker = engine_of(workers, modules)
+    if maker is Pool:
         return Pool(work, workers.count, results, timeout_s)
-    if workers.engine == "ray":
+    if maker is RayExecutor:
         return RayExecutor(work, workers.count, timeout_s, workers.address)
-    find_in(modules, workers.engine, at)
-    maker = load(workers.engine, at)
     try:
         if isinstance(maker, type) and issubclass(maker, Futures):
             made: Any = maker(workers.count)  # pyright: ignore[reportCallIssue]
@@ -140,9 +234,11 @@ def make_executor(
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{workers.engine} failed: {error_text(error)}", at=at) from error
+        got = f"{workers.engine}(work, count, timeout_s) failed: {error_text(error)}"
+        raise ConfigError(f"{got}; wanted an executor", at=_AT) from error
     if isinstance(made, Futures):
-        return executor.FuturesExecutor(made, work, workers.count, timeout_s)
-    if missing := [name for name in ("submit", "poll", "cancel", "close") if not hasattr(made, name)]:
-        raise ConfigError(f"got {short(made)} without {', '.join(missing)}; wanted an Executor", at=at)
+        return FuturesExecutor(made, work, timeout_s=timeout_s)
+    if missing := [name for name in ("submit", "poll", "close") if not hasattr(made, name)]:
+        wanted = "wanted an executor of concurrent.futures, or all three"
+        raise ConfigError(f"got {short(made)} without {', '.join(missing)}; {wanted}", at=_AT)
     return made

@@ -17,9 +17,8 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from swarmbo.boundary.processes import begin_process, without_interrupts
-from swarmbo.boundary.values import error_text
 from swarmbo.errors import ConfigError, SwarmboError
-from swarmbo.evaluations.executor import Ended, Work, evaluated, hung_text, keep, kept
+from swarmbo.evaluations.executor import Ended, Work, evaluated, keep, kept, made_by
 
 _START_S = 300.0  # to import everything and make the work, on a slow disk
 _MOST_DEATHS = 3  # of workers in a row before any is ready
@@ -59,7 +58,7 @@ class Pool:
         self._context = get_context("spawn")
         self._workers, self._queue = list[_Worker](), deque[tuple[str, Any]]()
         self._ends: queue.SimpleQueue[Ended | Exception] = queue.SimpleQueue()
-        self._orders: queue.SimpleQueue[tuple[str, str, Any]] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[tuple[str, Any] | None] = queue.SimpleQueue()
         self._deaths = 0
         self._heard, self._bell = self._context.Pipe(duplex=False)
         self._thread = threading.Thread(target=self._tend, args=(count,), daemon=True)
@@ -67,11 +66,7 @@ class Pool:
 
     def submit(self, task: str, point: Any) -> None:
         """Begin a task, or queue it if all workers are busy."""
-        self._order("submit", task, point)
-
-    def cancel(self, task: str) -> None:
-        """Drop a task. If it is running, its process is killed and another starts."""
-        self._order("cancel", task)
+        self._order((task, point))
 
     def poll(self, timeout: float) -> list[Ended]:
         """Wait for ends of tasks, at most ``timeout`` seconds.
@@ -91,11 +86,11 @@ class Pool:
     def close(self) -> None:
         """Kill all workers."""
         if self._thread.is_alive():
-            self._order("close")
+            self._order(None)
             self._thread.join()
 
-    def _order(self, what: str, task: str = "", point: Any = None) -> None:
-        self._orders.put((what, task, point))
+    def _order(self, task: tuple[str, Any] | None) -> None:
+        self._orders.put(task)
         self._bell.send_bytes(b".")
 
     def _tend(self, count: int) -> None:
@@ -107,7 +102,8 @@ class Pool:
                 for worker in self._workers.copy():
                     self._hear(worker)
                 for worker in [worker for worker in self._workers if time.monotonic() > worker.deadline]:
-                    self._end(worker, "hung", hung_text(self._timeout_s if worker.is_ready else _START_S))
+                    limit = self._timeout_s if worker.is_ready else _START_S
+                    self._end(worker, "hung", f"no answer within {limit:g} s")
                 for worker in self._workers:
                     self._hand_on(worker)
                 nearest = min((worker.deadline for worker in self._workers), default=math.inf)
@@ -123,19 +119,12 @@ class Pool:
                 worker.process.join()
 
     def _obeyed(self) -> bool:
-        """Carry out all orders; False at the end."""
+        """Queue all new tasks; False at the end."""
         while self._heard.poll():
             self._heard.recv_bytes()
-            what, task, point = self._orders.get()
-            if what == "close":
+            if (task := self._orders.get()) is None:
                 return False
-            if what == "submit":
-                self._queue.append((task, point))
-                continue
-            self._queue = deque(item for item in self._queue if item[0] != task)
-            for worker in [worker for worker in self._workers if worker.task == task]:
-                worker.task = None
-                self._end(worker, "lost", "")
+            self._queue.append(task)
         return True
 
     def _start(self) -> None:
@@ -196,9 +185,9 @@ def _serve(pipe: Connection, work: Work, results: Path | None, grace_s: float) -
     begin_process(grace_s if results is not None else 0.0)
     with threadpool_limits(1, user_api="blas"):
         try:
-            evaluate = work()
-        except (Exception, SystemExit) as error:  # noqa: BLE001  raised again in the calling process
-            pipe.send(error if isinstance(error, SwarmboError) else ConfigError(error_text(error), at="$.workers"))
+            evaluate = made_by(work)
+        except SwarmboError as error:  # raised again in the calling process
+            pipe.send(error)
             return
         # otherwise the driver has gone, perhaps with the folder of a finished run
         with suppress(EOFError, BrokenPipeError, ConnectionResetError, FileNotFoundError):

@@ -141,7 +141,7 @@ class Hub:
         def is_done() -> bool:
             return len(words) == len(members) or self.absence.present != members or is_stuck()
 
-        if not self._heard_until(is_done, "words", hear, words):
+        if not self._heard_until(is_done, "a decision", hear, words):
             # the agent that hangs sends no snapshot, and is left out; if all send one, the attempt was in vain
             self._stalls += len(self._snapshots(members)) == len(members)
             if self._stalls == _STALLS:

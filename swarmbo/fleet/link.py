@@ -43,7 +43,7 @@ class Link:
             # the rest are positions in Zenoh's own source
             why = str(error).split(" [")[0].split(" at /")[0].rstrip(":")
             got = f"{name!r} cannot listen at {plan.endpoints[name]}: {why}"
-            raise ConfigError(f"{got}; is the port taken? wanted another --port", at="$.port") from error
+            raise ConfigError(f"{got}; is the port taken? wanted another --port", at="--port") from error
         keys = [f"swarmbo/{run}/{name}/*" for run in (plan.run, "join")]
         self._subscribers = [self._session.declare_subscriber(key, self._hear) for key in keys]
 
@@ -101,7 +101,7 @@ def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
     named = {f"{end}_{kind}": file for end in ("listen", "connect") for kind, file in own.items()}
     files = {kind: Path(plan.keys) / file for kind, file in {"root_ca_certificate": AUTHORITY, **named}.items()}
     if missing := [path for path in files.values() if not path.is_file()]:
-        raise ConfigError(f"{missing[0]}: no such file; wanted a folder that `swarmbo fleet keys` made", at="$.keys")
+        raise ConfigError(f"{missing[0]}: no such file; wanted a folder that `swarmbo fleet keys` made", at="--keys")
     settings["transport/link/tls"] = {
         **{kind: str(path) for kind, path in files.items()},
         "enable_mtls": True,

@@ -43,9 +43,9 @@ def loaded(name: str, trust: bool) -> Instrument:
 def require_measurable(problem: Problem, agent: str) -> None:
     """Refuse an agent that has nothing of its own to measure."""
     if problem.outcomes == "total":
-        raise ConfigError("got totals, which no agent can measure alone; wanted outcomes per factor", at="$.measures")
+        raise ConfigError("got totals, which no agent can measure alone; wanted outcomes per factor", at="--measures")
     if not problem.graph.factors_owned_by(agent):
-        raise ConfigError(f"got {agent!r}, which owns no factor; wanted an agent that measures", at="$.measures")
+        raise ConfigError(f"got {agent!r}, which owns no factor; wanted an agent that measures", at="--measures")
 
 
 def require_fits(measure: Instrument | None, agent: str, measures: Sequence[str]) -> None:
@@ -103,18 +103,18 @@ class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
 
     hub: Hub | None = None
 
-    def __init__(self, env: Any, agents: tuple[str, ...]) -> None:
+    def __init__(self, env: Any, agents: tuple[str, ...], *, begins: bool = True) -> None:
         super().__init__(env)
-        self._measuring = agents
+        self._measuring, self._begins = agents, begins
         self._function = FunctionWorld(env) if hasattr(env.unwrapped, "factor_graph") else None
         if not hasattr(env.unwrapped, "get_state"):  # a failed step is then undone by repeating, and measuring, all
             got = "got agents with --measure in an environment without get_state()"
-            raise ConfigError(f"{got}; wanted one that has it", at="$.measures")
+            raise ConfigError(f"{got}; wanted one that has it", at="--measures")
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Reset the environment; agents that report their start measure there."""
+        """Reset the environment; agents that report their start measure there, if the run ``begins``."""
         observations, infos = self.env.reset(seed=seed, options=options)
-        return observations, self._measured(infos)
+        return observations, self._measured(infos) if self._begins else infos
 
     def step(self, actions: dict[str, Any]) -> Any:
         """Step the environment, then collect the agents' own measurements."""
@@ -155,8 +155,7 @@ def _told(info: Mapping[str, Any], answers: tuple[Answer, ...], problem: Problem
         told["on_the_way"] = stops
     if not left:
         return told
-    for key in ("measurement", "factors", "noise_std"):
-        told.pop(key, None)
+    told.pop("factors", None)
     if problem.is_field:
         return told | _plain(left[0], agent)
     known = [y for y in left[0].outcomes.values() if y is not None]

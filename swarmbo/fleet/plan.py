@@ -175,9 +175,9 @@ def endpoints_of(
         raise ConfigError(f"{got}; wanted another name")
     members, hosts = [HUB, *agents], dict(hosts or {})
     if protocol not in ("tcp", "tls", "quic"):
-        raise ConfigError(f"got {protocol!r}; wanted tcp, tls or quic", at="$.protocol")
+        raise ConfigError(f"got {protocol!r}; wanted tcp, tls or quic", at="--protocol")
     if strangers := [name for name in hosts if name not in members]:
-        raise ConfigError(f"got a host of {strangers[0]!r}; wanted one of {members}", at="$.host")
+        raise ConfigError(f"got a host of {strangers[0]!r}; wanted one of {members}", at="--host")
     if not 1024 <= port <= 65536 - len(members):
-        raise ConfigError(f"got port {port}; wanted 1024 to {65536 - len(members)}", at="$.port")
+        raise ConfigError(f"got port {port}; wanted 1024 to {65536 - len(members)}", at="--port")
     return {name: f"{protocol}/{hosts.get(name, '127.0.0.1')}:{port + i}" for i, name in enumerate(members)}

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,9 @@ from swarmbo.registry import name_of
 from swarmbo.routing import Routes
 from swarmbo.runs import RunFolder, Scenario, Summary
 from swarmbo.runs.rounds import Calls, Drive, OnRound, drive, ignore
+from swarmbo.runs.runner import assemble
 from swarmbo.runs.scenario import make_environment, require_within_reason
+from swarmbo.runs.states import read_checkpoint
 from swarmbo.runs.stored_files import ELSEWHERE, NETWORK, locked
 from swarmbo.runs.telling import telling
 from swarmbo.runs.world import Environment, own_names
@@ -38,6 +40,7 @@ _ENDING = 5.0  # seconds that processes have to end
 FOLDER = "fleet"  # within the folder of a run
 PLAN = "fleet.json"
 SOLUTION = "solution.json"  # of a problem in tables
+OnBegin = Callable[[Sequence[str], Path], object]  # agents elsewhere, and the plan by which they are started
 
 
 class Processes:
@@ -131,10 +134,10 @@ class Network(msgspec.Struct, frozen=True):
 
     def here(self, agents: Sequence[str]) -> list[str]:
         """Agents with processes on this machine."""
-        elsewhere = {*self.elsewhere, *self.measures}
-        if strangers := sorted(elsewhere - set(agents)):
-            raise ConfigError(f"got {strangers[0]!r}; wanted one of {list(agents)}", at="$.elsewhere")
-        return [agent for agent in agents if agent not in elsewhere]
+        for at, named in (("--elsewhere", self.elsewhere), ("--measures", self.measures)):
+            if strangers := sorted(set(named) - set(agents)):
+                raise ConfigError(f"got {strangers[0]!r}; wanted one of {list(agents)}", at=at)
+        return [agent for agent in agents if agent not in (*self.elsewhere, *self.measures)]
 
     def plan(self, agents: Sequence[str], name: str, seed: int, **more: Any) -> Plan:
         """Plan of a new run over this network."""
@@ -145,9 +148,11 @@ class Network(msgspec.Struct, frozen=True):
 
 
 def run_fleet(
-    scenario: Scenario, out: Path, network: Network, on_round: OnRound = ignore
+    scenario: Scenario, out: Path, network: Network, on_round: OnRound = ignore, on_begin: OnBegin = ignore
 ) -> tuple[Summary, NetworkReport]:
     """Run a scenario with a process for each agent. The folder is that of a run, with ``fleet`` in it.
+
+    ``on_begin`` is called with the agents elsewhere and the path of the plan, once they may be started by it.
 
     Agents' decisions are bit-identical to those of ``swarmbo run``; by a deadline they depend on arrivals. A
     TransportError ends the run if an agent is silent for too long, or its process fails repeatedly.
@@ -163,6 +168,7 @@ def run_fleet(
     with new_folder(out, scenario):
         folder = RunFolder.create(out, scenario)
         with begun(plan, out / FOLDER / PLAN, here) as (hub, processes):
+            on_begin([agent for agent in team.agents if agent not in here], out / FOLDER / PLAN)
             team.hub = hub
             if isinstance(world, MeasuredElsewhere):
                 folder.write_json(ELSEWHERE, {"agents": network.measures})
@@ -172,6 +178,26 @@ def run_fleet(
                 summary = drive(Drive(scenario, folder, world, team, Calls(seen.on_round)))
             hub.end()
         return summary, seen.report()
+
+
+def resume_fleet(out: Path, on_begin: OnBegin = ignore, *, progress: bool = False) -> Summary:
+    """Resume a run of a fleet in this process, and have agents that measure elsewhere measure as before."""
+    with threadpool_limits(1, user_api="blas"), locked(out):
+        folder, place = RunFolder.open(out), out / FOLDER / PLAN
+        scenario, plan = folder.scenario(), Plan.read(place)
+        plan = msgspec.structs.replace(plan, run=new_run(scenario.name, scenario.seed))
+        env, team = assemble(scenario)
+        world = MeasuredElsewhere(env, plan.measures, begins=read_checkpoint(folder) is None)
+        others = [agent for agent in team.agents if agent not in plan.measures]
+        with closing(Link(HUB, plan)) as link, telling(scenario, out, ignore, progress=progress) as told:
+            plan.write(place)
+            on_begin(plan.measures, place)
+            world.hub = hub = Hub(plan, link, here=others)
+            for agent in others:
+                hub.absence.leave(agent, "this process decides for it")
+            summary = drive(Drive(scenario, folder, world, team, told))
+            hub.end()
+            return summary
 
 
 @contextmanager
@@ -194,12 +220,11 @@ def begun(plan: Plan, place: Path, here: Sequence[str]) -> Generator[tuple[Hub, 
     """Write a fleet's plan to a place, or, with tables, each agent's next to it. Begin it, and end its processes."""
     with closing(Link(HUB, plan)) as link:
         place.parent.mkdir(exist_ok=True)
-        if plan.tables is None:
-            plan.write(place)
-        for name in plan.endpoints.keys() - {HUB} if plan.tables is not None else ():
-            plan.of(name).write(place.with_name(f"{name}.json"))
-        plans = {name: place if plan.tables is None else place.with_name(f"{name}.json") for name in here}
-        with closing(Processes(plans, goes_on=plan.goes_on)) as processes:
+        agents = plan.endpoints.keys() - {HUB}
+        plans = {name: place if plan.tables is None else place.with_name(f"{name}.json") for name in agents}
+        for path, name in {path: name for name, path in plans.items()}.items():
+            plan.of(name).write(path)
+        with closing(Processes({name: plans[name] for name in here}, goes_on=plan.goes_on)) as processes:
             yield Hub(plan, link, processes.attend, here=here, ended=processes.ended), processes
 
 

@@ -16,12 +16,13 @@ from swarmbo.errors import BudgetError, ConfigError, TransportError
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.letters import LONGEST, Ping
 from swarmbo.fleet.plan import Tables
-from swarmbo.fleet.run import FOLDER, PLAN, SOLUTION, Network, NetworkReport, begun, new_folder
+from swarmbo.fleet.run import FOLDER, PLAN, SOLUTION, Network, NetworkReport, OnBegin, begun, new_folder
 from swarmbo.graph import FactorGraph
 from swarmbo.interchange import TableProblem
 from swarmbo.interchange.solved import Solved
 from swarmbo.problem import Problem
 from swarmbo.records import LinkReport, SolveReport, Traffic
+from swarmbo.runs.rounds import ignore
 from swarmbo.spaces import Domain
 from swarmbo.transport import Routes
 
@@ -29,7 +30,7 @@ _HEAD = 2**12  # bytes of a message beside its table
 
 
 def solve_by_fleet(
-    problem: TableProblem, method: TableMethod, seed: int, out: Path, network: Network
+    problem: TableProblem, method: TableMethod, seed: int, out: Path, network: Network, on_begin: OnBegin = ignore
 ) -> tuple[Solved, NetworkReport]:
     """Solve a problem with a process for each agent that owns something. ``out`` has ``solution.json``, and in
     ``fleet`` a plan for each agent, with its own factors' tables.
@@ -38,12 +39,13 @@ def solve_by_fleet(
     an agent that fails is left out. A TransportError if others need an agent that is silent for too long.
     """
     if network.measures:
-        raise ConfigError(f"got {network.measures[0]!r}; wanted none: tables are known", at="$.measures")
+        raise ConfigError(f"got {network.measures[0]!r}; wanted none: tables are known", at="--measures")
     here = network.here(problem.graph.agents)
     plan = network.plan(problem.graph.agents, problem.name, seed, **to_plan(problem, method, seed))
     unhindered = method.solve(problem.graph, problem.tables, seed=seed).value if plan.goes_on else None
     with new_folder(out):
         with begun(plan, out / FOLDER / PLAN, here) as (hub, processes):
+            on_begin([agent for agent in problem.graph.agents if agent not in here], out / FOLDER / "NAME.json")
             solved = Solved(problem, method, seed, solution_by(hub, problem), unhindered=unhindered)
             hub.end()
         solved.write(out / SOLUTION)

@@ -196,9 +196,7 @@ class RunFolder:
 
     @property
     def way_on(self) -> str:
-        """Command that goes on with the run, in words; of one that nothing goes on with, a command that reads it."""
-        if (self.path / stored_files.ELSEWHERE).exists():
-            return f"`swarmbo export {self.path}` reads it"
+        """Command that goes on with the run, in words."""
         is_served = (self.path / LEDGER).exists() and "workers" not in self._told[0]
         return f"`swarmbo {'serve … --out' if is_served else 'resume'} {self.path}` goes on"
 

@@ -150,9 +150,11 @@ class _Loop:
             self.record = log.records[checkpoint.round]
             self.behind = sum(number <= checkpoint.round for number in self._failures)
             self._observations, self._infos = dict[str, Any].fromkeys(env.agents), dict[str, Any]()
+            self._state = _state_of(env)
             if is_restored:  # nobody was told of it
                 given.calls.on_round(self.record, False)
         else:
+            self._state = _state_of(env)
             self._observations, self._infos, self.behind = begun.observations, begun.infos, 0
             began = time.perf_counter()
             team.begin(begun.infos)
@@ -160,8 +162,9 @@ class _Loop:
             learned = time.perf_counter()
             self.record = record_reset(team, begun.infos, self._truth)
             timing = Timing(0, 0.0, begun.seconds, learned - began, time.perf_counter() - learned)
-            given.calls.on_round(self.record, self._log(timing))
-        self._state = _state_of(env)
+            # agents that measured elsewhere are not asked again for what they measured in the reset
+            keep = self._keep if (given.folder.path / ELSEWHERE).exists() else self._log
+            given.calls.on_round(self.record, keep(timing))
 
     def play(self) -> None:
         env, team, calls = self._given.env, self._given.team, self._given.calls
@@ -219,21 +222,19 @@ class _Loop:
     def _keep(self, timing: Timing) -> bool:
         """Log the last round, and write a checkpoint of a new one; True if it was logged before.
 
-        The checkpoint comes first, and has the line: no logged round must be played again. It comes last if agents
-        measured elsewhere, which nothing resumes. If it cannot be written, the line is logged all the same.
+        The checkpoint comes first, and has the line: no logged round must be played again. If it cannot be written, the
+        line is logged all the same.
         """
         folder, number = self._given.folder, self.record.round
         if number < len(self._logged) or self._state is None:
             return self._log(timing)
         kept = self._given.team.state_dict(), self._state, msgspec.json.encode(self.record).decode()
-        is_last = (folder.path / ELSEWHERE).exists() and not self._log(timing)
         try:
             states.write_checkpoint(folder, states.Checkpoint(number, *kept))
         except OSError:
-            if not is_last:
-                self._log(timing)
+            self._log(timing)
             raise
-        return not is_last and self._log(timing)
+        return self._log(timing)
 
     def _log(self, timing: Timing) -> bool:
         """Log the last round, or compare it with the existing line; True if there was one."""

@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from swarmbo.deciding.team_state import acquisition_in_words, warn_of_aim
 from swarmbo.errors import RunFolderError
 from swarmbo.evaluations import Ledger
+from swarmbo.evaluations.engines import engine_of
 from swarmbo.runs.attended import attend, entry_point_of, require_copies
 from swarmbo.runs.callbacks import make_callbacks
 from swarmbo.runs.folder import RunFolder
@@ -104,8 +105,8 @@ def resume(
         return summary
     if (path / ELSEWHERE).exists():
         raise RunFolderError(
-            f"{path}: agents of its fleet measured with --measure (see {ELSEWHERE}), which the scenario's "
-            "environment cannot continue; wanted a run measured by the scenario's environment"
+            f"{path}: agents of its fleet measured with --measure (see {ELSEWHERE}), for which the scenario's "
+            "environment would simulate; wanted swarmbo.fleet.run.resume_fleet, as of `swarmbo resume`"
         )
     if scenario.workers is None and Ledger.is_in(path):
         got = "its outcomes are told by clients, and its environment would simulate the others"
@@ -117,7 +118,7 @@ def resume(
 
 
 def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team]:
-    """World and team of a scenario, not yet reset."""
+    """World and team of a scenario, not yet reset; workers are refused for a world whose copies may differ."""
     require_trust(scenario, trust)
     require_within_reason(scenario)
     env = make_environment(scenario, trust)
@@ -126,6 +127,11 @@ def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team
         team.policy, team.env = policy_of(scenario.policy), env
     elif isinstance(world := team.world, FieldWorld) and world.stated_task is None and "task" in scenario.environment:
         warn_of_aim(team.setup, world.task)  # the task may be the world's default
+    if scenario.workers is not None:
+        engine_of(scenario.workers, scenario.modules or ())
+        reset(env, scenario.seed)
+        require_copies(env)
+        entry_point_of(scenario, "$.workers")
     return env, team
 
 
@@ -135,27 +141,17 @@ def check(scenario: Scenario, trust: bool = False) -> str:
         make_callbacks(scenario.callbacks or ())
         env, team = assemble(scenario, trust)
         reset(env, scenario.seed)
-        _require_copies(scenario, env)
         return acquisition_in_words(team.setup)
-
-
-def _require_copies(scenario: Scenario, env: Environment) -> None:
-    """Refuse workers for a world whose copies could answer differently, or can't be made."""
-    if scenario.workers is not None:
-        reset(env, scenario.seed)
-        require_copies(env)
-        entry_point_of(scenario, "$.workers")
 
 
 def _run(scenario: Scenario, out: Path, force: bool, trust: bool, calls: Calls) -> Summary:
     with threadpool_limits(1, user_api="blas"), told_by_name(scenario):
         env, team = assemble(scenario, trust)
-        _require_copies(scenario, env)
         with locked(RunFolder.make(out)):
             # only under the lock is the content certain: another process may have begun or ended a run since
             if RunFolder.holds_run(out):
                 there = RunFolder.open(out)
-                if not force:
+                if not force and (there.has_begun or there.scenario() != scenario):
                     return _existing(scenario, there)
                 there.clear()
             folder = RunFolder.create(out, scenario, digests(scenario))
@@ -195,6 +191,6 @@ def _existing(scenario: Scenario, folder: RunFolder) -> Summary:
         raise RunFolderError(f"{got}; choose another --out, or --force to replace it")
     folder.require_same_code(digests(scenario))
     if (summary := read_summary(folder)) is None:
-        got = f"{folder.path}: holds {len(folder.records())} of {scenario.rounds + 1} rounds of this run"
+        got = f"{folder.path}: holds {len(folder.records()[1:])} of {scenario.rounds} rounds of this run"
         raise RunFolderError(f"{got}; {folder.way_on} with it, --force starts over")
     return summary

@@ -26,7 +26,7 @@ _PAPERS = "papers/"  # folder of definitions that are no scenarios
 _FILES = ("csv", "raster", "geojson")  # keys of an environment whose values are paths
 
 
-def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), trust: bool = False) -> Scenario:
+def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), trust: bool | None = False) -> Scenario:
     """Load a scenario from a TOML file, or a shipped one by name.
 
     Args:
@@ -34,7 +34,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), trust: b
         overrides: ``table.key=value``, applied in order; see ``apply_overrides``. Their ``csv`` paths are relative to
             the working directory; paths in the file are relative to the file.
         trust: Permit user code that the scenario names. Its modules are searched next to the file, in the working
-            directory, and on Python's path.
+            directory, and on Python's path. None: nothing permits it, as for fleets.
 
     Returns:
         The checked scenario. A ``versions`` table, as in a run folder's ``scenario.toml``, is ignored.
@@ -53,11 +53,11 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), trust: b
         stated = apply_overrides(data, named)
         _find_modules(stated, path.parent)
         require_trust(stated, trust)
-    data = apply_overrides(data, overrides, trust)
+    data = apply_overrides(data, overrides, bool(trust))
     _resolve_paths(data, Path())
     _find_modules(data, path.parent)
     require_trust(data, trust)
-    return scenario_of(data, trust)
+    return scenario_of(data, bool(trust))
 
 
 def locate(source: str | os.PathLike[str]) -> Path:

@@ -23,18 +23,18 @@ from swarmbo.worlds import FunctionWorld, Infos
 
 def drive_workers(given: Drive, workers: Workers, trust: bool) -> Summary:
     """Run from the state of the folder to the end, with workers."""
-    scenario, path = given.scenario, given.folder.path
-    begun = begin(given)
+    scenario, results = given.scenario, given.folder.path / RESULTS
     work = CopiedWorld(scenario, entry_point_of(scenario, "$.workers"), trust)
-    rounds = ToldRounds(given, begun)
-    ledger = rounds.ledger()
-    for event in ledger.events:
-        given.calls.watch(event)
-    ledger.watchers.append(given.calls.watch)
-    results = path / RESULTS
     results.mkdir(exist_ok=True)
+    # first: workers start meanwhile, and an engine that fails leaves no run that has begun
     executor = make_executor(workers, work, results, scenario.step_timeout_s, scenario.modules or ())
     try:
+        begun = begin(given)
+        rounds = ToldRounds(given, begun)
+        ledger = rounds.ledger()
+        for event in ledger.events:
+            given.calls.watch(event)
+        ledger.watchers.append(given.calls.watch)
         is_synchronous, stops = workers.mode == "synchronous", scenario.when_step_fails == "stop"
         Driver(ledger, executor, workers.count, scenario.rounds, rounds.tell, is_synchronous, results, stops).run()
     finally:

@@ -41,8 +41,8 @@ _COMPILE_S = 300.0  # to compile everything, on a busy machine
 class Estimate(msgspec.Struct, frozen=True):
     """Estimated time (s) and memory (bytes at the end) of a run on an idle core; ``is_least`` if the trial was stopped.
 
-    ``way``: belief and coordination method at the end. With workers also the share of time in which they are ``busy``,
-    and the evaluations ``per_second``.
+    ``way``: belief and coordination method at the end. With workers the time includes the start of their processes;
+    there are also the share of time in which they are ``busy`` after that, and the evaluations ``per_second``.
     """
 
     seconds: float
@@ -104,15 +104,19 @@ def _extrapolated(scenario: Scenario, measured: dict[str, Any]) -> Estimate:
             needed = f"about {memory / 1e9:,.0f} GB for {end:,} measurements"
             raise _too_large(f"{needed}; this machine has {there / 1e9:.0f} GB")
     step, known = measured["step_s"], {name: measured[name] for name in ("acquisition", "way")}
-    if scenario.workers is None:
+    if (workers := scenario.workers) is None:
         return Estimate(scenario.rounds * step + decisions, memory, **known)
-    count, decision = scenario.workers.count, decisions / scenario.rounds
+    count, decision, start = workers.count, decisions / scenario.rounds, measured["start_s"]
+    at_once = count
+    if workers.engine == "pool":  # processes of this machine, whose cores they share
+        cores = min(count, os.cpu_count() or 1)
+        start, at_once = start * count / cores, count if measured["waits"] else cores
+        memory = None if memory is None else memory + count * measured["worker_memory"]
+    parts = step / at_once, decision
     # decisions are made one after the other, beside evaluations or between batches of them
-    each = max(step / count, decision)
-    if scenario.workers.mode == "synchronous":
-        each = step / count + decision
-    seconds, busy = scenario.rounds * each, min(1.0, step / count / each) if each else 0.0
-    return Estimate(seconds, memory, **known, busy=busy, per_second=1.0 / each if each else 0.0)
+    each = sum(parts) if workers.mode == "synchronous" else max(parts)
+    seconds, busy = start + scenario.rounds * each, min(1.0, parts[0] / each) if each else 0.0
+    return Estimate(seconds, memory, **known, busy=busy, per_second=scenario.rounds / seconds if seconds else 0.0)
 
 
 def _too_large(why: str) -> ConfigError:
@@ -148,7 +152,8 @@ def _measure(scenario: Scenario, sending: Connection, trust: bool) -> None:
     tiles = " by tiles" if is_field and end > TILED_FROM else ""
     belief, coordination = (to_plain(part)["kind"] for part in (team.setup.belief, team.setup.coordination))
     way = f"belief {belief}{tiles}, coordination {coordination}"
-    sending.send({"acquisition": acquisition_in_words(team.setup), "way": way})
+    started = {"start_s": time.process_time(), "worker_memory": _peak() or 0.0}
+    sending.send({"acquisition": acquisition_in_words(team.setup), "way": way, **started})
     truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
     team.begin(infos)
 
@@ -176,7 +181,8 @@ def _measure(scenario: Scenario, sending: Connection, trust: bool) -> None:
     began, computed = time.perf_counter(), time.process_time()
     env.step(actions)
     step_s, computed = time.perf_counter() - began, time.process_time() - computed
-    told = {"step_s": computed if computed * _WAITS > step_s else step_s, "end": end, "is_field": is_field}
+    waits = computed * _WAITS <= step_s
+    told = {"step_s": step_s if waits else computed, "waits": waits, "end": end, "is_field": is_field}
     for n in (few + 2 * more, (few + tried) // 2, tried):
         if not times or n >= given[-1] + 2 * more:
             times[n] = late(n)

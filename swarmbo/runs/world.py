@@ -99,12 +99,13 @@ def own_names(tables: Mapping[str, Any]) -> dict[str, str]:
     return {at: name for at, name in names.items() if is_own(name)} | named_kernels(tables.get("belief"))
 
 
-def require_trust(scenario: msgspec.Struct | Mapping[str, Any], trust: bool) -> None:
+def require_trust(scenario: msgspec.Struct | Mapping[str, Any], trust: bool | None) -> None:
     """Refuse user code without trust; otherwise add its folders to Python's path. Nothing is imported here."""
     tables = scenario if isinstance(scenario, Mapping) else msgspec.structs.asdict(scenario)
     for at, name in own_names(tables).items():
         if not trust:
-            raise ConfigError(f"got {name!r}, your own code; wanted --trust (trust=True), which runs it", at=at)
+            wanted = "--trust (trust=True), which runs it" if trust is False else "what swarmbo has on every machine"
+            raise ConfigError(f"got {name!r}, your own code; wanted {wanted}", at=at)
         find_in(tables.get("modules") or (), name, at)
 
 

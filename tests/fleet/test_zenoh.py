@@ -289,6 +289,34 @@ def test_an_agent_elsewhere_measures_by_the_function_that_the_page_shows(tmp_pat
     assert all(line["source"]["by_agents"] == ["robot_3"] for line in rounds[1:])
 
 
+def test_a_killed_run_that_an_agent_measures_goes_on_with_it_and_measures_nothing_again(tmp_path):
+    place = '(__import__("pathlib").Path(__file__).parent / "places").open("a").write(f"{list(location)}\\n")'
+    (tmp_path / "depth.py").write_text(f"def measure(location):\n    {place}\n    return float(location[0])\n")
+    out, port, own = tmp_path / "run", str(free_port()), dict[Path, list[float]]()
+    for folder in (out, tmp_path / "whole"):
+        fleet = command("fleet", "robots", "--set=rounds=6", "--no-figures", "-q", "--port", port, "--out", str(folder))
+        coordinator = subprocess.Popen([*fleet, "--measures", "robot_3"])
+        wait_for((folder / "fleet" / "fleet.json").is_file)
+        agent = command("agent", "robot_3", "--fleet", str(folder / "fleet" / "fleet.json"))
+        measuring = subprocess.Popen([*agent, "--measure", "depth:measure", "--trust"], cwd=tmp_path)
+        if folder == out:
+            wait_for(lambda: logged(out) > 2)
+            coordinator.kill()
+            coordinator.wait()
+            resumed = swarmbo("resume", str(out), "--no-figures", "-q")
+            assert resumed.returncode == 0, resumed.stderr
+            assert "waiting for robot_3" in resumed.stderr
+        assert coordinator.wait(200) == (-signal.SIGKILL if folder == out else 0)
+        assert measuring.wait(20) == 0
+        rounds = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+        samples = [sample for line in rounds for sample in line["samples"] if sample["agent"] == "robot_3"]
+        own[folder] = [sample["location"] for sample in samples]
+        assert [sample["measurement"] for sample in samples] == [place[0] for place in own[folder]]
+    assert own[out] == own[tmp_path / "whole"]
+    assert len(own[out]) == 7
+    assert len((tmp_path / "places").read_text().splitlines()) <= 2 * 7 + 1  # the kill may have come in a round
+
+
 class Three:
     """The hub, an agent, and a third who may be anybody."""
 

@@ -297,6 +297,18 @@ def test_a_fleet_with_hosts_speaks_tls_and_asks_for_keys(invoke, tmp_path):
     assert "got no keys; wanted a folder that `swarmbo fleet keys` made" in ended.stderr
 
 
+def test_a_fleet_says_what_is_wrong_before_it_says_whom_it_awaits(invoke, tmp_path):
+    pytest.importorskip("zenoh")
+    for option in ("--elsewhere", "--measures"):
+        ended = invoke("fleet", "camel", "--out", "run", option, "agent_9", status=2)
+        assert ended.stderr.startswith(f"swarmbo: {option}: got 'agent_9'; wanted one of ['agent_0', 'agent_1']")
+    own = tmp_path / "own.toml"
+    own.write_text('rounds = 3\n[environment]\nid = "nowhere:World"\n')
+    ended = invoke("fleet", own, status=2)
+    assert "got 'nowhere:World', your own code; wanted what swarmbo has on every machine" in ended.stderr
+    assert "--trust" not in ended.stderr
+
+
 def test_a_fleet_that_did_not_begin_leaves_its_folder_free(invoke):
     pytest.importorskip("zenoh")
     for _ in range(2):

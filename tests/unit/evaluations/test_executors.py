@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import multiprocessing
+import pickle
 import sys
 import time
 from pathlib import Path
@@ -83,20 +84,6 @@ def test_a_worker_that_is_killed_between_tasks_costs_none(pool_of):
 
 
 @pytest.mark.thorough
-def test_a_dropped_task_is_not_reported(pool_of, tmp_path):
-    pool = pool_of(count=1)
-    pool.submit("running", [("hang", 9)])
-    pool.submit("queued", [])
-    pool.submit("last", [])
-    while not list((tmp_path / "marks").glob("running.*")):
-        time.sleep(0.05)
-    pool.cancel("running")
-    pool.cancel("queued")
-    assert list(ends_of(pool, 1)) == ["last"]
-    assert pool.poll(0.2) == []
-
-
-@pytest.mark.thorough
 @pytest.mark.parametrize(("work", "match"), [(Broken(), "no licence"), (Dies(), "do not start: its process ended")])
 def test_work_that_cannot_begin_ends_the_run_and_not_each_task(pool_of, work, match):
     pool = pool_of(work=work)
@@ -115,22 +102,47 @@ def test_a_changed_result_is_refused(tmp_path):
 
 
 def test_any_executor_of_the_standard_library_is_adapted(tmp_path):
-    executor = FuturesExecutor(concurrent.futures.ThreadPoolExecutor(2), Doing(tmp_path), 2, 1.0)
-    for task, point in {"a": [], "b": [("raise", 1)], "c": [("sleep", 3.0)]}.items():
+    executor = FuturesExecutor(concurrent.futures.ThreadPoolExecutor(2), Doing(tmp_path), timeout_s=2.0)
+    for task, point in {"a": [], "b": [("raise", 1)], "c": [("sleep", 9.0)]}.items():
         executor.submit(task, point)
     ends = ends_of(executor, 3)
     assert {task: end.status for task, end in ends.items()} == {"a": "done", "b": "error", "c": "hung"}
-    executor.submit("d", [("sleep", 0.2)])
-    executor.cancel("d")
-    executor.submit("e", [])
-    assert list(ends_of(executor, 1)) == ["e"]
+    executor.close()
+
+
+class Remembering(concurrent.futures.ThreadPoolExecutor):
+    """Threads that have one future for equal calls, as Dask has."""
+
+    def submit(self, do, /, *told):
+        self.known = getattr(self, "known", {})
+        return self.known.setdefault(pickle.dumps(told), super().submit(do, *told))
+
+
+def test_a_hung_task_of_an_adapted_executor_holds_up_no_other_and_is_done_again(tmp_path):
+    with Remembering(1) as threads:  # which waits for them at its end
+        executor = FuturesExecutor(threads, Doing(tmp_path), timeout_s=3.0)
+        executor.submit("hung", [("hang", 1)])
+        executor.submit("queued", [("sleep", 1.5)])
+        executor.submit("last", [("sleep", 1.5)])
+        assert [end.status for end in ends_of(executor, 3).values()] == ["hung", "done", "done"]
+        executor.submit("hung", [("hang", 1)])
+        assert ends_of(executor, 1)["hung"].status == "done"
+        executor.close()
+
+
+@pytest.mark.parametrize("timeout_s", [None, 60.0])
+def test_work_that_no_adapted_worker_can_make_ends_the_run_and_not_each_task(timeout_s):
+    executor = FuturesExecutor(concurrent.futures.ThreadPoolExecutor(1), Broken(), timeout_s=timeout_s)
+    executor.submit("never", [])
+    with pytest.raises(ConfigError, match="cannot make its evaluation: RuntimeError: no licence"):
+        executor.poll(LONG)
     executor.close()
 
 
 def test_the_death_of_an_adapted_pools_process_loses_its_tasks_and_then_says_so(tmp_path):
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, context) as futures:
-        executor = FuturesExecutor(futures, Doing(tmp_path), 1)
+        executor = FuturesExecutor(futures, Doing(tmp_path))
         executor.submit("a", [("kill", 9)])
         assert ends_of(executor, 1)["a"].status == "lost"
         with pytest.raises(concurrent.futures.BrokenExecutor):
@@ -161,14 +173,6 @@ def test_ray_that_is_not_installed_is_named_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingPackageError, match=r"pip install \"swarmbo\[ray\]\""):
         RayExecutor(Doing(), 2)
-
-
-def test_a_task_that_ended_before_a_late_look_has_one_end(tmp_path):
-    executor = FuturesExecutor(concurrent.futures.ThreadPoolExecutor(1), Doing(tmp_path), 1, 0.05)
-    executor.submit("a", [])
-    time.sleep(1.0)
-    assert [(end.task, end.status) for end in executor.poll(0.1)] == [("a", "done")]
-    executor.close()
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="waits for more than 63 ends")

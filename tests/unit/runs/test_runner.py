@@ -302,7 +302,7 @@ def test_another_run_is_not_overwritten_unless_forced(tmp_path, bump_scenario):
 
 def test_an_unfinished_run_is_not_started_again_silently(crashed):
     folder, _ = crashed()
-    with pytest.raises(RunFolderError, match=r"holds 4 of 7 rounds of this run; `swarmbo resume"):
+    with pytest.raises(RunFolderError, match=r"holds 3 of 6 rounds of this run; `swarmbo resume"):
         run(RunFolder(folder).scenario(), folder)
 
 

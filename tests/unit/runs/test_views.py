@@ -17,7 +17,6 @@ from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.reading import load_run
 from swarmbo.runs.report import report_rows
 from swarmbo.runs.runner import assemble
-from swarmbo.runs.stored_files import ELSEWHERE
 
 LOSSY = ["belief.loss=0.5", "belief.steps=1", "belief.prior.restarts=0"]
 SMALL = ["rounds=4", "environment.sensors=6", *LOSSY]
@@ -155,16 +154,10 @@ def test_a_round_whose_checkpoint_is_written_is_not_played_again(done, tmp_path,
     assert {name: (tmp_path / "run" / name).read_bytes() for name in whole} == whole
 
 
-@pytest.mark.parametrize("is_elsewhere", [False, True])
-def test_a_round_whose_checkpoint_cannot_be_written_is_logged_all_the_same(
-    done, tmp_path, monkeypatch, interrupted, is_elsewhere
-):
+def test_a_round_whose_checkpoint_cannot_be_written_is_logged_all_the_same(done, tmp_path, monkeypatch, interrupted):
     scenario, path, *_ = done
     whole, out, written = (path / "rounds.jsonl").read_bytes(), tmp_path / "run", []
     interrupted(scenario, out, 2)
-    if is_elsewhere:  # as a fleet with instruments of its own, which nothing can resume
-        monkeypatch.setattr("swarmbo.runs.runner.ELSEWHERE", "other")
-        (out / ELSEWHERE).write_text("{}")
 
     def full(folder, checkpoint):
         written.append(len(folder.records()))
@@ -174,7 +167,7 @@ def test_a_round_whose_checkpoint_cannot_be_written_is_logged_all_the_same(
         patch.setattr("swarmbo.runs.states.write_checkpoint", full)
         with pytest.raises(RunFolderError, match="no space"):
             resume(out)
-    assert written == [4 if is_elsewhere else 3]
+    assert written == [3]
     assert len(RunFolder(out).records()) == 4
     resume(out)
     assert (out / "rounds.jsonl").read_bytes() == whole

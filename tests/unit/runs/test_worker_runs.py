@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +21,7 @@ from swarmbo.evaluations.ledger import LEDGER, Event
 from swarmbo.runs import RunFolder, check, load, resume, run
 from swarmbo.runs.attended import CopiedWorld, entry_point_of, plain_infos, require_copies
 from swarmbo.runs.scenario import make_environment
-from swarmbo.runs.trial import _extrapolated
+from swarmbo.runs.trial import _extrapolated, estimate
 
 THREADS = ["workers.engine=concurrent.futures:ThreadPoolExecutor"]
 SMALL = ["environment.parameters={n_variables=8}", "environment.noise_std=0.5", "rounds=14", "initial=6"]
@@ -79,6 +80,24 @@ def test_worlds_that_depend_on_more_than_the_point_are_refused(tmp_path):
     silent.unwrapped = silent
     with pytest.raises(ConfigError, match="Namespace does not state that an outcome depends on the joint point alone"):
         require_copies(silent)
+
+
+def test_a_check_refuses_what_a_run_would_and_an_engine_that_fails_leaves_nothing_begun(tmp_path, monkeypatch):
+    for tried in (check, estimate):
+        with pytest.raises(ConfigError, match="measure from where they are"):
+            tried(load("robots", ["workers.count=4"]))
+    missing = small("workers.engine=nowhere:engine")
+    for refuse in (lambda: check(missing, trust=True), lambda: run(missing, tmp_path / "run", trust=True)):
+        with pytest.raises(ConfigError, match="there is no module 'nowhere'"):
+            refuse()
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "queue_of_own.py").write_text("def engine(work, count): pass")
+    monkeypatch.syspath_prepend(tmp_path)
+    failing = small("workers.engine=queue_of_own:engine")
+    with pytest.raises(ConfigError, match=r"engine\(work, count, timeout_s\) failed: TypeError"):
+        run(failing, tmp_path / "run", trust=True)
+    monkeypatch.setattr("queue_of_own.engine", lambda work, count, timeout_s: ThreadPoolExecutor(count))
+    assert run(failing, tmp_path / "run", trust=True).rounds == 14
 
 
 def test_own_engines_need_trust_and_workers_are_refused_by_name():
@@ -238,10 +257,12 @@ def test_compare_shows_times_of_runs_with_workers_beside_others(tmp_path):
     assert comparison_tables(compare([tmp_path / "alone"]))[-1].title != "time"
 
 
-def test_an_estimate_has_the_busy_share_of_workers():
-    def measured(step, decision):
+def test_an_estimate_has_the_start_of_workers_and_their_busy_share(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+
+    def measured(step, decision, start=0.0, **more):
         times, known = {100: decision}, {"acquisition": "", "way": "", "memory": None, "is_field": False}
-        return {"end": 100, "times": times, "step_s": step, **known}
+        return {"end": 100, "times": times, "step_s": step, "start_s": start, "waits": True, **known, **more}
 
     scenario = load("powell", ["rounds=100", "workers.count=8"])
     slow = _extrapolated(scenario, measured(8.0, 0.2))
@@ -249,6 +270,9 @@ def test_an_estimate_has_the_busy_share_of_workers():
     assert slow.text() == "about 2 min, 1 evaluations a second, workers busy 100%"
     quick = _extrapolated(scenario, measured(0.8, 0.2))
     assert (quick.seconds, quick.busy) == (pytest.approx(20.0), pytest.approx(0.5))
+    started = _extrapolated(scenario, measured(0.8, 0.2, 3.0, memory=2e8, worker_memory=1e8))
+    assert (started.seconds, started.memory, started.per_second) == (26.0, 1e9, pytest.approx(100 / 26.0))
+    assert _extrapolated(scenario, measured(0.8, 0.1, waits=False)).seconds == pytest.approx(20.0)  # on four cores
     batches = load("powell", ["rounds=100", "workers.count=8", "workers.mode=synchronous"])
     assert _extrapolated(batches, measured(0.8, 0.1)).busy == pytest.approx(0.5)
     assert _extrapolated(load("powell", ["rounds=100"]), measured(0.8, 0.4)).busy is None
