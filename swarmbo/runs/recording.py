@@ -182,7 +182,7 @@ def evaluation_of(team: Team, infos: Infos, query: Query | None) -> Evaluation |
     world = team.world
     if not isinstance(world, FunctionWorld) or query is None:
         return None
-    point, outcome = world.point(infos), world.outcome(infos)
+    point, outcome = world.point(infos, query.point), world.outcome(infos)
     # at a point outside the problem nothing can have been measured
     if point is not None and not team.problem.has_point(point):
         point, outcome = None, dict[str, float | None]() if isinstance(outcome, dict) else None

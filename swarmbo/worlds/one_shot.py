@@ -84,8 +84,8 @@ class OneShotWorld(FunctionWorld):
         if len(self._steps) < self._hold and not is_over:
             return None
         values = {agent: self._mean(agent) for agent in self._parts}
-        # in the number type of the actions; None unless all agents acted
-        point = None if self._held is None else self.point({a: {"location": own} for a, own in self._held.items()})
+        # in the number type of the actions
+        point = self.point({agent: {"location": own} for agent, own in (self._held or {}).items()}, sent)
         self.begin({})
         return self._news(sent, point, sum(values.values()) if self.outcomes == "total" else values)
 
