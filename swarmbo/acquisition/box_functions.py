@@ -15,6 +15,7 @@ from swarmbo.belief.model.incumbents import starting_points
 from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack, stacks_of
 from swarmbo.graph.box_functions import Climbing, Joint, Points, Received, Values
 from swarmbo.problem.coding import Coding
+from swarmbo.registry import not_wanted
 
 Part = tuple[BoxFunctions, Any, FactorStack, FactorStack]  # functions of some rows of a stack, own and their stack
 
@@ -219,7 +220,10 @@ class BeliefFunctions(BoxFunctions):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Terms of the sum, or what is climbed, and the derivatives by mean and variance: here of the merit."""
         std = np.sqrt(marginals.var + self.variance_floor(stack))
-        value, by_mean, by_std = self.merit(stack, marginals.mean, std)
+        told: Any = self.merit(stack, marginals.mean, std)  # it may be a user's own
+        if not isinstance(told, tuple) or len(told) != 3 or np.shape(told[0]) != std.shape:
+            raise not_wanted(told, f"(value, by_mean, by_std), with a value of the shape {std.shape}", self, "merit")
+        value, by_mean, by_std = told
         # d std / d var = 1 / (2 std)
         return value, np.asarray(by_mean), 0.5 * by_std / std
 
