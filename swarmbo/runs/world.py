@@ -104,7 +104,8 @@ def require_trust(scenario: msgspec.Struct | Mapping[str, Any], trust: bool) -> 
     tables = scenario if isinstance(scenario, Mapping) else msgspec.structs.asdict(scenario)
     for at, name in own_names(tables).items():
         if not trust:
-            raise ConfigError(f"got {name!r}, your own code; wanted --trust (trust=True), which runs it", at=at)
+            wanted = "wanted --trust (trust=True), which runs it; a fleet runs none"
+            raise ConfigError(f"got {name!r}, your own code; {wanted}", at=at)
         find_in(tables.get("modules") or (), name, at)
 
 

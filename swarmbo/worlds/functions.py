@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from pettingzoo import ParallelEnv
 
-from swarmbo.boundary.values import reported_number
+from swarmbo.boundary.values import reported_number, short
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import OutcomeMode, Problem
@@ -156,10 +156,13 @@ class FunctionWorld(World):
 
     def place_of(self, actions: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
         """Joint point that actions set, in codes."""
-        point = self.point({agent: {"location": actions.get(agent, ())} for agent in self.agents}, {})
-        if point is None or not self.problem.has_point(point):
-            raise ConfigError("got an action that is missing or not of its space", at="$.actions")
-        return self.problem.placed(point)
+        stated = {agent: {"location": actions.get(agent, ())} for agent in self.agents}
+        for agent, info in stated.items():
+            point = self.point({agent: info}, {})
+            if point is None or not self.problem.has_point(point):
+                got = f"got {short(actions.get(agent))}; wanted an action of its space"
+                raise ConfigError(got, at=f"$.actions.{agent}")
+        return self.problem.placed(self.point(stated, {}) or {})
 
     def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:
         """Result of an evaluation from ``env.step``; None without a query. All of one out of bounds have failed."""
