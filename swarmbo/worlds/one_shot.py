@@ -9,7 +9,7 @@ import pettingzoo
 from gymnasium.spaces import Box
 from pettingzoo import AECEnv, ParallelEnv
 
-from swarmbo.boundary.values import table
+from swarmbo.boundary.values import table, whole_number
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.problem import OutcomeMode
 from swarmbo.problem.data import News
@@ -45,10 +45,8 @@ class OneShotWorld(FunctionWorld):
         if not callable(measurement):
             got = f"got {measurement!r}; wanted a function of (observation, reward, info)"
             raise ConfigError(got, at="$.measurement")
-        if hold < 1:
-            raise ConfigError(f"got {hold}; wanted an integer >= 1", at="$.hold")
         super().__init__(env, _told(env, scopes))
-        self._measurement, self._hold = measurement, hold
+        self._measurement, self._hold = measurement, whole_number(hold, 1, "$.hold")
         self._parts = {agent: (agent,) for agent in self.agents}  # agents whose actions each measurement needs
         if scopes is not None:
             self._parts = {agent: tuple(scope) for agent, scope in scopes.items()}
