@@ -187,7 +187,7 @@ def polish(
     """Ascend from joint points of a part: points, sum after, sum before. It ends at full steps within ``tolerance``
     sides, or if four steps raise the best sum by less than ``least`` of its total rise.
     """
-    low, high, sides = view.functions.low, view.functions.high, view.sides
+    low, high, sides = view.functions.low, view.functions.high, view.functions.sides
     values, slope = yield from _look(view, Z)
     value, square = yield requests.AllReduce.of(view, len(Z), values, view.by_variable(slope**2))
     before, reached = value, [max(value.max(), -LARGEST)]
@@ -219,7 +219,7 @@ def _look(view: BoxView, Z: Float[np.ndarray, "m n"]) -> requests.Steps[tuple[Ro
     # if neighbours matter, a factor climbs a model, whose value is not the factor's term of the sum
     values = view.values(points, received) if functions.n_exchanges else [value for value, _ in both]
     slope = yield requests.Reduce(view, messages.Slope, [gradient for _, gradient in both], len(Z))
-    return values, slope * view.sides
+    return values, slope * view.functions.sides
 
 
 def _next_step(step: Lengths, accepted: Bool[np.ndarray, "*m"], curvature: Lengths, square: Lengths) -> Lengths:

@@ -58,12 +58,6 @@ class BoxTerms:
         return self.starts[0] if self.n_given else (self.functions.low + self.functions.high) / 2.0
 
     @cached_property
-    def sides(self) -> Float[np.ndarray, " n"]:
-        """Sides of the box; 1 where it has no length."""
-        low, high = self.functions.low, self.functions.high
-        return np.where(high > low, high - low, 1.0)
-
-    @cached_property
     def conflicts(self) -> Conflicts:
         """Colours of variables: no two variables of one factor have the same."""
         return Conflicts(self.functions.graph, {})
@@ -79,7 +73,7 @@ class BoxTerms:
         """Values that a variable evaluates: its present one, values a step away, and a lattice or its whole grid."""
         i = self.functions.graph.column_of[variable]
         low, high = self.functions.low[i], self.functions.high[i]
-        steps = (reach * self.sides[i])[:, None] * _STEPS
+        steps = (reach * self.functions.sides[i])[:, None] * _STEPS
         own = self.functions.levels.get(variable, np.linspace(low, high, _LATTICE))
         lattice = np.broadcast_to(own, (len(stand), len(own)))
         return np.clip(np.concatenate([stand[:, None], stand[:, None] + steps, lattice], axis=1), low, high)
@@ -135,7 +129,7 @@ class OwnRuns:
             climber.has_begun = True
             is_shared = np.array([len(graph.factors_of(x)) > 1 for x in scope])
             # a variable of one factor has no other copy, so nothing pulls at it
-            weight = np.where(is_shared, climber.eta / terms.sides[columns] ** 2, 0.0)
+            weight = np.where(is_shared, climber.eta / terms.functions.sides[columns] ** 2, 0.0)
             got = tuple(phase[:, : len(self.Z)] for phase in received[f])
             function, penalty = box_steps.climbed_by(functions, stack, got), box_steps.pulled_to(z - climber.U, weight)
             low, high = functions.low[columns][None, None], functions.high[columns][None, None]
@@ -170,7 +164,8 @@ class OwnRuns:
 
     def change(self, message: messages.Pull | messages.Runs, before: Vector) -> float:
         """Largest move over all runs, in sides of the box."""
-        return float(np.abs(message.entries - before).max() / self._terms.sides[self._column[message.variable]])
+        side = self._terms.functions.sides[self._column[message.variable]]
+        return float(np.abs(message.entries - before).max() / side)
 
     def _climber(self, stack: FactorStack) -> _Climber:
         terms = self._terms
@@ -193,8 +188,8 @@ class DeadlineAgentInBox(Correspondent):
         self._stacks = {f: stacks_of(graph, [f])[0] for f in self._factors}
         self._runs = OwnRuns(name, terms, functions)
         standing = np.clip(terms.standing, functions.low, functions.high)
-        judged = terms.looks, self._values, dict(zip(graph.variables, standing.tolist(), strict=True))
-        self._joint_starts = JointStarts(self, terms.schedule, standing, terms.sides, *judged, shares=terms.shares)
+        judged = functions.sides, terms.looks, self._values, dict(zip(graph.variables, standing.tolist(), strict=True))
+        self._joint_starts = JointStarts(self, terms.schedule, standing, *judged, shares=terms.shares)
 
     def tick(self, now: int, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
         """Process arrivals, climb or take turns, and send changes to others; see the base."""

@@ -215,12 +215,6 @@ class BoxView(LocalView):
         return self.functions.graph.column_of
 
     @cached_property
-    def sides(self) -> Float[np.ndarray, " n"]:
-        """Sides of the box; 1 where it has no length."""
-        low, high = self.functions.low, self.functions.high
-        return np.where(high > low, high - low, 1.0)
-
-    @cached_property
     def degree(self) -> Float[np.ndarray, " n"]:
         """Number of the part's factors of each variable; 1 for variables of other parts."""
         degree = np.ones(len(self.place))

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -53,6 +54,11 @@ class BoxFunctions(ABC):
     owned: frozenset[str] | None = None
     levels: Mapping[str, Float[np.ndarray, " k"]] = field(default_factory=dict[str, np.ndarray])
     lattice_points: int = 0
+
+    @cached_property
+    def sides(self) -> Float[np.ndarray, " n"]:
+        """Sides of the box; 1 where it has no length."""
+        return np.where(self.high > self.low, self.high - self.low, 1.0)
 
     @property
     def n_exchanges(self) -> int:

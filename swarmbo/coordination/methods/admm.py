@@ -223,7 +223,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         self, view: BoxView, Z: Float[np.ndarray, "m n"], natural: float
     ) -> Steps[tuple[Float[np.ndarray, "m n"], BoxOutcome]]:
         """Run the rounds of consensus, from all starts at once."""
-        functions, sides = view.functions, view.sides
+        functions, sides = view.functions, view.functions.sides
         is_shared = view.degree > 1.0
         n_copies = sum(len(view.graph.scope(f)) for f in view.graph.factors)
         eta = np.full(len(Z), self.penalty * natural)  # per squared side
