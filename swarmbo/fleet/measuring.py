@@ -59,12 +59,6 @@ def require_fits(measure: Instrument | None, agent: str, measures: Sequence[str]
 def answered(measure: Instrument, problem: Problem, agent: str, place: list[float]) -> Answer:
     """Measure at a place: codes of the agent's own variables, in a field its location. An exception of the instrument
     is a failed measurement, which the log names; a ShapeError if the result is inadmissible.
-
-    Example:
-        >>> from swarmbo.spaces import Domain
-        >>> field = Problem.of_field(["boat"], Domain(np.zeros(2), np.full(2, 9.0)))
-        >>> answered(lambda place: 12.5 - 0.1 * place[0], field, "boat", [5.0, 1.0]).outcomes
-        {'boat': 12.0}
     """
     channels = problem.graph.factors_owned_by(agent)
     named = problem.valued(dict(zip(problem.graph.variables_owned_by(agent), place, strict=True)))
