@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from swarmbo.boundary.values import error_text, flat, whole_number
+from swarmbo.boundary.values import error_text, flat
 from swarmbo.errors import ConfigError, RunFolderError, SwarmboError
 from swarmbo.evaluations import Workers, make_executor
 from swarmbo.runs.folder import RunFolder
@@ -52,7 +52,8 @@ def plan(
 
     ``table.key=a,b`` gives alternatives; every combination is run. All settings are checked; nothing has been run then.
     """
-    whole_number(n_seeds, 1, "--seeds")
+    if n_seeds < 1:
+        raise ConfigError(f"got {n_seeds}; wanted an integer >= 1", at="--seeds")
     given = [split_alternatives(override) for override in overrides]
     if again := [(key, value) for key, values in given for value in set(values) if values.count(value) > 1]:
         raise ConfigError("got {}={} twice; wanted different values".format(*again[0]), at="--set")

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from pettingzoo import ParallelEnv
 
-from swarmbo.boundary.values import reported_number, short
+from swarmbo.boundary.values import reported_number
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import OutcomeMode, Problem
@@ -160,7 +160,7 @@ class FunctionWorld(World):
         for agent, info in stated.items():
             point = self.point({agent: info}, {})
             if point is None or not self.problem.has_point(point):
-                got = f"got {short(actions.get(agent))}; wanted an action of its space"
+                got = f"got {actions.get(agent)!r:.60}; wanted an action of its space"
                 raise ConfigError(got, at=f"$.actions.{agent}")
         return self.problem.placed(self.point(stated, {}) or {})
 
