@@ -3,7 +3,8 @@
 import copy
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from pettingzoo import ParallelEnv
 from pettingzoo.utils import BaseParallelWrapper
 
+from swarmbo.boundary.files import read_arrays
+from swarmbo.boundary.values import reported_number, short, whole_number
 from swarmbo.errors import ConfigError
 from swarmbo_envs.shared import Values
 
@@ -70,23 +73,20 @@ class Normalised(BaseParallelWrapper[str, Any, Any]):
 
     Raises:
         ConfigError: If a space is no such box, or levels are fewer than 2 or of several numbers.
-
-    Example:
-        >>> from swarmbo_envs import wlan_power_v0
-        >>> env = Normalised(wlan_power_v0.parallel_env(worlds="drawn"), levels=5, reward_scale=0.01)
-        >>> observations, infos = env.reset(seed=0)
-        >>> env.action_space("ap_0"), observations["ap_0"].shape
-        (Discrete(5), (7,))
     """
 
     def __init__(self, env: ParallelEnv[str, Any, Any], levels: int | None = None, reward_scale: float = 1.0) -> None:
+        if not isinstance(cast(object, env), ParallelEnv):
+            raise ConfigError(f"got {short(env)}; wanted a PettingZoo ParallelEnv", at="$.env")
         super().__init__(env)
         agents = env.possible_agents
         self.observed = Scale({agent: env.observation_space(agent) for agent in agents})
         self.acted = Scale({agent: env.action_space(agent) for agent in agents})
-        if levels is not None and (levels < 2 or self.acted.size > 1):
-            raise ConfigError(f"got {levels}; wanted 2 or more, of one number per agent", at="$.levels")
-        self._levels, self._factor = levels, reward_scale
+        if levels is not None and whole_number(levels, 2, "$.levels") and self.acted.size > 1:
+            raise ConfigError(f"got {levels}; wanted none, as actions have more than one number", at="$.levels")
+        self._levels, self._factor = levels, reported_number(reward_scale)
+        if not np.isfinite(self._factor):
+            raise ConfigError(f"got {short(reward_scale)}; wanted a finite number", at="$.reward_scale")
         space = self.acted.space if levels is None else Discrete(levels)
         self._actions = {agent: copy.deepcopy(space) for agent in agents}  # each has its own random stream
         self._observations = {agent: copy.deepcopy(self.observed.space) for agent in agents}
@@ -115,8 +115,10 @@ class Normalised(BaseParallelWrapper[str, Any, Any]):
         return {agent: self.observed.to(agent, own) for agent, own in observations.items()}
 
     def done(self, actions: Mapping[str, Any]) -> dict[str, Values]:
-        """Actions of the world from scaled ones, or from levels."""
+        """Actions of the world from scaled ones, clipped to -1 and 1, or from levels."""
         if self._levels is not None:
+            if odd := {agent: own for agent, own in actions.items() if own not in range(self._levels)}:
+                raise ConfigError(f"got {short(odd)}; wanted levels from 0 to {self._levels - 1}", at="$.actions")
             actions = {agent: np.array([2.0 * int(own) / (self._levels - 1) - 1.0]) for agent, own in actions.items()}
         return {agent: self.acted.back(agent, own) for agent, own in actions.items()}
 
@@ -130,14 +132,19 @@ class SavedPolicy:
     """
 
     def __init__(self, file: str | PathLike[str]) -> None:
-        with np.load(file, allow_pickle=False) as arrays:
+        try:
+            arrays = read_arrays(Path(file))
             count = sum(name.startswith("W") for name in arrays)
             self.layers = [(arrays[f"W{i}"], arrays[f"b{i}"]) for i in range(count)]
             self.levels = int(arrays["levels"]) or None
+        except (OSError, ValueError, KeyError) as error:
+            raise ConfigError(f"got {file}: {error}; wanted arrays W0, b0, W1, … and levels", at="$.file") from None
 
     def begin(self, env: Any, seed: int) -> None:
         """Scale observations and actions by the spaces of a world."""
         self._world = Normalised(env, self.levels)
+        if (n := len(self.layers[0][0])) != (size := self._world.observed.size):
+            raise ConfigError(f"got a network of {n} inputs; wanted {size}, as observations have", at="$.policy")
 
     def act(self, observations: Mapping[str, Any]) -> dict[str, Values]:
         """Likeliest action of each agent by its own observation."""

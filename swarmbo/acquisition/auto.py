@@ -113,8 +113,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         restarts: Settings of restarts for one factor.
         weight: Weight of the standard deviation in confidence bounds, >= 0; it is multiplied by sqrt(d log 2t) for a
             factor of d variables after t evaluations. Bounds of totals that do not alternate with draws have 4 times
-            this weight, as have bounds of single factors with shared variables, unless there is a time axis; with draws
-            and nothing pending, only every second one. With outcomes per factor and shared variables, the weight is
+            this weight. So have bounds of single factors with shared variables without a time axis; between draws and
+            with nothing pending, only every second one. With outcomes per factor and shared variables, the weight is
             also multiplied by sqrt(32 / n) for n > 32 factors and by 1 + 0.3 p for p pending points.
         n_features: Number of random features of each factor's prior draw, even, >= 2.
 

@@ -220,10 +220,10 @@ class BeliefFunctions(BoxFunctions):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Terms of the sum, or what is climbed, and the derivatives by mean and variance: here of the merit."""
         std = np.sqrt(marginals.var + self.variance_floor(stack))
-        told = self.merit(stack, marginals.mean, std)
-        shapes = [np.shape(part) for part in told if np.isfinite(part).all()]
-        if len(shapes) != 3 or shapes[0] != std.shape:
-            wanted = f"a value of shape {std.shape} and its slopes by mean and std, all finite"
+        told: Any = self.merit(stack, marginals.mean, std)  # it may be a user's own
+        is_triple = isinstance(told, tuple) and len(told) == 3 and np.shape(told[0]) == std.shape
+        if not is_triple or any(np.isnan(part).any() for part in told):
+            wanted = f"(value, by_mean, by_std), numbers, with a value of the shape {std.shape}"
             raise not_wanted(told, wanted, self, "merit")
         value, by_mean, by_std = told
         # d std / d var = 1 / (2 std)

@@ -13,6 +13,7 @@ from swarmbo.belief import PlaceBelief
 from swarmbo.belief.at_places import KnownPlaces
 from swarmbo.belief.gp.conditioning import CovarianceRows, JointPosterior
 from swarmbo.belief.gp.spatial import PosteriorCache
+from swarmbo.settings import require
 
 _AT_ONCE = 2**15  # entries of a table at once, 256 KiB: their intermediates fit the second-level cache
 # all covariances between places are computed at once, which is cheaper, if so many times the picks are at least the
@@ -127,7 +128,7 @@ class LocalUtility(PlaceUtility):
     Args:
         sqrt_beta: Weight of the standard deviation, >= 0.
         bonus: Weight of sqrt(log Psi), in the unit of the field.
-        noise_variance: Scale of Psi, in the square of the field's unit.
+        noise_variance: Scale of Psi, > 0, in the square of the field's unit.
         merit: Function that gives the utility of an expected value.
         opt_out_utility: Utility of abstaining. Agents abstain unless a measurement's utility minus price exceeds it.
         neighbours_noise: Noise variance of neighbours' measurements, in the same unit; None: ``noise_variance``.
@@ -146,6 +147,11 @@ class LocalUtility(PlaceUtility):
     merit: Merit = np.positive  # the mean itself
     opt_out_utility: float = 0.0
     neighbours_noise: float | None = None
+
+    def __post_init__(self) -> None:
+        require(self, "sqrt_beta", lambda weight: weight >= 0.0, "a number >= 0")
+        require(self, "bonus", np.isfinite, "a number")
+        require(self, "noise_variance", lambda variance: variance > 0.0, "a number > 0")
 
     def single(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
         """Utility of single locations."""

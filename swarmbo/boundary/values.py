@@ -66,12 +66,19 @@ def reported_place(value: object) -> Float[np.ndarray, " d"] | None:
 
 
 def real_array(value: object) -> Float[np.ndarray, "..."] | None:
-    """Copy as an array of floats; None for text, complex numbers, ragged lists."""
+    """Copy as an array of floats, masked entries as NaN; None for text, complex numbers, ragged lists."""
     try:
-        given = np.asarray(value)
+        given = unmasked(value)
         return np.array(given, dtype=float) if given.dtype.kind in "biufO" else None
     except _NO_NUMBER:
         return None
+
+
+def unmasked(value: object) -> np.ndarray:
+    """The value as an array; masked entries are NaN, not the numbers below the mask."""
+    if isinstance(value, np.ma.MaskedArray) and value.dtype.kind in "biuf":
+        return np.ma.filled(value.astype(float), np.nan)
+    return np.asarray(value)
 
 
 def whole_number(value: object, smallest: int, at: str, largest: int | None = None) -> int:
@@ -170,7 +177,7 @@ def _as_number(value: object) -> float | None:
     if value is None:
         return np.nan
     try:
-        given = np.asarray(value)
+        given = unmasked(value)
         if given.dtype.kind not in "biufO" or isinstance(value, list | tuple):
             return None
         number = float(given.item())

@@ -189,7 +189,7 @@ def polish(
     low, high, sides = view.functions.low, view.functions.high, view.functions.sides
     values, slope = yield from _look(view, Z)
     value, square = yield requests.AllReduce.of(view, len(Z), values, view.by_variable(slope**2))
-    before, reached = value, [value.max()]
+    before, reached = value, [max(value.max(), -1e200)]
     step, is_told = 0.1 / np.maximum(np.sqrt(square), 1e-300), np.zeros(len(Z), dtype=bool)
     for _ in range(steps):
         trial = np.clip(Z + step[:, None] * slope * sides, low, high)
@@ -202,7 +202,7 @@ def polish(
         Z, slope = (np.where(accepted[:, None], new, old) for new, old in ((trial, Z), (new_slope, slope)))
         value = np.where(accepted, new_value, value)
         little = np.where(accepted & is_told, tolerance, min(tolerance, _NOWHERE))
-        reached.append(value.max())
+        reached.append(max(value.max(), -1e200))  # differences of infinite ones are no numbers
         is_done = len(reached) > _STEPS and reached[-1] - reached[-1 - _STEPS] < least * (reached[-1] - reached[0])
         if is_done or (square <= little**2).all():
             break

@@ -164,9 +164,8 @@ class OwnRuns:
 
     def change(self, message: messages.Pull | messages.Runs, before: Vector) -> float:
         """Largest move over all runs, in sides of the box."""
-        return float(
-            np.abs(message.entries - before).max() / self._terms.functions.sides[self._column[message.variable]]
-        )
+        side = self._terms.functions.sides[self._column[message.variable]]
+        return float(np.abs(message.entries - before).max() / side)
 
     def _climber(self, stack: FactorStack) -> _Climber:
         terms = self._terms
@@ -189,10 +188,8 @@ class DeadlineAgentInBox(Correspondent):
         self._stacks = {f: stacks_of(graph, [f])[0] for f in self._factors}
         self._runs = OwnRuns(name, terms, functions)
         standing = np.clip(terms.standing, functions.low, functions.high)
-        judged = terms.looks, self._values, dict(zip(graph.variables, standing.tolist(), strict=True))
-        self._joint_starts = JointStarts(
-            self, terms.schedule, standing, terms.functions.sides, *judged, shares=terms.shares
-        )
+        judged = functions.sides, terms.looks, self._values, dict(zip(graph.variables, standing.tolist(), strict=True))
+        self._joint_starts = JointStarts(self, terms.schedule, standing, *judged, shares=terms.shares)
 
     def tick(self, now: int, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
         """Process arrivals, climb or take turns, and send changes to others; see the base."""

@@ -270,4 +270,5 @@ def _change_of(before: Vector, now: Vector, n_joint_starts: int) -> float:
     change = lines - before.reshape(n_joint_starts, -1)
     change -= change.mean(axis=1, keepdims=True)
     largest, spread = np.abs(change).max(axis=1), np.ptp(lines, axis=1)
-    return float(np.max(np.where(largest > 0.0, largest / np.maximum(spread, 1e-300), 0.0)))
+    every = np.where(largest > 0.0, np.inf, 0.0)
+    return float(np.divide(largest, spread, out=every, where=spread > largest * 1e-300).max())

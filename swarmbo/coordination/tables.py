@@ -15,10 +15,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
-from swarmbo.boundary.values import short
+from swarmbo.boundary.values import short, unmasked
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
 
+EXACT = 2**53  # whole numbers below it are exact as floats
 LARGEST = 1e200  # entries beyond it could overflow in a sum, and inf - inf is not a number
 
 Table = Float[np.ndarray, "..."]
@@ -42,7 +43,8 @@ class Layout(NamedTuple):
 
 def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[str, Table]:
     """Tables as float64 arrays in C order, by factor; copied only if necessary. An entry is to be maximised; -inf
-    forbids. A ShapeError names a missing table, an unfit axis, or an entry that is NaN, +inf or beyond 1e200.
+    forbids. A ShapeError names a missing table, an unfit axis, or an entry that is NaN, +inf or beyond 1e200,
+    or a whole number that a float would round.
     """
     if missing := [factor for factor in graph.factors if factor not in tables]:
         raise ShapeError(f"factor {missing[0]!r} has no table; give one array with axes {graph.scope(missing[0])}")
@@ -53,13 +55,19 @@ def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[
     size_of: dict[str, tuple[int, str]] = {}
     for factor in graph.factors:
         try:
-            table = np.ascontiguousarray(tables[factor], dtype=np.float64)
-        except (TypeError, ValueError):
+            given = unmasked(tables[factor])
+            if given.dtype.kind not in "biufO":
+                raise TypeError
+            table = np.ascontiguousarray(given, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
             raise ShapeError(f"table of {factor!r}: got {short(tables[factor])}; wanted an array of numbers") from None
         scope = graph.scope(factor)
-        if np.ndim(tables[factor]) != len(scope):
+        if given.ndim != len(scope):
             wanted = f"{len(scope)}, one for each of {', '.join(scope)}"
-            raise ShapeError(f"table of {factor!r}: got {np.ndim(tables[factor])} axes; wanted {wanted}")
+            raise ShapeError(f"table of {factor!r}: got {given.ndim} axes; wanted {wanted}")
+        if given.dtype.kind in "iuO" and (rounded := [n for n in given[abs(table) >= EXACT].tolist() if n != float(n)]):
+            wanted = "whole numbers that float64 does not round, such as all below 2^53"
+            raise ShapeError(f"table of {factor!r}: got {rounded[0]}; wanted {wanted}")
         for variable, size in zip(scope, table.shape, strict=True):
             if size == 0:
                 raise ShapeError(f"table of {factor!r}: variable {variable!r} has no value to choose from; wanted >= 1")

@@ -305,7 +305,7 @@ def _links(situation: JointSituation, graph: FactorGraph) -> "nx.Graph[str] | No
 def _checked(point: object, situation: JointSituation, coordination: object) -> Float[np.ndarray, " n"]:
     """The point, if it is valid: a method may be a user's own."""
     place, n = np.asarray(point, dtype=float), situation.domain.n_dims
-    if place.shape != (n,) or not np.isfinite(place).all():
+    if place.shape != (n,) or not (np.abs(place - 0.5) < 0.5 + _ROUNDING).all():
         got = f"shape {place.shape}" if place.shape != (n,) else str(place.tolist())
         raise ShapeError(f"point of {type(coordination).__name__}: got {got}; wanted {n} finite numbers from 0 to 1")
     return place

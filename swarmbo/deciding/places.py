@@ -116,11 +116,14 @@ def checked_solution(solution: object, shortlists: Mapping[str, Any], coordinati
 def _checked_decision(decision: object, situation: Situation, coordination: object) -> Decision:
     """The decision, if it is valid: a planner may be a user's own."""
     found = checked_as(Decision, decision, coordination, "decide")
-    d, points = situation.domain.n_dims, dict[str, np.ndarray]()
+    box, points = situation.domain, dict[str, np.ndarray]()
     for agent, point in checked_as(dict, found.points, coordination, "decide").items():
-        place = real_array(point)
-        if agent not in situation.agents or place is None or place.shape != (d,) or not np.isfinite(place).all():
-            wanted = f"{d} finite numbers for some of {', '.join(map(repr, situation.agents))}"
-            raise not_wanted({agent: point}, wanted, coordination, "decide")
-        points[agent] = place
+        place, listed = real_array(point), situation.candidates.get(agent, box.low[None])
+        if agent in situation.agents and place is not None and place.shape == box.low.shape:
+            is_inside = np.isclose(np.clip(place, box.low, box.high), place).all()
+            if is_inside or (listed == place).all(axis=1).any():  # candidates may be outside
+                points[agent] = place
+                continue
+        wanted = f"{box.n_dims} numbers in the box for some of {', '.join(map(repr, situation.agents))}"
+        raise not_wanted({agent: point}, wanted, coordination, "decide")
     return replace(found, points=points)

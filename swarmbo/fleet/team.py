@@ -42,7 +42,9 @@ class FleetTeam(Team):
             raise ConfigError("got a team without a coordinator process; wanted the team of a fleet")
         given = None
         if self.problem.is_field:
-            _require_told(offers, self.hub.plan.level, self.hub.plan.sites)
+            sites = None if offers.sites is None else offers.sites.tolist()
+            if offers.level != self.hub.plan.level or sites not in (None, self.hub.plan.sites):
+                raise ConfigError("its level or its sites() changed; wanted both to stay the same", at="$.environment")
             of_all = self.problem, self.seed, self._log.round
             given = {agent: offer_of(agent, offers, own_places(agent, offers, *of_all)) for agent in self.agents}
         words = self.hub.words(partial(_edges, offers.links, is_field=self.problem.is_field), given)
@@ -90,13 +92,6 @@ def _joined(links: "nx.Graph[Any]") -> "nx.Graph[Any]":
     """Links with one more from each part to the next, as a function's reports have to reach all agents."""
     firsts = [min(part) for part in nx.connected_components(links)]
     return nx.compose(links, nx.path_graph(firsts))
-
-
-def _require_told(offers: Offers, level: float | None, known: list[list[float]] | None) -> None:
-    sites = None if offers.sites is None else offers.sites.tolist()
-    if offers.level != level or sites not in (None, known):
-        wanted = "wanted an environment in which both stay the same"
-        raise ConfigError(f"its level or its sites() changed; {wanted}", at="$.environment")
 
 
 def _report(words: list[Word], absent: tuple[str, ...]) -> SolveReport:

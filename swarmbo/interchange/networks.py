@@ -23,14 +23,13 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.boundary.values import is_plain, short
-from swarmbo.coordination.tables import Table
+from swarmbo.coordination.tables import EXACT, Table
 from swarmbo.errors import ConfigError
 from swarmbo.interchange.problem import Objective, Room, TableProblem, Value, graph_in_order
 
 _MOST_VARIABLES = 100_000
 _KINDS = ("MARKOV", "BAYES")
 _MOST = 2**62  # WCSP's upper bound
-_EXACT = 2**53  # costs below it are exact as floats
 
 Factors = Sequence[tuple[Sequence[int], Table]]  # variables by number, and entries
 
@@ -165,7 +164,7 @@ def problem_of_wcsp(text: str, _name: str) -> TableProblem:
     sizes = [words.whole(f"the size of variable {i}", 1, largest) for i in range(n)]
 
     def cost(what: str) -> float:
-        if _EXACT <= (number := words.whole(what, 0, _MOST)) < upper:
+        if EXACT <= (number := words.whole(what, 0, _MOST)) < upper:
             raise ConfigError(f"got {number}; wanted {what}, below 2^53, or from the upper bound on, {upper}")
         return float(number) if number < upper else math.inf
 
@@ -196,7 +195,7 @@ def wcsp_of_problem(problem: TableProblem) -> str:
         known = cost[np.isfinite(cost)]
         lowest = known.min(initial=0.0)
         highest = known.max(initial=lowest) - lowest
-        if (known != known.round()).any() or highest >= _EXACT:
+        if (known != known.round()).any() or highest >= EXACT:
             raise ConfigError(f"factor {f!r} has costs other than whole numbers below 2^53; wanted those, or YAML")
         costs[f], offset, most = cost - lowest, offset + lowest, most + int(highest)
     constant = int(offset) if offset >= 0.0 and offset == int(offset) else 0

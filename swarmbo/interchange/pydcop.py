@@ -306,11 +306,12 @@ def _words(line: str) -> list[str]:
 
 def _number(given: object, at: str) -> float:
     try:
-        if not isinstance(given, bool) and isinstance(given, int | float) and not math.isnan(given):
+        # NaN is not equal to itself, nor a whole number to a float that rounds it
+        if not isinstance(given, bool) and isinstance(given, int | float) and float(given) == given:
             return float(given)
     except OverflowError:
         pass
-    raise ConfigError(f"got {short(given)}; wanted a number", at=at)
+    raise ConfigError(f"got {short(given)}; wanted a number that float64 does not round", at=at)
 
 
 def _unused(name: str, *taken: Mapping[str, object]) -> str:

@@ -13,6 +13,7 @@ from swarmbo import metrics
 from swarmbo.belief import means_by_agent
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
+from swarmbo.boundary.values import short
 from swarmbo.records import (
     TRUE_MAXIMUM,
     Evaluation,
@@ -71,7 +72,11 @@ def record_round(
         info = infos.get(agent, {})
         if isinstance(world, FunctionWorld):
             target = world.coded(agent, actions[agent]) if agent in actions else None
-            info = {**info, "location": world.coded(agent, info.get("location"))}
+            stated = info.get("location")
+            info = {**info, "location": world.coded(agent, stated)}
+            if stated is not None and info["location"] is None:
+                wrong = f"location: got {short(stated)}; wanted the form of an action"
+                info |= {"measurement": None, "failure": info.get("failure", wrong)}
         else:
             target = actions[agent].tolist() if agent in actions else None
         place = target if agent in infos and target is not None else before.get(agent, target)
@@ -182,7 +187,7 @@ def evaluation_of(team: Team, infos: Infos, query: Query | None) -> Evaluation |
     world = team.world
     if not isinstance(world, FunctionWorld) or query is None:
         return None
-    point, outcome = world.point(infos), world.outcome(infos)
+    point, outcome = world.point(infos, query.point), world.outcome(infos)
     # at a point outside the problem nothing can have been measured
     if point is not None and not team.problem.has_point(point):
         point, outcome = None, dict[str, float | None]() if isinstance(outcome, dict) else None

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from swarmbo import metrics
-from swarmbo.boundary.values import error_text
+from swarmbo.boundary.values import error_text, short
 from swarmbo.deciding.team_state import acquisition_in_words, warn_of_aim
 from swarmbo.errors import ConfigError, RunFolderError, TransportError
 from swarmbo.evaluations.ledger import Event
@@ -256,7 +256,14 @@ class _Loop:
 
 
 def _state_of(env: Environment) -> State | None:
-    return copy.deepcopy(env.unwrapped.get_state()) if hasattr(env.unwrapped, "get_state") else None
+    """Complete state of a world; None if it states none."""
+    if not hasattr(world := env.unwrapped, "get_state"):
+        return None
+    state = copy.deepcopy(world.get_state())
+    if not isinstance(state, dict) or set(state) != {"json", "arrays"} or not hasattr(world, "set_state"):
+        wanted = "wanted {'json': plain data, 'arrays': {name: array}}, and a method set_state(state) that takes it"
+        raise ConfigError(f"get_state() returned {short(state)}; {wanted}", at="$.environment")
+    return state
 
 
 def links_of(env: Environment) -> list[tuple[str, str]]:

@@ -15,7 +15,7 @@ import numpy as np
 from swarmbo.belief.model import Learned
 from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.boundary.files import digest_of_arrays, read_arrays, read_regular
-from swarmbo.errors import RunFolderError, StateVersionError
+from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
 from swarmbo.graph import FactorGraph
 from swarmbo.graph.groups import graph_of_groups
 from swarmbo.problem.coding import coding_of
@@ -219,10 +219,14 @@ def write_checkpoint(folder: RunFolder, checkpoint: Checkpoint) -> None:
     states = {"team": checkpoint.team, "world": checkpoint.world}
     for part, state in states.items():
         arrays |= {f"{part}/{name}": np.asarray(array) for name, array in state["arrays"].items()}
-    folder.write_arrays(arrays_name, arrays)
     plain["arrays_digest"] = digest_of_arrays(arrays)
     plain |= {part: state["json"] for part, state in states.items()}
-    folder.write_sealed("checkpoint.json", json.dumps(plain).encode())  # not msgspec: generator states exceed 64 bits
+    try:
+        text = json.dumps(plain)  # not msgspec: generator states exceed 64 bits
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"get_state() returned 'json' that is not plain: {error}", at="$.environment") from None
+    folder.write_arrays(arrays_name, arrays)
+    folder.write_sealed("checkpoint.json", text.encode())
     for old in folder.path.glob(CHECKPOINTS):
         if old.name != arrays_name:
             old.unlink()

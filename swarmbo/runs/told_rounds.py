@@ -106,7 +106,7 @@ class ToldRounds:
         is_done, began = ended.status == "done", time.perf_counter()
         infos: dict[str, Any] = ended.value if is_done else {}
         note = {"seconds": ended.seconds, "infos": infos} if is_done else {"failure": str(ended.value)}
-        self._ledger.tell(query_id, **self._told(infos), note=note)
+        self._ledger.tell(query_id, **self._told(query_id, infos), note=note)
         learned = time.perf_counter()
         decided = self._decided.pop(query_id, 0.0)
         timing = Timing(self.last.round + 1, decided, ended.seconds, learned - began, 0.0)
@@ -118,11 +118,12 @@ class ToldRounds:
         self._decided[query.id] = time.perf_counter() - began
         return query
 
-    def _told(self, infos: Mapping[str, Any]) -> dict[str, Any]:
+    def _told(self, query_id: str, infos: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments of a tell; an evaluation at a point outside the problem has failed."""
         problem, world = self._given.team.problem, self._world
         assert world is not None
-        point, outcome, noise = world.point(infos), world.outcome(infos), world.noise_std(infos)
+        point = world.point(infos, self._ledger.query(query_id).point)
+        outcome, noise = world.outcome(infos), world.noise_std(infos)
         if point is not None and not problem.has_point(point):
             return {"failed": True}
         told: dict[str, Any] = {"failed": True, "outcome": outcome}

@@ -51,7 +51,9 @@ def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
     _check_api(make(), cycles)
     one, other = (_episode(make(), cycles, seed=0) for _ in range(2))
     claim_equal(other, one, "an episode after the same seed and actions", "the same to the bit")
-    _check_copy(make(), cycles)
+    _episode(env := make(), _AHEAD, seed=5)
+    ahead, stayed = _episode(copy.deepcopy(env), cycles), "what the original does, which stays where it was"
+    claim_equal(ahead, _episode(env, cycles), "what a deep copy in mid-episode does", stayed)
     if hasattr(make().unwrapped, "get_state"):
         _check_state(make, cycles)
     env = make()
@@ -190,13 +192,6 @@ def _check_stop(env: Any, what: str, stop: Any, box: Any) -> None:
     claim(is_number, what, stop, "a finite number; left out if it failed")
     is_known = "noise_std" not in stop or ("measurement" in stop and np.isfinite(report.noise_std))
     claim(is_known, what, stop, "a noise >= 0 of a measurement that is there; left out if it is not known")
-
-
-def _check_copy(env: Any, cycles: int) -> None:
-    _episode(env, _AHEAD, seed=5)
-    ahead = _episode(copy.deepcopy(env), cycles)
-    wanted = "what the original does, which stays where it was"
-    claim_equal(ahead, _episode(env, cycles), "what a deep copy in mid-episode does", wanted)
 
 
 def _check_state(make: Callable[[], Any], cycles: int) -> None:

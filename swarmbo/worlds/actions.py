@@ -63,12 +63,13 @@ class Form(NamedTuple):
     def of(cls, space: "Space[Any]", own: Mapping[str, Variable], agent: str) -> "Form":
         """Form for an agent's own variables; a ConfigError if the space has other values."""
         leaves, axes = list(_leaves(space, agent)), {name: variable.axis for name, variable in own.items()}
-        names = list(own)
-        if isinstance(space, Dict) and set(space.spaces) == set(own):
+        names, keys = list(own), set(space.spaces) if isinstance(space, Dict) else set[str]()
+        if keys and keys == set(own):
             names = [leaf.keys[0] for leaf in leaves]
         ends = np.cumsum([0, *(leaf.size for leaf in leaves)]).tolist()
         parts = [(leaf, names[ends[i] : ends[i + 1]]) for i, leaf in enumerate(leaves)]
-        if ends[-1] != len(own) or not all(leaf.fits([axes[name] for name in part]) for leaf, part in parts):
+        has_each = ends[-1] == len(own) and (keys == set(own) or keys.isdisjoint(own))
+        if not has_each or not all(leaf.fits([axes[name] for name in part]) for leaf, part in parts):
             ranges = ", ".join(f"{name} ({variable.in_words})" for name, variable in own.items())
             raise ConfigError(f"got action space {space} of {agent!r}; wanted the values of {ranges}", at=_AT)
         return cls(parts, axes)

@@ -22,7 +22,7 @@ from swarmbo.worlds.protocol import Infos, Offers, Positions, Report, Step, Worl
 _AT = "$.environment"
 
 
-class ToldGraph(msgspec.Struct, frozen=True):
+class ToldGraph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Result of ``env.unwrapped.factor_graph()``.
 
     ``bounds`` are (low, high) of every variable, in the order of joint points, or the table of its type:
@@ -124,15 +124,18 @@ class FunctionWorld(World):
         codes = dict(zip(self.variables, self.place(point), strict=True))
         return {agent: self._forms[agent].action(codes) for agent in agents}
 
-    def point(self, infos: Infos) -> dict[str, Any] | None:
-        """Values at the evaluated joint point, as reported by agents; None unless all report."""
-        point: dict[str, float] = {}
+    def point(self, infos: Infos, sent: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Values at the evaluated joint point: as agents report, else as sent; None if none reports. They are NaN for
+        an agent whose location is invalid.
+        """
+        stated = {agent: at for agent, info in infos.items() if (at := info.get("location")) is not None}
+        if not stated:
+            return None
+        codes = dict(zip(self.variables, self.place(sent), strict=True))
         for agent, form in self._forms.items():
-            codes = form.codes(infos.get(agent, {}).get("location"))
-            if codes is None:
-                return None
-            point |= codes
-        return self._valued({variable: point[variable] for variable in self.variables})
+            if agent in stated:
+                codes |= form.codes(stated[agent]) or dict.fromkeys(form.axes, np.nan)
+        return self._valued(codes)
 
     def outcome(self, infos: Infos) -> float | dict[str, float | None] | None:
         """Outcome: the first reported total, or a table of the reported factors; None if it failed."""
@@ -151,16 +154,19 @@ class FunctionWorld(World):
 
     def place_of(self, actions: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
         """Joint point that actions set, in codes."""
-        point = self.point({agent: {"location": action} for agent, action in actions.items()})
-        if point is None or not self.problem.has_point(point):
-            raise ConfigError("got an action that is missing or not of its space", at="$.actions")
-        return self.problem.placed(point)
+        stated = {agent: {"location": actions.get(agent, ())} for agent in self.agents}
+        for agent, info in stated.items():
+            point = self.point({agent: info}, {})
+            if point is None or not self.problem.has_point(point):
+                got = f"got {actions.get(agent)!r:.60}; wanted an action of its space"
+                raise ConfigError(got, at=f"$.actions.{agent}")
+        return self.problem.placed(self.point(stated, {}) or {})
 
     def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:
         """Result of an evaluation from ``env.step``; None without a query. All of one out of bounds have failed."""
         if sent is None:
             return None
-        return self._news(sent, self.point(step.infos), self.outcome(step.infos), self.noise_std(step.infos))
+        return self._news(sent, self.point(step.infos, sent), self.outcome(step.infos), self.noise_std(step.infos))
 
     def _news(
         self, sent: Mapping[str, Any], point: Mapping[str, Any] | None, outcome: Any, noise_std: Any = np.nan

@@ -9,7 +9,7 @@ import pettingzoo
 from gymnasium.spaces import Box
 from pettingzoo import AECEnv, ParallelEnv
 
-from swarmbo.boundary.values import table
+from swarmbo.boundary.values import table, whole_number
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.problem import OutcomeMode
 from swarmbo.problem.data import News
@@ -45,10 +45,8 @@ class OneShotWorld(FunctionWorld):
         if not callable(measurement):
             got = f"got {measurement!r}; wanted a function of (observation, reward, info)"
             raise ConfigError(got, at="$.measurement")
-        if hold < 1:
-            raise ConfigError(f"got {hold}; wanted an integer >= 1", at="$.hold")
         super().__init__(env, _told(env, scopes))
-        self._measurement, self._hold = measurement, hold
+        self._measurement, self._hold = measurement, whole_number(hold, 1, "$.hold")
         self._parts = {agent: (agent,) for agent in self.agents}  # agents whose actions each measurement needs
         if scopes is not None:
             self._parts = {agent: tuple(scope) for agent, scope in scopes.items()}
@@ -84,8 +82,8 @@ class OneShotWorld(FunctionWorld):
         if len(self._steps) < self._hold and not is_over:
             return None
         values = {agent: self._mean(agent) for agent in self._parts}
-        # in the number type of the actions; None unless all agents acted
-        point = None if self._held is None else self.point({a: {"location": own} for a, own in self._held.items()})
+        # in the number type of the actions
+        point = self.point({agent: {"location": own} for agent, own in (self._held or {}).items()}, sent)
         self.begin({})
         return self._news(sent, point, sum(values.values()) if self.outcomes == "total" else values)
 

@@ -92,7 +92,7 @@ def test_a_graph_states_types_and_actions_have_their_values(space: Any):
     assert world.problem.variables["mode"] == sb.Categorical(["eco", "fast", "off"])
     (action,) = world.actions(point, ["a"]).values()
     assert space.contains(action) or space is BY_NAME  # float32 holds no 0.01
-    found = world.point({"a": {"location": action}})
+    found = world.point({"a": {"location": action}}, {})
     assert found is not None
     assert found == pytest.approx(point)
     assert [type(value) for value in found.values()] == [str, int, float, float]
@@ -105,21 +105,18 @@ def test_a_graph_states_types_and_actions_have_their_values(space: Any):
 def test_actions_of_single_variables_are_numbers_of_the_space():
     world = world_of(Discrete(3, start=7), "mode")
     assert world.actions({"mode": "fast"}, ["a"]) == {"a": 8}
-    assert world.point({"a": {"location": 9}}) == {"mode": "off"}
+    assert world.point({"a": {"location": 9}}, {}) == {"mode": "off"}
     both = world_of(MultiDiscrete([3, 5]), "mode", "count")
     (action,) = both.actions({"mode": "fast", "count": 10}, ["a"]).values()
     assert (action.tolist(), action.dtype) == ([1, 4], np.int64)
 
 
-@pytest.mark.parametrize("location", [None, "off", [1, 2], {"mode": 1}, [9.0], [-1], float("nan")])
-def test_a_place_that_is_no_value_is_none_or_no_point_of_the_problem(location: Any):
+@pytest.mark.parametrize("location", ["off", [1, 2], {"mode": 1}, [9.0], [-1], float("nan")])
+def test_nothing_was_measured_at_a_place_that_is_no_value(location: Any):
     world = world_of(Discrete(3), "mode")
-    point = world.point({"a": {"location": location}})
-    assert point is None or not world.problem.has_point(point)
     news = world.news({"mode": "eco"}, Step({}, {}, {}, {}, {"a": {"location": location, "measurement": 1.0}}))
     assert news is not None
-    assert news.point.tolist() == [0.0]
-    assert news.total == 1.0 if point is None else np.isnan(news.total or 0.0)
+    assert (news.point.tolist(), np.isnan(news.total or 0.0)) == ([0.0], True)
 
 
 NO_MODES = [Discrete(4), Box(0.0, 1.0, (1,)), MultiDiscrete([3, 3]), Dict({"mode": Discrete(2)})]
@@ -137,6 +134,11 @@ NO_LEVELS = [Box(0.0, 4.0, (2,)), Box(0.0, 9.0, (1,)), Discrete(2), MultiDiscret
 def test_spaces_with_other_values_are_refused(name: str, wanted: str, space: Any):
     with pytest.raises(ConfigError, match=f"of 'a'; wanted the values of {wanted}"):
         world_of(space, name)
+
+
+def test_a_table_that_names_only_some_variables_is_refused():
+    with pytest.raises(ConfigError, match=r"wanted the values of mode .*, count"):
+        world_of(Dict({"mode": Discrete(3), "cuont": Discrete(5)}), "mode", "count")
 
 
 GRAPH = {
@@ -161,6 +163,7 @@ def world_with(**changed: Any) -> FunctionWorld:
         ({"variable_owners": {"p": "a"}}, "owners of other variables"),
         ({"scopes": {"late": ["unknown"]}, "owners": {"late": "a"}}, "have no bounds"),
         ({"outcomes": "some"}, "wanted one of 'total', 'per-factor'"),
+        ({"outcome": "total"}, "unknown key 'outcome'; did you mean 'outcomes'"),
         ({"bounds": {"p": (0.0,), "q": (0.0, 1.0)}}, "factor_graph"),
     ],
 )
@@ -169,12 +172,27 @@ def test_a_graph_that_contradicts_itself_is_refused(changed: Any, words: str):
         world_with(**changed)
 
 
-def test_of_what_some_agents_report_there_is_no_point_but_their_outcomes():
-    world = world_with()
-    infos: dict[str, Any] = {"a": {"location": [0.5], "factors": {"early": 1.0}}}
-    assert (world.point(infos), world.outcome(infos)) == (None, {"early": 1.0})
+def test_an_agent_that_reports_no_place_is_where_it_was_sent():
+    world, sent = world_with(), {"p": 0.1, "q": 0.2}
+    infos: dict[str, Any] = {"a": {"location": [0.5], "factors": {"early": 1.0}}, "b": {"location": None}}
+    assert (world.point(infos, sent), world.outcome(infos)) == ({"p": 0.5, "q": 0.2}, {"early": 1.0})
+    assert (world.point({"b": infos["b"]}, sent), world.point({}, sent)) == (None, None)
     infos["b"] = {"location": [0.0], "factors": {"late": None}}
-    assert (world.point(infos), world.outcome(infos)) == ({"p": 0.5, "q": 0.0}, {"early": 1.0, "late": None})
+    assert (world.point(infos, sent), world.outcome(infos)) == ({"p": 0.5, "q": 0.0}, {"early": 1.0, "late": None})
+
+
+def test_a_team_learns_where_agents_say_they_were_and_nothing_from_an_unknown_place():
+    env: Any = Played(dict.fromkeys("ab", Box(0.0, 1.0, (1,))))
+    env.factor_graph = lambda: GRAPH | {"outcomes": "total"}
+    team = sb.Team.for_env(env, seed=0)
+    asked = []
+    for place in ([0.75], "nowhere"):
+        actions = team.act({"a": None, "b": None}, {})
+        asked.append(float(actions["b"][0]))
+        infos = {"a": {"location": place, "measurement": 1.0}, "b": {"measurement": 1.0}}
+        team.observe({}, {}, {}, {}, infos)
+    assert team.history.X[0] == pytest.approx([0.75, asked[0]])
+    assert (team.n_data, team.failures) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,16 @@ def test_an_absurd_number_is_a_failure_to_both_kinds_of_team(outcome):
     assert np.isfinite(list(field.ask().stds.values())).all()
 
 
+def test_masked_outcomes_are_failures_not_the_numbers_below_the_mask():
+    joint, field, outcomes = joint_team(), field_team(), np.ma.array([1.0, -9999.0], mask=[False, True])
+    joint.attach([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]], outcomes)
+    field.attach([[0.1], [0.4]], outcomes)
+    joint.tell(joint.ask(), np.ma.masked)
+    assert (joint.n_data, joint.failures, field.belief.n_data) == (1, 2, 1)
+    with pytest.raises(ShapeError, match=r"'f': got nan at \(1,\)"):
+        sb.exact(sb.FactorGraph.from_scopes({"f": ["x"]}), {"f": outcomes})
+
+
 ENVIRONMENTS = {
     "robots": lambda: robot_team_v0.parallel_env(
         robots=2, field={"gp": {"lengthscale_m": 400.0, "size_m": [900, 700]}}, max_sites=50
@@ -227,8 +237,7 @@ def test_a_team_goes_on_whatever_a_world_reports_and_counts_it_as_failed(world, 
                 infos[agent]["factors"] = dict.fromkeys(infos[agent]["factors"], strange)
         before = team.failures
         team.observe(observations, *rest, infos)
-        if key == "measurement" or team.problem.is_field:
-            assert team.failures > before
+        assert team.failures > before
     observations, *rest, infos = env.step(team.act(observations, infos))
     failures = team.failures
     team.observe(observations, *rest, infos)

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from matplotlib.path import Path as Outline
 
 import swarmbo as sb
-from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.runs import run
 from swarmbo.runs.folder import RunFolder
@@ -162,8 +162,12 @@ def test_who_has_nowhere_else_to_go_sits_the_round_out_and_if_all_do_the_report_
     assert team.last_report.status != "infeasible"
     assert team.ask({"a": [[0.5]], "b": [[0.45]]}).points == {}
     assert (team.last_report.status, team.last_report.violated) == ("infeasible", ("no_go[0]",))
-    assert team.ask({"a": [], "b": []}).points == {}
+    query = team.ask({"a": [], "b": []})
+    assert query.points == {}
     assert team.last_report.status == "not_needed"
+    team.tell(query, {})  # as a loop does for all that were asked
+    with pytest.raises(UnknownQueryError):
+        team.tell(query, {"a": 1.0})
 
 
 def test_a_planner_of_ones_own_that_sends_an_agent_into_a_region_is_told_so():

@@ -263,6 +263,7 @@ def test_action_spaces_without_variables_of_some_type_are_refused(box, message):
     [
         ({"measurement": 3.0}, r"\$\.measurement: got 3.0; wanted a function of \(observation, reward, info\)"),
         ({"hold": 0}, r"\$\.hold: got 0; wanted an integer >= 1"),
+        ({"hold": 1.5}, r"\$\.hold: got 1\.5; wanted an integer >= 1"),
         ({"measurement": None, "scopes": SCOPES}, r"\$\.measurement: got none"),
         ({"measurement": None, "hold": 2}, r"\$\.measurement: got none"),
         ({"scopes": {"snow": ["rain"]}}, r"\$\.scopes\.snow: got the unknown agent 'snow'; wanted some of \['tide'"),

@@ -228,8 +228,11 @@ def test_what_is_no_part_of_a_team_is_refused_in_one_line(settings, words):
 
 
 class JunkUtility(sb.ChainAcquisition, frozen=True):
+    weight: float = 1.0
+    noise: float = 1.0
+
     def utility(self, situation, n_agents=None):
-        return 3.0
+        return 3.0 if self.weight == self.noise else sb.LocalUtility(self.weight, 1.0, self.noise)
 
 
 class JunkProblem(sb.ChainAcquisition, frozen=True):
@@ -274,15 +277,21 @@ AS_AGENTS = sb.InProcess(as_agents=True)
     ("settings", "words"),
     [
         ({"acquisition": JunkUtility()}, r"own_field_kinds:JunkUtility\.utility\(\) returned 3\.0; wanted a Utility"),
+        ({"acquisition": JunkUtility(weight=-2.0)}, r"sqrt_beta: got -2\.0; wanted a number >= 0"),
+        ({"acquisition": JunkUtility(noise=0.0)}, r"noise_variance: got 0\.0; wanted a number > 0"),
         ({"acquisition": JunkUtility(), "coordination": "greedy"}, r"\.utility\(\) returned 3\.0; wanted a Utility"),
         ({"acquisition": JunkProblem()}, r"JunkProblem\.local_problem\(\) returned 'problem'; wanted a LocalProblem"),
         ({"coordination": Solver()}, r"Solver\.solve\(\) returned None; wanted a Solution"),
         ({"coordination": solved({"a": 0})}, r"Solver\.solve\(\) returned None; wanted an index from 0 to"),
         ({"coordination": solved({"a": 0, "b": 10**6})}, r"returned 1000000; wanted an index from 0 to \d+ for 'b"),
         ({"coordination": Planner()}, r"Planner\.decide\(\) returned None; wanted a Decision"),
-        ({"coordination": planned({"c": [0.5]})}, r"decide\(\) returned {'c': \[0\.5\]}; wanted 1 finite numbers f"),
-        ({"coordination": planned({"a": [np.nan]})}, "wanted 1 finite numbers for some of 'a', 'b'"),
-        ({"coordination": planned({"a": "here"})}, "wanted 1 finite numbers"),
+        (
+            {"coordination": planned({"c": [0.5]})},
+            r"decide\(\) returned {'c': \[0\.5\]}; wanted 1 numbers in the box f",
+        ),
+        ({"coordination": planned({"a": [np.nan]})}, "wanted 1 numbers in the box for some of 'a', 'b'"),
+        ({"coordination": planned({"a": [7.0]})}, "wanted 1 numbers in the box"),
+        ({"coordination": planned({"a": "here"})}, "wanted 1 numbers in the box"),
         ({"belief": Prior(3)}, r"Prior\.prior\(\) returned 3; wanted a belief, like .*it has no X, n_data"),
         ({"coordination": ByExact(), "transport": AS_AGENTS}, r"\.as_agents: got true, but ByExact knows no agents"),
     ],

@@ -41,6 +41,25 @@ class Optimistic(sb.Acquisition, frozen=True):
         return Optimism.on_cube(model.belief, weight=3.0)
 
 
+class Barred(Optimism):
+    """Where the mean is low, a factor is worth nothing at all."""
+
+    def merit(self, stack, mean, std):
+        return np.where(mean > 0.0, mean, -np.inf), 1.0, 0.0
+
+
+class Flat(Optimism):
+    def merit(self, stack, mean, std):
+        return 1.0, 0.0, 0.0
+
+
+class Judging(sb.Acquisition, frozen=True):
+    flat: bool = False
+
+    def local_functions(self, situation, model):
+        return (Flat if self.flat else Barred).on_cube(model.belief, weight=1.0)
+
+
 def own_acquisition_of(weight):
     return played(acquisition=Fixed(weight=weight))[1]
 
@@ -96,7 +115,7 @@ def test_own_functions_need_no_defaults_in_their_fields():
 )
 def test_a_merit_that_is_no_finite_value_with_slopes_is_refused(merit, monkeypatch):
     monkeypatch.setattr(Optimism, "merit", lambda self, stack, mean, std: merit(mean))
-    with pytest.raises(ShapeError, match=r"Optimism.merit\(\) returned .*; wanted a value of shape \(\d+, \d+\) and"):
+    with pytest.raises(ShapeError, match=r"Optimism.merit\(\) returned .*; wanted \(value, by_mean, by_std\), numbers"):
         played(acquisition=Optimistic())
 
 
@@ -135,6 +154,7 @@ def test_own_policy_is_told_the_history():
     ("point", "transport", "words"),
     [
         ([0.5, 0.5], sb.InProcess(), r"point of Corner: got shape \(2,\); wanted 3"),
+        ([0.5, 0.5, 5.0], sb.InProcess(), r"point of Corner: got \[0\.5, 0\.5, 5\.0\]; wanted 3 .* from 0 to 1"),
         ([0.5, np.nan, 0.5], sb.InProcess(), "got .*nan.*; wanted 3 finite"),
         ([0.5] * 3, sb.InProcess(as_agents=True), r"\$\.transport\.as_agents: got true, but Corner knows no agents"),
     ],
@@ -144,6 +164,13 @@ def test_an_own_agreement_that_is_no_point_or_has_no_agents_is_refused(point, tr
     team.tell(team.ask(), 0.0)
     with pytest.raises((ShapeError, ConfigError), match=words):
         team.ask()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_merit_may_be_minus_infinity_and_is_refused_without_a_value_for_each_point():
+    assert len(played(rounds=5, acquisition=Judging())[1]) == 5
+    with pytest.raises(ShapeError, match=r"Flat\.merit\(\) returned \(1\.0, 0\.0, 0\.0\); wanted \(value, by_mean"):
+        played(rounds=5, acquisition=Judging(flat=True))
 
 
 def test_known_parts_beside_own_ones_keep_their_settings():

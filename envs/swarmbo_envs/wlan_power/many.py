@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from gymnasium.error import ResetNeeded
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.boundary.values import real_array, short
@@ -26,14 +27,6 @@ class ManyWlans:
 
     Raises:
         ConfigError: If an argument is wrong, or names anything else.
-
-    Example:
-        >>> worlds = ManyWlans(worlds="drawn", observes="losses")
-        >>> worlds.reset([0, 1, 2]).shape
-        (3, 12, 17)
-        >>> observations, rewards, over = worlds.step(np.full((3, 12), 25.0))
-        >>> rewards.shape, over
-        ((3, 12), False)
     """
 
     def __init__(self, **arguments: Any) -> None:
@@ -50,6 +43,8 @@ class ManyWlans:
 
     def reset(self, seeds: Sequence[int]) -> Array:
         """Begin an episode for each seed; observations (b, k, d)."""
+        if not len(seeds):
+            raise ConfigError("got no seed; wanted one for each world", at="$.seeds")
         world, networks, ranges = self.world, list[Network](), list[list[Int[np.ndarray, " s"]]]()
         for seed in seeds:
             world.reset(seed=seed)
@@ -84,9 +79,11 @@ class ManyWlans:
         Raises:
             ShapeError: If powers have another shape, or are not finite.
         """
+        if not hasattr(self, "_powers"):
+            raise ResetNeeded("call reset() first")
         given = real_array(powers)
-        if given is None or given.shape != self._powers.shape:
-            raise ShapeError(f"got {short(powers)}; wanted powers of shape {self._powers.shape}")
+        if given is None or given.shape != self._powers.shape or not np.isfinite(given).all():
+            raise ShapeError(f"got {short(powers)}; wanted finite powers of shape {self._powers.shape}")
         s, k = self.world.settings, self._powers.shape[1]
         self.round, self._powers = self.round + 1, np.clip(given, s.power_dbm[0], s.power_dbm[1])
         power = milliwatts(self._powers)[:, :, None]

@@ -242,7 +242,8 @@ class MeasurementFlooding(FusedView):
             peer.step += 1
             agrees = self._agrees.get(neighbour, True)
             asks = not (peer.is_known and agrees) and (peer.asked is None or peer.step - peer.asked > _PATIENCE)
-            news = [author for author in self._lacks(peer) if self._is_news(peer, author, has[author])]
+            told = [(author, *peer.told.get(author, (0, 0))) for author in self._lacks(peer)]
+            news = [author for author, n, step in told if has[author] > n or peer.step - step > _PATIENCE]
             if not (asks or news or peer.owed or peer.is_owed or peer.is_owed_all):
                 continue
             is_whole = peer.is_owed_all or not peer.is_known
@@ -254,10 +255,6 @@ class MeasurementFlooding(FusedView):
             peer.is_greeted = peer.is_greeted or is_whole
             peer.asked = None if peer.is_known and agrees else peer.step
             yield neighbour, _Body(confirmed, entries, is_whole, not peer.is_known)
-
-    def _is_news(self, peer: _Peer, author: str, count: int) -> bool:
-        told, step = peer.told.get(author, (0, 0))
-        return count > told or peer.step - step > _PATIENCE
 
     def _is_entry(self, number: int, content: bytes) -> bool:
         has_noise, n_columns = content.endswith(_WITH_NOISE) and len(content) % 8 == 1, self.n_columns + 2

@@ -17,7 +17,6 @@ from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.plan import TableMethod
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.tables import Sizes, Tables, Vector
-from swarmbo.graph import FactorGraph
 from swarmbo.registry import FIELD, kind
 
 _NOTHING = (0, 0.0)  # no gain: neither fewer broken factors nor a larger sum
@@ -196,7 +195,9 @@ class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
 
     def steps_from(self, view: LocalView, tables: Tables, present: dict[str, int]) -> Steps[TableOutcome]:
         """The same steps, from given values of the agent's variables."""
-        around = {x: _neighbours(view.graph, x) for x in view.variables}
+        graph = view.graph
+        near = {x: dict.fromkeys(y for f in graph.factors_of(x) for y in graph.scope(f)) for x in view.variables}
+        around = {x: tuple(y for y in own if y != x) for x, own in near.items()}
         # no two neighbours move at once, so the sum never falls and the last choice is the best
         moved = partial(_moved, view, around)
         return (yield from searched(view, tables, present, self.rounds, _gains, moved, "last"))
@@ -223,8 +224,3 @@ def _moved(
         return gains[x] > _NOTHING and all((told[y], -place[y]) < (gains[x], -place[x]) for y in around[x])
 
     return {x: look.best if wins(x) else look.present for x, look in outlooks.items()}
-
-
-def _neighbours(graph: FactorGraph, variable: str) -> tuple[str, ...]:
-    near = dict.fromkeys(x for f in graph.factors_of(variable) for x in graph.scope(f))
-    return tuple(x for x in near if x != variable)

@@ -466,3 +466,13 @@ def test_who_keeps_nobody_waiting_waits_for_a_word_until_the_deadline():
     agent.tick(late, [Envelope("a", "b", Codec.encode(word, Label(0, 0)))])
     assert late < BY_DEADLINE.deadline
     assert agent.word() == {"y": 1}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("seed", [1, 3, 7])
+def test_large_utilities_of_no_spread_overflow_nothing(seed: int):
+    graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"], "u": ["x"]})
+    rng = np.random.default_rng(seed)
+    tables = {factor: np.round(3.0 * rng.normal(size=(2, 2))) * 2.0**53 for factor in "fgh"} | {"u": np.full(2, 9e16)}
+    solution = sb.MaxSum(mode="asynchronous").solve(graph, tables)
+    assert solution.value == sb.exact(graph, tables).value

@@ -28,6 +28,9 @@ GOOD = {"f": np.zeros((2, 3)), "g": np.zeros(3)}
         (GOOD | {"f": np.array([[0, 0, 0], [0, 0, np.inf]])}, r"got inf at \(1, 2\)"),
         (GOOD | {"g": np.array([0, 1e300, 0])}, r"got 1e\+300"),
         (GOOD | {"g": np.array([0, -1e300, -np.inf])}, "use -inf to forbid"),
+        (GOOD | {"g": np.array([0, 2**53, 2**53 + 1])}, "got 9007199254740993; .* float64 does not round"),
+        (GOOD | {"g": [0, 2**70, -(2**70) - 1]}, "float64 does not round"),
+        (GOOD | {"g": ["0", "1", "2"]}, "wanted an array of numbers"),
     ],
 )
 @pytest.mark.parametrize("method", [MaxSum(), Exact()])

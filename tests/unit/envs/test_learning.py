@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pettingzoo
 import pytest
+from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Discrete
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 from pettingzoo.test.max_cycles_test import max_cycles_test
@@ -226,9 +227,17 @@ def test_levels_are_evenly_spaced_and_only_of_single_numbers():
     env.reset(seed=0)
     *_, infos = env.step({agent: i % 4 for i, agent in enumerate(env.agents)})
     np.testing.assert_allclose([info["location"][0] for info in infos.values()], np.tile([1.0, 9.0, 17.0, 25.0], 3))
-    for wrong in (1, 0):
-        with pytest.raises(ConfigError, match="2 or more"):
+    for wrong in (1, 0, 2.5):
+        with pytest.raises(ConfigError, match=r"\$\.levels: got .*; wanted an integer >= 2"):
             Normalised(made("wlan_power-v0", {}), levels=wrong)
+    for odd in (4, -1, 1.5):
+        with pytest.raises(ConfigError, match=r"\$\.actions: got .*; wanted levels from 0 to 3"):
+            env.step(dict.fromkeys(env.agents, odd))
+    for scale in (np.nan, "much"):
+        with pytest.raises(ConfigError, match=r"\$\.reward_scale: got .*; wanted a finite number"):
+            Normalised(made("wlan_power-v0", {}), reward_scale=scale)
+    with pytest.raises(ConfigError, match=r"\$\.env: got .*; wanted a PettingZoo ParallelEnv"):
+        Normalised(pettingzoo.make("aec", "swarmbo/wlan_power-v0"))
     with pytest.raises(ConfigError, match="one number"):
         Normalised(made("robot_team-v0", {}), levels=3)
     with pytest.raises(ConfigError, match="no channels"):
@@ -249,6 +258,17 @@ def test_a_saved_policy_is_its_network(levels, tmp_path):
         out = np.tanh(own @ W[0] + b[0]) @ W[1] + b[1]
         wanted = 1.0 + 24.0 * (out.argmax() / 4 if levels else (np.clip(out[0], -1, 1) + 1) / 2)
         np.testing.assert_allclose(actions[agent], [wanted], rtol=1e-9)
+
+
+def test_a_file_that_holds_no_network_for_a_world_is_refused(tmp_path):
+    np.savez(tmp_path / "other.npz", a=np.zeros(3))
+    (tmp_path / "text.npz").write_text("W0")
+    for name in ("none.npz", "other.npz", "text.npz"):
+        with pytest.raises(ConfigError, match=r"\$\.file: got .*\.npz.*; wanted arrays W0, b0, W1, … and levels"):
+            SavedPolicy(tmp_path / name)
+    np.savez(tmp_path / "small.npz", W0=np.zeros((3, 1)), b0=np.zeros(1), levels=0)
+    with pytest.raises(ConfigError, match="got a network of 3 inputs; wanted 7"):
+        SavedPolicy(tmp_path / "small.npz").begin(made("wlan_power-v0", {}), 0)
 
 
 @pytest.mark.parametrize("arguments", BATCHES)
@@ -274,6 +294,11 @@ def test_worlds_that_cannot_be_stepped_together_are_refused(wrong):
     with pytest.raises(ConfigError, match="one by one"):
         ManyWlans(**wrong)
     worlds = ManyWlans()
+    with pytest.raises(ResetNeeded, match="reset"):
+        worlds.step(np.zeros((1, 12)))
+    with pytest.raises(ConfigError, match="got no seed"):
+        worlds.reset([])
     worlds.reset([0])
-    with pytest.raises(ShapeError, match=r"\(1, 12\)"):
-        worlds.step(np.zeros((1, 11)))
+    for powers in (np.zeros((1, 11)), np.full((1, 12), np.nan)):
+        with pytest.raises(ShapeError, match=r"\(1, 12\)"):
+            worlds.step(powers)

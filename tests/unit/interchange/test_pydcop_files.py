@@ -200,6 +200,8 @@ def constraint(text: str) -> str:
         (constraint("type: extensional, variables: [x, y], values: {1: 0}"), "got '0'; wanted a value of"),
         (constraint("type: extensional, variables: x, values: {one: 0 | 1}"), "got 'one'; wanted a number"),
         (constraint("type: extensional, variables: x, values: {.nan: 0}"), "wanted a number"),
+        (constraint(f"type: extensional, variables: x, values: {{{2**53 + 1}: 0}}"), "float64 does not round"),
+        (constraint(f"type: intention, function: {2**53} + x"), "x = 1, where .* float64 does not round"),
         (constraint(f"type: extensional, variables: x, values: {{1{'0' * 400}: 0}}"), "wanted a number"),
         (constraint("type: extensional, variables: x, values: [1]"), "wanted a table"),
         (HEAD + "agents: 3", r"\$\.agents: got 3"),

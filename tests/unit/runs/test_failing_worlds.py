@@ -20,6 +20,7 @@ from swarmbo.runs.rounds import Calls
 from swarmbo.runs.runner import _resume
 from swarmbo.runs.scenario import scenario_of
 from swarmbo.runs.trial import _bound_memory, estimate
+from swarmbo_envs.functions.function_world import FunctionWorld
 from swarmbo_envs.sensor_field.sensor_field import SensorField
 
 
@@ -102,6 +103,22 @@ def test_the_log_has_what_the_team_learned_and_why_it_learned_nothing(mischief, 
     assert all((sample.measurement is None) == (reason is not None) for sample in samples)
     assert all(np.shape(sample.location) == (2,) and not sample.path for sample in samples)
     assert summary.best.location[0] <= 1.0
+
+
+def test_the_log_says_why_an_evaluation_at_an_unknown_point_failed(tmp_path, monkeypatch):
+    step = FunctionWorld.step
+
+    def lost(self, actions):
+        *told, infos = step(self, actions)
+        return *told, infos | {"agent_0": infos["agent_0"] | {"location": "here"}}
+
+    monkeypatch.setattr(FunctionWorld, "step", lost)
+    summary = run(load("camel", ["rounds=2"]), tmp_path / "run")
+    assert (summary.measurements, summary.failures) == (0, 2)
+    record = RunFolder(tmp_path / "run").records()[1]
+    (sample,) = (sample for sample in record.samples if sample.agent == "agent_0")
+    assert (sample.measurement, record.joint.measurement) == (None, None)
+    assert sample.failure == "location: got 'here'; wanted the form of an action"
 
 
 @pytest.mark.parametrize("use", [check, lambda scenario: run(scenario, Path("nowhere"))])

@@ -1,6 +1,7 @@
 """Code that a scenario names runs where it is trusted, in every process, and nowhere else."""
 
 import json
+import re
 import shutil
 import sys
 
@@ -68,6 +69,12 @@ from swarmbo_envs import robot_team_v0
 
 def robots(robots=2, max_cycles=5):
     return robot_team_v0.parallel_env(robots=robots, max_cycles=max_cycles)
+
+
+def stated(robots=2, max_cycles=5, state=None):
+    env = robot_team_v0.parallel_env(robots=robots, max_cycles=max_cycles)
+    env.get_state = lambda: {"numbers": {"json": {"n": {1}}, "arrays": {}}}.get(state, {"n": 1})
+    return env
 
 
 def nothing(robots=2):
@@ -270,6 +277,20 @@ def test_what_own_code_raises_is_one_line_with_module_class_and_method(beside, c
     done = cli("run", beside / "s.toml", "--trust", "--quiet", "--out", tmp_path / "2", status=2)
     assert len(done.stderr.splitlines()) == 1
     assert "own_methods:First.decide raised ZeroDivisionError" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("", r"returned \{'n': 1\}; wanted \{'json': plain data, 'arrays': .*, and a method set_state"),
+        ("numbers", "returned 'json' that is not plain: Object of type set"),
+    ],
+)
+def test_a_state_that_no_checkpoint_can_have_is_refused_in_one_line(beside, cli, tmp_path, state, words):
+    write(beside, world="own_worlds:stated")
+    done = cli("run", beside / "s.toml", "--trust", "--set", f"environment.state='{state}'", status=2)
+    assert re.search(r"swarmbo: \$\.environment: get_state\(\) " + words, done.stderr)
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
