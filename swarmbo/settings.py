@@ -25,6 +25,15 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     A range is declared once, as ``msgspec.Meta`` in the annotation (see ``within``), and holds for tables of a scenario
     and for settings made in Python. A float that is not finite is in no range. A subclass's ``__post_init__``, for
     conditions on several fields (``require``), calls this one first.
+
+    Example:
+        >>> class Kettle(Settings, frozen=True):
+        ...     litres: Positive = 1.0
+        ...     cups: Annotated[int, within(1, 12)] = 4
+        >>> convert({"cups": 13}, Kettle)
+        Traceback (most recent call last):
+            ...
+        swarmbo.errors.ConfigError: $.cups: got 13; wanted an integer from 1 to 12
     """
 
     def __post_init__(self) -> None:

@@ -73,6 +73,13 @@ class Normalised(BaseParallelWrapper[str, Any, Any]):
 
     Raises:
         ConfigError: If a space is no such box, or levels are fewer than 2 or of several numbers.
+
+    Example:
+        >>> from swarmbo_envs import wlan_power_v0
+        >>> env = Normalised(wlan_power_v0.parallel_env(worlds="drawn"), levels=5, reward_scale=0.01)
+        >>> observations, infos = env.reset(seed=0)
+        >>> env.action_space("ap_0"), observations["ap_0"].shape
+        (Discrete(5), (7,))
     """
 
     def __init__(self, env: ParallelEnv[str, Any, Any], levels: int | None = None, reward_scale: float = 1.0) -> None:

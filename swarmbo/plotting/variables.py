@@ -117,6 +117,14 @@ def plot_factor_graph(ax: Axes, graph: "FactorGraph | nx.Graph[Any]", agents: Se
     """Draw a factor graph, or one of networkx (``FactorGraph.of_any``), laid out the same way each time.
 
     ``agents`` are owners in the order of their colours.
+
+    Example:
+        >>> from matplotlib.figure import Figure
+        >>> from swarmbo.graph import FactorGraph
+        >>> graph = FactorGraph.from_scopes({"f1": ["x1", "x2"], "f2": ["x2"]})
+        >>> ax = plot_factor_graph(Figure().subplots(), graph)
+        >>> sorted(text.get_text() for text in ax.texts)
+        ['f1', 'f2', 'x1', 'x2']
     """
     graph = FactorGraph.of_any(graph)
     places = _laid_out(graph)

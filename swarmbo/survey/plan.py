@@ -104,6 +104,15 @@ def plan_next(
 
     Raises:
         ConfigError: If samples are too few, the aim lacks its level, or regions leave no place.
+
+    Example:
+        >>> import numpy as np
+        >>> from swarmbo.survey import Coordinates, Samples, plan_next
+        >>> places = np.stack(np.meshgrid(np.arange(5.0), np.arange(4.0)), axis=-1).reshape(-1, 2)
+        >>> samples = Samples(places, np.sin(places[:, 0]), None, Coordinates(("x", "y")), "depth")
+        >>> plan = plan_next(samples, agents=2, aim="peak")
+        >>> len(plan.places), plan.map.mean.shape[1], plan.places[0].agent
+        (2, 120, 'agent_1')
     """
     names = tuple(agents) if not isinstance(agents, int) else ()
     if not names:

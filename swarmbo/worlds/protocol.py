@@ -40,6 +40,11 @@ class Report(NamedTuple):
     Numbers that are missing, not finite, or beyond 1e60 are NaN; distance and cost are then 0. ``factor_noise`` has
     known standard deviations only. An agent that ``declined`` abstained, so no measurement has failed. In a field, an
     outcome from elsewhere than its box has failed. ``failure`` is the agent's reason, else what is wrong in its info.
+
+    Example:
+        >>> report = Report.of({"location": [0.5], "measurement": "high", "cost": 2})
+        >>> report.place.tolist(), report.outcome, report.cost, report.declined
+        ([0.5], nan, 2.0, False)
     """
 
     place: Float[np.ndarray, " d"] | None = None

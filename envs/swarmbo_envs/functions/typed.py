@@ -54,6 +54,12 @@ def typed(f: AdditiveFunction, types: Mapping[str, Any], seed: int = 0) -> Addit
 
     Raises:
         ConfigError: If a variable or a type is unknown, or the type is refused.
+
+    Example:
+        >>> from swarmbo_envs.functions.library import get
+        >>> f = typed(get("camel"), {"x0": {"kind": "integer", "low": 0, "high": 6}})
+        >>> f.low.tolist(), f.high.tolist(), abs(f.argmax).round(3).tolist(), round(f.maximum, 4)
+        ([0.0, -2.0], [6.0, 2.0], [3.0, 0.707], 1.0)
     """
     if strange := sorted(set(types) - set(f.variables)):
         raise ConfigError(f"got {strange[0]!r}; wanted some of {', '.join(f.variables)}", at="$.types")

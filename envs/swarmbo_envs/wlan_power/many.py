@@ -27,6 +27,14 @@ class ManyWlans:
 
     Raises:
         ConfigError: If an argument is wrong, or names anything else.
+
+    Example:
+        >>> worlds = ManyWlans(worlds="drawn", observes="losses")
+        >>> worlds.reset([0, 1, 2]).shape
+        (3, 12, 17)
+        >>> observations, rewards, over = worlds.step(np.full((3, 12), 25.0))
+        >>> rewards.shape, over
+        ((3, 12), False)
     """
 
     def __init__(self, **arguments: Any) -> None:

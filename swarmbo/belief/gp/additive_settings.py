@@ -44,13 +44,11 @@ class SampledStructure(Settings, frozen=True, tag_field="kind", tag="sampled"):
     Example:
         >>> import numpy as np
         >>> import swarmbo as sb
+        >>> belief = sb.AdditiveGPSettings(structure=SampledStructure(samples=1, burn_in=8))
+        >>> team = sb.Team(None, {name: (0.0, 1.0) for name in "xyz"}, belief=belief, acquisition="dec-hbo")
         >>> X = np.random.default_rng(0).random((30, 3))
-        >>> for structure in (SampledStructure(samples=1, burn_in=8), ScreenedScopes(largest=2, tries=8)):
-        ...     belief = sb.AdditiveGPSettings(structure=structure)
-        ...     team = sb.Team(None, {name: (0.0, 1.0) for name in "xyz"}, belief=belief, acquisition="dec-hbo")
-        ...     team.attach(X, np.sin(7.0 * X[:, 0] * X[:, 2]) + X[:, 1])
-        ...     print(sorted(team.model.belief.graph.scopes))
-        [('x', 'z'), ('y',)]
+        >>> team.attach(X, np.sin(7.0 * X[:, 0] * X[:, 2]) + X[:, 1])
+        >>> sorted(team.model.belief.graph.scopes)
         [('x', 'z'), ('y',)]
     """
 
@@ -71,8 +69,14 @@ class ScreenedScopes(Settings, frozen=True, tag_field="kind", tag="screened"):
         every: Number of evaluations, >= 1, after which the search continues.
 
     Example:
-        >>> ScreenedScopes(largest=2).every
-        10
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> belief = sb.AdditiveGPSettings(structure=ScreenedScopes(largest=2, tries=8))
+        >>> team = sb.Team(None, {name: (0.0, 1.0) for name in "xyz"}, belief=belief, acquisition="dec-hbo")
+        >>> X = np.random.default_rng(0).random((30, 3))
+        >>> team.attach(X, np.sin(7.0 * X[:, 0] * X[:, 2]) + X[:, 1])
+        >>> sorted(team.model.belief.graph.scopes)
+        [('x', 'z'), ('y',)]
     """
 
     largest: Count = 4

@@ -170,8 +170,13 @@ class RefinedDSA(RefinedMethod, frozen=True, tag_field="kind", tag="refined-dsa"
         variant: As in :class:`DSA`.
 
     Example:
-        >>> RefinedDSA(variant="A", points=9).variant
-        'A'
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> from swarmbo.testing.coordinator import Bowls
+        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+        >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
+        >>> sb.RefinedDSA().maximise(bowls).point.round(3).tolist()
+        [0.317, 0.35, 0.383]
     """
 
     rounds: settings.Count = 30
@@ -197,8 +202,13 @@ class RefinedMGM(RefinedMethod, frozen=True, tag_field="kind", tag="refined-mgm"
         rounds: Most rounds on a level, >= 1.
 
     Example:
-        >>> RefinedMGM(rounds=20, points=9).rounds
-        20
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> from swarmbo.testing.coordinator import Bowls
+        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+        >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
+        >>> sb.RefinedMGM().maximise(bowls).point.round(3).tolist()
+        [0.317, 0.35, 0.383]
     """
 
     rounds: settings.Count = 30
