@@ -41,6 +41,7 @@ _TURNS = 2  # period in rounds of the global search of a stalled factor, which c
 _STUCK = 2  # failures until a factor is stalled, in units of those that halve a trust region
 _DRAWN = 3  # period in rounds of the joint draw of factors that share variables, as bounds do not leave a basin
 _DRAWN_FROM = 2  # evaluations from which on there are such draws, in units of the initial design
+_CAUTIOUS_FROM = 3  # the same for cautious bounds between them
 _DRAWABLE = 128  # most factors for such draws: that of more explores in too many at once
 _AFAR = 4  # period in rounds in which the draw of an untransformed sum is searched globally, to leave a wrong basin
 _SIDES = (1.0, 0.5, 0.25)  # of the trust region, by member of a batch: bounds in one region are almost the same point
@@ -99,10 +100,9 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     per factor, the last round evaluates the combined best point of all parts of the graph. If the number of rounds is
     unknown, this happens whenever the number of evaluations has grown by half. Outcomes of factors with shared
     variables are not transformed, since a gain of one may be a loss of another. Draws begin with twice as many outcomes
-    as in the initial design. With outcomes per factor, more than 128 factors are never drawn, since a draw explores in
-    all factors at once. Trust regions react to posterior means, not to noisy outcomes. If the fitted noise is above
-    3e-4 of the outcomes' variance, a trust region needs three times ``box.failures`` to shrink, and a restart waits
-    three times as long.
+    as in the initial design, and cautious bounds after draws with three times as many. More than 128 factors are never
+    drawn, since a draw explores in all at once. Trust regions react to posterior means, not to noisy outcomes. If the
+    fitted noise is above 3e-4 of the outcomes' variance, ``box.failures`` and the wait for a restart are tripled.
 
     Every rule is a sum over factors, so agents agree on it by messages. Outcomes are sent to all agents that model
     them. With totals, a draw needs one number per evaluation from each factor to all others. Every agent computes trust
@@ -113,9 +113,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         restarts: Settings of restarts for one factor.
         weight: Weight of the standard deviation in confidence bounds, >= 0; it is multiplied by sqrt(d log 2t) for a
             factor of d variables after t evaluations. Bounds of totals that do not alternate with draws have 4 times
-            this weight. So have bounds of single factors with shared variables without a time axis; between draws and
-            with nothing pending, only every second one. With outcomes per factor and shared variables, the weight is
-            also multiplied by sqrt(32 / n) for n > 32 factors and by 1 + 0.3 p for p pending points.
+            this weight, and so have bold bounds of single factors with shared variables. Without a time axis, the
+            weight of these is also multiplied by sqrt(32 / n) for n > 32 and by 1 + 0.3 p for p pending points.
         n_features: Number of random features of each factor's prior draw, even, >= 2.
 
     These settings are for functions. The settings for fields are those of ``ChainAcquisition``.
@@ -174,8 +173,9 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             is_drawn = n_factors <= _DRAWABLE and not belief.has_time
             if is_drawn and turn == 0 and t >= _DRAWN_FROM * situation.initial:
                 return self._draw(situation, belief, None)
-            # one bound between two draws refines the best point, the other one looks beyond it
-            boldness = 1.0 if is_drawn and turn < _DRAWN - 1 and not p else _BOLDER
+            # of two bounds between draws one refines the best point, but not before the search has left wrong basins
+            is_cautious = is_drawn and turn == 1 and not p and t >= _CAUTIOUS_FROM * situation.initial
+            boldness = 1.0 if is_cautious else _BOLDER
             boldness *= math.sqrt(_MANY / max(_MANY, n_factors)) * (1.0 + _MEMBER * len(situation.out.points))
             # faded places are uncertain and revisited anyway
             return self._bounds(situation, belief, 1.0 if belief.has_time else boldness)

@@ -826,16 +826,18 @@ def test_parts_that_share_variables_within_are_evaluated_together_too(situation_
     assert isinstance(functions, ContrastBounds)  # what was best need not be
 
 
-def test_bounds_of_factors_told_by_themselves_are_cautious_and_bold_by_turns_and_grow_as_their_sum(
+def test_bounds_of_factors_told_by_themselves_are_bold_and_cautious_after_draws_and_grow_as_their_sum(
     situation_of,
 ) -> None:
-    """Beyond 128 factors there are no draws between them, so all are bold."""
-    for n, turns in ((31, (0.05, 0.2)), (127, (0.05, 0.2)), (129, (0.2, 0.2))):  # pairs of a chain
-        for t, share in zip((13, 14), turns, strict=True):
-            situation = situation_of({f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(n)}, t=t, outcomes="per-factor")
-            functions = functions_of(situation)
-            assert isinstance(functions, ContrastBounds)
-            assert functions.weight == pytest.approx(share * np.sqrt(np.log(2 * t) * min(1.0, 32 / n)))
+    """Cautious ones begin with three times the initial design; beyond 128 factors there are no draws."""
+    cautious, bold = 0.05, 0.2
+    for n, t, initial, weight in (
+        (31, 13, 4, cautious), (31, 14, 4, bold), (31, 13, 5, bold), (127, 13, 4, cautious), (129, 13, 4, bold)
+    ):  # fmt: skip
+        scopes = {f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(n)}  # pairs of a chain
+        functions = functions_of(situation_of(scopes, t=t, initial=initial, outcomes="per-factor"))
+        assert isinstance(functions, ContrastBounds)
+        assert functions.weight == pytest.approx(weight * np.sqrt(np.log(2 * t) * min(1.0, 32 / n)))
 
 
 @pytest.mark.parametrize("as_agents", [False, True])
