@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
-from swarmbo.boundary.values import exact, short
+from swarmbo.boundary.values import exact, plain, short
 from swarmbo.errors import ConfigError
 
 
@@ -50,7 +50,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             if not number.holds(value := getattr(self, field)):
                 raise ConfigError(f"got {short(value)}; wanted {number.wanted}", at=field)
         for field, kind in _choosing(type(self)).items():
-            convert(getattr(self, field), kind, field)
+            value = convert(plain(getattr(self, field)), kind, field)
+            msgspec.structs.force_setattr(self, field, value)
 
 
 def within(

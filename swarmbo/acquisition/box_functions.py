@@ -221,7 +221,7 @@ class BeliefFunctions(BoxFunctions):
         """Terms of the sum, or what is climbed, and the derivatives by mean and variance: here of the merit."""
         std = np.sqrt(marginals.var + self.variance_floor(stack))
         told: Any = self.merit(stack, marginals.mean, std)  # it may be a user's own
-        is_triple = isinstance(told, tuple) and len(told) == 3 and np.shape(told[0]) == std.shape
+        is_triple = isinstance(told, tuple | list) and len(told) == 3 and np.shape(told[0]) == std.shape
         if not is_triple or any(np.isnan(part).any() for part in told):
             wanted = f"(value, by_mean, by_std), numbers, with a value of the shape {std.shape}"
             raise not_wanted(told, wanted, self, "merit")

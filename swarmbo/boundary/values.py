@@ -76,8 +76,9 @@ def real_array(value: object) -> Float[np.ndarray, "..."] | None:
 
 def unmasked(value: object) -> np.ndarray:
     """The value as an array; masked entries are NaN, not the numbers below the mask."""
-    if isinstance(value, np.ma.MaskedArray) and value.dtype.kind in "biuf":
-        return np.ma.filled(value.astype(float), np.nan)
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        of = object if value.dtype.kind == "O" else float
+        return value.astype(of).filled(np.nan) if value.dtype.kind in "biufO" else value.filled()
     return np.asarray(value)
 
 

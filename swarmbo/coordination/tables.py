@@ -65,7 +65,8 @@ def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[
         if given.ndim != len(scope):
             wanted = f"{len(scope)}, one for each of {', '.join(scope)}"
             raise ShapeError(f"table of {factor!r}: got {given.ndim} axes; wanted {wanted}")
-        if given.dtype.kind in "iuO" and (rounded := [n for n in given[abs(table) >= EXACT].tolist() if n != float(n)]):
+        large = given[(abs(table) >= EXACT) & np.isfinite(table)].tolist() if given.dtype.kind in "iuO" else []
+        if rounded := [number for number in large if number % 1 == 0 and number != float(number)]:
             wanted = "whole numbers that float64 does not round, such as all below 2^53"
             raise ShapeError(f"table of {factor!r}: got {rounded[0]}; wanted {wanted}")
         for variable, size in zip(scope, table.shape, strict=True):

@@ -203,9 +203,9 @@ class AskTell(TeamState):
             ShapeError: If an outcome is no number, a noise is no finite number >= 0, or a location is not a finite (d,)
                 array in or near the box.
         """
+        query_id = self._own(query)
         if isinstance(query, Query) and not query.point and isinstance(outcome, Mapping | None) and not outcome:
             return  # every agent pauses, so there is no outcome
-        query_id = self._own(query)
         quantities = measured_of(constraints, self.problem)
         news = news_of(self._log, query_id, Told(outcome, point, locations, noise_std, failed))
         if news is not None:

@@ -136,8 +136,10 @@ class FunctionLearner:
         if near is not None and not near.at_start(log.points).any():
             return near.start
         told, problem = log.history.sums, setup.problem
-        may_be_flat = near is None and problem.outcomes == "total" and not (problem.ranges or log.failures)
-        # while all totals are equal, no model can say where to look
+        methods = setup.acquisition, setup.coordination
+        is_own = not all(type(method).__module__.startswith("swarmbo.") for method in methods)
+        may_be_flat = near is None and problem.outcomes == "total" and not (problem.ranges or log.failures or is_own)
+        # while all totals are equal, no model can say where to look; a user's own method may know
         is_flat = may_be_flat and len(told) >= max(_FLAT, setup.initial) and bool((told == told[0]).all())
         if index >= setup.initial and not is_flat:
             return None

@@ -25,7 +25,7 @@ _STEPS_BACK = np.geomspace(1.0, 1e-3, 41)[:, None]  # shares of a line back to t
 _LINES = 16  # random ones
 _RISE = 0.5  # extra standard deviations per setting below the floor, beyond the number expected
 _LOSSES = 20.0  # least assumed fall of the utility over a side of the box, in stated losses; else the present utility
-_LEAST = 1e-12  # loss; smaller ones are rounding of a utility of 0
+_LEAST = 1e-12  # share of the known utilities' size: a smaller loss is rounding of a present utility of 0
 _SLACK = 1e-9  # sides of the box, or a share of the present utility
 _EQUAL = (1.0, 0.75, 0.5, 0.25, 0.0)  # shares of the ranges
 
@@ -145,7 +145,7 @@ class Near:
         excess = excess_of(known >= floor - _SLACK * size, 1.0 - safe.probability)
         good = mean - (ndtri(safe.probability) + _RISE * excess) * std >= floor
         is_new = (nearest > _SLACK) & (self._apart(X, out).min(axis=1, initial=np.inf) > APART)
-        if loss < _LEAST:
+        if safe.loss is None and loss <= _LEAST * np.abs(known).max():
             got = f"safe: a share of {safe.share:g} of the present utility, {mean[-1]:g}, allows no loss"
             warnings.warn(f"{got}, so no new setting is safe; state a loss: safe = {{loss = …}}", SwarmboWarning, 2)
             is_new[:] = False

@@ -117,7 +117,7 @@ def test_in_a_world_the_present_setting_is_that_of_its_reset_and_powers_stay_nea
         ({"start": PRESENT, "step_limit": "10%"}, r"\.width: got '10%', less than one step.*, or 0 to keep its value"),
         (
             {"start": PRESENT, "step_limit": 0},
-            r"\$\.step_limit: got 0; wanted a number > 0.*, or a table, where 0 keeps",
+            r"\$\.step_limit: got 0; wanted a number > 0.*, or a table \(0 keeps",
         ),
         ({"start": PRESENT, "step_limit": {3: 1.0}}, r"\$\.step_limit: got the name 3; wanted a table"),
         ({"start": PRESENT, "safe": {"share": 1.5}}, r"\$\.safe\.share: got 1.5"),
@@ -292,3 +292,15 @@ def test_simple_settings_are_among_the_starts_of_every_search():
         assert np.isclose(starts[:, [0, 3, 4]], 0.5).all(axis=1).any()
     asked(sb.Team(None, TYPED, coordination=plain, **everywhere), 3, worth)
     assert all(len(starts) <= 3 for starts in plain.seen)
+
+
+@pytest.mark.parametrize("unit", [1.0, 2.0**-40, 2.0**-70])
+def test_safe_search_moves_in_every_unit(unit):
+    team = sb.Team(None, dict.fromkeys("xy", (0.0, 1.0)), start={"x": 0.9, "y": 0.9}, safe={}, seed=0)
+    best = 0.0
+    for _ in range(10):
+        query = team.ask()
+        value = 10.0 - 10.0 * sum((x - 0.4) ** 2 for x in query.point.values())
+        best = max(best, value)
+        team.tell(query, unit * value)
+    assert best > 9.5

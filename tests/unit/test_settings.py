@@ -179,3 +179,7 @@ def test_a_range_accepts_exactly_what_lies_in_it(number):
 def test_a_name_that_was_removed_is_refused_with_what_serves_instead(scenario, override, line):
     with pytest.raises(ConfigError, match=line):
         load(scenario, [override])
+
+
+def test_true_and_false_of_numpy_are_taken():
+    assert swarmbo.Real(1.0, 10.0, log=np.True_) == swarmbo.Real(1.0, 10.0, log=True)

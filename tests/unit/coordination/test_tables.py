@@ -1,6 +1,8 @@
 """Tables are checked at the boundary and summed in one order; which values they forbid, and who speaks when."""
 
 import itertools
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -131,3 +133,15 @@ def test_what_an_earlier_one_may_take_waits_for_its_word_and_a_later_one_need_no
     assert claims.allowed("y", 2, {"x": None}).tolist() == [True, True]
     assert claims.clashes({"x": 1, "y": 1}) == 1
     assert claims.clashes({"x": 1, "y": None}) == 0
+
+
+def test_whole_numbers_that_a_float_rounds_are_refused_and_other_numbers_are_not():
+    graph = FactorGraph.from_scopes({"f": ["x"]})
+    exact = Decimal("12345678901234567.5"), Fraction(10**17, 3), 2**60
+    assert checked_tables(graph, {"f": np.array(exact, dtype=object)})["f"].tolist() == [*map(float, exact)]
+    for table in (np.ma.array([2**53 + 1, 0]), np.array([2**53 + 1, -np.inf], dtype=object)):
+        with pytest.raises(ShapeError, match="got 9007199254740993; wanted whole numbers that float64 does not round"):
+            checked_tables(graph, {"f": table})
+    masked = np.ma.array([7, 1], mask=[True, False], dtype=object)
+    with pytest.raises(ShapeError, match="got nan at"):
+        checked_tables(graph, {"f": masked})
