@@ -7,7 +7,6 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.baselines.one_outcome import known_totals, n_asked, seen_totals, trials
-from swarmbo.belief.gp.observations import standardisation
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import needed
@@ -78,7 +77,7 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
             points = np.where(np.abs(rows - asked) <= _SAME, asked, rows)
             outcomes = y[told : told + size]
             if not told:  # the tolerances at which it restarts are absolute
-                unit = standardisation(outcomes[np.isfinite(outcomes)])[1]
+                unit = float(np.ptp(known)) or 1.0 if len(known := outcomes[np.isfinite(outcomes)]) else 1.0
             told += size
             strategy.tell(list(points), (-np.where(np.isnan(outcomes), worst[told - 1], outcomes) / unit).tolist())
             if strategy.stop():

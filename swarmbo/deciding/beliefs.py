@@ -170,9 +170,7 @@ class OwnBeliefs:
         return {a: (*self.seen.reports(a), own.proposal.hyperparameters.time) for a, own in at_hand.items()}
 
     def unscaled(self, prices: Mapping[str, float]) -> set[str]:
-        """Local agents with a price that know of no different outcomes yet, or whose fit to these is still to come, so
-        that a large price, of more than 1, would silence them for ever.
-        """
+        """Local agents that know no different outcomes; with a price above 1, a risk of silence, also unfitted ones."""
         at_hand = prices.keys() & self.seen.agents.keys()
         return {agent for agent in at_hand if not self.seen.shows_scale(agent, is_fitted=prices[agent] > 1.0)}
 

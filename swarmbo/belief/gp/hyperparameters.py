@@ -153,7 +153,7 @@ class Hyperparameters(Settings, frozen=True):
 
     @property
     def has_scale(self) -> bool:
-        """False as long as no outcomes have shown their scale, so that it is 1 of whatever unit."""
+        """False until outcomes have shown their scale, so that it is 1 of whatever unit."""
         return (self.mean, self.scale) != (0.0, 1.0)
 
     @property

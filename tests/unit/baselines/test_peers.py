@@ -246,7 +246,7 @@ def test_the_unit_of_outcomes_decides_nothing(package, method, rounds):
     pytest.importorskip(package)
 
     def decided(unit):
-        team, out = sb.Team(None, {v: (0.0, 1.0) for v in "xy"}, coordination=method, seed=0), []
+        team, out = sb.Team(None, dict.fromkeys("xy", (0.0, 1.0)), coordination=method, seed=0), []
         for _ in range(rounds):
             x, y = (query := team.ask()).point.values()
             team.tell(query, -unit * ((x - 0.3) ** 2 + (y - 0.6) ** 2))

@@ -256,4 +256,4 @@ def test_an_action_outside_the_area_is_refused_however_far_the_origin_is(tmp_pat
     high = env.action_space("robot_0").high
     env.step({"robot_0": high.astype(np.float32)})
     with pytest.raises(ConfigError, match="wanted"):
-        env.step({"robot_0": high + [0.0, 3.0]})
+        env.step({"robot_0": high + np.array([0.0, 3.0])})
