@@ -86,7 +86,7 @@ def _exchange(distance: Float[np.ndarray, "n n"], path: Int[np.ndarray, " n"], i
         join += distance[path[i - 1], ends]
     cut[:-1] += distance[ends[:-1], after]
     join[:-1] += distance[path[i], after]
-    better = join < cut - 1e-12 * (cut + 1.0)
+    better = join < cut - 1e-12 * (cut + distance.max())
     return start + int(better.argmax()) if better.any() else len(path)
 
 

@@ -111,8 +111,8 @@ class ChainAcquisition(Acquisition, frozen=True):
         return lambda agent, belief, places: choose(agent, view_of(valued, agent), places)
 
     def _best(self, situation: Situation) -> Chooser:
-        utility_for, prices = _utilities(self, situation), situation.prices
-        return lambda agent, belief, places: utility_for(agent).best_of(belief, places, prices.get(agent))
+        utility_for = _utilities(self, situation)
+        return lambda agent, belief, places: utility_for(agent).best_of(belief, places, situation.price(agent))
 
     def local_problem(self, situation: Situation) -> LocalProblem | None:
         """Local acquisitions of one round; None if no agent can move.
@@ -183,10 +183,12 @@ class ChainAcquisition(Acquisition, frozen=True):
         def table(factor: str) -> np.ndarray:
             agent, *_ = scope = scopes[factor]
             options = [shortlists[other] for other in scope]
-            return local_acquisition(beliefs[agent], options, utilities[agent], situation.prices.get(agent, 0.0))
+            found = local_acquisition(beliefs[agent], options, utilities[agent], situation.price(agent) or 0.0)
+            return np.concatenate([found[:-1], found[-1:] - np.inf]) if agent in situation.unscaled else found
 
         in_order = {agent: views[agent] for agent in situation.movers if agent in views}
-        safeguard = Safeguard(tuple(groups), order, in_order, utilities, situation.prices, in_turn)
+        prices = {agent: situation.price(agent) or 0.0 for agent in situation.prices}
+        safeguard = Safeguard(tuple(groups), order, in_order, utilities, prices, in_turn)
         return LocalProblem(graph, TablesOnDemand(graph.factors, table), shortlists, safeguard)
 
     def _territories(

@@ -73,7 +73,8 @@ class _Check:
         def stays(agent: str, before: Mapping[str, Any]) -> bool:
             behind = [other for other in reversed(chain[chain.index(agent) + 1 :]) if other in agreed]
             ahead = [agreed[other] for other in behind if before.get(other, True)][-IN_SIGHT:]
-            return bool(self._term(agent, [agreed[agent], *ahead]) > given.utilities[agent].opt_out_utility)
+            is_worth_it = self._term(agent, [agreed[agent], *ahead]) > given.utilities[agent].opt_out_utility
+            return agent in situation.unscaled or bool(is_worth_it)
 
         paying = [agent for agent in reversed(chain) if agent in agreed and agent in given.prices]
         if not paying:

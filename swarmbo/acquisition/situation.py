@@ -1,6 +1,6 @@
 """Knowledge at the time of a decision, and the decision."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
@@ -68,6 +68,7 @@ class Situation:
         sites: All measurable places (k, d); None: anything in the box.
         travel: Travel times for route planning; None if the world gives none.
         required: Requirements on success, by each agent's knowledge of failures; agents without failures are missing.
+        unscaled: Agents, as far as known, that measure at any price, because their belief has no unit yet.
     """
 
     agents: tuple[str, ...]
@@ -87,6 +88,7 @@ class Situation:
     sites: Float[np.ndarray, "k d"] | None = None
     travel: Travel | None = None
     required: Mapping[str, Requirement] = field(default_factory=lambda: dict[str, Requirement]())
+    unscaled: Collection[str] = ()
 
     def likely_rows(self, agent: str) -> list[int] | None:
         """Rows of an agent's places where a measurement probably succeeds, or is about the likeliest to; None: all."""
@@ -96,6 +98,10 @@ class Situation:
         margin = self.required[agent].margin(self.domain.to_unit(places))
         kept = margin >= min(0.0, float(margin.max()) - _ABOUT)
         return None if kept.all() else np.flatnonzero(kept).tolist()
+
+    def price(self, agent: str) -> float | None:
+        """Price of an agent's measurement; None: it measures at any price."""
+        return None if agent in self.unscaled else self.prices.get(agent)
 
     @cached_property
     def numbered(self) -> Numbered:

@@ -137,7 +137,7 @@ class Agent(Returning):
             candidates: In a field, the locations (k, d) that it could measure, k >= 0; without any it skips the round.
                 By default 512 random ones in the box.
             price: In a field, the cost of its measurement, in the unit of the outcome, >= 0. It abstains if the utility
-                is less; at a price of 0 it always measures.
+                is less; at a price of 0, or before the outcomes it knows differ, it always measures.
             position: In a field, its present position (d,), if not that of its last measurement.
             takes_part: In a field, False if it is absent. It then chooses nothing, but still reports its data.
 

@@ -64,8 +64,9 @@ class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
         for agent in situation.movers:
             places, reach = situation.candidates[agent], np.inf
             if (here := situation.positions.get(agent)) is not None:
-                off = np.linalg.norm(places - here, axis=1)
-                reach = _COARSE ** np.round(np.log(max(float(off.max()), 1e-9)) / np.log(_COARSE))
+                side = float((situation.domain.high - situation.domain.low).max())
+                off = max(float(np.linalg.norm(places - here, axis=1).max()) / side, np.finfo(float).tiny)
+                reach = side * _COARSE ** np.round(np.log(off) / np.log(_COARSE))
             start = situation.starts.get(agent)
             begun = None if start is None else (float(start[0]), float(start[1]))
             plan = sweep(ground, from_west.index(agent), len(from_west), situation.horizon, begun, reach)

@@ -66,7 +66,7 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
         worst = np.nan_to_num(np.fmin.accumulate(y))[own]  # until each outcome, as later ones change no generation
         U, y, awaited = U[own], y[own], np.flatnonzero(~situation.steps()[own])
         n_back = int(awaited[0]) if len(awaited) else len(U)  # a generation is passed on once it is complete
-        restarts, told = 0, 0
+        restarts, told, unit = 0, 0, 1.0
         strategy = self._strategy(situation.seed, restarts, centre)
         while True:
             asked = np.array(strategy.ask())
@@ -75,8 +75,11 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
                 break
             rows = U[told : told + size]
             points = np.where(np.abs(rows - asked) <= _SAME, asked, rows)
-            outcomes, told = y[told : told + size], told + size
-            strategy.tell(list(points), (-np.where(np.isnan(outcomes), worst[told - 1], outcomes)).tolist())
+            outcomes = y[told : told + size]
+            if not told:  # the tolerances at which it restarts are absolute
+                unit = float(np.ptp(known)) or 1.0 if len(known := outcomes[np.isfinite(outcomes)]) else 1.0
+            told += size
+            strategy.tell(list(points), (-np.where(np.isnan(outcomes), worst[told - 1], outcomes) / unit).tolist())
             if strategy.stop():
                 restarts += 1
                 fresh = stream(situation.seed, "cma-es baseline", "place", restart=restarts).random(n)
@@ -163,7 +166,8 @@ class BoTorchLogNEI(Settings, frozen=True, tag_field="kind", tag=_LOG_NEI):
 
 def _fitted(U: Float[np.ndarray, "t n"], y: Float[np.ndarray, " t"]) -> tuple[Any, Any]:
     torch, models = peer_package("torch", _LOG_NEI), peer_package("botorch.models", _LOG_NEI)
-    standardise = peer_package("botorch.models.transforms.outcome", _LOG_NEI).Standardize(m=1)
+    outcome, least = peer_package("botorch.models.transforms.outcome", _LOG_NEI), 64.0 * np.finfo(float).eps
+    standardise = outcome.Standardize(m=1, min_stdv=max(least * float(np.abs(y).max()), np.finfo(float).tiny))
     X = torch.tensor(U, dtype=torch.float64)
     model = models.SingleTaskGP(X, torch.tensor(y[:, None], dtype=torch.float64), outcome_transform=standardise)
     evidence = peer_package("gpytorch.mlls", _LOG_NEI).ExactMarginalLogLikelihood(model.likelihood, model)

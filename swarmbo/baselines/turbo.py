@@ -147,7 +147,7 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
             return rng.random(n), report
         U, y = U[known], y[known]
         spread = float(y.std())
-        z = (y - np.median(y)) / (spread if spread > 1e-6 else 1.0)
+        z = (y - np.median(y)) / (spread if spread > 64.0 * np.finfo(float).eps * np.abs(y).max() else 1.0)
         model = _fitted(U, z)
         centre = U[int(y.argmax())]
         low, high = region_around(centre, state.length, _lengthscales(model))

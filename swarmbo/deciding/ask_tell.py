@@ -84,7 +84,7 @@ class AskTell(TeamState):
             agents: In a field, the participants; by default all.
             prices: In a field, the cost of agents' measurements, in the unit of the outcome. These agents may abstain:
                 an agent whose measurement has less utility than its price has no location in the query. Agents without
-                a price, or with a price of 0, always measure.
+                a price, or with a price of 0, always measure, and so do all until outcomes have shown a scale.
 
         Raises:
             ConfigError: If the count is not from 1 to 10,000, an agent is unknown, or links are directed or name no

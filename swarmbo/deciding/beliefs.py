@@ -92,6 +92,10 @@ class SharedBelief:
         """Locations of successes and failures by agent, the round last, and how these fade; without remote agents."""
         return dict.fromkeys(agents, (self.seen.X, failed, self.seen.hyperparameters.time))
 
+    def unscaled(self, prices: Mapping[str, float]) -> set[str]:
+        """Agents with a price while the belief has no unit yet; a user's own belief has one."""
+        return set(prices) if type(self.seen) is ExactGP and not self.seen.hyperparameters.has_scale else set()
+
 
 @dataclass(frozen=True, eq=False)
 class OwnBeliefs:
@@ -164,6 +168,11 @@ class OwnBeliefs:
         """Locations of successes and failures that have reached each agent, and how these fade with time."""
         at_hand = {agent: self.seen.agents[agent] for agent in agents if agent in self.seen.agents}
         return {a: (*self.seen.reports(a), own.proposal.hyperparameters.time) for a, own in at_hand.items()}
+
+    def unscaled(self, prices: Mapping[str, float]) -> set[str]:
+        """Local agents that know no different outcomes; with a price above 1, a risk of silence, also unfitted ones."""
+        at_hand = prices.keys() & self.seen.agents.keys()
+        return {agent for agent in at_hand if not self.seen.shows_scale(agent, is_fitted=prices[agent] > 1.0)}
 
 
 FieldBelief = SharedBelief | OwnBeliefs

@@ -117,6 +117,7 @@ class FieldLearner:
             horizon=setup.horizon,
             seed=setup.seed,
             prices=prices,
+            unscaled=after.believed.unscaled(prices),
             level=problem.level if offers.level is None else offers.level,
             sites=allowed_sites(offers.sites, problem),
             travel=offers.travel,

@@ -114,7 +114,7 @@ class _Part:
     def of(cls, program: _Program, variable: Variable, is_listed: bool) -> "_Part":
         axis, is_choice = variable.axis, isinstance(variable, Categorical)
         if not axis.step:
-            return cls(axis, [(program.column(0.0, axis.high - axis.low), 1.0)], (), is_choice)
+            return cls(axis, [(program.column(0.0, 1.0), axis.high - axis.low)], (), is_choice)
         if not is_listed:
             return cls(axis, [(program.column(0.0, axis.count - 1, whole=True), axis.step)], (), is_choice)
         flags = tuple(program.column(0.0, 1.0, whole=True) for _ in range(axis.count))
@@ -127,10 +127,10 @@ class _Part:
             for i, flag in enumerate(self.flags):
                 program.cost[flag] = float(i != round(code))
             return
-        apart = program.column(0.0, np.inf, cost=1.0 / (self.axis.high - self.axis.low))
-        offset = code - self.axis.low
-        program.row([(apart, 1.0), *((column, -number) for column, number in self.terms)], -offset, np.inf)
-        program.row([(apart, 1.0), *self.terms], offset, np.inf)
+        apart, side = program.column(0.0, np.inf, cost=1.0), self.axis.high - self.axis.low
+        offset, terms = (code - self.axis.low) / side, [(column, number / side) for column, number in self.terms]
+        program.row([(apart, 1.0), *((column, -number) for column, number in terms)], -offset, np.inf)
+        program.row([(apart, 1.0), *terms], offset, np.inf)
 
     def code(self, found: Float[np.ndarray, " c"]) -> float:
         """Code in a solution."""
@@ -140,7 +140,7 @@ class _Part:
         steps = float(found[column])
         if self.axis.step:
             return self.axis.low + number * round(steps)
-        return min(self.axis.low + max(steps, 0.0), self.axis.high)
+        return min(self.axis.low + number * max(steps, 0.0), self.axis.high)
 
 
 def _keep_sum(program: _Program, constraint: Linear, parts: Sequence[_Part]) -> None:
@@ -156,18 +156,21 @@ def _keep_sum(program: _Program, constraint: Linear, parts: Sequence[_Part]) -> 
     ceiling = np.inf if constraint.at_most is None else constraint.at_most - constant - slack
     if floor > ceiling:  # an equation of real numbers has no room
         floor = ceiling = 0.5 * (floor + ceiling)
-    program.row(terms, floor, ceiling)
+    reach = (
+        sum(abs(number) * program.high[column] for column, number in terms) or 1.0
+    )  # a solver's tolerances are absolute
+    program.row([(column, number / reach) for column, number in terms], floor / reach, ceiling / reach)
 
 
 def _keep_apart(program: _Program, constraint: Separation, parts: Sequence[_Part]) -> None:
     one, other = parts
-    terms = [*one.terms, *((column, -number) for column, number in other.terms)]
-    offset = one.axis.low - other.axis.low
     reach = max(one.axis.high - other.axis.low, other.axis.high - one.axis.low) + constraint.at_least
-    slack = 0.0 if one.axis.step and other.axis.step else _INSIDE * reach
-    below = program.column(0.0, 1.0, whole=True)  # 1 if the first is the smaller
-    program.row([*terms, (below, 2.0 * reach)], constraint.at_least + slack - offset, np.inf)
-    program.row([*terms, (below, 2.0 * reach)], -np.inf, 2.0 * reach - constraint.at_least - slack - offset)
+    terms = [(column, sign * number / reach) for sign, p in ((1.0, one), (-1.0, other)) for column, number in p.terms]
+    offset = (one.axis.low - other.axis.low) / reach
+    least = constraint.at_least / reach + (0.0 if one.axis.step and other.axis.step else _INSIDE)
+    terms.append((program.column(0.0, 1.0, whole=True), 2.0))  # 1 if the first is the smaller
+    program.row(terms, least - offset, np.inf)
+    program.row(terms, -np.inf, 2.0 - least - offset)
 
 
 def _keep_listed(program: _Program, constraint: Constraint, parts: Sequence[_Part]) -> None:

@@ -157,7 +157,7 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
             left = ahead if self.horizon is None else min(ahead, self.horizon)
         assert situation.travel is not None
         start, candidates = situation.positions.get(agent), situation.candidates[agent]
-        is_open, price = _open_places(situation, agent, gains.places), situation.prices.get(agent)
+        is_open, price = _open_places(situation, agent, gains.places), situation.price(agent)
         return Pilot(agent, gains, situation.travel, start, candidates, is_open, horizon=left, price=price)
 
 

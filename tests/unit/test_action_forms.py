@@ -9,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError
+from swarmbo.spaces.variables import Real
 from swarmbo.worlds import FunctionWorld, Step
 from swarmbo.worlds.actions import Form, variables_of
 
@@ -228,3 +229,11 @@ def test_any_action_is_its_codes_and_back(space: Any, seed: int):
     again = form.action(codes)
     assert space.contains(again)
     assert form.codes(again) == codes
+
+
+@pytest.mark.parametrize(("low", "side"), [(0.0, 1.0), (0.0, 1e-9), (1e6, 1.0)])
+def test_a_box_of_other_ends_is_refused_in_every_unit(low, side):
+    for high in (low + side, low + side * (1.0 + 1e-7)):
+        Form.of(Box(low, high, (1,), np.float64), {"x": Real(low, low + side)}, "a")
+    with pytest.raises(ConfigError, match="wanted the values of x"):
+        Form.of(Box(low, low + 0.5 * side, (1,), np.float64), {"x": Real(low, low + side)}, "a")

@@ -70,3 +70,16 @@ def test_the_unit_of_a_limited_quantity_does_not_matter(unit):
         team.tell(query, x + 2.0 * y, constraints={"power": (x + y) * unit})
         best = max(best, x + 2.0 * y if x + y <= 1.0 else -math.inf)
     assert best > 1.99  # the best allowed value is 2
+
+
+def test_a_limited_quantity_that_is_zero_at_first_has_no_unit():
+    def settings_of(unit):
+        space = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
+        team, out = sb.Team(None, space, limits={"load": (None, 0.02 * unit)}, seed=0, initial=4), []
+        for _ in range(8):
+            x, y = (query := team.ask()).point.values()
+            team.tell(query, -((x - 0.3) ** 2) - (y - 0.5) ** 2, constraints={"load": unit * max(0.0, x - 0.97)})
+            out.append((x, y))
+        return np.array(out)
+
+    np.testing.assert_array_equal(settings_of(2.0**-20), settings_of(1.0))

@@ -181,7 +181,7 @@ def test_safe_settings_keep_their_share_and_still_gain(outcomes):
     assert values.max() > 1.02 * values[0]
 
 
-@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("unit", [1e-20, 1e-9, 1.0, 1e9])
 def test_safe_search_moves_in_every_unit(unit):
     team = sb.Team(CHAIN, BOUNDS, start={"x": 8.0, "y": 5.0, "z": 9.0}, safe={}, seed=0)
     points = asked(team, 12, lambda point: unit * sum(factors_at(point).values()))
@@ -292,15 +292,3 @@ def test_simple_settings_are_among_the_starts_of_every_search():
         assert np.isclose(starts[:, [0, 3, 4]], 0.5).all(axis=1).any()
     asked(sb.Team(None, TYPED, coordination=plain, **everywhere), 3, worth)
     assert all(len(starts) <= 3 for starts in plain.seen)
-
-
-@pytest.mark.parametrize("unit", [1.0, 2.0**-40, 2.0**-70])
-def test_safe_search_moves_in_every_unit(unit):
-    team = sb.Team(None, dict.fromkeys("xy", (0.0, 1.0)), start={"x": 0.9, "y": 0.9}, safe={}, seed=0)
-    best = 0.0
-    for _ in range(10):
-        query = team.ask()
-        value = 10.0 - 10.0 * sum((x - 0.4) ** 2 for x in query.point.values())
-        best = max(best, value)
-        team.tell(query, unit * value)
-    assert best > 9.5

@@ -109,6 +109,7 @@ def test_without_new_data_a_team_still_forgets():
 
 def test_prices_are_checked_and_let_agents_of_ask_and_tell_decline():
     team = sb.Team.for_field(["a", "b"], [0.0], [1.0], acquisition="information", seed=0)
+    team.attach([[0.2], [0.7]], [1.0, 2.0], agents=["a", "b"])
     query = team.ask(prices={"a": 1e9})
     assert list(query.points) == ["b"]
     team.tell(query, {"b": 1.0})
@@ -117,6 +118,32 @@ def test_prices_are_checked_and_let_agents_of_ask_and_tell_decline():
             team.ask(prices={"a": price})
     with pytest.raises(ConfigError, match=r"\$\.prices: got \['c'\]; wanted some of"):
         team.ask(prices={"c": 1.0})
+
+
+@pytest.mark.parametrize("coordination", ["exact", "max-sum", "greedy"])
+@pytest.mark.parametrize("belief", [sb.ExactGPSettings(), sb.FusedSettings()])
+@pytest.mark.parametrize("acquisition", ["information", "thompson", "straddle"])
+def test_in_every_unit_all_agents_measure_until_outcomes_show_what_a_price_compares_with(
+    acquisition, belief, coordination
+):
+    def numbers(unit, flat):
+        settings = {"belief": belief, "coordination": coordination, "acquisition": acquisition, "seed": 0}
+        if acquisition == "straddle":
+            settings |= {"level": 0.5 * unit, "aim": "level"}
+        team, out = sb.Team.for_field(["a", "b"], [0.0, 0.0], [1.0, 1.0], **settings), []
+        for turn in range(4):
+            query = team.ask(prices=dict.fromkeys(team.agents, 50.0 * unit))
+            out.append(len(query.points))
+            if query.points:
+                values = {a: 0.25 if turn < flat else np.exp(-8 * x * x - y) for a, (x, y) in query.points.items()}
+                team.tell(query, {a: float(unit * value) for a, value in values.items()})
+        return out
+
+    for unit in (2.0**10, 2.0**-10):
+        varied, flat = numbers(unit, 0), numbers(unit, 2)
+        assert varied[0] == 2
+        assert varied[2:] == [0, 0]  # a local belief is fitted to what has reached the agent a round later
+        assert flat[:3] == [2, 2, 2]
 
 
 def silences(time, price):

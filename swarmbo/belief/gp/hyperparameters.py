@@ -152,6 +152,11 @@ class Hyperparameters(Settings, frozen=True):
         require(self, "lengthscales", lambda _: is_length, "finite numbers > 0, one per coordinate")
 
     @property
+    def has_scale(self) -> bool:
+        """False until outcomes have shown their scale, so that it is 1 of whatever unit."""
+        return (self.mean, self.scale) != (0.0, 1.0)
+
+    @property
     def prior(self) -> Covariance:
         """Covariance function of standardised outcomes over the unit cube, and over rounds."""
         return self.as_channel().covariance(0)

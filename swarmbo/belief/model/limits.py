@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.observations import standardisation
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.success import excess_of
 from swarmbo.belief.model.transforms import FLOOR, ROOM
@@ -69,7 +70,7 @@ class ProbablyBroken:
 
 
 def probably_broken(situation: JointSituation, ranges: Mapping[str, Range]) -> tuple[Limit, ...]:
-    """Region of each limited quantity of which a few measurements are known; a pure function of the situation."""
+    """Region of each limited quantity with a few measurements that differ; a pure function of the situation."""
     measured, inside, out = situation.history.measured, situation.inside, list[Limit]()
     if measured is None:
         return ()
@@ -77,8 +78,8 @@ def probably_broken(situation: JointSituation, ranges: Mapping[str, Range]) -> t
     graph = FactorGraph(("limit",), (names,), (owner,), names, inside.graph.variable_owners)
     for column, (name, (low, high)) in enumerate(ranges.items()):
         known = np.isfinite(measured[:, column])
-        if int(known.sum()) < _FEWEST:
-            continue
+        if int(known.sum()) < _FEWEST or not standardisation(measured[known, column])[2]:
+            continue  # equal measurements have no unit, so that a model of them would be of whatever one
         box = inside.domain.low.tobytes(), inside.domain.high.tobytes()
         data = inside.history.X[known].tobytes(), measured[known, column].tobytes()
         fitted = _fitted(graph, box, data, situation.seed, name, len(situation.history))

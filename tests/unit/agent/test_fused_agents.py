@@ -100,6 +100,7 @@ def test_a_round_in_which_nobody_measures_is_an_occasion_to_talk():
     sensors: dict[str, Any] = {"sensors": 5, "energy_price": 1e6, "max_cycles": 9, "field": {"gp": {"seed": 1}}}
     there = InWorld(sensor_field_v0.parallel_env, sensors, belief=fused(steps=1, loss=0.6), acquisition="information")
     there.team.begin(there.infos)
+    there.go_on()  # every agent measures, as its one outcome shows no scale for a price
     heard = list[Any]()
     for _ in range(4):
         there.asked()

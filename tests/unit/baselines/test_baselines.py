@@ -4,6 +4,7 @@ import functools
 import numpy as np
 import pytest
 
+import swarmbo as sb
 from swarmbo.acquisition import DBGPUCB, Situation
 from swarmbo.baselines import Greedy, Independent, LawnMower, Random
 from swarmbo.baselines.lawn_mower import SweptGround, ground_of, sweep
@@ -150,3 +151,20 @@ def test_lawn_mower_strips_stay_when_an_agent_leaves():
 def test_lawn_mower_needs_a_horizon_and_a_map():
     with pytest.raises(ConfigError, match="rounds"):
         LawnMower().decide(situation(horizon=None), DBGPUCB())
+
+
+@pytest.mark.parametrize("side", [2.0**-44, 3.7])
+def test_a_lawn_mower_sweeps_the_same_in_every_unit_of_length(side):
+    def swept(side):
+        settings = {"coordination": "lawn-mower", "rounds": 6, "seed": 0}
+        team = sb.Team.for_field(["a", "b"], [0.0, 0.0], [side, side], **settings)
+        out, here = [], {"a": np.array([0.2, 0.1]), "b": np.array([0.8, 0.1])}
+        for turn in range(6):
+            near = {a: np.random.default_rng(turn).uniform(-0.25, 0.25, (40, 2)) + place for a, place in here.items()}
+            query = team.ask({agent: np.clip(places, 0.0, 1.0) * side for agent, places in near.items()})
+            here = {agent: place / side for agent, place in query.points.items()}
+            team.tell(query, dict.fromkeys(query.points, 1.0))
+            out.append([*here["a"], *here["b"]])
+        return np.array(out)
+
+    np.testing.assert_allclose(swept(side), swept(1.0), rtol=1e-9)

@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 
+import swarmbo as sb
 from swarmbo.baselines import CMAES, AxDefault, BoTorchLogNEI, OptunaGP, OptunaTPE, Turbo1
 from swarmbo.baselines.one_outcome import trials
 from swarmbo.baselines.peers import peer_package
@@ -236,3 +237,20 @@ def test_peers_that_keep_trials_hear_that_what_was_told_in_part_is_still_running
     assert [trial.status for trial in told] == ["complete", "failed", "complete", "running", "running"]
     assert [trial.total for trial in told[:3:2]] == pytest.approx(factors[[0, 3]].sum(axis=1).tolist())
     np.testing.assert_allclose(told[-1].point, situation.domain.to_unit(X[1:2])[0])
+
+
+@pytest.mark.parametrize(
+    ("package", "method", "rounds"), [("cma", "cma-es", 150), ("torch", "turbo-1", 15), ("torch", "botorch-log-nei", 8)]
+)
+def test_the_unit_of_outcomes_decides_nothing(package, method, rounds):
+    pytest.importorskip(package)
+
+    def decided(unit):
+        team, out = sb.Team(None, dict.fromkeys("xy", (0.0, 1.0)), coordination=method, seed=0), []
+        for _ in range(rounds):
+            x, y = (query := team.ask()).point.values()
+            team.tell(query, -unit * ((x - 0.3) ** 2 + (y - 0.6) ** 2))
+            out.append((x, y))
+        return np.array(out)
+
+    np.testing.assert_allclose(decided(2.0**-40), decided(1.0), rtol=0.0, atol=1e-9)

@@ -247,3 +247,13 @@ def test_limits_at_the_ends_of_their_ranges_are_driven(speed_m_s, turn_rate_rad_
     assert np.isfinite([*observations.values()]).all()
     assert np.isfinite([*rewards.values()]).all()
     assert len(env.candidates("robot_0")) >= 0
+
+
+def test_an_action_outside_the_area_is_refused_however_far_the_origin_is(tmp_path):
+    path = tmp_path / "far.csv"
+    path.write_text("x,y,v\n" + "".join(f"{5e5 + 10 * (i % 4)},{5e6 + 10 * (i // 4)},{i}\n" for i in range(16)))
+    env = begun(robots=1, field={"csv": str(path), "x": "x", "y": "y", "value": "v"})
+    high = env.action_space("robot_0").high
+    env.step({"robot_0": high.astype(np.float32)})
+    with pytest.raises(ConfigError, match="wanted"):
+        env.step({"robot_0": high + np.array([0.0, 3.0])})

@@ -20,6 +20,7 @@ from swarmbo.problem.feasible import Feasible
 from swarmbo.runs import load, run
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.scenario import scenario_of
+from swarmbo.spaces.variables import Real
 
 NAMES = "abcd"
 
@@ -391,3 +392,22 @@ def test_a_constraint_that_cannot_be_kept_by_itself_is_named(impossible, named):
     with pytest.raises(ConfigError, match="which no point keeps") as caught:
         sb.Team(None, {"a": (0.0, 1.0), "b": (0.0, 1.0)}, constraints=impossible)
     assert named in caught.value.message
+
+
+@pytest.mark.parametrize("unit", [2.0**40, 2.0**-40, 1e9, 1e-12])
+def test_the_nearest_allowed_point_and_a_conflict_are_the_same_in_every_unit(unit):
+    def solved(unit):
+        both = {"x": 1.0, "y": 1.0}
+
+        def of(*constraints):
+            return Feasible((Real(0.0, unit),) * 2, ("x", "y"), constraints)
+
+        sum_is_small = of(Linear(both, at_most=unit)).nearest(unit * np.array([0.9, 0.5])) / unit
+        apart = of(Separation(("x", "y"), 0.5 * unit)).nearest(unit * np.array([0.6, 0.5])) / unit
+        tight = of(Linear(both, at_least=1.99 * unit))
+        contrary = of(Linear(both, at_least=1.5 * unit), Linear(both, at_most=0.5 * unit))
+        return [*sum_is_small, *apart, *tight.nearest(np.zeros(2)) / unit], [tight.conflict(), contrary.conflict()]
+
+    (points, conflicts), (wanted, wanted_conflicts) = solved(unit), solved(1.0)
+    np.testing.assert_allclose(points, wanted, rtol=0.0, atol=1e-9)
+    assert conflicts == wanted_conflicts == [[], [0, 1]]
