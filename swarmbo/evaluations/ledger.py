@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swarmbo.boundary.files import append_line, digest_of_table, logged_lines, naming, read_regular, read_seal, seal
+from swarmbo.boundary.values import told_noise, told_number
 from swarmbo.deciding.team_state import read_state
-from swarmbo.errors import RunFolderError, StateVersionError, UnknownQueryError
+from swarmbo.errors import ConfigError, RunFolderError, StateVersionError, UnknownQueryError
 from swarmbo.records import Query, SolveReport, Traffic
 from swarmbo.team import Team
 
@@ -65,7 +66,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     sharing: Traffic = Traffic()
     outcome: float | dict[str, float | None] | None = None
     failed: bool = False
-    noise_std: float | dict[str, float] | None = None
+    noise_std: float | dict[str, float | None] | None = None
     locations: dict[str, list[float]] | None = None
     why: str = ""
     team: str = ""
@@ -224,11 +225,15 @@ class Ledger:
 
         Args:
             note: Plain data to log with it.
+
+        Raises:
+            ConfigError: If the note is not plain; then nothing is asked.
         """
+        noted = _as_logged(Event("ask", time.time(), note=dict(note or {}))).note
         with self._changing():
             query = self._choose(self.team)
             decided = (query.point, query.mean, query.std, self.team.last_report, self.team.last_sharing)
-            self._log(Event("ask", time.time(), query.id, *decided, note=dict(note or {})))
+            self._log(Event("ask", time.time(), query.id, *decided, note=noted))
             return query
 
     def lost(self, query_id: str, why: str, note: Mapping[str, Any] | None = None) -> int:
@@ -240,11 +245,12 @@ class Ledger:
         Raises:
             UnknownQueryError: If the query is not pending.
         """
+        loss = _as_logged(Event("lost", time.time(), query_id, why=why, note=dict(note or {})))
         with self._changing():
             if query_id not in self.team.pending:
                 self.asked(query_id)
                 raise UnknownQueryError(f"query {query_id!r} has its outcome; pending: {list(self.team.pending)}")
-            self._log(Event("lost", time.time(), query_id, why=why, note=dict(note or {})))
+            self._log(loss)
             return self.losses(query_id)
 
     def tell(
@@ -276,16 +282,19 @@ class Ledger:
             UnknownQueryError: If the query was never asked.
             ConfigError: As in ``Team.tell``; nothing is logged then.
         """
-        told = Event(
-            "tell",
-            time.time(),
-            query_id,
-            None if point is None else {v: x.item() if isinstance(x, np.generic) else x for v, x in point.items()},
-            outcome=_plain(outcome),
-            failed=failed,
-            noise_std=_plain(noise_std),
-            locations=None if locations is None else _plain({a: np.asarray(x).tolist() for a, x in locations.items()}),
-            note=dict(note or {}),
+        # the team learns what the log says, so that it learns the same from the log
+        told = _as_logged(
+            Event(
+                "tell",
+                time.time(),
+                query_id,
+                None if point is None else {name: _plain(value) for name, value in point.items()},
+                outcome=_by_channel(outcome, told_number, "the evaluation"),
+                failed=failed,
+                noise_std=_by_channel(noise_std, told_noise, "the evaluation"),
+                locations=None if locations is None else {a: _plain(np.asarray(x)) for a, x in locations.items()},
+                note=dict(note or {}),
+            )
         )
         with self._lock:
             self.require_whole()
@@ -399,15 +408,22 @@ def _digest_of(team: Team) -> str:
     return digest_of_table({"problem": team.problem.to_plain(), "settings": team.setup.to_plain()})
 
 
+def _as_logged(event: Event) -> Event:
+    """Event as its line in the log is read again."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(event), type=Event)
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+        wanted = "numbers, texts, and tables and lists of these"
+        raise ConfigError(f"got what cannot be logged ({error}); wanted {wanted}") from error
+
+
+def _by_channel(given: Any, check: Callable[[object, str], float], what: str) -> Any:
+    """Checked number, or table of numbers by channel, None for NaN."""
+    if isinstance(given, Mapping):
+        return {channel: _by_channel(value, check, repr(channel)) for channel, value in given.items()}
+    return None if np.isnan(number := check(given, what)) else number
+
+
 def _plain(value: Any) -> Any:
-    """Numbers as JSON keeps them; others are left to the team, which refuses them."""
-    if isinstance(value, Mapping):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_plain(part) for part in value]
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        value = value.item()
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        return value
-    number = float(value)
-    return number if np.isfinite(number) else None
+    """Python's numbers and lists for those of numpy."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

@@ -4,6 +4,8 @@ import importlib
 import json
 import sys
 import tempfile
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -131,12 +133,30 @@ def test_data_that_a_team_had_before_are_restored(tmp_path):
     assert bits(again.team) == bits(begun)
 
 
-def test_a_total_of_a_numpy_type_is_logged_as_a_number(tmp_path):
+def test_a_total_of_any_type_of_number_is_logged_as_a_number(tmp_path):
     ledger = Ledger.create(tmp_path, team("total"))
-    for outcome in (np.float32(0.5), np.array(2.0), np.nan, 3):
-        assert ledger.tell(ledger.ask().id, outcome)
-    assert [event.outcome for event in ledger.events if event.kind == "tell"] == [0.5, 2.0, None, 3.0]
+    given = (np.float32(0.5), np.array(2.0), np.array([2.5]), np.nan, 3, True, np.True_, Decimal("2.5"), Fraction(5, 2))
+    for outcome in given:
+        assert ledger.tell(ledger.ask().id, outcome, noise_std=Fraction(1, 2))
+    logged = [event.outcome for event in ledger.events if event.kind == "tell"]
+    assert logged == [0.5, 2.0, 2.5, None, 3.0, 1.0, 1.0, 2.5, 2.5]
     assert bits(Ledger.open(tmp_path, lambda: team("total")).team) == bits(ledger.team)
+
+
+def test_what_cannot_be_logged_is_refused_and_the_ledger_goes_on(tmp_path):
+    ledger = Ledger.create(tmp_path, team())
+    query = ledger.ask()
+    point = query.point | {"x": Fraction(1, 2)}
+    for refused in (
+        lambda: ledger.ask({"by": object()}),
+        lambda: ledger.lost(query.id, "killed", {"by": object()}),
+        lambda: ledger.tell(query.id, {"f": 1.0}, note={"by": object()}),
+        lambda: ledger.tell(query.id, {"f": 1.0}, point=point),
+    ):
+        with pytest.raises(sb.errors.ConfigError, match="cannot be logged"):
+            refused()
+    assert ledger.tell(query.id, {"f": 1.0}, noise_std={"f": None})
+    assert bits(Ledger.open(tmp_path, team).team) == bits(ledger.team)
 
 
 STUDIES = Path(__file__).parents[3] / "studies"
