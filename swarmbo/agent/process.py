@@ -24,8 +24,8 @@ def serve(connection: "Connection[Any, Any]") -> None:
 
     The first message is a tuple that makes the agent: ``("new", (name, problem), settings)``, or ``("again", (state,),
     {})``. Each further one has a method of ``Agent``, its arguments and its keywords. The answer has the result or
-    exception, ``is_finished``, ``keeps_time``, ``agreement``, and the traffic of the agent's messages. Received data are unpickled:
-    keep the other end trusted.
+    exception, ``is_finished``, ``keeps_time``, ``agreement``, and the traffic of the agent's messages. Received data
+    are unpickled: keep the other end trusted.
     """
     agent: Agent | None = None
     with threadpool_limits(1, user_api="blas"):  # the number of threads changes last digits

@@ -259,12 +259,10 @@ class Logbook:
         failures = self.failures + int(unknown.sum())
         return replace(self, history=self._summed(self.history.then(added)), failures=failures)
 
-    def round_of(self, query_id: str | None, *, is_all: bool) -> int:
-        """Round of news: that of the query, or the present one if the round has ended or there is no query."""
-        return self.round - 1 if query_id is None or is_all else self.open[query_id].round
-
-    def with_news(self, query_id: str | None, news: News, *, is_all: bool = False) -> "Logbook":
-        """Add news of a query, or unrequested ones; ``is_all`` is True if the query gets no more outcomes."""
+    def with_news(self, query_id: str | None, news: News, *, is_all: bool = False) -> tuple["Logbook", int]:
+        """Add news of a query, or unrequested ones; ``is_all`` is True if the query gets no more outcomes. Return also
+        the round of the news: that of the query, or the present one if the round has ended or there is no query.
+        """
         log, problem, query = self, self.problem, None if query_id is None else self.open[query_id]
         places = problem.places(news.point, news.factors)
         waits = frozenset[str]() if query is None else frozenset(query.waits)
@@ -284,7 +282,7 @@ class Logbook:
             agent = measurement.agent
             point = problem.joint({agent: measurement.place})
             log = log._measured(point, {agent: measurement.outcome}, {agent: measurement.noise_std}, attached=True)
-        return log
+        return log, self.round - 1 if query is None or is_all else query.round
 
     def _measured(
         self, point: Float[np.ndarray, " n"], told: Mapping[str, float], noise: Mapping[str, float], *, attached: bool

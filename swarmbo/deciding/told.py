@@ -233,21 +233,8 @@ class Owned:
 
     def attached(self, given: tables.Rows, present: int, order: int) -> list[own_rows.OwnRow]:
         """Check unrequested evaluations of a function; see ``Agent.attach``. ``present`` is the default round."""
-        y, channels = values.real_array(given.outcomes), self.problem.channels
-        is_by_factor = not own_rows.shares_outcomes(self.problem) or (y is not None and y.ndim == 2)
-        if y is not None and y.ndim == 2:
-            if y.shape[1] != len(self.factors):
-                wanted = f"(t, {len(self.factors)}), of the agent's factors {list(self.factors)}"
-                raise ShapeError(f"got outcomes {y.shape}; wanted {wanted}")
-            own = [self.problem.graph.place_of[factor] for factor in self.factors]
-            of_all, noise_of_all = np.full((2, len(y), len(channels)), np.nan)
-            of_all[:, own] = y
-            noise = values.real_array(np.nan if given.noise_std is None else given.noise_std)
-            if noise is not None and noise.shape == y.shape:
-                noise_of_all[:, own] = noise
-                given = given._replace(noise_std=noise_of_all)
-            given = given._replace(outcomes=of_all)
-        data = tables.attached(given, self.problem)
+        data, channels = tables.attached(given, self.problem, self.factors), self.problem.channels
+        is_by_factor = not own_rows.shares_outcomes(self.problem) or np.ndim(given.outcomes) == 2
         rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds
         has_total, rows = not is_by_factor and self.name == self.problem.agents[0], list[own_rows.OwnRow]()
         for x, total, known, of_round, noise in zip(

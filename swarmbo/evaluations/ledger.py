@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -18,10 +19,10 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
+from swarmbo import errors
+from swarmbo.boundary import values
 from swarmbo.boundary.files import append_line, digest_of_table, logged_lines, naming, read_regular, read_seal, seal
-from swarmbo.boundary.values import told_noise, told_number
 from swarmbo.deciding.team_state import read_state
-from swarmbo.errors import ConfigError, RunFolderError, StateVersionError, UnknownQueryError
 from swarmbo.records import Query, SolveReport, Traffic
 from swarmbo.team import Team
 
@@ -117,7 +118,7 @@ class Ledger:
         """
         ledger = cls(folder, team, choose)
         if (folder / LEDGER).exists():
-            raise RunFolderError(f"{folder / LEDGER}: is there already; open it, or choose another folder")
+            raise errors.RunFolderError(f"{folder / LEDGER}: is there already; open it, or choose another folder")
         for state in folder.glob(STATES):
             state.unlink()
         with ledger._writing():
@@ -161,14 +162,14 @@ class Ledger:
             text = read_regular(path)
         log = logged_lines(text, _START, path, Event, lambda event, at: at > 0 or event.kind == "begin", "event")
         if log.damage is not None:
-            raise RunFolderError(log.damage)
+            raise errors.RunFolderError(log.damage)
         events: list[Event] = log.records
         if not events:  # killed before the first line was whole: no query was asked
             path.unlink()
             return cls.create(folder, make_team(), choose)
         ledger = cls(folder, make_team(), choose)
         if events[0].team != _digest_of(ledger.team):
-            raise RunFolderError(f"{path}: is of another team: its problem or settings changed; put them back")
+            raise errors.RunFolderError(f"{path}: is of another team: its problem or settings changed; put them back")
         ledger._digest = log.digest
         with ledger._writing():
             os.truncate(path, log.length)
@@ -202,7 +203,7 @@ class Ledger:
         """
         if query_id not in self._asked:
             waiting = list(self.team.pending)
-            raise UnknownQueryError(f"query {query_id!r} was never asked; waiting for outcomes: {waiting}")
+            raise errors.UnknownQueryError(f"query {query_id!r} was never asked; waiting for outcomes: {waiting}")
         return self._asked[query_id]
 
     def losses(self, query_id: str) -> int:
@@ -249,7 +250,8 @@ class Ledger:
         with self._changing():
             if query_id not in self.team.pending:
                 self.asked(query_id)
-                raise UnknownQueryError(f"query {query_id!r} has its outcome; pending: {list(self.team.pending)}")
+                waiting = list(self.team.pending)
+                raise errors.UnknownQueryError(f"query {query_id!r} has its outcome; pending: {waiting}")
             self._log(loss)
             return self.losses(query_id)
 
@@ -282,17 +284,18 @@ class Ledger:
             UnknownQueryError: If the query was never asked.
             ConfigError: As in ``Team.tell``; nothing is logged then.
         """
+        where: Any = None if locations is None else dict(locations)
         # the team learns what the log says, so that it learns the same from the log
         told = _as_logged(
             Event(
                 "tell",
                 time.time(),
                 query_id,
-                None if point is None else {name: _plain(value) for name, value in point.items()},
-                outcome=_by_channel(outcome, told_number, "the evaluation"),
+                None if point is None else dict(point),
+                outcome=_by_channel(outcome, values.told_number, "the evaluation"),
                 failed=failed,
-                noise_std=_by_channel(noise_std, told_noise, "the evaluation"),
-                locations=None if locations is None else {a: _plain(np.asarray(x)) for a, x in locations.items()},
+                noise_std=_by_channel(noise_std, values.told_noise, "the evaluation"),
+                locations=where,
                 note=dict(note or {}),
             )
         )
@@ -311,7 +314,7 @@ class Ledger:
         """Raise a RunFolderError if an event could not be logged, or a watcher failed: only the files are certain."""
         if self._broken:
             path = self._folder / LEDGER
-            raise RunFolderError(f"{path}: refuses calls since one failed: {self._broken}; open it again")
+            raise errors.RunFolderError(f"{path}: refuses calls since one failed: {self._broken}; open it again")
 
     def _tell(self, event: Event) -> None:
         given: dict[str, Any] = {key: getattr(event, key) for key in ("failed", "point", "noise_std", "locations")}
@@ -327,7 +330,7 @@ class Ledger:
                 if (query.id, query.point) != (event.query, event.point):
                     at = f"{self._folder / LEDGER}: line {number + 1}"
                     got = f"query {event.query} came out as {query.id} at {query.point}, logged was {event.point}"
-                    raise RunFolderError(f"{at}: {got}; wanted the machine, the code and the versions that wrote it")
+                    raise errors.RunFolderError(f"{at}: {got}; wanted the machine, code and versions that wrote it")
             elif number >= done and event.kind == "tell":
                 self._tell(event)
             self._note(event)
@@ -344,11 +347,11 @@ class Ledger:
         path = states[number := max(states)]
         try:
             self.team.load_state_dict(read_state(path))
-        except StateVersionError:
+        except errors.StateVersionError:
             raise
         except (OSError, ValueError, KeyError, TypeError) as error:
             fix = "delete it, and all events are replayed from the start"
-            raise RunFolderError(f"{path}: is damaged ({error}); {fix}") from error
+            raise errors.RunFolderError(f"{path}: is damaged ({error}); {fix}") from error
         return number
 
     def _note(self, event: Event) -> None:
@@ -411,10 +414,10 @@ def _digest_of(team: Team) -> str:
 def _as_logged(event: Event) -> Event:
     """Event as its line in the log is read again."""
     try:
-        return msgspec.json.decode(msgspec.json.encode(event), type=Event)
-    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+        return msgspec.json.decode(msgspec.json.encode(event, enc_hook=methodcaller("tolist")), type=Event)
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
         wanted = "numbers, texts, and tables and lists of these"
-        raise ConfigError(f"got what cannot be logged ({error}); wanted {wanted}") from error
+        raise errors.ConfigError(f"got what cannot be logged ({error}); wanted {wanted}") from error
 
 
 def _by_channel(given: Any, check: Callable[[object, str], float], what: str) -> Any:
@@ -422,8 +425,3 @@ def _by_channel(given: Any, check: Callable[[object, str], float], what: str) ->
     if isinstance(given, Mapping):
         return {channel: _by_channel(value, check, repr(channel)) for channel, value in given.items()}
     return None if np.isnan(number := check(given, what)) else number
-
-
-def _plain(value: Any) -> Any:
-    """Python's numbers and lists for those of numpy."""
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
