@@ -63,12 +63,13 @@ class Deciding(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, eq=False)
 class Begun:
-    """Decisions in progress, and the log, learner and offers before them."""
+    """Decisions in progress, the log, learner and offers before them, and the state before the ``earlier`` ones."""
 
     deciding: Deciding
     log: Logbook
     learner: FieldLearner | FunctionLearner
     offered: dict[str, PackedOffer]
+    earlier: "Begun | None" = None
 
 
 _AHEAD = 1000  # decisions; no agent is so far ahead of another, as they wait for one another
@@ -237,8 +238,9 @@ class Talking:
         known = self._offered if participants is None else {}  # absent or new agents have not received it
         turn = self._participant.decision
         deciding = Deciding(count, self._own, offer, turn, heard, participants=participants, known=known)
+        earlier = None if self._before is None else replace(self._before, earlier=None)
         self._seen = set(heard)
-        self._begun = self._before = Begun(deciding, self._log, self._learner, self._offered)
+        self._begun = self._before = Begun(deciding, self._log, self._learner, self._offered, earlier)
         self._own, self.sent, self.report = self._own.said(self._log), {}, None
         self._steps = self._decided(deciding)
         self._take_part(turn + 1 if participants is None else participants.number)
@@ -290,7 +292,7 @@ class Talking:
             begun = self._begun
             assert begun is not None
             self._take_back(begun, begun.deciding.turn)
-            self._words = {} if begun.deciding.count else self._words
+            self._words, self._before = {} if begun.deciding.count else self._words, begun.earlier
             raise
 
     def _counted(self, purpose: str) -> Post:

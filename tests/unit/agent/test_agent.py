@@ -627,7 +627,7 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
         ConfigError,
         r"\.a: got 9.0; wanted a number",
     )
-    yield "shape", lambda a: a.attach(np.ones((1, 3)), [[1.0, 2.0]]), ShapeError, r"wanted \(t, 1\), of the agent"
+    yield "shape", lambda a: a.attach(np.ones((1, 3)), [[1.0, 2.0]]), ShapeError, r"or \(t, 1\), of the agent"
     yield "count", lambda a: a.ask(0), ConfigError, "got 0"
     yield "twice", lambda a: [a.tell("q00001", 1.0), a.ask(), a.ask()], ConfigError, "'a' is deciding"
     yield "word", lambda a: a.word("q00007"), UnknownQueryError, "'q00007' is not of what was asked last"
