@@ -38,7 +38,9 @@ class Agent(Returning):
     location at the deadline, whatever other agents do.
 
     Agents decide as a ``Team`` does, bit-identically, if each query is told to all its agents before the next. If
-    outcomes of several queries are told in turns, agents use the mean of their orders, which a team may not.
+    outcomes of several queries are told in turns, agents use the mean of their orders, which a team may not; of queries
+    with different participants and equal orders, the first asked comes first. Agents fuse beliefs over the links of
+    their next decision, a team without an environment over those of its last one.
 
     A decision with a deadline may leave out some agents: set ``participants`` before it, alike on all participants.
     ``give_up`` takes back a decision that an agent left midway. A returning agent takes over another's ``snapshot``
@@ -234,9 +236,7 @@ class Agent(Returning):
         where = None if location is None else {self.name: location}
         news = told.Told(outcome, point, where, noise_std, failed)
         query_id = own_rows.UNASKED if query is None and self.problem.is_field else query_name(query)
-        # data that are not in the log yet: unreported, or in the report under way
-        since = own if self._begun is None else self._begun.deciding.said.then(own)
-        before = since.told.get(query_id, own_rows.OwnRow(0))
+        before = self._unlogged.told.get(query_id, own_rows.OwnRow(0))
         if query_id == own_rows.UNASKED and point is None:
             row = self._owned.unrequested(before, news, order)
         else:
@@ -266,7 +266,8 @@ class Agent(Returning):
         query_id = own_rows.UNASKED if query is None else query_name(query)
         if self.is_finished and query_id not in self._log.open and self._words.get(query_id) is not None:
             query_id = own_rows.UNASKED  # a query without participants is not pending
-        if (before := self._own.told.get(query_id)) is not None and before.has_come:
+        rows = self._own if query_id == own_rows.UNASKED else self._unlogged
+        if (before := rows.told.get(query_id)) is not None and before.has_come:
             raise UnknownQueryError(f"query {query_id!r}: got {self.name!r} again; its outcome is already known")
         has_ended = is_all and (query_id != own_rows.UNASKED or self._log.asked > 0)  # the start is no round
         row = self._owned.observed(self._log, query_id, info, order=self._own.next_order, is_all=has_ended)

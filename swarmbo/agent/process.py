@@ -16,6 +16,7 @@ from swarmbo.records import Traffic
 P = ParamSpec("P")
 R = TypeVar("R")
 _ENDING = 5.0  # seconds that a process has to end
+_KNOWN = ("is_finished", "keeps_time", "agreement", "sent")  # attributes that each answer has
 
 
 def serve(connection: "Connection[Any, Any]") -> None:
@@ -23,8 +24,8 @@ def serve(connection: "Connection[Any, Any]") -> None:
 
     The first message is a tuple that makes the agent: ``("new", (name, problem), settings)``, or ``("again", (state,),
     {})``. Each further one has a method of ``Agent``, its arguments and its keywords. The answer has the result or
-    exception, ``is_finished``, ``keeps_time``, and the traffic of the agent's messages. Received data are unpickled:
-    keep the other end trusted.
+    exception, ``is_finished``, ``keeps_time``, ``agreement``, and the traffic of the agent's messages. Received data
+    are unpickled: keep the other end trusted.
     """
     agent: Agent | None = None
     with threadpool_limits(1, user_api="blas"):  # the number of threads changes last digits
@@ -42,7 +43,7 @@ def serve(connection: "Connection[Any, Any]") -> None:
                     answer = getattr(agent, name)(*arguments, **keywords)
             except Exception as error:  # noqa: BLE001 - it is raised in the caller
                 answer = error
-            known = (True, False, {}) if agent is None else (agent.is_finished, agent.keeps_time, agent.sent)
+            known = (True, False, -1, {}) if agent is None else tuple(getattr(agent, name) for name in _KNOWN)
             connection.send((answer, *known))
 
 
@@ -57,8 +58,20 @@ def _there(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate["Re
     return called
 
 
+def _attribute(name: str) -> Any:
+    """Attribute of the agent in its process."""
+
+    def value_of(self: "RemoteAgent") -> Any:
+        return self._call("__getattribute__", name)  # pyright: ignore[reportPrivateUsage]
+
+    def change(self: "RemoteAgent", value: object) -> None:
+        self._call("__setattr__", name, value)  # pyright: ignore[reportPrivateUsage]
+
+    return property(value_of, change, doc=f"See ``Agent``: ``{name}``.")
+
+
 class RemoteAgent:
-    """An agent in its own process; its arguments and methods are those of ``Agent``.
+    """An agent in its own process; its arguments, methods and attributes are those of ``Agent``, unknown ones refused.
 
     The process starts fresh (``spawn``), so it has only the data that it is given; ``travel`` is pickled. As with any
     use of ``multiprocessing``, a script must make one under ``if __name__ == "__main__":``.
@@ -71,6 +84,8 @@ class RemoteAgent:
         >>> query_id, said, list(word)  # the only agent has nobody to talk to
         ('q00001', [], ['x'])
     """
+
+    __slots__ = ("_connection", "_process", "name", *_KNOWN)
 
     def __init__(self, name: str, problem: Problem, **given: Any) -> None:
         self._start(name)
@@ -86,7 +101,7 @@ class RemoteAgent:
 
     def _start(self, name: str) -> None:
         context = get_context("spawn")
-        self.name, self.is_finished, self.keeps_time = name, True, False
+        self.name, self.is_finished, self.keeps_time, self.agreement = name, True, False, -1
         self.sent: dict[str, Traffic] = {}
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=serve, args=(theirs,), name=f"agent {name}", daemon=True)
@@ -96,7 +111,11 @@ class RemoteAgent:
     ask, tick = _there(Agent.ask), _there(Agent.tick)
     tell, observe, attach = _there(Agent.tell), _there(Agent.observe), _there(Agent.attach)
     word, recommend, recommended = _there(Agent.word), _there(Agent.recommend), _there(Agent.recommended)
-    state_dict = _there(Agent.state_dict)
+    state_dict, give_up, coded_word = _there(Agent.state_dict), _there(Agent.give_up), _there(Agent.coded_word)
+    snapshot, restore = _there(Agent.snapshot), _there(Agent.restore)
+    links, participants, report = _attribute("links"), _attribute("participants"), _attribute("report")
+    patience, refused, log = _attribute("patience"), _attribute("refused"), _attribute("log")
+    factors, variables, belief = _attribute("factors"), _attribute("variables"), _attribute("belief")
 
     @property
     def is_alive(self) -> bool:
@@ -120,10 +139,12 @@ class RemoteAgent:
     def _call(self, name: str, *arguments: Any, **keywords: Any) -> Any:
         try:
             self._connection.send((name, arguments, keywords))
-            answer, self.is_finished, self.keeps_time, self.sent = self._connection.recv()
+            answer, *known = self._connection.recv()
         except (EOFError, OSError) as gone:
             got = f"the process of agent {self.name!r} has ended"
             raise TransportError(f"{got}; wanted it to answer {name!r}") from gone
+        for attribute, value in zip(_KNOWN, known, strict=True):
+            setattr(self, attribute, value)
         if isinstance(answer, Exception):
             raise answer
         return answer

@@ -12,12 +12,13 @@ import numpy as np
 
 from swarmbo.acquisition import Travel
 from swarmbo.agent.schema import Participants, learns_alike
-from swarmbo.agent.talking import Deciding, Talking
+from swarmbo.agent.talking import Begun, Deciding, Talking
 from swarmbo.coordination.participant import Participant
 from swarmbo.coordination.plan import has_deadline
 from swarmbo.deciding.field import FieldLearner
+from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import Logbook
-from swarmbo.deciding.offers import PackedOffer, inflated
+from swarmbo.deciding.offers import Offer, PackedOffer, inflated
 from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, stops_by_round
 from swarmbo.deciding.setup import settings_again
 from swarmbo.errors import ConfigError, StateVersionError
@@ -26,6 +27,7 @@ from swarmbo.records import Recommendation
 from swarmbo.transport import Envelope
 
 STATE_VERSION = 6  # 6: expected sums at many points
+_BEFORE = "before/"  # of arrays of the state before the last decision
 _MOST = 2**28  # bytes of an unpacked snapshot
 _Packed = tuple[str, tuple[int, ...], bytes]  # type, shape and bytes of an array
 
@@ -37,8 +39,12 @@ class Returning(Talking):
         """State of the agent as ``{"json": plain data, "arrays": {name: array}}``, also while it is deciding."""
         begun, links = self._begun, self.links
         log, learner = (self._log, self._learner) if begun is None else (begun.log, begun.learner)
-        plain_log, arrays = log.to_state()
-        learned, more = learner.to_state()
+        known, arrays = _state(log, learner)
+        before = None
+        if begun is None and self._before is not None:
+            before, more = _state(self._before.log, self._before.learner)
+            before["said"] = msgspec.to_builtins(self._before.deciding.said)
+            arrays |= {_BEFORE + name: array for name, array in more.items()}
         plain = {
             "version": STATE_VERSION,
             "name": self.name,
@@ -50,18 +56,18 @@ class Returning(Talking):
             "travels": self.travel is not None,
             "problem": self.problem.to_plain(),
             "settings": self._setup.to_plain(),
-            "log": plain_log,
             "own": msgspec.to_builtins(self._own),
             "offered": msgspec.to_builtins(self._offered),
             "words": self._words,
             "recommended": msgspec.to_builtins(self._recommended),
             "turn": self._participant.decision,
             "company": msgspec.to_builtins(self.participants),
-            "early": [[early.sender, msgspec.to_builtins(early.payload)] for early in (*self._early, *self._bundles)],
+            "early": [[early.sender, msgspec.to_builtins(early.payload)] for *_, early in self._early],
             "begun": None if begun is None else msgspec.to_builtins(begun.deciding),
-            **learned,
+            "before": before,
+            **known,
         }
-        return {"json": plain, "arrays": arrays | more}
+        return {"json": plain, "arrays": arrays}
 
     @classmethod
     def from_state_dict(
@@ -129,6 +135,11 @@ class Returning(Talking):
             made._words = dict(plain["words"])
             made._participant = Participant[Any](made.name, plain["turn"])
             made._put_aside([Envelope(sender, made.name, payload) for sender, payload in early])
+            if (before := plain.get("before")) is not None:
+                arrays = {name.removeprefix(_BEFORE): array for name, array in state["arrays"].items()}
+                said = Deciding(0, msgspec.convert(before["said"], OwnRows), Offer(), 0)
+                log, learner = made._log.from_state(before["log"], arrays), made._learner.from_state(before, arrays)
+                made._before = Begun(said, log, learner, {})
         # told while it was deciding, so not part of the decision that was just repeated
         made._own = later
         return made
@@ -141,10 +152,9 @@ class Returning(Talking):
         """
         if self._participant.decision <= last or self._before is None:
             return
-        begun = self._before
-        self._log, self._learner, self._own = begun.log, begun.learner, begun.deciding.said.then(self._own)
+        self._take_back(self._before, self._participant.decision)
         self._words, self._offered = {}, {}
-        self._stop()
+        self._n_agreed = max(self._n_agreed, 2 * self._participant.decision + 2)
 
     def snapshot(self) -> bytes:
         """Common knowledge for a returning agent, without private outcomes: the log and a learner that all share."""
@@ -177,9 +187,6 @@ class Returning(Talking):
             arrays = {name: _array(*array) for name, array in packed.items()}
             # everything is tried before anything is replaced: a bad snapshot leaves the agent as it was
             log = self._log.from_state(known["log"], arrays)
-            shapes = log.history.X.shape[1:], log.history.factors.shape[1:]
-            if shapes != (self._log.history.X.shape[1:], self._log.history.factors.shape[1:]):
-                raise ValueError(f"got rows of {shapes}")
             learner = self._learner
             if learns_alike(self._setup):
                 learner = learner.from_state(known, arrays)
@@ -191,8 +198,8 @@ class Returning(Talking):
             raise ConfigError(f"{got}; wanted a `snapshot` of an agent of this team") from error
         self._log, self._learner = log, learner
         self._own, self._words, self._recommended, self._offered = OwnRows(), {}, None, {}
-        self._participant = Participant[Any](self.name, max(last, self._participant.decision))
-        self._stop()
+        self._stop(max(last, self._participant.decision))
+        self._n_agreed = max(self._n_agreed, 2 * self._participant.decision + 2)
 
     def note(self, query: str, row: OwnRow) -> None:
         """Learn the checked outcome of a query (or ``UNASKED``) from a fleet's coordinator; its order is set here."""
@@ -203,12 +210,6 @@ class Returning(Talking):
         if self._steps is not None:
             raise ConfigError(f"{self.name!r} is deciding; wanted the decision finished before the next outcome")
         self._own = rows
-
-    def _stop(self) -> None:
-        self._steps = self._begun = self._before = self._clocked = None
-        number = self._participant.decision
-        self._participant = Participant[Any](self.name, number)
-        self._n_agreed = max(self._n_agreed, 2 * number + 2)
 
     def _require_participants(self, count: int) -> None:
         """Refuse a decision that its participants cannot make."""
@@ -266,6 +267,11 @@ class Returning(Talking):
                 taken[i, column] &= y is not None
                 noise[i, 1 + column] = np.nan if row is None else row.noise.get(factor, np.nan)
         return replace(log, history=replace(history, factors=factors, noise_std=noise, taken=taken).with_sums())
+
+
+def _state(log: Logbook, learner: FieldLearner | FunctionLearner) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    (plain, arrays), (learned, more) = log.to_state(), learner.to_state()
+    return {"log": plain, **learned}, arrays | more
 
 
 def _array(dtype: str, shape: tuple[int, ...], content: bytes) -> np.ndarray:

@@ -63,12 +63,13 @@ class Deciding(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, eq=False)
 class Begun:
-    """Decisions in progress, and the log, learner and offers before them."""
+    """Decisions in progress, the log, learner and offers before them, and the state before the ``earlier`` ones."""
 
     deciding: Deciding
     log: Logbook
     learner: FieldLearner | FunctionLearner
     offered: dict[str, PackedOffer]
+    earlier: "Begun | None" = None
 
 
 _AHEAD = 1000  # decisions; no agent is so far ahead of another, as they wait for one another
@@ -115,8 +116,9 @@ class Talking:
         self._offered: dict[str, PackedOffer] = {}  # by agent, in the report before the last decision
         self._words: dict[str, dict[str, float] | None] = {}  # codes
         self._recommended: Recommendation | None = None
-        self._early: list[Envelope] = []
-        self._bundles: list[Envelope] = []  # messages of an agreement by a deadline that has not begun here
+        # messages that are not due yet: number of the decision or agreement, True if by a deadline, and envelope
+        self._early: list[tuple[int, bool, Envelope]] = []
+        self._seen = set[tuple[str, bytes]]()  # senders and payloads of this decision and of early messages
         self._clocked: Clocked | None = None
         self._n_agreed = 0  # agreements by a deadline with smaller numbers are over
         self._begun: Begun | None = None
@@ -176,7 +178,8 @@ class Talking:
         if self._clocked is not None:
             said += self._clocked_tick(self._clocked)
         while self._steps is not None and self._clocked is None:
-            said += self._participant.tick(now, self._due())
+            due = self._due(self._participant.decision)
+            said += self._participant.tick(now, [envelope for *_, envelope in due])
             if not self._participant.is_finished:
                 break
             outcomes, self._participant.outcomes = self._participant.outcomes, []
@@ -184,8 +187,12 @@ class Talking:
         return said
 
     def _put_aside(self, inbox: Sequence[Envelope]) -> list[Envelope]:
-        """Sort arrivals, and drop late ones; by a deadline changed ones, too, so that nothing stops the clock."""
-        last, is_deciding, kept = self._participant.decision, self._steps is not None, list[tuple[Envelope, bool]]()
+        """Sort arrivals, drop late and repeated ones; by a deadline changed ones, too: nothing stops the clock."""
+        last, is_deciding, kept = (
+            self._participant.decision,
+            self._steps is not None,
+            list[tuple[int, bool, Envelope]](),
+        )
         for envelope in inbox:
             try:
                 label, message = read(envelope)
@@ -204,17 +211,18 @@ class Talking:
             is_due = is_deciding or label.decision > last
             if is_bundle:
                 is_due = label.decision >= max(self._n_agreed, 2 * last + 2 * (not is_deciding))
-            if is_due:
-                kept.append((envelope, is_bundle))
-        self._early += [envelope for envelope, is_bundle in kept if not is_bundle]
-        self._bundles += [envelope for envelope, is_bundle in kept if is_bundle]
-        return [envelope for envelope, _ in kept]
+            # during an agreement by a deadline, a repeated message shows that its sender is there
+            shows_life = is_bundle and self.keeps_time
+            if is_due and (shows_life or (envelope.sender, envelope.payload) not in self._seen):
+                self._seen.add((envelope.sender, envelope.payload))
+                kept.append((label.decision, is_bundle, envelope))
+        self._early += kept
+        return [envelope for *_, envelope in kept]
 
     def _clocked_tick(self, clocked: Clocked) -> list[Envelope]:
         """Tick an agreement by a deadline; when the time is up, the decision continues."""
-        numbers = [(read(envelope)[0].decision, envelope) for envelope in self._bundles]
-        self._bundles = [envelope for number, envelope in numbers if number > clocked.number]
-        said = clocked.tick([envelope for number, envelope in numbers if number == clocked.number])
+        due = self._due(clocked.number, by_deadline=True)
+        said = clocked.tick([envelope for number, _, envelope in due if number == clocked.number])
         if clocked.word is not None:
             self.sent["agreement"] = self.sent.get("agreement", Traffic()) + clocked.sent
             self._clocked, self._n_agreed = None, clocked.number + 1
@@ -224,13 +232,15 @@ class Talking:
 
     def _begin(self, count: int, offer: Offer) -> None:
         self._routes = Routes(self.problem.agents, self.links, has_base=self.has_base)
-        heard = tuple((envelope.sender, envelope.payload) for envelope in (*self._early, *self._bundles))
+        heard = tuple((envelope.sender, envelope.payload) for *_, envelope in self._early)
         # participants are named for decisions; a recommendation is by all agents
         participants = self.participants if count else None
         known = self._offered if participants is None else {}  # absent or new agents have not received it
         turn = self._participant.decision
         deciding = Deciding(count, self._own, offer, turn, heard, participants=participants, known=known)
-        self._begun = self._before = Begun(deciding, self._log, self._learner, self._offered)
+        earlier = None if self._before is None else replace(self._before, earlier=None)
+        self._seen = set(heard)
+        self._begun = self._before = Begun(deciding, self._log, self._learner, self._offered, earlier)
         self._own, self.sent, self.report = self._own.said(self._log), {}, None
         self._steps = self._decided(deciding)
         self._take_part(turn + 1 if participants is None else participants.number)
@@ -240,12 +250,28 @@ class Talking:
         """Begin to exchange messages of a decision; all agents number decisions alike."""
         self._participant = Participant[Any](self.name, number, patience=self.patience, refused=self.refused)
 
-    def _due(self) -> list[Envelope]:
-        """Early messages of decisions that have begun."""
-        now = self._participant.decision
-        numbers = [(read(envelope)[0].decision, envelope) for envelope in self._early]
-        self._early = [envelope for number, envelope in numbers if number > now]
-        return [envelope for number, envelope in numbers if number <= now]
+    def _due(self, last: int, *, by_deadline: bool = False) -> list[tuple[int, bool, Envelope]]:
+        """Take early messages of decisions, or of agreements by a deadline, with numbers up to the last."""
+        due = [one for one in self._early if one[0] <= last and one[1] == by_deadline]
+        self._early = [one for one in self._early if one[0] > last or one[1] != by_deadline]
+        return due
+
+    @property
+    def _unlogged(self) -> OwnRows:
+        """Own data that are not in the log before a decision: unreported, or in the report under way."""
+        return self._own if self._begun is None else self._begun.deciding.said.then(self._own)
+
+    def _take_back(self, begun: Begun, number: int) -> None:
+        """Restore what was before decisions, with what was told since; decision ``number`` is over."""
+        self._log, self._learner, self._offered = begun.log, begun.learner, begun.offered
+        self._own = begun.deciding.said.then(self._own)
+        self._stop(number)
+
+    def _stop(self, number: int) -> None:
+        """Wait for nothing; decision ``number`` is over."""
+        self._steps = self._begun = self._before = self._clocked = None
+        self._participant = Participant[Any](self.name, number)
+        self._seen = {(envelope.sender, envelope.payload) for *_, envelope in self._early}
 
     def _advance(self, outcomes: list[Any] | dict[str, Any] | None) -> None:
         assert self._steps is not None
@@ -265,10 +291,8 @@ class Talking:
         except Exception:  # nothing is decided, and no data are lost
             begun = self._begun
             assert begun is not None
-            self._log, self._learner, self._own = begun.log, begun.learner, begun.deciding.said.then(self._own)
-            self._offered = begun.offered
-            self._participant = Participant[Any](self.name, begun.deciding.turn)
-            self._words, self._steps, self._begun = {} if begun.deciding.count else self._words, None, None
+            self._take_back(begun, begun.deciding.turn)
+            self._words, self._before = {} if begun.deciding.count else self._words, begun.earlier
             raise
 
     def _counted(self, purpose: str) -> Post:

@@ -266,9 +266,7 @@ class AskTell(TeamState):
         self.sharing_links = None
         if news is None:
             return
-        # before the log changes: a query that this closes is not open afterwards
-        of_round = self._log.round_of(query_id, is_all=is_all)
-        self._log = self._log.with_news(query_id, news, is_all=is_all)
+        self._log, of_round = self._log.with_news(query_id, news, is_all=is_all)
         if self.problem.is_field:
             self._since = self._since.with_news(self.problem, query_id, news, of_round, is_all=is_all)
             self._learn(self._present_links)

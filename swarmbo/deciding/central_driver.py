@@ -147,42 +147,42 @@ class CentralDriver:
         return request.ranking(summed) if summed else None
 
     def _answer(self, request: joint.Request | places.Request) -> Any:
-        answer: Any = None
         match request:
             case joint.Rank():
-                answer = None if self.knows_all else self._ranked(request)
+                return None if self.knows_all else self._ranked(request)
             case joint.Gather():
-                answer = request.numbers
-                if not self.knows_all:
-                    self.words.summed(request.purpose, 1, len(answer))
-                    answer = request.among(self.words.present or request.graph.agents)
+                if self.knows_all:
+                    return request.numbers
+                self.words.summed(request.purpose, 1, len(request.numbers))
+                return request.among(self.words.present or request.graph.agents)
             case joint.Whole():
-                answer = request.points
-                self.words.summed(request.purpose, *np.atleast_2d(answer).shape)
+                self.words.summed(request.purpose, *np.atleast_2d(request.points).shape)
+                return request.points
             case joint.Agree():
-                answer = self._agreed(request)
-                self.words.note("agreement", answer.report.traffic)
-                self.words.summed("point", 1, len(answer.point))
+                agreed = self._agreed(request)
+                self.words.note("agreement", agreed.report.traffic)
+                self.words.summed("point", 1, len(agreed.point))
+                return agreed
             case joint.Expect():
                 graph, model = self.words.graph, request.model
                 if self.knows_all or model.belief.is_coupled:
-                    answer = model.posterior(request.points)
-                else:
-                    answer = self.words.exchanged("expected", request.summed(graph, graph.factors))
+                    return model.posterior(request.points)
+                return self.words.exchanged("expected", request.summed(graph, graph.factors))
             case places.Choose():
-                answer = self._chosen(request)
-                self.words.note("agreement", answer.report.traffic)
+                chosen = self._chosen(request)
+                self.words.note("agreement", chosen.report.traffic)
+                return chosen
             case places.Visit():
                 planned, links = request
                 opened = self._opened(planned.pilots, links) if self.transport.as_agents else None
-                answer = planned.central_driver() if opened is None else planned.with_agents(opened, self.round)
-                self.words.note("agreement", answer.report.traffic)
-                ends = {agent: place.tolist() for agent, place in answer.points.items()}
+                visits = planned.central_driver() if opened is None else planned.with_agents(opened, self.round)
+                self.words.note("agreement", visits.report.traffic)
+                ends = {agent: place.tolist() for agent, place in visits.points.items()}
                 words = {agent: msgspec.msgpack.encode(ends.get(agent)) for agent in self.words.graph.agents}
                 self.words.exchanged("choices", asked(ToAll(words)))
+                return visits
             case EachSays():
-                answer = self.words.answered(request)
-        return answer
+                return self.words.answered(request)
 
     def _agreed(self, request: joint.Agree) -> Agreement:
         functions, links, seed = request.functions, request.links, request.seed

@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -41,14 +42,26 @@ _COLUMNS: Mapping[str, Any] = {  # of a saved history, and their types
     **dict.fromkeys(("attached", "chosen", "taken"), bool),
     **dict.fromkeys(("basis", "query"), np.int64),
 }
+_Count = Annotated[int, msgspec.Meta(ge=0)]
 _DIGITS = 18  # of a query's number, which is of 64 bits
+
+
+class _Waiting(msgspec.Struct, frozen=True, array_like=True):
+    """An ``OpenQuery`` in a state, without its point."""
+
+    waits: tuple[str, ...]
+    row: _Count | None
+    round: _Count
+    chosen: bool
+    basis: _Count
+    stood: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class OpenQuery:
     """A pending joint point, and the channels for which it waits. Once a part of its outcome is known, it has a ``row``
     in the history. ``chosen`` is False in the initial design; ``basis`` is the number of evaluations known at its
-    request.
+    request; ``stood`` is an actual point that was told before any outcome.
     """
 
     point: Float[np.ndarray, " n"]
@@ -57,6 +70,12 @@ class OpenQuery:
     round: int = 1
     chosen: bool = True
     basis: int = 0
+    stood: Float[np.ndarray, " n"] | None = None
+
+    @property
+    def place(self) -> Float[np.ndarray, " n"]:
+        """Actual point as far as it is known, otherwise the requested one."""
+        return self.point if self.stood is None else self.stood
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,8 +215,11 @@ class Logbook:
         """Note outcomes of some channels, NaN if failed; the query stays open until all are known.
 
         ``point`` is the actual point, NaN for variables as requested. Variables of channels with earlier outcomes stay.
+        Without any outcome so far, only the point is noted.
         """
         query = self.query(query_id, outcomes)
+        if not outcomes and query.row is None:
+            return replace(self, open={**self.open, query_id: replace(query, stood=point)})
         row, history = self._row(query_id, query, point)
         told, noise, place = history.factors.copy(), history.known_noise, self.problem.graph.place_of
         for channel, outcome in outcomes.items():
@@ -237,12 +259,10 @@ class Logbook:
         failures = self.failures + int(unknown.sum())
         return replace(self, history=self._summed(self.history.then(added)), failures=failures)
 
-    def round_of(self, query_id: str | None, *, is_all: bool) -> int:
-        """Round of news: that of the query, or the present one if the round has ended or there is no query."""
-        return self.round - 1 if query_id is None or is_all else self.open[query_id].round
-
-    def with_news(self, query_id: str | None, news: News, *, is_all: bool = False) -> "Logbook":
-        """Add news of a query, or unrequested ones; ``is_all`` is True if the query gets no more outcomes."""
+    def with_news(self, query_id: str | None, news: News, *, is_all: bool = False) -> tuple["Logbook", int]:
+        """Add news of a query, or unrequested ones; ``is_all`` is True if the query gets no more outcomes. Return also
+        the round of the news: that of the query, or the present one if the round has ended or there is no query.
+        """
         log, problem, query = self, self.problem, None if query_id is None else self.open[query_id]
         places = problem.places(news.point, news.factors)
         waits = frozenset[str]() if query is None else frozenset(query.waits)
@@ -251,10 +271,9 @@ class Logbook:
         if query_id is not None and news.total is not None:
             log = log.with_total(query_id, news.total, news.point, news.total_noise)
         elif query_id is not None:
-            point = news.point
-            if problem.is_field:
-                point = problem.joint({channel: places[channel] for channel in own})
-            log = log.with_factors(query_id, own, point=point, noise_std=news.noise) if own or not is_all else log
+            if own or not problem.is_field:
+                point = problem.joint({c: places[c] for c in own}) if problem.is_field else news.point
+                log = log.with_factors(query_id, own, point=point, noise_std=news.noise)
             log = log.without([query_id]) if is_all else log
         if unasked := {channel: y for channel, y in news.factors.items() if channel not in own}:
             point = problem.joint({channel: places[channel] for channel in unasked})
@@ -263,7 +282,7 @@ class Logbook:
             agent = measurement.agent
             point = problem.joint({agent: measurement.place})
             log = log._measured(point, {agent: measurement.outcome}, {agent: measurement.noise_std}, attached=True)
-        return log
+        return log, self.round - 1 if query is None or is_all else query.round
 
     def _measured(
         self, point: Float[np.ndarray, " n"], told: Mapping[str, float], noise: Mapping[str, float], *, attached: bool
@@ -276,7 +295,10 @@ class Logbook:
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """State as plain data and arrays."""
-        waiting = {key: [list(q.waits), q.row, q.round, q.chosen, q.basis] for key, q in self.open.items()}
+        waiting = {
+            key: [list(q.waits), q.row, q.round, q.chosen, q.basis, None if q.stood is None else q.stood.tolist()]
+            for key, q in self.open.items()
+        }
         plain = {"asked": self.asked, "begun": self.begun, "failures": self.failures, "open": waiting}
         rows = {name: column.copy() for name in _COLUMNS if (column := getattr(self.history, name)) is not None}
         return plain, {**rows, "open": self.out}
@@ -285,12 +307,21 @@ class Logbook:
         """Restore the state of ``to_state``, with the same problem."""
         there = [name for name in _COLUMNS if name in arrays or name != "measured"]  # these only if there are limits
         history = Dataset(**{name: np.array(arrays[name], dtype=_COLUMNS[name]) for name in there})
-        counts = {name: plain[name] for name in ("asked", "begun", "failures")}
-        saved = zip(np.array(arrays["open"], dtype=float), plain["open"].items(), strict=True)
-        queries = {
-            query_id: OpenQuery(point, tuple(waits), row, of_round, chosen, basis)
-            for point, (query_id, (waits, row, of_round, chosen, basis)) in saved
-        }
+        for name in there:
+            shape, wanted = getattr(history, name).shape, (len(history), *getattr(self.history, name).shape[1:])
+            if shape != wanted:
+                raise ValueError(f"got {name!r} {shape}; wanted {wanted}")
+        if np.isinf(history.X).any():
+            raise ValueError("got infinite points")
+        counts = msgspec.convert({name: plain[name] for name in ("asked", "begun", "failures")}, dict[str, _Count])
+        waiting = msgspec.convert(plain["open"], dict[str, _Waiting])
+        points = np.array(arrays["open"], dtype=float).reshape(-1, history.X.shape[1])
+        queries = dict[str, OpenQuery]()
+        for point, (query_id, q) in zip(points, waiting.items(), strict=True):
+            if not set(q.waits) <= set(self.problem.channels) or (q.row is not None and q.row >= len(history)):
+                raise ValueError(f"query {query_id!r}: got {q.waits}, row {q.row}; wanted agents and rows of the log")
+            stood = None if q.stood is None else np.array(q.stood)
+            queries[query_id] = OpenQuery(point, q.waits, q.row, q.round, q.chosen, q.basis, stood)
         return replace(self, history=history, **counts)._with_open(queries)
 
     def _closed(self, query_ids: Iterable[str]) -> "Logbook":
@@ -319,7 +350,7 @@ class Logbook:
 
     def _row(self, query_id: str, query: OpenQuery, point: Float[np.ndarray, " n"] | None) -> tuple[int, Dataset]:
         """A query's row in the history, and the history with that row at the actual point."""
-        place = query.point if point is None else np.where(np.isnan(point), query.point, point)
+        place = query.place if point is None else np.where(np.isnan(point), query.place, point)
         if query.row is None:
             unknown = np.full((1, len(self.problem.channels)), np.nan)
             asked = np.array([float(query.round)])

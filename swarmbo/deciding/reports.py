@@ -146,8 +146,8 @@ class Reports:
         for of, group in in_order(told, self.own.attached):
             if isinstance(of, str):
                 has_ended = any(one.measurement.has_ended for one in group)
-                news, asked = news_of_group(log.problem, group), log.round_of(of or None, is_all=has_ended)
-                log = log.with_news(of or None, news, is_all=has_ended)
+                news = news_of_group(log.problem, group)
+                log, asked = log.with_news(of or None, news, is_all=has_ended)
                 learner = learner.learn(news, asked, log.round - 1, self.links)
                 # each group is fused before the next is learned, as a team does: losses are drawn by exchange
                 if due := learner.believed.to_say().due:

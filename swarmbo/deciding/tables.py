@@ -142,8 +142,11 @@ def _long(
     return X[firsts], by_factor(values), None if when is None else when[firsts], noise, there
 
 
-def attached(given: Rows, problem: Problem) -> Dataset:
-    """Dataset of evaluations that a user attaches as arrays, NaN for failed or missing ones."""
+def attached(given: Rows, problem: Problem, own: Sequence[str] | None = None) -> Dataset:
+    """Dataset of evaluations that a user attaches as arrays, NaN for failed or missing ones.
+
+    Of a function, a table of outcomes has a column for each of the ``own`` channels, by default all.
+    """
     points, outcomes, agents, rounds, noise_std, constraints, are_codes = given
     X = problem.coded_rows(points) if problem.is_mixed and not are_codes else real_array(points)
     y = real_array(outcomes)
@@ -171,18 +174,20 @@ def attached(given: Rows, problem: Problem) -> Dataset:
         return Dataset(joint, unknown, nothing, X[:, d] if X.shape[1] > d else rounds, noise_std=noise)
     if agents is not None:
         raise ConfigError("got agents; wanted none: in a function all agents set one joint point", at="$.agents")
-    if X.shape != (t, n) or y.shape not in ((t,), (t, k)):
-        raise ShapeError(f"got points {X.shape} and outcomes {y.shape}; wanted (t, {n}) and (t,) or (t, {k})")
+    columns = [problem.graph.place_of[channel] for channel in (problem.channels if own is None else own)]
+    if X.shape != (t, n) or y.shape not in ((t,), (t, len(columns))):
+        wanted = f"(t, {n}) and (t,) or (t, {len(columns)})" + f", of the agent's factors {own}" * (own is not None)
+        raise ShapeError(f"got points {X.shape} and outcomes {y.shape}; wanted {wanted}")
     if y.ndim == 1 and problem.outcomes == "per-factor":
         if k > 1:
             raise ShapeError(f"got totals; this team observes factors: wanted outcomes ({t}, {k})")
-        y = y[:, None]  # the total is the outcome of the only factor
+        y, columns = y[:, None], [0]  # the total is the outcome of the only factor
     X = problem.points(X)
     if y.ndim == 1:
         noise[:, :1] = _known_noise(noise_std, y[:, None])
         return Dataset(X, y, nothing, rounds, noise_std=noise, measured=measured)
-    noise[:, 1:] = _known_noise(noise_std, y)
-    return Dataset(X, unknown, y, rounds, noise_std=noise, measured=measured)
+    noise[:, 1:][:, columns], nothing[:, columns] = _known_noise(noise_std, y), y
+    return Dataset(X, unknown, nothing, rounds, noise_std=noise, measured=measured)
 
 
 def _measured(constraints: object, problem: Problem, t: int) -> Float[np.ndarray, "t c"] | None:

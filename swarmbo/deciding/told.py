@@ -44,22 +44,23 @@ def news_of(log: Logbook, query_id: str, told: Told, own: Own = None) -> News | 
         if told.point is not None:
             raise ConfigError("got a point; wanted locations = {agent: location}, as this is a field", at="$.point")
         total, factors = None, _numbers(told.outcome, "{agent: outcome}", "$.outcomes", own)
+        rest_failed = told.failed or told.outcome is None
         log.asked_of(query_id, factors)
         where = {} if told.locations is None else values.table(told.locations, "{agent: location}", "$.locations")
         if strangers := [agent for agent in where if agent not in factors]:
             raise UnknownQueryError(f"got locations of {strangers} without outcomes; wanted both or only outcomes")
         sent = problem.places(query.point, waits)
         places = sent | {agent: measured_place(problem, agent, where[agent]) for agent in where}
-        spot = problem.joint({agent: places[agent] for agent in waits if told.failed or agent in factors})
+        spot = problem.joint({agent: places[agent] for agent in waits if rest_failed or agent in factors})
     else:
         if told.locations is not None:
             wanted = "point = {variable: value}, as this is a function"
             raise ConfigError(f"got locations; wanted {wanted}", at="$.locations")
-        spot = query.point if told.point is None else problem.placed(told.point)
+        spot = query.place if told.point is None else problem.placed(told.point)
         total, factors = _outcome_of(told.outcome, problem, own)
+        rest_failed = told.failed or not isinstance(told.outcome, Mapping)
         log.asked_of(query_id, factors)
     total_noise, noise = noise_of(told.noise_std, total, factors)
-    rest_failed = told.failed or not (problem.is_field or isinstance(told.outcome, Mapping))
     may_come, may_tell = frozenset(waits), problem.channels if own is None else own
     new = {channel: y for channel, y in factors.items() if channel in may_come}
     for channel in factors.keys() - new.keys():
@@ -195,9 +196,10 @@ class Owned:
         elif own_rows.shares_outcomes(self.problem) and not isinstance(outcome, Mapping) and self.name != first:
             wanted = f"it given to {first!r}, which reports it to the others"
             raise ConfigError(f"got a total; wanted {wanted}", at="$.outcome")
-        # outcomes of its own that its log does not have yet
-        if query_id in log.open and before.factors:
-            log = log.with_factors(query_id, {f: np.nan if y is None else y for f, y in before.factors.items()})
+        if query_id in log.open:  # with outcomes of its own that its log does not have yet
+            waits = log.open[query_id].waits
+            new = {f: np.nan if y is None else y for f, y in before.factors.items() if f in waits}
+            log = log.with_factors(query_id, new) if new else log
         if query_id in log.open and before.total is not msgspec.UNSET:
             log = log.with_total(query_id, np.nan if before.total is None else before.total)
         own = {} if point is None else values.table(point, "{variable: value}", "$.point")
@@ -229,21 +231,8 @@ class Owned:
 
     def attached(self, given: tables.Rows, present: int, order: int) -> list[own_rows.OwnRow]:
         """Check unrequested evaluations of a function; see ``Agent.attach``. ``present`` is the default round."""
-        y, channels = values.real_array(given.outcomes), self.problem.channels
-        is_by_factor = not own_rows.shares_outcomes(self.problem) or (y is not None and y.ndim == 2)
-        if y is not None and y.ndim == 2:
-            if y.shape[1] != len(self.factors):
-                wanted = f"(t, {len(self.factors)}), of the agent's factors {list(self.factors)}"
-                raise ShapeError(f"got outcomes {y.shape}; wanted {wanted}")
-            own = [self.problem.graph.place_of[factor] for factor in self.factors]
-            of_all, noise_of_all = np.full((2, len(y), len(channels)), np.nan)
-            of_all[:, own] = y
-            noise = values.real_array(np.nan if given.noise_std is None else given.noise_std)
-            if noise is not None and noise.shape == y.shape:
-                noise_of_all[:, own] = noise
-                given = given._replace(noise_std=noise_of_all)
-            given = given._replace(outcomes=of_all)
-        data = tables.attached(given, self.problem)
+        data, channels = tables.attached(given, self.problem, self.factors), self.problem.channels
+        is_by_factor = not own_rows.shares_outcomes(self.problem) or np.ndim(given.outcomes) == 2
         rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds
         has_total, rows = not is_by_factor and self.name == self.problem.agents[0], list[own_rows.OwnRow]()
         for x, total, known, of_round, noise in zip(

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -18,10 +19,10 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
+from swarmbo import errors
 from swarmbo.boundary import files, values
 from swarmbo.boundary.files import append_line
 from swarmbo.deciding.team_state import read_state
-from swarmbo.errors import RunFolderError, StateVersionError, UnknownQueryError
 from swarmbo.records import Query, SolveReport, Traffic
 from swarmbo.team import Team
 
@@ -66,7 +67,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     sharing: Traffic = Traffic()
     outcome: float | dict[str, float | None] | None = None
     failed: bool = False
-    noise_std: float | dict[str, float] | None = None
+    noise_std: float | dict[str, float | None] | None = None
     locations: dict[str, list[float]] | None = None
     why: str = ""
     team: str = ""
@@ -117,7 +118,7 @@ class Ledger:
         """
         ledger = cls(folder, team, choose)
         if (folder / LEDGER).exists():
-            raise RunFolderError(f"{folder / LEDGER}: is there already; open it, or choose another folder")
+            raise errors.RunFolderError(f"{folder / LEDGER}: is there already; open it, or choose another folder")
         with ledger._writing():
             # the state comes first, since the team may have data that are in no event
             ledger._write_state(1)
@@ -159,12 +160,12 @@ class Ledger:
             text = files.read_regular(path)
         log = files.logged_lines(text, _START, path, Event, lambda event, at: at > 0 or event.kind == "begin", "event")
         if log.damage is not None:
-            raise RunFolderError(log.damage)
+            raise errors.RunFolderError(log.damage)
         events: list[Event] = log.records
         ledger = cls(folder, make_team(), choose)
         own = _digest_of(ledger.team)
         if events and events[0].team != own:
-            raise RunFolderError(f"{path}: is of another team: its problem or settings changed; put them back")
+            raise errors.RunFolderError(f"{path}: is of another team: its problem or settings changed; put them back")
         ledger._digest = log.digest
         with ledger._writing():
             os.truncate(path, log.length)
@@ -198,7 +199,7 @@ class Ledger:
         """
         if query_id not in self._asked:
             waiting = list(self.team.pending)
-            raise UnknownQueryError(f"query {query_id!r} was never asked; waiting for outcomes: {waiting}")
+            raise errors.UnknownQueryError(f"query {query_id!r} was never asked; waiting for outcomes: {waiting}")
         return self._asked[query_id]
 
     def losses(self, query_id: str) -> int:
@@ -221,11 +222,15 @@ class Ledger:
 
         Args:
             note: Plain data to log with it.
+
+        Raises:
+            ConfigError: If the note is not plain; then nothing is asked.
         """
+        noted = _as_logged(Event("ask", time.time(), note=dict(note or {}))).note
         with self._changing():
             query = self._choose(self.team)
             decided = (query.point, query.mean, query.std, self.team.last_report, self.team.last_sharing)
-            self._log(Event("ask", time.time(), query.id, *decided, note=dict(note or {})))
+            self._log(Event("ask", time.time(), query.id, *decided, note=noted))
             return query
 
     def lost(self, query_id: str, why: str, note: Mapping[str, Any] | None = None) -> int:
@@ -237,11 +242,13 @@ class Ledger:
         Raises:
             UnknownQueryError: If the query is not pending.
         """
+        loss = _as_logged(Event("lost", time.time(), query_id, why=why, note=dict(note or {})))
         with self._changing():
             if query_id not in self.team.pending:
                 self.asked(query_id)
-                raise UnknownQueryError(f"query {query_id!r} has its outcome; pending: {list(self.team.pending)}")
-            self._log(Event("lost", time.time(), query_id, why=why, note=dict(note or {})))
+                waiting = list(self.team.pending)
+                raise errors.UnknownQueryError(f"query {query_id!r} has its outcome; pending: {waiting}")
+            self._log(loss)
             return self.losses(query_id)
 
     def tell(
@@ -273,16 +280,20 @@ class Ledger:
             UnknownQueryError: If the query was never asked.
             ConfigError: As in ``Team.tell``; nothing is logged then.
         """
-        told = Event(
-            "tell",
-            time.time(),
-            query_id,
-            None if point is None else _plain_point(point),
-            outcome=_plain(outcome),
-            failed=failed,
-            noise_std=_plain(noise_std, np.nan),  # which the team refuses
-            locations=None if locations is None else _plain({a: np.asarray(x).tolist() for a, x in locations.items()}),
-            note=dict(note or {}),
+        where: Any = None if locations is None else dict(locations)
+        # the team learns what the log says, so that it learns the same from the log
+        told = _as_logged(
+            Event(
+                "tell",
+                time.time(),
+                query_id,
+                None if point is None else dict(point),
+                outcome=_by_channel(outcome, values.told_number, "the evaluation"),
+                failed=failed,
+                noise_std=_by_channel(noise_std, values.told_noise, "the evaluation"),
+                locations=where,
+                note=dict(note or {}),
+            )
         )
         with self._lock:
             self.require_whole()
@@ -299,7 +310,7 @@ class Ledger:
         """Raise a RunFolderError if an event could not be logged, or a watcher failed: only the files are certain."""
         if self._broken:
             path = self._folder / LEDGER
-            raise RunFolderError(f"{path}: refuses calls since one failed: {self._broken}; open it again")
+            raise errors.RunFolderError(f"{path}: refuses calls since one failed: {self._broken}; open it again")
 
     def _tell(self, event: Event) -> None:
         given: dict[str, Any] = {key: getattr(event, key) for key in ("failed", "point", "noise_std", "locations")}
@@ -316,7 +327,7 @@ class Ledger:
                 if (query.id, query.point) != (event.query, event.point):
                     at = f"{self._folder / LEDGER}: line {number + 1}"
                     got = f"query {event.query} came out as {query.id} at {query.point}, logged was {event.point}"
-                    raise RunFolderError(f"{at}: {got}; wanted the machine, the code and the versions that wrote it")
+                    raise errors.RunFolderError(f"{at}: {got}; wanted the machine, code and versions that wrote it")
             elif number >= done and event.kind == "tell":
                 self._tell(event)
             self._note(event)
@@ -333,11 +344,11 @@ class Ledger:
         path = states[number := max(states)]
         try:
             self.team.load_state_dict(read_state(path))
-        except StateVersionError:
+        except errors.StateVersionError:
             raise
         except (OSError, ValueError, KeyError, TypeError) as error:
             fix = "delete it, and all events are replayed from the start"
-            raise RunFolderError(f"{path}: is damaged ({error}); {fix}") from error
+            raise errors.RunFolderError(f"{path}: is damaged ({error}); {fix}") from error
         return number
 
     def _note(self, event: Event) -> None:
@@ -397,18 +408,18 @@ def _digest_of(team: Team) -> str:
     return files.digest_of_table({"problem": team.problem.to_plain(), "settings": team.setup.to_plain()})
 
 
-def _plain_point(point: Mapping[str, Any]) -> dict[str, Any]:
-    """Values as JSON keeps them."""
-    given = values.exact(values.plain(point))
-    return {v: x if isinstance(x, bool | int | str) else _plain(x) for v, x in given.items()}
+def _as_logged(event: Event) -> Event:
+    """Event as its line in the log is read again."""
+    try:
+        encoder = msgspec.json.Encoder(enc_hook=methodcaller("tolist"), decimal_format="number")
+        return msgspec.json.decode(encoder.encode(event), type=Event)
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        wanted = "numbers, texts, and tables and lists of these"
+        raise errors.ConfigError(f"got what cannot be logged ({error}); wanted {wanted}") from error
 
 
-def _plain(value: Any, missing: float | None = None) -> Any:
-    """Numbers as JSON keeps them, some as ``missing``; others are left to the team, which refuses them."""
-    if isinstance(value, Mapping):
-        return {key: _plain(part, missing) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_plain(part) for part in value]
-    if value is None or not values.is_number(value):
-        return value
-    return missing if np.isnan(number := values.reported_number(value)) else number
+def _by_channel(given: Any, check: Callable[[object, str], float], what: str) -> Any:
+    """Checked number, or table of numbers by channel, None for NaN."""
+    if isinstance(given, Mapping):
+        return {channel: _by_channel(value, check, repr(channel)) for channel, value in given.items()}
+    return None if np.isnan(number := check(given, what)) else number

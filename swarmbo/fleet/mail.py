@@ -70,12 +70,13 @@ class Mail:
 
     def read(self, seconds: float, is_enough: Callable[[], bool] = lambda: False) -> tuple[str, Letter] | None:
         """Next new letter; None if there is none in time, or if ``is_enough`` holds. Due letters are repeated."""
-        until = self._clock() + seconds
-        while (left := until - self._clock()) >= 0 and not is_enough():
+        until, left = self._clock() + seconds, seconds
+        while left >= 0 and not is_enough():
             self._repeat()
             parcel = self._carrier.wait(min(left, _SOON / 4))
             if parcel is not None and (letter := self._taken_in(parcel)) is not None:
                 return parcel[0], letter
+            left = until - self._clock()
         return None
 
     def settle(self, seconds: float, stop: Callable[[], bool] = lambda: False) -> None:

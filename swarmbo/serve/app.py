@@ -151,8 +151,9 @@ def make_app(desk: Desk, token: str) -> Any:
 
 def _require_token(header: str, token: str) -> None:
     """Compare in constant time."""
-    given = header.removeprefix("Bearer ").strip().encode("utf-8", "surrogateescape")
-    if not hmac.compare_digest(given, token.encode()):
+    scheme, _, given = header.partition(" ")
+    is_same = hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), token.encode())
+    if not is_same or scheme.lower() != "bearer":
         got = "another token" if header else "no token"
         fix = "send the header Authorization: Bearer TOKEN; the token is in the file that the service named"
         raise Refused(401, "the token is missing or wrong", got, "the token", fix, {"WWW-Authenticate": "Bearer"})

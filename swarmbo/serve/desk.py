@@ -51,11 +51,15 @@ class Outcomes:
             yield event, self._completed(ledger.query(event.query), event) if event.kind == "tell" else []
 
     def _completed(self, query: Query, event: Event) -> list[Outcome]:
-        known, problem = self._parts.setdefault(query.id, {}), self._problem
-        given = event.outcome if isinstance(event.outcome, dict) else {}
+        known, problem, given = self._parts.setdefault(query.id, {}), self._problem, event.outcome
+        point = event.point or query.point
+        if isinstance(given, float) and problem.outcomes == "total":
+            return [Outcome(_kept(given), point, known)]
+        has_failed = event.failed or given is None
+        given = given if isinstance(given, dict) else {} if given is None else {problem.channels[0]: given}
         new = {channel: _kept(value) for channel, value in given.items() if channel not in known}
         channels = list(query.points) if problem.is_field else problem.channels
-        if event.failed:
+        if has_failed:
             new |= {channel: None for channel in channels if channel not in known and channel not in new}
         known |= new
         if problem.is_field:
@@ -63,9 +67,6 @@ class Outcomes:
             places = {agent: told.get(agent) or query.points[agent].tolist() for agent in new}
             names = place_names(problem.box.n_dims)
             return [Outcome(y, dict(zip(names, places[agent], strict=True)), {}, agent) for agent, y in new.items()]
-        point = event.point or query.point
-        if not isinstance(event.outcome, dict):
-            return [Outcome(_kept(event.outcome), point, known)]
         if not set(channels) <= set(known):
             return []
         parts = [value for value in known.values() if value is not None]
@@ -155,6 +156,8 @@ class Desk:
             raise ConfigError("missing; wanted an outcome, null, or failed = true", at="$.outcome")
         if request.failed and isinstance(outcome, float):
             raise ConfigError(f"got {outcome} and failed = true; wanted one of them", at="$.outcome")
+        if outcome == {} and not request.failed and request.point is None:
+            raise ConfigError("got an empty table; wanted outcomes, null, or failed = true", at="$.outcome")
         given: dict[str, Any] = {"point": request.point, "noise_std": request.noise_std, "locations": request.locations}
         try:
             is_new = self.ledger.tell(query_id, outcome, failed=request.failed, **given)

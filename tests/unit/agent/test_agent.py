@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 import swarmbo as sb
 from swarmbo.agent import Agent, run
 from swarmbo.deciding import own_rows as rows
-from swarmbo.errors import ConfigError, ShapeError, StateVersionError, TransportError, UnknownQueryError
+from swarmbo.errors import ConfigError, ConflictError, ShapeError, StateVersionError, TransportError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.records import Traffic
 from swarmbo.transport import Envelope, InProcess
@@ -634,7 +634,7 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
         ConfigError,
         r"\.a: got 9.0; wanted a number",
     )
-    yield "shape", lambda a: a.attach(np.ones((1, 3)), [[1.0, 2.0]]), ShapeError, r"wanted \(t, 1\), of the agent"
+    yield "shape", lambda a: a.attach(np.ones((1, 3)), [[1.0, 2.0]]), ShapeError, r"or \(t, 1\), of the agent"
     yield "count", lambda a: a.ask(0), ConfigError, "got 0"
     yield "twice", lambda a: [a.tell("q00001", 1.0), a.ask(), a.ask()], ConfigError, "'a' is deciding"
     yield "word", lambda a: a.word("q00007"), UnknownQueryError, "'q00007' is not of what was asked last"
@@ -667,6 +667,43 @@ def test_where_variables_stood_is_kept_until_an_outcome_comes():
     case.asked()
     for agent in case.agents.values():
         np.testing.assert_array_equal(agent.log.history.X, case.team.history.X)
+
+
+def test_points_that_a_team_is_told_before_outcomes_change_no_order_of_queries():
+    case = Case(scopes={"f": ["a", "b"], "g": ["b", "c"]}, acquisition="auto")
+    *earlier, (last, _) = case.asked(3)
+    moved = dict(zip("abc", case.problem.domain.from_unit(np.full(3, 0.3)).tolist(), strict=True))
+    case.team.tell(last, {}, point=moved)
+    for name, agent in case.agents.items():
+        agent.tell(last, {}, point={x: moved[x] for x in case.graph.variables_owned_by(name)})
+    case.team = sb.Team(case.problem, **case.given).load_state_dict(case.team.state_dict())
+    case.asked()
+    for query_id, point in [*earlier, (last, moved)]:
+        case.tell(query_id, case.outcomes(point))
+    case.go_on(INITIAL)
+    case.asked()
+    assert all((agent.log.history.X == case.team.history.X).all() for agent in case.agents.values())
+
+
+@pytest.mark.parametrize("outcomes", ["per-factor", "total"])
+def test_an_outcome_may_be_told_again_at_any_tick_of_a_decision(outcomes: str):
+    case = Case(scopes={"f": ["a", "b"], "g": ["b", "c"]}, outcomes=outcomes, acquisition="dec-hbo")
+    first, (waits, _) = case.asked(), case.asked()[0]
+    case.tell(*first[0][:1], case.outcomes(first[0][1]))
+    a, told = case.agents["a"], 2.0 if outcomes == "total" else {"f": 2.0}
+    a.tell(waits, told)
+    case.team.tell(waits, told)
+    query = case.team.ask()
+    inboxes: dict[str, list[Envelope]] = {name: [] for name in case.agents if case.agents[name].ask()}
+    while inboxes:
+        for name, inbox in inboxes.items():
+            for envelope in case.agents[name].tick(0.0, inbox):
+                case.transport.send(envelope)
+            a.tell(waits, told)
+            with pytest.raises(ConflictError, match="recorded before: 2"):
+                a.tell(waits, 3.0 if outcomes == "total" else {"f": 3.0})
+        inboxes = case.transport.deliver()
+    assert case.point(query.id) == query.point
 
 
 def test_a_decision_that_ends_in_an_error_is_as_if_it_was_not_asked_for(monkeypatch: pytest.MonkeyPatch):

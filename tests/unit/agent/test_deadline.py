@@ -301,7 +301,8 @@ def test_behind_a_pipe_it_is_known_whether_an_agent_keeps_time():
     made = ("new", ("a", problem), {"coordination": IN_FIELD})
     pipe = Pipe([made, ("ask", (), {}), *[("tick", (0.0, []), {})] * 18])
     serve(pipe)  # type: ignore[arg-type]
-    assert [keeps for _, _, keeps, _ in pipe.answers].count(True) == IN_FIELD["deadline"] + 1
+    kept = [agreement for _, _, keeps, agreement, _ in pipe.answers if keeps]
+    assert kept == [2] * (IN_FIELD["deadline"] + 1)
 
 
 def test_of_a_factor_whose_owner_is_absent_the_number_is_the_mean_of_the_others():

@@ -428,6 +428,56 @@ def test_what_a_world_says_of_a_round_is_learned_as_a_team_learns_it():
         of_a_function.observe("q00001", {})
 
 
+@pytest.mark.parametrize("belief", [QUICK, OWN])
+def test_an_outcome_that_is_observed_twice_is_refused_also_during_a_decision(belief: Any):
+    case = Case(names=("a", "b"), belief=belief)
+    query, infos = case.team.ask(), dict[str, Any]()
+    for turn in range(3):
+        for name, agent in case.agents.items():
+            agent.ask()
+            if turn:
+                with pytest.raises(UnknownQueryError, match="its outcome is already known"):
+                    agent.observe("q00001" if turn == 1 else "q00002", infos[name])
+        run(case.agents, case.transport)
+        case.require_decided([query])
+        infos = {name: {"location": x.tolist(), "measurement": field(x)} for name, x in query.points.items()}
+        found = {name: measurements_of(name, infos[name], query.points[name], BOX) for name in infos}
+        case.team._take(query.id, news_of_measurements(case.problem, found), is_all=True)
+        for name, agent in case.agents.items():
+            agent.observe(query.id, infos[name])
+        query = case.team.ask()
+
+
+def test_repeated_messages_are_kept_once():
+    first, second = Case(names=("a", "b")).agents.values()
+    said = {agent: next(agent.tick(0.0) for _ in [agent.ask()]) for agent in (first, second)}
+    speaker = first if said[first] else second
+    hearer = Case(names=("a", "b")).agents["b" if speaker is first else "a"]
+    for _ in range(2):
+        sizes = list[int]()
+        for now in range(5):
+            hearer.tick(float(now), said[speaker])
+            sizes.append(len(json.dumps(hearer.state_dict()["json"])))
+        assert said[speaker]
+        assert len(set(sizes[1:])) == 1
+        if hearer.is_finished:
+            hearer.ask()
+
+
+@pytest.mark.parametrize("belief", [QUICK, OWN])
+def test_a_saved_agent_gives_up_what_it_decided_before(belief: Any):
+    case = Case(names=("a", "b"), belief=belief)
+    case.go_on(2)
+    for agent in case.agents.values():
+        agent.ask()
+    run(case.agents, case.transport)
+    case.agents = {name: copied(copied(agent)) for name, agent in case.agents.items()}
+    for agent in case.agents.values():
+        agent.give_up(2)
+        assert list(agent.log.open) == ["q00002"]
+    case.go_on(2)
+
+
 def test_who_is_gone_chooses_nothing_but_says_what_it_knows():
     case = Case(names=("a", "b", "c"), coordination="lawn-mower")
     for name, agent in case.agents.items():

@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
 from swarmbo.agent import RemoteAgent
+from swarmbo.agent.schema import Participants
 from swarmbo.errors import ConfigError, TransportError, UnknownQueryError
 
 from .carried import sent_by
@@ -94,6 +96,19 @@ def test_a_process_refuses_what_an_agent_refuses_and_hands_over_its_state_and_en
 def test_an_agent_that_can_not_be_made_is_refused_where_it_was_to_be():
     with pytest.raises(ConfigError, match="got agent 'z'"):
         RemoteAgent("z", sb.Problem.of(sb.FactorGraph.from_scopes(PAIRS), dict.fromkeys("abcd", (0.0, 1.0))))
+
+
+def test_attributes_of_an_agent_in_a_process_are_read_and_set_there():
+    problem = sb.Problem.of(sb.FactorGraph.from_scopes(PAIRS), dict.fromkeys("abcd", (0.0, 1.0)))
+    with RemoteAgent("a", problem, coordination=SMALL) as agent:
+        agent.links = nx.path_graph(problem.agents)
+        agent.participants = Participants(1, problem.agents)
+        assert sorted(agent.links.edges) == sorted(nx.path_graph(problem.agents).edges)
+        assert (agent.participants.members, agent.agreement, agent.refused) == (problem.agents, -1, {})
+        with pytest.raises(ConfigError, match="wanted mode = 'asynchronous'"):
+            agent.ask()
+        with pytest.raises(AttributeError):
+            agent.link = None  # type: ignore[attr-defined]
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -143,16 +144,33 @@ def test_data_that_a_team_had_before_survive_a_kill_in_the_first_line(tmp_path):
     assert Ledger.open(tmp_path, lambda: team("total")).ask() == begun.ask()
 
 
-def test_a_total_of_a_numpy_type_is_logged_as_a_number(tmp_path):
+def test_a_total_of_any_type_of_number_is_logged_as_a_number(tmp_path):
     ledger = Ledger.create(tmp_path, team("total"))
-    for outcome in (np.float32(0.5), np.array(2.0), np.nan, 3, True, np.array([2.5]), Decimal("0.5")):
-        assert ledger.tell(ledger.ask().id, outcome, noise_std=True)
+    given = (np.float32(0.5), np.array(2.0), np.array([2.5]), np.nan, 3, True, np.True_, Decimal("2.5"), Fraction(5, 2))
+    for outcome in given:
+        assert ledger.tell(ledger.ask().id, outcome, noise_std=Fraction(1, 2))
     assert ledger.tell(ledger.ask().id, 1.0, point={"x": Decimal("0.5"), "y": np.float32(0.5), "z": np.array(1)})
-    told = [event.outcome for event in ledger.events if event.kind == "tell"]
-    assert told == [0.5, 2.0, None, 3.0, 1.0, 2.5, 0.5, 1.0]
+    logged = [event.outcome for event in ledger.events if event.kind == "tell"]
+    assert logged == [0.5, 2.0, 2.5, None, 3.0, 1.0, 1.0, 2.5, 2.5, 1.0]
     with pytest.raises(sb.SwarmboError, match="wanted a finite number >= 0"):
         ledger.tell(ledger.ask().id, 1.0, noise_std=np.inf)
     assert bits(Ledger.open(tmp_path, lambda: team("total")).team) == bits(ledger.team)
+
+
+def test_what_cannot_be_logged_is_refused_and_the_ledger_goes_on(tmp_path):
+    ledger = Ledger.create(tmp_path, team())
+    query = ledger.ask()
+    point = query.point | {"x": Fraction(1, 2)}
+    for refused in (
+        lambda: ledger.ask({"by": object()}),
+        lambda: ledger.lost(query.id, "killed", {"by": object()}),
+        lambda: ledger.tell(query.id, {"f": 1.0}, note={"by": object()}),
+        lambda: ledger.tell(query.id, {"f": 1.0}, point=point),
+    ):
+        with pytest.raises(sb.errors.ConfigError, match="cannot be logged"):
+            refused()
+    assert ledger.tell(query.id, {"f": 1.0}, noise_std={"f": None})
+    assert bits(Ledger.open(tmp_path, team).team) == bits(ledger.team)
 
 
 STUDIES = Path(__file__).parents[3] / "studies"

@@ -12,12 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import swarmbo as sb
+from swarmbo.agent import run
 from swarmbo.agent.schema import Participants, public
 from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, Stop
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet import mail, member
 from swarmbo.fleet.letters import Back, Begin, Here, Ping, SendSnapshot, Snapshot, sealed
 from swarmbo.fleet.plan import HUB
+from swarmbo.transport import InProcess
 from swarmbo_envs import function_v0, robot_team_v0, sensor_field_v0
 from swarmbo_envs.functions import get
 
@@ -432,6 +434,31 @@ def test_what_is_nothing_that_an_agent_lends_is_refused_in_one_line(mangled):
     agent = sb.Agent("x", problem, seed=1, coordination=TIMED)
     with pytest.raises(ConfigError, match="wanted a `snapshot` of an agent of this team"):
         agent.restore(mangled, {}, 0)
+
+
+@pytest.mark.parametrize(
+    "column", ["X", "totals", "rounds", "noise_std", "taken", "basis", "asked", "open", "infinite"]
+)
+def test_what_an_agent_lends_is_refused_if_it_does_not_fit_together(column):
+    problem = sb.Problem.of(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)})
+    agent = sb.Agent("x", problem, seed=1, coordination=TIMED)
+    for outcome in (1.0, 2.0, None):
+        query_id = agent.ask()
+        run({"x": agent}, InProcess().open(["x"]))
+        if outcome is not None:
+            agent.tell(query_id, outcome)
+    plain, packed = msgspec.msgpack.decode(zlib.decompress(agent.snapshot()))
+    if column == "asked":
+        plain["log"]["asked"] = "x"
+    elif column == "open":
+        plain["log"]["open"] = {name: [["z"], *more] for name, (_, *more) in plain["log"]["open"].items()}
+    elif column == "infinite":
+        packed["X"][2] = np.full(packed["X"][1], np.inf).tobytes()
+    else:
+        kind, (n, *rest), content = packed[column]
+        packed[column] = kind, (n - 1, *rest), content[: len(content) * (n - 1) // n]
+    with pytest.raises(ConfigError, match="wanted a `snapshot` of an agent of this team"):
+        agent.restore(zlib.compress(msgspec.msgpack.encode((plain, packed))), {}, 0)
 
 
 def test_of_outcomes_by_factor_nobody_is_lent_what_came(network, fleets):

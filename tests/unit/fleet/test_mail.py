@@ -36,6 +36,14 @@ def test_without_loss_nothing_is_written_again(network):
     assert (a.outstanding, a.repeated, wire.sent) == ([], 0, 2)
 
 
+def test_a_letter_that_waits_is_read_at_once_by_a_real_clock(network):
+    wire = network()
+    a, b = Mail(wire.carrier("a"), clock=wire.clock), Mail(wire.carrier("b"))
+    a.write("b", Begin(1))
+    wire.now += 1.0
+    assert b.read(0.0) == ("a", Begin(1))
+
+
 def test_a_letter_is_kept_before_its_receipt_is_sent(network):
     wire, kept = network(), []
 

@@ -102,7 +102,17 @@ FORGED = f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}"
 @pytest.mark.parametrize("path", ["/ask", "/tell/q00001", "/state", "/best", "/openapi.json"])
 @pytest.mark.parametrize(
     "header",
-    [None, "", "Bearer", "Bearer wrong", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", "Bearer é"],
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer wrong",
+        f"Bearer {TOKEN}x",
+        f"Bearer {TOKEN[:-1]}",
+        f"Basic {TOKEN}",
+        TOKEN,
+        "Bearer é",
+    ],
 )
 def test_forged_tokens_are_refused(desk, path, header):
     with client_of(desk, None) as client:
@@ -111,6 +121,11 @@ def test_forged_tokens_are_refused(desk, path, header):
         told = refused(client.request(method, path, headers=headers, content=b'{"key":"k"}'), 401)
         assert TOKEN not in json.dumps(told)
     assert desk.state().asked == 0
+
+
+def test_the_scheme_of_a_token_is_in_any_case(desk):
+    with client_of(desk, None) as client:
+        assert client.get("/state", headers={"Authorization": f"bearer {TOKEN}"}).status_code == 200
 
 
 def test_page_and_sign_of_life_need_no_token(desk):

@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from swarmbo.cli import app
-from swarmbo.errors import RunFolderError, SwarmboWarning
+from swarmbo.errors import ConfigError, RunFolderError, SwarmboWarning
 from swarmbo.evaluations.ledger import LEDGER
 from swarmbo.runs import load, load_run
-from swarmbo.serve.messages import AskRequest, TellRequest
+from swarmbo.serve.messages import AskRequest, TellRequest, Told
 from swarmbo.serve.server import opened
 
 ROUNDS = 3
@@ -52,6 +52,25 @@ def tell(desk, asked, agents=("ada", "ben"), **more):
 
 def rounds_of(folder):
     return (folder / "rounds.jsonl").read_text().splitlines()
+
+
+def test_a_failure_is_null_and_the_number_of_an_only_factor_is_its_outcome(tmp_path, scenario):
+    with opened(scenario, tmp_path / "field", 8, False) as desk:
+        query, null = ask(desk).query, TellRequest(outcome=None)
+        with pytest.raises(ConfigError, match="got an empty table"):
+            desk.tell(query, TellRequest(outcome={}))
+        assert desk.tell(query, null) == Told(query, True, False, 1, ROUNDS)
+        assert not desk.tell(query, null).is_new
+    (tmp_path / "function.toml").write_text(
+        'rounds = 4\n[environment]\nid = "served/function-v0"\nbounds = { x = [0.0, 1.0] }\n'
+        'scopes = { f = ["x"] }\noutcomes = "per-factor"\n'
+    )
+    folder = tmp_path / "function"
+    with opened(load(tmp_path / "function.toml"), folder, 8, False) as desk:
+        for outcome in (2.0, {"f": 2.0}, None):
+            desk.tell(ask(desk).query, TellRequest(outcome=outcome))
+    told = [msgspec.json.decode(line) for line in rounds_of(folder)[1:]]
+    assert [one["joint"]["factors"] for one in told] == [{"f": 2.0}, {"f": 2.0}, {"f": None}]
 
 
 def test_rounds_are_those_of_queries_in_the_order_in_which_they_are_complete(tmp_path, scenario):
