@@ -106,7 +106,7 @@ class FieldPicture:
         # a title wider than the picture gets smaller letters
         width = text.get_window_extent(self._canvas.get_renderer()).width
         text.set_fontsize(10 * min(1.0, 0.98 * self._figure.bbox.width / width))
-        offset = [f" − {value / self._unit_m:g} {self._unit}" if value else "" for value in self._origin]
+        offset = [f" − {value / self._unit_m:.10g} {self._unit}" if value else "" for value in self._origin]
         axes.set_xlabel(f"east{offset[0]} ({self._unit})")
         axes.set_ylabel(f"north{offset[1]} ({self._unit})")
         (west, south), (east, north) = self.to_axes(np.stack([field.low, field.high]))

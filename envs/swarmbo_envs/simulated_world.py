@@ -20,7 +20,7 @@ from pettingzoo.utils.conversions import parallel_to_aec_wrapper
 from pettingzoo.utils.env import AECEnv
 
 from swarmbo.boundary import rng
-from swarmbo.boundary.values import real_array, short, table, whole_number
+from swarmbo.boundary.values import plain, real_array, short, table, whole_number
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Count, NoiseStd, Probability, Settings, convert
 from swarmbo_envs.saved_state import EpisodeKind, Plain, SavedState, WorldEpisode
@@ -360,12 +360,3 @@ def _checked(action: Any, space: Space, at: str, what: str) -> Float[np.ndarray,
         ends = f"from {box.low.tolist()} to {box.high.tolist()}"
         raise ConfigError(f"got {vector.tolist()}; wanted {what} {ends}", at=at)
     return np.clip(vector, box.low, box.high)
-
-
-def plain(value: Any) -> Any:
-    """Convert NumPy numbers and arrays to Python's own, at any depth."""
-    if isinstance(value, Mapping):
-        return {key: plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

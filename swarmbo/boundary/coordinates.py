@@ -35,6 +35,7 @@ _BACK = np.array(
     ]
 )
 _NEWTON_STEPS = 6
+_SPECK = 1e-3  # of the map's longer side: smaller coordinates in metres are probably degrees
 Rings = list[Float[np.ndarray, "k 2"]]  # outlines; a hole is a ring within another
 
 
@@ -115,7 +116,7 @@ def _corrected(
 def read_polygons(path: str, at: str) -> list[Rings]:
     """Rings of every polygon of a GeoJSON file, in its own coordinates; ``at`` names the setting, for messages."""
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        data = json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"got {path!r}, which cannot be read ({error}); wanted GeoJSON", at=at) from None
     polygons: list[Rings] = []
@@ -159,6 +160,15 @@ def _polygons(data: Any, at: str) -> Iterator[Any]:
         yield from data.get("coordinates", ())
     elif kind not in ("Point", "MultiPoint", "LineString", "MultiLineString"):
         raise ConfigError(f"got a GeoJSON object of type {kind!r}; wanted polygons, features or collections", at=at)
+
+
+def like_degrees(polygons: Sequence[Rings], size: Float[np.ndarray, " 2"]) -> tuple[bool, bool]:
+    """Pair: corners can be longitudes and latitudes, and they look like it on a map of ``size`` m."""
+    # they do if in metres most polygons would be specks of less than a thousandth of the map
+    corners = np.concatenate([rings[0] for rings in polygons])
+    can_be = bool((np.abs(corners - [90.0, 0.0]) <= [270.0, 90.0]).all())
+    widths = np.array([np.ptp(rings[0], axis=0).max() for rings in polygons])
+    return can_be, can_be and bool(np.median(widths) < _SPECK * size.max())
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ Cells = list[tuple[int, list[str]]]  # of rows, with the numbers of their lines
 _EAST = frozenset({"lon", "long", "lng", "longitude", "longitudes"})
 _NORTH = frozenset({"lat", "latitude", "latitudes"})
 _DEGREES = frozenset({"deg", "degs", "degree", "degrees", "wgs", "wgs84", "epsg4326"})
-_METRES = frozenset({"m", "km", "metre", "metres", "meter", "meters", "utm"})
+_METRES = frozenset({"m", "metre", "metres", "meter", "meters", "utm"})
+_OTHER_UNITS = frozenset({"km", "kilometres", "kilometers", "cm", "mm", "ft", "foot", "feet", "yd", "yards", "miles"})
 _PAIRS = (
     (_EAST, _NORTH),
     (frozenset({"x"}), frozenset({"y"})),
@@ -153,11 +154,8 @@ def measurements_of(
     if not rows:
         raise ConfigError(f"{settings.csv!r} is empty; wanted a header line and rows of numbers", at=f"{at}.csv")
     x, y = coordinate_columns(settings, header, at, how)
-    columns = {"x": x, "y": y, "value": settings.value}
-    if settings.time is not None:
-        columns["time"] = settings.time
-    if noise_std is not None:
-        columns[_NOISE] = noise_std
+    told = {"x": x, "y": y, "value": settings.value, "time": settings.time, _NOISE: noise_std}
+    columns = {key: name for key, name in told.items() if name is not None}
     for key, name in columns.items():
         if name not in header:
             told = f"no column {name!r}; columns: {', '.join(header)}{cut(header)}"
@@ -265,6 +263,10 @@ def projection_of(
     if settings.coordinates == "metres":
         return None
     east, north = _words(x), _words(y)
+    if settings.coordinates is None and (other := (east | north) & _OTHER_UNITS):
+        got = f"got columns {x!r} and {y!r} in {settings.csv!r}, whose numbers seem to be in {min(other)}"
+        wanted = "wanted metres: convert them, or state coordinates = 'metres'"
+        raise ConfigError(f"{got}; {wanted}", at=f"{at}.coordinates")
     named = bool((east | north) & (_EAST | _NORTH | _DEGREES)) and not (east | north) & _METRES
     if named and east & _NORTH and north & _EAST:
         got = f"got {x!r}, a latitude; wanted longitudes, to the east: x = {y!r}, y = {x!r}"

@@ -96,6 +96,15 @@ def exact(value: Any) -> Any:
     return type(value)(map(exact, value)) if type(value) in (list, tuple) else value
 
 
+def plain(value: Any) -> Any:
+    """Convert NumPy numbers and arrays to Python's own, at any depth; tuples become lists."""
+    if isinstance(value, Mapping):
+        return {key: plain(part) for key, part in cast(Mapping[Any, Any], value).items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in cast(list[Any], value)]
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
 def distinct_names(given: object, what: str, at: str) -> tuple[str, ...]:
     """Check names from a user, at least one, none twice; ``what`` describes one for messages."""
     names = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else None

@@ -249,7 +249,7 @@ def show(*tables: object) -> None:
     """Print tables, at most as wide as lines are."""
     from rich.console import Console
 
-    console = Console(file=sys.stdout, width=line_width())
+    console = Console(file=sys.stdout, width=line_width(), markup=False, emoji=False)
     for table in tables:
         console.print(table)
 

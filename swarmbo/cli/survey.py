@@ -50,15 +50,15 @@ def next_places(
     data = read_samples(samples, value, x=x, y=y, coordinates=coordinates, noise=noise, crs=crs)
     where, folder = data.coordinates, out or Path("next") / samples.stem
     names, begin = (agents, None) if positions is None else read_positions(positions, where)
-    shut = None if avoid is None else read_region(avoid, where, "--avoid")
-    of_interest = None if area is None else read_region(area, where, "--area")
+    shut = None if avoid is None else read_region(avoid, data, "--avoid")
+    of_interest = None if area is None else read_region(area, data, "--area")
     plan = plan_next(data, names, aim=aim, level=level, avoid=shut, area=of_interest, positions=begin)
     written, left_out = write_plan(plan, folder)
     figure = survey_figure(plan, f"{samples.name}, {data.quantity}")
     table = Table(title=f"next locations: {aim} of {data.quantity} from {len(data)} samples", title_justify="left")
     for name in ("", "agent", *where.columns, "expected", "std", "why"):
         table.add_column(name, overflow="fold")
-    digits = 6 if where.unit == "degrees" else 1
+    digits = max(6 if where.unit == "degrees" else 1, plan.decimals - 1)
     for number, p in enumerate(plan.places, start=1):
         cells = (*(f"{c:.{digits}f}" for c in p.place), f"{p.mean:.4g}", f"{p.std:.3g}", p.why)
         table.add_row(str(number), p.agent, *cells)

@@ -1,6 +1,7 @@
 """Comparison of methods: runs grouped by problem and by method, compared seed by seed."""
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -188,7 +189,8 @@ def _read(paths: Sequence[Path]) -> tuple[list[ScoredRun], list[str]]:
             continue
         told = msgspec.to_builtins(scenario)
         limits = {name: told[name] for name in ("no_go", "constraints") if told.get(name)}
-        key = msgspec.json.encode([scenario.environment, scenario.rounds, limits], order="sorted").decode()
+        plain = msgspec.json.encode([scenario.environment, scenario.rounds, limits])
+        key = json.dumps(json.loads(plain, parse_float=_whole), sort_keys=True)
         method = {table: msgspec.to_builtins(getattr(scenario, table)) for table in SLOTS}
         by = "one by one" if (own := scenario.workers) is None else f"{own.count} workers, {own.mode}"
         method["workers"] = {"kind": by}
@@ -214,6 +216,12 @@ def _read(paths: Sequence[Path]) -> tuple[list[ScoredRun], list[str]]:
             )
         )
     return runs, notes + _code_that_differs(runs)
+
+
+def _whole(number: str) -> float:
+    """Number of a JSON text; 1.0 is the integer 1, as they are one setting."""
+    value = float(number)
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
 def _code_that_differs(runs: Sequence[ScoredRun]) -> list[str]:

@@ -113,7 +113,7 @@ def draw_comparison(comparison: Comparison, path: Path, dpi: int = 150) -> Path:
     curves = [_curves(problem, method, runs) for (problem, method), runs in comparison.runs.items()]
     differences = _differences(row for row in comparison.rows if row.decides)
     cumulated = _differences(row for row in comparison.rows if row.metric == "mean_regret")
-    figure = plotting.comparison_figure(curves, differences, comparison.reference, cumulated)
+    figure = plotting.comparison_figure(curves, differences, comparison.reference, cumulated, comparison.level)
     try:
         with naming(path, "cannot be written"):
             return plotting.save(figure, path, dpi)
@@ -183,8 +183,8 @@ def _groups(comparison: Comparison) -> Iterable[_Group]:
         unit = f" ({rows[0].unit})" if rows[0].unit else ""
         told = (
             f"{problem}: {metrics.METRIC_TEXT[metric]}{unit}, {'larger' if more else 'smaller'} is better. Means over "
-            f"seeds, paired differences from {comparison.reference}, with {comparison.level:.0%} bootstrap intervals "
-            "(BCa); p: Wilcoxon's signed-rank test with Holm's correction."
+            f"seeds, paired differences from {comparison.reference}, with {100 * comparison.level:.10g} % bootstrap "
+            "intervals (BCa); p: Wilcoxon's signed-rank test with Holm's correction."
         )
         numbers = [_numbers(row, adjusted.get(row.method), comparison.level) for row in rows]
         texts = [(row.method, str(row.n_seeds), *cells) for row, cells in zip(rows, numbers, strict=True)]

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from swarmbo import metrics
 from swarmbo.compare.output import empty_table, markdown
-from swarmbo.compare.statistics import FEWEST_PAIRS, paired_difference
+from swarmbo.compare.statistics import paired_difference
 from swarmbo.errors import ConfigError
 from swarmbo.plotting import style
 from swarmbo.plotting.comparison import RegretCurves, plot_regret_curves
@@ -248,7 +248,7 @@ def rows_of(given: Reproduction, scores: Sequence[Scores]) -> list[tuple[str, ..
 
 def _verdict(own: Mapping[int, float], other: Mapping[int, float], shown: str) -> str:
     difference = paired_difference(own, other)
-    if difference.n_pairs < FEWEST_PAIRS or not difference.is_clear:
+    if not difference.is_clear:
         return "unclear"
     return "better" if (difference.mean > 0) == (shown == "best") else "worse"
 
@@ -290,6 +290,7 @@ def draw_reproduction(given: Reproduction, scores: Sequence[Scores], path: Path,
                 for one in (one for one in here if one.method in printed):
                     colour = style.METHOD_COLOURS[methods.index(one.method) % len(style.METHOD_COLOURS)]
                     ax.plot(one.at[-1], printed[one.method], "x", color=colour, markersize=8, markeredgewidth=2)
-        handles, labels = panels[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), int(width / 1.6)))
+        found = {label: line for ax in panels[0] for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+        columns = min(len(found), int(width / 1.6))
+        figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns)
         return style.save(figure, path, dpi)

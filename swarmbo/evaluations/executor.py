@@ -9,16 +9,14 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor as Futures, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
-import numpy as np
 from threadpoolctl import threadpool_limits
 
 from swarmbo.boundary.files import naming, read_regular, read_seal, replacing, seal
-from swarmbo.boundary.values import error_text
+from swarmbo.boundary.values import error_text, plain
 from swarmbo.errors import RunFolderError
 
 Evaluate = Callable[[str, Any], Any]  # carries out one task: its name and its point give a result, plain data
@@ -171,8 +169,8 @@ class FuturesExecutor:
     def poll(self, timeout: float) -> list[Ended]:
         """Wait for ends of tasks, at most ``timeout`` seconds."""
         done = wait(self._tasks, self._starts.patience(timeout), return_when=FIRST_COMPLETED).done
-        ends = [self._end_of(future) for future in done]
-        ends += self._starts.late()
+        ended = {self._tasks[future]: self._end_of(future) for future in done}
+        ends = list(({end.task: end for end in self._starts.late()} | ended).values())
         for end in ends:
             self.cancel(end.task)
         return ends
@@ -199,7 +197,7 @@ class FuturesExecutor:
 
 def keep(folder: Path, end: Ended) -> None:
     """Write a result, completely or not at all."""
-    text = msgspec.json.encode(end._asdict(), enc_hook=_plain)
+    text = msgspec.json.encode(plain(end._asdict()))
     with replacing(folder / f"{end.task}.json") as file:
         file.write(seal(text))
 
@@ -207,18 +205,10 @@ def keep(folder: Path, end: Ended) -> None:
 def kept(folder: Path, task: str) -> Ended | None:
     """Result of a task on the disk; None without one."""
     path = folder / f"{task}.json"
-    text = None
-    with naming(path, "cannot be read"), suppress(FileNotFoundError):
-        text = read_regular(path)
-    if text is None:
-        return None
-    sealed = read_seal(text)
+    with naming(path, "cannot be read"):
+        if not path.exists():
+            return None
+        sealed = read_seal(read_regular(path))
     if sealed is None or not sealed.fits:
         raise RunFolderError(f"{path}: was changed or damaged; delete it, and its task is done again")
     return Ended(**msgspec.json.decode(sealed.text))
-
-
-def _plain(value: object) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    raise NotImplementedError(f"got {type(value).__name__}; wanted plain data")

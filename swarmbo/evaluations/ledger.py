@@ -18,7 +18,8 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.boundary.files import append_line, digest_of_table, logged_lines, naming, read_regular, read_seal, seal
+from swarmbo.boundary import files, values
+from swarmbo.boundary.files import append_line
 from swarmbo.deciding.team_state import read_state
 from swarmbo.errors import RunFolderError, StateVersionError, UnknownQueryError
 from swarmbo.records import Query, SolveReport, Traffic
@@ -117,8 +118,6 @@ class Ledger:
         ledger = cls(folder, team, choose)
         if (folder / LEDGER).exists():
             raise RunFolderError(f"{folder / LEDGER}: is there already; open it, or choose another folder")
-        for state in folder.glob(STATES):
-            state.unlink()
         with ledger._writing():
             # the state comes first, since the team may have data that are in no event
             ledger._write_state(1)
@@ -156,24 +155,22 @@ class Ledger:
                 the log.
         """
         path = folder / LEDGER
-        with naming(path, "cannot be read"):
-            text = read_regular(path)
-        log = logged_lines(text, _START, path, Event, lambda event, at: at > 0 or event.kind == "begin", "event")
+        with files.naming(path, "cannot be read"):
+            text = files.read_regular(path)
+        log = files.logged_lines(text, _START, path, Event, lambda event, at: at > 0 or event.kind == "begin", "event")
         if log.damage is not None:
             raise RunFolderError(log.damage)
         events: list[Event] = log.records
-        if not events:  # killed before the first line was whole: no query was asked
-            path.unlink()
-            return cls.create(folder, make_team(), choose)
         ledger = cls(folder, make_team(), choose)
-        if events[0].team != _digest_of(ledger.team):
+        own = _digest_of(ledger.team)
+        if events and events[0].team != own:
             raise RunFolderError(f"{path}: is of another team: its problem or settings changed; put them back")
         ledger._digest = log.digest
         with ledger._writing():
             os.truncate(path, log.length)
         ledger._replay(events, replayed, known)
         with ledger._writing():
-            ledger._log(Event("begin", time.time(), team=events[0].team))
+            ledger._log(Event("begin", time.time(), team=own))
         return ledger
 
     @property
@@ -280,10 +277,10 @@ class Ledger:
             "tell",
             time.time(),
             query_id,
-            None if point is None else {v: x.item() if isinstance(x, np.generic) else x for v, x in point.items()},
+            None if point is None else _plain_point(point),
             outcome=_plain(outcome),
             failed=failed,
-            noise_std=_plain(noise_std),
+            noise_std=_plain(noise_std, np.nan),  # which the team refuses
             locations=None if locations is None else _plain({a: np.asarray(x).tolist() for a, x in locations.items()}),
             note=dict(note or {}),
         )
@@ -311,7 +308,8 @@ class Ledger:
     def _replay(self, events: list[Event], replayed: Callable[[Self, Event], None] | None, known: int | None) -> None:
         last = {event.query: number for number, event in enumerate(events) if event.kind == "tell"}
         tells = sorted(last.values())
-        done = self._restored(len(events) if known is None or known >= len(tells) else tells[known])
+        # a kill before the first line was whole leaves the state that the ledger began with
+        done = self._restored(max(len(events), 1) if known is None or known >= len(tells) else tells[known])
         for number, event in enumerate(events):
             if number >= done and event.kind == "ask":
                 query = self._choose(self.team)
@@ -359,9 +357,9 @@ class Ledger:
         self._is_logging = False
 
     def _append(self, event: Event) -> None:
-        line = seal(msgspec.json.encode(event), self._digest)
+        line = files.seal(msgspec.json.encode(event), self._digest)
         append_line(self._folder / LEDGER, line)
-        sealed = read_seal(line, self._digest)
+        sealed = files.read_seal(line, self._digest)
         assert sealed is not None
         self._digest = sealed.digest
         self._note(event)
@@ -392,22 +390,25 @@ class Ledger:
                 raise
 
     def _writing(self) -> AbstractContextManager[None]:
-        return naming(self._folder / LEDGER, "cannot be written")
+        return files.naming(self._folder / LEDGER, "cannot be written")
 
 
 def _digest_of(team: Team) -> str:
-    return digest_of_table({"problem": team.problem.to_plain(), "settings": team.setup.to_plain()})
+    return files.digest_of_table({"problem": team.problem.to_plain(), "settings": team.setup.to_plain()})
 
 
-def _plain(value: Any) -> Any:
-    """Numbers as JSON keeps them; others are left to the team, which refuses them."""
+def _plain_point(point: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as JSON keeps them."""
+    given = values.exact(values.plain(point))
+    return {v: x if isinstance(x, bool | int | str) else _plain(x) for v, x in given.items()}
+
+
+def _plain(value: Any, missing: float | None = None) -> Any:
+    """Numbers as JSON keeps them, some as ``missing``; others are left to the team, which refuses them."""
     if isinstance(value, Mapping):
-        return {key: _plain(part) for key, part in value.items()}
+        return {key: _plain(part, missing) for key, part in value.items()}
     if isinstance(value, list):
         return [_plain(part) for part in value]
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        value = value.item()
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+    if value is None or not values.is_number(value):
         return value
-    number = float(value)
-    return number if np.isfinite(number) else None
+    return missing if np.isnan(number := values.reported_number(value)) else number

@@ -2,6 +2,7 @@
 
 import math
 import queue
+import sys
 import threading
 import time
 from collections import deque
@@ -50,6 +51,9 @@ class Pool:
     """
 
     def __init__(self, work: Work, count: int, results: Path | None = None, timeout_s: float | None = None) -> None:
+        if sys.platform == "win32" and sys.version_info < (3, 13) and 2 * count + 1 > 63:  # ends to wait for
+            wanted = "at most 31 on Windows, or Python 3.13, or another engine"
+            raise ConfigError(f"got {count} processes; wanted {wanted}", at="$.workers.count")
         self._work, self._results = work, results
         self._timeout_s = math.inf if timeout_s is None else timeout_s
         self._context = get_context("spawn")
@@ -75,15 +79,13 @@ class Pool:
         Raises:
             SwarmboError: If workers can't start.
         """
-        found, ends = list[Ended | Exception](), list[Ended]()
+        ends = list[Ended]()
         with suppress(queue.Empty):
-            found.append(self._ends.get(timeout=timeout))
-            while True:
-                found.append(self._ends.get_nowait())
-        for end in found:
-            if isinstance(end, Exception):
-                raise end
-            ends.append(end)
+            end = self._ends.get(timeout=timeout)
+            while not isinstance(end, Exception):
+                ends.append(end)
+                end = self._ends.get_nowait()
+            raise end
         return ends
 
     def close(self) -> None:
@@ -105,7 +107,7 @@ class Pool:
                 for worker in self._workers.copy():
                     self._hear(worker)
                 for worker in [worker for worker in self._workers if time.monotonic() > worker.deadline]:
-                    self._end(worker, "hung", hung_text(self._timeout_s))
+                    self._end(worker, "hung", hung_text(self._timeout_s if worker.is_ready else _START_S))
                 for worker in self._workers:
                     self._hand_on(worker)
                 nearest = min((worker.deadline for worker in self._workers), default=math.inf)
@@ -138,8 +140,7 @@ class Pool:
 
     def _start(self) -> None:
         here, there = self._context.Pipe()
-        arguments = (there, self._work, self._results, self._timeout_s)
-        process = self._context.Process(target=_serve, args=arguments)
+        process = self._context.Process(target=_serve, args=(there, self._work, self._results, self._timeout_s))
         with without_interrupts():
             process.start()
         there.close()

@@ -57,7 +57,7 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.In: lambda a, b: a in b,
     ast.NotIn: lambda a, b: a not in b,
 }
-_CALLED: dict[str, Callable[..., Any]] = {part.__name__: part for part in (abs, min, max, round, int, float, bool)}
+_CALLED: dict[str, Callable[..., Any]] = {part.__name__: part for part in (abs, min, max, int, float, bool)}
 _CALLED["round"] = _rounded
 
 

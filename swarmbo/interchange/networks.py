@@ -129,6 +129,7 @@ def _numbered(
 
 def uai_of_problem(problem: TableProblem) -> str:
     """Text of a problem, variables in the graph's order; each factor is divided by its largest entry."""
+    problem.require_unbounded("UAI's format")
     graph = problem.graph
     place = graph.column_of
     scopes = [[place[x] for x in graph.scope(f)] for f in graph.factors]

@@ -90,6 +90,13 @@ class TableProblem:
         allowed = ((self.graph.scope(factor), np.isfinite(table)) for factor, table in self.tables.items())
         return tuple(Constraint(scope=scope, allowed=own.tolist()) for scope, own in allowed if not own.all())
 
+    def require_unbounded(self, form: str) -> None:
+        """Refuse a problem whose upper bound some sum of allowed costs reaches, as ``form`` has no bound."""
+        allowed = sum(float(table[np.isfinite(table)].min(initial=0.0)) for table in self.tables.values())
+        if self.upper <= (most := self.told(allowed)):
+            got = f"got costs up to {most:,.15g} and an upper bound of {self.upper:,.15g}, which {form} cannot state"
+            raise ConfigError(f"{got}; wanted a .wcsp file, or a problem without `upper`")
+
     def told(self, value: float) -> float:
         """A sum of the tables, or a bound on it, in the sign of the file: a cost if the file has costs."""
         return (value if self.objective == "max" else -value) + self.constant

@@ -83,6 +83,7 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
 
 def yaml_of_problem(problem: TableProblem) -> str:
     """Text of a problem; all constraints are extensional."""
+    problem.require_unbounded("YAML")
     yaml, graph = needed("yaml", "dcop", "a YAML file"), problem.graph
     named: dict[str, tuple[str, list[Value]]] = {}  # by their text: (1, 0) is equal to (True, False)
     for variable in graph.variables:

@@ -47,26 +47,27 @@ class Difference:
     more_is_better: bool = False
 
 
+Curves = Sequence[RegretCurves]
 Differences = Sequence[Difference]
 
 
 def bootstrap_band(
-    regrets: Float[np.ndarray, "seeds k"], resamples: int = 2000
+    regrets: Float[np.ndarray, "seeds k"], resamples: int = 2000, level: float = 0.95
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-    """Pointwise 95 % percentile interval (k,) of the mean over seeds (Efron and Tibshirani 1993, ch. 13)."""
+    """Pointwise percentile interval (k,) of the mean over seeds (Efron and Tibshirani 1993, ch. 13)."""
     n_seeds = len(regrets)
     picked = stream(0, "bootstrap", "band").multinomial(n_seeds, np.full(n_seeds, 1 / n_seeds), size=resamples)
-    low, high = np.quantile(picked @ regrets / n_seeds, [0.025, 0.975], axis=0)
+    low, high = np.quantile(picked @ regrets / n_seeds, [0.5 - level / 2, 0.5 + level / 2], axis=0)
     return low, high
 
 
-def plot_regret_curves(ax: Axes, curves: Sequence[RegretCurves], methods: Sequence[str]) -> Axes:
-    """Draw mean scores on one problem against measurements, with 95 % bootstrap bands of the mean."""
+def plot_regret_curves(ax: Axes, curves: Curves, methods: Sequence[str], level: float = 0.95) -> Axes:
+    """Draw mean scores on one problem against measurements, with bootstrap bands of the mean."""
     lowest = np.inf
     for curve in curves:
         index = methods.index(curve.method)
         colour, marker = _look(index)
-        mean, (low, high) = curve.regrets.mean(axis=0), bootstrap_band(curve.regrets)
+        mean, (low, high) = curve.regrets.mean(axis=0), bootstrap_band(curve.regrets, level=level)
         ax.fill_between(curve.measurements, low, high, color=colour, alpha=0.15, linewidth=0)
         every, (width, zorder) = max(1, len(mean) // 6), (2.4, 4) if index == 0 else (1.6, 3)
         marks: dict[str, Any] = {"marker": marker, "markersize": 5, "markeredgecolor": "white"}
@@ -75,9 +76,9 @@ def plot_regret_curves(ax: Axes, curves: Sequence[RegretCurves], methods: Sequen
         lowest = min(lowest, float(low.min()))
     if curves:
         highest = max(float(curve.regrets.mean(axis=0).max()) for curve in curves)
-        if lowest > 0 and highest > 10 * lowest:
+        if not curves[0].more_is_better and 0 < 10 * lowest < highest:
             style.set_log(ax)
-        elif not curves[0].more_is_better:
+        elif not curves[0].more_is_better and lowest >= 0:
             ax.set_ylim(bottom=0.0)
         ax.set_title(curves[0].problem)
         ax.set_ylabel(style.with_unit(f"mean {curves[0].quantity}", curves[0].unit))
@@ -105,11 +106,12 @@ def plot_differences(ax: Axes, differences: Sequence[Difference], methods: Seque
 
 
 def comparison_figure(
-    curves: Sequence[RegretCurves], differences: Differences, reference: str, cumulated: Differences = ()
+    curves: Curves, differences: Differences, reference: str, cumulated: Differences = (), level: float = 0.95
 ) -> Figure:
     """Figure with a column per problem: regret curves above, and paired differences from the reference below.
 
-    ``cumulated``: curves of regret cumulated over all measurements, if known, in their own row.
+    ``cumulated``: curves of regret cumulated over all measurements, if known, in their own row. ``level``: confidence
+    level of all intervals, also of the given ones.
     """
     if not curves:
         raise ShapeError("got no regret curves; wanted at least one method on one problem")
@@ -126,7 +128,7 @@ def comparison_figure(
         panels = figure.subplots(1 + len(rows), len(problems), squeeze=False, height_ratios=heights)
         shown_reference = reference if len(reference) <= 18 else "the reference"
         for column, problem in enumerate(problems):
-            top = plot_regret_curves(panels[0, column], [c for c in curves if c.problem == problem], methods)
+            top = plot_regret_curves(panels[0, column], [c for c in curves if c.problem == problem], methods, level)
             if column:
                 first = next(curve for curve in curves if curve.problem == problem)
                 top.set_ylabel(first.unit if len(quantities) == 1 else style.with_unit(first.quantity, first.unit))
@@ -142,17 +144,16 @@ def comparison_figure(
         seeds = sorted({len(curve.regrets) for curve in curves})
         count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
         shown = " / ".join(quantities)
-        text = f"{shown[0].upper()}{shown[1:]}: mean over {count} seeds, 95 % bootstrap intervals."
+        text = f"{shown[0].upper()}{shown[1:]}: mean over {count} seeds, {100 * level:.10g} % bootstrap intervals."
         if differences:
             more = ", mean regret: of all measurements" if cumulated else ""
             text += ("\n" if width < 10 else " ") + f"Below: paired differences to {reference}{more}."
         figure.suptitle(text, x=0.01, ha="left", fontsize=10.5)
         if (layout := figure.get_layout_engine()) is not None:
             layout.set(hspace=0.06)  # pyright: ignore[reportCallIssue]
-        handles: list[Line2D] = []
-        for index, method in enumerate(methods):
-            own: dict[str, Any] = dict(zip(("color", "marker"), _look(index), strict=True))
-            handles.append(Line2D([], [], markersize=6, markeredgecolor="white", linewidth=2, label=method, **own))
+        own: dict[str, Any] = {"markersize": 6, "markeredgecolor": "white", "linewidth": 2}
+        looks = [dict(zip(("label", "color", "marker"), (m, *_look(i)), strict=True)) for i, m in enumerate(methods)]
+        handles = [Line2D([], [], **own, **look) for look in looks]
         figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), int(width / 1.6)))
     return figure
 

@@ -181,7 +181,7 @@ def frame_map(ax: Axes, world: World) -> Axes:
     if unit == "m" and max(abs(low).max(), abs(high).max()) >= _KILOMETRES:
         unit = "km"
         for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter(lambda metres, _: f"{metres / 1000:g}")
+            axis.set_major_formatter(lambda metres, _: f"{metres / 1000:.10g}")
     ax.set_xlabel(style.with_unit("x, east", unit))
     ax.set_ylabel(style.with_unit("y, north", unit))
     return ax
@@ -220,21 +220,15 @@ _AWAKE, _ASLEEP = "white", "#9aa3ad"
 
 def draw_ways(ax: Axes, ways: Sequence[Float[np.ndarray, "k d"]], width: float, **look: Any) -> list[Line2D]:
     """Draw the path of each agent, in its colour and dashes; ``width`` in points."""
-    drawn: list[Line2D] = []
-    for index, way in enumerate(ways):
-        own: dict[str, Any] = {"color": style.agent_colour(index), "linestyle": style.agent_dashes(index)}
-        drawn += ax.plot(*way.T[:2], linewidth=width, **own, **look)
-    return drawn
+    of: Any = [{"color": style.agent_colour(i), "linestyle": style.agent_dashes(i), **look} for i in range(len(ways))]
+    return [line for way, its in zip(ways, of, strict=True) for line in ax.plot(*way.T[:2], linewidth=width, **its)]
 
 
 def draw_stops(ax: Axes, stops: Sequence[Float[np.ndarray, "k d"]], size: float, **look: Any) -> list[Line2D]:
     """Draw the agent's own mark where each agent measured; the arguments are those of ``draw_ways``."""
     look = {"linestyle": "none", "markersize": size, "markeredgewidth": 0.5, "markeredgecolor": "white", **look}
-    drawn: list[Line2D] = []
-    for index, own in enumerate(stops):
-        one: dict[str, Any] = {"color": style.agent_colour(index), "marker": style.agent_marker(index), **look}
-        drawn += ax.plot(*own.T[:2], **one)
-    return drawn
+    of: Any = [{"color": style.agent_colour(i), "marker": style.agent_marker(i), **look} for i in range(len(stops))]
+    return [line for places, its in zip(stops, of, strict=True) for line in ax.plot(*places.T[:2], **its)]
 
 
 def draw_failed(

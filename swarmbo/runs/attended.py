@@ -19,7 +19,7 @@ import numpy as np
 import pettingzoo
 
 from swarmbo.boundary.processes import begin_process, without_interrupts
-from swarmbo.boundary.values import short
+from swarmbo.boundary.values import plain, short
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.evaluations.executor import Evaluate
 from swarmbo.runs.report import Summary
@@ -206,15 +206,13 @@ def require_copies(env: Any) -> None:
 def plain_infos(infos: Mapping[str, Any]) -> dict[str, Any]:
     """Infos of a step as plain data, as far as records and teams read them."""
     found = {agent: info for agent, info in infos.items() if isinstance(info, Mapping)}
-    return {agent: {key: _plain(info[key]) for key in _KEYS if key in info} for agent, info in found.items()}
+    return {agent: {key: _plain(plain(info[key])) for key in _KEYS if key in info} for agent, info in found.items()}
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list):
         return [_plain(part) for part in value]
     if value is None or isinstance(value, bool | int | str):
         return value

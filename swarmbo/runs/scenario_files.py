@@ -63,11 +63,10 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), trust: b
 def locate(source: str | os.PathLike[str]) -> Path:
     """File of a scenario given by name or by path."""
     text = os.fspath(source)
-    if text.endswith(".toml") or Path(text).is_file():
-        return Path(text)
-    if (found := find(text)) is not None:
+    is_path = text.endswith(".toml") or Path(text).is_file()
+    if not is_path and (found := find(text)) is not None:
         return found
-    if Path(text).exists():
+    if is_path or Path(text).exists():
         return Path(text)
     known = ", ".join(available()) or "none"
     raise ConfigError(f"no scenario of this name, and no such file; wanted a path or one of: {known}", at=text)
@@ -101,7 +100,7 @@ def _shipped() -> dict[str, Path]:
 
 def summary_line(path: Path) -> str:
     """Summary in a scenario file: its first comment, up to an empty line."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = path.read_text(encoding="utf-8-sig").splitlines()
     first = itertools.takewhile(lambda line: line.startswith("#") and line.strip("# "), lines)
     return " ".join(line.lstrip("# ") for line in first)
 
@@ -117,7 +116,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         wanted = f"a scenario, in TOML; `swarmbo solve {path}` and `swarmbo fleet {path}` solve it"
         raise ConfigError(f"is a problem in tables; wanted {wanted}", at=str(path))
     try:
-        return tomllib.loads(read_regular(path).decode("utf-8"))
+        return tomllib.loads(read_regular(path).decode("utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}; wanted a TOML file", at=str(path)) from error
     except UnicodeDecodeError as error:

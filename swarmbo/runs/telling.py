@@ -25,7 +25,7 @@ from swarmbo.runs.world import told_by_name
 class _Display:
     def __init__(self, total: int, noun: str, *, quiet: bool) -> None:
         self.total, self.noun, self.quiet = total, noun, quiet
-        self._console = Console(file=sys.stderr, soft_wrap=True, highlight=False, markup=False)
+        self._console = Console(file=sys.stderr, soft_wrap=True, highlight=False, markup=False, emoji=False)
         self._bar_width = 24 if self._console.width > 80 else 8
         self._first: tuple[float, int] | None = None  # time and count from which the time left is estimated
         self._least = 1  # counts since then that an estimate needs

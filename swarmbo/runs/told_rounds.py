@@ -95,8 +95,9 @@ class ToldRounds:
 
     def require(self, told: Sequence[str]) -> None:
         """Refuse logged rounds that are not those of these queries, which are all that have their outcomes."""
-        for number in range(1, len(told) + 1):
-            self.has(told[:number])
+        for number, (logged, query) in enumerate(zip(self._logged, told, strict=False), start=1):
+            if logged != query:
+                raise self._differs(number, f"that of {query}")
         if self.last.round > len(told):
             raise self._differs(len(told) + 1, "no further outcome")
 

@@ -102,7 +102,7 @@ def _extrapolated(scenario: Scenario, measured: dict[str, Any]) -> Estimate:
         memory += 4.0 * 8.0 * (tiled**2 - tried**2)
         if (there := _memory()) is not None and memory > there:
             needed = f"about {memory / 1e9:,.0f} GB for {end:,} measurements"
-            raise _too_large(f"{needed}; {there / 1e9:.0f} GB are free")
+            raise _too_large(f"{needed}; this machine has {there / 1e9:.0f} GB")
     step, known = measured["step_s"], {name: measured[name] for name in ("acquisition", "way")}
     if scenario.workers is None:
         return Estimate(scenario.rounds * step + decisions, memory, **known)

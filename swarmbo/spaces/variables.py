@@ -225,8 +225,9 @@ class Axis:
     def has(self, code: float) -> bool:
         """True within the bounds and on the grid, but for rounding errors."""
         slack = _SLACK * (self.step or self.high - self.low)
+        below = min(slack, _SLACK * self.low) if self.is_log else slack
         on_grid = not self.step or abs((code - self.low) % self.step - self.step * 0.5) >= 0.5 * self.step - slack
-        return self.low - slack <= code <= self.high + slack and on_grid  # not if it is NaN
+        return self.low - below <= code <= self.high + slack and on_grid  # not if it is NaN
 
 
 @dataclass(frozen=True, eq=False)

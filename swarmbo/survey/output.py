@@ -64,9 +64,8 @@ def write_plan(plan: SurveyPlan, folder: Path) -> tuple[list[Path], list[str]]:
     for name in ("next.geojson", "next.gpx", "map.tif"):  # of an earlier plan, and perhaps not written again
         (folder / name).unlink(missing_ok=True)
     found, rows, left_out = plan.map, np.argwhere(np.isfinite(plan.map.mean)), list[str]()
-    next_ones: dict[str, list[Any]] = {"agent": [place.agent for place in plan.places]}
-    for key in ("mean", "std", "distance_m", "why"):
-        next_ones["expected" if key == "mean" else key] = [getattr(place, key) for place in plan.places]
+    columns = {"agent": "agent", "expected": "mean", "std": "std", "distance_m": "distance_m", "why": "why"}
+    next_ones = {name: [getattr(place, key) for place in plan.places] for name, key in columns.items()}
     cells = np.column_stack([found.x[rows[:, 1]], found.y[rows[:, 0]]])
     shown = (("expected", found.mean), ("std", found.std))
     map_values = {name: [float(f"{value:.6g}") for value in values[tuple(rows.T)]] for name, values in shown}
@@ -91,7 +90,7 @@ def write_plan(plan: SurveyPlan, folder: Path) -> tuple[list[Path], list[str]]:
 def _csv(plan: SurveyPlan, path: Path, places: Any, more: dict[str, list[Any]]) -> Path:
     """Write a table that begins with the columns of coordinates of the samples' file."""
     where = plan.samples.coordinates
-    own = np.round(np.asarray(places, dtype=float), where.decimals)
+    own = np.round(np.asarray(places, dtype=float), max(where.decimals, plan.decimals))
     write_csv({**dict(zip(where.columns, own.T.tolist(), strict=True)), **more}, path)
     return path
 

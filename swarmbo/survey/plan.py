@@ -68,6 +68,11 @@ class SurveyPlan:
     spread: float
     neglected: Neglected | None = None
 
+    @property
+    def decimals(self) -> int:
+        """Decimals of coordinates in the unit of the file that tell a hundredth of a cell of the map."""
+        return 2 - int(np.floor(np.log10(min(self.map.x[1] - self.map.x[0], self.map.y[1] - self.map.y[0]))))
+
 
 def plan_next(
     samples: Samples,
@@ -203,17 +208,15 @@ def _places(
 ) -> tuple[NextPlace, ...]:
     mean, variance = belief.posterior(chosen)
     std, own, degrees = np.sqrt(variance), samples.coordinates.own(chosen), samples.coordinates.lon_lat(chosen)
-    usual, best = float(np.nanmedian(found.std)), float(samples.values.max())
+    usual, bar, over = float(np.nanmedian(found.std)), level, "to be above"
+    if bar is None:
+        bar, over = float(samples.values.max()), "to exceed the largest sample,"
     out = list[NextPlace]()
     for i, name in enumerate(names):
         m, s = float(mean[i]), float(std[i])
+        why = f"a chance of {ndtr((m - bar) / max(s, 1e-300)):.0%} {over} {bar:.4g}"
         if aim == "map":
             why = f"the map is uncertain by {s:.3g} here, by {usual:.3g} in the median"
-        elif aim == "peak":
-            why = f"a chance of {ndtr((m - best) / max(s, 1e-300)):.0%} to exceed the largest sample, {best:.4g}"
-        else:
-            assert level is not None
-            why = f"a chance of {ndtr((m - level) / max(s, 1e-300)):.0%} to be above {level:.4g}"
         way = None if positions is None else float(np.sqrt(((chosen[i] - positions[i]) ** 2).sum()))
         lon_lat = None if degrees is None else (float(degrees[i, 0]), float(degrees[i, 1]))
         out.append(NextPlace(name, (float(own[i, 0]), float(own[i, 1])), lon_lat, m, s, why, way))

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
-from swarmbo.boundary.coordinates import Coordinates, holds, read_polygons
+from swarmbo.boundary.coordinates import Coordinates, Rings, holds, like_degrees, read_polygons
 from swarmbo.boundary.csv_measurements import CsvColumns, coordinate_columns, measurements_of
 from swarmbo.boundary.files import finite, read_table
 from swarmbo.errors import ConfigError
@@ -84,42 +84,44 @@ def read_positions(
 ) -> tuple[tuple[str, ...], Float[np.ndarray, "agents 2"]]:
     """Names (``agent_1``, … unless given) and positions (m on the map) of agents, from a CSV file like the samples'."""
     name, at = os.fspath(path), "--from"
-    header, rows = read_table(name, at)
+    header, lines = read_table(name, at)
+    rows = [(line, dict(zip(header, row, strict=False))) for line, row in lines]
     if missing := [column for column in coordinates.columns if column not in header]:
         raise ConfigError(f"{name}: no column {missing[0]!r}; wanted the samples' columns {coordinates.columns}", at=at)
     own = np.empty((len(rows), 2))
     for place, (line, row) in zip(own, rows, strict=True):
         for axis, column in enumerate(coordinates.columns):
-            cell = row[header.index(column)] if header.index(column) < len(row) else ""
-            place[axis] = finite(cell)
+            place[axis] = finite(cell := row.get(column, ""))
             if np.isnan(place[axis]):
                 raise ConfigError(f"{name}: line {line}, column {column!r}: got {cell!r}; wanted a number", at=at)
     named = next((column for column in header if column.lower() in ("agent", "name")), None)
     names = tuple(f"agent_{i + 1}" for i in range(len(rows)))
     if named is not None:
-        names = tuple(row[header.index(named)] for _, row in rows)
+        names = tuple(row.get(named, "") for _, row in rows)
     if not rows or len(set(names)) < len(names) or not all(names):
         raise ConfigError(f"{name}: got the agents {list(names)}; wanted one row for each, with distinct names", at=at)
     return names, coordinates.metres(own)
 
 
-def read_region(path: str | os.PathLike[str], coordinates: Coordinates, at: str) -> "Region":
-    """Polygons of a GeoJSON file, m on the map; numbers that cannot be degrees are metres, if the samples' are."""
-    polygons = read_polygons(os.fspath(path), at)
-    corners = np.concatenate([ring for rings in polygons for ring in rings])
-    is_degrees = bool((np.abs(corners) <= [360.0, 90.0]).all())
-    if not is_degrees and coordinates.projection is not None:
+def read_region(path: str | os.PathLike[str], samples: Samples, at: str) -> "Region":
+    """Polygons of a GeoJSON file, m on the map: in metres like the samples, unless they look like degrees there."""
+    coordinates, found = samples.coordinates, Region(read_polygons(os.fspath(path), at))
+    low, high = samples.places.min(axis=0), samples.places.max(axis=0)
+    can_be, look_so = like_degrees(found.polygons, high - low)
+    if coordinates.projection is not None and not can_be:
         raise ConfigError(f"got {os.fspath(path)!r} with numbers that are no longitudes and latitudes", at=at)
-    if not is_degrees:
-        return Region(polygons)
-    return Region([[coordinates.of_lon_lat(ring, "polygons", at) for ring in rings] for rings in polygons])
+    reach, corners = (high - low).max(), found.corners
+    is_far = ((corners.max(axis=0) < low - reach) | (corners.min(axis=0) > high + reach)).any()
+    if coordinates.projection is None and not (look_so or (can_be and is_far)):
+        return found
+    return Region([[coordinates.of_lon_lat(ring, "polygons", at) for ring in rings] for rings in found.polygons])
 
 
 @dataclass(frozen=True, eq=False)
 class Region:
     """Polygons with holes; ``polygons`` has the rings (k, 2) of each, m on the map."""
 
-    polygons: Sequence[Sequence[Float[np.ndarray, "k 2"]]]
+    polygons: Sequence[Rings]
 
     def holds(self, places: Float[np.ndarray, "m 2"]) -> Bool[np.ndarray, " m"]:
         """Mask of places within any of the polygons."""

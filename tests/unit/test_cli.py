@@ -302,3 +302,16 @@ def test_a_fleet_that_did_not_begin_leaves_its_folder_free(invoke):
     for _ in range(2):
         ended = invoke("fleet", "camel", "--out", "run", "--keys", "none", status=2)
         assert "authority.pem: no such file" in ended.stderr
+
+
+def test_closing_tables_show_names_and_units_as_they_are(invoke, tmp_path):
+    rows = "".join(f"{x},{y},{x + y}\n" for x in (0, 50) for y in (0, 50, 100))
+    (tmp_path / "s.csv").write_text(f"x,y,v\n{rows}")
+    (tmp_path / "own.toml").write_text(
+        'name = "v1 [/final] :warning:"\nrounds = 1\ncoordination = { kind = "random" }\n'
+        '[environment]\nid = "swarmbo/robot_team-v0"\nrobots = 2\n'
+        '[environment.field]\ncsv = "s.csv"\nvalue = "v"\nunit = "[mS/m]"\n'
+    )
+    told = invoke("run", "own.toml", "--no-figures").stdout
+    assert "[mS/m]" in told
+    assert "v1 [/final] :warning:" in told

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
 import swarmbo as sb
 from swarmbo.deciding.tables import Rows, attached, read_rows
+from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 
 from .teams import saved
@@ -176,3 +177,10 @@ def test_decisions_are_in_the_space_and_never_repeat(examples: int):
         require_in_space(problem, found.point)
 
     check()
+
+
+def test_nothing_below_zero_is_near_the_low_end_of_a_logarithmic_axis():
+    rate = sb.Real(1e-9, 1.0, log=True)
+    assert [rate.has(code) for code in (-5e-7, 0.0, 9e-10, 1e-9 - 1e-18, 1e-9, 1.0)] == [False] * 3 + [True] * 3
+    with pytest.raises(ConfigError, match="x"):
+        sb.Team(None, {"x": rate}).attach([[-5e-7]], [1.0])

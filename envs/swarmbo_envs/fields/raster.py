@@ -31,8 +31,9 @@ _MOST_GAP_CELLS = 1024
 class Raster:
     """One band of a GeoTIFF, or an array, north row first if ``is_north_up``.
 
-    Cells are ``masked`` where the file marks them as missing. Edges are west, south, east and north in the unit of its
-    coordinates; ``is_placed`` if the file is georeferenced; ``crs`` is an object of rasterio.
+    Cells are ``masked`` where the file marks them as missing; others stand for ``scale`` times their value, plus
+    ``offset``. Edges are west, south, east and north in the unit of its coordinates; ``is_placed`` if the file is
+    georeferenced; ``crs`` is an object of rasterio.
     """
 
     values: Num[np.ndarray, "rows columns"]
@@ -41,6 +42,8 @@ class Raster:
     is_placed: bool
     is_north_up: bool
     crs: Any
+    scale: float = 1.0
+    offset: float = 0.0
 
     @property
     def in_degrees(self) -> bool:
@@ -63,8 +66,8 @@ def read_geotiff(path: str, what: str, at: str, band: int = 1) -> Raster:
                 bounds, transform = file.bounds, file.transform
                 edges = bounds.left, bounds.bottom, bounds.right, bounds.top
                 is_up = transform.is_rectilinear and bounds.bottom < bounds.top and bounds.left < bounds.right
-                cells = file.read(band), file.read_masks(band) == 0, edges
-                return Raster(*cells, is_placed=not transform.is_identity, is_north_up=is_up, crs=file.crs)
+                cells = file.read(band), file.read_masks(band) == 0, edges, not transform.is_identity, is_up
+                return Raster(*cells, file.crs, float(file.scales[band - 1]), float(file.offsets[band - 1]))
     except rasterio.errors.RasterioError as error:
         got = f"got {path!r}, which cannot be read ({error})"
         raise ConfigError(f"{got}; wanted a GeoTIFF, or an array (.npy)", at=at) from None
@@ -90,7 +93,7 @@ def raster_field(
     """Raster as a field, bilinear between cell centres; gaps, where any of four cells has no value, are told."""
     raster = _read(settings, at)
     at = f"{at}.raster"
-    values = raster.values[::-1].astype(float)  # south row first
+    values = raster.scale * raster.values[::-1].astype(float) + raster.offset  # south row first
     known = ~_unknown(settings, raster, at, may_have_gaps=may_have_gaps)[::-1]
     squares = known[1:, 1:] & known[1:, :-1] & known[:-1, 1:] & known[:-1, :-1]
     if not squares.any():

@@ -89,6 +89,8 @@ def wells(n_variables: int = 40, block: int = 2, seed: int = 0) -> AdditiveFunct
     drawn again.
     """
     scopes = blocks(n_variables, block)
+    if block > 20:  # of 60 rotations one leaves its maximum in the box, of blocks of 40 not one of 7,000
+        raise ConfigError(f"got blocks of {block} variables; wanted at most 20", at="$.environment.block")
     terms: dict[str, Term] = {}
     argmax, deepest = np.zeros(n_variables), np.full(block, _WELL)
     for factor, scope in scopes.items():

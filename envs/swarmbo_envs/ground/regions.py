@@ -17,7 +17,6 @@ from swarmbo_envs.shared import Marks, Mask, Pair, Place, Places, any_marked, ki
 
 Edges = tuple[float, float, float, float]  # west, south, east, north
 _MOST_CORNERS = 100_000
-_SPECK = 1e-3  # of the map's longer side: smaller coordinates in metres are probably degrees
 # around the cells of a raster: more are not distinguishable in pictures
 _MOST_RINGS = 300
 
@@ -76,12 +75,7 @@ class RasterSettings(Settings, frozen=True):
             require(self, "extent", lambda _: are_edges, f"[west, south, east, north] of finite numbers, {wanted}")
 
 
-RegionSettings = CornersSettings | GeoJSONSettings | RasterSettings
-_KINDS: dict[str, type[RegionSettings]] = {
-    "corners": CornersSettings,
-    "geojson": GeoJSONSettings,
-    "raster": RasterSettings,
-}
+_KINDS = {"corners": CornersSettings, "geojson": GeoJSONSettings, "raster": RasterSettings}
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +162,7 @@ def read_regions(
 
 def _of_geojson(settings: GeoJSONSettings, size: Place, coordinates: Coordinates | None, at: str) -> list[Region]:
     polygons = earth.read_polygons(settings.geojson, f"{at}.geojson")
-    can_be, look_so = _like_degrees(polygons, size)
+    can_be, look_so = earth.like_degrees(polygons, size)
     in_degrees, at = settings.coordinates == "degrees", f"{at}.coordinates"
     if settings.coordinates is None:
         in_degrees = look_so or (coordinates is not None and coordinates.unit == "degrees")
@@ -182,15 +176,6 @@ def _of_geojson(settings: GeoJSONSettings, size: Place, coordinates: Coordinates
         fix = "coordinates = 'metres' if they are metres on it, or a field that lies on Earth, in degrees or projected"
         raise ConfigError(f"{got} on a map in metres; wanted {fix}", at=at)
     return [Region([coordinates.of_lon_lat(ring, "regions", at) for ring in rings]) for rings in polygons]
-
-
-def _like_degrees(polygons: Sequence[Sequence[Places]], size: Place) -> tuple[bool, bool]:
-    """Pair: corners can be longitudes and latitudes, and they look like it on a map of ``size`` m."""
-    # they do if in metres most polygons would be specks of less than a thousandth of the map
-    corners = np.concatenate([rings[0] for rings in polygons])
-    can_be = bool((np.abs(corners - [90.0, 0.0]) <= [270.0, 90.0]).all())
-    widths = np.array([np.ptp(rings[0], axis=0).max() for rings in polygons])
-    return can_be, can_be and bool(np.median(widths) < _SPECK * size.max())
 
 
 def _of_raster(settings: RasterSettings, low: Place, high: Place, coordinates: Coordinates | None, at: str) -> Region:

@@ -159,7 +159,7 @@ def _read(path: str) -> StatedSettings:
         raise ConfigError(f"got no column {', '.join(sorted(missing))} in {path!r}", at=at)
     for line, row in rows:
         cells = dict(zip(header, row, strict=False))
-        kind, place = cells["kind"], (_number(cells, "x_m", line), _number(cells, "y_m", line))
+        kind, place = cells.get("kind"), (_number(cells, "x_m", line), _number(cells, "y_m", line))
         if kind not in places:
             raise ConfigError(f"line {line}: got {kind!r}; wanted 'access_point' or 'user'", at=at)
         places[kind].append(place)
@@ -179,7 +179,7 @@ def _number(cells: dict[str, str], column: str, line: int) -> float:
 
 def _index(cells: dict[str, str], line: int) -> int | None:
     text = cells.get("access_point", "")
-    if text and not (text.isdecimal() and text.isascii()):
+    if text and not (text.isdecimal() and text.isascii() and len(text) < 10):
         got = f"line {line}, column 'access_point': got {text!r}"
         raise ConfigError(f"{got}; wanted an index from 0", at="$.topology.csv")
     return int(text) if text else None

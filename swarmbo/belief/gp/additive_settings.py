@@ -14,6 +14,7 @@ from swarmbo.belief.gp.hyperparameters import (
     TimeAxis,
     TimeCorrelation,
 )
+from swarmbo.boundary.values import plain
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KernelName, require_kernel
@@ -197,12 +198,8 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
         lengths = self.lengthscale_log_median, self.lengthscale_log_std
         usual = (self.kernel, *lengths, None, self.outputscale_log_std, self.noise_median)
         priors = [self.factors.get(factor, _NOTHING_OWN) for factor in factors]
-        forms = {
-            prior: FactorForm._make(
-                common if own is None else own for own, common in zip(astuple(prior), usual, strict=True)
-            )
-            for prior in set(priors)
-        }
+        told = {prior: zip(astuple(prior), usual, strict=True) for prior in set(priors)}
+        forms = {prior: FactorForm._make(u if own is None else own for own, u in both) for prior, both in told.items()}
         return [forms[prior] for prior in priors]
 
 
@@ -240,8 +237,8 @@ def given_physical(
     **told: Any,
 ) -> tuple[AdditiveGPSettings, AdditiveHyperparameters]:
     """Settings and hyper-parameters from physical ones, as ``AdditiveGP`` takes them; a fit begins at ``time``."""
-    lengths, k = [_plain(length) for length in _each("lengthscale", lengthscale, graph.variables)], len(graph.factors)
-    own = convert({name: _plain(value) for name, value in told.items()} | {"lengthscale": lengths[0]}, _Given)
+    lengths, k = plain(_each("lengthscale", lengthscale, graph.variables)), len(graph.factors)
+    own = convert(plain(told) | {"lengthscale": lengths[0]}, _Given)
     for name, length in zip(graph.variables, lengths, strict=True):
         convert(length, Positive, f"$.lengthscale[{name!r}]")
     share = dict(zip(graph.variables, (np.array(lengths) / (domain.high - domain.low)).tolist(), strict=True))
@@ -250,15 +247,8 @@ def given_physical(
         FactorHyperparameters(own.kernel, tuple(share[name] for name in scope), *variances, own.mean / k, 1.0, time)
         for scope in graph.scopes
     )
-    settings = AdditiveGPSettings(
-        kernel=own.kernel, time=None if time is None else TimeAxis(time.kernel, time.lengthscale)
-    )
-    return settings, AdditiveHyperparameters.of(factors, own.noise_variance)
-
-
-def _plain(value: Any) -> Any:
-    """Python's own number for one of NumPy's."""
-    return value.item() if isinstance(value, np.generic | np.ndarray) and np.ndim(value) == 0 else value
+    axis = None if time is None else TimeAxis(time.kernel, time.lengthscale)
+    return AdditiveGPSettings(kernel=own.kernel, time=axis), AdditiveHyperparameters.of(factors, own.noise_variance)
 
 
 def _each(field: str, given: T | Mapping[str, T], names: Sequence[str]) -> list[T]:

@@ -225,3 +225,11 @@ def test_runs_of_unlike_problems_are_said_to_be_and_problems_that_were_swept_are
     for rounds in (1, 2):
         run(bump_scenario(coordination="greedy", rounds=rounds), tmp_path / f"greedy-{rounds}")
     assert not compare([tmp_path]).notes, "each problem has methods to compare"
+
+
+def test_a_whole_number_is_one_setting_however_it_is_written(tmp_path, bump_scenario):
+    for seed, ends_at in enumerate((3, 3.0)):
+        run(bump_scenario({"ends_at": ends_at}, rounds=1, seed=seed), tmp_path / str(seed))
+    found = compare([tmp_path])
+    assert {row.n_seeds for row in found.rows} == {2}
+    assert [len(runs) for runs in found.runs.values()] == [2]

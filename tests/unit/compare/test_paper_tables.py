@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -174,6 +175,11 @@ def test_markdown_has_the_same_numbers(tmp_path):
     tested = [paired_p(METHODS[name], BASE) for name in list(METHODS)[1:3]]
     adjusted = holm(tested)
     assert [line.split("|")[-2].strip() for line in lines[3:5]] == [f"{p:.3f}" for p in adjusted]
+
+
+def test_the_level_of_intervals_is_told_as_it_is(tmp_path):
+    found = replace(comparison(), level=0.995)
+    assert "with 99.5 % bootstrap" in table_writer(tmp_path / "t.md")(found, tmp_path / "t.md").read_text("utf-8")
 
 
 def test_larger_scores_are_better_where_they_are(tmp_path):

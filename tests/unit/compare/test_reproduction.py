@@ -10,7 +10,15 @@ import pytest
 from typer.testing import CliRunner
 
 from swarmbo.cli import app
-from swarmbo.compare.reproduction import Reproduction, Scores, plan, read_reproduction, read_scores, rows_of
+from swarmbo.compare.reproduction import (
+    Reproduction,
+    Scores,
+    draw_reproduction,
+    plan,
+    read_reproduction,
+    read_scores,
+    rows_of,
+)
 from swarmbo.errors import ConfigError
 from swarmbo.runs import load_run
 from swarmbo.runs.scenario_files import reproductions
@@ -170,3 +178,15 @@ def test_the_short_check_of_every_reproduction_ends_with_a_table(name, tmp_path)
     result = called(name, "--quick", "--workers", 2, "--out", tmp_path, "--quiet")
     assert result.exit_code == 0, result.output
     assert list(csv.reader((tmp_path / "table.md").open()))
+
+
+def test_the_legend_names_methods_of_every_problem(tmp_path, monkeypatch):
+    kept = []
+    monkeypatch.setattr("swarmbo.compare.reproduction.style.save", lambda figure, *_: kept.append(figure))
+    named = {"environment": {"id": "swarmbo/function-v0"}, "rounds": 1}
+    data = {"paper": "p", "quick": {"rounds": 1}, "problems": {"a": named, "b": named}, "scores": ["best"]}
+    given = convert({**data, "methods": {"mine": {}, "yours": {}}}, Reproduction)
+    cells = (("a", "mine"), ("b", "mine"), ("b", "yours"))
+    scores = [Scores(*cell, [0, 1], [1, 2], {"best": np.ones((2, 2))}, 0.1) for cell in cells]
+    draw_reproduction(given, scores, tmp_path / "f.png")
+    assert [text.get_text() for text in kept[0].legends[0].get_texts()] == ["mine", "yours"]

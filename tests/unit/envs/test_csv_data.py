@@ -143,6 +143,8 @@ def test_degrees_that_are_stated_are_projected_without_a_word_and_repeated_place
             "coordinates: .* look like longitudes and latitudes; wanted coordinates = 'degrees', or ",
         ),
         ([(1, 2, 3), (2, 3, 4)], "x,y,v", {"coordinates": "feet"}, "coordinates: got 'feet'"),
+        ([(1, 2, 3), (2, 3, 4)], "x_km,y_km,v", {"x": "x_km", "y": "y_km"}, "coordinates: .* in km; wanted metres"),
+        ([(1, 2, 3), (2, 3, 4)], "x (ft),y (ft),v", {"x": "x (ft)", "y": "y (ft)"}, "coordinates: .* in ft; wanted"),
     ],
 )
 def test_coordinates_that_do_not_fit_are_refused_with_the_way_out(table, rows, header, more, message):
@@ -158,6 +160,7 @@ def test_coordinates_that_do_not_fit_are_refused_with_the_way_out(table, rows, h
         ("lon_m,lat_m,v", 1.0, {}),
         ("along,across,v", 0.01, {}),
         ("lon,lat,v", 0.5, {"coordinates": "metres"}),
+        ("x_km,y_km,v", 0.5, {"x": "x_km", "y": "y_km", "coordinates": "metres"}),
     ],
 )
 def test_metres_stay_as_they_are(table, header, scale, more):

@@ -156,6 +156,7 @@ def test_rescaling_changes_how_much_each_axis_matters_and_leaves_the_optimum():
         ("hartmann", {"block": 4}, "wanted 3 or 6"),
         ("hartmann", {"largest": 0.5}, "largest 0.5"),
         ("wells", {"n_variables": 5}, "wanted a multiple of 2"),
+        ("wells", {"n_variables": 60, "block": 60}, "got blocks of 60.*wanted at most 20"),
     ],
 )
 def test_what_the_library_does_not_have_is_refused(name, settings, message):

@@ -18,13 +18,14 @@ MEAN_RADIUS_M = 6_371_008.8
 
 @pytest.fixture
 def tiff(tmp_path):
-    def write(values, west, north, cell, crs="EPSG:4326", name="dem.tif", **more):
+    def write(values, west, north, cell, crs="EPSG:4326", name="dem.tif", scale=1.0, offset=0.0, **more):
         path = tmp_path / name
         values = np.asarray(values, dtype="float32")
         shape = {"height": values.shape[0], "width": values.shape[1], "count": 1, "dtype": "float32"}
         transform = rasterio.Affine(cell, 0.0, west, 0.0, -cell, north)
         with rasterio.open(path, "w", driver="GTiff", transform=transform, crs=crs, **shape, **more) as file:
             file.write(values, 1)
+            file.scales, file.offsets = [scale], [offset]
         return str(path)
 
     return write
@@ -247,3 +248,13 @@ def test_a_raster_in_a_thousand_pieces_is_drawn_in_few():
     one[10:20, 5:15] = True
     (ring,) = Region.of_cells(one, (0.0, 0.0, 300.0, 400.0)).rings
     np.testing.assert_allclose([ring.min(axis=0), ring.max(axis=0)], [[50.0, 100.0], [150.0, 200.0]])
+
+
+def test_the_scale_and_offset_of_a_band_count_and_gaps_are_told_before(tiff):
+    packed = np.arange(12.0).reshape(3, 4)
+    packed[0, 0] = -9999
+    at = ("EPSG:32632", "dem.tif", 0.1, 5.0)
+    with pytest.warns(DataWarning, match="1 without a number"):
+        env = robot_team_v0.parallel_env(field={"raster": tiff(packed, 5e5, 52e5, 10.0, *at, nodata=-9999)})
+    np.testing.assert_allclose(env.field.value(np.array([[0.0, 0.0], [30.0, 0.0]])), [5.8, 6.1])
+    assert env.field.maximum == pytest.approx(6.1)

@@ -2,8 +2,10 @@
 
 import importlib
 import json
+import os
 import sys
 import tempfile
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -131,11 +133,25 @@ def test_data_that_a_team_had_before_are_restored(tmp_path):
     assert bits(again.team) == bits(begun)
 
 
+def test_data_that_a_team_had_before_survive_a_kill_in_the_first_line(tmp_path):
+    begun = team("total")
+    begun.attach([[0.5, 0.0, 1.0]], [2.0])
+    Ledger.create(tmp_path, begun)
+    for size in (40, 0):
+        os.truncate(tmp_path / LEDGER, size)
+        assert bits(Ledger.open(tmp_path, lambda: team("total")).team) == bits(begun)
+    assert Ledger.open(tmp_path, lambda: team("total")).ask() == begun.ask()
+
+
 def test_a_total_of_a_numpy_type_is_logged_as_a_number(tmp_path):
     ledger = Ledger.create(tmp_path, team("total"))
-    for outcome in (np.float32(0.5), np.array(2.0), np.nan, 3):
-        assert ledger.tell(ledger.ask().id, outcome)
-    assert [event.outcome for event in ledger.events if event.kind == "tell"] == [0.5, 2.0, None, 3.0]
+    for outcome in (np.float32(0.5), np.array(2.0), np.nan, 3, True, np.array([2.5]), Decimal("0.5")):
+        assert ledger.tell(ledger.ask().id, outcome, noise_std=True)
+    assert ledger.tell(ledger.ask().id, 1.0, point={"x": Decimal("0.5"), "y": np.float32(0.5), "z": np.array(1)})
+    told = [event.outcome for event in ledger.events if event.kind == "tell"]
+    assert told == [0.5, 2.0, None, 3.0, 1.0, 2.5, 0.5, 1.0]
+    with pytest.raises(sb.SwarmboError, match="wanted a finite number >= 0"):
+        ledger.tell(ledger.ask().id, 1.0, noise_std=np.inf)
     assert bits(Ledger.open(tmp_path, lambda: team("total")).team) == bits(ledger.team)
 
 

@@ -161,3 +161,24 @@ def test_ray_that_is_not_installed_is_named_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingPackageError, match=r"pip install \"swarmbo\[ray\]\""):
         RayExecutor(Doing(), 2)
+
+
+def test_a_task_that_ended_before_a_late_look_has_one_end(tmp_path):
+    executor = FuturesExecutor(concurrent.futures.ThreadPoolExecutor(1), Doing(tmp_path), 1, 0.05)
+    executor.submit("a", [])
+    time.sleep(1.0)
+    assert [(end.task, end.status) for end in executor.poll(0.1)] == [("a", "done")]
+    executor.close()
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="waits for more than 63 ends")
+def test_more_processes_than_windows_can_wait_for_are_refused_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(ConfigError, match="got 32 processes; wanted at most 31 on Windows"):
+        Pool(Doing(tmp_path), 32)
+
+
+def test_a_pool_that_does_not_start_in_time_says_how_long_it_waited(pool_of, monkeypatch):
+    monkeypatch.setattr("swarmbo.evaluations.pool._START_S", 0.0)
+    with pytest.raises(ConfigError, match="do not start: no answer within 0 s"):
+        pool_of(count=1).poll(LONG)

@@ -1,6 +1,7 @@
 """UAI's and WCSP's files: what they mean, round trips, and texts that are wrong."""
 
 import itertools
+import json
 import math
 from pathlib import Path
 from typing import Literal
@@ -10,10 +11,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 import swarmbo as sb
+from swarmbo.boundary.coordinates import read_polygons
 from swarmbo.errors import ConfigError
 from swarmbo.interchange import TableProblem, read_problem, write_problem
 from swarmbo.interchange.networks import problem_of_uai, problem_of_wcsp, uai_of_problem, uai_solution, wcsp_of_problem
 from swarmbo.interchange.solved import solve_problem
+from swarmbo.runs.scenario_files import read_toml, summary_line
 
 THREE = """MARKOV
 3
@@ -261,3 +264,24 @@ def test_what_a_file_cannot_hold_is_refused_and_negative_costs_are_raised() -> N
     halves = TableProblem("p", problem.graph, {"f0": np.array([0.5, 0.0])}, problem.domains)
     with pytest.raises(ConfigError, match="other than whole numbers"):
         wcsp_of_problem(halves)
+
+
+def test_an_upper_bound_that_some_choice_reaches_is_kept_or_the_format_refused(tmp_path: Path) -> None:
+    (tmp_path / "q.wcsp").write_text(QUEENS.format(2))
+    problem = read_problem(tmp_path / "q.wcsp")
+    for name in ("q.yaml", "q.uai"):
+        with pytest.raises(ConfigError, match=r"an upper bound of 2, which .* cannot state; wanted a \.wcsp file"):
+            write_problem(problem, tmp_path / name)
+    (tmp_path / "q.wcsp").write_text(QUEENS.format(1000))  # no sum of all costs reaches it
+    again = read_problem(write_problem(read_problem(tmp_path / "q.wcsp"), tmp_path / "q.yaml"))
+    assert solve_problem(again, {"kind": "exact"}).summary()["value"] == 2.0
+
+
+def test_a_mark_of_utf_8_at_the_start_of_a_file_is_no_part_of_it(tmp_path: Path) -> None:
+    (tmp_path / "net.uai").write_text("MARKOV 1 2 1 1 0 2 0.2 0.8", encoding="utf-8-sig")
+    assert read_problem(tmp_path / "net.uai").n_entries == 2
+    (tmp_path / "own.toml").write_text('# Own.\nname = "own"\n', encoding="utf-8-sig")
+    assert (read_toml(tmp_path / "own.toml"), summary_line(tmp_path / "own.toml")) == ({"name": "own"}, "Own.")
+    ring = [[0, 0], [1, 0], [1, 1], [0, 0]]
+    (tmp_path / "a.json").write_text(json.dumps({"type": "Polygon", "coordinates": [ring]}), encoding="utf-8-sig")
+    assert read_polygons(str(tmp_path / "a.json"), "$")[0][0].tolist()[:3] == ring[:3]

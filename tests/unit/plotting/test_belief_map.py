@@ -174,3 +174,5 @@ def test_large_maps_are_in_kilometres(extent, unit):
     frame_map(ax, World(Domain(np.zeros(2), np.full(2, extent)), axis_unit="m"))
     assert ax.get_xlabel() == f"x, east ({unit})"
     assert (ax.xaxis.get_major_formatter()(extent, 0) == "12") is (unit == "km")
+    if unit == "km":
+        assert ax.yaxis.get_major_formatter()(5_318_545.0, 0) == "5318.545"

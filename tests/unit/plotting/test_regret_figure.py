@@ -230,3 +230,20 @@ def test_curves_of_the_wrong_shape_are_refused():
         RegretCurves("hills", "team", np.arange(3), np.arange(3.0))
     with pytest.raises(ShapeError, match="no regret curves"):
         comparison_figure([], [], "team")
+
+
+def test_intervals_are_of_the_level_that_the_figure_states():
+    figure = comparison_figure([curves()], [], "team", level=0.995)
+    assert "99.5 % bootstrap intervals" in figure.get_suptitle()
+    low, high = bootstrap_band(curves().regrets, level=0.995)
+    outline = figure.axes[0].collections[0].get_paths()[0].vertices
+    assert (outline[:, 1].min(), outline[:, 1].max()) == (low.min(), high.max())
+
+
+@pytest.mark.parametrize(("last", "scale"), [(-3.0, "linear"), (1e-3, "log")])
+def test_all_of_a_curve_is_shown_and_scores_of_which_more_is_better_have_plain_axes(last, scale):
+    regrets = np.array([[5.0, last]])
+    ax = plot_regret_curves(Figure().subplots(), [RegretCurves("p", "m", np.array([1, 2]), regrets)], ["m"])
+    assert (ax.get_ylim()[0] < last, ax.get_yscale()) == (True, scale)
+    f1 = RegretCurves("p", "m", np.array([1, 2]), regrets, more_is_better=True)
+    assert plot_regret_curves(Figure().subplots(), [f1], ["m"]).get_yscale() == "linear"

@@ -377,3 +377,17 @@ def test_a_wrong_table_in_a_list_of_a_scenario_is_refused_with_what_was_wanted(t
         scenario_of({"name": "wrong", "environment": {"id": "swarmbo/function-v0"}, "constraints": [table]})
     assert caught.value.at == at
     assert words in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("impossible", "named"),
+    [
+        ([Linear(weights={"a": 1.0}, at_least=5.0)], "constraints[0] (a)"),
+        ([Separation(variables=("a", "b"), at_least=5.0)], "constraints[0] (a, b)"),
+        ([Linear(weights={"a": 1.0}, at_least=5.0), Linear(weights={"b": 1.0}, at_least=5.0)], "constraints[1] (b)"),
+    ],
+)
+def test_a_constraint_that_cannot_be_kept_by_itself_is_named(impossible, named):
+    with pytest.raises(ConfigError, match="which no point keeps") as caught:
+        sb.Team(None, {"a": (0.0, 1.0), "b": (0.0, 1.0)}, constraints=impossible)
+    assert named in caught.value.message

@@ -207,3 +207,44 @@ def test_footprints_are_refused_as_samples_are_points(tmp_path):
     with pytest.raises(ConfigError, match="got the column 'footprint_m', but samples are taken at points"):
         read_samples(tmp_path / "s.csv", "ph")
     assert read_samples(tmp_path / "s.csv", "footprint_m").values.tolist() == [40.0]
+
+
+SQUARE = [[10, 10], [60, 10], [60, 60], [10, 60], [10, 10]]
+
+
+def test_polygons_in_metres_are_kept_on_a_small_field_and_degrees_are_not_taken_for_metres(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    places = np.random.default_rng(0).random((30, 2)) * 80.0
+
+    def called(ring, *options, shift=0.0):
+        rows = "".join(f"{x + shift},{y + shift},{x * y}\n" for x, y in places)
+        (tmp_path / "s.csv").write_text(f"x,y,v\n{rows}")
+        (tmp_path / "area.json").write_text(json.dumps({"type": "Polygon", "coordinates": [ring]}))
+        return CliRunner().invoke(app, ["next", "s.csv", "--area", "area.json", *options])
+
+    result = called(SQUARE)
+    assert result.exit_code == 0, result.output
+    cells = np.array([[float(row["x"]), float(row["y"])] for row in rows_of(tmp_path / "next" / "s" / "map.csv")])
+    assert ((cells > 10.0) & (cells < 60.0)).all()
+    degrees = [[9.1, 48.7], [9.1001, 48.7], [9.1001, 48.7001], [9.1, 48.7]]
+    for ring, shift in ((degrees, 0.0), (degrees, 5e5), (SQUARE, 5e5)):
+        refused = called(ring, shift=shift)
+        assert refused.exit_code == 2
+        assert "in longitudes and latitudes for samples in metres; wanted --crs" in refused.output
+
+
+def test_places_on_a_plate_of_millimetres_keep_their_digits(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    places = np.random.default_rng(0).random((30, 2)) * 0.004
+    (tmp_path / "s.csv").write_text("x,y,v\n" + "".join(f"{x:.7f},{y:.7f},{x + y:.7f}\n" for x, y in places))
+    result = CliRunner().invoke(app, ["next", "s.csv", "--agents", "2"])
+    assert result.exit_code == 0, result.output
+    found = np.array([[float(row["x"]), float(row["y"])] for row in rows_of(tmp_path / "next" / "s" / "map.csv")])
+    assert len(np.unique(found, axis=0)) == len(found) > 1000
+    assert all(f"{float(row['x']):.6f}" in result.output for row in rows_of(tmp_path / "next" / "s" / "next.csv"))
+
+
+def test_a_row_of_positions_without_its_name_is_told(survey, tmp_path):
+    (tmp_path / "now.csv").write_text("lon,lat,agent\n9.1,48.0\n")
+    result, _ = survey("--from", "now.csv", ends_with=2)
+    assert "got the agents ['']; wanted one row for each, with distinct names" in result.output
