@@ -26,7 +26,7 @@ def next_places(
     coordinates: Annotated[
         Literal["metres", "degrees"] | None, Option(help="Kind of coordinates (default: by the columns' names).")
     ] = None,
-    missing: Annotated[list[float] | None, Option(metavar="NUMBER", help="Mark of gaps; repeatable, or nan.")] = None,
+    missing: Annotated[list[float] | None, Option(metavar="X", help="Mark of gaps; repeatable. nan: no marks.")] = None,
     noise: Annotated[str | None, Option(metavar="COLUMN", help="Column of the noise (default: by its name).")] = None,
     crs: Annotated[
         str | None, Option(metavar="EPSG:CODE", help="Coordinate reference system of coordinates in metres.")
