@@ -59,12 +59,20 @@ def command_line() -> Iterator[str]:
     from swarmbo.cli import app
 
     commands: Any = get_command(app)
-    for name in commands.commands:
-        shown = CliRunner().invoke(app, [name, "--help"], env=SCREEN, prog_name="swarmbo")
+    for name in (path for key, one in commands.commands.items() for path in _paths(key, one)):
+        shown = CliRunner().invoke(app, [*name.split(), "--help"], env=SCREEN, prog_name="swarmbo")
         if shown.exit_code:
             raise RuntimeError(f"swarmbo {name} --help: {shown.output}")
         text = "\n".join(line.rstrip() for line in ANSI.sub("", shown.output).strip().splitlines())
         yield from ("", f"## swarmbo {name}", "", "```text", f"$ swarmbo {name} --help", text, "```", "")
+
+
+def _paths(name: str, command: Any) -> list[str]:
+    """A command, and those of a group: fleet, fleet run."""
+    return [
+        name,
+        *(path for sub, one in getattr(command, "commands", {}).items() for path in _paths(f"{name} {sub}", one)),
+    ]
 
 
 def scenario_keys() -> Iterator[str]:

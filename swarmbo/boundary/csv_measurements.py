@@ -22,7 +22,7 @@ _FILL = (1e20, 1e30, 9.969209968386869e36, 3.4028234663852886e38, 1.797693134862
 _LEAST_POSITIVE = 9999.0
 _POSITIVE_SPREADS = 3.0
 
-KEEP_ALL = " (missing = [] takes all numbers as they are)"
+MARKS = "missing = [{:.10g}]", "missing = []"  # states a mark, and that there are none
 _LARGEST = 1e12  # of coordinates and values; products of a few stay far from overflow
 _COORDINATES = ("x", "y")
 _NOISE = "noise"
@@ -44,10 +44,9 @@ _DECIMALS = 4
 _ANTIMERIDIAN = 180.0  # a longitude above it shows that the file counts from 0 to 360
 
 
-def doubt(number: float) -> str:
+def doubt(number: float, marks: tuple[str, str] = MARKS) -> str:
     """Sentences on a number that may be a mark or a measurement."""
-    fix = f"missing = [{number:.10g}] leaves it out, missing = [] keeps all"
-    return f"It may mark a gap, but is used as a value. {fix}"
+    return f"It may mark a gap, but is used as a value. {marks[0].format(number)} leaves it out, {marks[1]} keeps all"
 
 
 def is_missing(cell: str) -> bool:
@@ -160,7 +159,7 @@ def measurements_of(
         if name not in header:
             told = f"no column {name!r}; columns: {', '.join(header)}{cut(header)}"
             raise ConfigError(f"{told}; wanted one of them: {how.format(key=key, value='COLUMN')}", at=f"{at}.{key}")
-    cells = dict(zip(columns, _whole_rows(settings, columns, header, rows, at).T, strict=True))
+    cells = dict(zip(columns, _whole_rows(settings, columns, header, rows, at, how).T, strict=True))
     places = np.column_stack([cells["x"], cells["y"]])
     projection = projection_of(places, (x, y), settings, at, how)
     noise = cells.get(_NOISE)
@@ -172,7 +171,7 @@ def measurements_of(
 
 
 def _whole_rows(
-    settings: CsvColumns, columns: Mapping[str, str], header: list[str], rows: Cells, at: str
+    settings: CsvColumns, columns: Mapping[str, str], header: list[str], rows: Cells, at: str, how: str
 ) -> Float[np.ndarray, "rows columns"]:
     """Numbers of all complete rows, one column each in the order given; warns about the other rows."""
     numbers = {
@@ -180,6 +179,7 @@ def _whole_rows(
         for key, name in columns.items()
     }
     left_out, reasons, keep = np.zeros(len(rows), dtype=bool), list[str](), ""
+    states = MARKS if how == IN_SCENARIO else ("--missing {:.10g}", "--missing nan")
     for key, name in columns.items():
         if key == _NOISE:
             continue
@@ -191,10 +191,10 @@ def _whole_rows(
         reasons += [f"{count} with {number:.10g} in {name!r}" for number, count in counted]
         left_out |= empty | marks.rows
         if settings.missing is None and marks.rows.any():
-            keep = KEEP_ALL
+            keep = f" ({states[1]} takes all numbers as they are)"
         for number, count in marks.doubtful.items():
             here = f"{at}.missing: {name!r} of {settings.csv!r} holds {number:.10g} in {count} of {len(rows)} rows"
-            warnings.warn(f"{here}. {doubt(number)}", DataWarning, stacklevel=2)
+            warnings.warn(f"{here}. {doubt(number, states)}", DataWarning, stacklevel=2)
     told = "; ".join(reasons)
     if left_out.all():
         raise ConfigError(f"no row of {settings.csv!r} is whole: {told}; wanted numbers in each column", at=f"{at}.csv")

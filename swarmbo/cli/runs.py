@@ -103,20 +103,22 @@ def export(
     """Write one tidy table of a run, also of an incomplete one: a row for each measurement."""
     from swarmbo.runs.reading import export as export_runs
 
-    written = export_runs(folder, file, csv=csv, parquet=parquet)
+    written, is_whole = export_runs(folder, file, csv=csv, parquet=parquet)
     if written is not None:
         typer.echo(written)
+    if not is_whole:
+        raise typer.Exit(1)
 
 
 @options.app.command()
 def check(
     source: options.Source,
     overrides: options.Overrides = None,
-    quick: Annotated[bool, Option("--quick", help="Do not try a round to estimate time and memory.")] = False,
+    quick: Annotated[bool, Option("--quick", help="Try no rounds, so estimate no time and memory.")] = False,
     workers: options.WorkerCount = None,
     trust: options.Trust = False,
 ) -> None:
-    """Build the world and the team of a scenario, and try a round; refuse whatever a run would refuse."""
+    """Build the world and the team of a scenario, and try rounds; refuse whatever a run would refuse."""
     from swarmbo.runs import check as check_scenario, load
 
     scenario, takes = load(source, [*(overrides or []), *options.worker_settings(workers)], trust), ""

@@ -15,22 +15,19 @@ def next_places(
     value: Annotated[
         str | None, Option(metavar="COLUMN", help="Column of the values (default: value, or the only other one).")
     ] = None,
-    agents: Annotated[int, Option(help="Number of agents; one next location for each.")] = 1,
+    agents: Annotated[int | None, Option(help="Number of agents (default: 1, or the rows of --from).")] = None,
     aim: Annotated[Literal["map", "peak", "level"], Option(help="Task of the survey.")] = "map",
     level: Annotated[float | None, Option(help="Level of interest, with --aim level.")] = None,
     avoid: Annotated[Path | None, Option(metavar="GEOJSON", help="Polygons without next locations.")] = None,
     area: Annotated[Path | None, Option(metavar="GEOJSON", help="Polygons of interest.")] = None,
-    positions: Annotated[
-        Path | None, Option("--from", metavar="CSV", help="Present positions of the agents, one row each.")
-    ] = None,
+    positions: Annotated[Path | None, Option("--from", metavar="CSV", help="Agents' positions, one row each.")] = None,
     x: Annotated[str | None, Option(metavar="COLUMN", help="Column to the east (default: by its name).")] = None,
     y: Annotated[str | None, Option(metavar="COLUMN", help="Column to the north (default: by its name).")] = None,
     coordinates: Annotated[
         Literal["metres", "degrees"] | None, Option(help="Kind of coordinates (default: by the columns' names).")
     ] = None,
-    noise: Annotated[
-        str | None, Option(metavar="COLUMN", help="Column of each value's noise (default: noise_std, std, …).")
-    ] = None,
+    missing: Annotated[list[float] | None, Option(metavar="X", help="Mark of gaps; repeatable. nan: no marks.")] = None,
+    noise: Annotated[str | None, Option(metavar="COLUMN", help="Column of the noise (default: by its name).")] = None,
     crs: Annotated[
         str | None, Option(metavar="EPSG:CODE", help="Coordinate reference system of coordinates in metres.")
     ] = None,
@@ -47,9 +44,9 @@ def next_places(
     from swarmbo.survey.plan import plan_next
     from swarmbo.survey.samples import read_positions, read_region, read_samples
 
-    data = read_samples(samples, value, x=x, y=y, coordinates=coordinates, noise=noise, crs=crs)
+    data = read_samples(samples, value, x=x, y=y, coordinates=coordinates, noise=noise, missing=missing, crs=crs)
     where, folder = data.coordinates, out or Path("next") / samples.stem
-    names, begin = (agents, None) if positions is None else read_positions(positions, where)
+    names, begin = (agents, None) if positions is None else read_positions(positions, where, agents)
     shut = None if avoid is None else read_region(avoid, data, "--avoid")
     of_interest = None if area is None else read_region(area, data, "--area")
     plan = plan_next(data, names, aim=aim, level=level, avoid=shut, area=of_interest, positions=begin)
@@ -66,10 +63,8 @@ def next_places(
     if data.noise_column is not None:
         typer.echo(f"standard deviation of each value's noise: column {data.noise_column!r}")
     if plan.left_out_rmse is not None:
-        typer.echo(
-            f"error of the map at samples that are left out: {plan.left_out_rmse:.3g}; standard deviation of the "
-            f"samples: {plan.spread:.3g}"
-        )
+        error = f"error of the map at samples that are left out: {plan.left_out_rmse:.3g}"
+        typer.echo(f"{error}; standard deviation of the samples: {plan.spread:.3g}")
     if plan.neglected is not None:
         typer.echo(f"map: {plan.neglected}")
     for path in (style.save(figure, folder / "map.png"), *written):

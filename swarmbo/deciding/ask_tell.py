@@ -347,7 +347,7 @@ class AskTell(TeamState):
             constraints: Measured quantities (t,) with ``limits``, by name. Default: a table's columns of their names.
 
         Raises:
-            ShapeError: If shapes do not fit, a location is not finite or far from the box, or a noise is negative.
+            ShapeError: If shapes do not fit, a location is over 100 sides of the box away, or a noise is negative.
             ConfigError: If a value is invalid for its variable, or a column or a cell of a table is wrong; it names row
                 and column.
             OSError: If a file cannot be read.

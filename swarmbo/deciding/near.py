@@ -202,7 +202,7 @@ def _reach(problem: Problem, given: Any) -> tuple[Float[np.ndarray, " n"], Float
     """Largest changes in codes, and in sides of the box; a variable's own name goes before patterns, then the last."""
     at, names, is_table = "$.step_limit", problem.graph.variables, isinstance(given, Mapping)
     reach, shares = np.full((2, len(names)), np.inf)
-    wanted = "a number > 0 in the variable's unit, a share of its range such as '10%', or a table (0 keeps a value)"
+    wanted = "a number > 0 in the variable's unit, a share of its axis such as '10%', or a table (0 keeps a value)"
     limits = table(given, "{variable: limit}", at) if is_table else {} if given is None else {"*": given}
     if strange := [pattern for pattern in limits if not any(fnmatchcase(name, pattern) for name in names)]:
         raise ConfigError(f"got {strange[0]!r}; wanted some of {short(list(names))}", at=at)

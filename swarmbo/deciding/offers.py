@@ -51,7 +51,7 @@ def allowed_sites(sites: ArrayLike | None, problem: Problem) -> Float[np.ndarray
 
 
 def checked_candidates(agent: str, given: ArrayLike, domain: Domain) -> Float[np.ndarray, "k d"]:
-    """Check a user's locations for an agent; they may lie moderately outside the box."""
+    """Check a user's locations for an agent; they may lie near the box, at most 100 sides from it."""
     places, d = real_array(given), domain.n_dims
     if places is None:
         raise ShapeError(f"candidates of {agent!r}: got {short(given)}; wanted numbers (k, {d})")
@@ -60,7 +60,7 @@ def checked_candidates(agent: str, given: ArrayLike, domain: Domain) -> Float[np
         raise ShapeError(f"candidates of {agent!r}: got shape {places.shape}; wanted (k, {d})")
     if not (near := domain.is_near(places)).all():
         place = places[int(np.argmin(near))].tolist()
-        raise ShapeError(f"candidates of {agent!r}: got {place}; wanted finite numbers, in or near the box")
+        raise ShapeError(f"candidates of {agent!r}: got {place}; wanted finite numbers in or near the box")
     return places
 
 

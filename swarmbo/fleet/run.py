@@ -269,7 +269,7 @@ def _require_fleet(team: FleetTeam) -> None:
         got = type(setup.transport).__name__
         raise ConfigError(f"got {got}; wanted 'in-process': a fleet uses real links", at="$.transport.kind")
     if isinstance(setup.coordination, Routes):
-        got = f"got {name_of(setup.coordination)!r}, whose routes need the ways of the world, which the hub has"
+        got = f"got {name_of(setup.coordination)!r}, whose routes need the ways of the coordinator process's world"
         raise ConfigError(f"{got}; wanted a kind that chooses locations, such as 'max-sum'", at="$.coordination.kind")
     require_own(setup)
 

@@ -76,12 +76,13 @@ class Run:
     @cached_property
     def records(self) -> list[RoundRecord]:
         """Logged rounds, that of the reset first."""
-        if self._log.damage is not None:
-            raise RunFolderError(self._log.damage)
-        return self._log.records
+        if self.log.damage is not None:
+            raise RunFolderError(self.log.damage)
+        return self.log.records
 
     @cached_property
-    def _log(self) -> LoggedLines:
+    def log(self) -> LoggedLines:
+        """Lines and rounds of the log before the first changed or damaged line, and a message about that."""
         return self.folder.log_before_damage()
 
     @cached_property
@@ -112,10 +113,10 @@ class Run:
         Warns:
             DataWarning: If the log is damaged; the table has the rounds before that.
         """
-        if self._log.damage is not None:
-            told = f"{self._log.damage}; the table has the {len(self._log.records)} rounds before it"
+        if self.log.damage is not None:
+            told = f"{self.log.damage}; the table has the {len(self.log.records)} rounds before it"
             warnings.warn(told, DataWarning, stacklevel=2)
-        return measurements(self._log.records, self.world, self.scenario)
+        return measurements(self.log.records, self.world, self.scenario)
 
     def to_dataframe(self) -> Any:
         """Measurements as a ``pandas.DataFrame``.
@@ -210,25 +211,27 @@ def read_summary(folder: RunFolder) -> Summary | None:
     return summary if len(folder.records()) == summary.rounds + 1 else None
 
 
-def export(folder: Path, file: Path | None = None, *, csv: bool = False, parquet: bool = False) -> Path | None:
+def export(
+    folder: Path, file: Path | None = None, *, csv: bool = False, parquet: bool = False
+) -> tuple[Path | None, bool]:
     """Write the table of a run, or one table of all runs below a folder, with a column ``run``.
 
     By default, the file is ``measurements.csv`` or ``.parquet`` in the folder. ``-`` is standard output, of CSV.
-    Returns the file; None for standard output.
+    Returns the file, None for standard output; and False if a log is damaged, so that rounds are missing.
     """
     if csv and parquet:
         raise ConfigError("got --csv and --parquet; wanted one of them")
     as_parquet = parquet or (not csv and file is not None and file.suffix == ".parquet")
     if as_parquet and file == STDOUT:
         raise ConfigError("got - for Parquet; wanted a file")
-    if RunFolder.holds_run(folder):
-        table = load_run(folder).table()
-    else:
-        top = folder.resolve()
-        table = stacked({run.relative_to(top).as_posix(): load_run(run).table() for run in find_runs([folder])})
+    top, is_one = folder.resolve(), RunFolder.holds_run(folder)
+    runs = list(map(load_run, [folder] if is_one else find_runs([folder])))
+    tables = {run.path.resolve().relative_to(top).as_posix(): run.table() for run in runs}
+    table = tables["."] if is_one else stacked(tables)
+    is_whole = all(run.log.damage is None for run in runs)
     if file == STDOUT:
         write_rows(table, sys.stdout)
-        return None
+        return None, is_whole
     path = folder / f"measurements.{'parquet' if as_parquet else 'csv'}" if file is None else file
     (write_parquet if as_parquet else write_csv)(table, path)
-    return path
+    return path, is_whole

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int, UInt64
 from swarmbo.boundary.values import real_array, short
 from swarmbo.errors import ConfigError, ShapeError
 
-_FAR = 1e6  # sides of the box; no measurement is so far away, and squares of such distances are still exact enough
+_FAR = 100.0  # sides of the box; farther places are mistakes: swapped coordinates, another unit or origin
 _ODD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)  # multiplying by an odd number loses nothing
 _HALF = np.uint64(29)
 
@@ -78,7 +78,7 @@ class Domain:
         return Domain(self.low[list(columns)], self.high[list(columns)])
 
     def is_near(self, X: Float[np.ndarray, "*n d"]) -> Bool[np.ndarray, "*n"]:
-        """Mask of points in the box, or moderately far from it; points that are not finite are excluded."""
+        """Mask of points in the box, or at most 100 of its sides from its low corner; NaN is excluded."""
         return np.asarray((np.abs(self.to_unit(X)) <= _FAR).all(axis=-1))
 
     def farthest(self, x: Float[np.ndarray, " d"]) -> int:

@@ -115,7 +115,7 @@ def _gpx(plan: SurveyPlan, path: Path) -> Path:
         lon, lat = place.lon_lat or (0.0, 0.0)
         point = ElementTree.SubElement(root, "wpt", {"lat": f"{lat:.8f}", "lon": f"{lon:.8f}"})
         ElementTree.SubElement(point, "name").text = place.agent
-        ElementTree.SubElement(point, "desc").text = place.why
+        ElementTree.SubElement(point, "desc").text = f"expected {place.mean:.4g} ± {place.std:.3g}; {place.why}"
     with replacing(path) as file:
         ElementTree.ElementTree(root).write(file, encoding="utf-8", xml_declaration=True)
     return path

@@ -76,7 +76,7 @@ class SurveyPlan:
 
 def plan_next(
     samples: Samples,
-    agents: int | Sequence[str] = 1,
+    agents: int | Sequence[str] | None = None,
     *,
     aim: Goal = "map",
     level: float | None = None,
@@ -92,7 +92,7 @@ def plan_next(
 
     Args:
         samples: The samples, at 3 locations at least.
-        agents: Number or names of agents; one place for each.
+        agents: Number or names of agents, one place for each; default: one agent.
         aim: ``map``: places that reduce the uncertainty of the map most; ``peak``: places that promise a larger value
             than all samples; ``level``: places that tell where the ``level`` is exceeded.
         level: In the unit of the values; with the aim ``level`` only.
@@ -114,9 +114,10 @@ def plan_next(
         >>> len(plan.places), plan.map.mean.shape[1], plan.places[0].agent
         (2, 120, 'agent_1')
     """
-    names = tuple(agents) if not isinstance(agents, int) else ()
-    if not names:
-        names = tuple(f"agent_{i + 1}" for i in range(whole_number(agents, 1, "--agents", 64)))
+    if not isinstance(agents, Sequence) or not agents:
+        number = whole_number(1 if agents is None else agents, 1, "--agents", 64)
+        agents = [f"agent_{i + 1}" for i in range(number)]
+    names = tuple(agents)
     if (distinct := len(np.unique(samples.places, axis=0))) < _FEWEST:
         raise ConfigError(f"got samples at {distinct} locations; wanted at least {_FEWEST}", at="$.csv")
     if (aim == "level") != (level is not None):

@@ -41,6 +41,7 @@ def read_samples(
     y: str | None = None,
     coordinates: Literal["metres", "degrees"] | None = None,
     noise: str | None = None,
+    missing: list[float] | None = None,
     crs: str | None = None,
 ) -> Samples:
     """Read samples from a CSV file with a header line.
@@ -53,6 +54,7 @@ def read_samples(
         coordinates: ``metres`` or ``degrees``. Default: by the names of the columns, else metres.
         noise: Column of the standard deviation >= 0 of each value's noise. Default: ``noise_std``, ``std`` and the
             like, if there is one.
+        missing: Numbers that mark gaps. Default: -9999 and the like, if far from the others.
         crs: Coordinate reference system of coordinates in metres, such as ``EPSG:32632`` (needs the extra ``geo``).
 
     Raises:
@@ -71,7 +73,7 @@ def read_samples(
         raise ConfigError(f"{got}; {fix}", at="$.csv")
     pair = coordinate_columns(CsvColumns(csv=name, value=value or "", x=x, y=y), header, "$", _OPTION)
     quantity = value or _only_value(name, header, {*pair, noise})
-    columns = CsvColumns(csv=name, value=quantity, x=x, y=y, coordinates=coordinates)
+    columns = CsvColumns(csv=name, value=quantity, x=x, y=y, coordinates=coordinates, missing=missing)
     read = measurements_of(table, columns, "$", _OPTION, noise)
     noise_std = None if read.noise_std is None or np.isnan(read.noise_std).all() else read.noise_std
     where = read.coordinates(crs)
@@ -80,7 +82,7 @@ def read_samples(
 
 
 def read_positions(
-    path: str | os.PathLike[str], coordinates: Coordinates
+    path: str | os.PathLike[str], coordinates: Coordinates, agents: int | None = None
 ) -> tuple[tuple[str, ...], Float[np.ndarray, "agents 2"]]:
     """Names (``agent_1``, … unless given) and positions (m on the map) of agents, from a CSV file like the samples'."""
     name, at = os.fspath(path), "--from"
@@ -94,10 +96,10 @@ def read_positions(
             place[axis] = finite(cell := row.get(column, ""))
             if np.isnan(place[axis]):
                 raise ConfigError(f"{name}: line {line}, column {column!r}: got {cell!r}; wanted a number", at=at)
+    if agents not in (None, len(rows)):
+        raise ConfigError(f"{name}: got {len(rows)} rows; wanted one for each of --agents {agents}", at=at)
     named = next((column for column in header if column.lower() in ("agent", "name")), None)
-    names = tuple(f"agent_{i + 1}" for i in range(len(rows)))
-    if named is not None:
-        names = tuple(row.get(named, "") for _, row in rows)
+    names = tuple(f"agent_{i}" if named is None else row.get(named, "") for i, (_, row) in enumerate(rows, start=1))
     if not rows or len(set(names)) < len(names) or not all(names):
         raise ConfigError(f"{name}: got the agents {list(names)}; wanted one row for each, with distinct names", at=at)
     return names, coordinates.metres(own)

@@ -103,6 +103,13 @@ REFUSED = {
         telling(field_team, {"a": 1.0}, locations={"a": [1e300]}),
         r"location of 'a': got \[1e\+300\]; wanted 1 numbers in or near the box",
     ),
+    "a location in other units": (telling(field_team, {"a": 1.0}, locations={"a": [500.0]}), "near the box"),
+    "a survey in other units": (lambda: field_team().attach([[0.1], [500.0]], [1.0, 2.0]), r"locations\[1\]: got"),
+    "a table in other units": (
+        lambda: field_team().attach([{"x": 500.0, "value": 1.0}]),
+        r"x.*500.*a number between 0 and 1, or near that \(100 times the range\)",
+    ),
+    "candidates in other units": (lambda: field_team().ask({"a": [[0.1], [500.0]]}), r"candidates of 'a': got \[500"),
     "a survey out of all proportion": (lambda: field_team().attach([[0.1], [1e300]], [1.0, 2.0]), r"locations\[1\]"),
     "a survey of text": (lambda: field_team().attach([[0.1]], ["high"]), "got .*high.*; wanted arrays of numbers"),
     "evaluations of text": (lambda: joint_team().attach(["here"], [1.0]), "got .*here.*; wanted arrays of numbers"),

@@ -38,6 +38,8 @@ def test_every_status_has_an_entry() -> None:
         ("wlan", ["scenario: wlan", "try: swarmbo run wlan"]),
         ("sb.ShapeError", ["error: ShapeError"]),
         ("Trust-Region", ["term: trust region"]),
+        ("world", ["term: world"]),
+        ("gap", ["term: gap"]),
     ],
 )
 def test_an_entry_says_what_the_name_is_its_default_and_a_command(name: str, wanted: list[str]) -> None:

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Num
 from scipy.ndimage import distance_transform_edt
 
 from swarmbo.boundary.coordinates import Coordinates, LocalProjection
-from swarmbo.boundary.csv_measurements import KEEP_ALL, doubt, marked
+from swarmbo.boundary.csv_measurements import MARKS, doubt, marked
 from swarmbo.errors import ConfigError, DataWarning, needed
 from swarmbo_envs.fields.field import Bilinear, Field, lattice
 from swarmbo_envs.fields.settings import RasterFieldSettings
@@ -151,12 +151,9 @@ def _unknown(settings: RasterFieldSettings, raster: Raster, at: str, *, may_have
     values = raster.values.astype(float)
     unknown = raster.masked | ~np.isfinite(values)
     reasons = [f"{unknown.sum():,} without a number"] if unknown.any() else list[str]()
-    keep, size = "", values.size
-    if settings.missing is not None:
-        marks, doubtful = settings.missing, dict[float, int]()
-    else:
-        marks, doubtful = _marks(values[~unknown])
-        keep = KEEP_ALL if marks else ""
+    size, stated = values.size, settings.missing
+    marks, doubtful = _marks(values[~unknown]) if stated is None else (stated, dict[float, int]())
+    keep = f" ({MARKS[1]} takes all numbers as they are)" if stated is None and marks else ""
     for number in marks:
         here = ~unknown & (values == number)
         unknown = unknown | here

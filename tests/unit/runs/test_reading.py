@@ -163,9 +163,11 @@ def test_of_a_damaged_log_the_rounds_before_are_told_with_a_warning(tmp_path, cl
     with pytest.warns(DataWarning, match=r"line 4 was changed or damaged.*has the 3 rounds before it"):
         table = damaged.table()
     assert max(table["round"]) == 2
-    told = cli("export", tmp_path / "run")
-    assert "line 4 was changed" in told.stderr
-    assert len(told.stderr.strip().splitlines()) == 1
+    for folder in (tmp_path / "run", tmp_path):
+        told = cli("export", folder, status=1)
+        assert "line 4 was changed" in told.stderr
+        assert len(told.stderr.strip().splitlines()) == 1
+        assert (folder / "measurements.csv").is_file()
     with pytest.raises(RunFolderError, match="no such folder"):
         sb.load_run(tmp_path / "none")
 

@@ -62,6 +62,8 @@ def test_places_and_map_come_in_the_coordinates_of_the_file(survey):
     np.testing.assert_allclose([point["geometry"]["coordinates"] for point in points], own, atol=1e-8)
     marks = ElementTree.parse(folder / "next.gpx").getroot()
     np.testing.assert_allclose([[float(m.get("lon")), float(m.get("lat"))] for m in marks], own, atol=1e-8)
+    said = [f"expected {float(row['expected']):.4g} ± {float(row['std']):.3g}; {row['why']}" for row in places]
+    assert [mark[1].text for mark in marks] == said
     with rasterio.open(folder / "map.tif") as tiff:
         assert tiff.crs.to_string() == "EPSG:4326"
         found = np.array(list(tiff.sample(at_cells[::97])))
@@ -182,6 +184,7 @@ def test_error_at_left_out_samples_is_that_of_beliefs_without_them():
         (["--noise", "ph2"], "--noise COLUMN"),
         (["--x", "east"], "--x east --y COLUMN"),
         (["--from", "none.csv"], "cannot read 'none.csv'"),
+        (["--agents", "0"], "--agents: got 0"),
         (["--avoid", "s.csv"], "wanted GeoJSON"),
         (["--crs", "EPSG:32632"], "with longitudes and latitudes; wanted none"),
     ],
@@ -248,3 +251,22 @@ def test_a_row_of_positions_without_its_name_is_told(survey, tmp_path):
     (tmp_path / "now.csv").write_text("lon,lat,agent\n9.1,48.0\n")
     result, _ = survey("--from", "now.csv", ends_with=2)
     assert "got the agents ['']; wanted one row for each, with distinct names" in result.output
+
+
+def test_each_agent_has_a_row_of_positions(survey, tmp_path):
+    (tmp_path / "now.csv").write_text("lon,lat\n9.1,48.0\n9.2,48.0\n")
+    result, _ = survey("--from", "now.csv", "--agents", "5", ends_with=2)
+    assert "got 2 rows; wanted one for each of --agents 5" in result.output
+    _, folder = survey("--from", "now.csv", "--agents", "2")
+    assert len(rows_of(folder / "next.csv")) == 2
+
+
+@pytest.mark.filterwarnings("default::swarmbo.errors.DataWarning")
+def test_marks_of_gaps_are_stated_as_the_warning_says(survey):
+    rows = ["9.1,48.0,-999", "9.11,48.01,9999"]
+    result, _ = survey(rows=rows)
+    assert "--missing nan takes all numbers as they are" in result.output
+    assert "missing =" not in result.output
+    assert "from 40 samples" in result.output
+    assert "from 42 samples" in survey("--missing", "nan", rows=rows)[0].output
+    assert "from 41 samples" in survey("--missing", "-999", rows=rows)[0].output
