@@ -38,8 +38,8 @@ class Agent(Returning):
     location at the deadline, whatever other agents do.
 
     Agents decide as a ``Team`` does, bit-identically, if each query is told to all its agents before the next. If
-    outcomes of several queries are told in turns, agents use the mean of their orders, which a team may not; of queries
-    with different participants and equal orders, the first asked comes first. Agents fuse beliefs over the links of
+    outcomes of several queries are told in turns, agents use the mean of their orders, which a team may not. The first
+    asked comes first among queries with different participants and equal orders. Agents fuse beliefs over the links of
     their next decision, a team without an environment over those of its last one.
 
     A decision with a deadline may leave out some agents: set ``participants`` before it, alike on all participants.
