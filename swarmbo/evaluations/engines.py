@@ -3,7 +3,7 @@
 import contextlib
 import pickle
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor as Futures, Future, ThreadPoolExecutor, wait
 from functools import partial
 from itertools import count as counting
@@ -59,8 +59,11 @@ def evaluated_by(
                 _made.ended = alone or partial(executor.evaluated, executor.made_by(own))
                 _made.work = work
             return _made.ended(task, point)
-        except SwarmboError as error:
-            return error
+        except Exception as error:
+            _made.work, _made.ended = None, None  # its process may have ended for good
+            if isinstance(error, SwarmboError):
+                return error
+            raise
 
 
 class FuturesExecutor:
@@ -102,13 +105,28 @@ class FuturesExecutor:
             SwarmboError: If a worker cannot make its evaluation.
         """
         done = wait(self._tasks, timeout, return_when=FIRST_COMPLETED).done
-        return [_end_of(future.result, self._tasks.pop(future)) for future in done]
+        return _ends_of({future: future.result for future in done}, self._tasks)
 
     def close(self) -> None:
         """Shut the executor down, without waiting for running tasks."""
         for future in self._tasks:
             future.cancel()
         self._futures.shutdown(wait=False)
+
+
+def _ends_of(results: Mapping[Any, Callable[[], Any]], tasks: dict[Any, str]) -> list[executor.Ended]:
+    """Ends of tasks from their results; what a worker cannot make is raised at once, or by the next poll."""
+    ends = list[executor.Ended]()
+    for key, result in results.items():
+        task = tasks.pop(key)
+        try:
+            ends.append(_end_of(result, task))
+        except SwarmboError:
+            if not ends:
+                raise
+            tasks[key] = task
+            break
+    return ends
 
 
 def _end_of(result: Callable[[], executor.Ended | SwarmboError], task: str) -> executor.Ended:
@@ -164,7 +182,7 @@ class RayExecutor:
         if refs:
             found, _ = self._ray.wait(refs, num_returns=1, timeout=timeout)
             found, _ = self._ray.wait(refs, num_returns=len(refs), timeout=0) if found else (found, refs)
-        return [_end_of(partial(self._ray.get, ref), self._tasks.pop(ref)) for ref in found]
+        return _ends_of({ref: partial(self._ray.get, ref) for ref in found}, self._tasks)
 
     def close(self) -> None:
         """Kill the processes of running tasks, and leave the cluster. A cluster that this executor started ends."""
