@@ -222,8 +222,11 @@ def begun(plan: Plan, place: Path, here: Sequence[str]) -> Generator[tuple[Hub, 
         place.parent.mkdir(exist_ok=True)
         agents = plan.endpoints.keys() - {HUB}
         plans = {name: place if plan.tables is None else place.with_name(f"{name}.json") for name in agents}
-        for path, name in {path: name for name, path in plans.items()}.items():
-            plan.of(name).write(path)
+        if plan.tables is None:
+            plan.write(place)
+        else:
+            for name, path in plans.items():
+                plan.of(name).write(path)
         with closing(Processes({name: plans[name] for name in here}, goes_on=plan.goes_on)) as processes:
             yield Hub(plan, link, processes.attend, here=here, ended=processes.ended), processes
 
