@@ -144,8 +144,7 @@ class SavedPolicy:
         try:
             with open_regular(Path(file)) as stream, np.load(stream, allow_pickle=False) as told:
                 arrays = dict(told)
-            if not (count := sum(name.startswith("W") for name in arrays)):
-                raise KeyError("W0")
+            count = max(1, sum(name.startswith("W") for name in arrays))
             self.layers = [(arrays[f"W{i}"], arrays[f"b{i}"]) for i in range(count)]
             self.levels = int(arrays["levels"]) or None
         except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, zlib.error) as error:

@@ -53,7 +53,6 @@ def evaluated_by(
     with threadpool_limits(1, user_api="blas"):
         try:
             if getattr(_made, "work", None) != work:
-                _made.work, _made.ended = None, None
                 own: executor.Work = pickle.loads(work) if isinstance(work, bytes) else work
                 alone = None if timeout_s is None else _Limited(own, timeout_s)
                 _made.ended = alone or partial(executor.evaluated, executor.made_by(own))
@@ -114,33 +113,27 @@ class FuturesExecutor:
         self._futures.shutdown(wait=False)
 
 
-def _ends_of(results: Mapping[Any, Callable[[], Any]], tasks: dict[Any, str]) -> list[executor.Ended]:
-    """Ends of tasks from their results; what a worker cannot make is raised at once, or by the next poll."""
+def _ends_of(results: Mapping[Any, Callable[[], executor.Ended | SwarmboError]], tasks: dict[Any, str]) -> list[Any]:
+    """Ends of tasks from their results; exceptions are of the machinery, as those of tasks are results. An error of a
+    worker that cannot begin is raised at once, or after these ends by the next poll.
+    """
     ends = list[executor.Ended]()
     for key, result in results.items():
-        task = tasks.pop(key)
         try:
-            ends.append(_end_of(result, task))
-        except SwarmboError:
-            if not ends:
-                raise
-            tasks[key] = task
+            found = result()
+        except ImportError as error:
+            wanted = "wanted workers that have swarmbo and your modules on Python's path"
+            found = ConfigError(f"a worker cannot begin: {error_text(error)}; {wanted}", at="$.workers")
+        except (Exception, CancelledError) as error:  # noqa: BLE001
+            found = executor.Ended(tasks[key], "lost", error_text(error))
+        if isinstance(found, executor.Ended):
+            ends.append(found)
+        elif ends:
             break
+        del tasks[key]
+        if isinstance(found, SwarmboError):
+            raise found
     return ends
-
-
-def _end_of(result: Callable[[], executor.Ended | SwarmboError], task: str) -> executor.Ended:
-    """End of a task from its result; exceptions are of the machinery, as those of tasks are results."""
-    try:
-        found = result()
-    except ImportError as error:
-        wanted = "wanted workers that have swarmbo and your modules on Python's path"
-        raise ConfigError(f"a worker cannot begin: {error_text(error)}; {wanted}", at="$.workers") from error
-    except (Exception, CancelledError) as error:  # noqa: BLE001
-        return executor.Ended(task, "lost", error_text(error))
-    if isinstance(found, SwarmboError):
-        raise found
-    return found
 
 
 class RayExecutor:

@@ -58,7 +58,8 @@ class Processes:
                 continue
             if self.restarts[name] == _TRIES:
                 got = f"the process of {name!r} has ended {_TRIES + 1} times, at last with {process.returncode}"
-                why = f"{got}: {self._last_words(name)}; {self._log(name)} has all that it said"
+                said = self._log(name).read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+                why = f"{got}: {said[-1]}; {self._log(name)} has all that it said"
                 if not self._goes_on:
                     raise TransportError(why)
                 self.ended[name] = why
@@ -85,10 +86,6 @@ class Processes:
 
     def _log(self, name: str) -> Path:
         return self._plans[name].with_name(f"{name}.log")
-
-    def _last_words(self, name: str) -> str:
-        lines = self._log(name).read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
 
 
 class NetworkReport(msgspec.Struct, frozen=True):

@@ -128,11 +128,10 @@ def require_no_stranger(data: dict[str, Any]) -> None:
                 others = [other for other in plug_in_ids() if key in settings_in(other)]
                 hints = [f"{other} has it (--set environment.id={other})" for other in others] + hints
             told = f"unknown key {key!r}"
-            for slot in SLOTS:
-                if at == f"$.{slot}":
-                    fitting = kinds(slot, team_in(world if isinstance(world, dict) else {}))
-                    others = [other for other, settings in fitting.items() if key in settings.__struct_fields__]
-                    told = strange_key(key, known, table["kind"], others)
+            if (slot := at.removeprefix("$.")) in SLOTS:
+                fitting = kinds(slot, team_in(world if isinstance(world, dict) else {}))
+                others = [other for other, settings in fitting.items() if key in settings.__struct_fields__]
+                told = strange_key(key, known, table["kind"], others)
             if hints:
                 raise ConfigError(f"{told}; {'or ' * told.endswith('?')}{'; or '.join(hints)}", at=at)
 
