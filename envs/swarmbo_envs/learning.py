@@ -1,10 +1,12 @@
 """Worlds as libraries for policies want them: equal spaces from -1 to 1, and policies that were trained there."""
 
 import copy
+import zlib
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
+from zipfile import BadZipFile
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 from pettingzoo import ParallelEnv
 from pettingzoo.utils import BaseParallelWrapper
 
-from swarmbo.boundary.files import read_arrays
+from swarmbo.boundary.files import open_regular
 from swarmbo.boundary.values import reported_number, short, whole_number
 from swarmbo.errors import ConfigError
 from swarmbo_envs.shared import Values
@@ -140,11 +142,12 @@ class SavedPolicy:
 
     def __init__(self, file: str | PathLike[str]) -> None:
         try:
-            arrays = read_arrays(Path(file))
-            count = sum(name.startswith("W") for name in arrays)
+            with open_regular(Path(file)) as stream, np.load(stream, allow_pickle=False) as told:
+                arrays = dict(told)
+            count = max(1, sum(name.startswith("W") for name in arrays))
             self.layers = [(arrays[f"W{i}"], arrays[f"b{i}"]) for i in range(count)]
             self.levels = int(arrays["levels"]) or None
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, zlib.error) as error:
             raise ConfigError(f"got {file}: {error}; wanted arrays W0, b0, W1, … and levels", at="$.file") from None
 
     def begin(self, env: Any, seed: int) -> None:

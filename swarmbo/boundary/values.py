@@ -110,7 +110,9 @@ def plain(value: Any) -> Any:
         return {key: plain(part) for key, part in cast(Mapping[Any, Any], value).items()}
     if isinstance(value, list | tuple):
         return [plain(part) for part in cast(list[Any], value)]
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist()) if value.dtype.hasobject else value.tolist()
+    return value
 
 
 def distinct_names(given: object, what: str, at: str) -> tuple[str, ...]:

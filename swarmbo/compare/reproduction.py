@@ -165,19 +165,17 @@ def plan(
                 left_out = problem if missing[0] in stated.needs else method
                 notes[f"{left_out}: left out, as the package {missing[0]!r} is not installed"] = None
                 continue
+            own = {
+                slot: table for slot in ("belief", "acquisition", "coordination") if (table := getattr(settings, slot))
+            }
             trials: list[Trial] = []
             for seed in range(count):
-                table = {"name": folder_name(problem), **_scenario(stated, settings, rounds, seed)}
+                world = stated.environment | settings.environment | ({stated.seeded: seed} if stated.seeded else {})
+                table = {"name": folder_name(problem), "rounds": rounds, "seed": seed, "environment": world, **own}
                 folder = out / folder_name(problem) / folder_name(method) / f"seed-{seed:03d}"
                 trials.append(Trial(scenario_of(table), folder))
             cells.append(Cell(problem, method, trials))
     return cells, list(notes)
-
-
-def _scenario(problem: Problem, method: Method, rounds: int, seed: int) -> dict[str, Any]:
-    environment = problem.environment | method.environment | ({problem.seeded: seed} if problem.seeded else {})
-    own = {slot: getattr(method, slot) for slot in ("belief", "acquisition", "coordination")}
-    return {"rounds": rounds, "seed": seed, "environment": environment, **{key: own[key] for key in own if own[key]}}
 
 
 def read_scores(given: Reproduction, cells: Sequence[Cell], outcomes: Sequence[Outcome]) -> list[Scores]:

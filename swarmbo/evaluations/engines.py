@@ -3,7 +3,7 @@
 import contextlib
 import pickle
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor as Futures, Future, ThreadPoolExecutor, wait
 from functools import partial
 from itertools import count as counting
@@ -53,14 +53,16 @@ def evaluated_by(
     with threadpool_limits(1, user_api="blas"):
         try:
             if getattr(_made, "work", None) != work:
-                _made.work, _made.ended = None, None
                 own: executor.Work = pickle.loads(work) if isinstance(work, bytes) else work
                 alone = None if timeout_s is None else _Limited(own, timeout_s)
                 _made.ended = alone or partial(executor.evaluated, executor.made_by(own))
                 _made.work = work
             return _made.ended(task, point)
-        except SwarmboError as error:
-            return error
+        except Exception as error:
+            _made.work, _made.ended = None, None  # its process may have ended for good
+            if isinstance(error, SwarmboError):
+                return error
+            raise
 
 
 class FuturesExecutor:
@@ -102,7 +104,7 @@ class FuturesExecutor:
             SwarmboError: If a worker cannot make its evaluation.
         """
         done = wait(self._tasks, timeout, return_when=FIRST_COMPLETED).done
-        return [_end_of(future.result, self._tasks.pop(future)) for future in done]
+        return _ends_of({future: future.result for future in done}, self._tasks)
 
     def close(self) -> None:
         """Shut the executor down, without waiting for running tasks."""
@@ -111,18 +113,27 @@ class FuturesExecutor:
         self._futures.shutdown(wait=False)
 
 
-def _end_of(result: Callable[[], executor.Ended | SwarmboError], task: str) -> executor.Ended:
-    """End of a task from its result; exceptions are of the machinery, as those of tasks are results."""
-    try:
-        found = result()
-    except ImportError as error:
-        wanted = "wanted workers that have swarmbo and your modules on Python's path"
-        raise ConfigError(f"a worker cannot begin: {error_text(error)}; {wanted}", at="$.workers") from error
-    except (Exception, CancelledError) as error:  # noqa: BLE001
-        return executor.Ended(task, "lost", error_text(error))
-    if isinstance(found, SwarmboError):
-        raise found
-    return found
+def _ends_of(results: Mapping[Any, Callable[[], executor.Ended | SwarmboError]], tasks: dict[Any, str]) -> list[Any]:
+    """Ends of tasks from their results; exceptions are of the machinery, as those of tasks are results. An error of a
+    worker that cannot begin is raised at once, or after these ends by the next poll.
+    """
+    ends = list[executor.Ended]()
+    for key, result in results.items():
+        try:
+            found = result()
+        except ImportError as error:
+            wanted = "wanted workers that have swarmbo and your modules on Python's path"
+            found = ConfigError(f"a worker cannot begin: {error_text(error)}; {wanted}", at="$.workers")
+        except (Exception, CancelledError) as error:  # noqa: BLE001
+            found = executor.Ended(tasks[key], "lost", error_text(error))
+        if isinstance(found, executor.Ended):
+            ends.append(found)
+        elif ends:
+            break
+        del tasks[key]
+        if isinstance(found, SwarmboError):
+            raise found
+    return ends
 
 
 class RayExecutor:
@@ -164,7 +175,7 @@ class RayExecutor:
         if refs:
             found, _ = self._ray.wait(refs, num_returns=1, timeout=timeout)
             found, _ = self._ray.wait(refs, num_returns=len(refs), timeout=0) if found else (found, refs)
-        return [_end_of(partial(self._ray.get, ref), self._tasks.pop(ref)) for ref in found]
+        return _ends_of({ref: partial(self._ray.get, ref) for ref in found}, self._tasks)
 
     def close(self) -> None:
         """Kill the processes of running tasks, and leave the cluster. A cluster that this executor started ends."""

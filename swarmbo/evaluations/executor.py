@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
+import numpy as np
 
 from swarmbo.boundary.files import naming, read_regular, read_seal, replacing, seal
-from swarmbo.boundary.values import error_text, plain
+from swarmbo.boundary.values import error_text, plain, short
 from swarmbo.errors import ConfigError, RunFolderError, SwarmboError
 
 Evaluate = Callable[[str, Any], Any]  # carries out one task: its name and its point give a result, plain data
@@ -78,9 +79,16 @@ def made_by(work: Work) -> Evaluate:
 
 def keep(folder: Path, end: Ended) -> None:
     """Write a result, completely or not at all."""
-    text = msgspec.json.encode(plain(end._asdict()))
+    text = msgspec.json.encode(plain(end._asdict()), enc_hook=_told)
     with replacing(folder / f"{end.task}.json") as file:
         file.write(seal(text))
+
+
+def _told(value: object) -> Any:
+    """Plain data of NumPy's values inside others' types, which msgspec cannot write."""
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value)
+    raise TypeError(f"got a result with {short(value)}; wanted numbers, texts, lists and tables")
 
 
 def kept(folder: Path, task: str) -> Ended | None:

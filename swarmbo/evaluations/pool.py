@@ -1,6 +1,7 @@
 """Pool of processes, one task each at a time: a worker that crashes, hangs or is killed costs its own task only."""
 
 import math
+import pickle
 import queue
 import sys
 import threading
@@ -17,6 +18,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from swarmbo.boundary.processes import begin_process, without_interrupts
+from swarmbo.boundary.values import error_text, short
 from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.evaluations.executor import Ended, Work, evaluated, keep, kept, made_by
 
@@ -80,7 +82,9 @@ class Pool:
             while not isinstance(end, Exception):
                 ends.append(end)
                 end = self._ends.get_nowait()
-            raise end
+            if not ends:
+                raise end
+            self._ends.put(end)
         return ends
 
     def close(self) -> None:
@@ -130,8 +134,12 @@ class Pool:
     def _start(self) -> None:
         here, there = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(there, self._work, self._results, self._timeout_s))
-        with without_interrupts():
-            process.start()
+        try:
+            with without_interrupts():
+                process.start()
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            wanted = "wanted work that can be pickled, such as a function of a module"
+            raise ConfigError(f"got work {short(self._work)}: {error_text(error)}; {wanted}", at="$.workers") from error
         there.close()
         grace = 0.0 if self._timeout_s == math.inf else self._timeout_s
         self._workers.append(_Worker(process, here, time.monotonic() + _START_S + grace))

@@ -58,7 +58,8 @@ class Processes:
                 continue
             if self.restarts[name] == _TRIES:
                 got = f"the process of {name!r} has ended {_TRIES + 1} times, at last with {process.returncode}"
-                why = f"{got}: {self._last_words(name)}; {self._log(name)} has all that it said"
+                said = self._log(name).read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+                why = f"{got}: {said[-1]}; {self._log(name)} has all that it said"
                 if not self._goes_on:
                     raise TransportError(why)
                 self.ended[name] = why
@@ -85,10 +86,6 @@ class Processes:
 
     def _log(self, name: str) -> Path:
         return self._plans[name].with_name(f"{name}.log")
-
-    def _last_words(self, name: str) -> str:
-        lines = self._log(name).read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
 
 
 class NetworkReport(msgspec.Struct, frozen=True):
@@ -222,8 +219,11 @@ def begun(plan: Plan, place: Path, here: Sequence[str]) -> Generator[tuple[Hub, 
         place.parent.mkdir(exist_ok=True)
         agents = plan.endpoints.keys() - {HUB}
         plans = {name: place if plan.tables is None else place.with_name(f"{name}.json") for name in agents}
-        for path, name in {path: name for name, path in plans.items()}.items():
-            plan.of(name).write(path)
+        if plan.tables is None:
+            plan.write(place)
+        else:
+            for name, path in plans.items():
+                plan.of(name).write(path)
         with closing(Processes({name: plans[name] for name in here}, goes_on=plan.goes_on)) as processes:
             yield Hub(plan, link, processes.attend, here=here, ended=processes.ended), processes
 

@@ -40,8 +40,8 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
 
     Args:
         scopes: ``{factor: [parameter, …]}`` if the objective is a sum of factors, or a ``FactorGraph`` of parameters.
-            Parameters in no scope are a factor each, and of scopes' parameters that the first trials lack, a warning
-            tells. None: the structure is unknown.
+            Parameters in no scope are a factor each. A warning names parameters of scopes that the first trials lack.
+            None: the structure is unknown.
         seed: Seed of all randomness; None draws one.
         initial: Points of the initial design of each group, >= 1; existing trials count.
         independent_sampler: Sampler of parameters that no team decides; by default ``TPESampler`` with the seed.

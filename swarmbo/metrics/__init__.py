@@ -51,22 +51,37 @@ def _require_equal_vectors(mean: Float[np.ndarray, " m"], values: Float[np.ndarr
 
 
 def within_rules(truth: GroundTruth, problem: "Problem") -> GroundTruth:
-    """Truth whose maximum no-go regions and constraints allow: its own, or the best of differential evolution."""
-    if not problem.regions or problem.is_allowed(problem.box.to_unit(truth.argmax)[None])[0]:
+    """Truth whose maximum no-go regions and constraints allow: its own, or the best of differential evolution from
+    places that include those just beyond a border, followed by a climb.
+    """
+    box, rng, peak = problem.box, np.random.default_rng(0), problem.box.to_unit(truth.argmax)
+    if not problem.regions or problem.is_allowed(peak[None])[0]:
         return truth
-    box, rng = problem.box, np.random.default_rng(0)
-    U = np.concatenate([box.to_unit(truth.points), *([] if problem.is_field else [problem.allowed])])
-    values = np.where(problem.is_allowed(U), truth.value(box.from_unit(U)), -np.inf)
+
+    def judged(U: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        U = box.snapped(np.clip(U, 0.0, 1.0))
+        return U, np.where(problem.is_allowed(U), truth.value(box.from_unit(U)), -np.inf)
+
+    near = [] if problem.is_field else [problem.allowed, problem.exits(peak), problem.kept_out(peak)[None]]
+    U, values = judged(np.concatenate([box.to_unit(truth.points), *near]))
     best = np.argsort(-values)[:_SEARCHERS]
     U, values = U[best], values[best]
     for _ in range(0 if problem.is_field else _GENERATIONS):
         one, other = (U[rng.integers(len(U), size=len(U))] for _ in range(2))
-        moved = box.snapped(np.clip(U + rng.random((len(U), 1)) * (U[values.argmax()] - U + one - other), 0.0, 1.0))
-        found = truth.value(box.from_unit(moved))
-        better = (found > values) & problem.is_allowed(moved)
+        moved, found = judged(U + rng.random((len(U), 1)) * (U[values.argmax()] - U + one - other))
+        better = found > values
         U[better], values[better] = moved[better], found[better]
-    at = box.from_unit(U[values.argmax()])
-    return replace(truth, maximum=float(values.max()), argmax=at, maximum_is="reference optimum")
+    at, value, step = U[values.argmax()], values.max(), 0.25
+    ways = np.concatenate([np.eye(len(at)), -np.eye(len(at))])
+    for _ in range(0 if problem.is_field else _SEARCHERS * _GENERATIONS // len(ways)):
+        moved, found = judged(at + step * ways)
+        together, its = judged((at + step * ways[found > value].sum(axis=0))[None])
+        moved, found = np.concatenate([moved, together]), np.concatenate([found, its])
+        if found.max() > value:
+            at, value = moved[found.argmax()], found.max()
+        else:
+            step *= 0.5
+    return replace(truth, maximum=float(value), argmax=box.from_unit(at), maximum_is="reference optimum")
 
 
 def score_round(

@@ -220,15 +220,21 @@ _AWAKE, _ASLEEP = "white", "#9aa3ad"
 
 def draw_ways(ax: Axes, ways: Sequence[Float[np.ndarray, "k d"]], width: float, **look: Any) -> list[Line2D]:
     """Draw the path of each agent, in its colour and dashes; ``width`` in points."""
-    of: Any = [{"color": style.agent_colour(i), "linestyle": style.agent_dashes(i), **look} for i in range(len(ways))]
-    return [line for way, its in zip(ways, of, strict=True) for line in ax.plot(*way.T[:2], linewidth=width, **its)]
+    drawn: list[Line2D] = []
+    for index, way in enumerate(ways):
+        own: dict[str, Any] = {"color": style.agent_colour(index), "linestyle": style.agent_dashes(index), **look}
+        drawn += ax.plot(*way.T[:2], linewidth=width, **own)
+    return drawn
 
 
 def draw_stops(ax: Axes, stops: Sequence[Float[np.ndarray, "k d"]], size: float, **look: Any) -> list[Line2D]:
     """Draw the agent's own mark where each agent measured; the arguments are those of ``draw_ways``."""
     look = {"linestyle": "none", "markersize": size, "markeredgewidth": 0.5, "markeredgecolor": "white", **look}
-    of: Any = [{"color": style.agent_colour(i), "marker": style.agent_marker(i), **look} for i in range(len(stops))]
-    return [line for places, its in zip(stops, of, strict=True) for line in ax.plot(*places.T[:2], **its)]
+    drawn: list[Line2D] = []
+    for index, places in enumerate(stops):
+        own: dict[str, Any] = {"color": style.agent_colour(index), "marker": style.agent_marker(index), **look}
+        drawn += ax.plot(*places.T[:2], **own)
+    return drawn
 
 
 def draw_failed(

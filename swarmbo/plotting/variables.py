@@ -92,14 +92,9 @@ def _name_rows(ax: Axes, world: World) -> Axes:
     step = -(-len(world.variables) // _MOST_NAMES)
     rows = list(range(0, len(world.variables), step))
     ax.yaxis.set_major_locator(FixedLocator(rows))
-    ax.set_yticklabels([_title(world, row) for row in rows])
+    kinds = [f": {textwrap.shorten(of.in_words, _LONGEST, placeholder=' …')}" for of in world.types or ()]
+    ax.set_yticklabels([world.variables[row] + (kinds[row] if kinds else "") for row in rows])
     return ax
-
-
-def _title(world: World, row: int) -> str:
-    """Name of a variable, with its values if it has a type."""
-    name = world.variables[row]
-    return f"{name}: {textwrap.shorten(world.types[row].in_words, _LONGEST, placeholder=' …')}" if world.types else name
 
 
 def _write_values(ax: Axes, world: World, places: Sequence[Sequence[float]]) -> None:

@@ -405,14 +405,15 @@ class Problem:
             near = self._kept(u)
             if near is not None and self.is_allowed(near[None])[0]:
                 return near
-        near = [self.allowed]
-        for limit in self.regions[: len(self.no_go)]:
-            if limit.depth(u[None])[0] > 0.0:
-                moved = self.box.snapped(limit.exits(u))
-                inside = moved[((moved >= 0.0) & (moved <= 1.0)).all(axis=1)]
-                near.append(inside[self.is_allowed(inside)])
-        tried = np.concatenate(near)
+        tried = np.concatenate([self.allowed, self.exits(u)])
         return tried[int(((tried - u) ** 2).sum(axis=1).argmin())].copy()
+
+    def exits(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, "k n"]:
+        """Allowed points just beyond the borders of the no-go regions around a point (n,) of the unit cube."""
+        around = [limit for limit in self.regions[: len(self.no_go)] if limit.depth(u[None])[0] > 0.0]
+        moved = self.box.snapped(np.concatenate([self.allowed[:0], *(limit.exits(u) for limit in around)]))
+        inside = moved[((moved >= 0.0) & (moved <= 1.0)).all(axis=1)]
+        return inside[self.is_allowed(inside)]
 
     @cached_property
     def allowed(self) -> Float[np.ndarray, "m n"]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -85,7 +86,7 @@ class GroundTruth:
     def each(self, change: "Callable[[GroundTruth], GroundTruth]") -> "GroundTruth":
         """Truth that is changed in every round."""
         changed, at_round = change(self), self.at_round
-        return changed if at_round is None else replace(changed, at_round=lambda number: change(at_round(number)))
+        return changed if at_round is None else replace(changed, at_round=lru_cache(16)(lambda n: change(at_round(n))))
 
 
 class Query(msgspec.Struct, frozen=True, eq=False):

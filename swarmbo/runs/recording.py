@@ -19,7 +19,6 @@ from swarmbo.records import (
     Evaluation,
     GroundTruth,
     Labels,
-    Neglected,
     Query,
     Recommendation,
     RoundRecord,
@@ -155,20 +154,17 @@ def _complete(previous: RoundRecord | None, team: Team, truth: GroundTruth | Non
         truth = truth.at(record.round)
         (mean, means), stops = _maps(team, truth), evaluations[len(asked) :]
         score = metrics.score_round(truth, previous, asked, recommendation, mean=mean, means=means, on_the_way=stops)
+    neglected = UNSET if previous is None else previous.neglected
+    if neglected is UNSET and team.problem.is_field and hasattr(team.belief, "neglected"):
+        neglected = team.belief.neglected() or UNSET  # None but of tiles; users' own beliefs may have none
     return msgspec.structs.replace(
         record,
         best=_best(None if previous is None else previous.best, evaluations, noise_std),
         recommendation=recommendation,
         hyperparameters=hyperparameters,
-        neglected=_neglected(team) if previous is None or previous.neglected is UNSET else previous.neglected,
+        neglected=neglected,
         score=score,
     )
-
-
-def _neglected(team: Team) -> Neglected | UnsetType:
-    """Neglect of a belief by tiles; unset for other beliefs, a user's own among them."""
-    found = team.belief.neglected() if team.problem.is_field and hasattr(team.belief, "neglected") else None
-    return UNSET if found is None else found
 
 
 def _best(so_far: Recommendation | None, evaluations: Sequence[Evaluation], noise_std: float) -> Recommendation | None:

@@ -117,24 +117,23 @@ def require_no_stranger(data: dict[str, Any]) -> None:
     places = {"$": (data, Scenario.__struct_fields__)}
     for table in SLOTS:
         if isinstance(stated := data.get(table), dict) and (settings := kinds(table).get(str(stated.get("kind")))):
-            places[f"$.{table}"] = (stated, ("kind", *settings.__struct_fields__))
+            places[f"$.{table}"] = (stated, settings.__struct_fields__)
     world = data.get("environment")
     if isinstance(world, dict) and (own := settings_in(world.get("id"))):
         places["$.environment"] = (world, ("id", "max_cycles", *own))
     for at, (table, known) in places.items():
-        for key in (key for key in table if key not in known):
+        for key in (key for key in table if key not in (*known, "kind")):
             hints = [f"did you mean {path!r}? (--set {path}=…)" for path in paths_to(key, data)]
             if at == "$.environment":
                 others = [other for other in plug_in_ids() if key in settings_in(other)]
                 hints = [f"{other} has it (--set environment.id={other})" for other in others] + hints
             told = f"unknown key {key!r}"
-            for slot in SLOTS:
-                if at == f"$.{slot}":
-                    fitting = kinds(slot, team_in(world if isinstance(world, dict) else {}))
-                    others = [other for other, settings in fitting.items() if key in settings.__struct_fields__]
-                    told = strange_key(key, known, table["kind"], others)
+            if (slot := at.removeprefix("$.")) in SLOTS:
+                fitting = kinds(slot, team_in(world if isinstance(world, dict) else {}))
+                others = [other for other, settings in fitting.items() if key in settings.__struct_fields__]
+                told = strange_key(key, known, table["kind"], others)
             if hints:
-                raise ConfigError(f"{told}; {'or ' * (';' in told)}{'; or '.join(hints)}", at=at)
+                raise ConfigError(f"{told}; {'or ' * told.endswith('?')}{'; or '.join(hints)}", at=at)
 
 
 def paths_to(key: str, data: dict[str, Any]) -> list[str]:

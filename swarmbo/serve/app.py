@@ -171,8 +171,9 @@ async def _body(request: Any) -> Any:
     except TimeoutError:
         got, wanted = f"{len(content)} bytes", f"all within {SLOWEST_BODY:g} s"
         raise Refused(408, "the body took too long", got, wanted, "send it at once", {"Connection": "close"}) from None
-    deep = _depth(content)
-    if deep > DEEPEST:
+    parts = (found[0] for found in _TEXTS_AND_BRACKETS.finditer(content))
+    steps = ({b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(part, 0) for part in parts)
+    if (deep := max(itertools.accumulate(steps), default=0)) > DEEPEST:
         raise Refused(400, "the body is nested too deeply", str(deep), f"at most {DEEPEST}", "send plain tables")
     try:
         return msgspec.json.decode(bytes(content))
@@ -180,12 +181,6 @@ async def _body(request: Any) -> Any:
         got = bytes(content[:40]).decode("utf-8", "replace")
         fix = "see /openapi.json; a failed outcome is null, not NaN"
         raise Refused(400, f"the body is no JSON: {error}", got, "a JSON object", fix) from None
-
-
-def _depth(content: bytes | bytearray) -> int:
-    parts = (found[0] for found in _TEXTS_AND_BRACKETS.finditer(content))
-    steps = ({b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(part, 0) for part in parts)
-    return max(itertools.accumulate(steps), default=0)
 
 
 def _refusal_for(error: Exception) -> Refused:

@@ -12,7 +12,7 @@ from swarmbo.spaces.variables import Choice, Variable
 
 LONGEST_LEASE = 366 * 86_400.0  # s
 _GOT = re.compile(r"(?:\bgot|\bunknown key|^query(?=[^:]* was never)) (.*?)(?=; |: wanted| was never|$)")
-_WANTED = re.compile(r"\b(?:wanted|known keys[^:]*:|recorded before:|waiting for outcomes:) ([^;]*)(?:; (.*))?")
+_WANTED = re.compile(r"\b(?:wanted|known keys.*?:|recorded before:|waiting for outcomes:) ([^;]*)(?:; (.*))?")
 _NEAR = re.compile(r"; (did you mean .*)")
 _REFUSALS = {
     400: "no JSON, or nested too deeply",

@@ -70,7 +70,7 @@ class SurveyPlan:
 
     @property
     def decimals(self) -> int:
-        """Decimals of coordinates in the unit of the file that tell a hundredth of a cell of the map."""
+        """Number of decimals of coordinates, in the unit of the file; the last is at most a hundredth of a cell."""
         return 2 - int(np.floor(np.log10(min(self.map.x[1] - self.map.x[0], self.map.y[1] - self.map.y[0]))))
 
 

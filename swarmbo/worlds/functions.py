@@ -154,13 +154,12 @@ class FunctionWorld(World):
 
     def place_of(self, actions: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
         """Joint point that actions set, in codes."""
-        stated = {agent: {"location": actions.get(agent, ())} for agent in self.agents}
-        for agent, info in stated.items():
-            point = self.point({agent: info}, {})
-            if point is None or not self.problem.has_point(point):
-                got = f"got {actions.get(agent)!r:.60}; wanted an action of its space"
-                raise ConfigError(got, at=f"$.actions.{agent}")
-        return self.problem.placed(self.point(stated, {}) or {})
+        stated = {agent: {"location": () if actions.get(agent) is None else actions[agent]} for agent in self.agents}
+        if self.problem.has_point(point := self.point(stated, {}) or {}):
+            return self.problem.placed(point)
+        alone = ((agent, self.point({agent: info}, {}) or {}) for agent, info in stated.items())
+        agent = next(agent for agent, point in alone if not self.problem.has_point(point))
+        raise ConfigError(f"got {actions.get(agent)!r:.60}; wanted an action of its space", at=f"$.actions.{agent}")
 
     def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:
         """Result of an evaluation from ``env.step``; None without a query. All of one out of bounds have failed."""

@@ -52,6 +52,10 @@ def write(folder, data):
     [
         ("environment.robts=3", "$.environment", "unknown key 'robts'; did you mean 'robots'?"),
         ("rouns=3", "$", "unknown key 'rouns'; did you mean 'rounds'?"),
+        (
+            "acquisition={ kind = 'thompson', seed = 3 }",
+            *("$.acquisition", "on_the_way, n_features; did you mean 'seed'? (--set seed=…)"),
+        ),
         ("acquisition.markov_ordr=3", "$.acquisition", "did you mean 'markov_order'?"),
         ("environment.robots=four", "$.environment.robots", "got 'four'; wanted an integer from 1 to 1024"),
         ("rounds=2.5", "$.rounds", "got 2.5; wanted an integer from 1 to 100000"),

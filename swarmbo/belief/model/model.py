@@ -120,7 +120,8 @@ def learned_belief(
     variance, rounds = noise**2, history.rounds
     belief = belief.update(history.X, totals=totals, factors=factors, noise_variance=variance, rounds=rounds)
     n = len(situation.history)
-    if previous is not None and _fits(previous.hyperparameters, graph):
+    sizes = [len(graph.scope(factor)) for factor in graph.factors]
+    if previous is not None and [*map(len, previous.hyperparameters.lengthscales)] == sizes:
         belief = belief.with_hyperparameters(previous.hyperparameters)
         if previous.fitted_at and n - previous.fitted_at < settings.refit_every:
             if situation.earlier is not None:
@@ -147,11 +148,6 @@ def given_out(belief: AdditiveGP, situation: JointSituation) -> AdditiveGP:
 
 def _transforms(warps: Sequence[tuple[WarpKind, float]]) -> tuple[tuple[WarpKind, float], ...]:
     return tuple(warps) if any(kind != "none" for kind, _ in warps) else ()
-
-
-def _fits(hyperparameters: AdditiveHyperparameters, graph: FactorGraph) -> bool:
-    sizes = tuple(len(graph.scope(factor)) for factor in graph.factors)
-    return tuple(map(len, hyperparameters.lengthscales)) == sizes
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

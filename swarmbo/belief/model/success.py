@@ -112,7 +112,10 @@ class SuccessGP:
         fade: Float[np.ndarray, " t"] | None = None,
     ) -> "SuccessGP":
         """Mode under given terms; ``between`` and ``fade`` multiply covariances between results and with them."""
-        K = sum((_covariance(term, U, U) for term in terms), np.zeros((len(U), len(U))))
+        K = np.zeros((len(U), len(U)))
+        for term in terms:
+            gaps = U[:, None, list(term.columns)] - U[None][:, :, list(term.columns)]
+            K += term.variance * np.exp(-0.5 * (gaps**2).sum(axis=-1) / term.lengthscale**2)
         weights, evidence = _mode(K if between is None else K * between, succeeded, offset)
         return cls(tuple(terms), offset, U, weights, evidence, np.ones(len(U)) if fade is None else fade)
 
@@ -176,12 +179,6 @@ def _telling(U: Float[np.ndarray, "t n"], succeeded: Bool[np.ndarray, " t"]) -> 
     n_others = min(_MOST - len(failed) - len(near), len(others))
     some = others[np.linspace(0, len(others) - 1, n_others).round().astype(int)] if n_others else others[:0]
     return np.sort(np.concatenate([failed, near, some]))
-
-
-def _covariance(term: Term, U: Float[np.ndarray, "t n"], V: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "t m"]:
-    columns = list(term.columns)
-    gaps = U[:, None, columns] - V[None][:, :, columns]
-    return term.variance * np.exp(-0.5 * (gaps**2).sum(axis=-1) / term.lengthscale**2)
 
 
 def _mode(

@@ -263,10 +263,27 @@ def test_a_saved_policy_is_its_network(levels, tmp_path):
 def test_a_file_that_holds_no_network_for_a_world_is_refused(tmp_path):
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
     (tmp_path / "text.npz").write_text("W0")
-    for name in ("none.npz", "other.npz", "text.npz"):
-        with pytest.raises(ConfigError, match=r"\$\.file: got .*\.npz.*; wanted arrays W0, b0, W1, … and levels"):
+    np.savez(tmp_path / "pickled.npz", W0=np.array([{}], dtype=object), b0=np.zeros(1), levels=0)
+    np.savez(tmp_path / "no_weights.npz", b0=np.zeros(1), levels=0)
+    (tmp_path / "torn.npz").write_bytes((tmp_path / "no_weights.npz").read_bytes()[:-30])
+    (tmp_path / "empty.npz").touch()
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    for name in (
+        "none.npz",
+        "other.npz",
+        "text.npz",
+        "pickled.npz",
+        "no_weights.npz",
+        "torn.npz",
+        "empty.npz",
+        "one.npy",
+    ):
+        with pytest.raises(
+            ConfigError, match=r"\$\.file: got .*\.np.*; wanted arrays W0, b0, W1, … and levels"
+        ) as told:
             SavedPolicy(tmp_path / name)
-    np.savez(tmp_path / "small.npz", W0=np.zeros((3, 1)), b0=np.zeros(1), levels=0)
+        assert str(told.value).count("wanted") == 1
+    np.savez_compressed(tmp_path / "small.npz", W0=np.zeros((3, 1)), b0=np.zeros(1), levels=0)
     with pytest.raises(ConfigError, match="got a network of 3 inputs; wanted 7"):
         SavedPolicy(tmp_path / "small.npz").begin(made("wlan_power-v0", {}), 0)
 

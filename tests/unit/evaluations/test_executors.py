@@ -1,12 +1,14 @@
 """Pool and adapters: each end of a task is reported once, and costs no other task."""
 
 import concurrent.futures
+import dataclasses
 import multiprocessing
 import pickle
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from swarmbo.errors import ConfigError, MissingPackageError, RunFolderError
@@ -137,6 +139,55 @@ def test_work_that_no_adapted_worker_can_make_ends_the_run_and_not_each_task(tim
     with pytest.raises(ConfigError, match="cannot make its evaluation: RuntimeError: no licence"):
         executor.poll(LONG)
     executor.close()
+
+
+@pytest.mark.parametrize("work", [Broken(), lambda: None], ids=["broken", "not pickled"])
+def test_tasks_after_the_first_of_a_worker_that_cannot_begin_are_refused_like_it(work):
+    executor = FuturesExecutor(concurrent.futures.ThreadPoolExecutor(1), work, timeout_s=60.0)
+    for task in ("first", "second"):
+        executor.submit(task, [])
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"no licence|got work .*lambda.*; wanted work that can be pickled"):
+            executor.poll(LONG)
+    executor.close()
+
+
+class Ready(concurrent.futures.Executor):
+    """Executor whose tasks have ended at once: the first well, the others in workers that cannot begin."""
+
+    def submit(self, do, /, *told):
+        future = concurrent.futures.Future()
+        future.set_result(ConfigError("no licence") if hasattr(self, "begun") else Ended(told[-2], "done"))
+        self.begun = True
+        return future
+
+
+def test_no_end_is_lost_to_a_worker_that_cannot_begin():
+    executor, ends, errors = FuturesExecutor(Ready(), Doing()), [], 0
+    for task in "abc":
+        executor.submit(task, [])
+    for _ in range(3):
+        try:
+            ends += executor.poll(1.0)
+        except ConfigError:
+            errors += 1
+    assert [end.task for end in ends] == ["a"]
+    assert errors == 2
+
+
+@dataclasses.dataclass
+class Scan:
+    """Result of a user's own class."""
+
+    heights: object
+
+
+def test_a_result_is_kept_whatever_holds_its_numbers(tmp_path):
+    value = [Scan(np.arange(3.0)), {np.float64(2.5)}, np.array([np.float32(1.5), [np.int64(4)]], dtype=object)]
+    keep(tmp_path, Ended("q", "done", value))
+    assert kept(tmp_path, "q").value == [{"heights": [0.0, 1.0, 2.0]}, [2.5], [1.5, [4]]]
+    with pytest.raises(TypeError, match="got a result with 1j; wanted numbers"):
+        keep(tmp_path, Ended("q", "done", 1j))
 
 
 def test_the_death_of_an_adapted_pools_process_loses_its_tasks_and_then_says_so(tmp_path):

@@ -1,12 +1,14 @@
 """Regrets, errors of maps, messages and ways of a run."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from sklearn.metrics import root_mean_squared_error
 
+import swarmbo as sb
 from swarmbo.errors import ShapeError
 from swarmbo.metrics import (
     agreement_traffic,
@@ -18,7 +20,9 @@ from swarmbo.metrics import (
     score_round,
     sharing_traffic,
     simple_regret,
+    within_rules,
 )
+from swarmbo.problem import Problem
 from swarmbo.records import Evaluation, GroundTruth, Recommendation, RoundRecord, Sample, Score, SolveReport, Traffic
 
 X = np.linspace(0, 10, 101)[:, None]
@@ -160,3 +164,30 @@ def test_map_rmse_equals_scikit_learns():
 def test_unequal_or_empty_maps_are_refused(mean, values):
     with pytest.raises(ShapeError, match="wanted two equal vectors"):
         map_rmse(mean, values)
+
+
+@pytest.mark.parametrize("n", [2, 20, 60])
+@pytest.mark.parametrize(("slope", "largest"), [(0.0, -0.09), (0.1, -0.06)], ids=["even", "steep"])
+def test_the_reference_optimum_beside_a_no_go_region_is_the_largest_allowed_value(n, slope, largest):
+    names = [f"x{i}" for i in range(n)]
+    graph = sb.FactorGraph.from_scopes({f"f{name}": [name] for name in names})
+    shut = sb.NoGoBox(low=(0.2,), high=(0.8,), variables=("x0",))
+    problem = Problem.of(graph, dict.fromkeys(names, (0.0, 1.0))).with_no_go([shut])
+
+    def value(X):
+        return slope * (X[:, 0] - 0.5) - ((X - 0.5) ** 2).sum(axis=1)
+
+    middle, at = np.full(n, 0.5), np.full(n, 0.4)
+    truth = GroundTruth(middle[None], value(middle[None]), 0.0, at, "", "", "", value)
+    found = within_rules(truth, problem)
+    assert found.maximum == pytest.approx(largest, abs=1e-6)
+    assert value(found.argmax[None])[0] == found.maximum
+    assert problem.is_allowed(problem.box.to_unit(found.argmax)[None])[0]
+
+
+def test_the_allowed_maximum_of_a_changing_truth_is_searched_once_a_round():
+    truth, searched = GroundTruth(X, X[:, 0], 10.0, X[-1], "", "", "", lambda X: X[:, 0]), []
+    moving = replace(truth, at_round=lambda number: replace(truth, name=str(number)))
+    seen = moving.each(lambda then: searched.append(then.name) or then)
+    assert [seen.at(number).name for number in (1, 1, 2, 1)] == ["1", "1", "2", "1"]
+    assert searched == ["", "1", "2"]

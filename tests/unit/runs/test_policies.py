@@ -12,7 +12,8 @@ from swarmbo.compare import compare
 from swarmbo.errors import ConfigError
 from swarmbo.runs import run
 from swarmbo.runs.reading import load_run
-from swarmbo.runs.scenario import scenario_of
+from swarmbo.runs.scenario import make_environment, scenario_of
+from swarmbo.worlds import FunctionWorld
 
 OWN = "test_policies_own"
 CODE = '''
@@ -134,3 +135,17 @@ def test_a_team_follows_actions_of_others_in_code():
     assert msgspec.json.encode(team.last_query.id) == b'"q00003"'
     with pytest.raises(ConfigError, match="of its space"):
         team.follow({"sensor_0": [1.0]})
+
+
+def test_actions_of_many_agents_are_placed_at_once_and_a_wrong_one_is_named(monkeypatch):
+    env = make_environment(scenario(WLAN))
+    team = sb.Team.for_env(env, seed=0)
+    _, infos = env.reset(seed=0)
+    points, point = [], FunctionWorld.point
+    monkeypatch.setattr(FunctionWorld, "point", lambda *given: points.append(given) or point(*given))
+    actions = {agent: env.action_space(agent).sample() for agent in env.agents}
+    team.follow(actions, infos)
+    assert len(points) == 1
+    for wrong in (None, np.array([99.0]), "loud"):
+        with pytest.raises(ConfigError, match=rf"\$\.actions\.{env.agents[1]}: got .*; wanted an action of its space"):
+            team.follow({**actions, env.agents[1]: wrong})

@@ -6,8 +6,10 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from swarmbo.errors import ConfigError
 from swarmbo.serve import app as application
-from swarmbo.serve.messages import document
+from swarmbo.serve.messages import document, refusal_of
+from swarmbo.settings import strange_key
 
 from .conftest import TOKEN, client_of, open_desk, value_of
 
@@ -237,3 +239,8 @@ def test_openapi_document_is_valid_and_describes_the_answers(client):
     fits(client.post("/tell/q00009", json={"outcome": 1.0}), "post", "/tell/{id}")
     if validator := pytest.importorskip("openapi_spec_validator"):
         validator.validate(described)
+
+
+@pytest.mark.parametrize("kind", [None, "linear", "pkg.mod:Class"])
+def test_a_refusal_of_a_key_names_the_known_ones(kind):
+    assert refusal_of(ConfigError(strange_key("colour", ["x", "y"], kind))).wanted == "x, y"
