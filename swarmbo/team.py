@@ -84,8 +84,9 @@ class Team(AskTell):
             ``tell(…, constraints={quantity: value})`` gives their values. A model of each quantity confines queries to
             where its limit probably holds; recommendations are evaluations where it held.
         start: Present setting of a function, which is asked first. It is ``"present"`` as the environment reports it,
-            ``"largest"``, or a value of each variable: a table, a row of a frame or a list. Choices without an order
-            are largest at their first. The initial design has 4 points. Searches also start from all largest or equal.
+            ``"largest"``, or a value of each variable: a table, a row of a frame or a list. For a choice without an
+            order, its first option counts as the largest. The initial design then has 4 points, this one included.
+            Searches also start from simple settings: all variables at their largest, or all equal.
         step_limit: Largest change of each variable from the best setting known (with ``start``): in its unit, in
             positions of ordered choices, or as a share of its axis (``"10%"``). A table has these by variable; ``*``
             stands for any characters. Choices without an order change freely; with 0 they never change.

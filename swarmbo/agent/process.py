@@ -71,7 +71,7 @@ def _attribute(name: str) -> Any:
 
 
 class RemoteAgent:
-    """An agent in its own process; its arguments, methods and attributes are those of ``Agent``, unknown ones refused.
+    """An agent in its own process, with the arguments of ``Agent``, and the methods and attributes listed here.
 
     The process starts fresh (``spawn``), so it has only the data that it is given; ``travel`` is pickled. As with any
     use of ``multiprocessing``, a script must make one under ``if __name__ == "__main__":``.
@@ -85,7 +85,7 @@ class RemoteAgent:
         ('q00001', [], ['x'])
     """
 
-    __slots__ = ("_connection", "_process", "name", *_KNOWN)
+    __slots__ = ("__weakref__", "_connection", "_process", "name", *_KNOWN)
 
     def __init__(self, name: str, problem: Problem, **given: Any) -> None:
         self._start(name)

@@ -78,7 +78,7 @@ def unmasked(value: object) -> np.ndarray:
     """The value as an array; masked entries are NaN, not the numbers below the mask."""
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         of = object if value.dtype.kind == "O" else float
-        return value.astype(of).filled(np.nan) if value.dtype.kind in "biufO" else value.filled()
+        return np.ma.filled(value.astype(of), np.nan) if value.dtype.kind in "biufO" else np.ma.filled(value)
     return np.asarray(value)
 
 

@@ -170,9 +170,9 @@ class OwnBeliefs:
         return {a: (*self.seen.reports(a), own.proposal.hyperparameters.time) for a, own in at_hand.items()}
 
     def unscaled(self, prices: Mapping[str, float]) -> set[str]:
-        """Local agents that know no different outcomes; with a price above 1, a risk of silence, also unfitted ones."""
+        """Local agents with a price whose belief is not fitted to different outcomes yet."""
         at_hand = prices.keys() & self.seen.agents.keys()
-        return {agent for agent in at_hand if not self.seen.shows_scale(agent, is_fitted=prices[agent] > 1.0)}
+        return {agent for agent in at_hand if not self.seen.agents[agent].proposal.hyperparameters.has_scale}
 
 
 FieldBelief = SharedBelief | OwnBeliefs

@@ -321,6 +321,8 @@ class Logbook:
             if not set(q.waits) <= set(self.problem.channels) or (q.row is not None and q.row >= len(history)):
                 raise ValueError(f"query {query_id!r}: got {q.waits}, row {q.row}; wanted agents and rows of the log")
             stood = None if q.stood is None else np.array(q.stood)
+            if stood is not None and not (stood.shape == point.shape and np.isfinite(stood).all()):
+                raise ValueError(f"query {query_id!r}: got the point {q.stood}; wanted {len(point)} finite numbers")
             queries[query_id] = OpenQuery(point, q.waits, q.row, q.round, q.chosen, q.basis, stood)
         return replace(self, history=history, **counts)._with_open(queries)
 

@@ -81,7 +81,7 @@ def _places(table: "_Table", problem: Problem, names: Sequence[str]) -> Float[np
         row = int(np.argmin(good))
         column = problem.box.farthest(X[row])
         low, high = problem.box.low[column], problem.box.high[column]
-        near = ", or near that (100 times the range)" if problem.is_field else ""
+        near = ", or at most 100 longest sides of the box away" if problem.is_field else ""
         raise table.refused(row, names[column], f"a number between {low:g} and {high:g}{near}")
     return X
 

@@ -281,13 +281,18 @@ class Ledger:
             ConfigError: As in ``Team.tell``; nothing is logged then.
         """
         where: Any = None if locations is None else dict(locations)
+        at = (
+            None
+            if point is None
+            else {name: _told(value) for name, value in values.table(point, "{variable: value}", "$.point").items()}
+        )
         # the team learns what the log says, so that it learns the same from the log
         told = _as_logged(
             Event(
                 "tell",
                 time.time(),
                 query_id,
-                None if point is None else dict(point),
+                at,
                 outcome=_by_channel(outcome, values.told_number, "the evaluation"),
                 failed=failed,
                 noise_std=_by_channel(noise_std, values.told_noise, "the evaluation"),
@@ -413,9 +418,16 @@ def _as_logged(event: Event) -> Event:
     try:
         encoder = msgspec.json.Encoder(enc_hook=methodcaller("tolist"), decimal_format="number")
         return msgspec.json.decode(encoder.encode(event), type=Event)
-    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+    except (AttributeError, TypeError, ValueError, OverflowError, RecursionError) as error:
         wanted = "numbers, texts, and tables and lists of these"
         raise errors.ConfigError(f"got what cannot be logged ({error}); wanted {wanted}") from error
+
+
+def _told(value: Any) -> Any:
+    """A variable's value as JSON keeps it: choices as they are, numbers of other types as floats."""
+    value = values.exact(values.plain(value))
+    is_plain = isinstance(value, bool | int | str) or not values.is_number(value)
+    return value if is_plain else values.reported_number(value)
 
 
 def _by_channel(given: Any, check: Callable[[object, str], float], what: str) -> Any:

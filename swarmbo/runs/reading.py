@@ -225,10 +225,11 @@ def export(
     if as_parquet and file == STDOUT:
         raise ConfigError("got - for Parquet; wanted a file")
     top, is_one = folder.resolve(), RunFolder.holds_run(folder)
-    runs = list(map(load_run, [folder] if is_one else find_runs([folder])))
-    tables = {run.path.resolve().relative_to(top).as_posix(): run.table() for run in runs}
+    tables, is_whole = dict[str, Any](), True
+    for run in map(load_run, [folder] if is_one else find_runs([folder])):
+        tables[run.path.resolve().relative_to(top).as_posix()] = run.table()
+        is_whole = is_whole and run.log.damage is None
     table = tables["."] if is_one else stacked(tables)
-    is_whole = all(run.log.damage is None for run in runs)
     if file == STDOUT:
         write_rows(table, sys.stdout)
         return None, is_whole

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int, UInt64
 from swarmbo.boundary.values import real_array, short
 from swarmbo.errors import ConfigError, ShapeError
 
-_FAR = 100.0  # sides of the box; farther places are mistakes: swapped coordinates, another unit or origin
+_FAR = 100.0  # longest sides of the box; farther places are mistakes: swapped coordinates, another unit or origin
 _ODD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)  # multiplying by an odd number loses nothing
 _HALF = np.uint64(29)
 
@@ -78,8 +78,8 @@ class Domain:
         return Domain(self.low[list(columns)], self.high[list(columns)])
 
     def is_near(self, X: Float[np.ndarray, "*n d"]) -> Bool[np.ndarray, "*n"]:
-        """Mask of points in the box, or at most 100 of its sides from its low corner; NaN is excluded."""
-        return np.asarray((np.abs(self.to_unit(X)) <= _FAR).all(axis=-1))
+        """Mask of points in the box, or at most 100 of its longest sides from its low corner; NaN is excluded."""
+        return np.asarray((np.abs(X - self.low) <= _FAR * (self.high - self.low).max()).all(axis=-1))
 
     def farthest(self, x: Float[np.ndarray, " d"]) -> int:
         """Index of the coordinate farthest from the middle of its bounds; one that is not finite, if there is any."""

@@ -114,10 +114,10 @@ def plan_next(
         >>> len(plan.places), plan.map.mean.shape[1], plan.places[0].agent
         (2, 120, 'agent_1')
     """
-    if not isinstance(agents, Sequence) or not agents:
+    names = () if agents is None or isinstance(agents, int) else tuple(agents)
+    if not names:
         number = whole_number(1 if agents is None else agents, 1, "--agents", 64)
-        agents = [f"agent_{i + 1}" for i in range(number)]
-    names = tuple(agents)
+        names = tuple(f"agent_{i + 1}" for i in range(number))
     if (distinct := len(np.unique(samples.places, axis=0))) < _FEWEST:
         raise ConfigError(f"got samples at {distinct} locations; wanted at least {_FEWEST}", at="$.csv")
     if (aim == "level") != (level is not None):

@@ -18,7 +18,6 @@ from swarmbo.belief.fusion.proposal import FusedSettings, FusionMethod, Proposal
 from swarmbo.belief.fusion.push_sum import PushSum
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
-from swarmbo.belief.gp.observations import standardisation
 from swarmbo.belief.gp.spatial import Answered, PlaceBelief, Views, checked_noise, checked_outcomes, checked_places
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import check_links, distinct_names, known_names
@@ -204,11 +203,6 @@ class FusedBelief(Answered):
     def _known_outcomes(self, name: str) -> tuple[Any, Any, Any]:
         agent = self.agents[name]
         return agent.known if isinstance(agent, MeasurementFlooding) else (agent.X, agent.y, agent.noise)
-
-    def shows_scale(self, agent: str, *, is_fitted: bool) -> bool:
-        """True if an agent's belief has the outcomes' unit or, unless ``is_fitted``, outcomes that it knows differ."""
-        has_scale = self.agents[agent].proposal.hyperparameters.has_scale
-        return has_scale or (not is_fitted and standardisation(self._known_outcomes(agent)[1])[2])
 
     def _points(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         return checked_places(X, self.domain, self.has_time, self.now)
