@@ -110,9 +110,7 @@ class Member:
         if self._goes_on and now - before > self.plan.patience_s:  # its own pause is no other's silence
             self._heard = now
         if self._goes_on and now - self._greeted > self.plan.patience_s:  # the hub may count it as failed
-            self._greeted = now
-            if all(recipient != HUB for recipient, _ in self._mail.outstanding):  # otherwise that letter shows it
-                self._mail.write(HUB, letters.Here(os.urandom(8)))
+            self._greet()
         if (count := self.odd.total()) > self._complained:
             self._complained = count
             self._mail.write(HUB, letters.Odd(dict(self.odd)))
@@ -130,6 +128,11 @@ class Member:
     @property
     def _patience(self) -> float:
         return self.plan.patience_s * (_LONGER if self._goes_on else 1.0)
+
+    def _greet(self) -> None:
+        self._greeted = self._clock()
+        if all(recipient != HUB for recipient, _ in self._mail.outstanding):  # otherwise that letter shows it
+            self._mail.write(HUB, letters.Here(os.urandom(8)))
 
     def _keep_time(self, seconds: float) -> None:
         """Process a letter that arrives before the next tick of an agreement by a deadline; else tick."""

@@ -218,7 +218,7 @@ def test_a_folder_of_a_fleet_that_may_have_measured_is_refused_and_left(tmp_path
     RunFolder.create(out, load("camel", ["rounds=2"]) if name == "another" else camel)
     (out / name).write_text("{")
     before = {path.name: path.read_bytes() for path in out.glob("*.*") if path.is_file()}
-    how = {"ledger.jsonl": "serve … --out", "elsewhere.json": "export"}.get(name, "resume")
+    how = "serve … --out" if name == "ledger.jsonl" else "resume"
     what = "another" if name == "another" else "a"
     with pytest.raises(RunFolderError, match=f"holds {what} run; choose another --out, or `swarmbo {how}"):
         run_fleet(camel, out, NETWORK)
@@ -248,7 +248,11 @@ def test_each_process_of_a_fleet_has_the_plan_of_its_own_run(tmp_path, monkeypat
 
 def test_a_fleet_prints_notes_and_the_plan_that_others_need(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    chosen = lambda problem, method, seed, *rest: (solve_problem(problem, {"kind": "exact"}), NetworkReport())  # noqa: E731
+
+    def chosen(problem, method, seed, out, network, on_begin):
+        on_begin(network.elsewhere, out / "fleet" / "NAME.json")
+        return solve_problem(problem, {"kind": "exact"}), NetworkReport()
+
     monkeypatch.setattr(table_run, "solve_by_fleet", chosen)
     (tmp_path / "p.wcsp").write_text("p 1 2 2 3 2 1 0 2 0 1 0 2 0")
     ended = CliRunner().invoke(app, ["fleet", "p.wcsp", "--elsewhere", "x0"], catch_exceptions=False)
