@@ -170,9 +170,8 @@ class OwnBeliefs:
         return {a: (*self.seen.reports(a), own.proposal.hyperparameters.time) for a, own in at_hand.items()}
 
     def unscaled(self, prices: Mapping[str, float]) -> set[str]:
-        """Local agents with a price whose belief is not fitted to different outcomes yet."""
-        at_hand = prices.keys() & self.seen.agents.keys()
-        return {agent for agent in at_hand if not self.seen.agents[agent].proposal.hyperparameters.has_scale}
+        """Local agents with a price that know no different outcomes, nor a belief fitted to such."""
+        return {agent for agent in prices.keys() & self.seen.agents.keys() if not self.seen.shows_scale(agent)}
 
 
 FieldBelief = SharedBelief | OwnBeliefs

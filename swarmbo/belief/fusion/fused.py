@@ -18,6 +18,7 @@ from swarmbo.belief.fusion.proposal import FusedSettings, FusionMethod, Proposal
 from swarmbo.belief.fusion.push_sum import PushSum
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
+from swarmbo.belief.gp.observations import standardisation
 from swarmbo.belief.gp.spatial import Answered, PlaceBelief, Views, checked_noise, checked_outcomes, checked_places
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import check_links, distinct_names, known_names
@@ -199,6 +200,11 @@ class FusedBelief(Answered):
         """Locations of the successful measurements that an agent knows individually, and of known failures."""
         own = self.agents[agent]
         return own.known.X if isinstance(own, MeasurementFlooding) else own.X, self.failures[agent].known.X
+
+    def shows_scale(self, agent: str) -> bool:
+        """True if an agent's belief has the outcomes' unit, or outcomes that the agent knows differ."""
+        has_scale = self.agents[agent].proposal.hyperparameters.has_scale
+        return has_scale or standardisation(self._known_outcomes(agent)[1])[2]
 
     def _known_outcomes(self, name: str) -> tuple[Any, Any, Any]:
         agent = self.agents[name]
