@@ -107,7 +107,7 @@ REFUSED = {
     "a survey in other units": (lambda: field_team().attach([[0.1], [500.0]], [1.0, 2.0]), r"locations\[1\]: got"),
     "a table in other units": (
         lambda: field_team().attach([{"x": 500.0, "value": 1.0}]),
-        r"x.*500.*a number between 0 and 1, or near that \(100 times the range\)",
+        r"x.*500.*a number between 0 and 1, or at most 100 longest sides of the box away",
     ),
     "candidates in other units": (lambda: field_team().ask({"a": [[0.1], [500.0]]}), r"candidates of 'a': got \[500"),
     "a survey out of all proportion": (lambda: field_team().attach([[0.1], [1e300]], [1.0, 2.0]), r"locations\[1\]"),

@@ -160,16 +160,15 @@ def test_a_total_of_any_type_of_number_is_logged_as_a_number(tmp_path):
 def test_what_cannot_be_logged_is_refused_and_the_ledger_goes_on(tmp_path):
     ledger = Ledger.create(tmp_path, team())
     query = ledger.ask()
-    point = query.point | {"x": Fraction(1, 2)}
     for refused in (
         lambda: ledger.ask({"by": object()}),
         lambda: ledger.lost(query.id, "killed", {"by": object()}),
         lambda: ledger.tell(query.id, {"f": 1.0}, note={"by": object()}),
-        lambda: ledger.tell(query.id, {"f": 1.0}, point=point),
+        lambda: ledger.tell(query.id, {"f": 1.0}, point=query.point | {"x": object()}),
     ):
         with pytest.raises(sb.errors.ConfigError, match="cannot be logged"):
             refused()
-    assert ledger.tell(query.id, {"f": 1.0}, noise_std={"f": None})
+    assert ledger.tell(query.id, {"f": 1.0}, noise_std={"f": None}, point=query.point | {"x": Fraction(1, 2)})
     assert bits(Ledger.open(tmp_path, team).team) == bits(ledger.team)
 
 

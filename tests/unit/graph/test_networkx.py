@@ -162,7 +162,7 @@ def test_tables_that_do_not_fit_are_refused(g: Any, tables: Any, says: str) -> N
         (nx.Graph([(0, 0), (0, 1)]), "node 0 has an edge to itself"),
         (nx.Graph([(1, 2), ("1", 2)]), "nodes 1 and '1' would both be named '1'"),
         (nx.Graph(), "without nodes"),
-        ({"f": ["x"]}, "wanted a FactorGraph, or a graph of networkx"),
+        ({"f": ["x"]}, r"wanted a FactorGraph \(FactorGraph.from_scopes\), or a graph of networkx"),
     ],
 )
 def test_graphs_that_say_no_factors_are_refused_the_same_everywhere(g: Any, says: str) -> None:
