@@ -281,18 +281,13 @@ class Ledger:
             ConfigError: As in ``Team.tell``; nothing is logged then.
         """
         where: Any = None if locations is None else dict(locations)
-        at = (
-            None
-            if point is None
-            else {name: _told(value) for name, value in values.table(point, "{variable: value}", "$.point").items()}
-        )
         # the team learns what the log says, so that it learns the same from the log
         told = _as_logged(
             Event(
                 "tell",
                 time.time(),
                 query_id,
-                at,
+                None if point is None else _told(values.table(point, "{variable: value}", "$.point")),
                 outcome=_by_channel(outcome, values.told_number, "the evaluation"),
                 failed=failed,
                 noise_std=_by_channel(noise_std, values.told_noise, "the evaluation"),
@@ -423,11 +418,11 @@ def _as_logged(event: Event) -> Event:
         raise errors.ConfigError(f"got what cannot be logged ({error}); wanted {wanted}") from error
 
 
-def _told(value: Any) -> Any:
-    """A variable's value as JSON keeps it: choices as they are, numbers of other types as floats."""
-    value = values.exact(values.plain(value))
-    is_plain = isinstance(value, bool | int | str) or not values.is_number(value)
-    return value if is_plain else values.reported_number(value)
+def _told(point: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of variables as JSON keeps them: choices as they are, numbers of other types as floats."""
+    given = values.exact(values.plain(point))
+    kept = {v for v, x in given.items() if isinstance(x, bool | int | str) or not values.is_number(x)}
+    return {v: x if v in kept else values.reported_number(x) for v, x in given.items()}
 
 
 def _by_channel(given: Any, check: Callable[[object, str], float], what: str) -> Any:
