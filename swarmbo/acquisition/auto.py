@@ -102,7 +102,9 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     variables are not transformed, since a gain of one may be a loss of another. Draws begin with twice as many outcomes
     as in the initial design, and cautious bounds after draws with three times as many. More than 128 factors are never
     drawn, since a draw explores in all at once. Trust regions react to posterior means, not to noisy outcomes. If the
-    fitted noise is above 3e-4 of the outcomes' variance, ``box.failures`` and the wait for a restart are tripled.
+    fitted noise is above 3e-4 of the outcomes' variance, ``box.failures`` and the wait for a restart are tripled. In
+    such noise, all points of a batch of totals but the first are joint draws maximised everywhere, since bounds of the
+    same data repeat one place.
 
     Every rule is a sum over factors, so agents agree on it by messages. Outcomes are sent to all agents that model
     them. With totals, a draw needs one number per evaluation from each factor to all others. Every agent computes trust
@@ -185,6 +187,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         if is_plain and is_whole:
             return LogImprovements.over_incumbent(belief)
         patience = _patience(belief.hyperparameters.total_noise_variance)
+        if patience > 1 and situation.n_batched and not is_whole:
+            return self._draw(situation, belief, None)  # in noise, neighbours in a batch tell little
         # points of a global search are no steps of the box
         places = belief.domain.to_unit(belief.X) if is_plain else None
         box, told = self._box(patience), _seen(belief, situation)

@@ -182,6 +182,7 @@ class FunctionLearner:
             initial=setup.initial,
             structure=problem.structure,
             pending_rounds=log.pending_rounds,
+            n_batched=log.n_batched,
             failed=log.history.failed,
             regions=problem.regions,
             ranges=problem.ranges,

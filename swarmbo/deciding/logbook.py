@@ -120,6 +120,11 @@ class Logbook:
         return np.array([query.round for query in self.open.values() if query.row is None], dtype=float)
 
     @property
+    def n_batched(self) -> int:
+        """Number of open queries of the batch that the next query belongs to: nothing was told since."""
+        return sum(query.basis == len(self.history) for query in self.open.values())
+
+    @property
     def out(self) -> Float[np.ndarray, "q n"]:
         """Points with an outstanding outcome."""
         return self._stacked([query.point for query in self.open.values()])

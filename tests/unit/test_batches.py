@@ -67,6 +67,22 @@ def test_no_member_of_a_batch_is_near_another_or_a_pending_one(scopes, mode, rul
         assert least_distance(points, [list(BOUNDS).index(name) for name in scope]) >= FLOOR
 
 
+def test_a_batch_in_noise_spreads():
+    chain, typical = CHAIN | {"i": ["a", "d"]}, []
+    for seed in range(4):
+        team = sb.Team(
+            sb.FactorGraph.from_scopes(chain), dict.fromkeys("abcd", (0.0, 1.0)), outcomes="total", seed=seed
+        )
+        rng = np.random.default_rng(seed)
+        X = np.repeat(rng.random((16, 4)), 3, axis=0)  # repeats show how large the noise is
+        steps, places = np.diff(X, axis=1), X - 0.4
+        team.attach(X, -(steps**2).sum(axis=1) - (places**2).sum(axis=1) + 0.2 * rng.normal(size=48))
+        U = np.array([list(query.point.values()) for query in team.ask(8)])
+        apart = np.abs(U[:, None] - U).max(axis=2) + np.diag(np.full(8, np.inf))
+        typical.append(np.median(apart.min(axis=1)))
+    assert np.mean(typical) > 0.1
+
+
 def test_of_a_decided_point_that_is_crowded_the_members_spread_within_bounds_and_regions(monkeypatch):
     corner = np.array([1.0, 0.0])
     monkeypatch.setattr(sb.Random, "decide_joint", lambda *_: (corner, sb.SolveReport("exact")))

@@ -43,6 +43,7 @@ class JointSituation:
     # true factors; one over all variables, so that a method may search for others; scopes that were learned elsewhere
     structure: Literal["known", "unknown", "learned"] = "known"
     pending_rounds: Float[np.ndarray, " p"] | None = None  # of the queries; None as in ``Dataset``
+    n_batched: int = 0  # pending points that were chosen from the same evaluations as the next
     failed: Bool[np.ndarray, "t k"] | None = None  # outcomes; all of a row if an evaluation failed as a whole
     regions: tuple[Limit, ...] = ()  # no-go regions and known constraints
     # limits on measured quantities, whose values the history has
