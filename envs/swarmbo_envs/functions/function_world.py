@@ -15,9 +15,8 @@ from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo.settings import Count, Whole, require, within
-from swarmbo_envs.functions.additive_function import AdditiveFunction
+from swarmbo_envs.functions.additive_function import AdditiveFunction, typed
 from swarmbo_envs.functions.library import get
-from swarmbo_envs.functions.typed import typed
 from swarmbo_envs.saved_state import WorldEpisode
 from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, WorldSettings
 
