@@ -17,7 +17,6 @@ from threadpoolctl import threadpool_limits
 from swarmbo.boundary.values import error_text, short
 from swarmbo.errors import ConfigError, SwarmboError, needed
 from swarmbo.evaluations import executor
-from swarmbo.evaluations.pool import Pool
 from swarmbo.registry import find_in, is_own, load
 from swarmbo.settings import Settings, convert, require, within
 
@@ -33,7 +32,7 @@ class _Limited:
     def __init__(self, work: executor.Work, timeout_s: float) -> None:
         if current_process().daemon:  # as workers of Dask are, which may start none
             current_process().daemon = False
-        self._pool = Pool(work, 1, None, timeout_s)
+        self._pool = executor.Pool(work, 1, None, timeout_s)
         Finalize(self, self._pool.close, exitpriority=10)  # when its thread ends, or before processes are waited for
 
     def __call__(self, task: str, point: Any) -> executor.Ended:
@@ -204,7 +203,7 @@ class Workers(Settings, frozen=True):
 def engine_of(workers: Workers, modules: Sequence[str]) -> Any:
     """Maker of the executor of an engine, of the user's own if trusted by now; a ConfigError if there is none."""
     if workers.engine == "pool":
-        return Pool
+        return executor.Pool
     if workers.engine == "ray":
         needed("ray", "ray", "the engine 'ray'", _AT)
         return RayExecutor
@@ -217,8 +216,8 @@ def make_executor(
 ) -> executor.Executor:
     """Executor of an engine; the pool writes results to an existing folder."""
     maker = engine_of(workers, modules)
-    if maker is Pool:
-        return Pool(work, workers.count, results, timeout_s)
+    if maker is executor.Pool:
+        return executor.Pool(work, workers.count, results, timeout_s)
     if maker is RayExecutor:
         return RayExecutor(work, workers.count, timeout_s, workers.address)
     try:
