@@ -83,10 +83,7 @@ class Ways:
         self, fan: Tree, places: Float[np.ndarray, "m 2"]
     ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Times from the pose of a fan to places, the bends before them, and the headings there."""
-        from swarmbo_envs.ground.sight import arrivals
-
-        ground = self.ground
-        return arrivals(as_rows(places), fan.nodes, fan.times, fan.headings, self._motor, ground.blocked, ground.grid)
+        return self._quickest(fan, np.column_stack([places, np.full(len(places), np.nan)]))
 
     def bends(self, fan: Tree, last: int) -> list[Place]:
         """Bends of the path to a bend, that one included, the pose left out."""
@@ -100,11 +97,16 @@ class Ways:
         self, homeward: Tree, poses: Float[np.ndarray, "m 3"]
     ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"]]:
         """Times from poses to the place, and the first bend of each."""
-        from swarmbo_envs.ground.sight import returns
+        return self._quickest(homeward, poses, is_back=True)[:2]
 
-        ground, found = self.ground, homeward
-        return returns(
-            as_rows(poses), found.nodes, found.times, found.headings, self._motor, ground.blocked, ground.grid
+    def _quickest(
+        self, tree: Tree, poses: Float[np.ndarray, "m 3"], *, is_back: bool = False
+    ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        from swarmbo_envs.ground.sight import quickest
+
+        motor, ground = (self.speed_m_s, self.turn_rate_rad_s, float(self.wind[0]), float(self.wind[1])), self.ground
+        return quickest(
+            as_rows(poses), tree.nodes, tree.times, tree.headings, motor, ground.blocked, ground.grid, is_back
         )
 
     def times_between(self, origins: Starts, places: Ends) -> Float[np.ndarray, "n m"]:
@@ -116,10 +118,6 @@ class Ways:
         out, back = self._seen_times(origins, nodes), self._seen_times(nodes, places)
         through = _least_sums(out, self._between[0])
         return np.minimum(best, _least_sums(through, back))
-
-    @property
-    def _motor(self) -> tuple[float, float, float, float]:
-        return self.speed_m_s, self.turn_rate_rad_s, float(self.wind[0]), float(self.wind[1])
 
     @cached_property
     def _between(self) -> tuple[Float[np.ndarray, "n n"], Int[np.ndarray, "n n"]]:
