@@ -78,17 +78,17 @@ def _moving(
 
 def drawn_field(settings: DrawSettings, max_sites: int) -> Field:
     """Seeded draw over a region; its candidate sites are a lattice of at most ``max_sites`` and 4096."""
-    title = f"GP draw {settings.seed} ({settings.kernel}, lengthscale {settings.lengthscale_m:g} m"
+    rounds = "" if settings.time is None else f", {settings.time.lengthscale_rounds:g} rounds"
+    title = f"GP draw {settings.seed} ({settings.kernel}, lengthscale {settings.lengthscale_m:g} m{rounds})"
     if settings.time is not None:
-        title, span = f"{title}, {settings.time.lengthscale_rounds:g} rounds)", 3.0 * settings.std
-        change = DrawnInTime(settings, settings.time).surface
+        change, span = DrawnInTime(settings, settings.time).surface, 3.0 * settings.std
         return _moving(change, (settings.mean - span, settings.mean + span), title, settings.size_m, max_sites)
     low, high, surface = np.zeros(2), np.array(settings.size_m), drawn(settings)
     per_lengthscale = 4  # dense enough to have a point on the slope of every peak
     dense = np.prod(per_lengthscale * high / settings.lengthscale_m)
     maximum, argmax = summit(surface, lattice(low, high, int(np.clip(dense, 1024, 4 * _MAX_SITES))), low, high)
     sites, points = lattice(low, high, min(max_sites, _MAX_SITES)), lattice(low, high, _MAX_EVALUATION_POINTS)
-    return Field(f"{title})", low, high, sites, points, surface, maximum, argmax, float(surface(sites).min()))
+    return Field(title, low, high, sites, points, surface, maximum, argmax, float(surface(sites).min()))
 
 
 @dataclass(frozen=True, eq=False)
