@@ -178,7 +178,8 @@ class AdditiveFunction:
 
     def _bent(self, seed: int, *, move: bool, rescale: bool) -> "AdditiveFunction":
         if self.argmax is None:
-            raise ConfigError(f"{self.name}: its maximum is not known, so it cannot be moved", at="$.environment.moved")
+            what = "moved" if move else "rescaled"
+            raise ConfigError(f"{self.name}: no maximum is known, so it cannot be {what}", at=f"$.environment.{what}")
         n, sides = self.n_variables, self.high - self.low
         old = (self.argmax - self.low) / sides
         new = stream(seed, "moved optimum").uniform(0.1, 0.9, n) if move else old

@@ -172,14 +172,14 @@ and that did not fail |
         self._set_spaces(own, seen, (np.append(f.low, 0.0), np.append(f.high, 1.0)))
 
     def _made(self, s: FunctionSettings, seed: int) -> AdditiveFunction:
-        if isinstance(self._made_of, AdditiveFunction):
-            f = self._made_of.moved(seed) if s.moved else self._made_of
-            f = f.rescaled(seed) if s.rescaled else f
-        else:
-            try:
+        try:
+            if isinstance(self._made_of, AdditiveFunction):
+                f = self._made_of.moved(seed) if s.moved else self._made_of
+                f = f.rescaled(seed) if s.rescaled else f
+            else:
                 f = get(self._made_of, moved=s.moved, rescaled=s.rescaled, seed=seed, **s.parameters)
-            except ConfigError as error:
-                raise ConfigError(error.message, at=error.at.replace("$.environment", "$")) from error
+        except ConfigError as error:
+            raise ConfigError(error.message, at=error.at.replace("$.environment", "$")) from error
         return typed(f, s.types, seed) if s.types else f
 
     @cached_property
@@ -213,7 +213,7 @@ and that did not fail |
         }
 
     def interaction_graph(self) -> "nx.Graph[str]":
-        """Links of agents whose variables share a factor; all pairs if the structure is hidden."""
+        """Links of agents whose variables share a factor; of all pairs if agents are told totals."""
         graph: nx.Graph[str] = nx.Graph()
         graph.add_nodes_from(self.possible_agents)
         joined: Sequence[Collection[str]] = [self.possible_agents]
