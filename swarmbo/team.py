@@ -13,9 +13,8 @@ from swarmbo.boundary.values import error_text
 from swarmbo.deciding.ask_tell import AskTell
 from swarmbo.deciding.near import Safe
 from swarmbo.deciding.setup import Given, GivenBelief, GivenCoordination, Setup, refuse_unknown, settings_again
-from swarmbo.deciding.team_state import read_state, require_same, require_version, warn_of_aim
+from swarmbo.deciding.team_state import read_state, require_same, require_version, warn_of_aim, whole_or_not_at_all
 from swarmbo.deciding.told import quantities_in
-from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import OutcomeMode, Problem

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.box_functions import Box, FixedPoint, JoinedFunctions, on_box
+from swarmbo.acquisition.box_functions import Box, ComposedFunctions, FixedPoint, on_box
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds, ContrastBounds
 from swarmbo.acquisition.expected_improvement import LogImprovements
@@ -249,7 +249,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             joined.append(part)
             starts[:, columns[factor]] = part.starts
         divided = split_graph(graph, model.divided, shared_outcomes=situation.outcomes == "total")
-        return JoinedFunctions(divided, low, high, starts, joined=joined)
+        return ComposedFunctions(divided, low, high, starts, others=joined)
 
     def _box(self, patience: int) -> TrustRegion:
         return msgspec.structs.replace(self.box, failures=patience * self.box.failures)

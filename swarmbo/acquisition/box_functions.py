@@ -1,7 +1,6 @@
 """Bases of the local functions of acquisitions: terms of a sum over a box of the unit cube, one per factor."""
 
-from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -12,17 +11,37 @@ from jaxtyping import Float, Int
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.stack import Marginals
 from swarmbo.belief.model.incumbents import starting_points
-from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack, stacks_of
+from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack
 from swarmbo.graph.box_functions import Climbing, Joint, Points, Received, Values
+from swarmbo.graph.factor_graph import grouped
 from swarmbo.problem.coding import Coding
 from swarmbo.registry import not_wanted
-
-Part = tuple[BoxFunctions, Any, FactorStack, FactorStack]  # functions of some rows of a stack, own and their stack
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ComposedFunctions(BoxFunctions):
-    """Functions made of others, for stacks of equal factors; by default over the same coordinates."""
+    """Functions made of ``others``, each of factors that no other has: over the same coordinates, unless a subclass
+    reads others, and 0 of factors that are in none.
+    """
+
+    others: Sequence[BoxFunctions] = ()
+
+    @classmethod
+    def made_of(cls, inner: BoxFunctions, **own: Any) -> Self:
+        """Made of one other, over its box, unless fields of its ``own`` differ."""
+        return cls(
+            **({known.name: getattr(inner, known.name) for known in fields(BoxFunctions)} | own), others=(inner,)
+        )
+
+    @property
+    def n_exchanges(self) -> int:
+        """Number of exchanges of the other functions."""
+        return max((one.n_exchanges for one in self.others), default=0)
+
+    def of(self, factors: Iterable[str]) -> Self:
+        """The same functions of some factors only."""
+        own = frozenset(factors)
+        return replace(self, owned=own, others=[one.of(own & set(one.graph.factors)) for one in self.others])
 
     def published(self, stack: FactorStack, U: Points, received: Received) -> Values:
         """Numbers that the functions publish; 0 of factors without one."""
@@ -51,31 +70,21 @@ class ComposedFunctions(BoxFunctions):
             slopes[rows] = self._slopes(own, inner, slope)
         return out, slopes
 
-    @abstractmethod
-    def _parts(self, stack: FactorStack) -> list[Part]: ...
+    def _parts(self, stack: FactorStack) -> Iterator[tuple[BoxFunctions, list[int], FactorStack, FactorStack]]:
+        """Functions of some rows of a stack, these rows, their part of the stack, and the functions' own stack."""
+        for functions in self.others:
+            place, columns = functions.graph.place_of, functions.graph.columns
+            known = ((len(columns[place[f]]), row) for row, f in enumerate(stack.factors) if f in place)
+            for rows in map(list, grouped(known).values()):  # that read equally many coordinates
+                factors = tuple(stack.factors[row] for row in rows)
+                inner = FactorStack(factors, np.array([columns[place[f]] for f in factors]))
+                yield functions, rows, FactorStack(factors, stack.columns[rows]), inner
 
     def _read(self, own: FactorStack, inner: FactorStack, U: Points) -> Points:
         return U
 
     def _slopes(self, own: FactorStack, inner: FactorStack, slope: Points) -> Points:
         return slope
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class JoinedFunctions(ComposedFunctions):
-    """Several functions, each of factors that no other has, over all their scopes."""
-
-    joined: Sequence[BoxFunctions]
-
-    def _parts(self, stack: FactorStack) -> list[Part]:
-        out: list[Part] = []
-        for functions in self.joined:
-            known = functions.graph.place_of
-            row_of = {factor: row for row, factor in enumerate(stack.factors) if factor in known}
-            if row_of:
-                (own,) = stacks_of(functions.graph, row_of)  # all of one size
-                out.append((functions, [row_of[factor] for factor in own.factors], own, own))
-        return out
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -93,34 +102,9 @@ class FixedPoint(ComposedFunctions):
         point[columns] = best[0, columns]
         return self.at(self.graph, point)
 
-    def _parts(self, stack: FactorStack) -> list[Part]:
-        return []
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class InnerFunctions(ComposedFunctions):
-    """Functions made of other ones, ``inner``."""
-
-    inner: BoxFunctions
-
-    @classmethod
-    def made_of(cls, inner: BoxFunctions, **own: Any) -> Self:
-        """Over the box of the inner functions, unless fields of its ``own`` differ."""
-        return cls(**({known.name: getattr(inner, known.name) for known in fields(BoxFunctions)} | own), inner=inner)
-
-    @property
-    def n_exchanges(self) -> int:
-        """Number of exchanges of the inner functions."""
-        return self.inner.n_exchanges
-
-    def of(self, factors: Iterable[str]) -> Self:
-        """The same functions of some factors only."""
-        own = frozenset(factors)
-        return replace(self, owned=own, inner=self.inner.of(own & set(self.inner.graph.factors)))
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class MixedFunctions(InnerFunctions):
+class MixedFunctions(ComposedFunctions):
     """Functions of variables with types, constant in a cell of a grid, of functions over the coordinates of models
     (``coding``). A box around an incumbent limits numbers only: choices have their whole axis.
     """
@@ -140,14 +124,6 @@ class MixedFunctions(InnerFunctions):
             levels={coding.graph.variables[column]: places for column, places in coding.domain.levels.items()},
             coding=coding,
         )
-
-    def _parts(self, stack: FactorStack) -> list[Part]:
-        row_of = {factor: row for row, factor in enumerate(stack.factors)}
-        out: list[Part] = []
-        for inner in stacks_of(self.inner.graph, row_of):  # factors that read equally many coordinates
-            rows = [row_of[factor] for factor in inner.factors]
-            out.append((self.inner, rows, FactorStack(inner.factors, stack.columns[rows]), inner))
-        return out
 
     def _read(self, own: FactorStack, inner: FactorStack, U: Points) -> Points:
         return self.coding.read(own, inner, U)

@@ -63,7 +63,7 @@ class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
         """Utility of high means and informative locations; that of abstaining is the best reachable mean."""
         belief, n = situation.belief, len(situation.movers) if n_agents is None else n_agents
-        noise_variance = max(belief.noise_variance, self.noise_ratio_floor * belief.prior_variance)
+        noise_variance, _ = information_scale(situation, self.noise_ratio_floor)
         noise_ratio = noise_variance / belief.prior_variance
         weight = alpha(self.exploration, situation.progress, n, noise_ratio, self.delta)
         bonus = self.exploration_scale * math.sqrt(0.5 * weight * belief.prior_variance)

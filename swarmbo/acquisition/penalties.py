@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.acquisition.box_functions import InnerFunctions, Part
+from swarmbo.acquisition.box_functions import ComposedFunctions
 from swarmbo.belief.model.success import Requirement, Term
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack, stacks_of
@@ -52,7 +52,7 @@ class Hold:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class BoundedFunctions(InnerFunctions):
+class BoundedFunctions(ComposedFunctions):
     """Local functions minus penalties, which are 0 if each factor keeps its holds."""
 
     holds: Mapping[str, Sequence[Hold]]
@@ -81,14 +81,6 @@ class BoundedFunctions(InnerFunctions):
         for row, factor in enumerate(stack.factors):
             for hold in self.holds.get(factor, ()):
                 yield row, *hold.penalty(U[row])
-
-    def _parts(self, stack: FactorStack) -> list[Part]:
-        known = self.inner.graph.place_of
-        rows = [row for row, factor in enumerate(stack.factors) if factor in known]
-        if len(rows) == len(stack.factors):
-            return [(self.inner, np.s_[:], stack, stack)]
-        inner = FactorStack(tuple(stack.factors[row] for row in rows), stack.columns[rows])
-        return [(self.inner, rows, inner, inner)] if rows else []
 
 
 def bounded(

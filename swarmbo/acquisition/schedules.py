@@ -42,11 +42,10 @@ def beta(kind: Exploration, progress: Progress, delta: float = 0.1) -> float:
         >>> round(beta("practical", progress), 4), beta("annealed", progress)
         (1.8421, 25.0)
     """
-    t = max(progress.n_data, 1)
     if kind == "practical":
-        return practical_beta(progress.n_dims, t)
+        return practical_beta(progress.n_dims, progress.n_data)
     if kind == "theory":
-        return 2.0 * math.log(progress.n_sites * t**2 * math.pi**2 / (6.0 * delta))
+        return finite_beta(math.log(progress.n_sites), 1, progress.n_data, delta)
     share = 0.5
     if progress.horizon is not None:
         share = min(1.0, (progress.round - 1) / max(progress.horizon - 1, 1))
@@ -70,8 +69,8 @@ def alpha(kind: Exploration, progress: Progress, batch_size: int, noise_ratio: f
         return 2.0 * beta(kind, progress, delta) / log_snr
     # exp(2C) with C = 0.5 log(1 + |D_t|/s²)
     exp_2c = 1.0 + batch_size / noise_ratio
-    union_bound = math.log(progress.n_sites * progress.round**2 * math.pi**2 / (6.0 * delta))
-    return 4.0 / log_snr * batch_size * exp_2c * union_bound
+    union_bound = finite_beta(math.log(progress.n_sites), 1, progress.round, delta)
+    return 2.0 / log_snr * batch_size * exp_2c * union_bound
 
 
 def practical_beta(n_dims: float, t: int) -> float:

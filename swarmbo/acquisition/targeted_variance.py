@@ -123,8 +123,9 @@ class TargetUtility(Utility):
 
     def table_of(self, belief: PlaceBelief, options: Options, price: float) -> Float[np.ndarray, "..."]:
         """Gain of the first agent's candidates over each choice of its successors' candidates, minus the price."""
-        block, n = Block.of(belief, options), len(options)
-        told = [self._told(belief, own, there) for own, there in zip(options, block.measures, strict=True)]
+        n, whole = len(options), Block.of(belief, [*options, self.targets])
+        block = Block(whole.means[:n], whole.variances[:n], whole.covariances, whole.measures[:n])
+        told = [row[n] for row in whole.covariances[:n]]  # of candidates with the targets
         C = {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(n) for j in range(i + 1, n)}
         M = {(i, j): block.on_axes((told[i] * self.weights) @ told[j].T, i, j) for i, j in C}
         C |= {(i, i): block.on_axes(block.variances[i], i) for i in range(n)}
@@ -138,16 +139,6 @@ class TargetUtility(Utility):
         value = np.maximum(M[0, 0], 0.0) / (np.maximum(C[0, 0], 0.0) + self.noise_variance)  # below 0 is rounding
         value = np.where(block.on_axes(block.measures[0], 0), value - price, self.opt_out_utility)
         return value + np.zeros(block.shape)
-
-    def _told(
-        self, belief: PlaceBelief, own: Float[np.ndarray, "c d"], there: Float[np.ndarray, " c"]
-    ) -> Float[np.ndarray, "c t"]:
-        """Covariances of candidates with the targets; 0 for an abstaining row."""
-        cache = belief.posterior_cache(np.concatenate([own[there], self.targets]))
-        n = int(there.sum())
-        told = np.zeros((len(own), len(self.targets)))
-        told[there] = cache.cov(np.arange(n), np.arange(n, len(cache.mean)))
-        return told
 
 
 class TargetScores(Scores):

@@ -91,15 +91,11 @@ class TrustRegion(Settings, frozen=True):
             if counts and batches[index] != batch:
                 batch, centre, before, is_step, is_gain = batches[index], at, best, False, False
             improved = bool(y > best)
-            if (
-                counts
-                and not np.isnan(y)
-                and (improved or best > -np.inf)
-                and (
-                    places is None
-                    or (centre is not None and bool(np.abs(places[index] - places[centre]).max() <= side / 2.0 + _EDGE))
-                )
-            ):
+            is_known = not np.isnan(y) and max(y, best) > -np.inf
+            is_inside = places is None or (
+                centre is not None and bool(np.abs(places[index] - places[centre]).max() <= side / 2.0 + _EDGE)
+            )
+            if counts and is_known and is_inside:
                 is_step, is_gain = True, is_gain or bool(y > before)
             best, at = (float(y), index) if improved else (best, at)
             if counts and ends[batch] != index:

@@ -58,7 +58,8 @@ class Centralised(Settings, frozen=True, tag_field="kind", tag="centralised"):
         values = total_value(functions, low + drawn * span)
         best_first = np.argsort(-values, kind="stable")
         starts = np.concatenate([given, drawn[best_first]])[: self.starts]
-        unit = max(float(values.std()), 1e-300)  # L-BFGS-B's tolerances are relative to 1
+        allowed = values[np.isfinite(values)]  # -inf forbids a point
+        unit = max(float(allowed.std()) if len(allowed) else 0.0, 1e-300)  # L-BFGS-B's tolerances are relative to 1
 
         def falling(share: Point) -> tuple[float, Point]:
             value, slope = _value_and_slope(functions, low, span, share)

@@ -33,15 +33,6 @@ def tell_factors(
     return {str(x): float(message.entries[0]) for (_, _, x), message in heard.items()}
 
 
-def tell_variables(view: BoxView, point: Float[np.ndarray, " n"]) -> requests.Steps[dict[str, float]]:
-    """Send each variable's value from its first factor to its owner, and return those of the own variables."""
-    graph, place = view.graph, view.place
-    edges = ((f, x) for f in view.factors for x in graph.scope(f) if graph.factors_of(x)[0] == f)
-    letters = [requests.to_variable(graph, messages.Consensus(f, x, point[[place[x]]])) for f, x in edges]
-    heard = yield requests.Send(letters, [("consensus", graph.factors_of(x)[0], x) for x in view.variables])
-    return {str(x): float(message.entries[0]) for (_, _, x), message in heard.items()}
-
-
 def exchange(view: BoxView, points: Copies) -> requests.Steps[list[Received]]:
     """Let the own factors publish and receive, phase by phase; see :class:`BoxFunctions`."""
     received: list[list[np.ndarray]] = [[] for _ in view.stacks]
@@ -62,12 +53,15 @@ def part_total(view: BoxView, Z: Float[np.ndarray, "m n"]) -> requests.Steps[Flo
 
 
 def settled(view: BoxView, point: Float[np.ndarray, " n"], outcome: BoxOutcome) -> requests.Steps[BoxOutcome]:
-    """Send the agreed values to the owners of variables, and add the own factors' values to the outcome."""
-    points = view.take(point[None])
+    """Outcome with the own variables' agreed values, from each one's first factor, and the own factors' values."""
+    graph, points = view.graph, view.take(point[None])
     received = yield from exchange(view, points)
     found = by_factor(view.stacks, view.values(points, received))
     values = {factor: float(value[0]) for factor, value in found.items()}
-    x = yield from tell_variables(view, point)
+    edges = ((f, x) for f in view.factors for x in graph.scope(f) if graph.factors_of(x)[0] == f)
+    letters = [requests.to_variable(graph, messages.Consensus(f, x, point[[view.place[x]]])) for f, x in edges]
+    heard = yield requests.Send(letters, [("consensus", graph.factors_of(x)[0], x) for x in view.variables])
+    x = {str(x): float(message.entries[0]) for (_, _, x), message in heard.items()}
     return outcome._replace(x=x, values=values)
 
 

@@ -111,8 +111,9 @@ class ByMessages:
         shared = [x for x in view.variables if is_shared[x]]
         heard = yield from self._hear([(tag, f, x) for x in shared for f in graph.factors_of(x)], request.n_points)
         # from 0 on, in the graph's order of factors, as in `Central`, whatever arrives first
-        said = {x: [heard[tag, f, x].entries for f in graph.factors_of(x)] for x in shared}
-        self._say(request.replies({x: _added(np.zeros(request.n_points), entries) for x, entries in said.items()}))
+        for x in shared:
+            summed = _added(np.zeros(request.n_points), [heard[tag, f, x].entries for f in graph.factors_of(x)])
+            self._say(requests.to_factor(graph, messages.Consensus(f, x, summed)) for f in graph.factors_of(x))
         keys = [("consensus", f, x) for f in view.factors for x in graph.scope(f) if is_shared[x]]
         heard = yield from self._hear(keys, request.n_points)
         out = np.zeros((request.n_points, len(view.place)))

@@ -1,9 +1,9 @@
 """Requests of a method during an agreement: the only ways in which it gets others' data.
 
 A method is a generator that yields requests, and is sent their answers. By messages, each agent runs it on its own
-factors and variables, and ``drivers.by_messages`` answers from arrivals. In one process it runs once on the whole part,
-and ``drivers.central`` answers at once. Both add in the same fixed order, so their decisions are bit-identical.
-Messages of a request are made here for both, so both count the same traffic.
+factors and variables, and ``coordination.by_messages`` answers from arrivals. In one process it runs once on the whole
+part, and ``coordination.central`` answers at once. Both add in the same fixed order, so their decisions are
+bit-identical. Messages of a request are made here for both, so both count the same traffic.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
@@ -104,13 +104,6 @@ class Reduce(NamedTuple):
                 for axis, variable in enumerate(graph.scope(factor)):
                     if is_shared[variable]:
                         yield to_variable(graph, self.kind(factor, variable, copy[:, axis]))
-
-    def replies(self, sums: Mapping[str, Float[np.ndarray, " m"]]) -> Iterator[Letter]:
-        """Answers of owners of shared variables, with their sums."""
-        graph = self.view.graph
-        for variable, entries in sums.items():
-            for factor in graph.factors_of(variable):
-                yield to_factor(graph, messages.Consensus(factor, variable, entries))
 
 
 class AllReduce(NamedTuple):

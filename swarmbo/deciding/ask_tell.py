@@ -21,9 +21,8 @@ from swarmbo.deciding.offers import PackedOffer, offer_of, own_places
 from swarmbo.deciding.own_rows import Layout, shares_outcomes
 from swarmbo.deciding.reports import Reports, data_of_group, news_of_group
 from swarmbo.deciding.tables import Rows, attached, is_table, read_rows
-from swarmbo.deciding.team_state import TeamState
+from swarmbo.deciding.team_state import TeamState, whole_or_not_at_all
 from swarmbo.deciding.told import Noise, Outcome, Told, measured_of, news_of
-from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.errors import ConfigError, UnknownQueryError
 from swarmbo.problem.data import News
 from swarmbo.records import Query, Recommendation, SolveReport, Traffic

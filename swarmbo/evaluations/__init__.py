@@ -7,6 +7,5 @@ from swarmbo.evaluations.engines import (
     Workers as Workers,
     make_executor as make_executor,
 )
-from swarmbo.evaluations.executor import Ended as Ended, Executor as Executor
+from swarmbo.evaluations.executor import Ended as Ended, Executor as Executor, Pool as Pool
 from swarmbo.evaluations.ledger import Event as Event, Ledger as Ledger
-from swarmbo.evaluations.pool import Pool as Pool

@@ -3,7 +3,7 @@
 import contextlib
 import pickle
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor as Futures, Future, ThreadPoolExecutor, wait
 from functools import partial
 from itertools import count as counting
@@ -17,7 +17,6 @@ from threadpoolctl import threadpool_limits
 from swarmbo.boundary.values import error_text, short
 from swarmbo.errors import ConfigError, SwarmboError, needed
 from swarmbo.evaluations import executor
-from swarmbo.evaluations.pool import Pool
 from swarmbo.registry import find_in, is_own, load
 from swarmbo.settings import Settings, convert, require, within
 
@@ -33,7 +32,7 @@ class _Limited:
     def __init__(self, work: executor.Work, timeout_s: float) -> None:
         if current_process().daemon:  # as workers of Dask are, which may start none
             current_process().daemon = False
-        self._pool = Pool(work, 1, None, timeout_s)
+        self._pool = executor.Pool(work, 1, None, timeout_s)
         Finalize(self, self._pool.close, exitpriority=10)  # when its thread ends, or before processes are waited for
 
     def __call__(self, task: str, point: Any) -> executor.Ended:
@@ -103,8 +102,23 @@ class FuturesExecutor:
         Raises:
             SwarmboError: If a worker cannot make its evaluation.
         """
-        done = wait(self._tasks, timeout, return_when=FIRST_COMPLETED).done
-        return _ends_of({future: future.result for future in done}, self._tasks)
+        ends = list[executor.Ended]()
+        for future in wait(self._tasks, timeout, return_when=FIRST_COMPLETED).done:
+            try:
+                found = future.result()
+            except ImportError as error:
+                wanted = "wanted workers that have swarmbo and your modules on Python's path"
+                found = ConfigError(f"a worker cannot begin: {error_text(error)}; {wanted}", at="$.workers")
+            except (Exception, CancelledError) as error:  # noqa: BLE001  of the machinery: those of tasks are results
+                found = executor.Ended(self._tasks[future], "lost", error_text(error))
+            if isinstance(found, executor.Ended):
+                ends.append(found)
+            elif ends:
+                break  # the error of a worker that cannot begin is raised by the next poll
+            del self._tasks[future]
+            if isinstance(found, SwarmboError):
+                raise found
+        return ends
 
     def close(self) -> None:
         """Shut the executor down, without waiting for running tasks."""
@@ -113,30 +127,7 @@ class FuturesExecutor:
         self._futures.shutdown(wait=False)
 
 
-def _ends_of(results: Mapping[Any, Callable[[], executor.Ended | SwarmboError]], tasks: dict[Any, str]) -> list[Any]:
-    """Ends of tasks from their results; exceptions are of the machinery, as those of tasks are results. An error of a
-    worker that cannot begin is raised at once, or after these ends by the next poll.
-    """
-    ends = list[executor.Ended]()
-    for key, result in results.items():
-        try:
-            found = result()
-        except ImportError as error:
-            wanted = "wanted workers that have swarmbo and your modules on Python's path"
-            found = ConfigError(f"a worker cannot begin: {error_text(error)}; {wanted}", at="$.workers")
-        except (Exception, CancelledError) as error:  # noqa: BLE001
-            found = executor.Ended(tasks[key], "lost", error_text(error))
-        if isinstance(found, executor.Ended):
-            ends.append(found)
-        elif ends:
-            break
-        del tasks[key]
-        if isinstance(found, SwarmboError):
-            raise found
-    return ends
-
-
-class RayExecutor:
+class RayExecutor(FuturesExecutor):
     """Executor that runs tasks on a Ray cluster.
 
     Ray's own retries are off, since the driver retries and logs retries.
@@ -163,25 +154,17 @@ class RayExecutor:
         self._work, self._timeout_s = ray.put(pickle.dumps(work)), timeout_s
         # a copy of its own for each worker, so that modules of this session's folder need not be sent with it
         self._evaluate = ray.remote(max_retries=0, num_cpus=1)(evaluated_by)
-        self._tasks = dict[Any, str]()
+        self._tasks = dict[Any, str]()  # by future, which has its reference
 
     def submit(self, task: str, point: Any) -> None:
         """Hand a task to the cluster."""
-        self._tasks[self._evaluate.remote(self._work, self._timeout_s, 0, task, point)] = task
-
-    def poll(self, timeout: float) -> list[executor.Ended]:
-        """Wait for ends of tasks, at most ``timeout`` seconds."""
-        found, refs = list[Any](), list(self._tasks)
-        if refs:
-            found, _ = self._ray.wait(refs, num_returns=1, timeout=timeout)
-            found, _ = self._ray.wait(refs, num_returns=len(refs), timeout=0) if found else (found, refs)
-        return _ends_of({ref: partial(self._ray.get, ref) for ref in found}, self._tasks)
+        self._tasks[self._evaluate.remote(self._work, self._timeout_s, 0, task, point).future()] = task
 
     def close(self) -> None:
         """Kill the processes of running tasks, and leave the cluster. A cluster that this executor started ends."""
-        for ref in self._tasks:
+        for future in self._tasks:
             with contextlib.suppress(self._ray.exceptions.RayError):
-                self._ray.cancel(ref, force=True)
+                self._ray.cancel(future.object_ref, force=True)
         if self._is_own:
             self._ray.shutdown()
 
@@ -220,7 +203,7 @@ class Workers(Settings, frozen=True):
 def engine_of(workers: Workers, modules: Sequence[str]) -> Any:
     """Maker of the executor of an engine, of the user's own if trusted by now; a ConfigError if there is none."""
     if workers.engine == "pool":
-        return Pool
+        return executor.Pool
     if workers.engine == "ray":
         needed("ray", "ray", "the engine 'ray'", _AT)
         return RayExecutor
@@ -233,8 +216,8 @@ def make_executor(
 ) -> executor.Executor:
     """Executor of an engine; the pool writes results to an existing folder."""
     maker = engine_of(workers, modules)
-    if maker is Pool:
-        return Pool(work, workers.count, results, timeout_s)
+    if maker is executor.Pool:
+        return executor.Pool(work, workers.count, results, timeout_s)
     if maker is RayExecutor:
         return RayExecutor(work, workers.count, timeout_s, workers.address)
     try:

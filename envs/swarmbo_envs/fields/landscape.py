@@ -78,17 +78,17 @@ def _moving(
 
 def drawn_field(settings: DrawSettings, max_sites: int) -> Field:
     """Seeded draw over a region; its candidate sites are a lattice of at most ``max_sites`` and 4096."""
-    title = f"GP draw {settings.seed} ({settings.kernel}, lengthscale {settings.lengthscale_m:g} m"
+    rounds = "" if settings.time is None else f", {settings.time.lengthscale_rounds:g} rounds"
+    title = f"GP draw {settings.seed} ({settings.kernel}, lengthscale {settings.lengthscale_m:g} m{rounds})"
     if settings.time is not None:
-        title, span = f"{title}, {settings.time.lengthscale_rounds:g} rounds)", 3.0 * settings.std
-        change = DrawnInTime(settings, settings.time).surface
+        change, span = DrawnInTime(settings, settings.time).surface, 3.0 * settings.std
         return _moving(change, (settings.mean - span, settings.mean + span), title, settings.size_m, max_sites)
     low, high, surface = np.zeros(2), np.array(settings.size_m), drawn(settings)
     per_lengthscale = 4  # dense enough to have a point on the slope of every peak
     dense = np.prod(per_lengthscale * high / settings.lengthscale_m)
     maximum, argmax = summit(surface, lattice(low, high, int(np.clip(dense, 1024, 4 * _MAX_SITES))), low, high)
     sites, points = lattice(low, high, min(max_sites, _MAX_SITES)), lattice(low, high, _MAX_EVALUATION_POINTS)
-    return Field(f"{title})", low, high, sites, points, surface, maximum, argmax, float(surface(sites).min()))
+    return Field(title, low, high, sites, points, surface, maximum, argmax, float(surface(sites).min()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +191,7 @@ def load(name: str) -> tuple[str, Rows, Values, Values, kinds.Window]:
     return "Vancouver Island elevation", heights, latitudes, longitudes, (0, 0, *heights.shape)
 
 
-def elevation_field(settings: kinds.ElevationSettings, max_sites: int, at: str = "$.field") -> Field:
+def elevation_field(settings: kinds.ElevationSettings, max_sites: int) -> Field:
     """Window of an elevation model, bilinear between its cells; at most ``max_sites`` cells are candidate sites."""
     title, heights, latitudes, longitudes, whole = load(settings.elevation)
     row, column, rows, columns = window = settings.window or whole
@@ -199,7 +199,7 @@ def elevation_field(settings: kinds.ElevationSettings, max_sites: int, at: str =
     if min(row, column) < 0 or min(rows, columns) < 2 or row + rows > height or column + columns > width:
         cells = f"the {height} x {width} cells of {settings.elevation!r}, with at least 2 rows and 2 columns"
         got = f"got {list(window)}; wanted [row, column, rows, columns] within {cells}"
-        raise ConfigError(got, at=f"{at}.window")
+        raise ConfigError(got, at="$.field.window")
     heights = heights[row : row + rows, column : column + columns]
     latitudes, longitudes = latitudes[row : row + rows], longitudes[column : column + columns]
     if latitudes[0] > latitudes[-1]:
@@ -221,19 +221,19 @@ def _every_nth_cell(xs: Float[np.ndarray, " columns"], ys: Float[np.ndarray, " r
     return grid_points(xs[::stride], ys[::stride])
 
 
-def build_field(table: dict[str, Any] | None, max_sites: int, at: str = "$.field", moving: bool = False) -> Field:
+def build_field(table: dict[str, Any] | None, max_sites: int, *, moving: bool = False) -> Field:
     """Field of a table, None: the default elevation model; with all sites of a CSV file. ``moving`` ones may change."""
-    settings = kinds.field_settings(table, at, moving)
+    settings = kinds.field_settings(table, moving=moving)
     if isinstance(settings, kinds.CarriedSettings):
         return plume_field(settings.plume, max_sites)
     if isinstance(settings, kinds.ElevationSettings):
-        return elevation_field(settings, max_sites, at)
+        return elevation_field(settings, max_sites)
     if isinstance(settings, kinds.DrawnSettings):
         return drawn_field(settings.gp, max_sites)
     if isinstance(settings, kinds.RasterFieldSettings):
-        return raster_field(settings, max_sites, at, may_have_gaps=not moving)
+        return raster_field(settings, max_sites, may_have_gaps=not moving)
     if isinstance(settings, kinds.SurveySettings):
         file = str(_DATA / "oxford_ph.csv")
         measured = kinds.MeasuredSettings(csv=file, x="x_m", y="y_m", value="ph", unit="pH", sites=settings.sites)
-        return measured_field(measured, max_sites, at, "Oxford soil, pH")
-    return measured_field(settings, max_sites, at)
+        return measured_field(measured, max_sites, "Oxford soil, pH")
+    return measured_field(settings, max_sites)

@@ -25,23 +25,23 @@ _NEAREST_M = 1e-6
 _NEAREST_SHARE = 1e-3
 
 
-def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.field", title: str = "") -> Field:
+def measured_field(settings: MeasuredSettings, max_sites: int, title: str = "") -> Field:
     """Field of a CSV file, changing if it has a column of times; rows at one location (and time) are averaged."""
-    read = read_measurements(settings.columns, at)
-    still = _still_field(read, settings, max_sites, at, title)
+    read = read_measurements(settings.columns, "$.field")
+    still = _still_field(read, settings, max_sites, title)
     if read.times is None:
         return still
     table = np.column_stack([read.places, read.times, read.values])
-    change = Stations(table, settings.time_step, settings.sites == "interpolated", at).surface
+    change = Stations(table, settings.time_step, settings.sites == "interpolated").surface
     span = float(table[:, 3].min()), float(table[:, 3].max())
     return replace(still.with_surface(change(0)), digest=digest(table), change=change, span=span)
 
 
-def _still_field(measurements: Measurements, settings: MeasuredSettings, max_sites: int, at: str, title: str) -> Field:
+def _still_field(measurements: Measurements, settings: MeasuredSettings, max_sites: int, title: str) -> Field:
     sites, values = distinct(measurements.places, measurements.values)
     if len(sites) < 2:
-        raise ConfigError(f"got {len(sites)} distinct sites in {settings.csv!r}; wanted at least 2", at=f"{at}.csv")
-    _refuse_near_sites(sites, settings, at)
+        raise ConfigError(f"got {len(sites)} distinct sites in {settings.csv!r}; wanted at least 2", at="$.field.csv")
+    _refuse_near_sites(sites, settings)
     size = sites.max(axis=0) - sites.min(axis=0)
     # sites on one line still span a map
     margin = np.where(size < 0.01 * size.max(), 0.01 * size.max(), 0.0)
@@ -58,7 +58,7 @@ def _still_field(measurements: Measurements, settings: MeasuredSettings, max_sit
         ends = float(values.max()), sites[values.argmax()], float(values.min())
         title, surface = f"{title} (measured sites only)", NearestSite(sites, values)
         return Field(title, low, high, sites, sites, surface, *ends, **known)
-    covered, surface = _hull(sites, at), Kriging(sites, values)
+    covered, surface = _hull(sites), Kriging(sites, values)
     candidates = _spread(covered, sites, low, high, min(max_sites, _MAX_SITES))
     points = _spread(covered, sites, low, high, _MAX_EVALUATION_POINTS)
     summit_of = summit(surface, np.concatenate([sites, lattice(low, high, _MAX_SITES)]), low, high)
@@ -102,14 +102,14 @@ class Kriging:
         return self._level + to_sites @ self._weights
 
 
-def _hull(sites: Places, at: str) -> Callable[[Places], Places]:
+def _hull(sites: Places) -> Callable[[Places], Places]:
     """Filter of places in the convex hull of the sites: the region in which data support a map."""
     centre, scale = sites.mean(axis=0), float(np.ptp(sites, axis=0).max())
     try:
         equations = ConvexHull((sites - centre) / scale).equations
     except QhullError:
         got = f"got {len(sites)} distinct sites on one line"
-        raise ConfigError(f"{got}; wanted 3 or more off a line, or sites = 'only'", at=f"{at}.sites") from None
+        raise ConfigError(f"{got}; wanted 3 or more off a line, or sites = 'only'", at="$.field.sites") from None
 
     def covered(places: Places) -> Places:
         beyond = (places - centre) / scale @ equations[:, :2].T + equations[:, 2]
@@ -143,7 +143,7 @@ def _spread(
     return best if len(best) > n / 2 or len(best) >= len(sites) else thinned(sites, n)
 
 
-def _refuse_near_sites(sites: Places, settings: MeasuredSettings, at: str) -> None:
+def _refuse_near_sites(sites: Places, settings: MeasuredSettings) -> None:
     spacing, wanted = _distance_to_next(sites), _NEAREST_M
     if settings.sites == "interpolated":
         wanted = max(wanted, _NEAREST_SHARE * float(np.median(spacing)))
@@ -154,7 +154,7 @@ def _refuse_near_sites(sites: Places, settings: MeasuredSettings, at: str) -> No
     pair = f"{sites[one].tolist()} and {others[nearest(others, sites[one])].tolist()}"
     fix = "give rows of one site the same coordinates, and their values are averaged"
     got = f"got sites {pair}, {spacing[one]:.3g} m apart; wanted at least {wanted:.3g} m"
-    raise ConfigError(f"{got}: {fix}", at=f"{at}.csv")
+    raise ConfigError(f"{got}: {fix}", at="$.field.csv")
 
 
 def _distance_to_next(sites: Places) -> Values:
@@ -176,10 +176,10 @@ class Stations:
     ``table`` has rows x, y, time, value; ``time_step``, the time of a round, is by default the median between times.
     """
 
-    def __init__(self, table: Float[np.ndarray, "n 4"], time_step: float | None, interpolated: bool, at: str) -> None:
+    def __init__(self, table: Float[np.ndarray, "n 4"], time_step: float | None, interpolated: bool) -> None:
         times = np.unique(table[:, 2])
         if len(times) < 2:
-            raise ConfigError(f"got {len(times)} time; wanted at least 2, or no column of times", at=f"{at}.time")
+            raise ConfigError(f"got {len(times)} time; wanted at least 2, or no column of times", at="$.field.time")
         self._step = float(np.median(np.diff(times))) if time_step is None else time_step
         self._begin, self._interpolated = float(times[0]), interpolated
         self.sites, _ = distinct(table[:, :2], table[:, 3])

@@ -16,6 +16,7 @@ from swarmbo_envs.fields.field import Bilinear, Field, lattice
 from swarmbo_envs.fields.settings import RasterFieldSettings
 from swarmbo_envs.shared import Marks, Place, Places, Rows, Values, any_marked, digest, grid_points
 
+_AT = "$.field.raster"
 _MOST_PIXELS = 10**8
 _MAX_EVALUATION_POINTS = 2500
 _MOST_FOR_MAXIMUM = 250_000
@@ -87,18 +88,15 @@ def read_array(path: str, at: str) -> Raster:
     return Raster(values, nothing, nowhere, is_placed=False, is_north_up=True, crs=None)
 
 
-def raster_field(
-    settings: RasterFieldSettings, max_sites: int, at: str = "$.field", *, may_have_gaps: bool = True
-) -> Field:
+def raster_field(settings: RasterFieldSettings, max_sites: int, *, may_have_gaps: bool = True) -> Field:
     """Raster as a field, bilinear between cell centres; gaps, where any of four cells has no value, are told."""
-    raster = _read(settings, at)
-    at = f"{at}.raster"
+    raster = _read(settings)
     values = raster.scale * raster.values[::-1].astype(float) + raster.offset  # south row first
-    known = ~_unknown(settings, raster, at, may_have_gaps=may_have_gaps)[::-1]
+    known = ~_unknown(settings, raster, may_have_gaps=may_have_gaps)[::-1]
     squares = known[1:, 1:] & known[1:, :-1] & known[:-1, 1:] & known[:-1, :-1]
     if not squares.any():
         got = f"got {settings.raster!r} of {values.shape[0]} x {values.shape[1]} cells, {known.sum():,} with a value"
-        raise ConfigError(f"{got}; wanted at least 2 x 2 adjacent cells with a value", at=at)
+        raise ConfigError(f"{got}; wanted at least 2 x 2 adjacent cells with a value", at=_AT)
     if not known.all():
         nearest = np.asarray(distance_transform_edt(~known, return_distances=False, return_indices=True))
         values = values[nearest[0], nearest[1]]
@@ -106,7 +104,7 @@ def raster_field(
     rows, columns = values.shape
     xs = west + (np.arange(columns) + 0.5) / columns * (east - west)
     ys = south + (np.arange(rows) + 0.5) / rows * (north - south)
-    surface = _Cells(xs, ys, values, raster, at)
+    surface = _Cells(xs, ys, values, raster)
     low, high = np.zeros(2), surface.size
     sites, fine = lattice(low, high, max_sites), lattice(low, high, _MOST_FOR_MAXIMUM)
     places = np.concatenate([sites, fine, surface.middles()])
@@ -121,32 +119,32 @@ def raster_field(
     return replace(field, digest=content, gaps=None if squares.all() else surface.touched(~squares))
 
 
-def _read(settings: RasterFieldSettings, at: str) -> Raster:
+def _read(settings: RasterFieldSettings) -> Raster:
     if settings.raster.lower().endswith(".npy"):
-        values = read_array(settings.raster, f"{at}.raster").values
+        values = read_array(settings.raster, _AT).values
         if settings.cell_m is None:
             got = f"got {settings.raster!r}, an array, which does not say how large its cells are"
-            raise ConfigError(f"{got}; wanted their width in m, or [width, height]", at=f"{at}.cell_m")
+            raise ConfigError(f"{got}; wanted their width in m, or [width, height]", at="$.field.cell_m")
         cell = settings.cell_m if isinstance(settings.cell_m, list) else [settings.cell_m] * 2
         edges = (0.0, 0.0, values.shape[1] * cell[0], values.shape[0] * cell[1])
         return Raster(values, np.zeros(values.shape, dtype=bool), edges, is_placed=True, is_north_up=True, crs=None)
     if settings.cell_m is not None:
         got = f"got cells of {settings.cell_m} m for a GeoTIFF"
-        raise ConfigError(f"{got}; wanted none: the file states its location", at=f"{at}.cell_m")
-    path, at = settings.raster, f"{at}.raster"
-    tiff = read_geotiff(path, "a field in a GeoTIFF", at, settings.band)
+        raise ConfigError(f"{got}; wanted none: the file states its location", at="$.field.cell_m")
+    path = settings.raster
+    tiff = read_geotiff(path, "a field in a GeoTIFF", _AT, settings.band)
     if tiff.crs is None:
         fix = "`gdal_edit.py -a_srs EPSG:4326 FILE` states longitudes and latitudes"
-        raise ConfigError(f"got {path!r}, without a coordinate reference system; wanted one: {fix}", at=at)
+        raise ConfigError(f"got {path!r}, without a coordinate reference system; wanted one: {fix}", at=_AT)
     if not tiff.is_placed or not tiff.is_north_up:
         got = "is turned" if tiff.is_placed else "does not say where it lies"
-        raise ConfigError(f"got {path!r}, which {got}; wanted rows from west to east, the first in the north", at=at)
+        raise ConfigError(f"got {path!r}, which {got}; wanted rows from west to east, the first in the north", at=_AT)
     if not tiff.in_degrees and not tiff.crs.is_projected:
-        raise ConfigError(f"got {path!r} in {tiff.crs.to_string()}; wanted coordinates in degrees or metres", at=at)
+        raise ConfigError(f"got {path!r} in {tiff.crs.to_string()}; wanted coordinates in degrees or metres", at=_AT)
     return tiff
 
 
-def _unknown(settings: RasterFieldSettings, raster: Raster, at: str, *, may_have_gaps: bool) -> Marks:
+def _unknown(settings: RasterFieldSettings, raster: Raster, *, may_have_gaps: bool) -> Marks:
     """Cells of a raster without a value; warns about them, or refuses them."""
     values = raster.values.astype(float)
     unknown = raster.masked | ~np.isfinite(values)
@@ -163,12 +161,12 @@ def _unknown(settings: RasterFieldSettings, raster: Raster, at: str, *, may_have
     if unknown.any() and not may_have_gaps:
         got = f"got {path} with {unknown.sum():,} of {size:,} cells that have no value ({why}); wanted none here"
         fix = "Cut the raster to cells with values, or fill them; teams of robots keep out of them"
-        raise ConfigError(f"{got}. {fix}", at=at)
+        raise ConfigError(f"{got}. {fix}", at=_AT)
     for number, count in doubtful.items():
-        here = f"{at}: {path} holds {number:.10g} in {count:,} of {size:,} cells"
+        here = f"{_AT}: {path} holds {number:.10g} in {count:,} of {size:,} cells"
         warnings.warn(f"{here}. {doubt(number)}", DataWarning, stacklevel=2)
     if unknown.any():
-        told = f"{at}: {unknown.sum():,} of {size:,} cells of {path} have no value and are no-go"
+        told = f"{_AT}: {unknown.sum():,} of {size:,} cells of {path} have no value and are no-go"
         warnings.warn(f"{told}: {why}", DataWarning, stacklevel=2)
     return unknown
 
@@ -191,14 +189,14 @@ def _marks(values: Float[np.ndarray, " n"]) -> tuple[list[float], dict[float, in
 
 
 def _placing(
-    xs: Float[np.ndarray, " columns"], ys: Float[np.ndarray, " rows"], tiff: Raster, at: str
+    xs: Float[np.ndarray, " columns"], ys: Float[np.ndarray, " rows"], tiff: Raster
 ) -> tuple[Place, LocalProjection | None, float]:
     """Size of the map in m, its projection, and the length of the raster's unit in m."""
     if not tiff.in_degrees:
         metres = 1.0 if tiff.crs is None else float(tiff.crs.linear_units_factor[1])
         return np.array([xs[-1] - xs[0], ys[-1] - ys[0]]) * metres, None, metres
     along_x, along_y = np.linspace(xs[0], xs[-1], _EDGE), np.linspace(ys[0], ys[-1], _EDGE)
-    whole = LocalProjection.about(grid_points(xs[[0, -1]], ys[[0, -1]]), at)
+    whole = LocalProjection.about(grid_points(xs[[0, -1]], ys[[0, -1]]), _AT)
 
     def edge(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return whole.metres(np.column_stack(np.broadcast_arrays(x, y)))
@@ -206,7 +204,7 @@ def _placing(
     west, east = edge(xs[:1], along_y)[:, 0].max(), edge(xs[-1:], along_y)[:, 0].min()
     south, north = edge(along_x, ys[:1])[:, 1].max(), edge(along_x, ys[-1:])[:, 1].min()
     if not (west < east and south < north):
-        raise ConfigError("got a raster that covers no rectangle in metres; wanted one that is not at a pole", at=at)
+        raise ConfigError("got a raster that covers no rectangle in metres; wanted one that is not at a pole", at=_AT)
     inner = LocalProjection(whole.meridian_deg, whole.east_m + float(west), whole.north_m + float(south))
     return np.array([east - west, north - south]), inner, 1.0
 
@@ -214,10 +212,10 @@ def _placing(
 class _Cells:
     """Values between cell centres, at locations on the map, projected or in units of the raster."""
 
-    def __init__(self, xs: Values, ys: Values, values: Rows, raster: Raster, at: str) -> None:
+    def __init__(self, xs: Values, ys: Values, values: Rows, raster: Raster) -> None:
         self._xs, self._ys = xs, ys
         self._low, self._high = np.array([xs[0], ys[0]]), np.array([xs[-1], ys[-1]])
-        self.size, self.projection, self._unit_m = _placing(xs, ys, raster, at)
+        self.size, self.projection, self._unit_m = _placing(xs, ys, raster)
         self._between = Bilinear(xs, ys, values)
 
     def __call__(self, X: Places) -> Values:

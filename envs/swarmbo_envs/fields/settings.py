@@ -272,11 +272,11 @@ def require_table(arguments: dict[str, Any]) -> dict[str, Any]:
     return arguments
 
 
-def field_settings(table: dict[str, Any] | None, at: str = "$.field", moving: bool = False) -> FieldSettings:
+def field_settings(table: dict[str, Any] | None, *, moving: bool) -> FieldSettings:
     """Settings of a field table, by its key; None is the elevation model. ``moving`` permits changes in time."""
     if table is None:
         return ElevationSettings(elevation="jacksboro")
-    by_key = _MOVING if moving else _STILL
+    by_key, at = _MOVING if moving else _STILL, "$.field"
     fix = "; a table given whole takes the place of another: field = { csv = FILE, … }"
     settings = convert(table, by_key[kind_of(table, by_key, at, fix)], at=at)
     path = ".time" if isinstance(settings, MeasuredSettings) and settings.time is not None else ""

@@ -1,15 +1,19 @@
-"""Sums of terms, each over some variables, with a known maximum."""
+"""Sums of terms, each over some variables, with a known maximum: moved, rescaled, or of variables with types."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from itertools import islice, product
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from scipy.optimize import minimize
 
 from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.spaces.variables import Axis, Categorical, variable_of
 
 Points = Float[np.ndarray, "m a"]
 Values = Float[np.ndarray, " m"]
@@ -31,7 +35,7 @@ class AdditiveFunction:
         is_unbounded: True if the terms are defined everywhere, with this maximum everywhere: a moved optimum is then a
             plain shift of the axes.
         variables: Names of the variables; by default ``x0``, ``x1``, …
-        types: Tables of the types of variables whose points have codes (``swarmbo_envs.functions.typed``).
+        types: Tables of the types of variables whose points have codes (``typed``).
 
     Example:
         >>> f = AdditiveFunction.from_terms(
@@ -174,7 +178,8 @@ class AdditiveFunction:
 
     def _bent(self, seed: int, *, move: bool, rescale: bool) -> "AdditiveFunction":
         if self.argmax is None:
-            raise ConfigError(f"{self.name}: its maximum is not known, so it cannot be moved", at="$.environment.moved")
+            what = "moved" if move else "rescaled"
+            raise ConfigError(f"{self.name}: no maximum is known, so it cannot be {what}", at=f"$.environment.{what}")
         n, sides = self.n_variables, self.high - self.low
         old = (self.argmax - self.low) / sides
         new = stream(seed, "moved optimum").uniform(0.1, 0.9, n) if move else old
@@ -213,3 +218,109 @@ def _bent(X: Points, term: Term, low: np.ndarray, sides: np.ndarray, move: np.nd
     k = np.where(inside, old * (1.0 - at) / (at * (1.0 - old)), 1.0)
     u = np.clip((X - low) / sides, 0.0, 1.0) ** power
     return term(low + sides * (k * u / (1.0 - u + k * u)))
+
+
+_MOST = 20_000  # joint values of grids, of which the best is searched
+_AT_ONCE = 64
+_SPREAD, _CLIMBED = 64, 8  # points of the other variables for each, and how many of all are improved
+
+
+class _Placed(NamedTuple):
+    """Codes of a variable, and the ends of the function's own axis on which they lie; choices in an order."""
+
+    axis: Axis
+    own: tuple[float, float]
+    order: tuple[int, ...] | None = None
+
+    def read(self, codes: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
+        """Coordinates of codes: the lowest and the highest at the ends of the axis, others evenly between."""
+        low, high, step = self.axis.low, self.axis.high, self.axis.step
+        if step:
+            codes = low + step * np.rint((np.clip(codes, low, high) - low) / step)
+        if self.order is not None:
+            codes = np.array(self.order, dtype=float)[codes.astype(int)]
+        ends = np.array([low, high])
+        if self.axis.is_log:
+            codes, ends = np.log(codes), np.log(ends)
+        return self.own[0] + (codes - ends[0]) / (ends[1] - ends[0]) * (self.own[1] - self.own[0])
+
+
+def typed(f: AdditiveFunction, types: Mapping[str, Any], seed: int = 0) -> AdditiveFunction:
+    """The same function with other types of some variables; the values of a type lie evenly over the variable's axis.
+
+    Choices are in an order drawn from a seed, unless they are ordered. Points have codes: numbers, and positions of
+    choices. Its maximum is searched, if the grids have at most 20,000 joint values; otherwise it is unknown.
+
+    Args:
+        f: A function of real numbers.
+        types: Tables by variable, as in ``{kind = "integer", low = 1, high = 9}``.
+        seed: Seed of the order of choices.
+
+    Raises:
+        ConfigError: If a variable or a type is unknown, or the type is refused.
+
+    Example:
+        >>> from swarmbo_envs.functions.library import get
+        >>> f = typed(get("camel"), {"x0": {"kind": "integer", "low": 0, "high": 6}})
+        >>> f.low.tolist(), f.high.tolist(), abs(f.argmax).round(3).tolist(), round(f.maximum, 4)
+        ([0.0, -2.0], [6.0, 2.0], [3.0, 0.707], 1.0)
+    """
+    if strange := sorted(set(types) - set(f.variables)):
+        raise ConfigError(f"got {strange[0]!r}; wanted some of {', '.join(f.variables)}", at="$.types")
+    low, high, placed = f.low.copy(), f.high.copy(), dict[int, _Placed]()
+    for name, table in types.items():
+        of, column, order = variable_of(table, f"$.types.{name}"), f.variables.index(name), None
+        if isinstance(of, Categorical) and not of.ordered:
+            order = tuple(stream(seed, "order of choices", variable=name).permutation(len(of.values)).tolist())
+        placed[column] = _Placed(of.axis, (float(f.low[column]), float(f.high[column])), order)
+        low[column], high[column] = of.axis.low, of.axis.high
+    terms: dict[str, Term] = {}
+    for factor, scope in f.scopes.items():
+        own = {place: placed[column] for place, column in enumerate(scope) if column in placed}
+        terms[factor] = partial(_read, term=f.terms[factor], placed=own)
+    out = replace(f, low=low, high=high, terms=terms, argmax=None, maximum=None, is_unbounded=False, types=dict(types))
+    best = _best(out, {column: of.axis for column, of in placed.items()})
+    return out if best is None else replace(out, argmax=best, maximum=float(out.value(best[None])[0]))
+
+
+def _read(X: Points, term: Term, placed: Mapping[int, _Placed]) -> Values:
+    own = X.copy()
+    for place, of in placed.items():
+        own[:, place] = of.read(X[:, place])
+    return term(own)
+
+
+def _best(f: AdditiveFunction, axes: Mapping[int, Axis]) -> Float[np.ndarray, " n"] | None:
+    """Best point found: of all joint values of grids, each with spread values of other variables, then improved."""
+    grids = {column: axis.low + axis.step * np.arange(axis.count) for column, axis in axes.items() if axis.step}
+    if prod(map(len, grids.values())) > _MOST:
+        return None
+    free = [column for column in range(f.n_variables) if column not in grids]
+    spread = sobol(_SPREAD, len(free), stream(0, "spread")) if free else np.zeros((1, 0))
+    places = f.low[free] + spread * (f.high[free] - f.low[free])
+    found: list[tuple[float, np.ndarray]] = []
+    joint = product(*grids.values())
+    while values := list(islice(joint, _AT_ONCE)):
+        X = np.empty((len(values), len(spread), f.n_variables))
+        X[:, :, list(grids)] = np.array(values)[:, None]
+        X[:, :, free] = places
+        y = f.value(X.reshape(-1, f.n_variables)).reshape(X.shape[:2])
+        best = y.argmax(axis=1)
+        found += [(float(own[i]), x[i]) for own, x, i in zip(y, X, best, strict=True)]
+        found = sorted(found, key=lambda one: -one[0])[:_CLIMBED]
+    return max((_climbed(f, x, free) for _, x in found), key=lambda x: float(f.value(x[None])[0]))
+
+
+def _climbed(f: AdditiveFunction, x: Float[np.ndarray, " n"], free: list[int]) -> Float[np.ndarray, " n"]:
+    if not free:
+        return x
+
+    def loss(part: Float[np.ndarray, " k"]) -> float:
+        moved = x.copy()
+        moved[free] = part
+        return -float(f.value(moved[None])[0])
+
+    bounds = list(zip(f.low[free], f.high[free], strict=True))
+    out = x.copy()
+    out[free] = minimize(loss, x[free], bounds=bounds, method="L-BFGS-B").x
+    return out if -loss(out[free]) >= -loss(x[free]) else x

@@ -15,9 +15,8 @@ from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo.settings import Count, Whole, require, within
-from swarmbo_envs.functions.additive_function import AdditiveFunction
+from swarmbo_envs.functions.additive_function import AdditiveFunction, typed
 from swarmbo_envs.functions.library import get
-from swarmbo_envs.functions.typed import typed
 from swarmbo_envs.saved_state import WorldEpisode
 from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, WorldSettings
 
@@ -173,14 +172,14 @@ and that did not fail |
         self._set_spaces(own, seen, (np.append(f.low, 0.0), np.append(f.high, 1.0)))
 
     def _made(self, s: FunctionSettings, seed: int) -> AdditiveFunction:
-        if isinstance(self._made_of, AdditiveFunction):
-            f = self._made_of.moved(seed) if s.moved else self._made_of
-            f = f.rescaled(seed) if s.rescaled else f
-        else:
-            try:
+        try:
+            if isinstance(self._made_of, AdditiveFunction):
+                f = self._made_of.moved(seed) if s.moved else self._made_of
+                f = f.rescaled(seed) if s.rescaled else f
+            else:
                 f = get(self._made_of, moved=s.moved, rescaled=s.rescaled, seed=seed, **s.parameters)
-            except ConfigError as error:
-                raise ConfigError(error.message, at=error.at.replace("$.environment", "$")) from error
+        except ConfigError as error:
+            raise ConfigError(error.message, at=error.at.replace("$.environment", "$")) from error
         return typed(f, s.types, seed) if s.types else f
 
     @cached_property
@@ -214,7 +213,7 @@ and that did not fail |
         }
 
     def interaction_graph(self) -> "nx.Graph[str]":
-        """Links of agents whose variables share a factor; all pairs if the structure is hidden."""
+        """Links of agents whose variables share a factor; of all pairs if agents are told totals."""
         graph: nx.Graph[str] = nx.Graph()
         graph.add_nodes_from(self.possible_agents)
         joined: Sequence[Collection[str]] = [self.possible_agents]

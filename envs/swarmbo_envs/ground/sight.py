@@ -116,53 +116,34 @@ def sights(starts: Starts, ends: Ends, blocked: Marks, grid: Grid) -> Bool[np.nd
 
 
 @compiled()
-def arrivals(
-    places: Ends, nodes: Starts, times: PerStart, headings: PerStart, motor: Motor, blocked: Marks, grid: Grid
-) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-    """Time, last node (-1: none) and heading of arrivals at places from nodes, by the last straight course.
-
-    ``times`` are the earliest at each node, infinite if unreachable; a NaN heading needs no turn.
-    """
-    speed, rate, wind_x, wind_y = motor
-    when, by, heading = np.full(len(places), np.inf), np.full(len(places), -1), np.full(len(places), np.nan)
-    for k in range(len(places)):
-        x, y = places[k, 0], places[k, 1]
-        for n in range(len(nodes)):
-            if times[n] >= when[k]:
-                continue
-            dx, dy = x - nodes[n, 0], y - nodes[n, 1]
-            course = headings[n] if np.hypot(dx, dy) <= _THERE * grid[2] else np.arctan2(dy, dx)
-            time = times[n] + _turn(headings[n], course) / rate + _straight(dx, dy, speed, wind_x, wind_y)
-            if time < when[k] and _is_free(nodes[n, 0], nodes[n, 1], x, y, blocked, grid):
-                when[k], by[k], heading[k] = time, n, course
-    return when, by, heading
-
-
-@compiled()
-def returns(
+def quickest(
     poses: Float[np.ndarray, "m 3"],
     nodes: Starts,
-    left: PerStart,
-    courses: PerStart,
+    times: PerStart,
+    headings: PerStart,
     motor: Motor,
     blocked: Marks,
     grid: Grid,
-) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"]]:
-    """Time that a robot needs from poses over a first node to the nodes' common goal, and that node (-1: no path).
+    is_back: bool,
+) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+    """Least times over one node and a straight course from it to poses, or ``is_back``: from poses to it.
 
-    ``left`` is the time from each node after the turn there; ``courses`` are headings on departure. See ``arrivals``.
+    Also those nodes (-1: none), and the courses. ``times`` and ``headings`` are those of a ``ways.Tree``; a NaN heading
+    needs no turn.
     """
     speed, rate, wind_x, wind_y = motor
-    best, by = np.full(len(poses), np.inf), np.full(len(poses), -1)
+    best, by, courses = np.full(len(poses), np.inf), np.full(len(poses), -1), np.full(len(poses), np.nan)
     for k in range(len(poses)):
-        x, y = poses[k, 0], poses[k, 1]
         for n in range(len(nodes)):
-            if left[n] >= best[k]:
+            if times[n] >= best[k]:
                 continue
-            dx, dy = nodes[n, 0] - x, nodes[n, 1] - y
-            course = poses[k, 2] if np.hypot(dx, dy) <= _THERE * grid[2] else np.arctan2(dy, dx)
-            turns = _turn(poses[k, 2], course) + _turn(course, courses[n])
-            time = left[n] + turns / rate + _straight(dx, dy, speed, wind_x, wind_y)
-            if time < best[k] and _is_free(x, y, nodes[n, 0], nodes[n, 1], blocked, grid):
-                best[k], by[k] = time, n
-    return best, by
+            px, py, begin, qx, qy, end = nodes[n, 0], nodes[n, 1], headings[n], poses[k, 0], poses[k, 1], poses[k, 2]
+            if is_back:
+                px, py, begin, qx, qy, end = qx, qy, end, px, py, begin
+            dx, dy = qx - px, qy - py
+            course = begin if np.hypot(dx, dy) <= _THERE * grid[2] else np.arctan2(dy, dx)
+            turns = _turn(begin, course) + _turn(course, end)
+            time = times[n] + turns / rate + _straight(dx, dy, speed, wind_x, wind_y)
+            if time < best[k] and _is_free(px, py, qx, qy, blocked, grid):
+                best[k], by[k], courses[k] = time, n, course
+    return best, by, courses

@@ -10,8 +10,6 @@ from scipy.sparse.csgraph import shortest_path
 from swarmbo_envs.ground.grid import Ground, as_rows
 from swarmbo_envs.shared import Ends, Place, Pose, Starts
 
-_NOWHERE = -9999  # scipy's mark for no predecessor
-
 
 @dataclass(frozen=True, eq=False)
 class Tree:
@@ -50,38 +48,42 @@ class Ways:
 
     def fan(self, pose: Pose) -> Tree:
         """Paths from a pose to all bends."""
-        own, here = self.ground.nodes, as_rows(pose[None, :2])
-        first = self._seen_times(here, own)[0]
-        # over the first bend a, then along scipy's paths
-        total = first[:, None] + self._between[0] if len(own) else np.zeros((0, 0))
-        via = total.argmin(axis=0) if len(own) else np.zeros(0, dtype=int)
-        least = total[via, np.arange(len(own))]
-        nodes = np.concatenate([here, own])
-        times, headings = np.full(len(nodes), np.inf), np.full(len(nodes), np.nan)
-        parents = np.full(len(nodes), -1)
-        times[0], headings[0] = 0.0, pose[2]
+        return self._tree(pose[None, :2], float(pose[2]))
+
+    def homeward(self, place: Place) -> Tree:
+        """Paths from all bends to a place."""
+        return self._tree(place[None], np.nan, is_homeward=True)
+
+    def _tree(self, root: Starts, heading: float, *, is_homeward: bool = False) -> Tree:
+        own, nodes = self.ground.nodes, np.concatenate([root, self.ground.nodes])
+        times, headings, links = np.full(len(nodes), np.inf), np.full(len(nodes), np.nan), np.full(len(nodes), -1)
+        times[0], headings[0] = 0.0, heading
+        if not len(own):
+            return Tree(nodes, times, headings, links)
+        seen, (between, before) = self._seen_times(root, own)[0], self._between
+        if is_homeward:
+            seen, between, before = self._seen_times(own, root)[:, 0], between.T, self._reversed
+        # over the first bend, then along scipy's paths
+        total = seen[:, None] + between
+        via, least = total.argmin(axis=0), total.min(axis=0)
         for node in np.argsort(least, kind="stable"):
             if not np.isfinite(least[node]):
                 break
-            before = self._between[1][via[node], node]
-            parent = 0 if node == via[node] or before == _NOWHERE else int(before) + 1
-            offset = nodes[node + 1] - nodes[parent]
-            course = float(np.arctan2(offset[1], offset[0])) if offset.any() else float(headings[parent])
-            straight = self.straight_times(nodes[parent][None], nodes[node + 1][None])[0, 0]
-            turn = turn_between(headings[parent], course)
+            link = 0 if node == via[node] else int(before[via[node], node]) + 1
+            way = (node + 1, link) if is_homeward else (link, node + 1)
+            offset = nodes[way[1]] - nodes[way[0]]
+            course = float(np.arctan2(offset[1], offset[0])) if offset.any() else float(headings[link])
+            straight = self.straight_times(nodes[[way[0]]], nodes[[way[1]]])[0, 0]
             # turns add to the times of paths that were chosen without them: the plan stays one that can be driven
-            times[node + 1] = times[parent] + turn / self.turn_rate_rad_s + straight
-            headings[node + 1], parents[node + 1] = course, parent
-        return Tree(nodes, times, headings, parents)
+            times[node + 1] = times[link] + turn_between(headings[link], course) / self.turn_rate_rad_s + straight
+            headings[node + 1], links[node + 1] = course, link
+        return Tree(nodes, times, headings, links)
 
     def arrivals(
         self, fan: Tree, places: Float[np.ndarray, "m 2"]
     ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Times from the pose of a fan to places, the bends before them, and the headings there."""
-        from swarmbo_envs.ground.sight import arrivals
-
-        ground = self.ground
-        return arrivals(as_rows(places), fan.nodes, fan.times, fan.headings, self._motor, ground.blocked, ground.grid)
+        return self._quickest(fan, np.column_stack([places, np.full(len(places), np.nan)]))
 
     def bends(self, fan: Tree, last: int) -> list[Place]:
         """Bends of the path to a bend, that one included, the pose left out."""
@@ -91,38 +93,20 @@ class Ways:
             last = int(fan.links[last])
         return out[::-1]
 
-    def homeward(self, place: Place) -> Tree:
-        """Paths from all bends to a place."""
-        own, home = self.ground.nodes, as_rows(place[None])
-        last = self._seen_times(own, home)[:, 0]
-        total = self._between[0] + last if len(own) else np.zeros((0, 0))
-        via = total.argmin(axis=1) if len(own) else np.zeros(0, dtype=int)
-        least = total[np.arange(len(own)), via]
-        nodes = np.concatenate([home, own])
-        left, courses = np.full(len(nodes), np.inf), np.full(len(nodes), np.nan)
-        following = np.full(len(nodes), -1)
-        left[0] = 0.0
-        for node in np.argsort(least, kind="stable"):
-            if not np.isfinite(least[node]):
-                break
-            before = self._reversed[via[node], node]
-            after = 0 if node == via[node] else int(via[node] if before == _NOWHERE else before) + 1
-            offset = nodes[after] - nodes[node + 1]
-            courses[node + 1] = course = float(np.arctan2(offset[1], offset[0]))
-            turn = 0.0 if after == 0 else turn_between(course, float(courses[after]))
-            straight = self.straight_times(nodes[node + 1][None], nodes[after][None])[0, 0]
-            left[node + 1], following[node + 1] = straight + turn / self.turn_rate_rad_s + left[after], after
-        return Tree(nodes, left, courses, following)
-
     def returns(
         self, homeward: Tree, poses: Float[np.ndarray, "m 3"]
     ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"]]:
         """Times from poses to the place, and the first bend of each."""
-        from swarmbo_envs.ground.sight import returns
+        return self._quickest(homeward, poses, is_back=True)[:2]
 
-        ground, found = self.ground, homeward
-        return returns(
-            as_rows(poses), found.nodes, found.times, found.headings, self._motor, ground.blocked, ground.grid
+    def _quickest(
+        self, tree: Tree, poses: Float[np.ndarray, "m 3"], *, is_back: bool = False
+    ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        from swarmbo_envs.ground.sight import quickest
+
+        motor, ground = (self.speed_m_s, self.turn_rate_rad_s, float(self.wind[0]), float(self.wind[1])), self.ground
+        return quickest(
+            as_rows(poses), tree.nodes, tree.times, tree.headings, motor, ground.blocked, ground.grid, is_back
         )
 
     def times_between(self, origins: Starts, places: Ends) -> Float[np.ndarray, "n m"]:
@@ -134,10 +118,6 @@ class Ways:
         out, back = self._seen_times(origins, nodes), self._seen_times(nodes, places)
         through = _least_sums(out, self._between[0])
         return np.minimum(best, _least_sums(through, back))
-
-    @property
-    def _motor(self) -> tuple[float, float, float, float]:
-        return self.speed_m_s, self.turn_rate_rad_s, float(self.wind[0]), float(self.wind[1])
 
     @cached_property
     def _between(self) -> tuple[Float[np.ndarray, "n n"], Int[np.ndarray, "n n"]]:

@@ -147,15 +147,8 @@ def poses_at(pose: Pose, path: Path, times: Values) -> Float[np.ndarray, "k 3"]:
 
 def places_along(pose: Pose, path: Path, distances: Values) -> Places:
     """Points at rising distances along a path, m."""
-    out, here, begin = np.tile(pose[:2], (len(distances), 1)), pose, 0.0
-    for segment in path:
-        end = begin + segment[0] * segment[1]
-        on = (distances > begin) & (distances <= end)
-        part = np.tile(segment, (int(on.sum()), 1))
-        part[:, 0] = (distances[on] - begin) / (segment[1] or 1.0)
-        out[on] = ends_of_arcs(here, part)
-        here, begin = advance(here, segment[None]), end
-    return out
+    driven, passed = (np.append(0.0, np.cumsum(amount)) for amount in (path[:, 0] * path[:, 1], path[:, 0]))
+    return poses_at(pose, path, np.interp(distances, driven, passed))[:, :2]
 
 
 def trace(pose: Pose, path: Path) -> Places:

@@ -161,11 +161,11 @@ TopologySettings = GeneratedSettings | StatedSettings | FileSettings
 _KINDS: dict[str, Any] = {"generated": GeneratorSettings, "access_points": StatedSettings, "csv": FileSettings}
 
 
-def topology_settings(table: dict[str, Any] | None, at: str = "$.topology") -> TopologySettings:
+def topology_settings(table: dict[str, Any] | None) -> TopologySettings:
     """Settings of a topology table, whose kind is given by its key; None is a random one of 12 access points."""
     if table is None:
         return GeneratedSettings()
-    settings = convert(table, _KINDS[kind_of(table, _KINDS, at)], at=at)
+    settings = convert(table, _KINDS[kind_of(table, _KINDS, "$.topology")], at="$.topology")
     return settings.generated if isinstance(settings, GeneratorSettings) else settings
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.acquisition import Auto, DuMBO, Restarts, TrustRegion
-from swarmbo.acquisition.box_functions import FixedPoint, JoinedFunctions
+from swarmbo.acquisition.box_functions import ComposedFunctions, FixedPoint
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds, ContrastBounds
 from swarmbo.acquisition.expected_improvement import LogImprovements, log_improvement
 from swarmbo.acquisition.thompson import SampledFunctions
@@ -346,7 +346,7 @@ def test_a_sum_of_pairs_that_nobody_tells_is_found_within_five_evaluations_a_var
 def test_split_improvements_are_those_of_the_parts_beside_the_whole(situation_of) -> None:
     situation = peaked(situation_of)
     model, functions = decided(situation)
-    assert isinstance(functions, JoinedFunctions)
+    assert isinstance(functions, ComposedFunctions)
     assert functions.graph.factors == ("f(a)", "f(b)", "f(c)", "g")
     (stack,) = stacks_of(functions.graph)
     U = np.random.default_rng(0).random((4, 5, 1))

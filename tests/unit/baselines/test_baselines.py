@@ -7,7 +7,7 @@ import pytest
 import swarmbo as sb
 from swarmbo.acquisition import DBGPUCB, Situation
 from swarmbo.baselines import Greedy, Independent, LawnMower, Random
-from swarmbo.baselines.lawn_mower import SweptGround, ground_of, sweep
+from swarmbo.baselines.planners import SweptGround, ground_of, sweep
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.errors import ConfigError
 from swarmbo.spaces import Domain

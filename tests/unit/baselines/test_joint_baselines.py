@@ -20,6 +20,7 @@ from swarmbo.graph.box_functions import total_value
 from swarmbo.problem.data import Dataset
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.spaces import Domain
+from swarmbo.testing.coordinator import Bowls
 
 from .conftest import bowl, some_points
 
@@ -161,6 +162,21 @@ def test_it_is_as_high_as_a_fine_grid_says(kind, seed) -> None:
     assert found.value == pytest.approx(total_value(functions, found.point[None])[0], abs=1e-12)
     nearby = np.clip(found.point + 1e-3 * np.random.default_rng(seed).normal(size=(500, 2)), 0.0, 1.0)
     assert total_value(functions, nearby).max() <= found.value + 1e-7 * np.ptp(on_grid)  # a local maximum
+
+
+class Fenced(Bowls):
+    """Bowls in which the far tenth of each factor's first variable is forbidden."""
+
+    def value_and_gradient(self, stack, U, received):
+        value, gradient = super().value_and_gradient(stack, U, received)
+        return np.where(U[..., 0] > 0.9, -np.inf, value), gradient
+
+
+def test_the_centralised_search_climbs_although_some_points_are_forbidden():
+    graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+    box = np.zeros(3), np.ones(3), np.empty((0, 3))
+    fenced, free = (Centralised(starts=4).maximise(functions(graph, *box)) for functions in (Fenced, Bowls))
+    assert fenced.point == pytest.approx(free.point, abs=1e-5)
 
 
 def test_it_says_that_it_is_centralised_and_exchanged_nothing() -> None:

@@ -92,6 +92,8 @@ def test_a_callable_that_crashes_or_returns_nonsense_fails_that_evaluation_only(
         ({"agents": 7}, r"\$\.agents: got 7 agents; wanted at most 6"),
         ({"structure": "hidden", "outcomes": "per-factor"}, r"\$\.outcomes"),
         ({"max_cycle": 3}, "did you mean 'max_cycles'"),
+        ({"function": "network", "rescaled": True}, r"^\$\.rescaled: .*, so it cannot be rescaled"),
+        ({"function": AdditiveFunction.from_callable(measured, BOUNDS), "moved": True}, r"^\$\.moved: .* be moved"),
     ],
 )
 def test_wrong_arguments_are_refused_with_their_path(settings, message):

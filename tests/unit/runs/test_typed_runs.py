@@ -19,7 +19,7 @@ from swarmbo.runs.figures import world_of
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.table import write_csv, write_parquet
 from swarmbo_envs.functions import get
-from swarmbo_envs.functions.typed import typed
+from swarmbo_envs.functions.additive_function import typed
 
 SETTINGS = ["rounds=4", "initial=2"]
 TREES = ["ash", "birch", "elm", "larch", "oak"]
