@@ -241,7 +241,7 @@ class Talking:
         earlier = None if self._before is None else replace(self._before, earlier=None)
         self._seen = set(heard)
         self._begun = self._before = Begun(deciding, self._log, self._learner, self._offered, earlier)
-        self._own, self.sent, self.report = self._own.said(self._log), {}, None
+        self._own, self.sent, self.report = OwnRows(), {}, None
         self._steps = self._decided(deciding)
         self._take_part(turn + 1 if participants is None else participants.number)
         self._advance(None)

@@ -112,7 +112,7 @@ class Logbook:
     @property
     def pending(self) -> Float[np.ndarray, "p n"]:
         """Pending points without any outcome; the history has those with a part of their outcomes."""
-        return self._stacked([query.point for query in self.open.values() if query.row is None])
+        return self._stacked([query.place for query in self.open.values() if query.row is None])
 
     @property
     def pending_rounds(self) -> Float[np.ndarray, " p"]:
@@ -122,7 +122,7 @@ class Logbook:
     @property
     def out(self) -> Float[np.ndarray, "q n"]:
         """Points with an outstanding outcome."""
-        return self._stacked([query.point for query in self.open.values()])
+        return self._stacked([query.place for query in self.open.values()])
 
     @property
     def points(self) -> Float[np.ndarray, "k n"]:
@@ -231,7 +231,8 @@ class Logbook:
         log = replace(self, history=self._summed(history), failures=self.failures + failures)
         if not left:
             return log._closed([query_id])
-        return log._with_open({**log.open, query_id: replace(query, point=history.X[row], waits=left, row=row)})
+        known = replace(query, point=history.X[row], waits=left, row=row, stood=None)
+        return log._with_open({**log.open, query_id: known})
 
     def with_measured(self, query_id: str, quantities: Mapping[str, float]) -> "Logbook":
         """Note measured quantities of a told query."""
@@ -301,7 +302,7 @@ class Logbook:
         }
         plain = {"asked": self.asked, "begun": self.begun, "failures": self.failures, "open": waiting}
         rows = {name: column.copy() for name in _COLUMNS if (column := getattr(self.history, name)) is not None}
-        return plain, {**rows, "open": self.out}
+        return plain, {**rows, "open": self._stacked([query.point for query in self.open.values()])}
 
     def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Logbook":
         """Restore the state of ``to_state``, with the same problem."""

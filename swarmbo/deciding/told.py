@@ -206,7 +206,7 @@ class Owned:
         if foreign := [variable for variable in own if variable not in self.variables]:
             raise ConfigError(f"got {foreign}; wanted its own of {list(self.variables)}", at="$.point")
         if own:
-            point = {**self.problem.named(log.asked_of(query_id).point), **own}
+            point = {**self.problem.named(log.asked_of(query_id).place), **own}
         news = news_of(log, query_id, told._replace(outcome=outcome, point=point), self.factors)
         if news is None:
             return None

@@ -43,6 +43,7 @@ class Outcomes:
 
     def __init__(self, problem: Problem) -> None:
         self._problem, self._parts, self.seen = problem, dict[str, dict[str, float | None]](), 0
+        self._points = dict[str, dict[str, Any]]()  # actual, as far as it is told
 
     def new(self, ledger: Ledger) -> Iterator[tuple[Event, list[Outcome]]]:
         """New events of a ledger, each with the outcomes that it completes."""
@@ -52,7 +53,10 @@ class Outcomes:
 
     def _completed(self, query: Query, event: Event) -> list[Outcome]:
         known, problem, given = self._parts.setdefault(query.id, {}), self._problem, event.outcome
-        point = event.point or query.point
+        # a point that is told moves what is still unknown, as in a team's log
+        fixed = {variable for channel in known for variable in problem.graph.scope(channel)}
+        moved = {v: x for v, x in (event.point or {}).items() if v not in fixed}
+        point = self._points[query.id] = self._points.get(query.id, query.point) | moved
         if isinstance(given, float) and problem.outcomes == "total":
             return [Outcome(_kept(given), point, known)]
         has_failed = event.failed or given is None
