@@ -38,7 +38,7 @@ _PAIRS = (
     (frozenset({"x"}), frozenset({"y"})),
     (frozenset({"east", "easting", "eastings"}), frozenset({"north", "northing", "northings"})),
 )
-_BESIDE = _DEGREES | _METRES | {"decimal", "gps", "coord", "coords", "coordinate", "pos", "position"}
+_BESIDE = _DEGREES | _METRES | _OTHER_UNITS | {"decimal", "gps", "coord", "coords", "coordinate", "pos", "position"}
 # of most cells with degrees: a ten-thousandth of a degree is 11 m
 _DECIMALS = 4
 _ANTIMERIDIAN = 180.0  # a longitude above it shows that the file counts from 0 to 360
@@ -229,7 +229,9 @@ def coordinate_columns(settings: CsvColumns, header: list[str], at: str, how: st
         easts = [name for name in free if _is_called(name, east)] if settings.x is None else [settings.x]
         norths = [name for name in free if _is_called(name, north)] if settings.y is None else [settings.y]
         pairs += [(x, y) for x in easts for y in norths]
-    found = list(dict.fromkeys(pairs))
+    # other units only where there is nothing else: `projection_of` then refuses them by name
+    pairs = list(dict.fromkeys(pairs))
+    found = [pair for pair in pairs if not _words(" ".join(pair)) & _OTHER_UNITS] or pairs
     if len(found) == 1:
         return found[0]
     told = " and ".join(f"{x!r}, {y!r}" for x, y in found) or f"columns {', '.join(header)}{cut(header)}"

@@ -1,5 +1,6 @@
 """Run of a scenario with one process for each agent, here or elsewhere; the environment and the log are here."""
 
+import math
 import os
 import subprocess
 import sys
@@ -138,7 +139,12 @@ class Network(msgspec.Struct, frozen=True):
 
     def plan(self, agents: Sequence[str], name: str, seed: int, **more: Any) -> Plan:
         """Plan of a new run over this network."""
+        for at, seconds in (("--patience", self.patience_s), ("--tick", self.tick_s)):
+            if not 0.0 < seconds < math.inf:
+                raise ConfigError(f"got {seconds}; wanted seconds > 0", at=at)
         keys = None if self.keys is None else str(self.keys.absolute())
+        if keys is None and self.protocol != "tcp":
+            raise ConfigError("got none; wanted a folder that `swarmbo fleet keys` made", at="--keys")
         more |= {"measures": self.measures, "patience_s": self.patience_s, "tick_s": self.tick_s, "keys": keys}
         endpoints = endpoints_of(agents, self.protocol, self.port, self.hosts)
         return Plan(new_run(name, seed), endpoints, **more).checked()
