@@ -325,14 +325,20 @@ class Ledger:
             if number >= done and event.kind == "ask":
                 query = self._choose(self.team)
                 if (query.id, query.point) != (event.query, event.point):
-                    at = f"{self._folder / LEDGER}: line {number + 1}"
                     got = f"query {event.query} came out as {query.id} at {query.point}, logged was {event.point}"
-                    raise errors.RunFolderError(f"{at}: {got}; wanted the machine, code and versions that wrote it")
+                    raise self._not_as_logged(number, got)
             elif number >= done and event.kind == "tell":
-                self._tell(event)
+                try:
+                    self._tell(event)
+                except errors.SwarmboError as error:  # an earlier version may have taken it in another way
+                    raise self._not_as_logged(number, str(error)) from error
             self._note(event)
             if number >= done and replayed is not None:
                 replayed(self, event)
+
+    def _not_as_logged(self, number: int, got: str) -> errors.RunFolderError:
+        at = f"{self._folder / LEDGER}: line {number + 1}"
+        return errors.RunFolderError(f"{at}: {got}; wanted the machine, code and versions that wrote it")
 
     def _restored(self, n_events: int) -> int:
         """Load the last state of the team; return the number of events in it."""

@@ -681,7 +681,7 @@ def test_a_point_of_a_partly_known_query_moves_what_is_still_unknown():
     for where in (dict(zip("abcd", centre, strict=True)), point):  # the second with an outcome: it stands
         told = {"f": outcomes["f"]} if where is point else {}
         case.team.tell(query_id, told, point=where)
-        for name, agent in case.agents.items():
+        for agent in case.agents.values():
             own = {f: y for f, y in told.items() if f in agent.factors}
             agent.tell(query_id, own, point={x: where[x] for x in agent.variables})
     case.asked()

@@ -169,7 +169,8 @@ def test_a_point_that_is_told_before_the_last_outcome_counts(tmp_path, clock):
         path, moved = f"/tell/{asked['query']}", {"x": 0.25, "y": 0.5, "z": 0.125}
         assert client.post(path, json={"outcome": {}, "point": moved}).json()["is_pending"]
         assert client.post(path, json={"outcome": {"f": 1.0}}).json()["is_pending"]
-        client.post(path, json={"outcome": {"g": 2.0}, "point": {"x": 0.0, "y": 0.0, "z": 1.5}})  # x and y are of f, too
+        elsewhere = {"x": 0.0, "y": 0.0, "z": 1.5}  # x and y are of f, too, which is known
+        client.post(path, json={"outcome": {"g": 2.0}, "point": elsewhere})
         best = client.get("/best").json()
     assert best["point"] == best["recommended"] == moved | {"z": 1.5}
     assert desk.ledger.team.history.X.tolist() == [[0.25, 0.5, 1.5]]
