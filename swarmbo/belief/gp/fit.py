@@ -172,10 +172,10 @@ def fit_sums(
             starts, goes_on = _joint_starts(belief, prior, earlier, float(scales[0]), rng)
             part = _part(len(data), rng) if len(starts) > goes_on else None
             columns, unit = [column for scope in belief.scopes for column in scope], (offsets.sum(), scales[0])
-            form = len(data), prior.sizes, prior.is_shared, _kernels(belief)[0], goes_on
+            form = len(data), prior.sizes, prior.is_shared, _kernels(belief)[0], len(starts), goes_on
             problem = Problem((fit, TOTAL), prior, data, columns, *unit, starts, goes_on)
             alike.setdefault(form, []).append((problem, part))
-    for (t, _, _, kernel, _), told in alike.items():
+    for (t, _, _, kernel, *_), told in alike.items():
         sums, parts = [problem for problem, _ in told], [part for _, part in told if part is not None]
         most = beliefs[sums[0].place[0]].settings.max_iterations
         how: dict[str, Any] = {"part": np.array(parts) if parts else None} if t >= _PART else {"follows_all": True}
