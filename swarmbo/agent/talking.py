@@ -188,11 +188,8 @@ class Talking:
 
     def _put_aside(self, inbox: Sequence[Envelope]) -> list[Envelope]:
         """Sort arrivals, drop late and repeated ones; by a deadline changed ones, too: nothing stops the clock."""
-        last, is_deciding, kept = (
-            self._participant.decision,
-            self._steps is not None,
-            list[tuple[int, bool, Envelope]](),
-        )
+        last, is_deciding = self._participant.decision, self._steps is not None
+        kept = list[tuple[int, bool, Envelope]]()
         for envelope in inbox:
             try:
                 label, message = read(envelope)

@@ -222,16 +222,15 @@ def coordinate_columns(settings: CsvColumns, header: list[str], at: str, how: st
     if settings.x is not None and settings.y is not None:
         return settings.x, settings.y
     free = [name for name in header if name not in (settings.value, settings.time)]
-    stated, pairs = settings.x or settings.y or "", list[tuple[str, str]]()
+    stated, pairs = settings.x or settings.y or "", dict[tuple[str, str], None]()
     # pairs of the same naming as a stated column
     alike = [pair for pair in _PAIRS if _is_called(stated, pair[0] | pair[1])]
     for east, north in alike or _PAIRS:
         easts = [name for name in free if _is_called(name, east)] if settings.x is None else [settings.x]
         norths = [name for name in free if _is_called(name, north)] if settings.y is None else [settings.y]
-        pairs += [(x, y) for x in easts for y in norths]
+        pairs |= {(x, y): None for x in easts for y in norths}
     # other units only where there is nothing else: `projection_of` then refuses them by name
-    pairs = list(dict.fromkeys(pairs))
-    found = [pair for pair in pairs if not _words(" ".join(pair)) & _OTHER_UNITS] or pairs
+    found = [pair for pair in pairs if not _words(" ".join(pair)) & _OTHER_UNITS] or list(pairs)
     if len(found) == 1:
         return found[0]
     told = " and ".join(f"{x!r}, {y!r}" for x, y in found) or f"columns {', '.join(header)}{cut(header)}"

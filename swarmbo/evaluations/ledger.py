@@ -322,23 +322,22 @@ class Ledger:
         # a kill before the first line was whole leaves the state that the ledger began with
         done = self._restored(max(len(events), 1) if known is None or known >= len(tells) else tells[known])
         for number, event in enumerate(events):
+            got = ""
             if number >= done and event.kind == "ask":
                 query = self._choose(self.team)
                 if (query.id, query.point) != (event.query, event.point):
                     got = f"query {event.query} came out as {query.id} at {query.point}, logged was {event.point}"
-                    raise self._not_as_logged(number, got)
             elif number >= done and event.kind == "tell":
                 try:
                     self._tell(event)
-                except errors.SwarmboError as error:  # an earlier version may have taken it in another way
-                    raise self._not_as_logged(number, str(error)) from error
+                except errors.SwarmboError as error:  # an earlier version took it in another way
+                    got = str(error)
+            if got:
+                at = f"{self._folder / LEDGER}: line {number + 1}"
+                raise errors.RunFolderError(f"{at}: {got}; wanted the machine, code and versions that wrote it")
             self._note(event)
             if number >= done and replayed is not None:
                 replayed(self, event)
-
-    def _not_as_logged(self, number: int, got: str) -> errors.RunFolderError:
-        at = f"{self._folder / LEDGER}: line {number + 1}"
-        return errors.RunFolderError(f"{at}: {got}; wanted the machine, code and versions that wrote it")
 
     def _restored(self, n_events: int) -> int:
         """Load the last state of the team; return the number of events in it."""

@@ -42,8 +42,8 @@ class Outcomes:
     """
 
     def __init__(self, problem: Problem) -> None:
-        self._problem, self._parts, self.seen = problem, dict[str, dict[str, float | None]](), 0
-        self._points = dict[str, dict[str, Any]]()  # actual, as far as it is told
+        # outcomes by channel, and the actual point as far as it is told, by query
+        self._problem, self._parts, self.seen = problem, dict[str, tuple[dict[str, float | None], dict[str, Any]]](), 0
 
     def new(self, ledger: Ledger) -> Iterator[tuple[Event, list[Outcome]]]:
         """New events of a ledger, each with the outcomes that it completes."""
@@ -52,11 +52,11 @@ class Outcomes:
             yield event, self._completed(ledger.query(event.query), event) if event.kind == "tell" else []
 
     def _completed(self, query: Query, event: Event) -> list[Outcome]:
-        known, problem, given = self._parts.setdefault(query.id, {}), self._problem, event.outcome
+        problem, given = self._problem, event.outcome
+        known, point = self._parts.setdefault(query.id, ({}, dict(query.point)))
         # a point that is told moves what is still unknown, as in a team's log
         fixed = {variable for channel in known for variable in problem.graph.scope(channel)}
-        moved = {v: x for v, x in (event.point or {}).items() if v not in fixed}
-        point = self._points[query.id] = self._points.get(query.id, query.point) | moved
+        point |= {v: x for v, x in (event.point or {}).items() if v not in fixed}
         if isinstance(given, float) and problem.outcomes == "total":
             return [Outcome(_kept(given), point, known)]
         has_failed = event.failed or given is None

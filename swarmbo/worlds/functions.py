@@ -15,7 +15,7 @@ from swarmbo.graph import FactorGraph
 from swarmbo.problem import OutcomeMode, Problem
 from swarmbo.problem.data import News
 from swarmbo.settings import convert
-from swarmbo.spaces.variables import MixedDomain, Variable
+from swarmbo.spaces.variables import MixedDomain
 from swarmbo.worlds.actions import Form
 from swarmbo.worlds.protocol import Infos, Offers, Positions, Report, Step, World
 
@@ -74,7 +74,7 @@ class FunctionWorld(World):
         owned = told.variable_owners
         acted = {variable: owned[variable] for variable in self.bounds}
         self.problem = replace(Problem.of(self.graph, self.bounds, acted, self.outcomes), present=told.present)
-        own: dict[str, dict[str, Variable]] = {agent: {} for agent in self.agents}
+        own: dict[str, dict[str, Any]] = {agent: {} for agent in self.agents}
         for name, of in self.types.items():
             own[owned[name]][name] = of
         self._forms = {agent: Form.of(env.action_space(agent), typed, agent) for agent, typed in own.items()}
@@ -159,9 +159,8 @@ class FunctionWorld(World):
         stated = {agent: {"location": () if actions.get(agent) is None else actions[agent]} for agent in self.agents}
         if self.problem.has_point(point := self.point(stated, {}) or {}):
             return self.problem.placed(point)
-        own = {a: form.codes(actions.get(a)) or dict.fromkeys(form.axes, np.nan) for a, form in self._forms.items()}
-        known = self.bounds.keys()
-        agent = next(a for a, codes in own.items() if not all(self.bounds[x].has(codes[x]) for x in codes.keys() & known))
+        codes = ((variable, of, of.code(point[variable])) for variable, of in self.bounds.items())
+        agent = next(self.variable_owners[x] for x, of, code in codes if code is None or not of.has(code))
         raise ConfigError(f"got {actions.get(agent)!r:.60}; wanted an action of its space", at=f"$.actions.{agent}")
 
     def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:
