@@ -71,7 +71,7 @@ def _attribute(name: str) -> Any:
 
 
 class RemoteAgent:
-    """An agent in its own process, with the arguments of ``Agent``, and the methods and attributes listed here.
+    """An agent in its own process, with the arguments, methods and attributes of ``Agent``.
 
     The process starts fresh (``spawn``), so it has only the data that it is given; ``travel`` is pickled. As with any
     use of ``multiprocessing``, a script must make one under ``if __name__ == "__main__":``.

@@ -36,10 +36,7 @@ class Outcome(NamedTuple):
 
 
 class Outcomes:
-    """Tells put together: of a function an outcome is complete with its last factor, in a field each agent has one.
-
-    ``seen`` is the number of events that were taken.
-    """
+    """Tells of ``seen`` events put together: a function's outcome comes with its last factor, an agent's alone."""
 
     def __init__(self, problem: Problem) -> None:
         # outcomes by channel, and the actual point as far as it is told, by query
@@ -102,10 +99,7 @@ class Service:
 
 
 class Desk:
-    """Queries on loan. Calls must come one at a time, as from one thread.
-
-    ``clock`` gives s since 1970.
-    """
+    """Queries on loan. Calls must come one at a time, as from one thread; ``clock`` gives s since 1970."""
 
     def __init__(
         self, ledger: Ledger, service: Service, most_pending: int = MOST_PENDING, clock: Callable[[], float] = time.time
