@@ -302,17 +302,15 @@ class Talking:
         return post
 
     def _decided(self, deciding: Deciding) -> Staged[None]:
-        stages = Stages(
-            self.name, self._setup, self._routes, self.links, deciding.participants, self.sites, self.refused
-        )
-        problem, given = self.problem, None
+        problem, given, company = self.problem, None, deciding.participants
+        stages = Stages(self.name, self._setup, self._routes, self.links, company, self.sites, self.refused)
         if isinstance(self._learner, FieldLearner):
             learner = self._learner.copied()  # the present state is kept until all is decided
             told = yield from stages.reports(self._log, learner, deciding.said, deciding.offer, deciding.known)
             self._log, self._learner, offered = told
             given = {name: offer.unpacked(problem.box.n_dims, self.sites) for name, offer in offered.items()}
             if deciding.count:
-                self._offered = offered if deciding.participants is None else {}
+                self._offered = offered if company is None else {}
         else:
             self._log = yield from stages.news(self._log, deciding.said)
         if not deciding.count:

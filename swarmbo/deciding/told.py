@@ -233,14 +233,12 @@ class Owned:
         is_by_factor = not own_rows.shares_outcomes(self.problem) or np.ndim(given.outcomes) == 2
         rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds
         has_total, rows = not is_by_factor and self.name == self.problem.agents[0], list[own_rows.OwnRow]()
-        for x, total, known, of_round, noise in zip(
-            data.X, data.totals, data.factors, rounds, data.known_noise, strict=True
-        ):
+        for x, y, known, when, noise in zip(data.X, data.totals, data.factors, rounds, data.known_noise, strict=True):
             by_factor = dict(zip(channels, known.tolist(), strict=True)) if is_by_factor else {}
             stds = {channel: std for channel, std in zip(channels, noise[1:].tolist(), strict=True) if std == std}
-            news = News(x, float(total) if has_total else None, by_factor, float(noise[0]), stds)
+            news = News(x, float(y) if has_total else None, by_factor, float(noise[0]), stds)
             stood = {v: code for v, code in self.problem.coded(x).items() if v in self.variables}
-            rows.append(own_rows.OwnRow.of_news(order + len(rows), news, self.factors, stood, float(of_round)))
+            rows.append(own_rows.OwnRow.of_news(order + len(rows), news, self.factors, stood, float(when)))
         return rows
 
     def observed(
