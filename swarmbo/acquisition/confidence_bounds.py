@@ -137,7 +137,7 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
             common = n_groups, n_dims, t, self.delta
             betas = {factor: schedules.group_beta(size, *common) for factor, size in sizes.items()}
         weights = {factor: self.exploration_scale * math.sqrt(beta) for factor, beta in betas.items()}
-        return ConfidenceBounds.on_cube(model.belief, sqrt_beta=weights)
+        return ConfidenceBounds.on_cube(model.belief.by_factor_ahead, sqrt_beta=weights)
 
 
 def check_groups(acquisition: Acquisition, graph: FactorGraph, outcomes: OutcomeMode, *, is_learned: bool) -> None:
@@ -243,7 +243,7 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
             points = math.ceil(schedules.lattice_points(n_dims, n_factors, t, self.delta, *derivative))
         boldness = _BOLDER if self.exploration == "practical" and _is_stuck(belief) and t % 2 else 1.0
         weights = dict.fromkeys(graph.factors, boldness * self.exploration_scale * math.sqrt(beta))
-        return ConfidenceBounds.on_cube(belief, sqrt_beta=weights, lattice_points=points)
+        return ConfidenceBounds.on_cube(belief.by_factor_ahead, sqrt_beta=weights, lattice_points=points)
 
 
 def _is_stuck(belief: AdditiveGP) -> bool:

@@ -130,4 +130,4 @@ class DuMBO(Acquisition, frozen=True, tag="dumbo"):
             divisor = 1.0 if self.exploration == "paper" else _squared_excess(graph)
             beta = schedules.practical_beta(n_dims / divisor, t)
         sqrt_beta = self.exploration_scale * math.sqrt(beta)
-        return NeighbourhoodBounds.on_cube(model.belief, sqrt_beta=sqrt_beta, coupled=self.coupled)
+        return NeighbourhoodBounds.on_cube(model.belief.by_factor_ahead, sqrt_beta=sqrt_beta, coupled=self.coupled)

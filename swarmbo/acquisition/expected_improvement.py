@@ -230,4 +230,4 @@ class ExpectedImprovement(ChainAcquisition, frozen=True, tag="expected-improveme
 
     def local_functions(self, situation: JointSituation, model: Model) -> LogImprovements:
         """Log expected improvements of the factors."""
-        return LogImprovements.over_incumbent(model.belief)
+        return LogImprovements.over_incumbent(model.belief.by_factor_ahead)

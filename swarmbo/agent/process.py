@@ -71,7 +71,7 @@ def _attribute(name: str) -> Any:
 
 
 class RemoteAgent:
-    """An agent in its own process, with the arguments of ``Agent``, and the methods and attributes listed here.
+    """An agent in its own process, with the arguments, methods and attributes of ``Agent``.
 
     The process starts fresh (``spawn``), so it has only the data that it is given; ``travel`` is pickled. As with any
     use of ``multiprocessing``, a script must make one under ``if __name__ == "__main__":``.
@@ -112,7 +112,9 @@ class RemoteAgent:
     tell, observe, attach = _there(Agent.tell), _there(Agent.observe), _there(Agent.attach)
     word, recommend, recommended = _there(Agent.word), _there(Agent.recommend), _there(Agent.recommended)
     state_dict, give_up, coded_word = _there(Agent.state_dict), _there(Agent.give_up), _there(Agent.coded_word)
-    snapshot, restore = _there(Agent.snapshot), _there(Agent.restore)
+    snapshot, restore, note = _there(Agent.snapshot), _there(Agent.restore), _there(Agent.note)
+    told_again, has_base, travel = _there(Agent.told_again), _attribute("has_base"), _attribute("travel")
+    problem, level, sites = _attribute("problem"), _attribute("level"), _attribute("sites")
     links, participants, report = _attribute("links"), _attribute("participants"), _attribute("report")
     patience, refused, log = _attribute("patience"), _attribute("refused"), _attribute("log")
     factors, variables, belief = _attribute("factors"), _attribute("variables"), _attribute("belief")

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any, Self
 
 import msgspec
-import networkx as nx
 import numpy as np
 
 from swarmbo.acquisition import Travel
 from swarmbo.agent.schema import Participants, learns_alike
 from swarmbo.agent.talking import Begun, Deciding, Talking
+from swarmbo.boundary.values import linked
 from swarmbo.coordination.participant import Participant
 from swarmbo.coordination.plan import has_deadline
 from swarmbo.deciding.field import FieldLearner
@@ -99,14 +99,11 @@ class Returning(Talking):
             had = "one when the state was written" if plain["travels"] else "none when the state was written"
             raise ConfigError(f"got {type(travel).__name__}; wanted what it had: {had}", at="$.travel")
         own = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
-        links = None
-        if plain["links"] is not None:
-            links = nx.empty_graph(plain["links"]["agents"])
-            links.add_edges_from(plain["links"]["edges"])
+        links: dict[str, Any] = plain["links"] or {"agents": (), "edges": None}
         made = cls(  # an ``Agent``, which makes its own setup
             plain["name"],
             Problem.from_plain(plain["problem"]).watching(plain["level"]),
-            links=links,
+            links=linked(**links),
             patience=math.inf if plain["patience"] is None else plain["patience"],
             sites=plain["sites"],
             has_base=plain["has_base"],

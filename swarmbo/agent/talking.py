@@ -101,11 +101,9 @@ class Talking:
         self.name, self.problem, self.links, self.patience = name, problem, links, patience
         self._others = frozenset(problem.agents) - {name}
         self.level, self.sites = problem.level, None if sites is None else checked_sites(sites, problem)
-        self.has_base = has_base
-        self.travel = travel
+        self.has_base, self.travel = has_base, travel
         self.participants: Participants | None = None
-        self.factors = problem.graph.factors_owned_by(name)
-        self.variables = problem.graph.variables_owned_by(name)
+        self.factors, self.variables = problem.graph.factors_owned_by(name), problem.graph.variables_owned_by(name)
         self._setup, self._owned = setup, Owned(name, problem, self.factors, self.variables)
         self.sent: dict[str, Traffic] = {}
         self.report: SolveReport | None = None
@@ -188,11 +186,8 @@ class Talking:
 
     def _put_aside(self, inbox: Sequence[Envelope]) -> list[Envelope]:
         """Sort arrivals, drop late and repeated ones; by a deadline changed ones, too: nothing stops the clock."""
-        last, is_deciding, kept = (
-            self._participant.decision,
-            self._steps is not None,
-            list[tuple[int, bool, Envelope]](),
-        )
+        last, is_deciding = self._participant.decision, self._steps is not None
+        kept = list[tuple[int, bool, Envelope]]()
         for envelope in inbox:
             try:
                 label, message = read(envelope)
@@ -241,7 +236,7 @@ class Talking:
         earlier = None if self._before is None else replace(self._before, earlier=None)
         self._seen = set(heard)
         self._begun = self._before = Begun(deciding, self._log, self._learner, self._offered, earlier)
-        self._own, self.sent, self.report = self._own.said(self._log), {}, None
+        self._own, self.sent, self.report = OwnRows(), {}, None
         self._steps = self._decided(deciding)
         self._take_part(turn + 1 if participants is None else participants.number)
         self._advance(None)
@@ -307,17 +302,15 @@ class Talking:
         return post
 
     def _decided(self, deciding: Deciding) -> Staged[None]:
-        stages = Stages(
-            self.name, self._setup, self._routes, self.links, deciding.participants, self.sites, self.refused
-        )
-        problem, given = self.problem, None
+        problem, given, company = self.problem, None, deciding.participants
+        stages = Stages(self.name, self._setup, self._routes, self.links, company, self.sites, self.refused)
         if isinstance(self._learner, FieldLearner):
             learner = self._learner.copied()  # the present state is kept until all is decided
             told = yield from stages.reports(self._log, learner, deciding.said, deciding.offer, deciding.known)
             self._log, self._learner, offered = told
             given = {name: offer.unpacked(problem.box.n_dims, self.sites) for name, offer in offered.items()}
             if deciding.count:
-                self._offered = offered if deciding.participants is None else {}
+                self._offered = offered if company is None else {}
         else:
             self._log = yield from stages.news(self._log, deciding.said)
         if not deciding.count:

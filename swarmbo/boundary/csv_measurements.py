@@ -38,7 +38,7 @@ _PAIRS = (
     (frozenset({"x"}), frozenset({"y"})),
     (frozenset({"east", "easting", "eastings"}), frozenset({"north", "northing", "northings"})),
 )
-_BESIDE = _DEGREES | _METRES | {"decimal", "gps", "coord", "coords", "coordinate", "pos", "position"}
+_BESIDE = _DEGREES | _METRES | _OTHER_UNITS | {"decimal", "gps", "coord", "coords", "coordinate", "pos", "position"}
 # of most cells with degrees: a ten-thousandth of a degree is 11 m
 _DECIMALS = 4
 _ANTIMERIDIAN = 180.0  # a longitude above it shows that the file counts from 0 to 360
@@ -146,7 +146,6 @@ def measurements_of(
     table: CsvRows, settings: CsvColumns, at: str, how: str = IN_SCENARIO, noise_std: str | None = None
 ) -> Measurements:
     """Complete rows of a table, with locations in metres; cells of the column ``noise_std`` may be empty.
-
     For messages, ``how`` is the form of an option that sets ``key`` to ``value``.
     """
     header, rows = table
@@ -222,14 +221,15 @@ def coordinate_columns(settings: CsvColumns, header: list[str], at: str, how: st
     if settings.x is not None and settings.y is not None:
         return settings.x, settings.y
     free = [name for name in header if name not in (settings.value, settings.time)]
-    stated, pairs = settings.x or settings.y or "", list[tuple[str, str]]()
+    stated, pairs = settings.x or settings.y or "", dict[tuple[str, str], None]()
     # pairs of the same naming as a stated column
     alike = [pair for pair in _PAIRS if _is_called(stated, pair[0] | pair[1])]
     for east, north in alike or _PAIRS:
         easts = [name for name in free if _is_called(name, east)] if settings.x is None else [settings.x]
         norths = [name for name in free if _is_called(name, north)] if settings.y is None else [settings.y]
-        pairs += [(x, y) for x in easts for y in norths]
-    found = list(dict.fromkeys(pairs))
+        pairs |= {(x, y): None for x in easts for y in norths}
+    # other units only where there is nothing else: `projection_of` then refuses them by name
+    found = [pair for pair in pairs if not _words(" ".join(pair)) & _OTHER_UNITS] or list(pairs)
     if len(found) == 1:
         return found[0]
     told = " and ".join(f"{x!r}, {y!r}" for x, y in found) or f"columns {', '.join(header)}{cut(header)}"
@@ -254,10 +254,9 @@ def _is_called(name: str, names: Set[str]) -> bool:
 def projection_of(
     places: Float[np.ndarray, "n 2"], columns: tuple[str, str], settings: CsvColumns, at: str, how: str = IN_SCENARIO
 ) -> LocalProjection | None:
-    """Projection of a file's coordinates to metres; None if they are metres already.
-
-    Unless stated, columns named ``lon``, ``latitude`` or ``x_deg`` with numbers in range are degrees, with a warning;
-    neutral names with numbers that look like degrees are refused.
+    """Projection of a file's coordinates to metres; None if they are metres already. Unless stated, columns named
+    ``lon``, ``latitude`` or ``x_deg`` with numbers in range are degrees, with a warning; neutral names with numbers
+    that look like degrees are refused.
     """
     x, y = columns
     if settings.coordinates == "metres":

@@ -175,6 +175,16 @@ def check_links(links: Any, agents: Collection[str]) -> None:
     raise ConfigError(f"got {got}; wanted {wanted}", at="$.links")
 
 
+def linked(agents: Iterable[str], edges: Iterable[Sequence[str]] | None) -> Any:
+    """Graph of links between agents; None without edges, where every agent reaches every other."""
+    import networkx as nx  # late, as above
+
+    links = None if edges is None else nx.empty_graph(agents)
+    if links is not None:
+        links.add_edges_from(edges)
+    return links
+
+
 def _as_number(value: object) -> float | None:
     """A float, NaN if missing or absurd; None if it is no number."""
     if value is None:

@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.boundary.values import check_links, query_name, whole_number
+from swarmbo.boundary.values import check_links, linked, query_name, whole_number
 from swarmbo.coordination.requests import ToAll, asked
 from swarmbo.deciding.beliefs import OwnBeliefs
 from swarmbo.deciding.central_driver import CentralDriver, Exchanges, parted
@@ -272,13 +272,7 @@ class AskTell(TeamState):
 
     def _present_links(self) -> "nx.Graph[str] | None":
         """Present links of the environment; without an environment, those of the last decision."""
-        if self._world is not None:
-            return self._world.links()
-        if self._since.edges is None:
-            return None
-        links: nx.Graph[str] = nx.empty_graph(self.agents)
-        links.add_edges_from(self._since.edges)
-        return links
+        return linked(self.agents, self._since.edges) if self._world is None else self._world.links()
 
     def _learn(self, links: "Callable[[], nx.Graph[str] | None]", *, comes: bool = False) -> None:
         """Learn new data; while a query is told in part, only before a decision."""

@@ -18,8 +18,7 @@ MOST_QUERIES = 10_000  # of one call
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """Decision of a team for its next evaluation, with expectations: of the sum, or of each agent's measurement.
-
+    """Decision of a team for its next evaluation, with expectations: of the sum, or of each agent's measurement. The
     ``point`` (n,) is physical, NaN for variables of agents without a part. ``chosen`` is False in the initial design.
     """
 
@@ -59,9 +58,8 @@ class _Waiting(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, eq=False)
 class OpenQuery:
-    """A pending joint point, and the channels for which it waits. Once a part of its outcome is known, it has a ``row``
-    in the history. ``chosen`` is False in the initial design; ``basis`` is the number of evaluations known at its
-    request; ``stood`` is an actual point that was told before any outcome.
+    """A pending joint point and its awaited channels, with a ``row`` in the history once an outcome is known. ``basis``
+    counts the evaluations known at its request, ``stood`` is an actual point told before any outcome.
     """
 
     point: Float[np.ndarray, " n"]
@@ -112,7 +110,7 @@ class Logbook:
     @property
     def pending(self) -> Float[np.ndarray, "p n"]:
         """Pending points without any outcome; the history has those with a part of their outcomes."""
-        return self._stacked([query.point for query in self.open.values() if query.row is None])
+        return self._stacked([query.place for query in self.open.values() if query.row is None])
 
     @property
     def pending_rounds(self) -> Float[np.ndarray, " p"]:
@@ -127,7 +125,7 @@ class Logbook:
     @property
     def out(self) -> Float[np.ndarray, "q n"]:
         """Points with an outstanding outcome."""
-        return self._stacked([query.point for query in self.open.values()])
+        return self._stacked([query.place for query in self.open.values()])
 
     @property
     def points(self) -> Float[np.ndarray, "k n"]:
@@ -217,10 +215,9 @@ class Logbook:
         point: Float[np.ndarray, " n"] | None = None,
         noise_std: Mapping[str, float] | None = None,
     ) -> "Logbook":
-        """Note outcomes of some channels, NaN if failed; the query stays open until all are known.
-
-        ``point`` is the actual point, NaN for variables as requested. Variables of channels with earlier outcomes stay.
-        Without any outcome so far, only the point is noted.
+        """Note outcomes of some channels, NaN if failed; the query stays open until all are known. ``point`` is the
+        actual point, NaN for variables as requested. Variables of channels with earlier outcomes stay. Without any
+        outcome so far, only the point is noted.
         """
         query = self.query(query_id, outcomes)
         if not outcomes and query.row is None:
@@ -236,7 +233,8 @@ class Logbook:
         log = replace(self, history=self._summed(history), failures=self.failures + failures)
         if not left:
             return log._closed([query_id])
-        return log._with_open({**log.open, query_id: replace(query, point=history.X[row], waits=left, row=row)})
+        known = replace(query, point=history.X[row], waits=left, row=row, stood=None)
+        return log._with_open({**log.open, query_id: known})
 
     def with_measured(self, query_id: str, quantities: Mapping[str, float]) -> "Logbook":
         """Note measured quantities of a told query."""
@@ -252,10 +250,9 @@ class Logbook:
         return replace(self, history=replace(self.history, measured=measured))
 
     def with_evaluations(self, data: Dataset, *, attached: bool = True) -> "Logbook":
-        """Add evaluations without a query; NaN for unknown outcomes and for agents without a part.
-
-        The default round is that of the last query. Of a user's data (``attached``) a row without any outcome is one
-        failure; of an environment's, each agent with a part and no outcome failed.
+        """Add evaluations without a query; NaN for unknown outcomes and for agents without a part. The default round is
+        that of the last query. Of a user's data (``attached``) a row without any outcome is one failure; of an
+        environment's, each agent with a part and no outcome failed.
         """
         rounds = np.full(len(data), float(self.round - 1)) if data.rounds is None else data.rounds
         data = replace(data, rounds=rounds)
@@ -306,7 +303,7 @@ class Logbook:
         }
         plain = {"asked": self.asked, "begun": self.begun, "failures": self.failures, "open": waiting}
         rows = {name: column.copy() for name in _COLUMNS if (column := getattr(self.history, name)) is not None}
-        return plain, {**rows, "open": self.out}
+        return plain, {**rows, "open": self._stacked([query.point for query in self.open.values()])}
 
     def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Logbook":
         """Restore the state of ``to_state``, with the same problem."""

@@ -201,10 +201,6 @@ class OwnRows(msgspec.Struct, frozen=True):
             rows[n] = OwnRow(order, {agent: _known(outcomes[n])}, place=stood, round=rows[n].round, noise=noise)
         return self.with_attached(rows)
 
-    def said(self, log: Logbook) -> "OwnRows":
-        """Data that remain after a report: values of variables of queries without outcomes."""
-        return OwnRows({name: OwnRow(0, place=row.place) for name, row in self.told.items() if name in log.open})
-
 
 def _known(number: float) -> float | None:
     """None for a failed outcome."""
@@ -261,7 +257,7 @@ class Exchange:
         problem, layout = self.log.problem, Layout.of(self.log.problem)
         variables = problem.graph.variables
         mine = set(problem.graph.variables_owned_by(self.agent))
-        rows = [(query.point, self.own.told.get(name, OwnRow(0))) for name, query in self.log.open.items()]
+        rows = [(query.place, self.own.told.get(name, OwnRow(0))) for name, query in self.log.open.items()]
         rows += [(np.zeros(problem.domain.n_dims), row) for row in self.own.attached]
         out = np.zeros((len(rows), layout.width))
         for line, (asked, row) in zip(out, rows, strict=True):
@@ -301,7 +297,7 @@ class Exchange:
                 data = Dataset(place[None], np.array([total]), known[None], rounds, noise_std=noise_std)
                 log = log.with_evaluations(data)
                 continue
-            if told:
+            if told or (query_id in log.open and (place != log.open[query_id].place).any()):
                 outcomes, noises = ({channel: pair[n] for channel, pair in told.items()} for n in (0, 1))
                 log = log.with_factors(query_id, outcomes, point=place, noise_std=noises)
             if came[-1] and query_id in log.open:

@@ -188,8 +188,8 @@ class TeamState(OneAtATime):
 
     @property
     def pending(self) -> dict[str, dict[str, Any]]:
-        """Points of queries that wait for outcomes, by id, in the order of requests."""
-        return {name: self.problem.named(query.point) for name, query in self._log.open.items()}
+        """Points of queries that wait for outcomes (actual ones where told), by id, in the order of requests."""
+        return {name: self.problem.named(query.place) for name, query in self._log.open.items()}
 
     @property
     def world(self) -> World | None:

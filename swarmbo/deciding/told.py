@@ -35,9 +35,7 @@ class Told(NamedTuple):
 
 
 def news_of(log: Logbook, query_id: str, told: Told, own: Own = None) -> News | None:
-    """News of a user's outcomes of a query, of an agent's ``own`` channels only, without known ones; None if all are.
-    See ``AskTell.tell``.
-    """
+    """News of outcomes as in ``AskTell.tell``, of ``own`` channels only, without known ones; None if all are."""
     problem, query = log.problem, log.asked_of(query_id)
     waits = [channel for channel in query.waits if own is None or channel in own]
     if problem.is_field:
@@ -181,10 +179,9 @@ class Owned:
     def told(
         self, log: Logbook, query_id: str, before: own_rows.OwnRow, told: Told, order: int, teller: str | None
     ) -> own_rows.OwnRow | None:
-        """Check outcomes of a query, and leave out known ones; None if all are; see ``Agent.tell``.
-
-        ``before`` has outcomes that it got and that its log does not have yet. The ``teller`` gets totals, and reports
-        them; by default it is the first agent.
+        """Check outcomes of a query, and leave out known ones; None if all are; see ``Agent.tell``. ``before`` has
+        outcomes that it got and that its log does not have yet. The ``teller`` gets totals, and reports them; by
+        default it is the first agent.
         """
         first, outcome, point = teller or self.problem.agents[0], told.outcome, told.point
         if self.problem.is_field:
@@ -206,7 +203,7 @@ class Owned:
         if foreign := [variable for variable in own if variable not in self.variables]:
             raise ConfigError(f"got {foreign}; wanted its own of {list(self.variables)}", at="$.point")
         if own:
-            point = {**self.problem.named(log.asked_of(query_id).point), **own}
+            point = {**self.problem.named(log.asked_of(query_id).place), **own}
         news = news_of(log, query_id, told._replace(outcome=outcome, point=point), self.factors)
         if news is None:
             return None
@@ -235,14 +232,12 @@ class Owned:
         is_by_factor = not own_rows.shares_outcomes(self.problem) or np.ndim(given.outcomes) == 2
         rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds
         has_total, rows = not is_by_factor and self.name == self.problem.agents[0], list[own_rows.OwnRow]()
-        for x, total, known, of_round, noise in zip(
-            data.X, data.totals, data.factors, rounds, data.known_noise, strict=True
-        ):
+        for x, y, known, when, noise in zip(data.X, data.totals, data.factors, rounds, data.known_noise, strict=True):
             by_factor = dict(zip(channels, known.tolist(), strict=True)) if is_by_factor else {}
             stds = {channel: std for channel, std in zip(channels, noise[1:].tolist(), strict=True) if std == std}
-            news = News(x, float(total) if has_total else None, by_factor, float(noise[0]), stds)
+            news = News(x, float(y) if has_total else None, by_factor, float(noise[0]), stds)
             stood = {v: code for v, code in self.problem.coded(x).items() if v in self.variables}
-            rows.append(own_rows.OwnRow.of_news(order + len(rows), news, self.factors, stood, float(of_round)))
+            rows.append(own_rows.OwnRow.of_news(order + len(rows), news, self.factors, stood, float(when)))
         return rows
 
     def observed(

@@ -322,14 +322,19 @@ class Ledger:
         # a kill before the first line was whole leaves the state that the ledger began with
         done = self._restored(max(len(events), 1) if known is None or known >= len(tells) else tells[known])
         for number, event in enumerate(events):
+            got = ""
             if number >= done and event.kind == "ask":
                 query = self._choose(self.team)
                 if (query.id, query.point) != (event.query, event.point):
-                    at = f"{self._folder / LEDGER}: line {number + 1}"
                     got = f"query {event.query} came out as {query.id} at {query.point}, logged was {event.point}"
-                    raise errors.RunFolderError(f"{at}: {got}; wanted the machine, code and versions that wrote it")
             elif number >= done and event.kind == "tell":
-                self._tell(event)
+                try:
+                    self._tell(event)
+                except errors.SwarmboError as error:  # an earlier version took it in another way
+                    got = str(error)
+            if got:
+                at = f"{self._folder / LEDGER}: line {number + 1}"
+                raise errors.RunFolderError(f"{at}: {got}; wanted the machine, code and versions that wrote it")
             self._note(event)
             if number >= done and replayed is not None:
                 replayed(self, event)
@@ -385,7 +390,6 @@ class Ledger:
     @contextmanager
     def _changing(self) -> Generator[None]:
         """Block that asks or tells the team and then logs that; if it fails between, the ledger refuses further calls.
-
         The team may then be ahead of the log, or the log of what watchers write: opened again, all are as logged.
         """
         with self._lock:

@@ -143,7 +143,7 @@ def make_keys(folder: Path, hosts: Mapping[str, str]) -> list[Path]:
     x509, hashes, form, ec = (needed(f"cryptography.{module}", _EXTRA, "swarmbo fleet keys") for module in modules)
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / AUTHORITY).exists():
-        raise ConfigError(f"{folder}: holds keys already; wanted another folder")
+        raise ConfigError("holds keys already; wanted another folder", at=str(folder))
     now, signing = datetime.now(UTC), ec.generate_private_key(ec.SECP256R1())
 
     def name_of(member: str) -> Any:

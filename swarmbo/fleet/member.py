@@ -8,9 +8,9 @@ from copy import copy
 from pathlib import Path
 
 import msgspec
-import networkx as nx
 
 from swarmbo.agent import Agent
+from swarmbo.boundary.values import linked
 from swarmbo.coordination.schema import said_of
 from swarmbo.deciding.own_rows import UNASKED
 from swarmbo.deciding.setup import settings_again
@@ -250,12 +250,7 @@ class Member:
             self._agent.participants = participants
             for absent in participants.absent(self._agent.problem.agents):
                 self._mail.forget(absent)
-        self._has_spoken, self._agent.links = False, None
-        if letter.links is not None:
-            links: nx.Graph[str] = nx.Graph()
-            links.add_nodes_from(self._agent.problem.agents)
-            links.add_edges_from(letter.links)
-            self._agent.links = links
+        self._has_spoken, self._agent.links = False, linked(self._agent.problem.agents, letter.links)
         offered = {} if letter.offer is None else msgspec.structs.asdict(letter.offer)
         self._query = self._agent.ask(**offered)
         self._tick()

@@ -1,5 +1,6 @@
 """Run of a scenario with one process for each agent, here or elsewhere; the environment and the log are here."""
 
+import math
 import os
 import subprocess
 import sys
@@ -114,7 +115,6 @@ class NetworkReport(msgspec.Struct, frozen=True):
 
 class Network(msgspec.Struct, frozen=True):
     """Network settings of a fleet; ``tls`` and ``quic`` need keys, ``tcp`` is for one machine.
-
     Agents listen on the ports after the hub's; hosts are 127.0.0.1 unless given. Agents ``elsewhere`` are started with
     ``swarmbo agent``, those in ``measures`` with an instrument of their own, too. ``patience_s`` is the longest wait
     for one another, ``tick_s`` a tick of an agreement by a deadline.
@@ -138,7 +138,12 @@ class Network(msgspec.Struct, frozen=True):
 
     def plan(self, agents: Sequence[str], name: str, seed: int, **more: Any) -> Plan:
         """Plan of a new run over this network."""
+        for at, seconds in (("--patience", self.patience_s), ("--tick", self.tick_s)):
+            if not 0.0 < seconds < math.inf:
+                raise ConfigError(f"got {seconds}; wanted seconds > 0", at=at)
         keys = None if self.keys is None else str(self.keys.absolute())
+        if keys is None and self.protocol != "tcp":
+            raise ConfigError("got none; wanted a folder that `swarmbo fleet keys` made", at="--keys")
         more |= {"measures": self.measures, "patience_s": self.patience_s, "tick_s": self.tick_s, "keys": keys}
         endpoints = endpoints_of(agents, self.protocol, self.port, self.hosts)
         return Plan(new_run(name, seed), endpoints, **more).checked()

@@ -67,12 +67,12 @@ def radial(
             slope[i] = near[i] / r if r > 0.0 else 0.0
     elif kernel == _MATERN32:
         for i in range(len(squares)):
-            a = math.sqrt(3.0 * squares[i])
+            a = min(math.sqrt(3.0 * squares[i]), _FAR)
             down = outputscale * fall(a)
             near[i], slope[i] = (1.0 + a) * down, 3.0 * down
     elif kernel == _MATERN52:
         for i in range(len(squares)):
-            a = math.sqrt(5.0 * squares[i])
+            a = min(math.sqrt(5.0 * squares[i]), _FAR)
             down = outputscale * fall(a)
             near[i], slope[i] = (1.0 + a * (1.0 + a / 3.0)) * down, (5.0 / 3.0) * (1.0 + a) * down
     else:
@@ -117,11 +117,11 @@ def rough_radial(kernel: int, squares: Float[np.ndarray, " n"], near: Float[np.n
             near[i] = rough_fall(np.sqrt(squares[i]))
     elif kernel == _MATERN32:
         for i in range(len(squares)):
-            a = np.sqrt(_S_THREE * squares[i])
+            a = min(np.sqrt(_S_THREE * squares[i]), _S_FAR)
             near[i] = (_s0 + a) * rough_fall(a)
     elif kernel == _MATERN52:
         for i in range(len(squares)):
-            a = np.sqrt(_S_FIVE * squares[i])
+            a = min(np.sqrt(_S_FIVE * squares[i]), _S_FAR)
             near[i] = (_s0 + a * (_s0 + a * _S_THIRD)) * rough_fall(a)
     else:
         for i in range(len(squares)):

@@ -36,13 +36,11 @@ class Outcome(NamedTuple):
 
 
 class Outcomes:
-    """Tells put together: of a function an outcome is complete with its last factor, in a field each agent has one.
-
-    ``seen`` is the number of events that were taken.
-    """
+    """Tells of ``seen`` events put together: a function's outcome comes with its last factor, an agent's alone."""
 
     def __init__(self, problem: Problem) -> None:
-        self._problem, self._parts, self.seen = problem, dict[str, dict[str, float | None]](), 0
+        # outcomes by channel, and the actual point as far as it is told, by query
+        self._problem, self._parts, self.seen = problem, dict[str, tuple[dict[str, float | None], dict[str, Any]]](), 0
 
     def new(self, ledger: Ledger) -> Iterator[tuple[Event, list[Outcome]]]:
         """New events of a ledger, each with the outcomes that it completes."""
@@ -51,8 +49,11 @@ class Outcomes:
             yield event, self._completed(ledger.query(event.query), event) if event.kind == "tell" else []
 
     def _completed(self, query: Query, event: Event) -> list[Outcome]:
-        known, problem, given = self._parts.setdefault(query.id, {}), self._problem, event.outcome
-        point = event.point or query.point
+        problem, given = self._problem, event.outcome
+        known, point = self._parts.setdefault(query.id, ({}, dict(query.point)))
+        # a point that is told moves what is still unknown, as in a team's log
+        fixed = {variable for channel in known for variable in problem.graph.scope(channel)}
+        point |= {v: x for v, x in (event.point or {}).items() if v not in fixed}
         if isinstance(given, float) and problem.outcomes == "total":
             return [Outcome(_kept(given), point, known)]
         has_failed = event.failed or given is None
@@ -98,10 +99,7 @@ class Service:
 
 
 class Desk:
-    """Queries on loan. Calls must come one at a time, as from one thread.
-
-    ``clock`` gives s since 1970.
-    """
+    """Queries on loan. Calls must come one at a time, as from one thread; ``clock`` gives s since 1970."""
 
     def __init__(
         self, ledger: Ledger, service: Service, most_pending: int = MOST_PENDING, clock: Callable[[], float] = time.time

@@ -14,6 +14,7 @@ from swarmbo.boundary.files import finite, read_table
 from swarmbo.errors import ConfigError
 
 _OPTION = "--{key} {value}"
+_FAR = 100.0  # sides of the samples' box, as for locations of a team
 _NOISE_NAMES = ("noise_std", "noise", "value_std", "std", "sd", "sigma", "stderr", "uncertainty")
 _FOOTPRINT_NAMES = ("footprint", "footprint_m", "footprint_radius", "footprint_radius_m")
 
@@ -112,11 +113,14 @@ def read_region(path: str | os.PathLike[str], samples: Samples, at: str) -> "Reg
     can_be, look_so = like_degrees(found.polygons, high - low)
     if coordinates.projection is not None and not can_be:
         raise ConfigError(f"got {os.fspath(path)!r} with numbers that are no longitudes and latitudes", at=at)
-    reach, corners = (high - low).max(), found.corners
-    is_far = ((corners.max(axis=0) < low - reach) | (corners.min(axis=0) > high + reach)).any()
-    if coordinates.projection is None and not (look_so or (can_be and is_far)):
-        return found
-    return Region([[coordinates.of_lon_lat(ring, "polygons", at) for ring in rings] for rings in found.polygons])
+    reach, away = float((high - low).max()), found.distance_to(low, high)
+    if coordinates.projection is not None or look_so or (can_be and away > reach):
+        found = Region([[coordinates.of_lon_lat(ring, "polygons", at) for ring in rings] for rings in found.polygons])
+        away = found.distance_to(low, high)
+    if away > _FAR * reach:
+        got = f"got {os.fspath(path)!r}, whose polygons are {away:,.0f} m from the samples"
+        raise ConfigError(f"{got}; wanted some near them, in metres like the samples, not in km or feet", at=at)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +137,10 @@ class Region:
     def corners(self) -> Float[np.ndarray, "k 2"]:
         """Corners of all polygons."""
         return np.concatenate([ring for rings in self.polygons for ring in rings])
+
+    def distance_to(self, low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"]) -> float:
+        """Distance from a box, m, along the axis where it is largest; <= 0 if boxes overlap."""
+        return float(np.maximum(low - self.corners.max(axis=0), self.corners.min(axis=0) - high).max())
 
 
 def _only_value(path: str, header: Sequence[str], others: set[str | None]) -> str:

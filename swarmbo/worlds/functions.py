@@ -71,10 +71,12 @@ class FunctionWorld(World):
         self.graph = None if told.scopes is None else self._ordered(told.scopes, told.owners)
         within = set(self.variables) if self.graph is None else set(self.graph.variables)
         self.bounds = {variable: of for variable, of in self.types.items() if variable in within}
-        owned, types = told.variable_owners, self.types.items()
+        owned = told.variable_owners
         acted = {variable: owned[variable] for variable in self.bounds}
         self.problem = replace(Problem.of(self.graph, self.bounds, acted, self.outcomes), present=told.present)
-        own = {agent: {name: of for name, of in types if owned[name] == agent} for agent in self.agents}
+        own: dict[str, dict[str, Any]] = {agent: {} for agent in self.agents}
+        for name, of in self.types.items():
+            own[owned[name]][name] = of
         self._forms = {agent: Form.of(env.action_space(agent), typed, agent) for agent, typed in own.items()}
 
     def _ordered(self, scopes: Mapping[str, Sequence[str]], owners: Mapping[str, str] | None) -> FactorGraph:
@@ -157,8 +159,8 @@ class FunctionWorld(World):
         stated = {agent: {"location": () if actions.get(agent) is None else actions[agent]} for agent in self.agents}
         if self.problem.has_point(point := self.point(stated, {}) or {}):
             return self.problem.placed(point)
-        alone = ((agent, self.point({agent: info}, {}) or {}) for agent, info in stated.items())
-        agent = next(agent for agent, point in alone if not self.problem.has_point(point))
+        codes = ((variable, of, of.code(point[variable])) for variable, of in self.bounds.items())
+        agent = next(self.variable_owners[x] for x, of, code in codes if code is None or not of.has(code))
         raise ConfigError(f"got {actions.get(agent)!r:.60}; wanted an action of its space", at=f"$.actions.{agent}")
 
     def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:

@@ -98,6 +98,19 @@ def test_of_a_decided_point_that_is_crowded_the_members_spread_within_bounds_and
     assert not ((points[:, 0] > 0.5) & (points[:, 1] > 0.003)).any()
 
 
+@pytest.mark.parametrize("rule", ["expected-improvement", "dec-hbo", "dumbo", "add-gp-ucb"])
+def test_points_of_a_batch_do_not_repeat_a_sum_that_is_pending_for_what_its_factors_hide(rule):
+    scopes = {"f": ["x", "y"], "g": ["z"]} if rule == "add-gp-ucb" else {"f": ["x", "y"], "g": ["y", "z"]}
+    rng = np.random.default_rng(0)
+    X = rng.random((16, 3))
+    totals = -((X[:, 0] - 0.7) ** 2) - (X[:, 1] - 0.3) ** 2 - (X[:, 1] - X[:, 2]) ** 2 + 0.05 * rng.normal(size=16)
+    team = sb.Team(sb.FactorGraph.from_scopes(scopes), dict.fromkeys("xyz", (0.0, 1.0)), acquisition=rule, seed=1)
+    team.attach(X, totals)
+    points = np.array([list(query.point.values()) for query in team.ask(5)])
+    apart = [np.abs(one - other).max() for one, other in itertools.combinations(points, 2)]
+    assert min(apart) > 0.02
+
+
 def test_a_state_knows_which_queries_were_asked_together():
     team = team_of(CHAIN, "total", "auto")
     tell(team, CHAIN, team.ask(6))

@@ -294,7 +294,10 @@ def test_lists_and_tables_are_as_wide_as_columns_says_and_end_no_sentence_in_its
 
 def test_a_fleet_with_hosts_speaks_tls_and_asks_for_keys(invoke, tmp_path):
     ended = invoke("fleet", "wlan", "--out", tmp_path / "run", "--host", "world=192.168.0.2", status=2)
-    assert "got no keys; wanted a folder that `swarmbo fleet keys` made" in ended.stderr
+    assert "--keys: got none; wanted a folder that `swarmbo fleet keys` made" in ended.stderr
+    for option in ("--patience", "--tick"):
+        ended = invoke("fleet", "wlan", "--out", tmp_path / "run", option, "0", status=2)
+        assert f"{option}: got 0.0; wanted seconds > 0" in ended.stderr
 
 
 def test_a_fleet_says_what_is_wrong_before_it_says_whom_it_awaits(invoke, tmp_path):

@@ -40,6 +40,10 @@ def test_every_status_has_an_entry() -> None:
         ("Trust-Region", ["term: trust region"]),
         ("world", ["term: world"]),
         ("gap", ["term: gap"]),
+        ("limits", ["term: limit", "measured with each outcome"]),
+        ("constraints", ["key: constraints", "term: constraint", "Linear"]),
+        ("sb.Integer", ["term: integer", "whole values"]),
+        ("stayed", ["term: stayed"]),
     ],
 )
 def test_an_entry_says_what_the_name_is_its_default_and_a_command(name: str, wanted: list[str]) -> None:

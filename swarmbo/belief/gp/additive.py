@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
+_MOST_AHEAD = 512  # pending outcomes of factors: they are in one matrix with all totals
+
+
 @dataclass(frozen=True, eq=False, init=False)
 class AdditiveGP(AdditivePosterior):
     """Immutable belief about an additive function: methods that learn return a new belief.
@@ -219,6 +222,15 @@ class AdditiveGP(AdditivePosterior):
         if to_come.shape != (len(points), k):
             raise ShapeError(f"awaited: got shape {to_come.shape}; wanted {(len(points), k)}, one column a factor")
         return self._awaiting(points, rounds, to_come)
+
+    @property
+    def by_factor_ahead(self) -> "AdditiveGP":
+        """Belief in which each factor of a pending total is pending, if these are at most 512. A total says little of a
+        single factor: a sum over factors' own deviations would be largest at a pending point again.
+        """
+        count = len(self.scopes) * self.n_pending
+        is_split = self.outcomes == "total" and len(self.scopes) > 1 and 0 < count <= _MOST_AHEAD
+        return self._with(outcomes="per-factor", given=None) if is_split else self
 
     def fit(self, rng: np.random.Generator, *, warm: AdditiveHyperparameters | None = None) -> "AdditiveGP":
         """Refit all hyper-parameters, means and scales to all data. Pending points are removed.

@@ -52,7 +52,6 @@ def fit_field(
     previous: Hyperparameters | None = None,
 ) -> Hyperparameters:
     """Hyper-parameters of one field at the best maximum found from the previous optimum, the prior's mode, and draws.
-
     Outcomes that do not show their scale (none, one, constant ones) only move the offset. Of more than 500 rows, no
     start is drawn after a first fit. Several starts are then searched from by every second, third or fourth row, at
     least 250, and all rows go on from the best of what that finds. Of more than 1,000 rows as many are taken at random,
@@ -172,10 +171,10 @@ def fit_sums(
             starts, goes_on = _joint_starts(belief, prior, earlier, float(scales[0]), rng)
             part = _part(len(data), rng) if len(starts) > goes_on else None
             columns, unit = [column for scope in belief.scopes for column in scope], (offsets.sum(), scales[0])
-            form = len(data), prior.sizes, prior.is_shared, _kernels(belief)[0], goes_on
+            form = len(data), prior.sizes, prior.is_shared, _kernels(belief)[0], len(starts), goes_on
             problem = Problem((fit, TOTAL), prior, data, columns, *unit, starts, goes_on)
             alike.setdefault(form, []).append((problem, part))
-    for (t, _, _, kernel, _), told in alike.items():
+    for (t, _, _, kernel, *_), told in alike.items():
         sums, parts = [problem for problem, _ in told], [part for _, part in told if part is not None]
         most = beliefs[sums[0].place[0]].settings.max_iterations
         how: dict[str, Any] = {"part": np.array(parts) if parts else None} if t >= _PART else {"follows_all": True}

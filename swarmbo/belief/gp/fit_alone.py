@@ -41,7 +41,7 @@ def fit_alone(
     """Maximum a-posteriori hyper-parameters of each factor given its own outcomes, of several fits side by side."""
     settings, scopes, factors = beliefs[0].settings, beliefs[0].scopes, beliefs[0].graph.factors
     forms, known = settings.of_factors(factors), dict[tuple[object, int], HyperparameterPrior]()
-    priors, alike = list[HyperparameterPrior](), dict[tuple[int, int, str, bool], list[Problem]]()
+    priors, alike = list[HyperparameterPrior](), dict[tuple[int, int, str, int, bool], list[Problem]]()
     for factor, form, size in zip(factors, forms, map(len, scopes), strict=True):
         if (form, size) not in known:
             model = settings.lengthscale_model([size], alone=True)
@@ -60,9 +60,9 @@ def fit_alone(
                     start = packed(prior, earlier, [i], [earlier.noise_variances[i]], earlier.scales[i] / scale)
                 starts, goes_on = starting_thetas(prior, drawn, start), start is not None
                 problem = Problem((fit, i), prior, own, scopes[i], float(offsets[i]), scale, starts, goes_on)
-                alike.setdefault((len(own), size, form.kernel, goes_on), []).append(problem)
+                alike.setdefault((len(own), size, form.kernel, len(starts), goes_on), []).append(problem)
     found = dict[tuple[int, int], tuple[Float[np.ndarray, " p"], float]]()
-    for (_, _, kernel, _), problems in alike.items():
+    for (_, _, kernel, *_), problems in alike.items():
         for first in range(0, len(problems), _AT_ONCE):
             group = problems[first : first + _AT_ONCE]
             thetas, means = searched(group, kernel, settings.max_iterations)
@@ -109,7 +109,6 @@ def search(
     part: Int[np.ndarray, "g m"] | Literal["thinned"] | None = "thinned",
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
     """The best theta for each of some latents, and its mean: a part of many outcomes says where to look.
-
     Starts of one latent follow one another, as many for each. ``goes_on``: the first of them is where an earlier search
     ended; it is among those that all outcomes judge. ``follows_all``: all outcomes search on from each place that the
     part came to, not from the best of them only: a sum has more maxima than a part can tell apart. The ``part`` is of

@@ -660,13 +660,39 @@ def test_where_variables_stood_is_kept_until_an_outcome_comes():
     ((query_id, point),) = case.asked()
     moved = point | {"c": float(np.mean(case.problem.bounds["c"]))}
     case.agents["c"].tell(query_id, {}, point={"c": moved["c"]})
+    case.team.tell(query_id, {}, point=moved)
     case.asked()
+    assert case.team.pending[query_id] == moved  # it keeps its next queries from there
+    for log in (case.team._log, *(agent.log for agent in case.agents.values())):
+        np.testing.assert_array_equal(log.pending[0], case.problem.placed(moved))
     outcomes = case.outcomes(moved)
     case.team.tell(query_id, outcomes, point=moved)
     case.agents["a"].tell(query_id, outcomes)
     case.asked()
     for agent in case.agents.values():
         np.testing.assert_array_equal(agent.log.history.X, case.team.history.X)
+
+
+def test_a_point_of_a_partly_known_query_moves_what_is_still_unknown():
+    case = Case(scopes={"f": ["a", "b"], "g": ["c", "d"]}, acquisition="dec-hbo", initial=2)
+    case.go_on(2)
+    ((query_id, point),) = case.asked()
+    outcomes, centre = case.outcomes(point), case.problem.domain.from_unit(np.full(4, 0.5)).tolist()
+    for where in (dict(zip("abcd", centre, strict=True)), point):  # the second with an outcome: it stands
+        told = {"f": outcomes["f"]} if where is point else {}
+        case.team.tell(query_id, told, point=where)
+        for agent in case.agents.values():
+            own = {f: y for f, y in told.items() if f in agent.factors}
+            agent.tell(query_id, own, point={x: where[x] for x in agent.variables})
+    case.asked()
+    moved = point | {"d": centre[3]}
+    case.team.tell(query_id, {}, point=moved)
+    case.agents["d"].tell(query_id, {}, point={"d": centre[3]})
+    case.asked()
+    case.tell(query_id, {"g": outcomes["g"]})
+    case.asked()
+    for log in (case.team._log, *(agent.log for agent in case.agents.values())):
+        np.testing.assert_array_equal(log.history.X[-1], case.problem.placed(moved))
 
 
 def test_points_that_a_team_is_told_before_outcomes_change_no_order_of_queries():

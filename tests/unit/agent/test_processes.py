@@ -13,8 +13,9 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
-from swarmbo.agent import RemoteAgent
+from swarmbo.agent import Agent, RemoteAgent
 from swarmbo.agent.schema import Participants
+from swarmbo.deciding.own_rows import OwnRow, OwnRows
 from swarmbo.errors import ConfigError, TransportError, UnknownQueryError
 
 from .carried import sent_by
@@ -109,6 +110,19 @@ def test_attributes_of_an_agent_in_a_process_are_read_and_set_there():
             agent.ask()
         with pytest.raises(AttributeError):
             agent.link = None  # type: ignore[attr-defined]
+
+
+def test_an_agent_in_a_process_has_what_an_agent_has():
+    problem = sb.Problem.of_field(("a",), sb.Domain(np.zeros(2), np.ones(2)))
+    agent = Agent("a", problem, level=0.5, sites=[[0.1, 0.2], [0.3, 0.4]], has_base=True)
+    assert [name for name in dir(agent) if not (name.startswith("_") or hasattr(RemoteAgent, name))] == []
+    with RemoteAgent.from_state_dict(agent.state_dict()) as remote:
+        assert (remote.level, remote.has_base, remote.travel) == (0.5, True, None)
+        assert remote.sites.tolist() == [[0.1, 0.2], [0.3, 0.4]]
+        assert remote.problem.to_plain() == agent.problem.to_plain()
+        remote.note("", OwnRow(0, {"a": 1.0}, place={"a[0]": 0.1, "a[1]": 0.2}))
+        remote.told_again(OwnRows())
+        assert remote.state_dict()["json"]["own"] == agent.state_dict()["json"]["own"]
 
 
 @pytest.mark.slow

@@ -144,6 +144,7 @@ def test_degrees_that_are_stated_are_projected_without_a_word_and_repeated_place
         ),
         ([(1, 2, 3), (2, 3, 4)], "x,y,v", {"coordinates": "feet"}, "coordinates: got 'feet'"),
         ([(1, 2, 3), (2, 3, 4)], "x_km,y_km,v", {"x": "x_km", "y": "y_km"}, "coordinates: .* in km; wanted metres"),
+        ([(1, 2, 3), (2, 3, 4)], "x_km,y_km,v", {}, "coordinates: .* in km; wanted metres"),
         ([(1, 2, 3), (2, 3, 4)], "x (ft),y (ft),v", {"x": "x (ft)", "y": "y (ft)"}, "coordinates: .* in ft; wanted"),
     ],
 )

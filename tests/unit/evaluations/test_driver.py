@@ -18,7 +18,7 @@ from swarmbo.errors import RunFolderError, UnknownQueryError
 from swarmbo.evaluations import Driver, Ended, Ledger
 from swarmbo.evaluations.driver import EvaluationError
 from swarmbo.evaluations.executor import keep
-from swarmbo.evaluations.ledger import LEDGER, STATES
+from swarmbo.evaluations.ledger import LEDGER, STATES, Event
 
 SCOPES = {"f": ["x", "y"], "g": ["y", "z"]}
 BOUNDS = {"x": (0.0, 1.0), "y": (-1.0, 1.0), "z": (0.0, 2.0)}
@@ -123,6 +123,18 @@ def test_other_teams_changed_lines_and_other_decisions_are_refused(tmp_path):
     assert bits(Ledger.open(tmp_path, team).team) == bits(ledger.team)
     with pytest.raises(RunFolderError, match="cannot be read"):
         Ledger.open(tmp_path / "nowhere", team)
+
+
+def test_an_outcome_that_the_team_takes_in_another_way_than_an_earlier_version_is_named_by_its_line(tmp_path):
+    def in_field():
+        return sb.Team.for_field(["a", "b"], low=[0.0, 0.0], high=[1.0, 1.0], seed=1)
+
+    ledger = Ledger.create(tmp_path, in_field())
+    query = ledger.ask()
+    for outcome in (None, {"a": 1.0, "b": 2.0}):  # None told nothing once; now it is a failure
+        ledger._append(Event("tell", 1.0, query.id, outcome=outcome))
+    with pytest.raises(RunFolderError, match=r"line 4: .*; recorded before: a failure; wanted .* versions that"):
+        Ledger.open(tmp_path, in_field)
 
 
 def test_data_that_a_team_had_before_are_restored(tmp_path):

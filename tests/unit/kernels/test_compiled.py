@@ -22,7 +22,7 @@ def test_the_exponential_is_right_to_two_units_in_the_last_place():
 
 @pytest.mark.parametrize("kernel", KERNEL_NAMES)
 def test_covariances_and_slopes_are_those_in_numpy(kernel):
-    squares = np.concatenate([[0.0, 1e-30, 1e12], 40.0 * np.random.default_rng(0).random(50)])
+    squares = np.concatenate([[0.0, 1e-30, 1e12, 1e300, np.inf], 40.0 * np.random.default_rng(0).random(50)])
     near, slope = np.empty_like(squares), np.empty_like(squares)
     put(CODES[kernel], squares, 3.0, near, slope)
     wanted = correlation_and_slope(kernel, np.sqrt(squares))

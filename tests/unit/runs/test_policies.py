@@ -149,3 +149,4 @@ def test_actions_of_many_agents_are_placed_at_once_and_a_wrong_one_is_named(monk
     for wrong in (None, np.array([99.0]), "loud"):
         with pytest.raises(ConfigError, match=rf"\$\.actions\.{env.agents[1]}: got .*; wanted an action of its space"):
             team.follow({**actions, env.agents[1]: wrong})
+    assert len(points) == 4  # one for each call, also of the refused ones

@@ -162,6 +162,20 @@ def test_outcomes_by_factor_come_in_parts(tmp_path, clock):
     assert best["point"] == best["recommended"] == asked["point"]
 
 
+def test_a_point_that_is_told_before_the_last_outcome_counts(tmp_path, clock):
+    desk = open_desk(tmp_path, clock, "per-factor")
+    with client_of(desk) as client:
+        asked = client.post("/ask", json={"key": "k"}).json()
+        path, moved = f"/tell/{asked['query']}", {"x": 0.25, "y": 0.5, "z": 0.125}
+        assert client.post(path, json={"outcome": {}, "point": moved}).json()["is_pending"]
+        assert client.post(path, json={"outcome": {"f": 1.0}}).json()["is_pending"]
+        elsewhere = {"x": 0.0, "y": 0.0, "z": 1.5}  # x and y are of f, too, which is known
+        client.post(path, json={"outcome": {"g": 2.0}, "point": elsewhere})
+        best = client.get("/best").json()
+    assert best["point"] == best["recommended"] == moved | {"z": 1.5}
+    assert desk.ledger.team.history.X.tolist() == [[0.25, 0.5, 1.5]]
+
+
 def test_agents_of_a_field_tell_where_they_were(tmp_path, clock):
     desk = open_desk(tmp_path, clock, "field")
     with client_of(desk) as client:

@@ -234,6 +234,10 @@ def test_polygons_in_metres_are_kept_on_a_small_field_and_degrees_are_not_taken_
         refused = called(ring, shift=shift)
         assert refused.exit_code == 2
         assert "in longitudes and latitudes for samples in metres; wanted --crs" in refused.output
+    in_km = [[500.1, 5650.1], [500.9, 5650.1], [500.9, 5650.9]]
+    refused = called(in_km, shift=5e5)
+    assert refused.exit_code == 2
+    assert "m from the samples; wanted some near them, in metres like the samples, not in km" in refused.output
 
 
 def test_places_on_a_plate_of_millimetres_keep_their_digits(tmp_path, monkeypatch):

@@ -119,6 +119,16 @@ def test_a_warm_fit_reaches_what_a_cold_one_does_in_other_units_too(way):
     np.testing.assert_allclose(found, wanted, atol=0.05)
 
 
+def test_noise_that_was_taken_for_narrow_peaks_is_found_once_repeated_points_show_it():
+    rng, graph = np.random.default_rng(0), FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+    X = np.concatenate([rng.random((10, 3)), 0.8 + 0.02 * rng.random((24, 3))])
+    belief = AdditiveGP(graph, dict.fromkeys("xyz", (0.0, 1.0))).update(X, rng.normal(size=34))
+    narrow = msgspec.structs.replace(belief.hyperparameters, lengthscales=((0.006, 0.006),) * 2)
+    found = belief.fit(np.random.default_rng(1), warm=narrow)
+    assert found.hyperparameters.total_noise_variance > 0.5
+    assert found.log_evidence() > -51.0  # -63 at narrow peaks
+
+
 def test_factors_observed_alone_are_each_fitted_on_their_own_outcomes_and_scope():
     graph, X, F = additive_data(40)
     alone, square = FactorGraph.from_scopes({"short": ["a", "b"]}), Domain(np.zeros(2), np.ones(2))
