@@ -37,7 +37,7 @@ _PATIENCE_OF_ONE = 2  # with one factor, without noise: a joint model of few var
 _LATE = 20  # least remaining rounds for a restart: with fewer it ends behind the previous search
 _PROMISE = 1e-3  # of the first outcomes' spread: with a larger expected improvement a factor has no trust region
 _LOOKS = 256  # random places at which that is judged
-_TURNS = 2  # period in rounds of the global search of a stalled factor, which can leave a wrong basin
+_TURNS = 2  # period of the global search of a stalled factor, which can leave a wrong basin, and of draws in noise
 _STUCK = 2  # failures until a factor is stalled, in units of those that halve a trust region
 _DRAWN = 3  # period in rounds of the joint draw of factors that share variables, as bounds do not leave a basin
 _DRAWN_FROM = 2  # evaluations from which on there are such draws, in units of the initial design
@@ -103,8 +103,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     as in the initial design, and cautious bounds after draws with three times as many. More than 128 factors are never
     drawn, since a draw explores in all at once. Trust regions react to posterior means, not to noisy outcomes. If the
     fitted noise is above 3e-4 of the outcomes' variance, ``box.failures`` and the wait for a restart are tripled. In
-    such noise, all points of a batch of totals but the first are joint draws maximised everywhere, since bounds of the
-    same data repeat one place.
+    such noise of totals, every second point, and all points of a batch but the first, are joint draws maximised
+    everywhere, since neighbours tell little.
 
     Every rule is a sum over factors, so agents agree on it by messages. Outcomes are sent to all agents that model
     them. With totals, a draw needs one number per evaluation from each factor to all others. Every agent computes trust
@@ -187,8 +187,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         if is_plain and is_whole:
             return LogImprovements.over_incumbent(belief)
         patience = _patience(belief.hyperparameters.total_noise_variance)
-        if patience > 1 and situation.n_batched and not is_whole:
-            return self._draw(situation, belief, None)  # in noise, neighbours in a batch tell little
+        if patience > 1 and not is_whole and (situation.n_batched or asked % _TURNS):
+            return self._draw(situation, belief, None)  # in noise, neighbours tell little
         # points of a global search are no steps of the box
         places = belief.domain.to_unit(belief.X) if is_plain else None
         box, told = self._box(patience), _seen(belief, situation)

@@ -67,20 +67,41 @@ def test_no_member_of_a_batch_is_near_another_or_a_pending_one(scopes, mode, rul
         assert least_distance(points, [list(BOUNDS).index(name) for name in scope]) >= FLOOR
 
 
+def in_noise(seed):
+    """A team that knows noisy totals, in repeats that show how large the noise is, and what makes further ones."""
+    rng = np.random.default_rng(seed)
+
+    def noisy(X):
+        parts = (np.diff(X, axis=1) ** 2).sum(axis=1) + ((X - 0.4) ** 2).sum(axis=1)
+        return 0.2 * rng.normal(size=len(X)) - parts
+
+    X = np.repeat(rng.random((16, 4)), 3, axis=0)
+    team = sb.Team(sb.FactorGraph.from_scopes(CHAIN), dict.fromkeys("abcd", (0.0, 1.0)), outcomes="total", seed=seed)
+    team.attach(X, noisy(X))
+    return team, X, noisy
+
+
 def test_a_batch_in_noise_spreads():
-    chain, typical = CHAIN | {"i": ["a", "d"]}, []
+    typical = []
     for seed in range(4):
-        team = sb.Team(
-            sb.FactorGraph.from_scopes(chain), dict.fromkeys("abcd", (0.0, 1.0)), outcomes="total", seed=seed
-        )
-        rng = np.random.default_rng(seed)
-        X = np.repeat(rng.random((16, 4)), 3, axis=0)  # repeats show how large the noise is
-        steps, places = np.diff(X, axis=1), X - 0.4
-        team.attach(X, -(steps**2).sum(axis=1) - (places**2).sum(axis=1) + 0.2 * rng.normal(size=48))
+        team, _, _ = in_noise(seed)
         U = np.array([list(query.point.values()) for query in team.ask(8)])
         apart = np.abs(U[:, None] - U).max(axis=2) + np.diag(np.full(8, np.inf))
         typical.append(np.median(apart.min(axis=1)))
     assert np.mean(typical) > 0.1
+
+
+def test_every_second_point_in_noise_is_searched_everywhere():
+    apart = []
+    for seed in range(4):
+        team, X, noisy = in_noise(seed)
+        for _ in range(12):
+            query = team.ask()
+            x = np.array([list(query.point.values())])
+            apart.append(np.abs(X - x).max(axis=1).min())
+            X = np.concatenate([X, x])
+            team.tell(query, float(noisy(x)[0]))
+    assert np.mean(apart[1::2]) > 0.12
 
 
 def test_of_a_decided_point_that_is_crowded_the_members_spread_within_bounds_and_regions(monkeypatch):
