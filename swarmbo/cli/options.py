@@ -15,7 +15,7 @@ from typer import Argument, Option
 from typer.core import TyperGroup
 
 from swarmbo.boundary.processes import tell_in_one_line
-from swarmbo.errors import ConfigError, SwarmboError, TransportError
+from swarmbo.errors import ConfigError, SwarmboError, TransportError, typed
 
 if TYPE_CHECKING:
     from swarmbo.plotting import Formats
@@ -159,26 +159,32 @@ def _one_line_errors() -> Generator[None]:
 
 @contextmanager
 def resumable(folder: Path) -> Generator[None]:
-    """Whatever stops a run, say how to go on with it."""
+    """Whatever stops a run that has begun, say how to go on with it."""
     try:
         yield
     except KeyboardInterrupt:
-        end(f"interrupted; `swarmbo resume {folder}` goes on from here", 130)
+        end(f"interrupted{_way_on(folder)}", 130)
     except TransportError as error:  # a member of a fleet is gone
-        end(one_line(f"{error}; what was logged is safe, `swarmbo resume {folder}` goes on"), 1)
+        end(f"{one_line(str(error))}{_way_on(folder)}", 1)
     except SwarmboError:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001  the world's own: its traceback is shown whole
         if not isinstance(error, MemoryError):
             traceback.print_exc()
-        line = one_line(f"{type(error).__name__}: {error}")
-        end(f"stopped by {line}; what was logged is safe, `swarmbo resume {folder}` goes on", 1)
+        end(f"stopped by {one_line(f'{type(error).__name__}: {error}')}{_way_on(folder)}", 1)
+
+
+def _way_on(folder: Path) -> str:
+    has_begun = (folder / "scenario.toml").is_file()
+    return f"; what was logged is safe, `swarmbo resume {typed(folder)}` goes on" if has_begun else ""
 
 
 def say_awaited(agents: Sequence[str], plan: Path) -> None:
     """Say which agents of a fleet have to be started, if any."""
     if agents:
-        typer.echo(f"waiting for {', '.join(agents)}: start each with `swarmbo agent NAME --fleet {plan}`", err=True)
+        typer.echo(
+            f"waiting for {', '.join(agents)}: start each with `swarmbo agent NAME --fleet {typed(plan)}`", err=True
+        )
 
 
 def swept(trials: Sequence[Any], by: Any, *, quiet: bool) -> list[Any]:

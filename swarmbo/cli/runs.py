@@ -9,6 +9,7 @@ import typer
 from typer import Argument, Option
 
 from swarmbo.cli import options
+from swarmbo.errors import typed
 
 
 @options.app.command()
@@ -332,7 +333,7 @@ def reproduce(
     for text in (*given.deviations, *notes):
         typer.echo(f"- {text}")
     told = [f"--problem {problem}" for problem in problems or ()] + ["--quick"] * quick
-    command = " ".join(["swarmbo reproduce", name, *told, *([f"--seeds {seeds}"] if seeds else [])])
+    command = " ".join(["swarmbo reproduce", typed(name), *told, *([f"--seeds {seeds}"] if seeds else [])])
     typer.echo(reproduction.write_markdown(given, rows, notes, command, folder / "table.md"))
     if drawing is not None and scores:
         path, drawn_as = drawing

@@ -8,13 +8,14 @@ import csv
 import math
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from swarmbo.boundary import values
-from swarmbo.boundary.files import read_regular, regular_file, replacing, write_rows
+from swarmbo.boundary.files import naming, read_regular, regular_file, replacing, write_rows
 from swarmbo.errors import ConfigError, needed
 from swarmbo.metrics import agreement_traffic, declined, distance_travelled, total_cost
 from swarmbo.records import RoundRecord
@@ -100,14 +101,16 @@ class RoundsTable:
 
     def begin(self, folder: Path, settings: Mapping[str, Any], earlier: Sequence[RoundRecord]) -> None:
         """Write the earlier rounds anew, as a killed process may have left a torn row."""
-        path = folder / ROUNDS
-        write_rows(path, [("round", *_COLUMNS), *map(_row, earlier)])
-        self._file = path.open("a", encoding="utf-8", newline="")
+        self._writing = partial(naming, path := folder / ROUNDS, "cannot be written", "; resume the run with more room")
+        with self._writing():
+            write_rows(path, [("round", *_COLUMNS), *map(_row, earlier)])
+            self._file = path.open("a", encoding="utf-8", newline="")
 
     def on_round(self, record: RoundRecord) -> None:
         """Append a row."""
-        csv.writer(self._file, lineterminator="\n").writerow(_row(record))
-        self._file.flush()
+        with self._writing():
+            csv.writer(self._file, lineterminator="\n").writerow(_row(record))
+            self._file.flush()
 
     def end(self, is_complete: bool) -> None:
         """Close the file."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,8 @@ def export(
         is_whole = is_whole and run.log.damage is None
     table = tables["."] if is_one else stacked(tables)
     if file == STDOUT:
+        if isinstance(sys.stdout, TextIOWrapper):  # as in a file, whatever characters the system has
+            sys.stdout.reconfigure(encoding="utf-8")
         write_rows(table, sys.stdout)
         return None, is_whole
     path = folder / f"measurements.{'parquet' if as_parquet else 'csv'}" if file is None else file

@@ -8,8 +8,10 @@ import os
 from functools import partial
 from pathlib import Path
 
+import msgspec
 from threadpoolctl import threadpool_limits
 
+from swarmbo.baselines.peers import require_packages
 from swarmbo.deciding.team_state import acquisition_in_words, warn_of_aim
 from swarmbo.errors import RunFolderError
 from swarmbo.evaluations import Ledger
@@ -121,6 +123,7 @@ def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team
     """World and team of a scenario, not yet reset; workers are refused for a world whose copies may differ."""
     require_trust(scenario, trust)
     require_within_reason(scenario)
+    require_packages(msgspec.to_builtins(scenario.coordination).get("kind"))
     env = make_environment(scenario, trust)
     team = (Team if scenario.policy is None else PolicyTeam).for_env(env, **scenario.team_settings)
     if isinstance(team, PolicyTeam):

@@ -164,11 +164,14 @@ class _Observed:
         if not self._begun:
             logged = RunFolder.open(self._folder).records()
             self._begin(logged if was_logged else logged[: record.round])
-        if not was_logged:
+        # a run in another process may have logged this round before the log was read
+        if record.round >= self._n_told:
+            self._n_told = record.round + 1
             for callback in self._callbacks:
                 callback.on_round(record)
 
     def _begin(self, earlier: Sequence[RoundRecord]) -> None:
+        self._n_told = len(earlier)
         for callback in self._callbacks:
             callback.begin(self._folder, self._settings, earlier)
             self._begun.append(callback)

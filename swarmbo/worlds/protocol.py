@@ -66,7 +66,7 @@ class Report(NamedTuple):
     @classmethod
     def of(cls, info: Mapping[str, Any], box: Domain | None = None) -> "Report":
         """Report of an agent's info, in a field with its box."""
-        noise, source, failure = (info.get(key) for key in ("noise_std", "source", "failure"))
+        noise, source, failure, sampled = (info.get(key) for key in ("noise_std", "source", "failure", "sampled"))
         stated, measured = info.get("location"), info.get("measurement")
         place, outcome = reported_place(stated), reported_number(measured)
         is_placed, wrong = stated is not None, None
@@ -88,7 +88,7 @@ class Report(NamedTuple):
             factors={name: reported_number(told) for name, told in factors.items()},
             noise_std=reported_noise(noise),
             factor_noise=known,
-            declined=not np.all(info.get("sampled", True)),
+            declined=sampled is not None and not np.all(sampled),
             distance=float(np.nan_to_num(reported_number(info.get("distance")))),
             cost=float(np.nan_to_num(reported_number(info.get("cost")))),
             source=dict(source) if isinstance(source, Mapping) else None,

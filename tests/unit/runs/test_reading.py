@@ -3,6 +3,7 @@
 import builtins
 import csv
 import importlib
+import io
 import shutil
 import sys
 from contextlib import nullcontext
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 import swarmbo as sb
 from swarmbo.errors import ConfigError, DataWarning, RunFolderError
 from swarmbo.runs import RunFolder, load, resume, run
+from swarmbo.runs.reading import STDOUT, export
 from swarmbo.runs.table import measurements, to_frame, write_csv
 
 WORLDS = {
@@ -263,6 +265,16 @@ def test_a_notebook_shows_the_closing_table_and_the_figures(done, tmp_path):
     assert (path / "figures" / "regret.png").stat().st_mtime_ns == drawn  # not drawn again
     with pytest.raises(ConfigError, match=r"got 'rgret'; wanted some of .*regret"):
         loaded.plot("rgret")
+
+
+def test_a_table_on_standard_output_is_that_of_the_file_whatever_its_characters(tmp_path, monkeypatch):
+    run(load("camel", ["rounds=1", "name=Höhe → 1"]), tmp_path / "run")
+    written, _ = export(tmp_path / "run")
+    out = io.TextIOWrapper(raw := io.BytesIO(), encoding="cp1252", errors="replace", newline="\n")
+    monkeypatch.setattr(sys, "stdout", out)
+    assert export(tmp_path / "run", STDOUT) == (None, True)
+    out.flush()
+    assert raw.getvalue() == written.read_bytes()
 
 
 class ZMQInteractiveShell:
