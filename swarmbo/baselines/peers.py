@@ -15,14 +15,8 @@ from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Count, Fraction, Settings, require, within
 
-_PACKAGES = {
-    "cma-es": ("cma",),
-    "botorch-log-nei": ("torch", "gpytorch", "botorch"),
-    "ax": ("ax",),
-    "optuna-gp": ("optuna", "torch"),
-    "optuna-tpe": ("optuna",),
-    "turbo-1": ("torch", "gpytorch"),
-}
+_PACKAGES = {"cma-es": ["cma"], "ax": ["ax"], "optuna-gp": ["optuna", "torch"], "optuna-tpe": ["optuna"]}
+_PACKAGES |= {"turbo-1": ["torch", "gpytorch"], "botorch-log-nei": ["torch", "gpytorch", "botorch"]}
 
 
 def peer_package(name: str, method: str) -> Any:

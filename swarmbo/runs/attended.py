@@ -41,11 +41,14 @@ class _Failed(NamedTuple):
     why: str
 
 
-def attend(scenario: Scenario, first: Task, again: Task, on_round: OnRound) -> Summary:
-    """Run in successive processes until the run is complete: ``first``, then ``again`` after each failed step."""
+def attend(scenario: Scenario, first: Task, again: Task, calls: Calls) -> Summary:
+    """Run to the end; with a limit of steps in successive processes: ``first``, ``again`` after each failed step."""
+    # workers limit evaluations themselves
+    if scenario.step_timeout_s is None or scenario.workers is not None:
+        return first(calls)
     failures, task = dict[int, str](), first
     while True:
-        ended = _attend(scenario, task, failures, on_round)
+        ended = _attend(scenario, task, failures, calls.on_round)
         if not isinstance(ended, _Failed):
             return ended
         if ended.round == 0:

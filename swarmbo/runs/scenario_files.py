@@ -16,7 +16,7 @@ import tomli_w
 import swarmbo
 from swarmbo.boundary.files import read_regular
 from swarmbo.deciding.setup import DEFAULT_KINDS
-from swarmbo.errors import ConfigError, typed
+from swarmbo.errors import ConfigError
 from swarmbo.interchange.files import FORMATS
 from swarmbo.registry import SLOTS, kinds
 from swarmbo.runs.scenario import DEEPEST, Scenario, require_shallow, scenario_of, setting_paths
@@ -113,7 +113,7 @@ def dump(scenario: Scenario) -> str:
 def read_toml(path: Path) -> dict[str, Any]:
     """Tables of a TOML file."""
     if path.suffix in FORMATS:
-        wanted = f"a scenario, in TOML; `swarmbo solve {typed(path)}` and `swarmbo fleet {typed(path)}` solve it"
+        wanted = f"a scenario, in TOML; `swarmbo solve {path}` and `swarmbo fleet {path}` solve it"
         raise ConfigError(f"is a problem in tables; wanted {wanted}", at=str(path))
     try:
         return tomllib.loads(read_regular(path).decode("utf-8-sig"))

@@ -23,7 +23,6 @@ from swarmbo.deciding.setup import to_plain
 from swarmbo.deciding.team_state import acquisition_in_words
 from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.runs.attended import spawned
-from swarmbo.runs.callbacks import make_callbacks
 from swarmbo.runs.recording import record_reset
 from swarmbo.runs.rounds import reset
 from swarmbo.runs.runner import assemble
@@ -146,7 +145,6 @@ def _try(sending: Connection, scenario: Scenario, trust: bool) -> None:
 
 def _measure(scenario: Scenario, sending: Connection, trust: bool) -> None:
     """Send what is known of a run as soon as it is."""
-    make_callbacks(scenario.callbacks or ())
     env, team = assemble(scenario, trust)
     observations, infos = reset(env, scenario.seed)
     is_field, more = team.problem.is_field, len(team.agents) if team.problem.is_field else 1
