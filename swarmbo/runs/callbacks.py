@@ -1,7 +1,6 @@
 """Callbacks: receivers of each round of a run, such as those for TensorBoard and MLflow, and their settings.
 
-The log of the run is the source: a callback that begins again gets the rounds that were logged before, so that a
-resumed run writes each step once.
+The log of the run is the source: a resumed run first tells a callback the logged rounds, so that each is written once.
 """
 
 import csv

@@ -186,8 +186,8 @@ class RunFolder:
         except (RunFolderError, StateVersionError):
             raise
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            what = "cannot be read" if isinstance(error, OSError) else "is damaged"
-            raise RunFolderError(f"{self.path / name}: {what} ({error}); {how}") from error
+            wrong = f"cannot be read ({error.strerror})" if isinstance(error, OSError) else f"is damaged ({error})"
+            raise RunFolderError(f"{self.path / name}: {wrong}; {how}") from error
 
     def writing(self, name: str) -> AbstractContextManager[None]:
         """Block that writes a file: errors in it name the file, which the system's error of a full disk does not."""

@@ -227,8 +227,9 @@ def export(
     top, is_one = folder.resolve(), RunFolder.holds_run(folder)
     tables, is_whole = dict[str, Any](), True
     for run in map(load_run, [folder] if is_one else find_runs([folder])):
-        tables[run.path.resolve().relative_to(top).as_posix()] = run.table()
-        is_whole = is_whole and run.log.damage is None
+        if is_one or run.log.records or run.log.damage:  # else its world may be missing, too
+            tables[run.path.resolve().relative_to(top).as_posix()] = run.table()
+            is_whole = is_whole and run.log.damage is None
     table = tables["."] if is_one else stacked(tables)
     if file == STDOUT:
         if isinstance(sys.stdout, TextIOWrapper):  # as in a file, whatever characters the system has

@@ -162,8 +162,7 @@ def _default(table: Slot) -> Any:
 def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
     """Scenario from plain data, as read from TOML.
 
-    A missing table takes its defaults, a missing ``kind`` the default kind in such a world; with ``trust`` a user's
-    world may be loaded to find it.
+    A missing table has its defaults, a missing ``kind`` that of such a world, which may be loaded with ``trust``.
     """
     require_shallow(data, at="$")
     filled = dict(data)

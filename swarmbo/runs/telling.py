@@ -79,8 +79,7 @@ class _Display:
 class Progress(_Display):
     """Progress of a run, round by round: best, scores if known, traffic, time left. A context manager.
 
-    With workers, a round is an evaluation, and there are also the numbers of those that run and that failed, and the
-    share of the workers' time in evaluations.
+    With workers, a round is an evaluation; numbers of running and failed ones, and the workers' busy share, are shown.
     """
 
     def __init__(self, rounds: int, workers: int = 0, *, quiet: bool = False) -> None:

@@ -189,7 +189,14 @@ def test_every_number_comes_back_from_csv_to_the_bit(done, cli, tmp_path):
 def test_runs_below_a_folder_are_one_table(done, cli, tmp_path):
     for name in ("robots", "totals"):
         shutil.copytree(done(name), tmp_path / "sweep" / name / "seed-000")
+    begun = tmp_path / "sweep" / "robots" / "seed-001"  # its world is not there yet
+    begun.mkdir()
+    shutil.copy(done("robots") / "scenario.toml", begun)
     cli("export", tmp_path / "sweep")
+    cited = cli("cite", tmp_path / "sweep")
+    assert (cited.stderr, "terry2021" in cited.stdout) == (f"swarmbo: {begun}: no round is logged; left out\n", True)
+    told = cli("export", begun, status=2).stderr
+    assert told.startswith(f"swarmbo: {begun}/world.json: cannot be read (No such file or directory); delete ")
     with (tmp_path / "sweep" / "measurements.csv").open(newline="") as file:
         back = list(csv.DictReader(file))
     assert {row["run"] for row in back} == {"robots/seed-000", "totals/seed-000"}
