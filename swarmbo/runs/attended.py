@@ -15,11 +15,10 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
-import numpy as np
 import pettingzoo
 
 from swarmbo.boundary.processes import begin_process, without_interrupts
-from swarmbo.boundary.values import plain, short
+from swarmbo.boundary.values import storable
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.evaluations.executor import Evaluate
 from swarmbo.runs.report import Summary
@@ -209,16 +208,4 @@ def require_copies(env: Any) -> None:
 def plain_infos(infos: Mapping[str, Any]) -> dict[str, Any]:
     """Infos of a step as plain data, as far as records and teams read them."""
     found = {agent: info for agent, info in infos.items() if isinstance(info, Mapping)}
-    return {agent: {key: _plain(plain(info[key])) for key in _KEYS if key in info} for agent, info in found.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_plain(part) for part in value]
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):  # as JSON keeps it, so that a result found on the disk is the same
-        return value if np.isfinite(value) else None
-    return short(value)
+    return {agent: {key: storable(info[key]) for key in _KEYS if key in info} for agent, info in found.items()}

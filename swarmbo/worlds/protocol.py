@@ -12,7 +12,7 @@ from jaxtyping import Float
 from pettingzoo import AECEnv, ParallelEnv
 
 from swarmbo.acquisition import Travel
-from swarmbo.boundary.values import is_number, reported_noise, reported_number, reported_place, short
+from swarmbo.boundary.values import is_number, reported_noise, reported_number, reported_place, short, storable
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import News
@@ -91,7 +91,7 @@ class Report(NamedTuple):
             declined=sampled is not None and not np.all(sampled),
             distance=float(np.nan_to_num(reported_number(info.get("distance")))),
             cost=float(np.nan_to_num(reported_number(info.get("cost")))),
-            source=dict(source) if isinstance(source, Mapping) else None,
+            source=storable(source) if isinstance(source, Mapping) else None,
             on_the_way=_on_the_way(info.get("on_the_way"), box),
             path=_path(info.get("path"), box),
             battery=float(np.clip(reported_number(info.get("battery")), 0.0, 1.0)),

@@ -116,3 +116,12 @@ def test_a_battery_that_lasts_for_ever_limits_no_route():
     env.rounds_left, env.base = lambda agent: np.inf, lambda agent: [0.0, 0.0]
     team = sb.Team.for_env(env, acquisition="targeted-variance", coordination="routes", rounds=3)
     assert set(team.act(*env.reset(seed=0))) == set(env.agents)
+
+
+def test_a_source_is_kept_as_far_as_it_can_be_logged():
+    told = {"version": np.float32(2.5), "runs": (np.int64(1), {2: np.nan}), "engine": Fraction(1, 3)}
+    assert Report.of({"source": told}).source == {
+        "version": 2.5,
+        "runs": [1, {"2": None}],
+        "engine": "Fraction(1, 3)",
+    }
