@@ -66,6 +66,7 @@ class Report(NamedTuple):
     @classmethod
     def of(cls, info: Mapping[str, Any], box: Domain | None = None) -> "Report":
         """Report of an agent's info, in a field with its box."""
+        info = info or {}  # None is no report
         noise, source, failure, sampled = (info.get(key) for key in ("noise_std", "source", "failure", "sampled"))
         stated, measured = info.get("location"), info.get("measurement")
         place, outcome = reported_place(stated), reported_number(measured)

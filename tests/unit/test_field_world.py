@@ -38,6 +38,7 @@ A, B = {"a": ([1.0, 1.0], FAILED)}, {"b": ([2.0, 2.0], FAILED)}  # sent, and sil
     ("infos", "found"),
     [
         ({}, A | B),
+        ({"a": None}, A | B),
         ({"a": {"sampled": False}}, B),  # who declined
         ({"a": {"measurement": 3.0}}, {"a": ([1.0, 1.0], 3.0)} | B),
         ({"a": {"measurement": 3.0, "sampled": None}}, {"a": ([1.0, 1.0], 3.0)} | B),
