@@ -4,6 +4,7 @@ They are for bad input only: numerical trouble and failed measurements are repor
 """
 
 import importlib
+import re
 from typing import Any
 
 
@@ -127,6 +128,11 @@ class DataWarning(SwarmboWarning):
         >>> from swarmbo.errors import DataWarning
         >>> warnings.simplefilter("ignore", DataWarning)  # with well-known data
     """
+
+
+def typed(path: object) -> str:
+    """Path as it is typed in a command: in quotes, if a shell would take it apart."""
+    return f'"{path}"' if re.search(r"[^\w@%+=:,./~\\-]", str(path)) else str(path)
 
 
 def needed(module: str, extra: str, what: str, at: str = "$") -> Any:

@@ -223,7 +223,7 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
             except msgspec.ValidationError as wrong:
                 return _explain(wrong, part, inner, where)
     if isinstance(cause := error.__cause__, ConfigError):
-        return ConfigError(cause.message, at=f"{at}.{cause.at}")
+        return ConfigError(cause.message, at=f"{at}.{cause.at.removeprefix('$.')}")
     if (match := re.fullmatch(r"Object contains unknown field `(.*)`", text, flags=re.DOTALL)) is not None:
         name, table = match.group(1), _table_type(found, got)
         others = [part.__struct_config__.tag for part in _struct_members(found) if name in part.__struct_fields__]

@@ -1,6 +1,7 @@
 """Centralised optimisers of other packages: CMA-ES, BoTorch, Ax and Optuna."""
 
 import logging
+from importlib.util import find_spec
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,10 +15,20 @@ from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Count, Fraction, Settings, require, within
 
+_PACKAGES = {"cma-es": ["cma"], "ax": ["ax"], "optuna-gp": ["optuna", "torch"], "optuna-tpe": ["optuna"]}
+_PACKAGES |= {"turbo-1": ["torch", "gpytorch"], "botorch-log-nei": ["torch", "gpytorch", "botorch"]}
+
 
 def peer_package(name: str, method: str) -> Any:
     """A module of the extra ``peers``, for a method; untyped, as type checks run without the extra."""
     return needed(name, "peers", repr(method), at="$.coordination.kind")
+
+
+def require_packages(method: str) -> None:
+    """Refuse a method whose packages are not installed, before it is needed: after the initial design."""
+    for name in _PACKAGES.get(method, ()):
+        if find_spec(name) is None:
+            peer_package(name, method)
 
 
 _SAME = 1e-9  # sides of the box: a point that is nearer to the one asked is that, converted to units and back

@@ -105,8 +105,7 @@ class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
 
     If the world's sites have gaps, tracks are cut there, and strips have equal numbers of sites. Adjacent parts of
     tracks form cells, which are swept sequentially, the nearest one first. Between cells, agents go round closed areas
-    (boustrophedon cellular decomposition, Choset and Pignon 1997). Sweeps need two dimensions and a known number of
-    rounds.
+    (boustrophedon cellular decomposition, Choset and Pignon 1997). Sweeps need two dimensions and a number of rounds.
 
     Example:
         >>> import swarmbo as sb

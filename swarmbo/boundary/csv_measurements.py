@@ -73,8 +73,7 @@ def marked(numbers: Float[np.ndarray, " n"], missing: list[float] | None, *, is_
     Common are -99, -999, -9999 and so on, with nines behind the point too, and the same from 999 on without the sign;
     the least numbers of two-byte and four-byte integers; and fill values, which are always marks. Another negative
     number is a mark if it is farther from the others than their range or, but for coordinates, if no other number is
-    negative. A positive number is a mark from 9999 on, at three times that distance. Others outside the range are
-    doubtful.
+    negative. A positive number is a mark from 9999 on, at three times that distance. Others outside are doubtful.
     """
     if missing is not None:
         return Marked(np.isin(numbers, missing), {})

@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 
 from swarmbo.boundary.values import is_plain
-from swarmbo.errors import ConfigError, RunFolderError
+from swarmbo.errors import ConfigError, RunFolderError, typed
 
 PARTIAL = ".partial"  # suffix of an incomplete file
 FigureFormat = Literal["png", "pdf", "svg"]
@@ -83,16 +83,19 @@ def naming(path: Path, what: str, fix: str = "") -> Generator[None]:
 @contextmanager
 def replacing(path: Path) -> Generator[IO[bytes]]:
     """File that replaces another, or a link, once it is complete on the disk; if writing fails, the old file stays."""
-    partial = path.with_name(path.name + PARTIAL)
-    partial.unlink(missing_ok=True)
+    partial = path.parent / (path.name + PARTIAL)
     try:
+        partial.unlink(missing_ok=True)
         with partial.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno and error.filename in (None, str(partial)):
+            error.filename = str(path)
+        with suppress(OSError):  # the first error is the one to be raised
+            partial.unlink()
         raise
 
 
@@ -260,7 +263,7 @@ def logged_lines(
         if sealed is not None and not sealed.fits:
             damage = (
                 f"{path}: line {number + 1} was changed or damaged: its digest does not fit; delete it and what "
-                f"follows it, and `swarmbo resume {path.parent}`, or `swarmbo serve`, makes these {noun}s again"
+                f"follows it, and `swarmbo resume {typed(path.parent)}`, or `swarmbo serve`, makes these {noun}s again"
             )
             break
         try:

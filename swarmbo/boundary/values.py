@@ -115,6 +115,18 @@ def plain(value: Any) -> Any:
     return value
 
 
+def storable(value: Any) -> Any:
+    """Data as JSON keeps it: plain, numbers that are not finite as None, and other objects as their short text."""
+    value = plain(value)
+    if isinstance(value, dict):
+        return {str(key): storable(part) for key, part in cast(dict[Any, Any], value).items()}
+    if isinstance(value, list):
+        return [storable(part) for part in cast(list[Any], value)]
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else short(value)
+
+
 def distinct_names(given: object, what: str, at: str) -> tuple[str, ...]:
     """Check names from a user, at least one, none twice; ``what`` describes one for messages."""
     names = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else None

@@ -14,8 +14,8 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
 
+from swarmbo import errors
 from swarmbo.boundary.processes import tell_in_one_line
-from swarmbo.errors import ConfigError, SwarmboError, TransportError
 
 if TYPE_CHECKING:
     from swarmbo.plotting import Formats
@@ -62,7 +62,7 @@ def _setting_paths(source: str | None, key: str) -> list[str]:
 
     try:
         return paths_to(key, {} if source is None else scenario_files.read_toml(scenario_files.locate(source)))
-    except (SwarmboError, OSError):  # no scenario, of which the command itself says so once its options are right
+    except (errors.SwarmboError, OSError):  # no scenario, as the command itself says once its options are right
         return []
 
 
@@ -143,9 +143,9 @@ def _one_line_errors() -> Generator[None]:
         with warnings.catch_warnings():
             tell_in_one_line()
             yield
-    except SwarmboError as error:
-        text = f"{error.at}: {error.message}" if isinstance(error, ConfigError) else str(error)
-        if isinstance(error, ConfigError) and (key := _EXPLAINED.fullmatch(error.at)):
+    except errors.SwarmboError as error:
+        text = f"{error.at}: {error.message}" if isinstance(error, errors.ConfigError) else str(error)
+        if isinstance(error, errors.ConfigError) and (key := _EXPLAINED.fullmatch(error.at)):
             text += f" (see: swarmbo explain {key[1]})"
         end(one_line(text))
     except KeyboardInterrupt:
@@ -159,26 +159,31 @@ def _one_line_errors() -> Generator[None]:
 
 @contextmanager
 def resumable(folder: Path) -> Generator[None]:
-    """Whatever stops a run, say how to go on with it."""
+    """Whatever stops a run that has begun, say how to go on with it."""
     try:
         yield
     except KeyboardInterrupt:
-        end(f"interrupted; `swarmbo resume {folder}` goes on from here", 130)
-    except TransportError as error:  # a member of a fleet is gone
-        end(one_line(f"{error}; what was logged is safe, `swarmbo resume {folder}` goes on"), 1)
-    except SwarmboError:
+        end(f"interrupted{_way_on(folder)}", 130)
+    except errors.TransportError as error:  # a member of a fleet is gone
+        end(f"{one_line(str(error))}{_way_on(folder)}", 1)
+    except errors.SwarmboError:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001  the world's own: its traceback is shown whole
         if not isinstance(error, MemoryError):
             traceback.print_exc()
-        line = one_line(f"{type(error).__name__}: {error}")
-        end(f"stopped by {line}; what was logged is safe, `swarmbo resume {folder}` goes on", 1)
+        end(f"stopped by {one_line(f'{type(error).__name__}: {error}')}{_way_on(folder)}", 1)
+
+
+def _way_on(folder: Path) -> str:
+    has_begun = (folder / "scenario.toml").is_file()
+    return f"; what was logged is safe, `swarmbo resume {errors.typed(folder)}` goes on" if has_begun else ""
 
 
 def say_awaited(agents: Sequence[str], plan: Path) -> None:
     """Say which agents of a fleet have to be started, if any."""
     if agents:
-        typer.echo(f"waiting for {', '.join(agents)}: start each with `swarmbo agent NAME --fleet {plan}`", err=True)
+        command = f"swarmbo agent NAME --fleet {errors.typed(plan)}"
+        typer.echo(f"waiting for {', '.join(agents)}: start each with `{command}`", err=True)
 
 
 def swept(trials: Sequence[Any], by: Any, *, quiet: bool) -> list[Any]:
@@ -219,7 +224,7 @@ def figure_at(path: Path | None, names: list[str] | None, dpi: int | None) -> "t
 
     said = names or ([path.suffix[1:]] if path.suffix else [])
     if strange := [name for name in said if name not in FIGURE_FORMATS]:
-        raise ConfigError(f"got {strange[0]!r}; wanted png, pdf or svg", at="--figure")
+        raise errors.ConfigError(f"got {strange[0]!r}; wanted png, pdf or svg", at="--figure")
     drawn_as = Formats.of(said, dpi)
     return path if path.suffix and not names else path.with_suffix(f".{drawn_as.figures}"), drawn_as
 

@@ -9,6 +9,7 @@ import typer
 from typer import Argument, Option
 
 from swarmbo.cli import options
+from swarmbo.errors import typed
 
 
 @options.app.command()
@@ -125,8 +126,12 @@ def check(
     if quick:
         acquisition = check_scenario(scenario, trust)
     else:
+        from swarmbo.runs.callbacks import make_callbacks
         from swarmbo.runs.trial import estimate
+        from swarmbo.runs.world import told_by_name
 
+        with told_by_name(scenario):
+            make_callbacks(scenario.callbacks or ())
         tried = estimate(scenario, trust)
         acquisition, takes = tried.acquisition, f"; a run takes {tried.text()}"
     by = f", acquisition {acquisition}" if acquisition else ""
@@ -332,7 +337,7 @@ def reproduce(
     for text in (*given.deviations, *notes):
         typer.echo(f"- {text}")
     told = [f"--problem {problem}" for problem in problems or ()] + ["--quick"] * quick
-    command = " ".join(["swarmbo reproduce", name, *told, *([f"--seeds {seeds}"] if seeds else [])])
+    command = " ".join(["swarmbo reproduce", typed(name), *told, *([f"--seeds {seeds}"] if seeds else [])])
     typer.echo(reproduction.write_markdown(given, rows, notes, command, folder / "table.md"))
     if drawing is not None and scores:
         path, drawn_as = drawing

@@ -15,11 +15,10 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
-import numpy as np
 import pettingzoo
 
 from swarmbo.boundary.processes import begin_process, without_interrupts
-from swarmbo.boundary.values import plain, short
+from swarmbo.boundary.values import storable
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.evaluations.executor import Evaluate
 from swarmbo.runs.report import Summary
@@ -41,11 +40,14 @@ class _Failed(NamedTuple):
     why: str
 
 
-def attend(scenario: Scenario, first: Task, again: Task, on_round: OnRound) -> Summary:
-    """Run in successive processes until the run is complete: ``first``, then ``again`` after each failed step."""
+def attend(scenario: Scenario, first: Task, again: Task, calls: Calls) -> Summary:
+    """Run to the end; with a limit of steps in successive processes: ``first``, ``again`` after each failed step."""
+    # workers limit evaluations themselves
+    if scenario.step_timeout_s is None or scenario.workers is not None:
+        return first(calls)
     failures, task = dict[int, str](), first
     while True:
-        ended = _attend(scenario, task, failures, on_round)
+        ended = _attend(scenario, task, failures, calls.on_round)
         if not isinstance(ended, _Failed):
             return ended
         if ended.round == 0:
@@ -206,16 +208,4 @@ def require_copies(env: Any) -> None:
 def plain_infos(infos: Mapping[str, Any]) -> dict[str, Any]:
     """Infos of a step as plain data, as far as records and teams read them."""
     found = {agent: info for agent, info in infos.items() if isinstance(info, Mapping)}
-    return {agent: {key: _plain(plain(info[key])) for key in _KEYS if key in info} for agent, info in found.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_plain(part) for part in value]
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):  # as JSON keeps it, so that a result found on the disk is the same
-        return value if np.isfinite(value) else None
-    return short(value)
+    return {agent: {key: storable(info[key]) for key in _KEYS if key in info} for agent, info in found.items()}

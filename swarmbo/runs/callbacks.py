@@ -1,20 +1,20 @@
 """Callbacks: receivers of each round of a run, such as those for TensorBoard and MLflow, and their settings.
 
-The log of the run is the source: a callback that begins again gets the rounds that were logged before, so that a
-resumed run writes each step once.
+The log of the run is the source: a resumed run first tells a callback the logged rounds, so that each is written once.
 """
 
 import csv
 import math
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from swarmbo.boundary import values
-from swarmbo.boundary.files import read_regular, regular_file, replacing, write_rows
+from swarmbo.boundary.files import naming, read_regular, regular_file, replacing, write_rows
 from swarmbo.errors import ConfigError, needed
 from swarmbo.metrics import agreement_traffic, declined, distance_travelled, total_cost
 from swarmbo.records import RoundRecord
@@ -56,8 +56,7 @@ class Callback(Protocol):
         Args:
             folder: Folder of the run.
             settings: The scenario as plain data.
-            earlier: Rounds that are in the log already, as in a resumed run. An earlier process may have received all
-                of them, or all but the last.
+            earlier: Logged rounds, as in a resumed run. An earlier process may have received all, or all but the last.
         """
         ...
 
@@ -73,8 +72,7 @@ class Callback(Protocol):
 def numbers_of(record: RoundRecord) -> dict[str, float]:
     """Numbers of a round by name; those that are unknown are missing.
 
-    ``measurements``, ``failures``, ``declined``, ``cost``, ``distance``, ``messages`` and ``bytes`` are of this round
-    alone.
+    Counts (``measurements`` to ``declined``, ``messages``, ``bytes``), ``cost`` and ``distance`` are of this round.
     """
     evaluations = record.evaluations
     succeeded = sum(evaluation.measurement is not None for evaluation in evaluations)
@@ -100,14 +98,16 @@ class RoundsTable:
 
     def begin(self, folder: Path, settings: Mapping[str, Any], earlier: Sequence[RoundRecord]) -> None:
         """Write the earlier rounds anew, as a killed process may have left a torn row."""
-        path = folder / ROUNDS
-        write_rows(path, [("round", *_COLUMNS), *map(_row, earlier)])
-        self._file = path.open("a", encoding="utf-8", newline="")
+        self._writing = partial(naming, path := folder / ROUNDS, "cannot be written", "; resume the run with more room")
+        with self._writing():
+            write_rows(path, [("round", *_COLUMNS), *map(_row, earlier)])
+            self._file = path.open("a", encoding="utf-8", newline="")
 
     def on_round(self, record: RoundRecord) -> None:
         """Append a row."""
-        csv.writer(self._file, lineterminator="\n").writerow(_row(record))
-        self._file.flush()
+        with self._writing():
+            csv.writer(self._file, lineterminator="\n").writerow(_row(record))
+            self._file.flush()
 
     def end(self, is_complete: bool) -> None:
         """Close the file."""

@@ -44,6 +44,10 @@ def cite(paths: Iterable[Path]) -> Citations:
     keys, notes, versions = set[str](), dict[str, None](), dict[str, None]()
     for path in paths:
         run = load_run(path)
+        versions[run.folder.versions()["swarmbo"]] = None
+        if not run.log.lines:
+            notes[f"{path}: no round is logged; left out"] = None
+            continue
         settings = settings_of(run)
         if settings.get("acquisition.kind") == "auto" and not run.world.variables:
             notes[f"{path}: not complete, so it is not known yet which acquisition 'auto' has chosen"] = None
@@ -51,7 +55,6 @@ def cite(paths: Iterable[Path]) -> Citations:
         for condition, references in table()["uses"].items():
             if all(_holds(part, settings) for part in condition.split(" & ")):
                 keys.update(references)
-        versions[run.folder.versions()["swarmbo"]] = None
     own = _SWARMBO | {"version": " and ".join(versions), "year": "2026"}
     found = {"swarmbo": own} | {key: table()["entries"][key] for key in sorted(keys)}
     return Citations({key: bibtex(key, fields) for key, fields in found.items()}, list(notes))

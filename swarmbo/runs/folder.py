@@ -23,7 +23,7 @@ import tomli_w
 
 import swarmbo
 from swarmbo.boundary import files
-from swarmbo.errors import ConfigError, RunFolderError, StateVersionError, SwarmboWarning
+from swarmbo.errors import ConfigError, RunFolderError, StateVersionError, SwarmboWarning, typed
 from swarmbo.evaluations.ledger import LEDGER
 from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.runs import stored_files
@@ -186,8 +186,8 @@ class RunFolder:
         except (RunFolderError, StateVersionError):
             raise
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            what = "cannot be read" if isinstance(error, OSError) else "is damaged"
-            raise RunFolderError(f"{self.path / name}: {what} ({error}); {how}") from error
+            wrong = f"cannot be read ({error.strerror})" if isinstance(error, OSError) else f"is damaged ({error})"
+            raise RunFolderError(f"{self.path / name}: {wrong}; {how}") from error
 
     def writing(self, name: str) -> AbstractContextManager[None]:
         """Block that writes a file: errors in it name the file, which the system's error of a full disk does not."""
@@ -198,7 +198,7 @@ class RunFolder:
     def way_on(self) -> str:
         """Command that goes on with the run, in words."""
         is_served = (self.path / LEDGER).exists() and "workers" not in self._told[0]
-        return f"`swarmbo {'serve … --out' if is_served else 'resume'} {self.path}` goes on"
+        return f"`swarmbo {'serve … --out' if is_served else 'resume'} {typed(self.path)}` goes on"
 
     def _read(self, name: str) -> bytes:
         with files.naming(self.path / name, "cannot be read"), suppress(FileNotFoundError):

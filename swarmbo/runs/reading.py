@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -130,8 +131,7 @@ class Run:
         """Figures of the run for a notebook; drawn first if they are missing.
 
         Args:
-            names: Names of figures: ``regret``, ``belief``, ``run`` (the animation), …; by default all but the
-                animation.
+            names: Figures: ``regret``, ``belief``, ``run`` (the animation), …; by default all but the animation.
 
         Raises:
             RunFolderError: If they cannot be drawn or written.
@@ -227,10 +227,13 @@ def export(
     top, is_one = folder.resolve(), RunFolder.holds_run(folder)
     tables, is_whole = dict[str, Any](), True
     for run in map(load_run, [folder] if is_one else find_runs([folder])):
-        tables[run.path.resolve().relative_to(top).as_posix()] = run.table()
-        is_whole = is_whole and run.log.damage is None
+        if is_one or run.log.records or run.log.damage:  # else its world may be missing, too
+            tables[run.path.resolve().relative_to(top).as_posix()] = run.table()
+            is_whole = is_whole and run.log.damage is None
     table = tables["."] if is_one else stacked(tables)
     if file == STDOUT:
+        if isinstance(sys.stdout, TextIOWrapper):  # as in a file, whatever characters the system has
+            sys.stdout.reconfigure(encoding="utf-8")
         write_rows(table, sys.stdout)
         return None, is_whole
     path = folder / f"measurements.{'parquet' if as_parquet else 'csv'}" if file is None else file

@@ -68,7 +68,7 @@ def record_round(
     before = {sample.agent: sample.location for sample in previous.samples}
     samples: list[Sample] = []
     for agent in team.agents:
-        info = infos.get(agent, {})
+        info = infos.get(agent) or {}
         if isinstance(world, FunctionWorld):
             target = world.coded(agent, actions[agent]) if agent in actions else None
             stated = info.get("location")

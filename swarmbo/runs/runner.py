@@ -8,8 +8,10 @@ import os
 from functools import partial
 from pathlib import Path
 
+import msgspec
 from threadpoolctl import threadpool_limits
 
+from swarmbo.baselines.peers import require_packages
 from swarmbo.deciding.team_state import acquisition_in_words, warn_of_aim
 from swarmbo.errors import RunFolderError
 from swarmbo.evaluations import Ledger
@@ -49,8 +51,7 @@ def run(
             the world: a plug-in, or a class that can be imported.
         out: The folder; created if missing.
         force: Delete an existing run there first.
-        on_round: Called after each round with its record, and True if it was logged before. An exception ends the run,
-            which can be resumed.
+        on_round: Called after each round with its record, and True if it was logged before. Its exceptions end the run.
         progress: Show a bar on the terminal or in a notebook; plain lines elsewhere.
         trust: Permit user code that the scenario names.
 
@@ -67,10 +68,7 @@ def run(
     if not force and (summary := ended(scenario, path, trust)) is not None:
         return summary
     with telling(scenario, path, on_round, progress=progress) as calls:
-        if scenario.step_timeout_s is None or scenario.workers is not None:
-            return _run(scenario, path, force, trust, calls)
-        again = partial(_resume, path, trust)
-        return attend(scenario, partial(_run, scenario, path, force, trust), again, calls.on_round)
+        return attend(scenario, partial(_run, scenario, path, force, trust), partial(_resume, path, trust), calls)
 
 
 def resume(
@@ -90,8 +88,7 @@ def resume(
         The summary; at once if the run is complete.
 
     Raises:
-        RunFolderError: If there is no run, it or user code was changed, it is damaged, or its rounds do not come out as
-            logged.
+        RunFolderError: If there is no run, it or user code was changed, it is damaged, or rounds differ from the log.
         ConfigError: If it is not complete, and code is named without ``trust``.
         OwnCodeError: If user code raises.
     """
@@ -112,15 +109,14 @@ def resume(
         got = "its outcomes are told by clients, and its environment would simulate the others"
         raise RunFolderError(f"{path}: {got}; {folder.way_on}, with the scenario that it began with")
     with telling(scenario, path, on_round, progress=progress) as calls:
-        if scenario.step_timeout_s is None or scenario.workers is not None:
-            return _resume(path, trust, calls)
-        return attend(scenario, partial(_resume, path, trust), partial(_resume, path, trust), calls.on_round)
+        return attend(scenario, again := partial(_resume, path, trust), again, calls)
 
 
 def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team]:
     """World and team of a scenario, not yet reset; workers are refused for a world whose copies may differ."""
     require_trust(scenario, trust)
     require_within_reason(scenario)
+    require_packages(msgspec.to_builtins(scenario.coordination).get("kind"))
     env = make_environment(scenario, trust)
     team = (Team if scenario.policy is None else PolicyTeam).for_env(env, **scenario.team_settings)
     if isinstance(team, PolicyTeam):

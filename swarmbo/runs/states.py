@@ -15,7 +15,7 @@ import numpy as np
 from swarmbo.belief.model import Learned
 from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.boundary.files import digest_of_arrays, read_arrays, read_regular
-from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
+from swarmbo.errors import ConfigError, RunFolderError, StateVersionError, typed
 from swarmbo.graph import FactorGraph
 from swarmbo.graph.groups import graph_of_groups
 from swarmbo.problem.coding import coding_of
@@ -130,13 +130,13 @@ def keep_world(
 
 def read_world(folder: RunFolder) -> WorldRecord:
     """Read the world of a run."""
-    with folder.reading("world.json", _WITHOUT.format(folder.path)):
+    with folder.reading("world.json", _WITHOUT.format(typed(folder.path))):
         return msgspec.json.decode(folder.read_sealed("world.json"), type=WorldRecord)
 
 
 def read_truth(folder: RunFolder) -> dict[str, np.ndarray]:
     """Read the arrays of a run's world; empty without a ground truth."""
-    with folder.reading("world.npz", _WITHOUT.format(folder.path)):
+    with folder.reading("world.npz", _WITHOUT.format(typed(folder.path))):
         arrays = read_arrays(folder.path / "world.npz")
         if digest_of_arrays(arrays) != read_world(folder).arrays:
             raise ValueError("it was changed or damaged: its digest does not fit")

@@ -79,8 +79,7 @@ class _Display:
 class Progress(_Display):
     """Progress of a run, round by round: best, scores if known, traffic, time left. A context manager.
 
-    With workers, a round is an evaluation, and there are also the numbers of those that run and that failed, and the
-    share of the workers' time in evaluations.
+    With workers, a round is an evaluation; numbers of running and failed ones, and the workers' busy share, are shown.
     """
 
     def __init__(self, rounds: int, workers: int = 0, *, quiet: bool = False) -> None:
@@ -164,11 +163,14 @@ class _Observed:
         if not self._begun:
             logged = RunFolder.open(self._folder).records()
             self._begin(logged if was_logged else logged[: record.round])
-        if not was_logged:
+        # a run in another process may have logged this round before the log was read
+        if record.round >= self._n_told:
+            self._n_told = record.round + 1
             for callback in self._callbacks:
                 callback.on_round(record)
 
     def _begin(self, earlier: Sequence[RoundRecord]) -> None:
+        self._n_told = len(earlier)
         for callback in self._callbacks:
             callback.begin(self._folder, self._settings, earlier)
             self._begun.append(callback)

@@ -168,7 +168,7 @@ class WorldTravel:
 
     def rounds_left(self, agent: str) -> int:
         """Number of rounds for which an agent can still move."""
-        return int(self._world.rounds_left(agent)) if hasattr(self._world, "rounds_left") else NEVER
+        return int(min(self._world.rounds_left(agent), NEVER)) if hasattr(self._world, "rounds_left") else NEVER
 
     def base(self, agent: str) -> Float[np.ndarray, " d"] | None:
         """Location where it has to be back by then; None: anywhere."""

@@ -130,7 +130,7 @@ class FunctionWorld(World):
         """Values at the evaluated joint point: as agents report, else as sent; None if none reports. They are NaN for
         an agent whose location is invalid.
         """
-        stated = {agent: at for agent, info in infos.items() if (at := info.get("location")) is not None}
+        stated = {agent: at for agent, info in infos.items() if info and (at := info.get("location")) is not None}
         if not stated:
             return None
         codes = dict(zip(self.variables, self.place(sent), strict=True))

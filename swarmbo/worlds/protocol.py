@@ -12,7 +12,7 @@ from jaxtyping import Float
 from pettingzoo import AECEnv, ParallelEnv
 
 from swarmbo.acquisition import Travel
-from swarmbo.boundary.values import is_number, reported_noise, reported_number, reported_place, short
+from swarmbo.boundary.values import is_number, reported_noise, reported_number, reported_place, short, storable
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import News
@@ -66,7 +66,8 @@ class Report(NamedTuple):
     @classmethod
     def of(cls, info: Mapping[str, Any], box: Domain | None = None) -> "Report":
         """Report of an agent's info, in a field with its box."""
-        noise, source, failure = (info.get(key) for key in ("noise_std", "source", "failure"))
+        info = info or {}  # None is no report
+        noise, source, failure, sampled = (info.get(key) for key in ("noise_std", "source", "failure", "sampled"))
         stated, measured = info.get("location"), info.get("measurement")
         place, outcome = reported_place(stated), reported_number(measured)
         is_placed, wrong = stated is not None, None
@@ -88,10 +89,10 @@ class Report(NamedTuple):
             factors={name: reported_number(told) for name, told in factors.items()},
             noise_std=reported_noise(noise),
             factor_noise=known,
-            declined=not np.all(info.get("sampled", True)),
+            declined=sampled is not None and not np.all(sampled),
             distance=float(np.nan_to_num(reported_number(info.get("distance")))),
             cost=float(np.nan_to_num(reported_number(info.get("cost")))),
-            source=dict(source) if isinstance(source, Mapping) else None,
+            source=storable(source) if isinstance(source, Mapping) else None,
             on_the_way=_on_the_way(info.get("on_the_way"), box),
             path=_path(info.get("path"), box),
             battery=float(np.clip(reported_number(info.get("battery")), 0.0, 1.0)),

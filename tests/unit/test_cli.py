@@ -2,6 +2,7 @@ import errno
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -154,12 +155,40 @@ def test_a_failure_of_the_world_shows_its_traceback_and_how_to_go_on(invoke, mon
     with monkeypatch.context() as patch:
         patch.setattr(RobotTeam, "step", break_down)
         stops = ["--set", "when_step_fails=stop"]
-        result = invoke("run", "robots", "--out", "here", "--no-figures", *SMALL, *stops, status=1)
+        result = invoke("run", "robots", "--out", "my runs/a (1)", "--no-figures", *SMALL, *stops, status=1)
     assert "Traceback" in result.stderr
     last = result.stderr.splitlines()[-1]
     assert last.startswith("swarmbo: stopped by RuntimeError: a wheel came off")
-    assert "`swarmbo resume here` goes on" in last
-    invoke("resume", "here", "--no-figures", "--quiet")
+    command = re.search("`swarmbo (.*)` goes on", last)[1]
+    invoke(*shlex.split(command), "--no-figures", "--quiet")
+
+
+def test_nothing_says_that_a_run_goes_on_which_had_not_begun(invoke, monkeypatch):
+    def stop(scenario, trust):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("swarmbo.runs.runner.assemble", stop)
+    assert invoke("run", "robots", "--out", "here", *SMALL, status=130).stderr == "swarmbo: interrupted\n"
+
+
+def test_a_file_that_cannot_be_written_is_told_by_its_name(invoke, tmp_path):
+    invoke("run", "robots", "--out", "here", "--no-figures", "--quiet", *SMALL)
+    for file, why in (("no/x.csv", "No such file or directory"), ("here/.lock/x.csv", "Not a directory")):
+        assert invoke("export", "here", file, status=2).stderr == f"swarmbo: {file}: {why}\n"
+    assert "Traceback" not in invoke("export", "here", "", status=2).stderr
+
+
+@pytest.mark.parametrize("quick", [["--quick"], []])
+def test_check_refuses_callbacks_and_packages_that_are_not_there(invoke, tmp_path, monkeypatch, quick):
+    (tmp_path / f"told_{len(quick)}.py").write_text("class Told:\n    pass\n")
+    monkeypatch.setitem(sys.modules, "cma", None)
+    own = ["--trust", "--set", f'callbacks=["told_{len(quick)}:Told"]']
+    refused = invoke("check", "camel", *own, *quick, status=2).stderr
+    assert "swarmbo: $.callbacks[0]: got told_" in refused
+    assert ":Told; wanted a class with the methods begin" in refused
+    if quick:  # otherwise another process tries it, which has the package
+        refused = invoke("check", "camel", "--set", "coordination=cma-es", *quick, status=2).stderr
+        assert "$.coordination.kind: 'cma-es' needs the package 'cma', which is not installed; pip install" in refused
 
 
 def test_list_shows_every_kind_with_the_teams_that_it_suits(invoke, monkeypatch):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
+import swarmbo as sb
 from swarmbo.errors import SwarmboError
 from swarmbo.worlds import FieldWorld, Report, Step
 
@@ -37,8 +38,10 @@ A, B = {"a": ([1.0, 1.0], FAILED)}, {"b": ([2.0, 2.0], FAILED)}  # sent, and sil
     ("infos", "found"),
     [
         ({}, A | B),
+        ({"a": None}, A | B),
         ({"a": {"sampled": False}}, B),  # who declined
         ({"a": {"measurement": 3.0}}, {"a": ([1.0, 1.0], 3.0)} | B),
+        ({"a": {"measurement": 3.0, "sampled": None}}, {"a": ([1.0, 1.0], 3.0)} | B),
         ({"c": {"location": [5.0, 6.0], "measurement": float("nan")}}, A | B | {"c": ([5.0, 6.0], FAILED)}),
         (
             {"b": {"location": [3.0, 3.0], "measurement": 5.0}, "a": {"location": [4.0, 4.0], "measurement": 6.0}},
@@ -106,3 +109,20 @@ def test_whatever_an_agent_reports_is_read(info):
     assert (report.place, dict(report.factors), report.distance, report.cost) == (None, {}, 0.0, 0.0)
     assert np.isnan(report.outcome)
     assert report.source is None
+
+
+def test_a_battery_that_lasts_for_ever_limits_no_route():
+    env = env_of()
+    env.travel_rounds = lambda agent, origins, places: np.ones((len(origins), len(places)), dtype=int)
+    env.rounds_left, env.base = lambda agent: np.inf, lambda agent: [0.0, 0.0]
+    team = sb.Team.for_env(env, acquisition="targeted-variance", coordination="routes", rounds=3)
+    assert set(team.act(*env.reset(seed=0))) == set(env.agents)
+
+
+def test_a_source_is_kept_as_far_as_it_can_be_logged():
+    told = {"version": np.float32(2.5), "runs": (np.int64(1), {2: np.nan}), "engine": Fraction(1, 3)}
+    assert Report.of({"source": told}).source == {
+        "version": 2.5,
+        "runs": [1, {"2": None}],
+        "engine": "Fraction(1, 3)",
+    }

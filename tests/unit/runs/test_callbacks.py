@@ -1,11 +1,13 @@
 """Callbacks get each round once, also if a run is killed between its log and them, and resumed."""
 
 import csv
+import errno
+import os
 import sys
 
 import pytest
 
-from swarmbo.errors import ConfigError, OwnCodeError
+from swarmbo.errors import ConfigError, OwnCodeError, RunFolderError
 from swarmbo.runs import RunFolder, load, resume, run, telling
 from swarmbo.runs.callbacks import numbers_of, settings_of
 
@@ -43,6 +45,29 @@ def test_rounds_csv_has_each_round_once(tmp_path, resumed):
     assert [int(row["round"]) for row in rows] == [0, 1, 2, 3, 4]
     for row, record in zip(rows, records, strict=True):
         assert {name: float(cell) for name, cell in row.items() if cell and name != "round"} == numbers_of(record)
+
+
+def test_a_round_that_another_process_logs_before_the_log_is_read_has_one_row(tmp_path):
+    """As of a run with ``step_timeout_s``: its process goes on while this one reads what was logged."""
+    run(scenario := load("camel", SETTINGS), tmp_path)
+    whole = (tmp_path / "rounds.csv").read_bytes()
+    with telling.telling(scenario, tmp_path, lambda *_: None) as calls:
+        for record in RunFolder.open(tmp_path).records():
+            calls.on_round(record, record.round < 2)
+    assert (tmp_path / "rounds.csv").read_bytes() == whole
+
+
+def test_a_disk_that_is_full_of_rows_is_told_with_the_file(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("swarmbo.runs.callbacks._row", full)
+        with pytest.raises(RunFolderError, match=r"rounds\.csv: cannot be written: No space left on device; resume"):
+            run(load("camel", SETTINGS), tmp_path)
+    resume(tmp_path)
+    assert [row.split(",")[0] for row in (tmp_path / "rounds.csv").read_text().split()][1:] == list("01234")
+
+
+def full(record):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_a_torn_row_is_written_anew(tmp_path, interrupted):

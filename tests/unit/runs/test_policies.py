@@ -96,7 +96,7 @@ def test_an_interrupted_policy_acts_again_from_the_first_round(own, tmp_path, sa
 @pytest.mark.parametrize(
     ("policy", "match"),
     [
-        ("auto", "module:Class"),
+        ("auto", r"^\$\.policy: got 'auto'; wanted 'module:Class'"),
         ({"file": "x.npz"}, "module:Class"),
         (f"{OWN}:Mute", "no method act"),
         (f"{OWN}:Nobody", "no 'Nobody'"),

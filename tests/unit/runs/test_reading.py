@@ -3,6 +3,7 @@
 import builtins
 import csv
 import importlib
+import io
 import shutil
 import sys
 from contextlib import nullcontext
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 import swarmbo as sb
 from swarmbo.errors import ConfigError, DataWarning, RunFolderError
 from swarmbo.runs import RunFolder, load, resume, run
+from swarmbo.runs.reading import STDOUT, export
 from swarmbo.runs.table import measurements, to_frame, write_csv
 
 WORLDS = {
@@ -187,7 +189,14 @@ def test_every_number_comes_back_from_csv_to_the_bit(done, cli, tmp_path):
 def test_runs_below_a_folder_are_one_table(done, cli, tmp_path):
     for name in ("robots", "totals"):
         shutil.copytree(done(name), tmp_path / "sweep" / name / "seed-000")
+    begun = tmp_path / "sweep" / "robots" / "seed-001"  # its world is not there yet
+    begun.mkdir()
+    shutil.copy(done("robots") / "scenario.toml", begun)
     cli("export", tmp_path / "sweep")
+    cited = cli("cite", tmp_path / "sweep")
+    assert (cited.stderr, "terry2021" in cited.stdout) == (f"swarmbo: {begun}: no round is logged; left out\n", True)
+    told = cli("export", begun, status=2).stderr
+    assert told.startswith(f"swarmbo: {begun}/world.json: cannot be read (No such file or directory); delete ")
     with (tmp_path / "sweep" / "measurements.csv").open(newline="") as file:
         back = list(csv.DictReader(file))
     assert {row["run"] for row in back} == {"robots/seed-000", "totals/seed-000"}
@@ -263,6 +272,16 @@ def test_a_notebook_shows_the_closing_table_and_the_figures(done, tmp_path):
     assert (path / "figures" / "regret.png").stat().st_mtime_ns == drawn  # not drawn again
     with pytest.raises(ConfigError, match=r"got 'rgret'; wanted some of .*regret"):
         loaded.plot("rgret")
+
+
+def test_a_table_on_standard_output_is_that_of_the_file_whatever_its_characters(tmp_path, monkeypatch):
+    run(load("camel", ["rounds=1", "name=Höhe → 1"]), tmp_path / "run")
+    written, _ = export(tmp_path / "run")
+    out = io.TextIOWrapper(raw := io.BytesIO(), encoding="cp1252", errors="replace", newline="\n")
+    monkeypatch.setattr(sys, "stdout", out)
+    assert export(tmp_path / "run", STDOUT) == (None, True)
+    out.flush()
+    assert raw.getvalue() == written.read_bytes()
 
 
 class ZMQInteractiveShell:
