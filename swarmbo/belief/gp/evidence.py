@@ -347,7 +347,7 @@ class LogPosterior:
         K[self._places] = pairs if left is None else pairs * left
         noise = np.where(self._is_fitted, noises[self._noise_of], self.known_noise)
         K[:: t + 1] = outputscales @ self._holds + noise
-        L, _ = cholesky.factorise(K.reshape(t, t, order="F"))
+        L, _ = cholesky.factorise_noisy(K.reshape(t, t, order="F"))
         return L, cholesky.solve_lower(L, self._design), cholesky.solve_lower(L, self.z)
 
     def _covariances(

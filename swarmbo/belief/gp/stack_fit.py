@@ -107,10 +107,8 @@ class StackedLogPosterior:
         if is_sound.all():
             return found
         (singular,) = np.nonzero(~is_sound)
-        outputs = np.exp(theta[:, -1 - len(self._ends) :]).sum(axis=1)  # the noise variance included
-        level = self.z.shape[1] * EPSILON * np.maximum(outputs, np.nan_to_num(self._known_noise[which]).max(axis=1))
         for attempt in range(_ATTEMPTS):
-            added = level[singular] * 10.0**attempt
+            added = np.full(len(singular), self.z.shape[1] * EPSILON * 10.0**attempt)
             mended, is_sound = self._evaluated(theta[singular], which[singular], added)
             found.put(singular[is_sound], mended.take(np.flatnonzero(is_sound)))
             singular = singular[~is_sound]

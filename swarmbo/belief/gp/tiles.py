@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from scipy.spatial import cKDTree
 from scipy.special import comb
 
-from swarmbo.belief.gp.cholesky import factorise, solve_lower
+from swarmbo.belief.gp.cholesky import factorise_noisy, solve_lower
 from swarmbo.belief.gp.conditioning import JointPosterior, Term
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import LEAST_NOISE, Observations, projection
@@ -64,11 +64,11 @@ class Tiles:
         K = self._prior.matrix(at, at)
         K.flat[:: len(K) + 1] += self._noise[rows]
         sides = np.concatenate([self._prior.matrix(points, at), self._residuals[rows][None]])
-        return solve_lower(factorise(K)[0], sides.T, in_place=True)
+        return solve_lower(factorise_noisy(K)[0], sides.T, in_place=True)
 
     def joint(self, query: Observations, mean: Float[np.ndarray, " m"], var: Float[np.ndarray, " m"]) -> JointPosterior:
         """Joint posterior with given marginals; correlations are given the measurements nearest to the points."""
-        rows = np.arange(len(self.data))
+        rows = np.arange(len(self.data) if len(query) else 0)
         if len(rows) > self.jointly:
             few = query.take(slice(None, None, -(-len(query) // self.jointly)))
             each = self.jointly // len(few)

@@ -7,7 +7,15 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Hyperparameter, Kernel, Matern
 
-from swarmbo.belief import AdditiveGP, ExactGP, ExactGPSettings, Hyperparameters, TimeAxis, TimeCorrelation
+from swarmbo.belief import (
+    AdditiveGP,
+    AdditiveGPSettings,
+    ExactGP,
+    ExactGPSettings,
+    Hyperparameters,
+    TimeAxis,
+    TimeCorrelation,
+)
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KERNEL_NAMES, Covariance
@@ -254,7 +262,30 @@ def test_noise_that_is_none_is_refused_with_its_row():
         sum_of("total").update(np.zeros((2, 3)), np.zeros(2), noise_variance=[0.0, 1.0, 2.0])
 
 
-def test_noise_ahead_is_that_of_readings_on_average_where_all_are_told():
+@pytest.mark.parametrize("way", ["field", "fading field", "total", "factors", "mixed"])
+def test_an_outcome_told_to_be_useless_changes_nothing_whatever_its_noise(way):
+    """Rounding is measured row by row; else noise of one outcome hides all others from a fit, or makes it give up."""
+    X, time = np.random.default_rng(1).random((24, 1)), TimeAxis() if way == "fading field" else None
+    y, graph, box = np.sin(6.0 * X[:, 0]), FactorGraph.from_scopes({"f": ["x"]}), Domain(np.zeros(1), np.ones(1))
+
+    def fitted(worst):
+        noise, rng = np.where(np.arange(24) == 7, worst, 1e-6), np.random.default_rng(0)
+        if way.endswith("field"):
+            return ExactGP.create(ExactGPSettings(time=time), box).update(X, y, noise).fit(rng)
+        told = {"totals": y} if way == "total" else {"factors": y[:, None]}
+        if way == "mixed":
+            told = {"totals": np.where(np.arange(24) % 2, y, np.nan), "factors": np.where(np.arange(24) % 2, np.nan, y)}
+            told["factors"] = told["factors"][:, None]
+        return AdditiveGP.create(AdditiveGPSettings(), graph, box).update(X, noise_variance=noise, **told).fit(rng)
+
+    usual, extreme = fitted(1e4), fitted(1e20)
+    for one, other in zip(usual.posterior([[0.31], [0.77]]), extreme.posterior([[0.31], [0.77]]), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-8)
+    assert extreme.jitter == 0.0
+    assert extreme.noise_variance == pytest.approx(1e-6)  # of outcomes to come: the usual one of those told
+
+
+def test_noise_ahead_is_the_median_of_that_of_readings_where_all_are_told():
     X, noise = random_points(30), np.where(np.arange(30) % 2, 4.0, 16.0)
     y = field(X) + np.sqrt(noise) * np.random.default_rng(5).normal(size=30)
     belief = ExactGP.create(ExactGPSettings(), DOMAIN).update(X, y, noise).fit(np.random.default_rng(0))
