@@ -253,6 +253,19 @@ def test_a_fit_does_not_take_known_noise_for_noise_of_the_field():
     assert errors[0] < 0.5 * errors[1]
 
 
+def test_what_is_masked_is_no_number_and_text_is_refused():
+    masked = np.ma.array([0.1, 1e6, 0.3], mask=[False, True, False])
+    told = sum_of("total", 3).update(np.full((3, 3), 0.5), masked, noise_variance=np.ma.abs(masked))
+    np.testing.assert_array_equal(told.totals[-3:], [0.1, np.nan, 0.3])
+    np.testing.assert_array_equal(told.noise[-3:, 0], [0.1, np.nan, 0.3])
+    with pytest.raises(ShapeError, match=r"y\[1\]: got nan; wanted a finite number"):
+        field_of(random_points(3), masked)
+    with pytest.raises(ShapeError, match=r"X\[0\]: got \[nan, 2.0\]; wanted finite coordinates"):
+        field_of(np.ma.array([[1.0, 2.0]], mask=[[True, False]]), [1.0])
+    with pytest.raises(ShapeError, match=r"X: got \[\['a', 'b'\]\]; wanted an array of numbers"):
+        field_of([["a", "b"]], [1.0])
+
+
 def test_noise_that_is_none_is_refused_with_its_row():
     with pytest.raises(ShapeError, match=r"noise_variance\[1\]: got -1.0; wanted a finite number >= 0, or NaN for the"):
         field_of(random_points(2), np.zeros(2), [0.0, -1.0])
