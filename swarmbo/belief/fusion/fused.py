@@ -54,7 +54,7 @@ class FusedBelief(Answered):
     As one belief it is that of its representative: the first of the agents with the most measurements.
 
     An agent fits hyper-parameters to all raw measurements that it has, and proposes them, once the number has grown by
-    a factor since the present proposal. It first waits as many exchanges as there are known agents with earlier names.
+    a factor since the present proposal, or as soon as outcomes first differ. It first waits as many exchanges as there are known agents with earlier names.
     So the first agent leads in each connected part of a team, and the next one if it fails; of several proposals one
     wins everywhere.
 
@@ -216,7 +216,10 @@ class FusedBelief(Answered):
     def lead(self, name: str) -> None:
         """Let an agent propose hyper-parameters, if it has enough new measurements and it is its turn."""
         agent, (X, y, noise) = self.agents[name], self._known_outcomes(name)
+        has_scale, differ = agent.proposal.hyperparameters.has_scale, standardisation(y)[2]
         has_news = len(y) > 0 and len(y) >= self.settings.growth * agent.proposal.n_measurements
+        if has_scale != differ:  # equal outcomes have no unit to propose; the first that differ do not wait to give one
+            has_news = differ
         if has_news and self._waits[name] < sum(other < name for other in agent.reached):
             self._waits[name] += 1
             return
