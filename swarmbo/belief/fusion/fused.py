@@ -216,10 +216,12 @@ class FusedBelief(Answered):
     def lead(self, name: str) -> None:
         """Let an agent propose hyper-parameters, if it has enough new measurements and it is its turn."""
         agent, (X, y, noise) = self.agents[name], self._known_outcomes(name)
-        has_scale, differ = agent.proposal.hyperparameters.has_scale, standardisation(y)[2]
-        has_news = len(y) > 0 and len(y) >= self.settings.growth * agent.proposal.n_measurements
-        if has_scale != differ:  # equal outcomes have no unit to propose; the first that differ do not wait to give one
-            has_news = differ
+        has_grown, differ = (
+            len(y) >= max(self.settings.growth * agent.proposal.n_measurements, 1),
+            standardisation(y)[2],
+        )
+        # equal outcomes have no unit to propose, and the first that differ do not wait to give one
+        has_news = has_grown if agent.proposal.hyperparameters.has_scale == differ else differ
         if has_news and self._waits[name] < sum(other < name for other in agent.reached):
             self._waits[name] += 1
             return

@@ -327,11 +327,10 @@ class LogPosterior:
         self, theta: Float[np.ndarray, " p"]
     ) -> tuple[Float[np.ndarray, " pairs"] | None, Float[np.ndarray, " pairs"] | None]:
         """Correlation of the pairs over time, and its derivative by the logarithm of the lengthscale of time."""
-        kernel, lengthscale = self.prior.time_kernel, self.prior.time_lengthscale(theta)
-        if kernel is None or lengthscale is None:
+        if (time := self.prior.time_correlation(theta)) is None:
             return None, None
-        r = self._apart / lengthscale
-        left, slope = correlation_and_slope(kernel, r)
+        r = self._apart / time.lengthscale
+        left, slope = correlation_and_slope(time.kernel, r)
         return left, slope * r**2
 
     def _whitened(

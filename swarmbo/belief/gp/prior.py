@@ -170,14 +170,11 @@ class HyperparameterPrior:
             return lengths, outputs, noises
         return lengths[ties.lengths], outputs[ties.latents], noises[ties.noises]
 
-    def time_lengthscale(self, theta: Float[np.ndarray, " p"]) -> float | None:
-        """Lengthscale of time at theta, in rounds; None where there is no time axis."""
-        return None if self.time_kernel is None else float(np.exp(theta[self.n_lengthscales]))
-
     def time_correlation(self, theta: Float[np.ndarray, " p"]) -> TimeCorrelation | None:
         """Kernel over time at theta; None where nothing fades."""
-        pace = self.time_lengthscale(theta)
-        return None if self.time_kernel is None or pace is None else TimeCorrelation(self.time_kernel, pace)
+        if self.time_kernel is None:
+            return None
+        return TimeCorrelation(self.time_kernel, float(np.exp(theta[self.n_lengthscales])))
 
     def pack(
         self,
@@ -211,7 +208,7 @@ class HyperparameterPrior:
         by_outputscale: Float[np.ndarray, " k"],
         by_noise: Float[np.ndarray, " c"],
     ) -> Float[np.ndarray, " p"]:
-        """A gradient by theta, from derivatives by the logarithms of what ``unpack`` and ``time_lengthscale`` give."""
+        """A gradient by theta, from derivatives by the logarithms of what ``unpack`` and ``time_correlation`` give."""
         if (ties := self.ties) is not None:
             by_lengthscale = np.bincount(ties.lengths, by_lengthscale)
             by_outputscale, by_noise = np.bincount(ties.latents, by_outputscale), np.bincount(ties.noises, by_noise)

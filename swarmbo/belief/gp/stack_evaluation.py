@@ -285,10 +285,10 @@ def evaluate(
 def room_for(k: int, t: int, c: int, a: int) -> Room:
     """Room that ``evaluate`` needs for t outcomes of a sum of k parts with a coordinates, by c logarithms."""
     T, n_pairs = t if t >= MANY else (t + _BLOCK - 1) // _BLOCK * _BLOCK, k + c - a
-    shapes = (T, T), (3 * _BLOCK + 1, T), (n_pairs, t * (t - 1) // 2), (_ROWS + a, t), (c, t), (c, t)
-    A, strip, pairs, rows, D, E = map(np.empty, shapes)
-    A[:] = 0.0  # LAPACK leaves one triangle as it is, and NumPy warns of what may lie there
-    return A, strip, pairs, rows, D, E
+    shapes = (3 * _BLOCK + 1, T), (n_pairs, t * (t - 1) // 2), (_ROWS + a, t), (c, t), (c, t)
+    strip, pairs, rows, D, E = map(np.empty, shapes)
+    # zeros: LAPACK leaves one triangle as it is, and NumPy warns of what may lie there
+    return np.zeros((T, T)), strip, pairs, rows, D, E
 
 
 def evaluate_one(*told: Any, room: Room) -> None:
