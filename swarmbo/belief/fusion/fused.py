@@ -198,8 +198,7 @@ class FusedBelief(Answered):
 
     def reports(self, agent: str) -> tuple[Float[np.ndarray, "n c"], Float[np.ndarray, "f c"]]:
         """Locations of the successful measurements that an agent knows individually, and of known failures."""
-        own = self.agents[agent]
-        return own.known.X if isinstance(own, MeasurementFlooding) else own.X, self.failures[agent].known.X
+        return self._known_outcomes(agent)[0], self.failures[agent].known.X
 
     def shows_scale(self, agent: str) -> bool:
         """True if an agent's belief has the outcomes' unit, or outcomes that the agent knows differ."""
@@ -216,12 +215,10 @@ class FusedBelief(Answered):
     def lead(self, name: str) -> None:
         """Let an agent propose hyper-parameters, if it has enough new measurements and it is its turn."""
         agent, (X, y, noise) = self.agents[name], self._known_outcomes(name)
-        has_grown, differ = (
-            len(y) >= max(self.settings.growth * agent.proposal.n_measurements, 1),
-            standardisation(y)[2],
-        )
+        known, differ = agent.proposal, standardisation(y)[2]
         # equal outcomes have no unit to propose, and the first that differ do not wait to give one
-        has_news = has_grown if agent.proposal.hyperparameters.has_scale == differ else differ
+        has_grown = len(y) >= max(self.settings.growth * known.n_measurements, 1)
+        has_news = has_grown if known.hyperparameters.has_scale == differ else differ
         if has_news and self._waits[name] < sum(other < name for other in agent.reached):
             self._waits[name] += 1
             return

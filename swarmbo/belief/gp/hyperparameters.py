@@ -194,9 +194,8 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
 
     def __post_init__(self) -> None:
         require_kernel(self, "kernels")
-        flat = [length for lengths in self.lengthscales for length in lengths]
-        if not all(0.0 < length < math.inf for length in flat):
-            require(self, "lengthscales", lambda _: False, "finite numbers > 0, one per variable of each scope")
+        are_lengths = all(0.0 < length < math.inf for lengths in self.lengthscales for length in lengths)
+        require(self, "lengthscales", lambda _: are_lengths, "finite numbers > 0, one per variable of each scope")
         for field in ("outputscales", "scales"):
             require(self, field, lambda v: all(0.0 < x < math.inf for x in v), "finite numbers > 0, one per factor")
         require(self, "noise_variances", lambda v: all(0.0 <= x < math.inf for x in v), "finite numbers >= 0")

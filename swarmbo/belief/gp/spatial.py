@@ -135,10 +135,8 @@ class Views(Answered):
 
     def _changed(self, change: Callable[[PlaceBelief], PlaceBelief]) -> "Views":
         """Changed beliefs; shared ones stay shared."""
-        changed: dict[int, PlaceBelief] = {}
-        for belief in self.by_agent.values():
-            if id(belief) not in changed:
-                changed[id(belief)] = change(belief)
+        distinct = {id(belief): belief for belief in self.by_agent.values()}
+        changed = {key: change(belief) for key, belief in distinct.items()}
         return Views({name: changed[id(belief)] for name, belief in self.by_agent.items()}, self.representative)
 
 
