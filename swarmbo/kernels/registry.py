@@ -41,8 +41,8 @@ def register_kernel(
     """Register your own stationary kernel under a name, in this process.
 
     Then all settings that take the name of a kernel accept this name. Every process that loads states or scenarios with
-    this name must register the kernel first. Another kernel under the same name replaces the first in existing beliefs,
-    too.
+    this name must register the kernel first. Another kernel under the same name replaces the first; make beliefs with
+    the first one again.
 
     Args:
         name: Any name except those of swarmbo's kernels.
@@ -157,15 +157,15 @@ def _check(name: str, correlation: Radial, slope: Radial) -> None:
             refuse(part, got, f"an array of the shape {r.shape} of r")
         if not np.isfinite(values).all():
             refuse(part, values.tolist(), f"finite numbers at r = {r.ravel().tolist()}")
-    c, inside = correlation(r), r[(r > 0.0) & (r < 100.0)]
+    c, inside = correlation(r.copy()), r[(r > 0.0) & (r < 100.0)]
     if abs(c[0, 0] - 1.0) > _ALLOWED or np.abs(c).max() > 1.0 + _ALLOWED:
         refuse("correlation", c.ravel().tolist(), "c(0) = 1 and no value beyond -1 and 1")
     # central differences, as an independent route to the stated slope
     by_differences = -(correlation(inside + _STEP) - correlation(inside - _STEP)) / (2.0 * _STEP) / inside
-    wrong = np.abs(slope(inside) - by_differences) * inside > _ALLOWED
+    stated = slope(inside.copy())
+    wrong = np.abs(stated - by_differences) * inside > _ALLOWED
     if wrong.any():
-        at = float(inside[wrong][0])
-        got, wanted = float(slope(inside)[wrong][0]), float(by_differences[wrong][0])
+        at, got, wanted = (float(values[wrong][0]) for values in (inside, stated, by_differences))
         refuse("slope", f"{got:.6g} at r = {at:g}", f"-c'(r) / r = {wanted:.6g}")
     line = np.linspace(0.0, 12.0, 60)
     smallest = float(np.linalg.eigvalsh(correlation(np.abs(line[:, None] - line[None, :])))[0])

@@ -97,7 +97,7 @@ def correlation_and_slope(
             return fall, fall.copy()
         case _:
             own = own_kernel(name)
-            return own.correlation(r), own.slope(r)
+            return own.correlation(r.copy()), own.slope(r)  # a user's function may work in place
 
 
 def kernel_matrix(

@@ -12,6 +12,7 @@ from swarmbo.belief.gp.spatial import view_of
 from swarmbo.deciding.beliefs import required_of
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.records import Traffic
+from swarmbo.spaces import Domain
 
 from .teams import told
 
@@ -73,6 +74,23 @@ def test_of_agents_apart_each_leads_itself_and_in_contact_the_first_name_leads()
     assert {agent.proposal.proposer for agent in belief.agents.values()} == {"a"}
     assert belief.n_data == 6
     assert belief.representative == "a"
+
+
+@pytest.mark.parametrize("method", ["readings", "experts", "consensus", "covariance-intersection"])
+def test_the_unit_of_outcomes_that_first_differ_is_agreed_on_at_once_and_kept(method):
+    """Until outcomes differ the scale is 1, of whatever unit: signals far below it would count as noise for long."""
+    rng, settings = np.random.default_rng(0), FusedSettings(method=method, n_features=16)
+    belief = FusedBelief(settings, Domain(np.zeros(2), np.ones(2)), ["a", "b"], seed=0)
+    for n in (5, 4, 4, 4):  # so that growth is not what makes the agents propose
+        belief.learn({name: (rng.random((n, 2)), np.zeros(n)) for name in "ab"}, None)
+    X, unit, scales = rng.random((6, 2)), 1e-9, list[float]()
+    belief.learn({"b": (X, unit * X.sum(axis=1))}, None)  # b alone measures what differs, after its turn to wait
+    for _ in range(4):
+        belief.learn({"a": (rng.random((9, 2)), np.zeros(9))}, None)
+        proposals = {agent.proposal for agent in belief.agents.values()}
+        scales += [proposal.hyperparameters.scale for proposal in proposals]
+    assert len(scales) == 4
+    assert all(0.1 * unit < scale < 10.0 * unit for scale in scales)
 
 
 def test_an_agents_own_beliefs_do_not_answer_for_the_team():

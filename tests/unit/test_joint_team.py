@@ -183,6 +183,21 @@ def test_agents_that_exchange_real_messages_decide_alike(coordination, acquisiti
     assert fast.last_report.traffic.messages > 0
 
 
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+@pytest.mark.parametrize("acquisition", ["auto", "dec-hbo"])
+def test_outcomes_that_first_differ_have_their_unit_at_once_whenever_the_next_fit_is(acquisition, outcomes):
+    """Until then the scale is 1, of whatever unit, and signals far below it would count as noise."""
+    asked = []
+    for unit in (2.0**-30, 2.0**20):
+        team = team_of(outcomes=outcomes, acquisition=acquisition, belief=sb.AdditiveGPSettings(refit_every=9))
+        told(team, 5, lambda point: dict.fromkeys(factors_at(point), 0.0))
+        asked.append([])
+        for query in told(team, 3, lambda point, unit=unit: {f: unit * v for f, v in factors_at(point).items()}):
+            asked[-1].append([query.point[name] for name in NAMES])
+        assert all(0.1 * unit < scale < 10.0 * unit for scale in team.model.belief.hyperparameters.scales)
+    np.testing.assert_allclose(*asked, rtol=1e-5)
+
+
 def test_a_place_that_an_outcome_was_told_of_does_not_move_with_a_later_one():
     team = team_of(outcomes="per-factor")
     query = team.ask()

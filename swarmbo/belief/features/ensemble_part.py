@@ -260,7 +260,7 @@ def _fit_variances(
     if n_unknown == len(z):
         density, constants = _log_evidence(G, z, np.ones(len(z)), noises, has_constant=has_constant)
     else:
-        noises = noises[:: round(1.0 / _STEP)] if n_unknown else np.array([max(known.mean(), settings.noise_floor)])
+        noises = noises[:: round(1.0 / _STEP)] if n_unknown else np.array([max(np.median(known), settings.noise_floor)])
         density, constants = np.empty((2, len(_OUTPUTSCALES), len(noises)))
         for i, noise in enumerate(noises):
             w, one = np.where(np.isnan(known), noise, known) ** -0.5, np.ones(1)

@@ -185,11 +185,9 @@ class FeatureGP(FieldGP):
 
     def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
         """Mean (m,) of the field at physical points (m, d), without the cost of a variance."""
-        points, mean = self._points(X), np.empty(np.shape(X)[0])
-        for start in range(0, points.shape[0], CHUNK):
-            rows = slice(start, start + CHUNK)
-            mean[rows] = self._mean(self._features(points[rows]))
-        return mean
+        points = self._points(X)
+        starts = range(0, max(len(points), 1), CHUNK)
+        return np.concatenate([self._mean(self._features(points[start : start + CHUNK])) for start in starts])
 
     def posterior_cache(self, X: ArrayLike) -> FeatureCache:
         """Posterior at fixed physical points (m, d), with fast covariances between subsets."""

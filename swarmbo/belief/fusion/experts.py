@@ -7,11 +7,9 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.fusion.measurement_flooding import MeasurementFlooding, Measurements
-from swarmbo.belief.gp.conditioning import JointPosterior
+from swarmbo.belief.gp.conditioning import SMALLEST, JointPosterior
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.spatial import FieldGP
-
-_SMALLEST = 1e-12  # share of the prior variance below which a variance is taken for rounding
 
 
 def robust_committee(
@@ -26,7 +24,7 @@ def robust_committee(
 
     Source: Deisenroth & Ng 2015.
     """
-    variances = np.maximum(variances, _SMALLEST * prior_variance)
+    variances = np.maximum(variances, SMALLEST * prior_variance)
     weights = np.maximum(0.5 * np.log(prior_variance / variances), 0.0)
     precision = 1.0 / prior_variance + (weights * (1.0 / variances - 1.0 / prior_variance)).sum(axis=0)
     shift = (weights * (means - prior_mean) / variances).sum(axis=0)
@@ -64,7 +62,7 @@ class CommitteeGP(FieldGP):
         told = [expert.posterior(points) for expert in self.experts or (self.own,)]
         means, variances = np.array([mean for mean, _ in told]), np.array([var for _, var in told])
         mean, var = robust_committee(means, variances, h.offset + h.scale * h.mean, self.prior_variance)
-        expert, least = self.foreseen.posterior_cache(points), _SMALLEST * self.prior_variance
+        expert, least = self.foreseen.posterior_cache(points), SMALLEST * self.prior_variance
         var = var * np.clip(expert.var / np.maximum(self.own.posterior(points)[1], least), 0.0, 1.0)
         return expert.scaled(mean, var)
 

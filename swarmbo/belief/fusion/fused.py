@@ -54,9 +54,9 @@ class FusedBelief(Answered):
     As one belief it is that of its representative: the first of the agents with the most measurements.
 
     An agent fits hyper-parameters to all raw measurements that it has, and proposes them, once the number has grown by
-    a factor since the present proposal. It first waits as many exchanges as there are known agents with earlier names.
-    So the first agent leads in each connected part of a team, and the next one if it fails; of several proposals one
-    wins everywhere.
+    a factor since the present proposal, or as soon as outcomes first differ. It first waits as many exchanges as there
+    are known agents with earlier names. So the first agent leads in each connected part of a team, and the next one if
+    it fails; of several proposals one wins everywhere.
 
     An ``Agent`` holds the belief of one of them (``held``), adds its own measurements, and exchanges messages itself.
     Faults of the ``transport`` add to the losses of the settings.
@@ -198,8 +198,7 @@ class FusedBelief(Answered):
 
     def reports(self, agent: str) -> tuple[Float[np.ndarray, "n c"], Float[np.ndarray, "f c"]]:
         """Locations of the successful measurements that an agent knows individually, and of known failures."""
-        own = self.agents[agent]
-        return own.known.X if isinstance(own, MeasurementFlooding) else own.X, self.failures[agent].known.X
+        return self._known_outcomes(agent)[0], self.failures[agent].known.X
 
     def shows_scale(self, agent: str) -> bool:
         """True if an agent's belief has the outcomes' unit, or outcomes that the agent knows differ."""
@@ -216,7 +215,10 @@ class FusedBelief(Answered):
     def lead(self, name: str) -> None:
         """Let an agent propose hyper-parameters, if it has enough new measurements and it is its turn."""
         agent, (X, y, noise) = self.agents[name], self._known_outcomes(name)
-        has_news = len(y) > 0 and len(y) >= self.settings.growth * agent.proposal.n_measurements
+        known, differ = agent.proposal, standardisation(y)[2]
+        # equal outcomes have no unit to propose, and the first that differ do not wait to give one
+        has_grown = len(y) >= max(self.settings.growth * known.n_measurements, 1)
+        has_news = has_grown if known.hyperparameters.has_scale == differ else differ
         if has_news and self._waits[name] < sum(other < name for other in agent.reached):
             self._waits[name] += 1
             return

@@ -11,7 +11,7 @@ for a sum of processes.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -118,15 +118,14 @@ def draw_prior(
     rng: np.random.Generator, hyper: AdditiveHyperparameters, factor: int, n_features: int
 ) -> kernels.FourierDraw:
     """A function from one factor's prior, with standardised values."""
-    D = n_features // 2
-    frequencies = kernels.spectral_frequencies(rng, hyper.kernels[factor], hyper.lengthscale_array(factor), D)
-    weights = np.sqrt(hyper.outputscales[factor] / D) * rng.standard_normal((2, D))
-    if hyper.times:
-        # the kernels over variables and over rounds multiply, so their frequencies are drawn independently
-        time = hyper.times[factor]
-        pulses = kernels.spectral_frequencies(rng, time.kernel, np.array([time.lengthscale]), D)
-        frequencies = np.hstack([frequencies, pulses])
-    return kernels.FourierDraw(frequencies, weights[0], weights[1])
+    kernel, output = hyper.kernels[factor], hyper.outputscales[factor]
+    drawn = kernels.draw(rng, kernel, hyper.lengthscale_array(factor), output, n_features)
+    if not hyper.times:
+        return drawn
+    # the kernels over variables and over rounds multiply, so their frequencies are drawn independently
+    time = hyper.times[factor]
+    pulses = kernels.spectral_frequencies(rng, time.kernel, np.array([time.lengthscale]), len(drawn.frequencies))
+    return replace(drawn, frequencies=np.hstack([drawn.frequencies, pulses]))
 
 
 def _at_data(conditioned: Conditioned, factor: int, draw: kernels.FourierDraw) -> Float[np.ndarray, " _r"]:

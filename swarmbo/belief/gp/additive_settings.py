@@ -11,6 +11,7 @@ from swarmbo.belief.gp.hyperparameters import (
     AdditiveHyperparameters,
     FactorHyperparameters,
     LengthscaleModel,
+    OfKernel,
     TimeAxis,
     TimeCorrelation,
 )
@@ -88,7 +89,7 @@ class ScreenedScopes(Settings, frozen=True, tag_field="kind", tag="screened"):
 StructureSettings = SampledStructure | ScreenedScopes
 
 
-class FactorPrior(Settings, frozen=True):
+class FactorPrior(OfKernel, frozen=True):
     """Settings of one factor; others are those of all factors.
 
     Args:
@@ -107,10 +108,6 @@ class FactorPrior(Settings, frozen=True):
     outputscale_log_std: Positive | None = None
     noise_median: Positive | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_kernel(self)
-
 
 _NOTHING_OWN = FactorPrior()
 
@@ -127,7 +124,7 @@ class FactorForm(NamedTuple):
 
 
 @kind("belief", FUNCTION)
-class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"):
+class AdditiveGPSettings(OfKernel, frozen=True, tag_field="kind", tag="additive"):
     """Settings of a sum of Gaussian processes, one per factor, with jointly fitted hyper-parameters.
 
     All priors are log-normal. Lengths are shares of the domain's sides. Variances are relative to the outcomes'
@@ -187,7 +184,6 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_kernel(self)
         for field in ("factors", "time"):
             require(self, field, lambda value: not value or self.structure is None, "none where a structure is learned")
 

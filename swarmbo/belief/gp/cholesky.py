@@ -36,6 +36,13 @@ def factorise(K: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n n"], fl
     return _factorise_above(K, K.shape[0] * EPSILON * float(K.diagonal().max(initial=0.0)))
 
 
+def factorise_noisy(K: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n n"], float]:
+    """As ``factorise``, with rounding and jitter as shares of each row's diagonal: noise may differ very much."""
+    units = _units(K)
+    L, jitter = factorise(K / (units[:, None] * units))
+    return np.asfortranarray(L * units[:, None]), jitter
+
+
 def _factorise_above(K: Float[np.ndarray, "n n"], noise_level: float) -> tuple[Float[np.ndarray, "n n"], float]:
     if not np.isfinite(K).all():
         raise ValueError("covariance matrix holds values that are not finite; check lengthscales and outputscale")
@@ -135,10 +142,8 @@ class Factorised:
         cls, K: Float[np.ndarray, "r r"], residual: Float[np.ndarray, " r"], *, keeps_inverse: bool = True
     ) -> "Factorised":
         """Factorise the covariance of known outcomes, noise included."""
-        units = _units(K)
-        L, jitter = factorise(K / (units[:, None] * units))
-        inverse = inverted(L) / units if keeps_inverse else None
-        return cls.restored(np.asfortranarray(L * units[:, None]), inverse, residual, jitter)
+        L, jitter = factorise_noisy(K)
+        return cls.restored(L, inverted(L) if keeps_inverse else None, residual, jitter)
 
     @classmethod
     def restored(

@@ -18,7 +18,7 @@ from swarmbo.belief.gp.observations import TOTAL, Observations, factor_covarianc
 from swarmbo.belief.gp.stack import StackedParts
 from swarmbo.kernels import Covariance
 
-_SMALLEST = 1e-12  # share of the prior variance below which a variance is taken for rounding
+SMALLEST = 1e-12  # share of the prior variance below which a variance is taken for rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +237,7 @@ class JointPosterior:
 
     def scaled(self, mean: Float[np.ndarray, " m"], var: Float[np.ndarray, " m"]) -> "JointPosterior":
         """With other marginals, and the same correlations."""
-        least = _SMALLEST * self.scale**2 * sum(term.prior.outputscale for term in self.terms)
+        least = SMALLEST * self.scale**2 * sum(term.prior.outputscale for term in self.terms)
         factor = np.sqrt(np.maximum(var, least) / np.maximum(self.var, least))
         return replace(self, mean=mean, var=var, factor=factor if self.factor is None else factor * self.factor)
 

@@ -327,11 +327,10 @@ class LogPosterior:
         self, theta: Float[np.ndarray, " p"]
     ) -> tuple[Float[np.ndarray, " pairs"] | None, Float[np.ndarray, " pairs"] | None]:
         """Correlation of the pairs over time, and its derivative by the logarithm of the lengthscale of time."""
-        kernel, lengthscale = self.prior.time_kernel, self.prior.time_lengthscale(theta)
-        if kernel is None or lengthscale is None:
+        if (time := self.prior.time_correlation(theta)) is None:
             return None, None
-        r = self._apart / lengthscale
-        left, slope = correlation_and_slope(kernel, r)
+        r = self._apart / time.lengthscale
+        left, slope = correlation_and_slope(time.kernel, r)
         return left, slope * r**2
 
     def _whitened(
@@ -347,7 +346,7 @@ class LogPosterior:
         K[self._places] = pairs if left is None else pairs * left
         noise = np.where(self._is_fitted, noises[self._noise_of], self.known_noise)
         K[:: t + 1] = outputscales @ self._holds + noise
-        L, _ = cholesky.factorise(K.reshape(t, t, order="F"))
+        L, _ = cholesky.factorise_noisy(K.reshape(t, t, order="F"))
         return L, cholesky.solve_lower(L, self._design), cholesky.solve_lower(L, self.z)
 
     def _covariances(

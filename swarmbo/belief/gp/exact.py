@@ -264,7 +264,7 @@ class ExactGP(ChannelGP, spatial.FieldGP):
     def neglected(self) -> Neglected | None:
         """Effect of what a belief by tiles leaves out; None if the belief is exact.
 
-        It is found at 8 measured locations, spread over the first coordinate.
+        It is found at 8 measured locations, spread over all measurements.
         """
         return self._tiles.neglected(self.now if self.has_time else 0.0) if self.is_tiled else None
 

@@ -16,7 +16,15 @@ TOTAL = -1  # channel of an outcome of the sum; a factor's own outcomes have its
 LengthscaleModel = Literal["shared", "hierarchical", "separate"]
 
 
-class TimeAxis(Settings, frozen=True):
+class OfKernel(Settings, frozen=True):
+    """Base of settings with a ``kernel``, whose name must be known."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_kernel(self)
+
+
+class TimeAxis(OfKernel, frozen=True):
     """Kernel over time, multiplied by the kernel over locations, so that old data of a changing field lose weight.
 
     Times are counted in rounds. The lengthscale is fitted with the other hyper-parameters.
@@ -41,13 +49,9 @@ class TimeAxis(Settings, frozen=True):
     lengthscale_median: Positive = 10.0
     lengthscale_log_std: Positive = 1.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_kernel(self)
-
 
 @kind("belief", FIELD)
-class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
+class ExactGPSettings(OfKernel, frozen=True, tag_field="kind", tag="exact"):
     """Settings of an exact Gaussian process with fitted hyper-parameters.
 
     All priors are log-normal. Lengths are shares of the domain's sides. Variances are relative to the outcomes'
@@ -100,12 +104,8 @@ class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
     restarts: Whole = 2
     max_iterations: Count = 100
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_kernel(self)
 
-
-class TimeCorrelation(Settings, frozen=True):
+class TimeCorrelation(OfKernel, frozen=True):
     """The kernel over time of a belief with a time axis.
 
     Args:
@@ -121,16 +121,12 @@ class TimeCorrelation(Settings, frozen=True):
     kernel: KernelName
     lengthscale: Positive
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_kernel(self)
-
     def between(self, one: Float[np.ndarray, "*_"], other: Float[np.ndarray, "*_"]) -> Float[np.ndarray, "*_"]:
         """Correlation of the field between rounds, for two arrays of rounds that are broadcast."""
         return correlation(self.kernel, np.abs(one - other) / self.lengthscale)
 
 
-class Hyperparameters(Settings, frozen=True):
+class Hyperparameters(OfKernel, frozen=True):
     """All that turns data into a posterior; with the data, enough to rebuild a belief.
 
     A physical outcome is offset + scale * (mean + f + noise), f of prior variance ``outputscale``.
@@ -147,7 +143,6 @@ class Hyperparameters(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_kernel(self)
         is_length = len(self.lengthscales) > 0 and all(0.0 < length < math.inf for length in self.lengthscales)
         require(self, "lengthscales", lambda _: is_length, "finite numbers > 0, one per coordinate")
 
@@ -199,9 +194,8 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
 
     def __post_init__(self) -> None:
         require_kernel(self, "kernels")
-        flat = [length for lengths in self.lengthscales for length in lengths]
-        if not all(0.0 < length < math.inf for length in flat):
-            require(self, "lengthscales", lambda _: False, "finite numbers > 0, one per variable of each scope")
+        are_lengths = all(0.0 < length < math.inf for lengths in self.lengthscales for length in lengths)
+        require(self, "lengthscales", lambda _: are_lengths, "finite numbers > 0, one per variable of each scope")
         for field in ("outputscales", "scales"):
             require(self, field, lambda v: all(0.0 < x < math.inf for x in v), "finite numbers > 0, one per factor")
         require(self, "noise_variances", lambda v: all(0.0 <= x < math.inf for x in v), "finite numbers >= 0")

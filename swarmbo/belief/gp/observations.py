@@ -122,10 +122,10 @@ def standardised_noise(
 
 
 def noise_ahead(fitted: float, data: Observations, scale: float, floor: float) -> float:
-    """Standardised noise variance of outcomes to come: as fitted, or where all were told, as these on average."""
+    """Standardised noise variance of outcomes to come: as fitted, or where all were told, their median."""
     if not len(data) or np.isnan(data.noise).any():
         return fitted
-    return max(float(standardised_noise(data.noise, scale).mean()), floor)
+    return max(float(np.median(standardised_noise(data.noise, scale))), floor)
 
 
 def projection(hyper: AdditiveHyperparameters, scope: Sequence[int], rows: Observations) -> Float[np.ndarray, "r a"]:

@@ -170,14 +170,11 @@ class HyperparameterPrior:
             return lengths, outputs, noises
         return lengths[ties.lengths], outputs[ties.latents], noises[ties.noises]
 
-    def time_lengthscale(self, theta: Float[np.ndarray, " p"]) -> float | None:
-        """Lengthscale of time at theta, in rounds; None where there is no time axis."""
-        return None if self.time_kernel is None else float(np.exp(theta[self.n_lengthscales]))
-
     def time_correlation(self, theta: Float[np.ndarray, " p"]) -> TimeCorrelation | None:
         """Kernel over time at theta; None where nothing fades."""
-        pace = self.time_lengthscale(theta)
-        return None if self.time_kernel is None or pace is None else TimeCorrelation(self.time_kernel, pace)
+        if self.time_kernel is None:
+            return None
+        return TimeCorrelation(self.time_kernel, float(np.exp(theta[self.n_lengthscales])))
 
     def pack(
         self,
@@ -194,14 +191,8 @@ class HyperparameterPrior:
         logs, q = np.log(lengthscales) - self.base, self.n_lengthscales
         times = [] if self.time_kernel is None else [self.centre[q] if log_time is None else log_time]
         floors = np.exp(self.bounds[len(self.bounds) - len(noise_variances) :, 0])
-        theta = np.concatenate(
-            [
-                [logs.mean()] if self.is_shared else logs,
-                times,
-                np.log(outputscales),
-                np.log(np.maximum(noise_variances, floors)),
-            ]
-        )
+        lengths, noises = [logs.mean()] if self.is_shared else logs, np.log(np.maximum(noise_variances, floors))
+        theta = np.concatenate([lengths, times, np.log(outputscales), noises])
         return np.clip(theta, self.bounds[:, 0], self.bounds[:, 1])
 
     def gradient(
@@ -211,7 +202,7 @@ class HyperparameterPrior:
         by_outputscale: Float[np.ndarray, " k"],
         by_noise: Float[np.ndarray, " c"],
     ) -> Float[np.ndarray, " p"]:
-        """A gradient by theta, from derivatives by the logarithms of what ``unpack`` and ``time_lengthscale`` give."""
+        """A gradient by theta, from derivatives by the logarithms of what ``unpack`` and ``time_correlation`` give."""
         if (ties := self.ties) is not None:
             by_lengthscale = np.bincount(ties.lengths, by_lengthscale)
             by_outputscale, by_noise = np.bincount(ties.latents, by_outputscale), np.bincount(ties.noises, by_noise)

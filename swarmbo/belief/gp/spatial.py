@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
-from swarmbo.boundary.values import LARGEST_OUTCOME
+from swarmbo.boundary.values import LARGEST_OUTCOME, real_array, short
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.records import Neglected
 from swarmbo.spaces import Domain
@@ -135,10 +135,8 @@ class Views(Answered):
 
     def _changed(self, change: Callable[[PlaceBelief], PlaceBelief]) -> "Views":
         """Changed beliefs; shared ones stay shared."""
-        changed: dict[int, PlaceBelief] = {}
-        for belief in self.by_agent.values():
-            if id(belief) not in changed:
-                changed[id(belief)] = change(belief)
+        distinct = {id(belief): belief for belief in self.by_agent.values()}
+        changed = {key: change(belief) for key, belief in distinct.items()}
         return Views({name: changed[id(belief)] for name, belief in self.by_agent.items()}, self.representative)
 
 
@@ -154,7 +152,7 @@ def has_view(belief: PlaceBelief, agent: str) -> bool:
 
 def checked_points(X: ArrayLike, n_dims: int) -> Float[np.ndarray, "m d"]:
     """A copy of points (m, d) as finite floats."""
-    points = np.array(X, dtype=float)
+    points = _floats("X", X)
     if points.ndim != 2 or points.shape[1] != n_dims:
         raise ShapeError(f"X: got shape {points.shape}; wanted (m, {n_dims}), one point a row")
     if not (finite := np.isfinite(points).all(axis=1)).all():
@@ -165,7 +163,7 @@ def checked_points(X: ArrayLike, n_dims: int) -> Float[np.ndarray, "m d"]:
 
 def checked_outcomes(y: ArrayLike, n_points: int) -> Float[np.ndarray, " n"]:
     """A copy of outcomes as finite floats below 1e60 in size, one a point."""
-    outcomes = np.array(y, dtype=float)
+    outcomes = _floats("y", y)
     if outcomes.shape != (n_points,):
         raise ShapeError(f"y: got shape {outcomes.shape} for {n_points} points; wanted ({n_points},)")
     wanted = f"a finite number below {LARGEST_OUTCOME:g} in size; leave failed measurements out"
@@ -177,7 +175,7 @@ def checked_partial_outcomes(name: str, y: ArrayLike | None, shape: tuple[int, .
     """A copy of outcomes as floats, NaN where there is none; all NaN for None."""
     if y is None:
         return np.full(shape, np.nan)
-    outcomes = np.array(y, dtype=float)
+    outcomes = _floats(name, y)
     if outcomes.shape != shape:
         raise ShapeError(f"{name}: got shape {outcomes.shape}; wanted {shape}")
     wanted = f"a number below {LARGEST_OUTCOME:g} in size, or NaN where a measurement failed"
@@ -191,7 +189,7 @@ def checked_noise(
     """Known noise variances (n, 1 + k) of each point's total and k factors; NaN where unknown. Those given are one for
     everything, one for all outcomes of a point (n,), of factors only (n, k), or of all (n, 1 + k); None: all unknown.
     """
-    given = np.array(np.nan if noise_variance is None else noise_variance, dtype=float)
+    given = _floats("noise_variance", np.nan if noise_variance is None else noise_variance)
     n, k = n_points, n_factors
     if given.shape not in ((), (n,), (n, k), (n, 1 + k)):
         wanted = f"({n},)" if k == 1 else f"({n},), ({n}, {k}) or ({n}, {1 + k})"
@@ -205,12 +203,19 @@ def checked_noise(
 
 def checked_rounds(rounds: ArrayLike | float, n_points: int) -> Float[np.ndarray, " n"]:
     """A copy of rounds as finite floats, one a point; one may be given for all."""
-    rounds = np.array(rounds, dtype=float)
+    rounds = _floats("rounds", rounds)
     if rounds.shape not in ((), (n_points,)):
         raise ShapeError(f"rounds: got shape {rounds.shape} for {n_points} points; wanted ({n_points},)")
     rounds = np.full(n_points, rounds)
     _refuse("rounds", rounds, ~np.isfinite(rounds), "a finite number of rounds")
     return rounds
+
+
+def _floats(name: str, given: object) -> Float[np.ndarray, "..."]:
+    """A copy as floats; what is masked is NaN."""
+    if (floats := real_array(given)) is None:
+        raise ShapeError(f"{name}: got {short(given)}; wanted an array of numbers")
+    return floats
 
 
 def _refuse(name: str, given: Float[np.ndarray, "..."], refused: Bool[np.ndarray, "..."], wanted: str) -> None:
@@ -301,7 +306,7 @@ class FieldGP(SpatialGP):
 
 def checked_places(X: ArrayLike, domain: Domain, has_time: bool, now: float) -> Float[np.ndarray, "m c"]:
     """Points (m, d) checked, with their rounds last where there is a time axis: their own, or ``now``."""
-    d, given = domain.n_dims, np.array(X, dtype=float)
+    d, given = domain.n_dims, _floats("X", X)
     if not has_time:
         return checked_points(given, d)
     if given.ndim == 2 and given.shape[1] == d + 1:

@@ -24,13 +24,15 @@ MANY = 700  # outcomes of a sum or a latent, from which on LAPACK inverts more q
 
 
 @inner(fastmath=_FUSED)
-def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "12 T"]) -> tuple[float, float]:
+def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "13 T"]) -> tuple[float, float]:
     """Put -A⁻¹ in the place of a positive definite A, of which only the lower triangle counts; its size is a multiple
-    of four. Returns half the log determinant, and the smallest pivot: above 0, or nothing else means anything. Source:
-    Goodnight 1979 (sweeps); Higham 2002, section 14.4 (no search for pivots).
+    of four. Returns half the log determinant, and the smallest pivot as a share of A's diagonal: above 0, or nothing
+    else means anything. Source: Goodnight 1979 (sweeps); Higham 2002, section 14.4 (no search for pivots).
     """
     log_root, smallest = 0.0, np.inf
-    columns, solved, block = strip[:_BLOCK], strip[_BLOCK : 2 * _BLOCK], strip[2 * _BLOCK :]
+    columns, solved, block, own = strip[:_BLOCK], strip[_BLOCK : 2 * _BLOCK], strip[2 * _BLOCK :], strip[3 * _BLOCK]
+    for i in range(len(A)):
+        own[i] = A[i, i]
     for first in range(0, len(A), _BLOCK):
         beyond = first + _BLOCK
         for k in range(_BLOCK):
@@ -44,7 +46,7 @@ def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "12 T"]) -> t
                 columns[k, i] = A[i, first + k]
         for k in range(_BLOCK):  # the block's own inverse, by Gauss and Jordan
             pivot = block[k, k]
-            smallest = pivot if pivot < smallest else smallest
+            smallest = min(smallest, pivot / own[first + k])
             if not pivot > 0.0:
                 return log_root, smallest
             log_root += 0.5 * math.log(pivot)
@@ -134,8 +136,8 @@ def evaluate(
     """Log evidence of sums, its gradient and average information, by the c logarithms in ``logs``.
 
     These are of a lengthscales, that of time where outcomes fade, k outputscales and the fitted noise variance. The
-    coordinates of each of the k parts of a sum end at ``ends``. Each row is of the sum ``which``, and something is
-    ``added`` to the diagonal. Of a ``GIVEN`` kernel ``given`` has for each pair of outcomes of a latent the
+    coordinates of each of the k parts of a sum end at ``ends``. Each row is of the sum ``which``, and a share of
+    the diagonal is ``added`` to it. Of a ``GIVEN`` kernel ``given`` has for each pair of outcomes of a latent the
     correlation, its slope, and what it gains with the logarithm of the lengthscale of time.
 
     The arrays from ``value`` on are overwritten; ``information`` of shape (b, 0, 0) is not wanted. Only sound rows,
@@ -166,7 +168,8 @@ def evaluate(
         for i in range(t):
             is_known = not math.isnan(known_noise[own, i])
             residual[i], fitted[i] = z[own, i], 0.0 if is_known else free
-            noise[i] = (known_noise[own, i] if is_known else free) + added[row]
+            noise[i] = known_noise[own, i] if is_known else free
+            noise[i] += added[row] * (output + noise[i])
             largest = output + noise[i] if output + noise[i] > largest else largest
         log_root = value[row]
         if stage < 2:
@@ -204,7 +207,7 @@ def evaluate(
             if stage == 1:
                 continue
             log_root, smallest = inverted(A, strip)
-            is_sound[row] = smallest > t * EPSILON * largest
+            is_sound[row] = smallest > t * EPSILON
             if not is_sound[row]:
                 continue
         log_root -= 0.5 * (T - t) * math.log(largest)
@@ -282,9 +285,10 @@ def evaluate(
 def room_for(k: int, t: int, c: int, a: int) -> Room:
     """Room that ``evaluate`` needs for t outcomes of a sum of k parts with a coordinates, by c logarithms."""
     T, n_pairs = t if t >= MANY else (t + _BLOCK - 1) // _BLOCK * _BLOCK, k + c - a
-    shapes = (T, T), (3 * _BLOCK, T), (n_pairs, t * (t - 1) // 2), (_ROWS + a, t), (c, t), (c, t)
-    A, strip, pairs, rows, D, E = map(np.empty, shapes)
-    return A, strip, pairs, rows, D, E
+    shapes = (3 * _BLOCK + 1, T), (n_pairs, t * (t - 1) // 2), (_ROWS + a, t), (c, t), (c, t)
+    strip, pairs, rows, D, E = map(np.empty, shapes)
+    # zeros: LAPACK leaves one triangle as it is, and NumPy warns of what may lie there
+    return np.zeros((T, T)), strip, pairs, rows, D, E
 
 
 def evaluate_one(*told: Any, room: Room) -> None:
@@ -296,10 +300,10 @@ def evaluate_one(*told: Any, room: Room) -> None:
         return
     evaluate(*told, room, 1)
     A = room[0].T  # its upper triangle is known, in LAPACK's order
-    largest = float(A.diagonal().max())
+    diagonal = A.diagonal().copy()
     A, info = lapack.dpotrf(A, lower=0, clean=0, overwrite_a=1)
     roots = A.diagonal()
-    is_sound[0] = info == 0 and float(roots.min()) ** 2 > t * EPSILON * largest
+    is_sound[0] = info == 0 and (roots**2 / diagonal).min() > t * EPSILON
     if not is_sound[0]:
         return
     value[0] = np.log(roots).sum()

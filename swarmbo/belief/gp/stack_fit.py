@@ -25,7 +25,7 @@ from swarmbo.kernels import KernelName, correlation_and_slope
 from swarmbo.kernels.compiled import CODES, GIVEN
 from swarmbo.kernels.threads import in_threads
 
-_ATTEMPTS = 12  # to mend a matrix, by ten times as much each time
+_MOST_ADDED = 0.1  # share of a matrix's diagonal, to mend it
 _PAIRS = 2**18  # of outcomes whose correlations are kept at once, where compiled code is handed them
 _DAMPED, _LEAST, _MOST = 0.1, 1e-8, 1e8  # of a step at first, and within which bounds
 _SLIGHT = 1e-4  # share of the promised rise that a step must bring
@@ -104,19 +104,14 @@ class StackedLogPosterior:
     def __call__(self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"]) -> Evaluated:
         """Worth of some thetas."""
         found, is_sound = self._evaluated(theta, which, np.zeros(len(theta)))
-        if is_sound.all():
-            return found
-        (singular,) = np.nonzero(~is_sound)
-        outputs = np.exp(theta[:, -1 - len(self._ends) :]).sum(axis=1)  # the noise variance included
-        level = self.z.shape[1] * EPSILON * np.maximum(outputs, np.nan_to_num(self._known_noise[which]).max(axis=1))
-        for attempt in range(_ATTEMPTS):
-            added = level[singular] * 10.0**attempt
-            mended, is_sound = self._evaluated(theta[singular], which[singular], added)
+        singular, added = np.flatnonzero(~is_sound), self.z.shape[1] * EPSILON
+        while len(singular):
+            if added > _MOST_ADDED:
+                raise ValueError(NO_COVARIANCE)
+            mended, is_sound = self._evaluated(theta[singular], which[singular], np.full(len(singular), added))
             found.put(singular[is_sound], mended.take(np.flatnonzero(is_sound)))
-            singular = singular[~is_sound]
-            if not len(singular):
-                return found
-        raise ValueError(NO_COVARIANCE)
+            singular, added = singular[~is_sound], 10.0 * added
+        return found
 
     def _evaluated(
         self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"], added: Float[np.ndarray, " b"]

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from scipy.spatial import cKDTree
 from scipy.special import comb
 
-from swarmbo.belief.gp.cholesky import factorise, solve_lower
+from swarmbo.belief.gp.cholesky import factorise_noisy, solve_lower
 from swarmbo.belief.gp.conditioning import JointPosterior, Term
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import LEAST_NOISE, Observations, projection
@@ -64,11 +64,11 @@ class Tiles:
         K = self._prior.matrix(at, at)
         K.flat[:: len(K) + 1] += self._noise[rows]
         sides = np.concatenate([self._prior.matrix(points, at), self._residuals[rows][None]])
-        return solve_lower(factorise(K)[0], sides.T, in_place=True)
+        return solve_lower(factorise_noisy(K)[0], sides.T, in_place=True)
 
     def joint(self, query: Observations, mean: Float[np.ndarray, " m"], var: Float[np.ndarray, " m"]) -> JointPosterior:
         """Joint posterior with given marginals; correlations are given the measurements nearest to the points."""
-        rows = np.arange(len(self.data))
+        rows = np.arange(len(self.data) if len(query) else 0)
         if len(rows) > self.jointly:
             few = query.take(slice(None, None, -(-len(query) // self.jointly)))
             each = self.jointly // len(few)
@@ -118,15 +118,16 @@ class Tiles:
     ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]:
         """Distances to the nearest measurements, and which they are, of places in lengthscales in a round."""
         now = now if self.hyper.times else 0.0  # where nothing fades, rounds have one tree
-        if self._tree is None or self._tree[0] != now:
+        known = self._tree  # beliefs of other rounds have the same tiles, and may be asked in other threads
+        if known is None or known[0] != now:
             placed = self.data.U / self._lengthscales
             if self.hyper.times:  # what fades is farther, by as much as its correlation falls with distance
                 left = self.hyper.times[0].between(self.data.rounds, np.array(now))
                 distances = np.linspace(0.0, _FARTHEST, 4096)
                 falls = np.minimum.accumulate(correlation(self.hyper.kernels[0], distances))
                 placed = np.column_stack([placed, np.interp(-left, -falls, distances)])
-            self._tree = now, cKDTree(placed)
-        _, tree = self._tree
+            known = self._tree = now, cKDTree(placed)
+        _, tree = known
         far, near = tree.query(np.pad(at, ((0, 0), (0, tree.m - at.shape[1]))), k=range(1, count + 1))
         return np.asarray(far), np.asarray(near)
 

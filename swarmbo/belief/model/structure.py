@@ -205,7 +205,7 @@ def promises(
     for scope, lengths, output in zip(fit.scopes, fit.lengthscales, fit.outputscales, strict=True):
         V = U[:, list(scope)]
         K += kernel_matrix(kernel, V, V, lengths, float(output))
-    L = cholesky.factorise(K)[0]
+    L = cholesky.factorise_noisy(K)[0]
     whitened, ones = cholesky.solve_lower(L, z), cholesky.solve_lower(L, np.ones(len(z)))
     whitened -= ones * (ones @ whitened) / (ones @ ones)  # minus the mean
     alpha = cholesky.solve_lower(L, whitened, transposed=True)

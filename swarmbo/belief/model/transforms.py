@@ -165,7 +165,9 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     if is_still == [True]:  # of several factors each owner knows its own only
         return data.model(belief, previous, warps, {})
     unfitted = belief.hyperparameters
-    is_due = n - previous.fitted_at >= settings.refit_every and bool(np.isfinite(F).any())
+    is_late = n - previous.fitted_at >= settings.refit_every
+    is_late |= belief.with_hyperparameters(previous.hyperparameters).is_unscaled
+    is_due = is_late and bool(np.isfinite(F).any())
     if is_due and previous.candidate_models:
         previous = _turned(previous, situation.graph.factors[0])
         belief = data.whole(warps, previous.splits)

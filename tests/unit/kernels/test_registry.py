@@ -81,6 +81,24 @@ def test_exact_belief_with_an_own_kernel_is_the_posterior_of_another_library():
     np.testing.assert_allclose((mean, np.sqrt(var)), wanted, atol=1e-9)
 
 
+def test_functions_that_work_in_place_are_a_kernel_like_others():
+    def correlation_in_place(r):
+        r *= r
+        r *= -0.5
+        return np.exp(r, out=r)
+
+    register_kernel("in place", correlation=correlation_in_place, slope=lambda r: correlation_and_slope("rbf", r)[1])
+    for r in (np.array([0.0, 0.5, 2.0]), np.array([[1.5]])):
+        np.testing.assert_allclose(correlation_and_slope("in place", r), correlation_and_slope("rbf", r), rtol=1e-15)
+    fits = []
+    for kernel in ("in place", "rbf"):
+        belief = sb.AdditiveGP(GRAPH, BOUNDS, kernel=kernel).update(
+            np.random.default_rng(0).random((9, 3)), np.arange(9)
+        )
+        fits.append(belief.fit(np.random.default_rng(0)).hyperparameters.lengthscales)
+    np.testing.assert_allclose(np.concatenate(fits[0]), np.concatenate(fits[1]), rtol=1e-4)
+
+
 def test_team_in_a_field_takes_an_own_kernel(twin):
     asked = []
     for kernel in (twin, "matern12"):

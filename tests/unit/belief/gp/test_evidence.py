@@ -69,7 +69,7 @@ def dense(prior, kernels, U, z, known, channel, rounds, is_mixed, theta):
         X = U[:, scope] / lengths[ends[i] - len(scope) : ends[i]]
         K += outputs[i] * correlation(kernels[i], cdist(X, X)) * np.outer(holds[i], holds[i])
     if prior.time_kernel is not None:
-        times = rounds[:, None] / prior.time_lengthscale(theta)
+        times = rounds[:, None] / prior.time_correlation(theta).lengthscale
         K *= correlation(prior.time_kernel, cdist(times, times))
     own = noises[np.where(channel == TOTAL, len(noises) - 1, channel if len(noises) > 1 else 0)]
     K += np.diag(np.where(np.isnan(known), own, known))

@@ -7,7 +7,15 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Hyperparameter, Kernel, Matern
 
-from swarmbo.belief import AdditiveGP, ExactGP, ExactGPSettings, Hyperparameters, TimeAxis, TimeCorrelation
+from swarmbo.belief import (
+    AdditiveGP,
+    AdditiveGPSettings,
+    ExactGP,
+    ExactGPSettings,
+    Hyperparameters,
+    TimeAxis,
+    TimeCorrelation,
+)
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KERNEL_NAMES, Covariance
@@ -245,6 +253,19 @@ def test_a_fit_does_not_take_known_noise_for_noise_of_the_field():
     assert errors[0] < 0.5 * errors[1]
 
 
+def test_what_is_masked_is_no_number_and_text_is_refused():
+    masked = np.ma.array([0.1, 1e6, 0.3], mask=[False, True, False])
+    told = sum_of("total", 3).update(np.full((3, 3), 0.5), masked, noise_variance=np.ma.abs(masked))
+    np.testing.assert_array_equal(told.totals[-3:], [0.1, np.nan, 0.3])
+    np.testing.assert_array_equal(told.noise[-3:, 0], [0.1, np.nan, 0.3])
+    with pytest.raises(ShapeError, match=r"y\[1\]: got nan; wanted a finite number"):
+        field_of(random_points(3), masked)
+    with pytest.raises(ShapeError, match=r"X\[0\]: got \[nan, 2.0\]; wanted finite coordinates"):
+        field_of(np.ma.array([[1.0, 2.0]], mask=[[True, False]]), [1.0])
+    with pytest.raises(ShapeError, match=r"X: got \[\['a', 'b'\]\]; wanted an array of numbers"):
+        field_of([["a", "b"]], [1.0])
+
+
 def test_noise_that_is_none_is_refused_with_its_row():
     with pytest.raises(ShapeError, match=r"noise_variance\[1\]: got -1.0; wanted a finite number >= 0, or NaN for the"):
         field_of(random_points(2), np.zeros(2), [0.0, -1.0])
@@ -254,7 +275,30 @@ def test_noise_that_is_none_is_refused_with_its_row():
         sum_of("total").update(np.zeros((2, 3)), np.zeros(2), noise_variance=[0.0, 1.0, 2.0])
 
 
-def test_noise_ahead_is_that_of_readings_on_average_where_all_are_told():
+@pytest.mark.parametrize("way", ["field", "fading field", "total", "factors", "mixed"])
+def test_an_outcome_told_to_be_useless_changes_nothing_whatever_its_noise(way):
+    """Rounding is measured row by row; else noise of one outcome hides all others from a fit, or makes it give up."""
+    X, time = np.random.default_rng(1).random((24, 1)), TimeAxis() if way == "fading field" else None
+    y, graph, box = np.sin(6.0 * X[:, 0]), FactorGraph.from_scopes({"f": ["x"]}), Domain(np.zeros(1), np.ones(1))
+
+    def fitted(worst):
+        noise, rng = np.where(np.arange(24) == 7, worst, 1e-6), np.random.default_rng(0)
+        if way.endswith("field"):
+            return ExactGP.create(ExactGPSettings(time=time), box).update(X, y, noise).fit(rng)
+        told = {"totals": y} if way == "total" else {"factors": y[:, None]}
+        if way == "mixed":
+            told = {"totals": np.where(np.arange(24) % 2, y, np.nan), "factors": np.where(np.arange(24) % 2, np.nan, y)}
+            told["factors"] = told["factors"][:, None]
+        return AdditiveGP.create(AdditiveGPSettings(), graph, box).update(X, noise_variance=noise, **told).fit(rng)
+
+    usual, extreme = fitted(1e4), fitted(1e20)
+    for one, other in zip(usual.posterior([[0.31], [0.77]]), extreme.posterior([[0.31], [0.77]]), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-8)
+    assert extreme.jitter == 0.0
+    assert extreme.noise_variance == pytest.approx(1e-6)  # of outcomes to come: the usual one of those told
+
+
+def test_noise_ahead_is_the_median_of_that_of_readings_where_all_are_told():
     X, noise = random_points(30), np.where(np.arange(30) % 2, 4.0, 16.0)
     y = field(X) + np.sqrt(noise) * np.random.default_rng(5).normal(size=30)
     belief = ExactGP.create(ExactGPSettings(), DOMAIN).update(X, y, noise).fit(np.random.default_rng(0))

@@ -42,6 +42,23 @@ def belief_of(n: int) -> ExactGP:
     return ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, HYPER, *survey(n))
 
 
+def test_tiles_of_readings_with_useless_ones_among_them_predict_as_without_these():
+    (X, y), is_useless = survey(2100), np.arange(2100) % 50 == 0
+    noise = np.where(is_useless, 1e20, 1e-4)
+    given = [ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, HYPER, X, y, noise)]
+    given += [ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, HYPER, *(a[~is_useless] for a in (X, y, noise)))]
+    with_all, without = (belief.posterior(SITES) for belief in given)
+    np.testing.assert_allclose(with_all[1], without[1], rtol=0.05)
+    assert np.abs((with_all[0] - without[0]) / np.sqrt(without[1])).max() < 0.5
+
+
+def test_tiles_predict_nothing_at_no_points():
+    belief = belief_of(2100)
+    for known in (belief, belief.condition_on_pending(SITES[:3]), quick_at(belief, {"a": SITES})):
+        cache = known.posterior_cache(np.zeros((0, 2)))
+        assert (cache.mean.shape, cache.var.shape) == ((0,), (0,))
+
+
 def exact_and_tiled(n: int, patch: pytest.MonkeyPatch, fades: bool = False) -> tuple[ExactGP, ExactGP]:
     """One belief twice, of which the second is by tiles."""
     X, y = survey(n)

@@ -84,6 +84,16 @@ def test_each_of_a_stack_is_worth_what_it_is_alone(case, model, n_outcomes, is_m
         assert found.mean[row] == pytest.approx(plain.means(theta[row])[0], rel=1e-6, abs=1e-6)
 
 
+def test_room_of_a_large_fit_has_nothing_in_it_that_numpy_warns_of(monkeypatch):
+    """Memory comes with what others left there, here NaN that signal; LAPACK leaves a triangle as it is."""
+    signalling = np.array([0x7FF0000000000001], dtype=np.uint64).view(float)
+    monkeypatch.setattr(stack_evaluation, "MANY", 1)
+    monkeypatch.setattr(stack_evaluation.np, "empty", lambda shape, dtype=float: np.full(shape, signalling[0], dtype))
+    prior, rng = prior_of([2]), np.random.default_rng(0)
+    found = of_each(prior, rng.random((1, 9, 2)), rng.normal(size=(1, 9)))(prior.centre[None], np.zeros(1, dtype=int))
+    assert np.isfinite(found.gradient).all()
+
+
 @pytest.mark.parametrize("many", [1, 700])
 @pytest.mark.parametrize("fades", [False, True])
 def test_the_information_is_the_average_of_the_observed_and_the_expected_one(fades, many, monkeypatch):
