@@ -38,8 +38,9 @@ class WorldSettings(Settings, frozen=True):
     """Settings that every world has; the meaning of most is in the docstrings of the worlds.
 
     Args:
-        reward: Reward of an agent for a round, less its own cost: an equal share of the increase of the score of the
-            ``task``, or of the utility; of the sum of all measurements of the ``team``; or its ``own`` measurement.
+        reward: Reward of an agent for a round, less its own cost: ``task``: an equal share of the increase of the score
+            of the team's task, or of the utility; ``team``: an equal share of the sum of all measurements; ``own``: its
+            own measurement.
         worlds: ``fixed``: every episode is in the same world; ``drawn``: each reset draws another one of the family.
     """
 
@@ -117,7 +118,8 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         """Begin an episode.
 
         Args:
-            seed: Seed of the episode's randomness, >= 0. None: the next episode of the last seed, or a random one.
+            seed: Seed of the episode's randomness, >= 0. None begins the next episode of the last seed given, or a
+                random one if none was given.
             options: ``{"world": number}`` picks one of the drawn worlds; by default the seed does.
 
         Returns:

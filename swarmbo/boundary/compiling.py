@@ -1,6 +1,7 @@
 """Compiled code cached on disk for the next process. Import it late: numba is slow to load.
 
-It depends on all files with inlined functions or constants; numba's own cache notices only the function's file.
+Numba's own cache notices changes of a function's file only, not of files with inlined functions or constants. This
+cache depends on all of them.
 """
 
 import inspect

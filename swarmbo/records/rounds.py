@@ -97,7 +97,8 @@ class Query(msgspec.Struct, frozen=True, eq=False):
         point: Value of each variable, in physical units or of the variable's own type; in a field ``agent[0]``,
             ``agent[1]``, … are the coordinates of the agent's location.
         points: Values (m,) of each agent's own variables; in a field the location (d,) of its measurement.
-        mean: Expected total of a function, in the unit of the outcome. None in a design, in a field, or without belief.
+        mean: Expected total of a function, in the unit of the outcome. None in the initial design, in a field, and for
+            methods without a belief.
         std: Standard deviation of the total.
         means: In a field, expected measurement of each agent.
         stds: In a field, standard deviation of each agent's measurement.
@@ -141,7 +142,8 @@ class Evaluation(msgspec.Struct, frozen=True):
     Args:
         location: Location in the unit of the action space; for a joint point one number per variable, in the
             environment's order: its value, or the position of a choice in its list.
-        measurement: Noisy outcome in its physical unit, for a joint point the sum of factors; None if a part failed.
+        measurement: Noisy outcome in its physical unit, for a joint point the sum of all factors; None if it, or a part
+            of it, failed.
         factors: Outcome of each factor, if observed individually; None for a failed one.
         mean: Prediction of the team before.
         std: Standard deviation of the prediction.
@@ -241,7 +243,8 @@ class Score(msgspec.Struct, frozen=True):
 
     Args:
         simple_regret: Maximum of the field less the best true value at any measured location. In a field that changes,
-            of this round alone; without measurements that of the recommendation, or before one of the round before.
+            of this round alone; without measurements that of the recommendation, and before one that of the round
+            before.
         batch_regret: Maximum less the best true value measured in this round (one term of R_T in Daxberger & Low 2017);
             None if every measurement of the round failed.
         total_regret: Sum over this round's measurements of maximum less true value (one term of their R'_T).
@@ -250,7 +253,8 @@ class Score(msgspec.Struct, frozen=True):
             belief, and for functions, which have no map.
         level_f1: Accuracy of the belief's mean for the set above the level of interest: harmonic mean of precision
             and recall over the evaluation points, 1 if both sets are empty; None without level or belief.
-        view_rmse: Map RMSE of every agent's local belief, None with a shared one; ``map_rmse``: of most data.
+        view_rmse: Map RMSE of every agent's local belief; ``map_rmse`` is then that of the agent with the most data.
+            None with a shared belief.
         recommended_so_far: Sum of the recommendation regrets of this and all earlier rounds, without that at reset: the
             score of Daxberger & Low's experiments (2017). Rounds without a recommendation add nothing.
     """
@@ -268,7 +272,8 @@ class Score(msgspec.Struct, frozen=True):
 class Neglected(msgspec.Struct, frozen=True):
     """Effect of the measurements that a field's belief by tiles leaves out, at some measured places.
 
-    Largest differences of ``mean`` (in standard deviations) and ``std`` (as a share) by four times the ``neighbours``.
+    Largest differences of ``mean`` (in standard deviations) and ``std`` (as a share) if tiles have four times as many
+    ``neighbours``.
     """
 
     places: int
@@ -298,7 +303,8 @@ class RoundRecord(msgspec.Struct, frozen=True):
         score: Score against the truth, if the environment has it.
         links: Pairs of agents in radio contact at the decision.
         joint: Joint point of all agents and its outcome, for a function.
-        source: Source of the measurements, if the environment states it: an objective, a simulator, a failure's reason.
+        source: Source of the measurements, if the environment states it; such as the objective, a simulator's version,
+            and the reason of a failure.
         failure: Reason why the environment gave no outcomes: an exception of its step, or a timeout. All measurements
             of the round then failed, and the environment is as before.
         neglected: What the map leaves out once it is by tiles, as measured in the first such round.

@@ -56,7 +56,8 @@ class Callback(Protocol):
         Args:
             folder: Folder of the run.
             settings: The scenario as plain data.
-            earlier: Logged rounds, as in a resumed run. An earlier process may have received all, or all but the last.
+            earlier: Rounds that are in the log already, as in a resumed run. An earlier process may have received all
+                of them, or all but the last.
         """
         ...
 
@@ -72,7 +73,8 @@ class Callback(Protocol):
 def numbers_of(record: RoundRecord) -> dict[str, float]:
     """Numbers of a round by name; those that are unknown are missing.
 
-    Counts (``measurements`` to ``declined``, ``messages``, ``bytes``), ``cost`` and ``distance`` are of this round.
+    ``measurements``, ``failures``, ``declined``, ``cost``, ``distance``, ``messages`` and ``bytes`` are of this round
+    alone.
     """
     evaluations = record.evaluations
     succeeded = sum(evaluation.measurement is not None for evaluation in evaluations)

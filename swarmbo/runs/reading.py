@@ -131,7 +131,8 @@ class Run:
         """Figures of the run for a notebook; drawn first if they are missing.
 
         Args:
-            names: Figures: ``regret``, ``belief``, ``run`` (the animation), …; by default all but the animation.
+            names: Names of figures: ``regret``, ``belief``, ``run`` (the animation), …; by default all but the
+                animation.
 
         Raises:
             RunFolderError: If they cannot be drawn or written.

@@ -222,7 +222,8 @@ class _Loop:
     def _keep(self, timing: Timing) -> bool:
         """Log the last round, and write a checkpoint of a new one; True if it was logged before.
 
-        The checkpoint comes first, and has the line: no logged round must be played again. The line is always logged.
+        The checkpoint comes first, and has the line: no logged round must be played again. If it cannot be written, the
+        line is logged all the same.
         """
         folder, number = self._given.folder, self.record.round
         if number < len(self._logged) or self._state is None:

@@ -1,6 +1,7 @@
 """A scenario: all settings of a run, their limits, and the world that it names.
 
-Scripts are free of the limits here, which stop mistyped or generated files that would run for years or fill the memory.
+Settings used in scripts are free of the limits here, which stop mistyped or generated files that would run for years or
+exhaust the memory.
 """
 
 import difflib
@@ -39,7 +40,8 @@ class Scenario(Settings, frozen=True):
 
     A table whose kind is ``"module:Class"`` stays a table: the class is loaded only for the run.
 
-    In code, missing tables have the defaults of a team in a field; by ``scenario_of`` and ``load`` those of the world.
+    In code, missing tables have the defaults of a team in a field; ``scenario_of`` and ``load`` use the kinds that suit
+    the world.
 
     Args:
         name: Name of the run's folder; not empty.
@@ -62,7 +64,8 @@ class Scenario(Settings, frozen=True):
             (``swarmbo.problem.constraints``).
         initial: Points of the initial design of a function, >= 1; None: the team's default. Fields have no such design.
         start: First setting of a function: ``"present"`` as the environment reports it, ``"largest"``, or values.
-        step_limit: Largest change of each variable from the best setting, perhaps by variable; in its unit, or "10%".
+        step_limit: Largest change of each variable from the best setting: in its unit, or a share such as ``"10%"``. A
+            table has these by variable.
         safe: ``{share = 0.95, probability = 0.9}``: with this probability by the model, every setting has at least this
             share of the present one's utility; with ``loss = 2.0``, at most 2.0 less.
         callbacks: Receivers of each round: ``"tensorboard"``, ``"mlflow"``, or ``"module:Class"`` of a user's own
@@ -70,7 +73,8 @@ class Scenario(Settings, frozen=True):
         workers: Workers that evaluate points of a function side by side; None: the run's own process does, one by one.
             With workers, ``step_timeout_s`` limits an evaluation, and each evaluation is a round.
         policy: Policy that acts in place of the team: ``"module:Class"``, or a table with that ``kind`` and its
-            settings (``swarmbo.runs.policies.Policy``). The team learns from its measurements, and recommends.
+            settings (``swarmbo.runs.policies.Policy``). The team learns from its measurements, and makes the
+            recommendations.
     """
 
     name: str

@@ -58,9 +58,11 @@ class MeasuredSettings(Settings, frozen=True):
             smooth interpolant (ordinary kriging) anywhere in the sites' bounding box.
         time: Column of the time of measurement; None for a static field. Every site then has its own series, linear
             between its times and constant before the first and after the last.
-        time_step: Time of a round in the column's unit, 1e-9 to 1e12. Default: the median of its steps.
+        time_step: Time of a round in the column's unit, 1e-9 to 1e12. Default: the median distance between neighbouring
+            times.
         coordinates: ``metres``, or ``degrees``: longitudes and latitudes (WGS 84), converted to metres by a local
-            transverse Mercator projection. Default: by the columns' names (``lon``, ``x_deg``), or else metres.
+            transverse Mercator projection. Default: by the names of the columns (``lon``, ``latitude``, ``x_deg`` and
+            the like), else metres.
         missing: Numbers that mark missing values, at most 16; their rows are left out, as are those with empty cells.
             Default: -9999 and similar ones, if they are outliers; [] for none.
     """
@@ -202,7 +204,8 @@ class PlumeSettings(Settings, frozen=True):
 
     Args:
         size_m: Width and height of the region, each 1e-6 to 1e12 m, neither a million times the other.
-        sources: 1 to 16 locations [x, y] in the region, m. Default: one, at a tenth of the width and half the height.
+        sources: 1 to 16 locations [x, y] in the region, m. Default: one, a tenth of the width from the western edge,
+            half-way up.
         peak: Concentration at a source in the mean wind, 1e-12 to 1e12. Some way downwind it is higher (with the
             defaults 1.4 times), and higher still while gusts oppose the wind, or if plumes meet.
         unit: Its unit, for labels.

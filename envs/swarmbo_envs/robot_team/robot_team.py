@@ -96,8 +96,10 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         speed_m_s: Largest speed, 1e-6 to 1e12 m/s.
         turn_rate_rad_s: Largest turn rate, 1e-6 to 1e6 rad/s.
         round_time_s: Time to drive in a round, 1e-6 to 1e12 s. Default: enough to turn about and cover 15 % of the
-            map's longer side; with ``sites = "only"`` at least 1.5 times the largest distance of neighbouring sites.
-        radio_range_m: Largest distance of two robots that can exchange messages, > 0. Default: half the map's diagonal.
+            map's longer side; with ``sites = "only"`` at least 1.5 times the largest distance between neighbouring
+            sites.
+        radio_range_m: Largest distance at which two robots can exchange messages, > 0. Default: half the map's
+            diagonal.
         noise_std: Standard deviation of the measurement noise, unit of the field, 0 to 1e12.
         failure_rate: Probability that a measurement fails, 0 to 1.
         travel_cost: Cost per metre driven, unit of the field, 0 to 1e12.
@@ -282,7 +284,8 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
     **No-go regions.** No robot is ever in one, at its stop or en route. The map is divided into cells; cells that a
     region touches are blocked, and robots drive round them. Round a region they drive the shortest path on a visibility
     graph: straight lines, with turns in place at the bends. In the open, they drive arcs, like robots of ``RobotTeam``.
-    An action in a region, or without a path, is replaced by the nearest site. The ground truth covers free locations.
+    An action in a region, or without a path, is replaced by the nearest site. The ground truth covers the locations
+    that can be measured.
 
     **Heterogeneous robots.** ``speed_m_s``, ``turn_rate_rad_s``, ``radio_range_m``, ``noise_std`` and ``battery_s``
     take one number, or a list of one per robot. If sensors differ, infos have the noise of each measurement. Two robots
@@ -329,7 +332,8 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
         separation_m: Least distance of two robots at any moment, >= 0. Robots keep a little more, because paths are
             compared at 513 moments of a round.
         wind: The current (east, north) in m/s, below 95 % of the slowest robot's speed.
-        samples_per_leg: Measurements en route in a round, evenly over the driven path without its end, 0 to 64.
+        samples_per_leg: Measurements en route in a round, evenly over the driven path, before the one at its end, 0 to
+            64.
         sample_every_m: Alternative to ``samples_per_leg``: metres between measurements; at most 64 en route in a round.
         no_go: Tables ``{corners = [[x, y], ...]}`` in m on the map, ``{geojson = FILE, coordinates = "degrees" |
             "metres"}``, or ``{raster = FILE, nodata = NUMBER, extent = [west, south, east, north]}`` with a ``.npy``

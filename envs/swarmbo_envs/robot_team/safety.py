@@ -28,8 +28,9 @@ class Spacing:
     """Separation of robots; robots that drive later make way, and staying is always possible.
 
     Paths are compared at moments of the round; what a pair drives in half the time between two is added to the
-    separation, which then holds always. With ``off_m``, the largest distance from planned paths, times are unknown: a
-    robot keeps away from all places of another in the round, and from its stop by ``off_m`` more, so that it can leave.
+    separation, which then holds always. With ``off_m``, the largest distance from planned paths, positions in time are
+    unknown: a robot keeps away from all places of another in the round, and from its stop by ``off_m`` more, so that it
+    can leave.
     """
 
     separation_m: float

@@ -22,7 +22,8 @@ class MujocoSettings(Settings, frozen=True):
 
     Args:
         rover_m: Length of a rover, 0.05 to 100 m; all its other sizes are in proportion.
-        pace: Share of largest speed and turn rate that a rover plans with, in (0, 1]: the rest is a reserve for slopes.
+        pace: Share of its largest speed and turn rate that a rover plans with, > 0 and at most 1: the rest is a reserve
+            for slopes.
         reserve: Share by which a battery must outlast the planned return to base, >= 0.
         relief_m: Height range of the terrain, m. Default: the field's own heights if it is an elevation, else a
             twentieth of the map's longer side, or less so that no slope is beyond 19°.

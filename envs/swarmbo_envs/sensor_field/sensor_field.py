@@ -84,7 +84,8 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
         place_seed: Seed of the default positions, >= 0.
         reach_m: Half the side of a sensor's box, > 0. Default: the smallest with which the boxes cover the map. A
             sensor without a site in its box has the nearest one.
-        spots: Most candidate locations of a sensor, 1 to 1024; all in its box, if only sites can be measured.
+        spots: Largest number of candidate locations of a sensor, 1 to 1024; if only sites can be measured, all sites in
+            its box are candidates.
         radio_range_m: Largest distance at which two sensors can exchange messages, > 0. Default: 1.05 times the least
             range with which relays connect all sensors.
         noise_std: Standard deviation of the measurement noise, unit of the field, 0 to 1e12.

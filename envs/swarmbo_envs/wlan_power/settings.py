@@ -174,7 +174,8 @@ class SimulationSettings(Settings, frozen=True):
 
     Args:
         seconds: Simulated time in which throughput is counted, 0.01 to 1000 s.
-        warm_up_s: Simulated time before it, 0.1 to 100 s; users associate in four fifths of it, then traffic begins.
+        warm_up_s: Simulated time before it; users associate in its first four fifths, then traffic begins. 0.1 to 100
+            s.
         run: Number of ns-3's random streams, 1 to 1e9. One run gives one outcome for one input.
         runs: Outcomes are means over this many runs from ``run`` on, 1 to 1000.
         processes: Concurrent simulators, at most as many as ``runs``, 1 to 256.

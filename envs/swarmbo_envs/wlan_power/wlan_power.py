@@ -62,7 +62,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
 
     Args:
         topology: ``{"generated": {...}}``, ``{"access_points": [[x, y], ...], "users": [...], "serving": [...]}``, or
-            ``{"csv": path}`` (``settings.py``); None: a random one of 12 access points and 36 users in 300 m x 300 m.
+            ``{"csv": path}``; None for a random one of 12 access points and 36 users in 300 m x 300 m. ``settings.py``
+            describes them.
         topology_seed: Seed of a generated topology and of shadowing; not of the noise.
         power_dbm: Least and largest transmit power.
         radio: Source of outcomes: ``closed-form``, or ``ns3``: the simulator, in child processes (extra ``ns3``).
@@ -89,20 +90,24 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             noise grow with the width; the power does not. Empty: ``bandwidth_mhz``.
         noise_figure_db: Noise figure of the receivers.
         shadowing_db: Standard deviation of the shadowing added to the path loss of each link; 0 for none.
-        interference: ``audible``: only access points in range of the serving one disturb a user; ``all``: all do.
+        interference: ``audible``: only access points in range of the serving one disturb a user; ``all``: every other
+            access point does.
         audible_dbm: Least received power, at largest transmit power, at which an access point is in range of another.
         outcomes: ``per-factor``: every agent receives the outcome of its users; ``total``: all receive the sum.
         observes: ``powers``, or ``losses``. The latter adds the number of own users, and mean losses in dB. Losses are
             to own users, from each other access point in range to these, and to that one's users. All agents'
-            observations then have equal length, as in drawn worlds; missing entries are the least power and 300 dB.
+            observations then have equal length; missing entries are the least power and 300 dB. In drawn worlds lengths
+            are always equal.
         worlds: ``fixed``: one for all episodes. ``drawn``: each reset draws another topology, with another
             ``topology_seed``; ``reset(options={"world": number})`` picks one.
         noise_std: Standard deviation of the noise of a total, in the unit of the utility. With k access points, each
-            has this divided by sqrt(k), so that their sum is as noisy as a total. Without users it measures exactly 0.
+            has this divided by sqrt(k), so that their sum is as noisy as a total. An access point without users
+            measures 0 exactly.
         failure_rate: Probability that a measurement fails: of each agent independently, or of the total.
         mobility_m: Standard deviation of a user's step between two rounds along each axis, m.
         leave_rate: Probability that a present user leaves between two rounds.
-        return_rate: Probability that an absent user returns in the next round, from where it was or has walked to.
+        return_rate: Probability that an absent user returns in the next round, at its former location or where it has
+            walked to.
         departures: [round, user] of users that leave at the beginning of that round.
         reward: ``task``: an equal share of the network's true utility, in its unit; 0 if a simulation failed. ``team``:
             an equal share of the sum of all measurements. ``own``: the agent's measurement, or with totals an equal
@@ -222,7 +227,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     def ground_truth(self) -> GroundTruth | None:
         """Noise-free utility over joint settings, for metrics and figures; its maximum is the best one known.
 
-        None if users walk, leave or return, as the function changes, and for throughput, whose maximum is unknown.
+        None if users walk, leave or return, because the function changes; None for throughput, whose maximum is
+        unknown.
         """
         if self.settings.changes or self.settings.objective == "throughput":
             return None
@@ -316,7 +322,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
 
         Args:
             point: All powers, dBm, then all positions of channels and of widths (d,).
-            measurement: Recorded total, None if it failed; of ns-3: the closed form is computed again, without noise.
+            measurement: Recorded total, None if it failed; used with ns-3 only, the closed form is recomputed without
+                noise.
         """
         episode = self._current()
         episode.round += 1
