@@ -145,6 +145,7 @@ def measurements_of(
     table: CsvRows, settings: CsvColumns, at: str, how: str = IN_SCENARIO, noise_std: str | None = None
 ) -> Measurements:
     """Complete rows of a table, with locations in metres; cells of the column ``noise_std`` may be empty.
+
     For messages, ``how`` is the form of an option that sets ``key`` to ``value``.
     """
     header, rows = table
@@ -253,9 +254,10 @@ def _is_called(name: str, names: Set[str]) -> bool:
 def projection_of(
     places: Float[np.ndarray, "n 2"], columns: tuple[str, str], settings: CsvColumns, at: str, how: str = IN_SCENARIO
 ) -> LocalProjection | None:
-    """Projection of a file's coordinates to metres; None if they are metres already. Unless stated, columns named
-    ``lon``, ``latitude`` or ``x_deg`` with numbers in range are degrees, with a warning; neutral names with numbers
-    that look like degrees are refused.
+    """Projection of a file's coordinates to metres; None if they are metres already.
+
+    Unless stated, columns named ``lon``, ``latitude`` or ``x_deg`` with numbers in range are degrees, with a warning;
+    neutral names with numbers that look like degrees are refused.
     """
     x, y = columns
     if settings.coordinates == "metres":

@@ -37,6 +37,7 @@ _ROUNDING = 1e-9  # sides of the box
 
 class Ranking(NamedTuple):
     """Best evaluated points (k, n), best first, of the parts of a graph in which several factors share variables.
+
     Only these parts' columns are right. ``beaten`` (n,) is the best of evaluated and pending points.
     """
 
@@ -47,6 +48,7 @@ class Ranking(NamedTuple):
 
 class Rank(NamedTuple):
     """Request for the best evaluations of each part; answered by a ``Ranking``, or None if all is local.
+
     ``belief`` needs to be right for own factors only. ``factor_means`` (k, t) replace its values at evaluated points.
     """
 
@@ -106,6 +108,7 @@ class Whole(NamedTuple):
 
 class Agree(NamedTuple):
     """Functions of factors, to be maximised in sum; answered by an ``Agreement``.
+
     Only functions of own factors may be evaluated, unless ``shares``: all agents know all outcomes.
     """
 

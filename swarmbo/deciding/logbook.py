@@ -215,9 +215,10 @@ class Logbook:
         point: Float[np.ndarray, " n"] | None = None,
         noise_std: Mapping[str, float] | None = None,
     ) -> "Logbook":
-        """Note outcomes of some channels, NaN if failed; the query stays open until all are known. ``point`` is the
-        actual point, NaN for variables as requested. Variables of channels with earlier outcomes stay. Without any
-        outcome so far, only the point is noted.
+        """Note outcomes of some channels, NaN if failed; the query stays open until all are known.
+
+        ``point`` is the actual point, NaN for variables as requested. Variables of channels with earlier outcomes stay.
+        Without any outcome so far, only the point is noted.
         """
         query = self.query(query_id, outcomes)
         if not outcomes and query.row is None:
@@ -250,9 +251,10 @@ class Logbook:
         return replace(self, history=replace(self.history, measured=measured))
 
     def with_evaluations(self, data: Dataset, *, attached: bool = True) -> "Logbook":
-        """Add evaluations without a query; NaN for unknown outcomes and for agents without a part. The default round is
-        that of the last query. Of a user's data (``attached``) a row without any outcome is one failure; of an
-        environment's, each agent with a part and no outcome failed.
+        """Add evaluations without a query; NaN for unknown outcomes and for agents without a part.
+
+        The default round is that of the last query. Of a user's data (``attached``) a row without any outcome is one
+        failure; of an environment's, each agent with a part and no outcome failed.
         """
         rounds = np.full(len(data), float(self.round - 1)) if data.rounds is None else data.rounds
         data = replace(data, rounds=rounds)

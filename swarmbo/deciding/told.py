@@ -179,9 +179,10 @@ class Owned:
     def told(
         self, log: Logbook, query_id: str, before: own_rows.OwnRow, told: Told, order: int, teller: str | None
     ) -> own_rows.OwnRow | None:
-        """Check outcomes of a query, and leave out known ones; None if all are; see ``Agent.tell``. ``before`` has
-        outcomes that it got and that its log does not have yet. The ``teller`` gets totals, and reports them; by
-        default it is the first agent.
+        """Check outcomes of a query, and leave out known ones; None if all are; see ``Agent.tell``.
+
+        ``before`` has outcomes that it got and that its log does not have yet. The ``teller`` gets totals, and reports
+        them; by default it is the first agent.
         """
         first, outcome, point = teller or self.problem.agents[0], told.outcome, told.point
         if self.problem.is_field:

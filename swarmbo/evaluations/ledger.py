@@ -390,6 +390,7 @@ class Ledger:
     @contextmanager
     def _changing(self) -> Generator[None]:
         """Block that asks or tells the team and then logs that; if it fails between, the ledger refuses further calls.
+
         The team may then be ahead of the log, or the log of what watchers write: opened again, all are as logged.
         """
         with self._lock:

@@ -115,6 +115,7 @@ class NetworkReport(msgspec.Struct, frozen=True):
 
 class Network(msgspec.Struct, frozen=True):
     """Network settings of a fleet; ``tls`` and ``quic`` need keys, ``tcp`` is for one machine.
+
     Agents listen on the ports after the hub's; hosts are 127.0.0.1 unless given. Agents ``elsewhere`` are started with
     ``swarmbo agent``, those in ``measures`` with an instrument of their own, too. ``patience_s`` is the longest wait
     for one another, ``tick_s`` a tick of an agreement by a deadline.

@@ -73,8 +73,10 @@ def serve(
     trust: bool = False,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve a scenario until an interrupt; a folder that was served before is continued. Its world gives the problem,
-    and is not asked for outcomes. ``say`` receives lines for people: the address, and once the token.
+    """Serve a scenario until an interrupt; a folder that was served before is continued.
+
+    Its world gives the problem, and is not asked for outcomes. ``say`` receives lines for people: the address, and once
+    the token.
     """
     address.require_safe()
     if most_pending < 1:

@@ -52,6 +52,7 @@ def fit_field(
     previous: Hyperparameters | None = None,
 ) -> Hyperparameters:
     """Hyper-parameters of one field at the best maximum found from the previous optimum, the prior's mode, and draws.
+
     Outcomes that do not show their scale (none, one, constant ones) only move the offset. Of more than 500 rows, no
     start is drawn after a first fit. Several starts are then searched from by every second, third or fourth row, at
     least 250, and all rows go on from the best of what that finds. Of more than 1,000 rows as many are taken at random,

@@ -109,6 +109,7 @@ def search(
     part: Int[np.ndarray, "g m"] | Literal["thinned"] | None = "thinned",
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
     """The best theta for each of some latents, and its mean: a part of many outcomes says where to look.
+
     Starts of one latent follow one another, as many for each. ``goes_on``: the first of them is where an earlier search
     ended; it is among those that all outcomes judge. ``follows_all``: all outcomes search on from each place that the
     part came to, not from the best of them only: a sum has more maxima than a part can tell apart. The ``part`` is of
