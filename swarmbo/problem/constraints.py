@@ -50,6 +50,8 @@ class Linear(Settings, frozen=True, tag_field="kind", tag="linear"):
         ends = [end for end in (self.at_most, self.at_least) if end is not None]
         are_ends = bool(ends) and bool(np.isfinite(ends).all())
         require(self, "at_most", lambda _: are_ends, "at_most, at_least, or both, finite")
+        are_ordered = self.at_least is None or self.at_most is None or self.at_least <= self.at_most
+        require(self, "at_least", lambda _: are_ordered, f"a number up to at_most, {self.at_most}")
 
     @property
     def scope(self) -> tuple[str, ...]:

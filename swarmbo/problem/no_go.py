@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
@@ -18,6 +18,7 @@ from swarmbo.spaces import Domain
 
 _MOST_CORNERS = 1000  # corners of a polygon: every point is compared with all
 _CLEAR = 1e-6  # distance from a region of a point moved out of it, in sides of the box
+_ROUNDED = 1e-12  # depth that rounding errors may have, for coordinates as large as the sides of the box
 
 Shape = tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m s"]]
 
@@ -241,9 +242,11 @@ class Limit:
     margin: float = 0.01
     steepness: float = 40.0
 
-    def depth(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
-        """Depth of points of the unit cube in it, in sides of the cube; below 0 outside."""
-        return self.region.depth(U[:, self.columns], self.bounds)[0]
+    def allows(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
+        """Mask of points of the unit cube outside of it, or on its border but for rounding errors."""
+        low, high = self.bounds.low, self.bounds.high
+        rounded = _ROUNDED * max(1.0, float((np.maximum(np.abs(low), np.abs(high)) / (high - low)).max()))
+        return self.region.depth(U[:, self.columns], self.bounds)[0] <= rounded
 
     def exits(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, "k n"]:
         """Points near one within that are just outside, perhaps out of bounds."""

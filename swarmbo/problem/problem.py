@@ -381,13 +381,13 @@ class Problem:
         """
         allowed = np.ones(len(U), dtype=bool)
         for limit in self.regions:
-            allowed &= limit.depth(U) <= 0.0
+            allowed &= limit.allows(U)
         return allowed
 
     @cached_property
     def n_points(self) -> float:
         """Number of allowed joint points; infinite if there are real numbers, or the grids have too many to count."""
-        counts = self.domain.counts.astype(int).tolist()
+        counts = list(map(int, self.domain.counts))
         if not (self.regions and 0 < math.prod(counts) <= _COUNTED):
             return math.prod(counts) or math.inf
         cells = np.indices(counts).reshape(len(counts), -1).T
@@ -410,7 +410,7 @@ class Problem:
 
     def exits(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, "k n"]:
         """Allowed points just beyond the borders of the no-go regions around a point (n,) of the unit cube."""
-        around = [limit for limit in self.regions[: len(self.no_go)] if limit.depth(u[None])[0] > 0.0]
+        around = [limit for limit in self.regions[: len(self.no_go)] if not limit.allows(u[None])[0]]
         moved = self.box.snapped(np.concatenate([self.allowed[:0], *(limit.exits(u) for limit in around)]))
         inside = moved[((moved >= 0.0) & (moved <= 1.0)).all(axis=1)]
         return inside[self.is_allowed(inside)]
