@@ -96,9 +96,11 @@ def whole_number(value: object, smallest: int, at: str, largest: int | None = No
 
 
 def exact(value: Any) -> Any:
-    """Plain data with ``str`` for texts of other classes, as NumPy's, which neither messages nor files accept."""
+    """Plain data with Python's own texts, numbers and lists for NumPy's, which neither messages nor files accept."""
     if isinstance(value, str):
         return str.__str__(value)
+    if isinstance(value, np.ndarray | np.generic):
+        return exact(value.tolist())
     if type(value) is dict:
         return {exact(key): exact(inner) for key, inner in cast(dict[Any, Any], value).items()}
     return type(value)(map(exact, value)) if type(value) in (list, tuple) else value

@@ -234,8 +234,9 @@ class Problem:
             raise ConfigError("got limits in a field; wanted none", at="$.limits")
         ranges: dict[str, tuple[float | None, float | None]] = {}
         for name, pair in given.items():
-            numbers = real_array(pair) if isinstance(pair, Sequence) and len(pair) == 2 else None
-            ends = [] if numbers is None else [None if np.isnan(end) else float(end) for end in numbers]
+            numbers = real_array(pair)
+            is_pair = numbers is not None and numbers.shape == (2,)
+            ends = [None if np.isnan(end) else float(end) for end in numbers] if is_pair else []
             known = [end for end in ends if end is not None]
             if not known or not np.isfinite(known).all() or known != sorted(known):
                 wanted = "(low, high), numbers with low <= high, or None for one of them"
