@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from swarmbo.acquisition.box_functions import InnerFunctions, Part
 from swarmbo.belief.model.success import Requirement, Term
 from swarmbo.boundary.rng import stream
+from swarmbo.boundary.values import unused_prefix
 from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack, stacks_of
 from swarmbo.graph.box_functions import Climbing, Points, Received, Values
 from swarmbo.problem.no_go import Limit
@@ -132,12 +133,13 @@ def kept_out(functions: BoxFunctions, limits: Sequence[Limit], spread: Mapping[s
     graph, holds = functions.graph, dict[str, list[Hold]]()
     weights = _part_spreads(graph, spread)
     steepest, joined = max(weights.values(), default=1.0), dict[str, tuple[str, ...]]()
+    prefix = unused_prefix("limit ", (*graph.factors, *graph.variables))
     for number, limit in enumerate(limits):
         columns = limit.columns.tolist()
         homes = ((f, own) for f, own in _columns(graph).items() if set(columns) <= set(own))
         factor, scope = next(homes, (None, columns))
         if factor is None:
-            factor = f"limit {number}"
+            factor = f"{prefix}{number}"
             joined[factor] = tuple(graph.variables[column] for column in columns)
         inside = tuple(scope.index(column) for column in columns)
         weight = limit.steepness * weights.get(factor, steepest)

@@ -125,6 +125,13 @@ def distinct_names(given: object, what: str, at: str) -> tuple[str, ...]:
     return exact(tuple(names))
 
 
+def unused_prefix(prefix: str, names: Collection[str]) -> str:
+    """The prefix, or with so many underscores before it that no name has it: for names beside those of a user."""
+    while any(name.startswith(prefix) for name in names):
+        prefix = f"_{prefix}"
+    return prefix
+
+
 def table(given: object, wanted: str, at: str) -> dict[str, Any]:
     """Copy a table from a user; ``wanted`` describes it for messages: ``{variable: (low, high)}``."""
     if not isinstance(given, Mapping):

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.boundary.rng import sobol, stream
-from swarmbo.boundary.values import distinct_names, html_table, real_array, short, table
+from swarmbo.boundary.values import distinct_names, html_table, real_array, short, table, unused_prefix
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem.coding import Coding, coding_of
@@ -235,8 +235,8 @@ class Problem:
         ranges: dict[str, tuple[float | None, float | None]] = {}
         for name, pair in given.items():
             numbers = real_array(pair)
-            is_pair = numbers is not None and numbers.shape == (2,)
-            ends = [None if np.isnan(end) else float(end) for end in numbers] if is_pair else []
+            listed = [] if numbers is None or numbers.shape != (2,) else numbers.tolist()
+            ends = [None if end != end else end for end in listed]
             known = [end for end in ends if end is not None]
             if not known or not np.isfinite(known).all() or known != sorted(known):
                 wanted = "(low, high), numbers with low <= high, or None for one of them"
@@ -577,8 +577,6 @@ def _one_factor(bounds: Mapping[str, Any], variable_owners: Mapping[str, str] | 
     if not bounds:
         raise ConfigError("got no variables; wanted bounds of at least one", at="$.bounds")
     owners = variable_owners or {variable: f"agent_{index}" for index, variable in enumerate(bounds)}
-    factor = "whole"
-    while factor in bounds:
-        factor = f"_{factor}"
+    factor = unused_prefix("whole", bounds)
     first = {factor: next(iter(owners.values()))}
     return FactorGraph.from_scopes({factor: list(bounds)}, owners=first, variable_owners=owners)

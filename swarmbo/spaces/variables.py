@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -150,7 +150,8 @@ class Categorical(Settings, frozen=True, tag_field="kind", kw_only=False, tag="c
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        is_list = isinstance(self.values, Sequence) and not isinstance(cast(object, self.values), str)
+        given: Any = self.values
+        is_list = isinstance(given, Sequence) and not isinstance(given, str)
         require(self, "values", lambda _: is_list, "a list of values")
         force_setattr(self, "values", values := exact(tuple(self.values)))
         is_plain = all(v is None or isinstance(v, str | int) or (type(v) is float and isfinite(v)) for v in values)

@@ -127,7 +127,10 @@ def test_any_two_choices_are_equally_alike_in_a_model(kernel: Any):
     ("variable", "more"),
     [
         (sb.Integer(np.int64(0), np.int64(4), step=np.int64(2)), {}),
-        (sb.Real(np.float32(0), np.float64(3)), {"no_go": [sb.NoGoBall(variables=["x"], centre=np.ones(1), radius=0.5)]}),
+        (
+            sb.Real(np.float32(0), np.float64(3)),
+            {"no_go": [sb.NoGoBall(variables=["x"], centre=np.ones(1), radius=0.5)]},
+        ),
         ((0.0, 1.0), {"no_go": [sb.NoGoBox(variables=["x"], low=(np.float64(0.2),), high=np.array([0.4]))]}),
         ((0.0, 1.0), {"constraints": [sb.Linear(weights={"x": np.float32(2), "y": np.int64(1)}, at_most=np.int64(2))]}),
         (
