@@ -21,7 +21,13 @@ Evaluated = Callable[[Values], Any]
 LONGEST = 10_000  # characters
 _DEEPEST = 200
 _TOO_LARGE = f"a result is no number up to {LARGEST:g} in size"
+ENTRY = f"a number up to {LARGEST:g}, or an infinite one, that float64 does not round"
 _MOST_DIGITS = 400
+
+
+def is_entry(number: float) -> bool:
+    """True if a table can have the number: it is infinite, or neither too large nor rounded by float64, nor NaN."""
+    return float(number) == number and (abs(number) <= LARGEST or abs(number) == float("inf"))
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -86,14 +92,12 @@ class Expression:
         """Value of the expression for those of its variables."""
         try:
             value = self._value(values)
-            if isinstance(value, int | float) and (
-                value != value or float(value) == value
-            ):  # a rounded one is not equal
+            if isinstance(value, int | float) and is_entry(value):
                 return float(value)
         except (ArithmeticError, TypeError, ValueError) as error:
             why = _TOO_LARGE if isinstance(error, OverflowError) else error
             raise self._refused(f"{_told(values)}, where {why}", "a number for every combination of values") from None
-        raise self._refused(f"{_told(values)}, where it is {value!r}", "a number that float64 does not round")
+        raise self._refused(f"{_told(values)}, where it is {value!r}", ENTRY)
 
     def _refused(self, got: str, wanted: str) -> ConfigError:
         return ConfigError(f"got {got}; wanted {wanted}", at=self.at)
