@@ -1,7 +1,7 @@
 """Factor graph: the variables that each local function couples, and the owner of each."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -250,7 +250,8 @@ class FactorGraph:
     def is_forest(self) -> bool:
         """True if the bipartite graph has no loop, so that max-sum is exact on it."""
         n_nodes = len(self.factors) + len(self.variables)
-        return sum(map(len, self.scopes)) == n_nodes - len(self.components)
+        apart = replace(self, joined=()) if self.joined else self
+        return sum(map(len, self.scopes)) == n_nodes - len(apart.components)
 
     @cached_property
     def components(self) -> tuple["FactorGraph", ...]:
@@ -352,5 +353,5 @@ def _check_owners(kind: str, owners: Mapping[str, object], names: tuple[str, ...
     if unknown := [name for name in owners if name not in known]:
         raise OwnershipError(f"`{option}` gives away {unknown[0]!r}, which is no {kind} of any scope; leave it out.")
     if bad := [name for name in names if not isinstance(owners[name], str)]:
-        fix = f"each {kind} needs exactly one owner. Name one agent in `{option}`, or split the {kind}."
+        fix = f"each {kind} needs exactly one owner, a text. Name one agent in `{option}`, or split the {kind}."
         raise OwnershipError(f"{kind} {bad[0]!r} is owned by {owners[bad[0]]!r}; {fix}")

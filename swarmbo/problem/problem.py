@@ -116,6 +116,9 @@ class Problem:
         if variable_owners is not None:
             table(variable_owners, "{variable: agent}", "$.variable_owners")
         known = _one_factor(bounds, variable_owners) if graph is None else FactorGraph.of_any(graph, bounds)
+        if variable_owners not in (None, {}, dict(zip(known.variables, known.variable_owners, strict=True))):
+            fix = "wanted none: a graph has them, by FactorGraph.from_scopes(…, variable_owners=…)"
+            raise ConfigError(f"got {short(variable_owners)} and a graph; {fix}", at="$.variable_owners")
         if set(bounds) != set(known.variables):
             raise ConfigError(f"got bounds of {list(bounds)}; wanted those of {list(known.variables)}", at="$.bounds")
         types = [variable_of(bounds[variable], f"$.bounds.{variable}") for variable in known.variables]

@@ -1,5 +1,7 @@
 """Scopes, ownership and shape of factor graphs."""
 
+from dataclasses import replace
+
 import networkx as nx
 import pytest
 from hypothesis import given, strategies as st
@@ -193,3 +195,10 @@ def test_names_of_agents_in_a_field_are_free(acquisition):
 def test_parts_of_factors_have_names_that_no_variable_has():
     graph = sb.FactorGraph.from_scopes({"f": ["x", "f(x)"], "g": ["x"]})
     assert split_graph(graph, {"f"}, shared_outcomes=False).factors == ("f(x)'", "f(f(x))", "g")
+
+
+def test_sets_that_a_constraint_couples_make_no_loop_and_hide_none() -> None:
+    looped = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["x", "y"], "h": ["z"]})
+    for graph in (looped, FactorGraph.from_scopes({"f": ["x", "y"], "h": ["z"]})):
+        joined = replace(graph, joined=(("x", "z"),))
+        assert (len(joined.components), joined.is_forest) == (1, graph is not looped)

@@ -32,6 +32,7 @@ COLOURS = sb.Categorical(["red", "green", "blue", "black"])
         (lambda: sb.Categorical([1.0, float("nan")]), "wanted texts, finite numbers, booleans or None"),
         (lambda: sb.Categorical([[1], [2]]), "wanted texts, finite numbers, booleans or None"),  # pyright: ignore
         (lambda: sb.Categorical("ab"), "values: got 'ab'; wanted a list of values"),
+        (lambda: sb.Team(None, {"x": (-1e308, 1e308)}), "wanted finite low < high, and a finite difference"),
     ],
 )
 def test_wrong_types_are_refused_by_field(given: Any, message: str):
