@@ -219,8 +219,10 @@ class Problem:
         if conflict := limited._feasible.conflict():
             got = f"got {names_of(limited.constraints, conflict)}"
             raise ConfigError(f"{got}, which no point keeps; wanted constraints that leave some", at="$.constraints")
-        if limited.no_go and not len(limited.allowed):
-            raise ConfigError("got constraints that leave no point outside no_go", at="$.constraints")
+        near = limited._kept(np.full(len(known), 0.5))
+        if (near is None or not limited.is_allowed(near[None])[0]) and not len(limited.allowed):
+            got = "got constraints that leave no point, as far as could be found"
+            raise ConfigError(f"{got}, or none outside no_go; wanted some to query", at="$.constraints")
         return limited
 
     def with_limits(self, limits: Mapping[str, Sequence[float | None]]) -> "Problem":

@@ -460,3 +460,33 @@ def test_a_sum_that_must_have_one_value_has_it_in_many_points(space, weight, tot
 def test_limits_in_the_wrong_order_are_refused():
     with pytest.raises(ConfigError, match="at_least: got 4; wanted a number up to at_most, 2"):
         Linear(weights={"a": 1.0}, at_least=4, at_most=2)
+
+
+@pytest.mark.parametrize("start", ["largest", {"a": 0.8, "b": 0.7}])
+def test_a_present_setting_that_a_rule_forbids_is_refused_and_not_asked_for_ever(start):
+    rule = Linear(weights={"a": 1.0, "b": 1.0}, at_most=1.0)
+    with pytest.raises(ConfigError, match=r"\$\.start: got {'a': .*}, which constraints or no_go forbid"):
+        sb.Team(None, {"a": (0.0, 1.0), "b": (0.0, 1.0)}, constraints=[rule], start=start, step_limit="5%")
+
+
+@pytest.mark.parametrize("top", [1.0, 1e4, 1e8])
+@pytest.mark.parametrize(
+    ("axis", "rule"),
+    [
+        (lambda top: sb.Real(1e-3, 1e3 * top, log=True), lambda _: Linear(weights={"a": 1.0, "b": 1.0}, at_most=0.01)),
+        (lambda top: (0.0, 1e3 * top), lambda _: Linear(weights={"a": 1.0, "b": 1.0}, at_most=0.01)),
+        (lambda top: (0.0, top), lambda _: Linear(weights={"a": 1.0, "b": 1.0}, at_most=0.01, at_least=0.00999)),
+        (lambda top: (0.0, top), lambda top: Linear(weights={"a": 1.0, "b": 1.0}, at_least=2 * top)),
+        (lambda top: (0.0, top), lambda top: Separation(variables=("a", "b"), at_least=top)),
+    ],
+)
+def test_a_rule_that_leaves_a_small_part_of_wide_bounds_is_kept(axis, rule, top):
+    problem = Problem.of(None, dict.fromkeys("ab", axis(top))).with_constraints([rule(top)])
+    for u in np.random.default_rng(0).random((5, 2)):
+        assert problem.is_allowed(problem.kept_out(u)[None])[0]
+
+
+def test_a_rule_that_only_a_solver_s_rounding_keeps_is_refused():
+    wide = dict.fromkeys("ab", sb.Integer(0, 10**8))
+    with pytest.raises(ConfigError, match="constraints that leave no point, as far as could be found"):
+        Problem.of(None, wide).with_constraints([Linear(weights={"a": 1, "b": 1}, at_least=10.2, at_most=10.7)])
