@@ -20,7 +20,7 @@ from swarmbo.problem.feasible import Feasible
 from swarmbo.problem.no_go import Limit, NoGoRegion, region_of
 from swarmbo.records import Goal
 from swarmbo.spaces import Domain
-from swarmbo.spaces.variables import MixedDomain, Real, Variable, variable_of
+from swarmbo.spaces.variables import Categorical, MixedDomain, Real, Variable, variable_of
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -269,12 +269,16 @@ class Problem:
                 raise ConfigError(f"got {list(names)}; {fix}", at=f"{at}.variables")
             n, what = self.box.n_dims, "a place"
         else:
-            known = self.graph.variables
-            if names is not None and (strange := [name for name in names if name not in known]):
+            known = self.variables
+            own = tuple(known) if names is None else names
+            if strange := [name for name in own if name not in known]:
                 raise ConfigError(f"got {strange[0]!r}; wanted some of {list(known)}", at=f"{at}.variables")
-            if names is not None and len(set(names)) < len(names):
-                raise ConfigError(f"got {list(names)}; wanted each variable once", at=f"{at}.variables")
-            n, what = len(known if names is None else names), "its variables"
+            if len(set(own)) < len(own):
+                raise ConfigError(f"got {list(own)}; wanted each variable once", at=f"{at}.variables")
+            if choices := [name for name in own if isinstance(known[name], Categorical)]:
+                wanted = "variables that are numbers, or a Constraint in place of the region"
+                raise ConfigError(f"got the choice {choices[0]!r}; wanted {wanted}", at=f"{at}.variables")
+            n, what = len(own), "its variables"
         if region.n_dims != n:
             raise ConfigError(f"got a region of {region.n_dims} coordinates; wanted {n}, those of {what}", at=at)
 

@@ -243,3 +243,12 @@ def test_what_is_no_region_is_refused_in_one_line(regions, words):
     assert "\n" not in str(refused.value)
     with pytest.raises(ConfigError, match=r"\$\.no_go\[0\]\.variables: .*wanted none in a field"):
         sb.Team.for_field(["a"], [0.0], [1.0], no_go=[SHUT])
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_region_of_a_choice_is_refused_for_its_positions_are_no_values(ordered):
+    space = {"channel": sb.Categorical([1, 6, 11], ordered=ordered), "x": (0.0, 1.0)}
+    for names, end in ((("channel",), (7,)), (None, (7, 1))):
+        region = sb.NoGoBox(variables=names, low=(5, 0)[: len(end)], high=end)
+        with pytest.raises(ConfigError, match=r"\$\.no_go\[0\]\.variables: got the choice 'channel'; .* a Constraint"):
+            sb.Team(None, space, no_go=[region])
