@@ -179,8 +179,7 @@ class ChainAcquisition(Acquisition, frozen=True):
             shortlists[agent] = np.vstack([shortlists[agent], np.full(situation.domain.n_dims, np.nan)])
         w = unused_prefix("w_", places)
         scopes = {f"{w}{agent}": list(group[n : n + order + 1]) for group in groups for n, agent in enumerate(group)}
-        owners = {f"{w}{agent}": agent for agent in places}
-        graph = FactorGraph.from_scopes(scopes, owners=owners, variable_owners={agent: agent for agent in places})
+        graph = FactorGraph.from_scopes(scopes)  # each factor is its first agent's
 
         def table(factor: str) -> np.ndarray:
             agent, *_ = scope = scopes[factor]

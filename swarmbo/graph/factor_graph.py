@@ -104,15 +104,7 @@ class FactorGraph:
         if not table(scopes, "{factor: [variable, …]}", "$.scopes"):
             raise ConfigError("got no factors; wanted at least one scope, for example {'f': ['x']}", at="$.scopes")
         for factor, scope in scopes.items():
-            at = f"$.scopes.{factor}"
-            if isinstance(scope, str) or not isinstance(cast(object, scope), Sequence):
-                got = f"the string {scope!r}" if isinstance(scope, str) else short(scope)
-                raise ConfigError(f"got {got}; wanted a list of variables", at=at)
-            if strange := [name for name in scope if not isinstance(cast(object, name), str)]:
-                wanted = f"a string, for example {str(strange[0])!r}"
-                raise ConfigError(f"got the name {short(strange[0])}; wanted {wanted}", at=at)
-            if not scope or len(set(scope)) != len(scope):
-                raise ConfigError(f"got {list(scope)}; wanted one or more variables, each once", at=at)
+            distinct_names(scope, "variable", f"$.scopes.{factor}")
         for given, at in ((owners, "$.owners"), (variable_owners, "$.variable_owners")):
             if given is not None:
                 table(given, "{name: agent}", at)
@@ -230,11 +222,11 @@ class FactorGraph:
 
     def factors_owned_by(self, agent: str) -> tuple[str, ...]:
         """Factors of an agent, in the graph's order."""
-        return self._factors_by_owner.get(agent, ())
+        return self._owned[0].get(agent, ())
 
     def variables_owned_by(self, agent: str) -> tuple[str, ...]:
         """Variables of an agent, in the graph's order."""
-        return self._variables_by_owner.get(agent, ())
+        return self._owned[1].get(agent, ())
 
     @cached_property
     def agents(self) -> tuple[str, ...]:
@@ -314,12 +306,10 @@ class FactorGraph:
         return _ByName("factor", ((factor, place) for place, factor in enumerate(self.factors)))
 
     @cached_property
-    def _factors_by_owner(self) -> dict[str, tuple[str, ...]]:
-        return grouped(zip(self.factor_owners, self.factors, strict=True))
-
-    @cached_property
-    def _variables_by_owner(self) -> dict[str, tuple[str, ...]]:
-        return grouped(zip(self.variable_owners, self.variables, strict=True))
+    def _owned(self) -> tuple[dict[str, tuple[str, ...]], ...]:
+        """Factors and variables of each agent."""
+        pairs = (self.factor_owners, self.factors), (self.variable_owners, self.variables)
+        return tuple(grouped(zip(owners, names, strict=True)) for owners, names in pairs)
 
     @cached_property
     def _factors_by_variable(self) -> "_ByName[tuple[str, ...]]":

@@ -27,7 +27,7 @@ _MOST_DIGITS = 400
 
 def is_entry(number: float) -> bool:
     """True if a table can have the number: it is infinite, or neither too large nor rounded by float64, nor NaN."""
-    return float(number) == number and (abs(number) <= LARGEST or abs(number) == float("inf"))
+    return (abs(number) <= LARGEST or abs(number) == float("inf")) and float(number) == number
 
 
 def _power(base: Any, exponent: Any) -> Any:

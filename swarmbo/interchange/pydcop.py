@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from swarmbo.boundary.values import short
+from swarmbo.boundary.values import distinct_names, short
 from swarmbo.coordination.tables import Table
 from swarmbo.errors import ConfigError, needed
 from swarmbo.interchange.expressions import ENTRY, Expression, is_entry
@@ -269,8 +269,7 @@ def _listed(given: Mapping[str, Any], domains: Domains, room: Room, at: str) -> 
     scope = tuple(str(x) for x in named) if isinstance(named, list) else (str(named).strip(),)
     for variable in scope:
         _one_of(variable, domains, f"{at}.variables")
-    if len(set(scope)) < len(scope):
-        raise ConfigError(f"got {list(scope)}; wanted each variable once", at=f"{at}.variables")
+    distinct_names(scope, "variable", f"{at}.variables")
     default = given.get("default")
     shape = room.take([len(domains[x]) for x in scope], at)
     table = np.full(shape, np.nan if default is None else _number(default, at))
@@ -307,12 +306,9 @@ def _words(line: str) -> list[str]:
 
 
 def _number(given: object, at: str) -> float:
-    try:
-        if not isinstance(given, bool) and isinstance(given, int | float) and is_entry(given):
-            return float(given)
-    except OverflowError:
-        pass
-    raise ConfigError(f"got {short(given)}; wanted {ENTRY}", at=at)
+    if isinstance(given, bool) or not isinstance(given, int | float) or not is_entry(given):
+        raise ConfigError(f"got {short(given)}; wanted {ENTRY}", at=at)
+    return float(given)
 
 
 def _unused(name: str, *taken: Mapping[str, object]) -> str:

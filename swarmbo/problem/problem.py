@@ -240,8 +240,7 @@ class Problem:
         ranges: dict[str, tuple[float | None, float | None]] = {}
         for name, pair in given.items():
             numbers = real_array(pair)
-            listed = [] if numbers is None or numbers.shape != (2,) else numbers.tolist()
-            ends = [None if end != end else end for end in listed]
+            ends = [] if numbers is None or numbers.shape != (2,) else [None if x != x else x for x in numbers.tolist()]
             known = [end for end in ends if end is not None]
             if not known or not np.isfinite(known).all() or known != sorted(known):
                 wanted = "(low, high), numbers with low <= high, or None for one of them"
@@ -273,8 +272,7 @@ class Problem:
             own = tuple(known) if names is None else names
             if strange := [name for name in own if name not in known]:
                 raise ConfigError(f"got {strange[0]!r}; wanted some of {list(known)}", at=f"{at}.variables")
-            if len(set(own)) < len(own):
-                raise ConfigError(f"got {list(own)}; wanted each variable once", at=f"{at}.variables")
+            distinct_names(own, "variable", f"{at}.variables")
             if choices := [name for name in own if isinstance(known[name], Categorical)]:
                 wanted = "variables that are numbers, or a Constraint in place of the region"
                 raise ConfigError(f"got the choice {choices[0]!r}; wanted {wanted}", at=f"{at}.variables")

@@ -206,9 +206,8 @@ def _open_places(situation: Situation, agent: str, places: Float[np.ndarray, "p 
 
 def _graph(group: tuple[str, ...]) -> FactorGraph:
     """Graph that links each agent with the next one; only participants and names matter."""
-    route, own = unused_prefix("route_", group), {agent: agent for agent in group}
-    scopes = {f"{route}{agent}": list(group[n : n + 2]) for n, agent in enumerate(group)}
-    return FactorGraph.from_scopes(scopes, dict(zip(scopes, group, strict=True)), own)
+    route = unused_prefix("route_", group)
+    return FactorGraph.from_scopes({f"{route}{agent}": group[n : n + 2] for n, agent in enumerate(group)})
 
 
 def _decision(legs: list[Legs], traffic: Traffic) -> Decision:

@@ -72,9 +72,9 @@ def test_missing_and_unknown_owners_are_refused(owners, variable_owners, says) -
     [
         ({}, "no factors"),
         ({"f": []}, r"\$\.scopes\.f: got \[\]"),
-        ({"f": ["x", "x"]}, "each once"),
-        ({"f": "xy"}, "the string 'xy'"),
-        ({"f": [1, 2]}, "name 1; wanted a string"),
+        ({"f": ["x", "x"]}, "no name twice"),
+        ({"f": "xy"}, "got .xy.; wanted at least one variable in a list of texts"),
+        ({"f": [1, 2]}, "wanted at least one variable in a list of texts"),
         ({"x": ["x"]}, "both a factor and a variable"),
     ],
 )
