@@ -18,6 +18,7 @@ from swarmbo.errors import ConfigError, ShapeError
 LARGEST_OUTCOME = 1e60  # beyond it squares of standardised outcomes may leave float64
 
 _LONGEST_VALUE = 60
+_MOST_ROWS = 20  # of a table in a notebook that is shortened
 _LONGEST_REASON = 200
 _NO_NUMBER = (TypeError, ValueError, RuntimeError)  # that float(…) of others' types may raise
 _CELL = "text-align:left;padding:0.1em 1em 0.1em 0"
@@ -219,8 +220,10 @@ def error_text(error: BaseException) -> str:
     return (text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 1] + "…") + where
 
 
-def html_table(title: str, rows: Iterable[Sequence[object]], header: Sequence[str] = ()) -> str:
-    """Table with a caption; without a header the first cell of a row is its label."""
+def html_table(title: str, rows: Sequence[Sequence[object]], header: Sequence[str] = (), more: str = "") -> str:
+    """Table with a caption; without a header the first cell of a row is its label. ``more`` names what is shortened."""
+    if more and len(rows) > _MOST_ROWS:
+        rows = [*rows[: _MOST_ROWS - 1], ("…", f"{len(rows) - _MOST_ROWS + 1} more {more}", "")]
     head, tag = "".join(_cell(name, 'th scope="col"') for name in header), "td" if header else 'th scope="row"'
     lines = [f"<tr>{_cell(first, tag)}{''.join(map(_cell, others))}</tr>" for first, *others in rows]
     top = f"<thead><tr>{head}</tr></thead>" if header else ""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 Key = TypeVar("Key", bound=Hashable)
-_MOST_SHOWN = 20  # rows of a table in a notebook
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,9 +104,6 @@ class FactorGraph:
             raise ConfigError("got no factors; wanted at least one scope, for example {'f': ['x']}", at="$.scopes")
         for factor, scope in scopes.items():
             distinct_names(scope, "variable", f"$.scopes.{factor}")
-        for given, at in ((owners, "$.owners"), (variable_owners, "$.variable_owners")):
-            if given is not None:
-                table(given, "{name: agent}", at)
         variables = tuple(dict.fromkeys(variable for scope in scopes.values() for variable in scope))
         if owners is not None:
             _check_owners("factor", owners, tuple(scopes))
@@ -241,8 +237,7 @@ class FactorGraph:
     @cached_property
     def is_forest(self) -> bool:
         """True if the bipartite graph has no loop, so that max-sum is exact on it."""
-        n_nodes = len(self.factors) + len(self.variables)
-        apart = replace(self, joined=()) if self.joined else self
+        n_nodes, apart = len(self.factors) + len(self.variables), replace(self, joined=()) if self.joined else self
         return sum(map(len, self.scopes)) == n_nodes - len(apart.components)
 
     @cached_property
@@ -281,9 +276,7 @@ class FactorGraph:
 
     def _repr_html_(self) -> str:
         rows = [*zip(self.factors, map(", ".join, self.scopes), self.factor_owners, strict=True)]
-        if len(rows) > _MOST_SHOWN:
-            rows = [*rows[: _MOST_SHOWN - 1], ("…", f"{len(rows) - _MOST_SHOWN + 1} more factors", "")]
-        return html_table(repr(self), rows, header=("factor", "variables", "agent"))
+        return html_table(repr(self), rows, header=("factor", "variables", "agent"), more="factors")
 
     @cached_property
     def column_of(self) -> Mapping[str, int]:
@@ -336,6 +329,7 @@ def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, tuple[Value, ...]]:
 
 def _check_owners(kind: str, owners: Mapping[str, object], names: tuple[str, ...]) -> None:
     option = "owners" if kind == "factor" else "variable_owners"
+    table(owners, "{name: agent}", f"$.{option}")
     if missing := [name for name in names if name not in owners]:
         fix = f"each {kind} needs exactly one. Give it to one agent in `{option}`."
         raise OwnershipError(f"{kind} {missing[0]!r} has no owner; {fix}")

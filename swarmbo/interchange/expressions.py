@@ -21,13 +21,7 @@ Evaluated = Callable[[Values], Any]
 LONGEST = 10_000  # characters
 _DEEPEST = 200
 _TOO_LARGE = f"a result is no number up to {LARGEST:g} in size"
-ENTRY = f"a number up to {LARGEST:g}, or an infinite one, that float64 does not round"
 _MOST_DIGITS = 400
-
-
-def is_entry(number: float) -> bool:
-    """True if a table can have the number: it is infinite, or neither too large nor rounded by float64, nor NaN."""
-    return (abs(number) <= LARGEST or abs(number) == float("inf")) and float(number) == number
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -92,12 +86,13 @@ class Expression:
         """Value of the expression for those of its variables."""
         try:
             value = self._value(values)
-            if isinstance(value, int | float) and is_entry(value):
+            if isinstance(value, int | float) and not LARGEST < abs(value) < float("inf") and float(value) == value:
                 return float(value)
         except (ArithmeticError, TypeError, ValueError) as error:
             why = _TOO_LARGE if isinstance(error, OverflowError) else error
             raise self._refused(f"{_told(values)}, where {why}", "a number for every combination of values") from None
-        raise self._refused(f"{_told(values)}, where it is {value!r}", ENTRY)
+        wanted = f"a number up to {LARGEST:g} that float64 does not round"
+        raise self._refused(f"{_told(values)}, where it is {value!r}", wanted)
 
     def _refused(self, got: str, wanted: str) -> ConfigError:
         return ConfigError(f"got {got}; wanted {wanted}", at=self.at)

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from swarmbo.boundary.values import distinct_names, short
-from swarmbo.coordination.tables import Table
+from swarmbo.coordination.tables import LARGEST, Table
 from swarmbo.errors import ConfigError, needed
-from swarmbo.interchange.expressions import ENTRY, Expression, is_entry
+from swarmbo.interchange.expressions import Expression
 from swarmbo.interchange.problem import Objective, Room, TableProblem, Value, graph_in_order
 
 _SEPARATORS = set(" \t\n\r'\"|")
@@ -188,8 +188,7 @@ def _table(data: Mapping[str, Any], key: str) -> dict[str, dict[str, Any]]:
 
 def _one_of(given: object, wanted: Collection[Any], at: str) -> Any:
     if given not in wanted:
-        first, more = map(repr, itertools.islice(wanted, 8)), len(wanted) > 8
-        names = " or ".join(first) + (f" or … {len(wanted)} in all" if more else "")
+        names = " or ".join(map(repr, list(wanted)[:8])) + (f" or … {len(wanted)} in all" if len(wanted) > 8 else "")
         raise ConfigError(f"got {short(given)}; wanted {names or 'none, for there is none'}", at=at)
     return given
 
@@ -306,9 +305,10 @@ def _words(line: str) -> list[str]:
 
 
 def _number(given: object, at: str) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float) or not is_entry(given):
-        raise ConfigError(f"got {short(given)}; wanted {ENTRY}", at=at)
-    return float(given)
+    number = given if isinstance(given, int | float) and not isinstance(given, bool) else math.nan
+    if LARGEST < abs(number) < math.inf or float(number) != number:
+        raise ConfigError(f"got {short(given)}; wanted a number up to {LARGEST:g} that float64 does not round", at=at)
+    return float(number)
 
 
 def _unused(name: str, *taken: Mapping[str, object]) -> str:

@@ -47,11 +47,10 @@ class Linear(Settings, frozen=True, tag_field="kind", tag="linear"):
         numbers = [number for weight in self.weights.values() for number in np.atleast_1d(weight)]
         are_weights = bool(numbers) and bool(np.isfinite(numbers).all())
         require(self, "weights", lambda _: are_weights, "a finite weight or more")
-        ends = [end for end in (self.at_most, self.at_least) if end is not None]
-        are_ends = bool(ends) and bool(np.isfinite(ends).all())
-        require(self, "at_most", lambda _: are_ends, "at_most, at_least, or both, finite")
-        are_ordered = self.at_least is None or self.at_most is None or self.at_least <= self.at_most
-        require(self, "at_least", lambda _: are_ordered, f"a number up to at_most, {self.at_most}")
+        low, high = self.at_least, self.at_most
+        require(self, "at_most", lambda _: not (low is None and high is None), "at_most, at_least, or both")
+        if low is not None and high is not None:
+            require(self, "at_least", lambda _: low <= high, f"a number up to at_most, {high}")
 
     @property
     def scope(self) -> tuple[str, ...]:

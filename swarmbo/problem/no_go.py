@@ -166,7 +166,10 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, "corners", _span_a_plane, f"3 to {_MOST_CORNERS:,} (x, y) of finite numbers, not all on one line")
+        P = np.array(self.corners)
+        is_plane = 3 <= len(P) <= _MOST_CORNERS and np.isfinite(P).all() and np.linalg.matrix_rank(P - P[0]) == 2
+        wanted = f"3 to {_MOST_CORNERS:,} (x, y) of finite numbers, not all on one line"
+        require(self, "corners", lambda _: bool(is_plane), wanted)
 
     @property
     def n_dims(self) -> int:
@@ -213,11 +216,6 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
 
 def _of_length_one(ways: Float[np.ndarray, "k s"]) -> Float[np.ndarray, "k s"]:
     return ways / np.maximum(np.sqrt((ways**2).sum(axis=1)), np.finfo(float).tiny)[:, None]
-
-
-def _span_a_plane(corners: tuple[tuple[float, float], ...]) -> bool:
-    P = np.array(corners, dtype=float)
-    return 3 <= len(P) <= _MOST_CORNERS and bool(np.isfinite(P).all()) and int(np.linalg.matrix_rank(P - P[0])) == 2
 
 
 class Region(Protocol):

@@ -29,7 +29,6 @@ OutcomeMode = Literal["total", "per-factor"]
 
 _MOST_REGIONS = 1000
 _COUNTED = 100_000  # joint values of grids, of which those that regions and constraints allow are counted
-_MOST_SHOWN = 20  # variables in a notebook
 _PROJECTED = 64  # of them are moved to the nearest points that keep the constraints
 _BEND, _STEEP = 3e-3, 100.0  # a point that breaks a constraint is moved, which others may not bear
 _SPREAD = 4096  # points spread over the bounds, to find allowed ones
@@ -166,9 +165,7 @@ class Problem:
         kind = "field" if self.is_field else f"function, {self.outcomes} outcomes, structure {self.structure}"
         title = f"Problem: {kind}; agents: {len(self.agents)}, factors: {len(self.channels)}"
         rows = [(name, of.in_words, self.graph.variable_owner(name)) for name, of in self.variables.items()]
-        if len(rows) > _MOST_SHOWN:
-            rows = [*rows[: _MOST_SHOWN - 1], ("…", f"{len(rows) - _MOST_SHOWN + 1} more variables", "")]
-        return html_table(title, rows, header=("variable", "values", "agent"))
+        return html_table(title, rows, header=("variable", "values", "agent"), more="variables")
 
     def watching(self, level: float | None) -> "Problem":
         """Problem with a level of interest, which replaces a ``peak`` as the aim; itself without a level."""

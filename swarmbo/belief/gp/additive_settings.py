@@ -17,7 +17,7 @@ from swarmbo.belief.gp.hyperparameters import (
 from swarmbo.boundary.values import plain
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
-from swarmbo.kernels import KernelName, require_kernel
+from swarmbo.kernels import KernelName, KernelSettings, require_kernel
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Count, Fraction, NonNegative, Positive, Settings, Whole, convert, require, within
 from swarmbo.spaces import Domain
@@ -88,7 +88,7 @@ class ScreenedScopes(Settings, frozen=True, tag_field="kind", tag="screened"):
 StructureSettings = SampledStructure | ScreenedScopes
 
 
-class FactorPrior(Settings, frozen=True):
+class FactorPrior(KernelSettings, frozen=True):
     """Settings of one factor; others are those of all factors.
 
     Args:
@@ -107,10 +107,6 @@ class FactorPrior(Settings, frozen=True):
     outputscale_log_std: Positive | None = None
     noise_median: Positive | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_kernel(self)
-
 
 _NOTHING_OWN = FactorPrior()
 
@@ -127,7 +123,7 @@ class FactorForm(NamedTuple):
 
 
 @kind("belief", FUNCTION)
-class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"):
+class AdditiveGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="additive"):
     """Settings of a sum of Gaussian processes, one per factor, with jointly fitted hyper-parameters.
 
     All priors are log-normal. Lengths are shares of the domain's sides. Variances are relative to the outcomes'
@@ -187,7 +183,6 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_kernel(self)
         for field in ("factors", "time"):
             require(self, field, lambda value: not value or self.structure is None, "none where a structure is learned")
 

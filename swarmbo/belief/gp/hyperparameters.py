@@ -8,15 +8,15 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.kernels import Covariance, KernelName, correlation, require_kernel
+from swarmbo.kernels import Covariance, KernelName, KernelSettings, correlation, require_kernel
 from swarmbo.registry import FIELD, kind
-from swarmbo.settings import Count, Fraction, NonNegative, Positive, Settings, Whole, require
+from swarmbo.settings import Count, Fraction, NonNegative, Positive, Whole, require
 
 TOTAL = -1  # channel of an outcome of the sum; a factor's own outcomes have its index as channel
 LengthscaleModel = Literal["shared", "hierarchical", "separate"]
 
 
-class TimeAxis(Settings, frozen=True):
+class TimeAxis(KernelSettings, frozen=True):
     """Kernel over time, multiplied by the kernel over locations, so that old data of a changing field lose weight.
 
     Times are counted in rounds. The lengthscale is fitted with the other hyper-parameters.
@@ -41,13 +41,9 @@ class TimeAxis(Settings, frozen=True):
     lengthscale_median: Positive = 10.0
     lengthscale_log_std: Positive = 1.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_kernel(self)
-
 
 @kind("belief", FIELD)
-class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
+class ExactGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="exact"):
     """Settings of an exact Gaussian process with fitted hyper-parameters.
 
     All priors are log-normal. Lengths are shares of the domain's sides. Variances are relative to the outcomes'
@@ -100,12 +96,8 @@ class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
     restarts: Whole = 2
     max_iterations: Count = 100
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_kernel(self)
 
-
-class TimeCorrelation(Settings, frozen=True):
+class TimeCorrelation(KernelSettings, frozen=True):
     """The kernel over time of a belief with a time axis.
 
     Args:
@@ -121,16 +113,12 @@ class TimeCorrelation(Settings, frozen=True):
     kernel: KernelName
     lengthscale: Positive
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_kernel(self)
-
     def between(self, one: Float[np.ndarray, "*_"], other: Float[np.ndarray, "*_"]) -> Float[np.ndarray, "*_"]:
         """Correlation of the field between rounds, for two arrays of rounds that are broadcast."""
         return correlation(self.kernel, np.abs(one - other) / self.lengthscale)
 
 
-class Hyperparameters(Settings, frozen=True):
+class Hyperparameters(KernelSettings, frozen=True):
     """All that turns data into a posterior; with the data, enough to rebuild a belief.
 
     A physical outcome is offset + scale * (mean + f + noise), f of prior variance ``outputscale``.
@@ -147,7 +135,6 @@ class Hyperparameters(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_kernel(self)
         is_length = len(self.lengthscales) > 0 and all(0.0 < length < math.inf for length in self.lengthscales)
         require(self, "lengthscales", lambda _: is_length, "finite numbers > 0, one per coordinate")
 
