@@ -209,8 +209,7 @@ def _choosing(kind: type[msgspec.Struct]) -> dict[str, Any]:
         of = parts[:1] if origin is Annotated else () if origin in (None, Literal) else parts
         return part in kinds or origin is Literal or (bool(of) and all(are_all(kinds, each) for each in of))
 
-    simple = (bool, type(None))
-    return {field.name: field.type for field in msgspec.structs.fields(kind) if are_all(simple, field.type)}
+    return {part.name: part.type for part in msgspec.structs.fields(kind) if are_all((bool, type(None)), part.type)}
 
 
 def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -> ConfigError:

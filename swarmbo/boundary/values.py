@@ -223,7 +223,7 @@ def error_text(error: BaseException) -> str:
 def html_table(title: str, rows: Sequence[Sequence[object]], header: Sequence[str] = (), more: str = "") -> str:
     """Table with a caption; without a header the first cell of a row is its label. ``more`` names what is shortened."""
     if more and len(rows) > _MOST_ROWS:
-        rows = [*rows[: _MOST_ROWS - 1], ("…", f"{len(rows) - _MOST_ROWS + 1} more {more}", "")]
+        rows = [*rows[: _MOST_ROWS - 1], ("…", f"{len(rows) - _MOST_ROWS + 1} more {more}", *[""] * (len(rows[0]) - 2))]
     head, tag = "".join(_cell(name, 'th scope="col"') for name in header), "td" if header else 'th scope="row"'
     lines = [f"<tr>{_cell(first, tag)}{''.join(map(_cell, others))}</tr>" for first, *others in rows]
     top = f"<thead><tr>{head}</tr></thead>" if header else ""

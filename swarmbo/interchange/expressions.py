@@ -91,8 +91,7 @@ class Expression:
         except (ArithmeticError, TypeError, ValueError) as error:
             why = _TOO_LARGE if isinstance(error, OverflowError) else error
             raise self._refused(f"{_told(values)}, where {why}", "a number for every combination of values") from None
-        wanted = f"a number up to {LARGEST:g} that float64 does not round"
-        raise self._refused(f"{_told(values)}, where it is {value!r}", wanted)
+        raise self._refused(f"{_told(values)}, where it is {value!r}", "one up to 1e200 that float64 does not round")
 
     def _refused(self, got: str, wanted: str) -> ConfigError:
         return ConfigError(f"got {got}; wanted {wanted}", at=self.at)

@@ -206,7 +206,7 @@ def constraint(text: str) -> str:
         (constraint("type: intention, function: 1e250 + x"), "x = 0, where a result is no number up to 1e"),
         (
             constraint("type: intention, function: 1e250 if x else 0"),
-            "x = 1, where it is 1e.250; wanted a number",
+            "x = 1, where it is 1e.250; wanted one up to 1e200",
         ),
         (constraint(f"type: intention, function: {2**53} + x"), "x = 1, where .* float64 does not round"),
         (constraint(f"type: extensional, variables: x, values: {{1{'0' * 400}: 0}}"), "wanted a number"),
