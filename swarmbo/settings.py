@@ -38,7 +38,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     def __post_init__(self) -> None:
         for field in self.__struct_fields__:
-            if isinstance(value := getattr(self, field), str | list | tuple | dict):
+            if type(value := getattr(self, field)) not in (int, float):
                 msgspec.structs.force_setattr(self, field, exact(value))
         for field, kind in _tables(type(self)).items():
             value = getattr(self, field)
@@ -200,13 +200,16 @@ def _tables(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 @functools.cache
 def _choosing(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Types of the fields of a struct that hold one of a few words, or true or false."""
+    """Types of the fields of a struct that hold one of a few words, true or false, or lists or tables of plain data."""
 
-    def is_choice(part: Any) -> bool:
-        parts = () if get_origin(part) in (None, Literal) else get_args(part)
-        return part in (bool, type(None)) or get_origin(part) is Literal or (bool(parts) and all(map(is_choice, parts)))
+    def are_all(kinds: tuple[Any, ...], part: Any) -> bool:
+        origin, parts = get_origin(part), get_args(part)
+        if origin in (tuple, list, dict):
+            kinds = (*kinds, int, float, str, Ellipsis)
+        of = parts[:1] if origin is Annotated else () if origin in (None, Literal) else parts
+        return part in kinds or origin is Literal or (bool(of) and all(are_all(kinds, each) for each in of))
 
-    return {field.name: field.type for field in msgspec.structs.fields(kind) if is_choice(field.type)}
+    return {part.name: part.type for part in msgspec.structs.fields(kind) if are_all((bool, type(None)), part.type)}
 
 
 def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -> ConfigError:

@@ -15,6 +15,7 @@ from swarmbo.acquisition.local_utility import LocalUtility
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.utility import Options, Utility, shortlist
 from swarmbo.belief import PlaceBelief, has_view, view_of
+from swarmbo.boundary.values import unused_prefix
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.registry import checked_as
@@ -176,9 +177,9 @@ class ChainAcquisition(Acquisition, frozen=True):
         shortlists = {agent: own[rows[agent]] for agent, own in places.items()}
         for agent in shortlists.keys() & situation.prices.keys():
             shortlists[agent] = np.vstack([shortlists[agent], np.full(situation.domain.n_dims, np.nan)])
-        scopes = {f"w_{agent}": list(group[n : n + order + 1]) for group in groups for n, agent in enumerate(group)}
-        owners = {f"w_{agent}": agent for agent in places}
-        graph = FactorGraph.from_scopes(scopes, owners=owners, variable_owners={agent: agent for agent in places})
+        w = unused_prefix("w_", places)
+        scopes = {f"{w}{agent}": list(group[n : n + order + 1]) for group in groups for n, agent in enumerate(group)}
+        graph = FactorGraph.from_scopes(scopes)  # each factor is its first agent's
 
         def table(factor: str) -> np.ndarray:
             agent, *_ = scope = scopes[factor]

@@ -8,6 +8,7 @@ of a region avoids it and a margin; points in other regions are moved out in the
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from jaxtyping import Float, Int
 from swarmbo.acquisition.box_functions import ComposedFunctions
 from swarmbo.belief.model.success import Requirement, Term
 from swarmbo.boundary.rng import stream
+from swarmbo.boundary.values import unused_prefix
 from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack, stacks_of
 from swarmbo.graph.box_functions import Climbing, Points, Received, Values
 from swarmbo.problem.no_go import Limit
@@ -112,7 +114,7 @@ def bounded(
             columns = np.array([called[scopes[factor][i]] for i in inside])
             own = origin[[scopes[factor][i] for i in inside]]
             floor = float(requirement.model.part(terms, own[None], columns)[0][0]) - spare
-            lack = _logits_below(floor, requirement, terms, columns)
+            lack = partial(_logits_below, floor, requirement, terms, columns)
             holds.setdefault(factor, []).append(Hold(lack, inside, _SOFT, _STEEP * weights[factor]))
     return BoundedFunctions.made_of(functions, holds=holds)
 
@@ -124,16 +126,17 @@ def kept_out(functions: BoxFunctions, limits: Sequence[Limit], spread: Mapping[s
     graph, holds = functions.graph, dict[str, list[Hold]]()
     weights = _part_spreads(graph, spread)
     steepest, joined = max(weights.values(), default=1.0), dict[str, tuple[str, ...]]()
+    prefix = unused_prefix("limit ", (*graph.factors, *graph.variables))
     for number, limit in enumerate(limits):
         columns = limit.columns.tolist()
         homes = ((f, own) for f, own in _columns(graph).items() if set(columns) <= set(own))
         factor, scope = next(homes, (None, columns))
         if factor is None:
-            factor = f"limit {number}"
+            factor = f"{prefix}{number}"
             joined[factor] = tuple(graph.variables[column] for column in columns)
         inside = tuple(scope.index(column) for column in columns)
         weight = limit.steepness * weights.get(factor, steepest)
-        holds.setdefault(factor, []).append(Hold(_depth_in(limit), inside, limit.margin, weight))
+        holds.setdefault(factor, []).append(Hold(partial(_depth_in, limit), inside, limit.margin, weight))
     if joined:
         owners = (graph.variable_owner(scope[0]) for scope in joined.values())
         graph = FactorGraph(
@@ -201,24 +204,22 @@ def _part_spreads(graph: FactorGraph, spread: Mapping[str, float]) -> dict[str, 
     return out
 
 
-def _logits_below(floor: float, needed: Requirement, terms: tuple[Term, ...], columns: Int[np.ndarray, " b"]) -> Lacks:
+def _logits_below(
+    floor: float,
+    needed: Requirement,
+    terms: tuple[Term, ...],
+    columns: Int[np.ndarray, " b"],
+    U: Float[np.ndarray, "m b"],
+) -> Lack:
     """Logits by which a factor's terms of one requirement fall below a floor; ``columns`` are those of its model."""
-
-    def lack(U: Float[np.ndarray, "m b"]) -> Lack:
-        value, slope = needed.model.part(terms, U, columns)
-        return floor - value, -slope
-
-    return lack
+    value, slope = needed.model.part(terms, U, columns)
+    return floor - value, -slope
 
 
-def _depth_in(limit: Limit) -> Lacks:
+def _depth_in(limit: Limit, U: Float[np.ndarray, "m b"]) -> Lack:
     """Depth of points within a region or its margin, in sides of the box."""
-
-    def lack(U: Float[np.ndarray, "m b"]) -> Lack:
-        depth, slope = limit.region.depth(U, limit.bounds)
-        return depth + limit.margin, slope
-
-    return lack
+    depth, slope = limit.region.depth(U, limit.bounds)
+    return depth + limit.margin, slope
 
 
 def _lacks(

@@ -83,6 +83,8 @@ def naming(path: Path, what: str, fix: str = "") -> Generator[None]:
 @contextmanager
 def replacing(path: Path) -> Generator[IO[bytes]]:
     """File that replaces another, or a link, once it is complete on the disk; if writing fails, the old file stays."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     partial = path.parent / (path.name + PARTIAL)
     try:
         partial.unlink(missing_ok=True)

@@ -18,6 +18,7 @@ from swarmbo.errors import ConfigError, ShapeError
 LARGEST_OUTCOME = 1e60  # beyond it squares of standardised outcomes may leave float64
 
 _LONGEST_VALUE = 60
+_MOST_ROWS = 20  # of a table in a notebook that is shortened
 _LONGEST_REASON = 200
 _NO_NUMBER = (TypeError, ValueError, RuntimeError)  # that float(…) of others' types may raise
 _CELL = "text-align:left;padding:0.1em 1em 0.1em 0"
@@ -96,9 +97,11 @@ def whole_number(value: object, smallest: int, at: str, largest: int | None = No
 
 
 def exact(value: Any) -> Any:
-    """Plain data with ``str`` for texts of other classes, as NumPy's, which neither messages nor files accept."""
+    """Plain data with Python's own texts, numbers and lists for NumPy's, which neither messages nor files accept."""
     if isinstance(value, str):
         return str.__str__(value)
+    if isinstance(value, np.ndarray | np.generic):
+        return exact(value.tolist())
     if type(value) is dict:
         return {exact(key): exact(inner) for key, inner in cast(dict[Any, Any], value).items()}
     return type(value)(map(exact, value)) if type(value) in (list, tuple) else value
@@ -133,6 +136,13 @@ def distinct_names(given: object, what: str, at: str) -> tuple[str, ...]:
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
         raise ConfigError(f"got {short(given)}; wanted at least one {what} in a list of texts, no name twice", at=at)
     return exact(tuple(names))
+
+
+def unused_prefix(prefix: str, names: Collection[str]) -> str:
+    """The prefix, or with so many underscores before it that no name has it: for names beside those of a user."""
+    while any(name.startswith(prefix) for name in names):
+        prefix = f"_{prefix}"
+    return prefix
 
 
 def table(given: object, wanted: str, at: str) -> dict[str, Any]:
@@ -232,8 +242,10 @@ def error_text(error: BaseException) -> str:
     return (text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 1] + "…") + where
 
 
-def html_table(title: str, rows: Iterable[Sequence[object]], header: Sequence[str] = ()) -> str:
-    """Table with a caption; without a header the first cell of a row is its label."""
+def html_table(title: str, rows: Sequence[Sequence[object]], header: Sequence[str] = (), more: str = "") -> str:
+    """Table with a caption; without a header the first cell of a row is its label. ``more`` names what is shortened."""
+    if more and len(rows) > _MOST_ROWS:
+        rows = [*rows[: _MOST_ROWS - 1], ("…", f"{len(rows) - _MOST_ROWS + 1} more {more}", *[""] * (len(rows[0]) - 2))]
     head, tag = "".join(_cell(name, 'th scope="col"') for name in header), "td" if header else 'th scope="row"'
     lines = [f"<tr>{_cell(first, tag)}{''.join(map(_cell, others))}</tr>" for first, *others in rows]
     top = f"<thead><tr>{head}</tr></thead>" if header else ""

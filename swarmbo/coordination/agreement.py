@@ -14,8 +14,6 @@ from swarmbo.coordination.tables import Tables, Vector, factor_values, total, vi
 from swarmbo.graph import FactorGraph
 from swarmbo.records import LinkReport, SolveReport, Status, Traffic
 
-_MOST_SHOWN = 20  # variables in a notebook
-
 
 class TableOutcome(NamedTuple):
     """Outcome of a part for one agent, on tables; ``bound`` holds for every choice of the part, up to rounding."""
@@ -70,10 +68,9 @@ class Solution(msgspec.Struct, frozen=True):
         """Table of status, value, bound and the first choices for notebooks."""
         rows: list[tuple[str, object]] = [("value", self.value), ("upper bound", self.upper_bound)]
         rows += [("rounds", self.report.rounds), ("messages", self.report.messages)]
-        rows += [(name, f"value number {index}") for name, index in [*self.assignment.items()][:_MOST_SHOWN]]
-        if (left := len(self.assignment) - _MOST_SHOWN) > 0:
-            rows.append(("…", f"{left} more variables"))
-        return html_table(f"Solution: {self.report.status}", [row for row in rows if row[1] is not None])
+        rows += [(name, f"value number {index}") for name, index in self.assignment.items()]
+        known = [row for row in rows if row[1] is not None]
+        return html_table(f"Solution: {self.report.status}", known, more="variables")
 
 
 @dataclass(frozen=True, eq=False)

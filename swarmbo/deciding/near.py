@@ -91,7 +91,11 @@ class Near:
             raise ConfigError(f"got no start; {fix}", at=f"$.{first}")
         reach, shares = _reach(problem, step_limit)
         needed = None if safe is None else convert(safe, Safe, "$.safe")
-        return cls(problem, _start(problem, start), reach, shares, step_limit, needed)
+        place = _start(problem, start)
+        if not problem.is_allowed(problem.domain.to_unit(place[None]))[0]:
+            got = f"got {short(problem.named(place))}, which constraints or no_go forbid"
+            raise ConfigError(f"{got}; wanted an allowed setting, or rules that allow it", at="$.start")
+        return cls(problem, place, reach, shares, step_limit, needed)
 
     def to_plain(self) -> dict[str, Any]:
         """Arguments of ``of`` as plain data; the start as values."""

@@ -196,7 +196,10 @@ def _bipartite(g: "nx.Graph[Any]", names: Mapping[Any, str], factors: set[Any]) 
     scopes: dict[str, list[str]] = {}
     for factor in (node for node in g.nodes if node in factors):
         edges = [(data.get("axis", place), names[v]) for place, (_, v, data) in enumerate(g.edges(factor, data=True))]
-        scopes[names[factor]] = [v for _, v in sorted(edges, key=lambda edge: edge[0])]
+        axes = [axis for axis, _ in edges]
+        if len(set(axes)) < len(axes) or not all(isinstance(axis, int | np.integer) for axis in axes):
+            raise ConfigError(f"node {factor!r} has edges with axis = {short(axes)}; wanted numbers from 0, or no axis")
+        scopes[names[factor]] = [v for _, v in sorted(edges)]
     covered = {variable for scope in scopes.values() for variable in scope}
     if lonely := [name for node, name in names.items() if node not in factors and name not in covered]:
         raise ConfigError(f"variable {lonely[0]!r} is in no scope; connect it to a factor or leave it out")

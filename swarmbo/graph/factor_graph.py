@@ -1,7 +1,7 @@
 """Factor graph: the variables that each local function couples, and the owner of each."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 Key = TypeVar("Key", bound=Hashable)
-_MOST_SHOWN = 20  # rows of a table in a notebook
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,18 +103,7 @@ class FactorGraph:
         if not table(scopes, "{factor: [variable, …]}", "$.scopes"):
             raise ConfigError("got no factors; wanted at least one scope, for example {'f': ['x']}", at="$.scopes")
         for factor, scope in scopes.items():
-            at = f"$.scopes.{factor}"
-            if isinstance(scope, str) or not isinstance(cast(object, scope), Sequence):
-                got = f"the string {scope!r}" if isinstance(scope, str) else short(scope)
-                raise ConfigError(f"got {got}; wanted a list of variables", at=at)
-            if strange := [name for name in scope if not isinstance(cast(object, name), str)]:
-                wanted = f"a string, for example {str(strange[0])!r}"
-                raise ConfigError(f"got the name {short(strange[0])}; wanted {wanted}", at=at)
-            if not scope or len(set(scope)) != len(scope):
-                raise ConfigError(f"got {list(scope)}; wanted one or more variables, each once", at=at)
-        for given, at in ((owners, "$.owners"), (variable_owners, "$.variable_owners")):
-            if given is not None:
-                table(given, "{name: agent}", at)
+            distinct_names(scope, "variable", f"$.scopes.{factor}")
         variables = tuple(dict.fromkeys(variable for scope in scopes.values() for variable in scope))
         if owners is not None:
             _check_owners("factor", owners, tuple(scopes))
@@ -230,11 +218,11 @@ class FactorGraph:
 
     def factors_owned_by(self, agent: str) -> tuple[str, ...]:
         """Factors of an agent, in the graph's order."""
-        return self._factors_by_owner.get(agent, ())
+        return self._owned[0].get(agent, ())
 
     def variables_owned_by(self, agent: str) -> tuple[str, ...]:
         """Variables of an agent, in the graph's order."""
-        return self._variables_by_owner.get(agent, ())
+        return self._owned[1].get(agent, ())
 
     @cached_property
     def agents(self) -> tuple[str, ...]:
@@ -249,8 +237,8 @@ class FactorGraph:
     @cached_property
     def is_forest(self) -> bool:
         """True if the bipartite graph has no loop, so that max-sum is exact on it."""
-        n_nodes = len(self.factors) + len(self.variables)
-        return sum(map(len, self.scopes)) == n_nodes - len(self.components)
+        n_nodes, apart = len(self.factors) + len(self.variables), replace(self, joined=()) if self.joined else self
+        return sum(map(len, self.scopes)) == n_nodes - len(apart.components)
 
     @cached_property
     def components(self) -> tuple["FactorGraph", ...]:
@@ -288,9 +276,7 @@ class FactorGraph:
 
     def _repr_html_(self) -> str:
         rows = [*zip(self.factors, map(", ".join, self.scopes), self.factor_owners, strict=True)]
-        if len(rows) > _MOST_SHOWN:
-            rows = [*rows[: _MOST_SHOWN - 1], ("…", f"{len(rows) - _MOST_SHOWN + 1} more factors", "")]
-        return html_table(repr(self), rows, header=("factor", "variables", "agent"))
+        return html_table(repr(self), rows, header=("factor", "variables", "agent"), more="factors")
 
     @cached_property
     def column_of(self) -> Mapping[str, int]:
@@ -313,12 +299,10 @@ class FactorGraph:
         return _ByName("factor", ((factor, place) for place, factor in enumerate(self.factors)))
 
     @cached_property
-    def _factors_by_owner(self) -> dict[str, tuple[str, ...]]:
-        return grouped(zip(self.factor_owners, self.factors, strict=True))
-
-    @cached_property
-    def _variables_by_owner(self) -> dict[str, tuple[str, ...]]:
-        return grouped(zip(self.variable_owners, self.variables, strict=True))
+    def _owned(self) -> tuple[dict[str, tuple[str, ...]], ...]:
+        """Factors and variables of each agent."""
+        pairs = (self.factor_owners, self.factors), (self.variable_owners, self.variables)
+        return tuple(grouped(zip(owners, names, strict=True)) for owners, names in pairs)
 
     @cached_property
     def _factors_by_variable(self) -> "_ByName[tuple[str, ...]]":
@@ -345,6 +329,7 @@ def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, tuple[Value, ...]]:
 
 def _check_owners(kind: str, owners: Mapping[str, object], names: tuple[str, ...]) -> None:
     option = "owners" if kind == "factor" else "variable_owners"
+    table(owners, "{name: agent}", f"$.{option}")
     if missing := [name for name in names if name not in owners]:
         fix = f"each {kind} needs exactly one. Give it to one agent in `{option}`."
         raise OwnershipError(f"{kind} {missing[0]!r} has no owner; {fix}")
@@ -352,5 +337,5 @@ def _check_owners(kind: str, owners: Mapping[str, object], names: tuple[str, ...
     if unknown := [name for name in owners if name not in known]:
         raise OwnershipError(f"`{option}` gives away {unknown[0]!r}, which is no {kind} of any scope; leave it out.")
     if bad := [name for name in names if not isinstance(owners[name], str)]:
-        fix = f"each {kind} needs exactly one owner. Name one agent in `{option}`, or split the {kind}."
+        fix = f"each {kind} needs exactly one owner, a text. Name one agent in `{option}`, or split the {kind}."
         raise OwnershipError(f"{kind} {bad[0]!r} is owned by {owners[bad[0]]!r}; {fix}")

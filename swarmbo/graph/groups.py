@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int
 
+from swarmbo.boundary.values import unused_prefix
 from swarmbo.errors import ConfigError
 from swarmbo.graph.factor_graph import FactorGraph, grouped
 from swarmbo.spaces import Domain
@@ -56,17 +57,15 @@ def random_groups(graph: FactorGraph, size: int, rng: np.random.Generator) -> tu
 
 def graph_of_groups(graph: FactorGraph, groups: Sequence[Sequence[str]]) -> FactorGraph:
     """Graph of one factor per group, owned by its first variable's owner; variables and owners as in a given one."""
-    prefix = "group_"
-    while any(variable.startswith(prefix) for variable in graph.variables):
-        prefix = "_" + prefix
+    prefix = unused_prefix("group_", graph.variables)
     names = tuple(f"{prefix}{i}" for i in range(len(groups)))
     owners = tuple(graph.variable_owner(group[0]) for group in groups)
     return replace(graph, factors=names, scopes=tuple(map(tuple, groups)), factor_owners=owners, joined=())
 
 
 def part_names(graph: FactorGraph) -> dict[str, tuple[str, ...]]:
-    """Names of the one-variable parts of each factor, different from all factors of the graph."""
-    taken, names = set(graph.factors), dict[str, tuple[str, ...]]()
+    """Names of the one-variable parts of each factor, different from all names of the graph."""
+    taken, names = {*graph.factors, *graph.variables}, dict[str, tuple[str, ...]]()
     for other, scope in zip(graph.factors, graph.scopes, strict=True):
         own = list[str]()
         for variable in scope:

@@ -86,14 +86,12 @@ class Expression:
         """Value of the expression for those of its variables."""
         try:
             value = self._value(values)
-            if isinstance(value, int | float) and (
-                value != value or float(value) == value
-            ):  # a rounded one is not equal
+            if isinstance(value, int | float) and not LARGEST < abs(value) < float("inf") and float(value) == value:
                 return float(value)
         except (ArithmeticError, TypeError, ValueError) as error:
             why = _TOO_LARGE if isinstance(error, OverflowError) else error
             raise self._refused(f"{_told(values)}, where {why}", "a number for every combination of values") from None
-        raise self._refused(f"{_told(values)}, where it is {value!r}", "a number that float64 does not round")
+        raise self._refused(f"{_told(values)}, where it is {value!r}", "one up to 1e200 that float64 does not round")
 
     def _refused(self, got: str, wanted: str) -> ConfigError:
         return ConfigError(f"got {got}; wanted {wanted}", at=self.at)

@@ -7,7 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from swarmbo.coordination.tables import Table, checked_tables
+from swarmbo.boundary.values import exact
+from swarmbo.coordination.tables import Table, checked_tables, sizes_of
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem.constraints import Constraint
@@ -62,11 +63,11 @@ class TableProblem:
         graph, tables = FactorGraph.with_tables(self.graph, self.tables)
         object.__setattr__(self, "graph", graph)
         object.__setattr__(self, "tables", checked_tables(graph, tables))
-        for factor in self.graph.factors:
-            for variable, size in zip(self.graph.scope(factor), self.tables[factor].shape, strict=True):
-                if size != (own := len(self.domains[variable])):
-                    got = f"table of {factor!r}: got {size} values of {variable!r}"
-                    raise ShapeError(f"{got}; wanted {own}, as its domain has")
+        domains = {str(variable): exact(tuple(values)) for variable, values in self.domains.items()}
+        object.__setattr__(self, "domains", domains)
+        for variable, size in sizes_of(graph, self.tables).items():
+            if size != (own := len(domains.get(variable, ()))):
+                raise ShapeError(f"domain of {variable!r}: got {own} values; wanted {size}, as its tables have")
 
     @property
     def n_entries(self) -> int:

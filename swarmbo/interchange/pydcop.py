@@ -10,13 +10,13 @@ expand beyond the largest file are refused.
 import itertools
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
-from swarmbo.boundary.values import short
-from swarmbo.coordination.tables import Table
+from swarmbo.boundary.values import distinct_names, short
+from swarmbo.coordination.tables import LARGEST, Table
 from swarmbo.errors import ConfigError, needed
 from swarmbo.interchange.expressions import Expression
 from swarmbo.interchange.problem import Objective, Room, TableProblem, Value, graph_in_order
@@ -94,6 +94,7 @@ def yaml_of_problem(problem: TableProblem) -> str:
                 f"variable {variable!r}: got the value {short(strange[0])}; wanted values without spaces, quotes, bars "
                 "or '..', which separate values in pyDCOP's tables"
             )
+        _domain({"values": values}, f"$.domains.{variable}")
     sign = 1.0 if problem.objective == "max" else -1.0
     constraints: dict[str, Any] = {}
     for f in graph.factors:
@@ -125,7 +126,7 @@ def yaml_of_problem(problem: TableProblem) -> str:
 def _loaded(text: str) -> dict[str, Any]:
     yaml = needed("yaml", "dcop", "a YAML file")
 
-    class Loader(yaml.SafeLoader):
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # libyaml's is several times as fast
         """Safe loader without merge keys and duplicate keys."""
 
         def construct_document(self, node: Any) -> Any:
@@ -185,9 +186,9 @@ def _table(data: Mapping[str, Any], key: str) -> dict[str, dict[str, Any]]:
     return {str(name): inner or {} for name, inner in given.items()}
 
 
-def _one_of(given: object, wanted: tuple[Any, ...], at: str) -> Any:
+def _one_of(given: object, wanted: Collection[Any], at: str) -> Any:
     if given not in wanted:
-        names = " or ".join(map(repr, wanted[:8])) + (f" or … {len(wanted)} in all" if len(wanted) > 8 else "")
+        names = " or ".join(map(repr, list(wanted)[:8])) + (f" or … {len(wanted)} in all" if len(wanted) > 8 else "")
         raise ConfigError(f"got {short(given)}; wanted {names or 'none, for there is none'}", at=at)
     return given
 
@@ -220,7 +221,7 @@ def _range(text: str, at: str) -> list[int]:
 
 
 def _one_of_domains(given: Mapping[str, Any], values: Domains, at: str) -> tuple[Value, ...]:
-    return values[_one_of(str(given.get("domain")), tuple(values), f"{at}.domain")]
+    return values[_one_of(str(given.get("domain")), values, f"{at}.domain")]
 
 
 def _constraint(
@@ -266,9 +267,8 @@ def _listed(given: Mapping[str, Any], domains: Domains, room: Room, at: str) -> 
     named = given.get("variables")
     scope = tuple(str(x) for x in named) if isinstance(named, list) else (str(named).strip(),)
     for variable in scope:
-        _one_of(variable, tuple(domains), f"{at}.variables")
-    if len(set(scope)) < len(scope):
-        raise ConfigError(f"got {list(scope)}; wanted each variable once", at=f"{at}.variables")
+        _one_of(variable, domains, f"{at}.variables")
+    distinct_names(scope, "variable", f"{at}.variables")
     default = given.get("default")
     shape = room.take([len(domains[x]) for x in scope], at)
     table = np.full(shape, np.nan if default is None else _number(default, at))
@@ -305,13 +305,10 @@ def _words(line: str) -> list[str]:
 
 
 def _number(given: object, at: str) -> float:
-    try:
-        # NaN is not equal to itself, nor a whole number to a float that rounds it
-        if not isinstance(given, bool) and isinstance(given, int | float) and float(given) == given:
-            return float(given)
-    except OverflowError:
-        pass
-    raise ConfigError(f"got {short(given)}; wanted a number that float64 does not round", at=at)
+    number = given if isinstance(given, int | float) and not isinstance(given, bool) else math.nan
+    if LARGEST < abs(number) < math.inf or float(number) != number:
+        raise ConfigError(f"got {short(given)}; wanted a number up to {LARGEST:g} that float64 does not round", at=at)
+    return float(number)
 
 
 def _unused(name: str, *taken: Mapping[str, object]) -> str:
@@ -328,13 +325,13 @@ def _owners(
     if given is not None and not isinstance(given, dict | list):
         raise ConfigError(f"got {short(given)}; wanted a list of names, or a table by name", at="$.agents")
     agents = [str(agent) for agent in given or ()]
-    hinted: dict[str, str] = {}
+    known, hosts, hinted = {**domains, **scopes}, dict.fromkeys(agents), dict[str, str]()
     hints = _table(data, "distribution_hints").get("must_host", {})
     for agent, hosted in hints.items():
         at = f"$.distribution_hints.must_host.{agent}"
-        _one_of(str(agent), tuple(agents), at)
+        _one_of(str(agent), hosts, at)
         for one in hosted if isinstance(hosted, list) else [hosted]:
-            hinted[_one_of(str(one), (*domains, *scopes), at)] = str(agent)
+            hinted[_one_of(str(one), known, at)] = str(agent)
     if not agents:
         return [], {variable: variable for variable in domains}, {}
     turn = itertools.cycle(agents)

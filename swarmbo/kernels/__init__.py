@@ -3,6 +3,7 @@
 from swarmbo.kernels.registry import (
     KERNEL_NAMES as KERNEL_NAMES,
     KernelName as KernelName,
+    KernelSettings as KernelSettings,
     kernel_names as kernel_names,
     load_kernels as load_kernels,
     named_kernels as named_kernels,

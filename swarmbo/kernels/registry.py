@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from swarmbo.errors import ConfigError
 from swarmbo.registry import is_own, load_class, make
-from swarmbo.settings import require
+from swarmbo.settings import Settings, require
 
 KernelName = str  # one of KERNEL_NAMES, a name that was registered, or "module:Class"
 KERNEL_NAMES: tuple[KernelName, ...] = ("matern12", "matern32", "matern52", "rbf")  # those of ``compiled.radial``
@@ -131,6 +131,14 @@ def require_kernel(settings: object, field: str = "kernel", *, is_known: bool = 
     for name in value if isinstance(value, tuple) else (value,):
         if name is not None and (is_known or not is_own(name)) and name not in kernel_names():
             require(settings, field, lambda _: False, _wanted(name))
+
+
+class KernelSettings(Settings, frozen=True):
+    """Base of settings whose ``kernel`` must be one."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_kernel(self)
 
 
 def _wanted(name: object) -> str:

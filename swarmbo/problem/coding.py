@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from swarmbo.boundary.values import unused_prefix
 from swarmbo.graph import FactorGraph, FactorStack
 from swarmbo.spaces import Domain
 from swarmbo.spaces.variables import Categorical, MixedDomain
@@ -47,10 +48,12 @@ class Coding:
     @cached_property
     def _named(self) -> dict[str, list[str]]:
         """Coordinates of each variable."""
-        out = dict[str, list[str]]()
+        out, taken = dict[str, list[str]](), [*self.graph.variables, *self.graph.factors]
         for name, variable in zip(self.graph.variables, self.domain.variables, strict=True):
             values = variable.values if isinstance(variable, Categorical) and not variable.ordered else ()
-            out[name] = [f"{name}={value!r}" for value in values] if len(values) > 2 else [name]
+            prefix = unused_prefix(f"{name}=", taken) if len(values) > 2 else ""
+            out[name] = [f"{prefix}{value!r}" for value in values] if prefix else [name]
+            taken += out[name] if prefix else []
         return out
 
     @cached_property

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from msgspec.structs import replace
 
-from swarmbo.boundary.values import short
+from swarmbo.boundary.values import distinct_names, short
 from swarmbo.errors import ConfigError
 from swarmbo.problem.no_go import Shape
 from swarmbo.settings import NonNegative, Settings, convert, require
@@ -44,12 +44,13 @@ class Linear(Settings, frozen=True, tag_field="kind", tag="linear"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        numbers = [number for weight in self.weights.values() for number in np.atleast_1d(np.array(weight, float))]
+        numbers = [number for weight in self.weights.values() for number in np.atleast_1d(weight)]
         are_weights = bool(numbers) and bool(np.isfinite(numbers).all())
         require(self, "weights", lambda _: are_weights, "a finite weight or more")
-        ends = [end for end in (self.at_most, self.at_least) if end is not None]
-        are_ends = bool(ends) and bool(np.isfinite(ends).all())
-        require(self, "at_most", lambda _: are_ends, "at_most, at_least, or both, finite")
+        low, high = self.at_least, self.at_most
+        require(self, "at_most", lambda _: not (low is None and high is None), "at_most, at_least, or both")
+        if low is not None and high is not None:
+            require(self, "at_least", lambda _: low <= high, f"a number up to at_most, {high}")
 
     @property
     def scope(self) -> tuple[str, ...]:
@@ -200,8 +201,7 @@ def constraint_of(given: object, variables: Mapping[str, Variable], at: str) -> 
     names = f"{at}.{made.__struct_fields__[0]}"  # weights, variables or scope
     if strange := [name for name in made.scope if name not in variables]:
         raise ConfigError(f"got {strange[0]!r}; wanted some of {list(variables)}", at=names)
-    if len(set(made.scope)) < len(made.scope):
-        raise ConfigError(f"got {list(made.scope)}; wanted each variable once", at=names)
+    distinct_names(made.scope, "variable", names)
     return made.fitting(variables, at)
 
 

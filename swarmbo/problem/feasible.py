@@ -152,22 +152,29 @@ def _keep_sum(program: _Program, constraint: Linear, parts: Sequence[_Part]) -> 
             slack += 0.0 if part.axis.step else _INSIDE * abs(weight) * (part.axis.high - part.axis.low)
         else:
             terms += list(zip(part.flags, weight, strict=True))
-    floor = -np.inf if constraint.at_least is None else constraint.at_least - constant + slack
-    ceiling = np.inf if constraint.at_most is None else constraint.at_most - constant - slack
-    if floor > ceiling:  # an equation of real numbers has no room
-        floor = ceiling = 0.5 * (floor + ceiling)
-    reach = (
-        sum(abs(number) * program.high[column] for column, number in terms) or 1.0
-    )  # a solver's tolerances are absolute
-    program.row([(column, number / reach) for column, number in terms], floor / reach, ceiling / reach)
+    ends = [number * program.high[column] for column, number in terms]
+    lowest, highest = sum(min(end, 0.0) for end in ends), sum(max(end, 0.0) for end in ends)
+    floor = -np.inf if constraint.at_least is None else constraint.at_least - constant
+    ceiling = np.inf if constraint.at_most is None else constraint.at_most - constant
+    slack = _inside(slack, ceiling - floor)  # an equation has no room
+    floor, ceiling = floor + _inside(slack, highest - floor), ceiling - _inside(slack, ceiling - lowest)
+    reach = highest - lowest or 1.0  # a solver's tolerances are absolute
+    program.row([(column, number / reach) for column, number in terms], floor / reach, max(floor, ceiling) / reach)
+
+
+def _inside(slack: float, room: float) -> float:
+    """Distance that real numbers stay away from a limit: at most half the room beyond it."""
+    return min(slack, max(0.5 * room, 0.0))
 
 
 def _keep_apart(program: _Program, constraint: Separation, parts: Sequence[_Part]) -> None:
     one, other = parts
-    reach = max(one.axis.high - other.axis.low, other.axis.high - one.axis.low) + constraint.at_least
+    widest = max(one.axis.high - other.axis.low, other.axis.high - one.axis.low)
+    reach = widest + constraint.at_least
     terms = [(column, sign * number / reach) for sign, p in ((1.0, one), (-1.0, other)) for column, number in p.terms]
     offset = (one.axis.low - other.axis.low) / reach
-    least = constraint.at_least / reach + (0.0 if one.axis.step and other.axis.step else _INSIDE)
+    slack = 0.0 if one.axis.step and other.axis.step else _INSIDE
+    least = constraint.at_least / reach + _inside(slack, (widest - constraint.at_least) / reach)
     terms.append((program.column(0.0, 1.0, whole=True), 2.0))  # 1 if the first is the smaller
     program.row(terms, least - offset, np.inf)
     program.row(terms, -np.inf, 2.0 - least - offset)

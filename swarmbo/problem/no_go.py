@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
@@ -18,6 +18,7 @@ from swarmbo.spaces import Domain
 
 _MOST_CORNERS = 1000  # corners of a polygon: every point is compared with all
 _CLEAR = 1e-6  # distance from a region of a point moved out of it, in sides of the box
+_ROUNDED = 1e-12  # depth that rounding errors may have, for coordinates as large as the sides of the box
 
 Shape = tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m s"]]
 
@@ -165,7 +166,10 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, "corners", _span_a_plane, f"3 to {_MOST_CORNERS:,} (x, y) of finite numbers, not all on one line")
+        P = np.array(self.corners)
+        is_plane = 3 <= len(P) <= _MOST_CORNERS and np.isfinite(P).all() and np.linalg.matrix_rank(P - P[0]) == 2
+        wanted = f"3 to {_MOST_CORNERS:,} (x, y) of finite numbers, not all on one line"
+        require(self, "corners", lambda _: bool(is_plane), wanted)
 
     @property
     def n_dims(self) -> int:
@@ -214,11 +218,6 @@ def _of_length_one(ways: Float[np.ndarray, "k s"]) -> Float[np.ndarray, "k s"]:
     return ways / np.maximum(np.sqrt((ways**2).sum(axis=1)), np.finfo(float).tiny)[:, None]
 
 
-def _span_a_plane(corners: tuple[tuple[float, float], ...]) -> bool:
-    P = np.array(corners, dtype=float)
-    return 3 <= len(P) <= _MOST_CORNERS and bool(np.isfinite(P).all()) and int(np.linalg.matrix_rank(P - P[0])) == 2
-
-
 class Region(Protocol):
     """Set of points to be avoided."""
 
@@ -241,9 +240,11 @@ class Limit:
     margin: float = 0.01
     steepness: float = 40.0
 
-    def depth(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
-        """Depth of points of the unit cube in it, in sides of the cube; below 0 outside."""
-        return self.region.depth(U[:, self.columns], self.bounds)[0]
+    def allows(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
+        """Mask of points of the unit cube outside of it, or on its border but for rounding errors."""
+        low, high = self.bounds.low, self.bounds.high
+        rounded = _ROUNDED * max(1.0, float((np.maximum(np.abs(low), np.abs(high)) / (high - low)).max()))
+        return self.region.depth(U[:, self.columns], self.bounds)[0] <= rounded
 
     def exits(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, "k n"]:
         """Points near one within that are just outside, perhaps out of bounds."""

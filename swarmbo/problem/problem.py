@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.boundary.rng import sobol, stream
-from swarmbo.boundary.values import distinct_names, html_table, real_array, short, table
+from swarmbo.boundary.values import distinct_names, html_table, real_array, short, table, unused_prefix
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem.coding import Coding, coding_of
@@ -20,7 +20,7 @@ from swarmbo.problem.feasible import Feasible
 from swarmbo.problem.no_go import Limit, NoGoRegion, region_of
 from swarmbo.records import Goal
 from swarmbo.spaces import Domain
-from swarmbo.spaces.variables import MixedDomain, Real, Variable, variable_of
+from swarmbo.spaces.variables import Categorical, MixedDomain, Real, Variable, variable_of
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -29,7 +29,6 @@ OutcomeMode = Literal["total", "per-factor"]
 
 _MOST_REGIONS = 1000
 _COUNTED = 100_000  # joint values of grids, of which those that regions and constraints allow are counted
-_MOST_SHOWN = 20  # variables in a notebook
 _PROJECTED = 64  # of them are moved to the nearest points that keep the constraints
 _BEND, _STEEP = 3e-3, 100.0  # a point that breaks a constraint is moved, which others may not bear
 _SPREAD = 4096  # points spread over the bounds, to find allowed ones
@@ -116,6 +115,9 @@ class Problem:
         if variable_owners is not None:
             table(variable_owners, "{variable: agent}", "$.variable_owners")
         known = _one_factor(bounds, variable_owners) if graph is None else FactorGraph.of_any(graph, bounds)
+        if variable_owners not in (None, {}, dict(zip(known.variables, known.variable_owners, strict=True))):
+            fix = "wanted none: a graph has them, by FactorGraph.from_scopes(…, variable_owners=…)"
+            raise ConfigError(f"got {short(variable_owners)} and a graph; {fix}", at="$.variable_owners")
         if set(bounds) != set(known.variables):
             raise ConfigError(f"got bounds of {list(bounds)}; wanted those of {list(known.variables)}", at="$.bounds")
         types = [variable_of(bounds[variable], f"$.bounds.{variable}") for variable in known.variables]
@@ -163,9 +165,7 @@ class Problem:
         kind = "field" if self.is_field else f"function, {self.outcomes} outcomes, structure {self.structure}"
         title = f"Problem: {kind}; agents: {len(self.agents)}, factors: {len(self.channels)}"
         rows = [(name, of.in_words, self.graph.variable_owner(name)) for name, of in self.variables.items()]
-        if len(rows) > _MOST_SHOWN:
-            rows = [*rows[: _MOST_SHOWN - 1], ("…", f"{len(rows) - _MOST_SHOWN + 1} more variables", "")]
-        return html_table(title, rows, header=("variable", "values", "agent"))
+        return html_table(title, rows, header=("variable", "values", "agent"), more="variables")
 
     def watching(self, level: float | None) -> "Problem":
         """Problem with a level of interest, which replaces a ``peak`` as the aim; itself without a level."""
@@ -216,8 +216,10 @@ class Problem:
         if conflict := limited._feasible.conflict():
             got = f"got {names_of(limited.constraints, conflict)}"
             raise ConfigError(f"{got}, which no point keeps; wanted constraints that leave some", at="$.constraints")
-        if limited.no_go and not len(limited.allowed):
-            raise ConfigError("got constraints that leave no point outside no_go", at="$.constraints")
+        near = limited._kept(np.full(len(known), 0.5))
+        if (near is None or not limited.is_allowed(near[None])[0]) and not len(limited.allowed):
+            got = "got constraints that leave no point, as far as could be found"
+            raise ConfigError(f"{got}, or none outside no_go; wanted some to query", at="$.constraints")
         return limited
 
     def with_limits(self, limits: Mapping[str, Sequence[float | None]]) -> "Problem":
@@ -234,8 +236,8 @@ class Problem:
             raise ConfigError("got limits in a field; wanted none", at="$.limits")
         ranges: dict[str, tuple[float | None, float | None]] = {}
         for name, pair in given.items():
-            numbers = real_array(pair) if isinstance(pair, Sequence) and len(pair) == 2 else None
-            ends = [] if numbers is None else [None if np.isnan(end) else float(end) for end in numbers]
+            numbers = real_array(pair)
+            ends = [] if numbers is None or numbers.shape != (2,) else [None if x != x else x for x in numbers.tolist()]
             known = [end for end in ends if end is not None]
             if not known or not np.isfinite(known).all() or known != sorted(known):
                 wanted = "(low, high), numbers with low <= high, or None for one of them"
@@ -263,12 +265,15 @@ class Problem:
                 raise ConfigError(f"got {list(names)}; {fix}", at=f"{at}.variables")
             n, what = self.box.n_dims, "a place"
         else:
-            known = self.graph.variables
-            if names is not None and (strange := [name for name in names if name not in known]):
+            known = self.variables
+            own = tuple(known) if names is None else names
+            if strange := [name for name in own if name not in known]:
                 raise ConfigError(f"got {strange[0]!r}; wanted some of {list(known)}", at=f"{at}.variables")
-            if names is not None and len(set(names)) < len(names):
-                raise ConfigError(f"got {list(names)}; wanted each variable once", at=f"{at}.variables")
-            n, what = len(known if names is None else names), "its variables"
+            distinct_names(own, "variable", f"{at}.variables")
+            if choices := [name for name in own if isinstance(known[name], Categorical)]:
+                wanted = "variables that are numbers, or a Constraint in place of the region"
+                raise ConfigError(f"got the choice {choices[0]!r}; wanted {wanted}", at=f"{at}.variables")
+            n, what = len(own), "its variables"
         if region.n_dims != n:
             raise ConfigError(f"got a region of {region.n_dims} coordinates; wanted {n}, those of {what}", at=at)
 
@@ -381,13 +386,13 @@ class Problem:
         """
         allowed = np.ones(len(U), dtype=bool)
         for limit in self.regions:
-            allowed &= limit.depth(U) <= 0.0
+            allowed &= limit.allows(U)
         return allowed
 
     @cached_property
     def n_points(self) -> float:
         """Number of allowed joint points; infinite if there are real numbers, or the grids have too many to count."""
-        counts = self.domain.counts.astype(int).tolist()
+        counts = list(map(int, self.domain.counts))
         if not (self.regions and 0 < math.prod(counts) <= _COUNTED):
             return math.prod(counts) or math.inf
         cells = np.indices(counts).reshape(len(counts), -1).T
@@ -410,7 +415,7 @@ class Problem:
 
     def exits(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, "k n"]:
         """Allowed points just beyond the borders of the no-go regions around a point (n,) of the unit cube."""
-        around = [limit for limit in self.regions[: len(self.no_go)] if limit.depth(u[None])[0] > 0.0]
+        around = [limit for limit in self.regions[: len(self.no_go)] if not limit.allows(u[None])[0]]
         moved = self.box.snapped(np.concatenate([self.allowed[:0], *(limit.exits(u) for limit in around)]))
         inside = moved[((moved >= 0.0) & (moved <= 1.0)).all(axis=1)]
         return inside[self.is_allowed(inside)]
@@ -576,8 +581,6 @@ def _one_factor(bounds: Mapping[str, Any], variable_owners: Mapping[str, str] | 
     if not bounds:
         raise ConfigError("got no variables; wanted bounds of at least one", at="$.bounds")
     owners = variable_owners or {variable: f"agent_{index}" for index, variable in enumerate(bounds)}
-    factor = "whole"
-    while factor in bounds:
-        factor = f"_{factor}"
+    factor = unused_prefix("whole", bounds)
     first = {factor: next(iter(owners.values()))}
     return FactorGraph.from_scopes({factor: list(bounds)}, owners=first, variable_owners=owners)

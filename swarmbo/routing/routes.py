@@ -15,6 +15,7 @@ from swarmbo.acquisition.chain import in_contact
 from swarmbo.acquisition.targeted_variance import keys_of, planning_places
 from swarmbo.baselines import Greedy
 from swarmbo.belief import has_view, view_of
+from swarmbo.boundary.values import unused_prefix
 from swarmbo.coordination.part import LocalView, Part
 from swarmbo.coordination.participant import Transport, run_to_the_end
 from swarmbo.coordination.plan import Plan
@@ -205,9 +206,8 @@ def _open_places(situation: Situation, agent: str, places: Float[np.ndarray, "p 
 
 def _graph(group: tuple[str, ...]) -> FactorGraph:
     """Graph that links each agent with the next one; only participants and names matter."""
-    scopes = {f"route_{agent}": list(group[n : n + 2]) for n, agent in enumerate(group)}
-    own = {agent: agent for agent in group}
-    return FactorGraph.from_scopes(scopes, owners={f"route_{agent}": agent for agent in group}, variable_owners=own)
+    route = unused_prefix("route_", group)
+    return FactorGraph.from_scopes({f"{route}{agent}": group[n : n + 2] for n, agent in enumerate(group)})
 
 
 def _decision(legs: list[Legs], traffic: Traffic) -> Decision:

@@ -41,9 +41,9 @@ class Domain:
             raise ConfigError(f"got {got}; wanted numbers, finite low < high", at="$.bounds")
         if low.ndim != 1 or low.shape != high.shape or low.size == 0:
             raise ShapeError(f"bounds: got shapes {low.shape} and {high.shape}; wanted two equal vectors")
-        if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+        if not ((low < high) & (0.5 * high - 0.5 * low < 0.5 * np.finfo(float).max)).all():
             got = f"got low {low.tolist()} and high {high.tolist()}"
-            raise ConfigError(f"{got}; wanted finite low < high", at="$.bounds")
+            raise ConfigError(f"{got}; wanted finite low < high, and a finite difference", at="$.bounds")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
 

@@ -1,5 +1,6 @@
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -57,3 +58,11 @@ def test_a_file_that_could_not_be_written_whole_leaves_the_other_and_nothing_bes
         file.writelines([b"half of ", None])
     assert (tmp_path / "file").read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("name", [".", "folder"])
+def test_a_folder_is_no_file_to_replace(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError), replacing(Path(name)):
+        pass

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from swarmbo.boundary.csv_measurements import CsvColumns
 from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
-from swarmbo.kernels import KernelName, require_kernel
+from swarmbo.kernels import KernelName, KernelSettings
 from swarmbo.settings import Settings, Whole, convert, require, within
 from swarmbo_envs.shared import Pair, kind_of
 from swarmbo_envs.simulated_world import WorldSettings
@@ -140,7 +140,7 @@ class SurveySettings(Settings, frozen=True):
     sites: Literal["only", "interpolated"] = "only"
 
 
-class ChangeSettings(Settings, frozen=True):
+class ChangeSettings(KernelSettings, frozen=True):
     """Change of a draw with time: the kernel over rounds that multiplies the kernel over locations.
 
     Args:
@@ -151,10 +151,6 @@ class ChangeSettings(Settings, frozen=True):
     lengthscale_rounds: Annotated[float, within(1e-3, 1e9, "a time", "rounds")] = 10.0
     kernel: KernelName = "matern52"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_kernel(self)
-
 
 def _require_region(settings: "DrawSettings | PlumeSettings") -> None:
     sides, told = settings.size_m, "width and height from 1e-6 to 1e12 m, neither a million times the other"
@@ -162,7 +158,7 @@ def _require_region(settings: "DrawSettings | PlumeSettings") -> None:
     require(settings, "size_m", lambda _: is_region, told)
 
 
-class DrawSettings(Settings, frozen=True):
+class DrawSettings(KernelSettings, frozen=True):
     """A draw from a Gaussian process prior.
 
     Args:
@@ -185,7 +181,6 @@ class DrawSettings(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_kernel(self)
         _require_region(self)
         side = max(self.size_m)
         shortest, longest = 1e-6 * side, 1e6 * side

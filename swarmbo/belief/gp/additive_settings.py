@@ -11,14 +11,13 @@ from swarmbo.belief.gp.hyperparameters import (
     AdditiveHyperparameters,
     FactorHyperparameters,
     LengthscaleModel,
-    OfKernel,
     TimeAxis,
     TimeCorrelation,
 )
 from swarmbo.boundary.values import plain
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
-from swarmbo.kernels import KernelName, require_kernel
+from swarmbo.kernels import KernelName, KernelSettings, require_kernel
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Count, Fraction, NonNegative, Positive, Settings, Whole, convert, require, within
 from swarmbo.spaces import Domain
@@ -89,7 +88,7 @@ class ScreenedScopes(Settings, frozen=True, tag_field="kind", tag="screened"):
 StructureSettings = SampledStructure | ScreenedScopes
 
 
-class FactorPrior(OfKernel, frozen=True):
+class FactorPrior(KernelSettings, frozen=True):
     """Settings of one factor; others are those of all factors.
 
     Args:
@@ -124,7 +123,7 @@ class FactorForm(NamedTuple):
 
 
 @kind("belief", FUNCTION)
-class AdditiveGPSettings(OfKernel, frozen=True, tag_field="kind", tag="additive"):
+class AdditiveGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="additive"):
     """Settings of a sum of Gaussian processes, one per factor, with jointly fitted hyper-parameters.
 
     All priors are log-normal. Lengths are shares of the domain's sides. Variances are relative to the outcomes'

@@ -8,23 +8,15 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.kernels import Covariance, KernelName, correlation, require_kernel
+from swarmbo.kernels import Covariance, KernelName, KernelSettings, correlation, require_kernel
 from swarmbo.registry import FIELD, kind
-from swarmbo.settings import Count, Fraction, NonNegative, Positive, Settings, Whole, require
+from swarmbo.settings import Count, Fraction, NonNegative, Positive, Whole, require
 
 TOTAL = -1  # channel of an outcome of the sum; a factor's own outcomes have its index as channel
 LengthscaleModel = Literal["shared", "hierarchical", "separate"]
 
 
-class OfKernel(Settings, frozen=True):
-    """Base of settings with a ``kernel``, whose name must be known."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_kernel(self)
-
-
-class TimeAxis(OfKernel, frozen=True):
+class TimeAxis(KernelSettings, frozen=True):
     """Kernel over time, multiplied by the kernel over locations, so that old data of a changing field lose weight.
 
     Times are counted in rounds. The lengthscale is fitted with the other hyper-parameters.
@@ -51,7 +43,7 @@ class TimeAxis(OfKernel, frozen=True):
 
 
 @kind("belief", FIELD)
-class ExactGPSettings(OfKernel, frozen=True, tag_field="kind", tag="exact"):
+class ExactGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="exact"):
     """Settings of an exact Gaussian process with fitted hyper-parameters.
 
     All priors are log-normal. Lengths are shares of the domain's sides. Variances are relative to the outcomes'
@@ -105,7 +97,7 @@ class ExactGPSettings(OfKernel, frozen=True, tag_field="kind", tag="exact"):
     max_iterations: Count = 100
 
 
-class TimeCorrelation(OfKernel, frozen=True):
+class TimeCorrelation(KernelSettings, frozen=True):
     """The kernel over time of a belief with a time axis.
 
     Args:
@@ -126,7 +118,7 @@ class TimeCorrelation(OfKernel, frozen=True):
         return correlation(self.kernel, np.abs(one - other) / self.lengthscale)
 
 
-class Hyperparameters(OfKernel, frozen=True):
+class Hyperparameters(KernelSettings, frozen=True):
     """All that turns data into a posterior; with the data, enough to rebuild a belief.
 
     A physical outcome is offset + scale * (mean + f + noise), f of prior variance ``outputscale``.

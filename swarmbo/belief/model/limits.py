@@ -75,7 +75,7 @@ def probably_broken(situation: JointSituation, ranges: Mapping[str, Range]) -> t
     if measured is None:
         return ()
     owner, names = situation.graph.agents[0], inside.graph.variables
-    graph = FactorGraph(("limit",), (names,), (owner,), names, inside.graph.variable_owners)
+    graph = FactorGraph(inside.graph.factors[:1], (names,), (owner,), names, inside.graph.variable_owners)
     for column, (name, (low, high)) in enumerate(ranges.items()):
         known = np.isfinite(measured[:, column])
         if int(known.sum()) < _FEWEST or not standardisation(measured[known, column])[2]:

@@ -1,11 +1,15 @@
 """Scopes, ownership and shape of factor graphs."""
 
+from dataclasses import replace
+
 import networkx as nx
 import pytest
 from hypothesis import given, strategies as st
 
+import swarmbo as sb
 from swarmbo.errors import ConfigError, OwnershipError
 from swarmbo.graph import FactorGraph
+from swarmbo.graph.groups import split_graph
 
 HOUSE = {"f1": ["x1", "x3"], "f2": ["x2"]}
 
@@ -68,9 +72,9 @@ def test_missing_and_unknown_owners_are_refused(owners, variable_owners, says) -
     [
         ({}, "no factors"),
         ({"f": []}, r"\$\.scopes\.f: got \[\]"),
-        ({"f": ["x", "x"]}, "each once"),
-        ({"f": "xy"}, "the string 'xy'"),
-        ({"f": [1, 2]}, "name 1; wanted a string"),
+        ({"f": ["x", "x"]}, "no name twice"),
+        ({"f": "xy"}, "got .xy.; wanted at least one variable in a list of texts"),
+        ({"f": [1, 2]}, "wanted at least one variable in a list of texts"),
         ({"x": ["x"]}, "both a factor and a variable"),
     ],
 )
@@ -145,3 +149,56 @@ def test_parts_keep_their_owners() -> None:
     graph = FactorGraph.from_scopes(HOUSE, {"f1": "a", "f2": "b"}, {"x1": "c", "x3": "a", "x2": "c"})
     first, second = graph.components
     assert (first.owner("f1"), first.variable_owner("x1"), second.variable_owner("x2")) == ("a", "c", "c")
+
+
+def sums(query):
+    return sum(value for value in query.point.values() if isinstance(value, float))
+
+
+def with_choices(name):
+    graph = sb.FactorGraph.from_scopes({"a=2": ["a", name], "h": ["a", "b"]})
+    return sb.Team(graph, {"a": sb.Categorical([1, 2, 3]), name: (0.0, 1.0), "b": (0.0, 1.0)}, initial=2, seed=0)
+
+
+def with_a_limit(name):
+    return sb.Team(None, {name: (0.0, 1.0), "b": (0.0, 1.0)}, limits={"load": (None, 0.5)}, initial=3, seed=0)
+
+
+def with_a_budget(name):
+    graph = sb.FactorGraph.from_scopes({"limit 0": [name], "h": ["b"]})
+    rule = sb.Linear(weights={name: 1.0, "b": 1.0}, at_most=1.0)
+    bounds = dict.fromkeys(graph.variables, (0.0, 1.0))
+    return sb.Team(graph, bounds, outcomes="per-factor", constraints=[rule], initial=2, seed=0)
+
+
+@pytest.mark.parametrize(("make", "name"), [(with_choices, "a=1"), (with_a_limit, "limit"), (with_a_budget, "limit 1")])
+def test_names_of_variables_and_factors_are_free(make, name):
+    team = make(name)
+    for _ in range(8):
+        query = team.ask()
+        value = sums(query)
+        by_factor = {"limit 0": query.point[name], "h": query.point["b"]}
+        load = {"constraints": {"load": value}} if make is with_a_limit else {}
+        team.tell(query, by_factor if make is with_a_budget else value, **load)
+    assert set(team.recommend().point) == set(query.point)
+
+
+@pytest.mark.parametrize("acquisition", ["auto", "information"])
+def test_names_of_agents_in_a_field_are_free(acquisition):
+    team = sb.Team.for_field(["a", "w_a", "route_a"], [0.0], [1.0], acquisition=acquisition, seed=0)
+    for _ in range(3):
+        query = team.ask()
+        team.tell(query, {agent: float(x[0]) for agent, x in query.points.items()})
+    assert set(query.points) == {"a", "w_a", "route_a"}
+
+
+def test_parts_of_factors_have_names_that_no_variable_has():
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "f(x)"], "g": ["x"]})
+    assert split_graph(graph, {"f"}, shared_outcomes=False).factors == ("f(x)'", "f(f(x))", "g")
+
+
+def test_sets_that_a_constraint_couples_make_no_loop_and_hide_none() -> None:
+    looped = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["x", "y"], "h": ["z"]})
+    for graph in (looped, FactorGraph.from_scopes({"f": ["x", "y"], "h": ["z"]})):
+        joined = replace(graph, joined=(("x", "z"),))
+        assert (len(joined.components), joined.is_forest) == (1, graph is not looped)

@@ -229,3 +229,20 @@ def test_owners_on_nodes_and_edges_are_kept() -> None:
 def test_a_graph_of_networkx_is_drawn() -> None:
     texts = {text.get_text() for text in factor_graph_figure(LINE).axes[0].texts}
     assert {"x", "y", "z"} <= texts
+
+
+@pytest.mark.parametrize("axes", [(0, 0), (1, None), ("a", "b")])
+def test_edges_that_say_no_order_of_axes_are_refused(axes: Any) -> None:
+    g: Any = nx.Graph()
+    for variable, axis in zip("xy", axes, strict=True):
+        g.add_edge("f", variable, **({} if axis is None else {"axis": axis}))
+    with pytest.raises(ConfigError, match=r"node 'f' has edges with axis = .*; wanted numbers from 0, or no axis"):
+        sb.exact(g, {"f": np.eye(2)})
+
+
+def test_owners_beside_a_graph_are_refused_and_not_forgotten() -> None:
+    graph = sb.FactorGraph.from_scopes({"f": ["x"]})
+    with pytest.raises(ConfigError, match=r"\$\.variable_owners: got {'x': 'robot'} and a graph; wanted none"):
+        sb.Team(graph, {"x": (0.0, 1.0)}, variable_owners={"x": "robot"})
+    assert sb.Team(graph, {"x": (0.0, 1.0)}, variable_owners={"x": "x"}).agents == ("x",)
+    assert sb.Team(None, {"x": (0.0, 1.0)}, variable_owners={"x": "robot"}).agents == ("robot",)

@@ -5,12 +5,13 @@ import re
 import sys
 from pathlib import Path
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
 import swarmbo as sb
-from swarmbo.errors import ConfigError, MissingPackageError
+from swarmbo.errors import ConfigError, MissingPackageError, ShapeError
 from swarmbo.interchange import TableProblem, read_problem, write_problem
 from swarmbo.interchange.pydcop import problem_of_yaml, yaml_of_problem
 
@@ -194,13 +195,19 @@ def constraint(text: str) -> str:
         (constraint("type: intention, function: x, partial: {x: 5}"), r"partial\.x: got 5; wanted 0 or 1"),
         (constraint("type: extensional, variables: x, values: {-.inf: 0 | 1}"), r"-\.inf is less than any"),
         (constraint("type: extensional, variables: [x, z], values: {}"), "got 'z'; wanted 'x' or 'y'"),
-        (constraint("type: extensional, variables: [x, x], values: {}"), "each variable once"),
+        (constraint("type: extensional, variables: [x, x], values: {}"), "no name twice"),
         (constraint("type: extensional, variables: [x, y], values: {1: 0 0}"), "no value for '0 1'"),
         (constraint("type: extensional, variables: x, values: {1: 0 | 2}"), r"values\.1: got '2'"),
         (constraint("type: extensional, variables: [x, y], values: {1: 0}"), "got '0'; wanted a value of"),
         (constraint("type: extensional, variables: x, values: {one: 0 | 1}"), "got 'one'; wanted a number"),
         (constraint("type: extensional, variables: x, values: {.nan: 0}"), "wanted a number"),
         (constraint(f"type: extensional, variables: x, values: {{{2**53 + 1}: 0}}"), "float64 does not round"),
+        (constraint("type: extensional, variables: x, values: {1.0e+250: 0}"), r"\.c\.values: got 1e\+250; wanted"),
+        (constraint("type: intention, function: 1e250 + x"), "x = 0, where a result is no number up to 1e"),
+        (
+            constraint("type: intention, function: 1e250 if x else 0"),
+            "x = 1, where it is 1e.250; wanted one up to 1e200",
+        ),
         (constraint(f"type: intention, function: {2**53} + x"), "x = 1, where .* float64 does not round"),
         (constraint(f"type: extensional, variables: x, values: {{1{'0' * 400}: 0}}"), "wanted a number"),
         (constraint("type: extensional, variables: x, values: [1]"), "wanted a table"),
@@ -280,3 +287,26 @@ def test_without_pyyaml_a_line_says_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(MissingPackageError, match=r"pip install \"swarmbo\[dcop\]\""):
         problem_of_yaml(COLOURING, "file")
+
+
+@pytest.mark.parametrize("ending", ["yaml", "wcsp"])
+def test_a_problem_of_numpy_s_values_and_of_nodes_is_written_and_read_again(ending: str, tmp_path: Path) -> None:
+    domains = {0: np.arange(2), 1: tuple(np.array([0.5, 1.5]))}
+    problem = TableProblem("p", nx.path_graph(2), {(0, 1): np.eye(2)}, domains)
+    again = read_problem(write_problem(problem, tmp_path / f"p.{ending}"))
+    assert problem.domains == {"0": (0, 1), "1": (0.5, 1.5)}
+    if ending == "yaml":
+        assert again.domains == problem.domains
+        np.testing.assert_array_equal(again.tables["f(0,1)"], np.eye(2))
+    else:  # costs above the lowest
+        np.testing.assert_array_equal(again.tables["f1"], np.eye(2) - 1.0)
+
+
+def test_domains_that_do_not_fit_are_refused() -> None:
+    graph, table = sb.FactorGraph.from_scopes({"f": ["x"]}), {"f": np.zeros(2)}
+    for domains, got in (({}, 0), ({"x": (1, 2, 3)}, 3)):
+        with pytest.raises(ShapeError, match=f"domain of 'x': got {got} values; wanted 2, as its tables have"):
+            TableProblem("p", graph, table, domains)
+    for values in (("1", 1), (None, 1), (float("nan"), 1.0)):
+        with pytest.raises(ConfigError, match=r"\$\.domains\.x\.values: got .*; wanted"):
+            yaml_of_problem(TableProblem("p", graph, table, {"x": values}))

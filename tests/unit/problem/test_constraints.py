@@ -411,3 +411,82 @@ def test_the_nearest_allowed_point_and_a_conflict_are_the_same_in_every_unit(uni
     (points, conflicts), (wanted, wanted_conflicts) = solved(unit), solved(1.0)
     np.testing.assert_allclose(points, wanted, rtol=0.0, atol=1e-9)
     assert conflicts == wanted_conflicts == [[], [0, 1]]
+
+
+@pytest.mark.parametrize("step", [1, 0.1, 0.3, 1 / 3])
+@pytest.mark.parametrize("rule", ["sum", "distance", "box"])
+def test_values_on_the_border_of_a_rule_are_allowed_whatever_rounding_says(rule, step):
+    for n in range(2, 10):
+        axis = sb.Real(0.0, 10 * step, step=step)
+        team = {
+            "sum": lambda axis=axis, n=n: Problem.of(None, dict.fromkeys("xy", axis)).with_constraints(
+                [Linear(weights={"x": step, "y": step}, at_most=n * step**2)]
+            ),
+            "distance": lambda axis=axis, n=n: Problem.of(None, dict.fromkeys("xy", axis)).with_constraints(
+                [Separation(variables=("x", "y"), at_least=n * step)]
+            ),
+            "box": lambda axis=axis, n=n: Problem.of(None, dict.fromkeys("xy", axis)).with_no_go(
+                [sb.NoGoBox(low=(step, step), high=(n * step, n * step))]
+            ),
+        }[rule]()
+        pairs = list(product(range(11), repeat=2))
+        allowed = {
+            "sum": lambda x, y, n=n: x + y <= n,
+            "distance": lambda x, y, n=n: abs(x - y) >= n,
+            "box": lambda x, y, n=n: not (1 < x < n and 1 < y < n),
+        }[rule]
+        assert team.n_points == sum(allowed(x, y) for x, y in pairs)
+
+
+@pytest.mark.parametrize(
+    ("space", "weight", "total"),
+    [
+        (dict.fromkeys("ab", sb.Integer(0, 5)), 0.1, 0.3),  # 0.1 + 0.2 is above 0.3
+        (dict.fromkeys("abcd", (0.0, 1.0)), 0.7, 0.9),
+        (dict.fromkeys("abc", (5e6, 5e6 + 1.0)), 1.0, 15e6 + 1.3),
+    ],
+)
+def test_a_sum_that_must_have_one_value_has_it_in_many_points(space, weight, total):
+    equation = Linear(weights=dict.fromkeys(space, weight), at_most=total, at_least=total)
+    problem = Problem.of(None, space).with_constraints([equation])
+    U = np.random.default_rng(0).random((20, len(space)))
+    kept = problem.in_box(np.array([problem.kept_out(u) for u in U]))
+    np.testing.assert_allclose(weight * kept.sum(axis=1), total, rtol=1e-11)
+    assert len(np.unique(kept, axis=0)) > (3 if "d" not in space and problem.is_mixed else 15)
+    near = problem.in_box(np.array([problem._kept(u) for u in U]))
+    np.testing.assert_array_equal(kept, near)  # not some other allowed point, farther away
+
+
+def test_limits_in_the_wrong_order_are_refused():
+    with pytest.raises(ConfigError, match="at_least: got 4; wanted a number up to at_most, 2"):
+        Linear(weights={"a": 1.0}, at_least=4, at_most=2)
+
+
+@pytest.mark.parametrize("start", ["largest", {"a": 0.8, "b": 0.7}])
+def test_a_present_setting_that_a_rule_forbids_is_refused_and_not_asked_for_ever(start):
+    rule = Linear(weights={"a": 1.0, "b": 1.0}, at_most=1.0)
+    with pytest.raises(ConfigError, match=r"\$\.start: got {'a': .*}, which constraints or no_go forbid"):
+        sb.Team(None, {"a": (0.0, 1.0), "b": (0.0, 1.0)}, constraints=[rule], start=start, step_limit="5%")
+
+
+@pytest.mark.parametrize("top", [1.0, 1e4, 1e8])
+@pytest.mark.parametrize(
+    ("axis", "rule"),
+    [
+        (lambda top: sb.Real(1e-3, 1e3 * top, log=True), lambda _: Linear(weights={"a": 1.0, "b": 1.0}, at_most=0.01)),
+        (lambda top: (0.0, 1e3 * top), lambda _: Linear(weights={"a": 1.0, "b": 1.0}, at_most=0.01)),
+        (lambda top: (0.0, top), lambda _: Linear(weights={"a": 1.0, "b": 1.0}, at_most=0.01, at_least=0.00999)),
+        (lambda top: (0.0, top), lambda top: Linear(weights={"a": 1.0, "b": 1.0}, at_least=2 * top)),
+        (lambda top: (0.0, top), lambda top: Separation(variables=("a", "b"), at_least=top)),
+    ],
+)
+def test_a_rule_that_leaves_a_small_part_of_wide_bounds_is_kept(axis, rule, top):
+    problem = Problem.of(None, dict.fromkeys("ab", axis(top))).with_constraints([rule(top)])
+    for u in np.random.default_rng(0).random((5, 2)):
+        assert problem.is_allowed(problem.kept_out(u)[None])[0]
+
+
+def test_a_rule_that_only_a_solver_s_rounding_keeps_is_refused():
+    wide = dict.fromkeys("ab", sb.Integer(0, 10**8))
+    with pytest.raises(ConfigError, match="constraints that leave no point, as far as could be found"):
+        Problem.of(None, wide).with_constraints([Linear(weights={"a": 1, "b": 1}, at_least=10.2, at_most=10.7)])

@@ -32,6 +32,7 @@ COLOURS = sb.Categorical(["red", "green", "blue", "black"])
         (lambda: sb.Categorical([1.0, float("nan")]), "wanted texts, finite numbers, booleans or None"),
         (lambda: sb.Categorical([[1], [2]]), "wanted texts, finite numbers, booleans or None"),  # pyright: ignore
         (lambda: sb.Categorical("ab"), "values: got 'ab'; wanted a list of values"),
+        (lambda: sb.Team(None, {"x": (-1e308, 1e308)}), "wanted finite low < high, and a finite difference"),
     ],
 )
 def test_wrong_types_are_refused_by_field(given: Any, message: str):
@@ -121,3 +122,46 @@ def test_any_two_choices_are_equally_alike_in_a_model(kernel: Any):
         "rbf": np.exp(-0.5 * r**2),
     }[kernel]
     np.testing.assert_allclose(kernel_matrix(kernel, Z, Z, np.full(5, 0.7), 2.0), 2.0 * closed, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("variable", "more"),
+    [
+        (sb.Integer(np.int64(0), np.int64(4), step=np.int64(2)), {}),
+        (
+            sb.Real(np.float32(0), np.float64(3)),
+            {"no_go": [sb.NoGoBall(variables=["x"], centre=np.ones(1), radius=0.5)]},
+        ),
+        ((0.0, 1.0), {"no_go": [sb.NoGoBox(variables=["x"], low=(np.float64(0.2),), high=np.array([0.4]))]}),
+        ((0.0, 1.0), {"constraints": [sb.Linear(weights={"x": np.float32(2), "y": np.int64(1)}, at_most=np.int64(2))]}),
+        (
+            sb.Categorical(np.array(["a", "b"])),
+            {"constraints": [sb.Linear(weights={"x": np.array([1.0, 2.0]), "y": 1}, at_most=2)]},
+        ),
+        (sb.Integer(0, 2), {"constraints": [sb.Constraint(scope=["x"], allowed=[np.True_, np.False_, np.True_])]}),
+    ],
+)
+def test_numpy_s_numbers_are_settled_and_saved(variable, more, tmp_path):
+    team = sb.Team(None, {"x": variable, "y": (0.0, 1.0)}, initial=2, seed=0, **more)
+    team.tell(team.ask(), 1.0)
+    team.save(tmp_path / "team.npz")
+    assert sb.Team.load(tmp_path / "team.npz").ask() == team.ask()
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: sb.Linear(weights=[1, 2], at_most=1), "weights: got [1, 2]; wanted a table"),
+        (lambda: sb.Linear(weights={"x": [1, [2]]}, at_most=1), "weights.x[1]: got [2]; wanted a finite number"),
+        (lambda: sb.Separation(variables=("x",), at_least=1), "variables: got ['x']; wanted a list of length 2"),
+        (lambda: sb.NoGoBox(low=1, high=2), "low: got 1; wanted a list"),
+        (lambda: sb.NoGoBall(centre="x", radius=2), "centre: got 'x'; wanted a list"),
+        (lambda: sb.NoGoPolygon(corners=np.eye(3)), "corners[0]: got [1.0, 0.0, 0.0]; wanted a list of length 2"),
+        (lambda: sb.Team(None, {"x": sb.Integer(0, 2)}, constraints=[sb.Constraint(scope=(), allowed=True)]),
+         "$.constraints[0].scope: got (); wanted at least one variable in a list of texts, no name twice"),
+    ],
+)  # fmt: skip
+def test_lists_and_tables_of_wrong_parts_are_refused_by_field(make, says):
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert str(caught.value) == says
