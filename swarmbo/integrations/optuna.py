@@ -10,7 +10,7 @@ import numpy as np
 
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import short, told_number, whole_number
-from swarmbo.errors import ConfigError, SwarmboWarning, needed
+from swarmbo.errors import ConfigError, SwarmboError, SwarmboWarning, needed
 from swarmbo.graph import FactorGraph
 from swarmbo.settings import hint_for
 from swarmbo.spaces.variables import Categorical, Integer, Real, Variable
@@ -209,7 +209,11 @@ class _Work:
             self.known.add(number)
             query = self.pending.pop(number, None)
             if point is not None and query is not None:
-                outcome = self._outcome(trial)
+                try:
+                    outcome = self._outcome(trial)
+                except SwarmboError:  # raised once, and the study can go on
+                    self.team.give_up(query)
+                    raise
                 # another process may have finished a trial with a new name meanwhile
                 measured = {name: value for name, value in trial.constraints.items() if name in self.limits}
                 self.team.tell(query, outcome, failed=outcome is None, point=point, constraints=measured)

@@ -14,10 +14,10 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 from pettingzoo.test import parallel_api_test
 
-from swarmbo.boundary.values import reported_number
-from swarmbo.records import GroundTruth
+from swarmbo.boundary.values import reported_number, reported_place
+from swarmbo.records import TRUE_MAXIMUM, GroundTruth
 from swarmbo.spaces import Domain
-from swarmbo.testing.claims import claim, claim_equal, claim_offers, refuse
+from swarmbo.testing.claims import claim, claim_close, claim_equal, claim_offers, refuse
 from swarmbo.worlds import FieldWorld, FunctionWorld, Report
 from swarmbo.worlds.actions import variables_of
 
@@ -140,7 +140,7 @@ def _check_told(env: Any, cycles: int) -> None:
             are_bools = all(isinstance(flag, bool) for flag in flags)
             claim(are_bools, f"termination and truncation of {agent!r}", flags, "bools")
             _check_info(env, agent, infos[agent])
-            if {"measurement", "factors", "error"} & set(infos[agent]) or Report.of(infos[agent]).declined:
+            if {"measurement", "factors", "failure"} & set(infos[agent]) or Report.of(infos[agent]).declined:
                 silent.discard(agent)
         ended = {agent for agent in live if terminations[agent] or truncations[agent]}
         claim(not ended or ended == live, "agents that ended", sorted(ended), f"none, or all at once: {sorted(live)}")
@@ -163,7 +163,7 @@ def _check_info(env: Any, agent: str, info: Mapping[str, Any]) -> None:
         sampled = info.get("sampled")
         told = f"'sampled' in infos of {agent!r}"
         claim(isinstance(sampled, bool), told, sampled, "a bool: measurements have a price")
-    outcomes = dict(info.get("factors", {}))
+    outcomes = dict(info.get("factors") or {})
     if "measurement" in info:
         outcomes["measurement"] = info["measurement"]
     for name, outcome in outcomes.items():
@@ -175,18 +175,29 @@ def _check_info(env: Any, agent: str, info: Mapping[str, Any]) -> None:
         what = f"'noise_std' of {name!r} in infos of {agent!r}"
         claim(name in outcomes, what, std, "one of an outcome that is there")
         claim(is_known, what, std, "a finite number >= 0; left out if it is not known")
-    for number, stop in enumerate(info.get("on_the_way", ())):
+    for number, stop in enumerate(info.get("on_the_way") or ()):
         _check_stop(env, f"'on_the_way'[{number}] in infos of {agent!r}", stop, env.action_space(agent))
     claim("location" in info, f"infos of {agent!r}", sorted(info), "'location', where it really measured")
-    where, box = info["location"], env.action_space(agent)
-    inside = box.contains(np.append(where, box.high[-1])) if may_decline else box.contains(where)
-    claim(inside, f"the location of {agent!r}", where, f"one in its action space, {box}")
+    _check_location(env, f"the location of {agent!r}", info["location"], env.action_space(agent))
+
+
+def _check_location(env: Any, what: str, where: Any, space: Any) -> None:
+    whole = np.append(where, space.high[-1]) if hasattr(env.unwrapped, "prices") else where
+    claim(_contains(space, whole), what, where, f"one in its action space, {space}")
+
+
+def _contains(space: Any, where: Any) -> bool:
+    """True if a location is in an action space, in which numbers may be of another type: robots' are often doubles."""
+    if isinstance(space, Dict) and isinstance(where, Mapping):
+        inner = space.spaces
+        return set(where) == set(inner) and all(_contains(inner[key], where[key]) for key in inner)
+    place = reported_place(where) if isinstance(space, Box) else None
+    return space.contains(where if place is None else place.astype(space.dtype))
 
 
 def _check_stop(env: Any, what: str, stop: Any, box: Any) -> None:
     claim(isinstance(stop, Mapping) and "location" in stop, what, stop, "a table with 'location'")
-    where = np.append(stop["location"], box.high[-1]) if hasattr(env.unwrapped, "prices") else stop["location"]
-    claim(box.contains(where), f"the location of {what}", stop["location"], f"one in the action space, {box}")
+    _check_location(env, f"the location of {what}", stop["location"], box)
     report = Report.of(stop)
     is_number = "measurement" not in stop or np.isfinite(report.outcome)
     claim(is_number, what, stop, "a finite number; left out if it failed")
@@ -219,6 +230,8 @@ def _check_offers(env: Any) -> None:
     if hasattr(world, "ground_truth"):
         truth = world.ground_truth()
         claim(truth is None or isinstance(truth, GroundTruth), "ground_truth()", truth, "a GroundTruth, or None")
+        if truth is not None:
+            _check_truth(truth)
     try:
         if hasattr(world, "factor_graph"):
             FunctionWorld(env)
@@ -239,6 +252,16 @@ def _check_offers(env: Any) -> None:
         u = box.to_unit(X)
         inside = ((u >= -1e-6) & (u <= 1.0 + 1e-6)).all()
         claim(inside, name, X, f"places from {box.low.tolist()} to {box.high.tolist()}")
+
+
+def _check_truth(truth: GroundTruth) -> None:
+    """Check that a truth's table, function and maximum agree, as scores are differences to them."""
+    name, best = "ground_truth()", np.asarray(truth.argmax, dtype=float)
+    claim_close(truth.values, truth.value(truth.points), f"values of {name}", "those of its function at its points")
+    claim_close(truth.value(best[None]), [truth.maximum], f"the function of {name} at argmax", "its maximum")
+    top = float(np.max(truth.values, initial=-np.inf))
+    is_top = truth.maximum_is != TRUE_MAXIMUM or truth.maximum >= top
+    claim(is_top, f"maximum of {name}", truth.maximum, f"at least {top}, which is one of its values")
 
 
 def _check_travel(env: Any, box: Domain) -> None:
