@@ -75,7 +75,8 @@ def test_what_crashes_hangs_or_raises_costs_its_own_task_only(pool_of, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("results", "words"), [(True, "got a result with <function .*; wanted numbers, texts"), (False, "Can't pickle local")]
+    ("results", "words"),
+    [(True, "got a result with <function .*; wanted numbers, texts"), (False, "Can't pickle local")],
 )
 def test_a_result_that_is_no_plain_data_is_an_error_and_not_a_lost_worker(pool_of, results, words):
     pool = pool_of(count=1, results=results)
