@@ -158,51 +158,40 @@ def _check_observed(env: Any, observations: Mapping[str, Any]) -> None:
 
 
 def _check_info(env: Any, agent: str, info: Mapping[str, Any]) -> None:
-    may_decline = hasattr(env.unwrapped, "prices")
-    if may_decline:
-        sampled = info.get("sampled")
-        told = f"'sampled' in infos of {agent!r}"
-        claim(isinstance(sampled, bool), told, sampled, "a bool: measurements have a price")
+    if hasattr(env.unwrapped, "prices"):
+        sampled, wanted = info.get("sampled"), "a bool: measurements have a price"
+        claim(isinstance(sampled, bool), f"'sampled' in infos of {agent!r}", sampled, wanted)
+    told: dict[str, Any] = {f"infos of {agent!r}": info}
+    told |= {f"'on_the_way'[{number}] of {agent!r}": stop for number, stop in enumerate(info.get("on_the_way") or ())}
+    for whose, measured in told.items():
+        is_table = isinstance(measured, Mapping) and "location" in measured
+        claim(is_table, whose, measured, "a table with 'location', where it really measured")
+        _check_measured(env, whose, measured, env.action_space(agent))
+
+
+def _check_measured(env: Any, whose: str, info: Mapping[str, Any], space: Any) -> None:
     outcomes = dict(info.get("factors") or {})
     if "measurement" in info:
         outcomes["measurement"] = info["measurement"]
     for name, outcome in outcomes.items():
         is_number = isinstance(outcome, float | int | np.number) and bool(np.isfinite(outcome))
-        claim(is_number, f"{name!r} in infos of {agent!r}", outcome, "a finite number; left out if it failed")
+        claim(is_number, f"{name!r} in {whose}", outcome, "a finite number; left out if it failed")
     noise = info.get("noise_std", {})
     for name, std in (noise if isinstance(noise, Mapping) else {"measurement": noise}).items():
         is_known = isinstance(std, float | int | np.number) and 0.0 <= std < np.inf
-        what = f"'noise_std' of {name!r} in infos of {agent!r}"
+        what = f"'noise_std' of {name!r} in {whose}"
         claim(name in outcomes, what, std, "one of an outcome that is there")
         claim(is_known, what, std, "a finite number >= 0; left out if it is not known")
-    for number, stop in enumerate(info.get("on_the_way") or ()):
-        _check_stop(env, f"'on_the_way'[{number}] in infos of {agent!r}", stop, env.action_space(agent))
-    claim("location" in info, f"infos of {agent!r}", sorted(info), "'location', where it really measured")
-    _check_location(env, f"the location of {agent!r}", info["location"], env.action_space(agent))
-
-
-def _check_location(env: Any, what: str, where: Any, space: Any) -> None:
-    whole = np.append(where, space.high[-1]) if hasattr(env.unwrapped, "prices") else where
-    claim(_contains(space, whole), what, where, f"one in its action space, {space}")
+    where = np.append(info["location"], space.high[-1]) if hasattr(env.unwrapped, "prices") else info["location"]
+    claim(_contains(space, where), f"'location' in {whose}", info["location"], f"one in its action space, {space}")
 
 
 def _contains(space: Any, where: Any) -> bool:
     """True if a location is in an action space, in which numbers may be of another type: robots' are often doubles."""
     if isinstance(space, Dict) and isinstance(where, Mapping):
-        inner = space.spaces
-        return set(where) == set(inner) and all(_contains(inner[key], where[key]) for key in inner)
+        return set(where) == set(space.spaces) and all(_contains(space[key], part) for key, part in where.items())
     place = reported_place(where) if isinstance(space, Box) else None
     return space.contains(where if place is None else place.astype(space.dtype))
-
-
-def _check_stop(env: Any, what: str, stop: Any, box: Any) -> None:
-    claim(isinstance(stop, Mapping) and "location" in stop, what, stop, "a table with 'location'")
-    _check_location(env, f"the location of {what}", stop["location"], box)
-    report = Report.of(stop)
-    is_number = "measurement" not in stop or np.isfinite(report.outcome)
-    claim(is_number, what, stop, "a finite number; left out if it failed")
-    is_known = "noise_std" not in stop or ("measurement" in stop and np.isfinite(report.noise_std))
-    claim(is_known, what, stop, "a noise >= 0 of a measurement that is there; left out if it is not known")
 
 
 def _check_state(make: Callable[[], Any], cycles: int) -> None:

@@ -158,10 +158,25 @@ BROKEN = {
     "fails as NaN": (telling(measurement=np.nan), "'measurement' in infos of 'probe_1': got nan; .* left out"),
     "an array": (telling(measurement=np.zeros(1)), "'measurement' in infos of 'probe_1': got .* a finite number"),
     "no number": (telling(factors={"f": None}), "'f' in infos of 'probe_1': got None; wanted a finite number"),
-    "measures nowhere": (forgetting("location"), r"infos of 'probe_1': got \['measurement'\]; wanted 'location'"),
+    "measures nowhere": (
+        forgetting("location"),
+        r"infos of 'probe_1': got {'measurement': .*}; wanted a table with 'location'",
+    ),
     "measures outside": (
         telling(location=np.array([11.0])),
-        r"the location of 'probe_1': got array\(\[11.\]\); wanted one in its action space",
+        r"'location' in infos of 'probe_1': got array\(\[11.\]\); wanted one in its action space",
+    ),
+    "stops outside": (
+        telling(on_the_way=[{"location": [5.0]}, {"location": [11.0]}]),
+        r"'location' in 'on_the_way'\[1\] of 'probe_1': got \[11.0\]; wanted one in its action space",
+    ),
+    "stops that fail as NaN": (
+        telling(on_the_way=[{"location": [5.0], "measurement": np.nan}]),
+        r"'measurement' in 'on_the_way'\[0\] of 'probe_1': got nan; wanted a finite number",
+    ),
+    "noise of nothing": (
+        telling(on_the_way=[{"location": [5.0], "noise_std": 0.1}]),
+        r"'noise_std' of 'measurement' in 'on_the_way'\[0\] of 'probe_1': got 0.1; wanted one of an outcome that is",
     ),
     "one leaves early": (stepping(one_leaves_early), r"agents that ended: got \['probe_0'\]; wanted none, or all at"),
     "goes on after the end": (
