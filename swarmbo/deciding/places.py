@@ -110,8 +110,7 @@ def checked_solution(solution: object, shortlists: Mapping[str, Any], coordinati
     for agent, places in shortlists.items():
         index = found.assignment.get(agent)
         if index is None or not 0 <= index < len(places):
-            wanted = f"an index from 0 to {len(places) - 1} for {agent!r}"
-            raise not_wanted(index, wanted, coordination, "solve")
+            raise not_wanted(index, f"an index from 0 to {len(places) - 1} for {agent!r}", coordination, "solve")
     return found
 
 

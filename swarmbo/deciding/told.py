@@ -35,9 +35,7 @@ class Told(NamedTuple):
 
 
 def news_of(log: Logbook, query_id: str, told: Told, own: Own = None) -> News | None:
-    """News of a user's outcomes of a query, of an agent's ``own`` channels only, without known ones; None if all are.
-    See ``AskTell.tell``.
-    """
+    """News of ``AskTell.tell``'s outcomes, of an agent's ``own`` channels only, without known ones; None if all are."""
     problem, query = log.problem, log.asked_of(query_id)
     waits = [channel for channel in query.waits if own is None or channel in own]
     if problem.is_field:

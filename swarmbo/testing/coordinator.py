@@ -86,12 +86,13 @@ def check_field_policy(make: Callable[[], Any]) -> None:
     domain = Domain(np.array([0.0, -50.0]), np.array([100.0, 50.0]))
     rng = np.random.default_rng(0)
     places = domain.from_unit(rng.random((30, 2)))
-    agents: tuple[str, ...] = ("a", "b", "c", "d")
+    agents = ("a", "b", "c", "d")
     candidates = {agent: places[10 * k : 10 * (k + 1)] for k, agent in enumerate(agents)}  # "d" has none
     X = domain.from_unit(rng.random((6, 2)))
     belief = ExactGP.create(ExactGPSettings(), domain).update(X, rng.normal(size=6))
-    starts, links = dict(zip(agents, X, strict=False)), nx.path_graph(agents)
-    situation = Situation(agents, candidates, starts, starts, belief, links, domain, round=2, horizon=9, seed=3)
+    starts: dict[str, Any] = dict(zip(agents, X, strict=False))
+    known = agents, candidates, starts, starts, belief, nx.path_graph(agents), domain
+    situation = Situation(*known, round=2, horizon=9, seed=3)
     given = places.copy(), X.copy()
     decision = make().decide(situation, DBGPUCB())
     claim_offers(decision, "points", "report")
@@ -231,8 +232,7 @@ def _check_agreement(make: Callable[[], Any], functions: Bowls, links: "nx.Graph
     value = float(total_value(functions, point[None])[0])
     says = f"{where}: the value {agreement.value:.6g}", f"{value:.6g}, the sum at the point"
     claim_close(agreement.value, value, *says)
-    drawn = low + (high - low) * np.random.default_rng(0).random((256, len(low)))
-    known = total_value(functions, drawn)
+    known = total_value(functions, low + (high - low) * np.random.default_rng(0).random((256, len(low))))
     mean = float(known.mean())
     claim(value >= mean, f"{where}: the sum at the point", f"{value:.6g}", f"at least the mean of the box, {mean:.6g}")
     _check_said_of_optimum(agreement.report, value, max(value, float(known.max())), where)
