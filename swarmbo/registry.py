@@ -235,7 +235,7 @@ def logged_as(wanted: type[Struct], given: Any, owner: object, method: str) -> S
     """Return a method's result, a struct, as logs are read again: with Python's numbers, in fields of their types."""
     found = checked_as(wanted, given, owner, method)
     try:
-        return msgspec.convert(msgspec.to_builtins(found, enc_hook=methodcaller("tolist")), wanted)
+        return convert(msgspec.to_builtins(found, enc_hook=methodcaller("tolist")), wanted)
     except (AttributeError, TypeError, ValueError) as error:
         raise not_wanted(given, f"a valid {wanted.__name__}: {error}", owner, method) from error
 

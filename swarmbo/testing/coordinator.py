@@ -254,7 +254,7 @@ def _claim_loggable(report: Any, where: str) -> None:
     try:
         logged_as(SolveReport, report, report, where)
     except ShapeError as error:
-        refuse(f"{where}: the report", report, str(error).rpartition("; wanted ")[2])
+        refuse(f"{where}: the report", report, str(error).partition("; wanted ")[2])
 
 
 def _check_said_of_optimum(report: SolveReport, value: float, best: float, where: str) -> None:

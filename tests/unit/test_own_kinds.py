@@ -217,7 +217,10 @@ def test_a_report_with_numbers_of_numpy_is_logged_and_read_again(tmp_path):
 
 
 def test_a_report_that_could_not_be_read_again_is_refused():
-    with pytest.raises(ShapeError, match=r"Reporting\.maximise\(\) returned .*; wanted a valid SolveReport: .*'best'"):
+    with pytest.raises(
+        ShapeError,
+        match=r"Reporting\.maximise\(\) returned .*; wanted a valid SolveReport: .*'best'; wanted one of 'exact'",
+    ):
         asked(coordination=Reporting("best")).ask()
 
 
