@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module, invalidate_caches
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
+from operator import methodcaller
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, NamedTuple, TypeGuard, TypeVar, Union
@@ -45,6 +46,7 @@ _ALSO_CALLED = {
     "adsa": "dsa",
 }
 Class = TypeVar("Class", bound=type[Settings])
+Struct = TypeVar("Struct", bound=msgspec.Struct)
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -208,10 +210,8 @@ def takes(method: Any, *given: str) -> bool:
     """True if a function, or a method of a class, accepts so many positional arguments."""
     try:
         inspect.signature(method).bind(*given)
-    except TypeError:
-        return False
-    except ValueError:  # compiled code may have no signature
-        return True
+    except (TypeError, ValueError) as error:
+        return isinstance(error, ValueError)  # compiled code may have no signature
     return True
 
 
@@ -229,6 +229,15 @@ def checked_as(wanted: Any, given: Any, owner: object, method: str) -> Any:
         return given
     names = [part.__name__.removesuffix("Type") for part in getattr(wanted, "__args__", (wanted,))]
     raise not_wanted(given, f"a {' or '.join(names)}", owner, method)
+
+
+def logged_as(wanted: type[Struct], given: Any, owner: object, method: str) -> Struct:
+    """Return a method's result, a struct, as logs are read again: with Python's numbers, in fields of their types."""
+    found = checked_as(wanted, given, owner, method)
+    try:
+        return convert(msgspec.to_builtins(found, enc_hook=methodcaller("tolist")), wanted)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise not_wanted(given, f"a valid {wanted.__name__}: {error}", owner, method) from error
 
 
 def not_wanted(given: object, wanted: str, owner: object, method: str) -> ShapeError:

@@ -11,7 +11,8 @@ import numbers
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 
@@ -137,7 +138,7 @@ class _Number:
     """Accepted values of a field with type ``int`` or ``float``, perhaps with a range, ``None``, or a list of such."""
 
     def __init__(self, kind: Any) -> None:
-        parts = (kind,) if get_origin(kind) is Annotated else get_args(kind) or (kind,)
+        parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
         lists = [part for part in parts if get_origin(part) is list]
         numeric = [part for part in parts if part is not type(None) and part not in lists] or lists
         base, *metas = get_args(numeric[0]) if get_origin(numeric[0]) is Annotated else (numeric[0],)

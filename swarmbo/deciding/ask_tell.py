@@ -71,12 +71,10 @@ class AskTell(TeamState):
     ) -> Query | list[Query]:
         """Next query, or a batch of queries chosen sequentially.
 
-        Each is chosen given earlier ones and all pending queries: the variance counts these as evaluated, the mean is
-        unchanged.
+        Each is chosen given earlier ones and all pending queries, which count as evaluated for the variance only.
 
         Args:
-            count: Number of queries, 1 to 10,000; None: one query, returned without a list. In a field, this argument
-                may be the candidates.
+            count: Number of queries, 1 to 10,000; None: one query, not in a list. In a field it may be the candidates.
             candidates: In a field, for each agent the locations (k, d) that it could measure, k >= 0; an agent that is
                 missing has none. By default 512 random ones in the box for each.
             links: Radio graph of the agents, whose other nodes only relay; None: every agent reaches every other.
@@ -341,8 +339,7 @@ class AskTell(TeamState):
 
         Raises:
             ShapeError: If shapes do not fit, a location is over 100 sides of the box away, or a noise is negative.
-            ConfigError: If a value is invalid for its variable, or a column or a cell of a table is wrong; it names row
-                and column.
+            ConfigError: If a value is invalid for its variable, or a column or cell is wrong; it names row and column.
             OSError: If a file cannot be read.
 
         Example:

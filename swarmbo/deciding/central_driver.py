@@ -1,7 +1,7 @@
 """Driver of a team's decisions, which has the knowledge of all agents."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,8 +22,8 @@ from swarmbo.coordination.requests import HandOn, Steps, ToAll, asked
 from swarmbo.deciding import joint, places
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
-from swarmbo.records import Traffic
-from swarmbo.registry import checked_as, parameters_of
+from swarmbo.records import SolveReport, Traffic
+from swarmbo.registry import checked_as, logged_as, parameters_of
 from swarmbo.transport import Carrying, Routes, Transport
 
 Out = TypeVar("Out")
@@ -195,7 +195,8 @@ class CentralDriver:
             )
         if not self.transport.as_agents:
             agreement = self.coordination.maximise(functions, links, seed)
-            return checked_as(Agreement, agreement, self.coordination, "maximise")
+            agreement = checked_as(Agreement, agreement, self.coordination, "maximise")
+            return replace(agreement, report=logged_as(SolveReport, agreement.report, self.coordination, "maximise"))
         if not isinstance(self.coordination, BoxMethod):
             raise self._knows_no_agents()
         opened = self._opened(functions.graph.agents, links)

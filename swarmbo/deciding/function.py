@@ -80,7 +80,8 @@ class FunctionLearner:
         if isinstance(setup.belief, EnsembleSettings):
             model = learn_ensemble(situation, setup.belief, self.learned, earlier)
         elif isinstance(setup.belief, AdditiveGPSettings):
-            model = learn_model(setup.acquisition.learn, situation, setup.belief, self.learned)
+            found = learn_model(setup.acquisition.learn, situation, setup.belief, self.learned)
+            model = checked_as(Model, found, setup.acquisition, "learn")
         else:
             found = setup.belief.learn(situation, setup.acquisition, self.learned)  # a plugin's
             model = checked_as(Model, found, setup.belief, "learn")

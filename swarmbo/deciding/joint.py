@@ -29,7 +29,7 @@ from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
 from swarmbo.records import Recommendation, SolveReport
-from swarmbo.registry import checked_as, not_wanted
+from swarmbo.registry import checked_as, logged_as, not_wanted
 
 Out = TypeVar("Out")
 _ROUNDING = 1e-9  # sides of the box
@@ -154,13 +154,14 @@ def joint_steps(
 
     if not isinstance(coordination, Maximiser):
         chosen: Any = coordination.decide_joint(seen, acquisition)
-        if not (isinstance(chosen, tuple) and len(chosen) == 2 and isinstance(chosen[1], SolveReport)):
+        if not (isinstance(chosen, tuple) and len(chosen) == 2):
             raise not_wanted(chosen, "a point and a SolveReport", coordination, "decide_joint")
         point = outside(_checked(chosen[0], seen, coordination))
+        report = logged_as(SolveReport, chosen[1], coordination, "decide_joint")
         if near is None:
-            return point, chosen[1], None
+            return point, report, None
         room = near.room(outside((yield from _best(known_best, (yield Rank(known_best.belief)), seen.graph))))
-        return np.clip(point, room.low, room.high), chosen[1], room
+        return np.clip(point, room.low, room.high), report, room
     inside = in_structure(seen, model.learned.structure)
     known = yield from _divided_by_all(situation, model)
     functions = checked_as(BoxFunctions, acquisition.local_functions(inside, known), acquisition, "local_functions")

@@ -66,8 +66,7 @@ class Near:
     """Settings of a function that a team may ask by its present setting, ``start`` (n,), in codes.
 
     ``reach`` (n,) are the largest differences of codes to the best setting known, infinite without a limit; for choices
-    without an order 0 keeps them. ``shares`` (n,) are the same as shares of the sides of the box, ``step_limit`` both
-    as stated.
+    without an order 0 keeps them. ``shares`` (n,) are the same in sides of the box, ``step_limit`` both as stated.
     """
 
     problem: Problem

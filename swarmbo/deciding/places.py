@@ -17,7 +17,7 @@ from swarmbo.coordination import Solution
 from swarmbo.coordination.plan import has_deadline
 from swarmbo.deciding.setup import Planner, Solver
 from swarmbo.records import SolveReport
-from swarmbo.registry import checked_as, not_wanted
+from swarmbo.registry import checked_as, logged_as, not_wanted
 from swarmbo.routing import Planned, Routes
 
 Out = TypeVar("Out")
@@ -104,12 +104,13 @@ def declining(problem: LocalProblem) -> dict[str, int]:
 
 def checked_solution(solution: object, shortlists: Mapping[str, Any], coordination: object) -> Solution:
     """The solution, if it is valid: a method may be a user's own."""
-    found = checked_as(Solution, solution, coordination, "solve")
+    found = logged_as(Solution, solution, coordination, "solve")
+    if strange := found.assignment.keys() - shortlists.keys():
+        raise not_wanted(strange, f"an index for each of {', '.join(shortlists)}", coordination, "solve")
     for agent, places in shortlists.items():
         index = found.assignment.get(agent)
-        if not isinstance(index, int | np.integer) or not 0 <= index < len(places):
-            wanted = f"an index from 0 to {len(places) - 1} for {agent!r}"
-            raise not_wanted(index, wanted, coordination, "solve")
+        if index is None or not 0 <= index < len(places):
+            raise not_wanted(index, f"an index from 0 to {len(places) - 1} for {agent!r}", coordination, "solve")
     return found
 
 
@@ -126,4 +127,4 @@ def _checked_decision(decision: object, situation: Situation, coordination: obje
                 continue
         wanted = f"{box.n_dims} numbers in the box for some of {', '.join(map(repr, situation.agents))}"
         raise not_wanted({agent: point}, wanted, coordination, "decide")
-    return replace(found, points=points)
+    return replace(found, points=points, report=logged_as(SolveReport, found.report, coordination, "decide"))

@@ -41,8 +41,7 @@ class Driver:
         results: Folder with results that workers wrote; those of pending queries are told first.
         stops: True to raise an exception of the world.
         ahead: Number of queries asked ahead of a free worker, in asynchronous mode; by default one, and one more for
-            each eight workers. Such a decision lacks the outcomes that are still out; 0 decides only when a worker is
-            free.
+            each eight workers. Such a decision lacks the outcomes that are still out; 0 waits for a free worker.
     """
 
     ledger: Ledger
@@ -130,8 +129,7 @@ class Driver:
 class Standing:
     """State of a run with workers so far, by the events of its ledger: how many evaluations run, failed, or were lost.
 
-    ``wall_s`` is the time without pauses between processes, up to the ``last`` event. A tell has its evaluation's
-    ``seconds`` in its note.
+    ``wall_s`` is the time without pauses between processes, up to the ``last`` event. A tell notes its ``seconds``.
     """
 
     def __init__(self, workers: int) -> None:

@@ -148,12 +148,10 @@ class Ledger:
             make_team: Function that makes a team with the same problem and settings.
             choose: As in ``create``.
             replayed: Function that is called with the ledger after each replayed event.
-            known: Number of told queries that the caller knows. Later tells are replayed, even if the saved state has
-                them.
+            known: Number of told queries that the caller knows. Later tells are replayed, also of the saved state.
 
         Raises:
-            RunFolderError: If there is no ledger, it is damaged or of another team, or a replayed query differs from
-                the log.
+            RunFolderError: If there is no ledger, it is damaged or of another team, or a replay differs from the log.
         """
         path = folder / LEDGER
         with files.naming(path, "cannot be read"):

@@ -10,7 +10,7 @@ import numpy as np
 
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import short, told_number, whole_number
-from swarmbo.errors import ConfigError, SwarmboWarning, needed
+from swarmbo.errors import ConfigError, SwarmboError, SwarmboWarning, needed
 from swarmbo.graph import FactorGraph
 from swarmbo.settings import hint_for
 from swarmbo.spaces.variables import Categorical, Integer, Real, Variable
@@ -131,12 +131,10 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
 
     def sample_relative(self, study: Any, trial: Any, search_space: Mapping[str, Any]) -> dict[str, Any]:
         """Values of parameters, on which a team's agents agree."""
-        self._raise_error_if_multi_objective(study)
         return self._suggested(study, trial, dict(search_space)) if search_space else {}
 
     def sample_independent(self, study: Any, trial: Any, param_name: str, param_distribution: Any) -> Any:
         """Value of a parameter that not all finished trials have; its group's team decides if any trial had it."""
-        self._raise_error_if_multi_objective(study)
         with self._lock:
             group = next((space for space in self._groups if space.get(param_name) == param_distribution), None)
         if group is None:
@@ -209,7 +207,11 @@ class _Work:
             self.known.add(number)
             query = self.pending.pop(number, None)
             if point is not None and query is not None:
-                outcome = self._outcome(trial)
+                try:
+                    outcome = self._outcome(trial)
+                except SwarmboError:  # raised once, and the study can go on
+                    self.team.give_up(query)
+                    raise
                 # another process may have finished a trial with a new name meanwhile
                 measured = {name: value for name, value in trial.constraints.items() if name in self.limits}
                 self.team.tell(query, outcome, failed=outcome is None, point=point, constraints=measured)

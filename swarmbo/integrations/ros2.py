@@ -64,8 +64,7 @@ class Driven:
     """Counts of a drive, by robot.
 
     ``measured``: outcomes of goals. ``failed``: those of them that are NaN or infinite. ``unasked``: measurements
-    without a goal. ``silent``: goals that were given up. ``refused``: ``(robot, reason)`` of each message that could
-    not be used.
+    without a goal. ``silent``: goals that were given up. ``refused``: ``(robot, reason)`` of each useless message.
     """
 
     measured: Counter[str] = field(default_factory=Counter[str])
@@ -98,8 +97,7 @@ class Ros2Robots:
         dims = len(team.problem.domain.low) // len(team.problem.agents) if team.problem.is_field else 0
         if dims not in ((2,) if coordinates else (2, 3)):
             raise ConfigError(f"got {dims} dimensions; wanted a field of 2, or of 3 without coordinates=", at="$.team")
-        self._team, self._session, self._coordinates, self._frame = team, session, coordinates, frame
-        self._dims = dims
+        self._team, self._session, self._coordinates, self._frame, self._dims = team, session, coordinates, frame, dims
         self._arrived: queue.SimpleQueue[tuple[str, bytes | None, bytes | None]] = queue.SimpleQueue()
         self._latest: dict[str, bytes] = {}  # position of each robot that was not read yet
         self._lock = threading.Lock()
@@ -125,8 +123,7 @@ class Ros2Robots:
             patience_s: Seconds after which a robot without a measurement counts as silent. Its goal is given up, and it
                 gets another one after its next position.
             timeout_s: Seconds after which the drive ends in any case.
-            reach: Function of a robot's name and location (d,) that returns reachable locations (k, d); default:
-                random.
+            reach: Function of a robot's name and location (d,) to reachable locations (k, d); default: random.
 
         Returns:
             Counts by robot. Goals of robots under way stay pending, and the next drive waits for them.

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from msgspec import UnsetType
 from msgspec.structs import replace
 
-from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.deciding.tables import place_names
 from swarmbo.errors import ConfigError, UnknownQueryError
 from swarmbo.evaluations import Event, Ledger
@@ -55,10 +54,10 @@ class Outcomes:
         fixed = {variable for channel in known for variable in problem.graph.scope(channel)}
         point |= {v: x for v, x in (event.point or {}).items() if v not in fixed}
         if isinstance(given, float) and problem.outcomes == "total":
-            return [Outcome(_kept(given), point, known)]
+            return [Outcome(given, point, known)]
         has_failed = event.failed or given is None
         given = given if isinstance(given, dict) else {} if given is None else {problem.channels[0]: given}
-        new = {channel: _kept(value) for channel, value in given.items() if channel not in known}
+        new = {channel: value for channel, value in given.items() if channel not in known}
         channels = list(query.points) if problem.is_field else problem.channels
         if has_failed:
             new |= {channel: None for channel in channels if channel not in known and channel not in new}
@@ -72,11 +71,6 @@ class Outcomes:
             return []
         parts = [value for value in known.values() if value is not None]
         return [Outcome(math.fsum(parts) if len(parts) == len(known) else None, point, known)]
-
-
-def _kept(value: float | None) -> float | None:
-    """Outcome as the team keeps it: None for a failed one."""
-    return None if value is None or abs(value) >= LARGEST_OUTCOME else value
 
 
 @dataclass(frozen=True)

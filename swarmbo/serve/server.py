@@ -75,8 +75,7 @@ def serve(
 ) -> None:
     """Serve a scenario until an interrupt; a folder that was served before is continued.
 
-    Its world gives the problem, and is not asked for outcomes. ``say`` receives lines for people: the address, and once
-    the token.
+    Its world gives the problem, and no outcomes. ``say`` receives lines for people: the address, and once the token.
     """
     address.require_safe()
     if most_pending < 1:

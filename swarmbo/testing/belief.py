@@ -16,8 +16,9 @@ def check_belief(make: Callable[[], Any], restore: Callable[[Any], Any] | None =
 
     A belief has ``domain``, ``n_data``, ``update(X, y)`` and ``posterior(X)``. It is immutable: learning makes a new
     belief. Variances are finite, at least 0, and do not grow with data. Results do not depend on the order of data, or
-    on whether data come at once or one by one. Means move towards observations. ``condition_on_pending(X)``, which is
-    optional, changes no mean and raises no variance. With ``restore``, a belief restored from ``state_dict()`` is
+    on whether data come at once or one by one. Means move towards observations. ``posterior_mean(X)`` and
+    ``posterior_cache(X)``, which are optional, agree with ``posterior(X)``. ``condition_on_pending(X)``, which is
+    optional, too, changes no mean and raises no variance. With ``restore``, a belief restored from ``state_dict()`` is
     bit-identical. Other claims hold up to rounding, and all without a fit of hyper-parameters in between.
 
     Args:
@@ -53,6 +54,12 @@ def check_belief(make: Callable[[], Any], restore: Callable[[Any], Any] | None =
     _check_order(empty, learned, X, y, places)
     _check_learning(belief, places[:1])
     _check_refusals(belief, X, y)
+    if hasattr(belief, "posterior_mean"):
+        claim_close(belief.posterior_mean(places), learned[0], "posterior_mean()", "the means of posterior()")
+    if hasattr(belief, "posterior_cache"):
+        cache, every = belief.posterior_cache(places), np.arange(_N_PLACES)
+        cached = cache.mean, cache.var, np.diagonal(cache.cov(every, every))
+        claim_close(cached, learned[[0, 1, 1]], "mean, var, and cov of posterior_cache()", "those of posterior()")
     if hasattr(belief, "condition_on_pending"):
         _check_pending(belief, places)
     if restore is not None:
@@ -62,8 +69,8 @@ def check_belief(make: Callable[[], Any], restore: Callable[[Any], Any] | None =
 def _marginals(belief: Any, X: np.ndarray) -> np.ndarray:
     """Means and variances (2, m) at places, checked."""
     marginals = belief.posterior(X)
-    is_pair = isinstance(marginals, tuple) and len(marginals) == 2
-    claim(is_pair, "posterior()", marginals, "a pair of mean and variance")
+    is_pair = isinstance(marginals, tuple) and [type(part) for part in marginals] == [np.ndarray] * 2
+    claim(is_pair, "posterior()", marginals, "a pair of mean and variance, two arrays")
     mean, var = (np.asarray(part, dtype=float) for part in marginals)
     wanted = (len(X),)
     claim(mean.shape == var.shape == wanted, "shapes of posterior()", (mean.shape, var.shape), f"{wanted} of both")

@@ -11,13 +11,13 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict
 from pettingzoo.test import parallel_api_test
 
-from swarmbo.boundary.values import reported_number
-from swarmbo.records import GroundTruth
+from swarmbo.boundary.values import reported_noise, reported_number, reported_place
+from swarmbo.records import TRUE_MAXIMUM, GroundTruth
 from swarmbo.spaces import Domain
-from swarmbo.testing.claims import claim, claim_equal, claim_offers, refuse
+from swarmbo.testing.claims import claim, claim_close, claim_equal, claim_offers, refuse
 from swarmbo.worlds import FieldWorld, FunctionWorld, Report
 from swarmbo.worlds.actions import variables_of
 
@@ -63,29 +63,16 @@ def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
 
 def _episode(env: Any, cycles: int, seed: int | None = None) -> list[Any]:
     """All results of an episode under random actions; without a seed the present episode continues."""
-    rng = np.random.default_rng(0)
     told: list[Any] = [] if seed is None else [env.reset(seed=seed)]
+    for agent in env.possible_agents:
+        env.action_space(agent).seed(0)
     for _ in range(cycles):
         if not env.agents:
             break
-        told.append(env.step(_drawn_actions(env, rng)))
+        told.append(env.step({agent: env.action_space(agent).sample() for agent in env.agents}))
         if hasattr(env.unwrapped, "state_space"):
             told.append(env.state())
     return told
-
-
-def _drawn_actions(env: Any, rng: np.random.Generator) -> dict[str, Any]:
-    return {agent: _drawn(env.action_space(agent), rng) for agent in env.agents}
-
-
-def _drawn(space: Any, rng: np.random.Generator) -> Any:
-    if isinstance(space, Dict):
-        return {key: _drawn(inner, rng) for key, inner in space.spaces.items()}
-    if isinstance(space, Box):
-        return np.asarray(rng.uniform(space.low, space.high)).astype(space.dtype)
-    if isinstance(space, Discrete):
-        return int(rng.integers(space.start, space.start + space.n))
-    return rng.integers(space.start, space.start + space.nvec).astype(space.dtype)
 
 
 def _check_api(env: Any, cycles: int) -> None:
@@ -121,10 +108,12 @@ def _check_told(env: Any, cycles: int) -> None:
     for name, table in zip(("observations", "infos"), told, strict=True):
         claim(set(table) == live, f"agents in the {name} of reset()", sorted(table), sorted(live))
     _check_observed(env, told[0])
-    rng, silent = np.random.default_rng(1), set(env.possible_agents)
+    silent = set(env.possible_agents)
+    for agent in silent:
+        env.action_space(agent).seed(1)
     for _ in range(cycles):
         live = set(env.agents)
-        step = env.step(_drawn_actions(env, rng))
+        step = env.step({agent: env.action_space(agent).sample() for agent in env.agents})
         claim(isinstance(step, tuple) and len(step) == len(_TOLD), "step()", step, f"a tuple of {', '.join(_TOLD)}")
         for name, table in zip(_TOLD, step, strict=True):
             claim(set(table) == live, f"agents in the {name} of step()", sorted(table), sorted(live))
@@ -135,20 +124,18 @@ def _check_told(env: Any, cycles: int) -> None:
             claim(space.contains(env.state()), "state()", env.state(), f"one in its space, {space}")
         for agent in sorted(live):
             reward, flags = rewards[agent], (terminations[agent], truncations[agent])
-            wanted = "a finite number, also where nothing came out"
-            claim(np.isfinite(reported_number(reward)), f"the reward of {agent!r}", reward, wanted)
+            claim(np.isfinite(reported_number(reward)), f"the reward of {agent!r}", reward, "a finite number, always")
             are_bools = all(isinstance(flag, bool) for flag in flags)
             claim(are_bools, f"termination and truncation of {agent!r}", flags, "bools")
             _check_info(env, agent, infos[agent])
-            if {"measurement", "factors", "error"} & set(infos[agent]) or Report.of(infos[agent]).declined:
+            if {"measurement", "factors", "failure"} & set(infos[agent]) or Report.of(infos[agent]).declined:
                 silent.discard(agent)
         ended = {agent for agent in live if terminations[agent] or truncations[agent]}
         claim(not ended or ended == live, "agents that ended", sorted(ended), f"none, or all at once: {sorted(live)}")
         if ended:
             claim(not env.agents, "agents after the end of an episode", list(env.agents), "[]")
             break
-    wanted = "'measurement', or 'factors', in some round"
-    claim(not silent, f"infos of {sorted(silent)}", "no outcome in any round", wanted)
+    claim(not silent, f"infos of {sorted(silent)}", "no outcome in any round", "'measurement', or 'factors', in some")
 
 
 def _check_observed(env: Any, observations: Mapping[str, Any]) -> None:
@@ -158,40 +145,37 @@ def _check_observed(env: Any, observations: Mapping[str, Any]) -> None:
 
 
 def _check_info(env: Any, agent: str, info: Mapping[str, Any]) -> None:
-    may_decline = hasattr(env.unwrapped, "prices")
-    if may_decline:
-        sampled = info.get("sampled")
-        told = f"'sampled' in infos of {agent!r}"
-        claim(isinstance(sampled, bool), told, sampled, "a bool: measurements have a price")
-    outcomes = dict(info.get("factors", {}))
-    if "measurement" in info:
-        outcomes["measurement"] = info["measurement"]
+    if hasattr(env.unwrapped, "prices"):
+        sampled, wanted = info.get("sampled"), "a bool: measurements have a price"
+        claim(isinstance(sampled, bool), f"'sampled' in infos of {agent!r}", sampled, wanted)
+    told: dict[str, Any] = {f"infos of {agent!r}": info}
+    told |= {f"'on_the_way'[{number}] of {agent!r}": stop for number, stop in enumerate(info.get("on_the_way") or ())}
+    for whose, measured in told.items():
+        is_table = isinstance(measured, Mapping) and "location" in measured
+        claim(is_table, whose, measured, "a table with 'location', where it really measured")
+        _check_measured(env, whose, measured, env.action_space(agent))
+
+
+def _check_measured(env: Any, whose: str, info: Mapping[str, Any], space: Any) -> None:
+    outcomes = (info.get("factors") or {}) | ({"measurement": info["measurement"]} if "measurement" in info else {})
     for name, outcome in outcomes.items():
-        is_number = isinstance(outcome, float | int | np.number) and bool(np.isfinite(outcome))
-        claim(is_number, f"{name!r} in infos of {agent!r}", outcome, "a finite number; left out if it failed")
+        is_number = isinstance(outcome, float | int | np.number) and np.isfinite(reported_number(outcome))
+        claim(is_number, f"{name!r} in {whose}", outcome, "a finite number; left out if it failed")
     noise = info.get("noise_std", {})
     for name, std in (noise if isinstance(noise, Mapping) else {"measurement": noise}).items():
-        is_known = isinstance(std, float | int | np.number) and 0.0 <= std < np.inf
-        what = f"'noise_std' of {name!r} in infos of {agent!r}"
+        what, is_known = f"'noise_std' of {name!r} in {whose}", np.isfinite(reported_noise(std))
         claim(name in outcomes, what, std, "one of an outcome that is there")
         claim(is_known, what, std, "a finite number >= 0; left out if it is not known")
-    for number, stop in enumerate(info.get("on_the_way", ())):
-        _check_stop(env, f"'on_the_way'[{number}] in infos of {agent!r}", stop, env.action_space(agent))
-    claim("location" in info, f"infos of {agent!r}", sorted(info), "'location', where it really measured")
-    where, box = info["location"], env.action_space(agent)
-    inside = box.contains(np.append(where, box.high[-1])) if may_decline else box.contains(where)
-    claim(inside, f"the location of {agent!r}", where, f"one in its action space, {box}")
+    where = np.append(info["location"], space.high[-1]) if hasattr(env.unwrapped, "prices") else info["location"]
+    claim(_contains(space, where), f"'location' in {whose}", info["location"], f"one in its action space, {space}")
 
 
-def _check_stop(env: Any, what: str, stop: Any, box: Any) -> None:
-    claim(isinstance(stop, Mapping) and "location" in stop, what, stop, "a table with 'location'")
-    where = np.append(stop["location"], box.high[-1]) if hasattr(env.unwrapped, "prices") else stop["location"]
-    claim(box.contains(where), f"the location of {what}", stop["location"], f"one in the action space, {box}")
-    report = Report.of(stop)
-    is_number = "measurement" not in stop or np.isfinite(report.outcome)
-    claim(is_number, what, stop, "a finite number; left out if it failed")
-    is_known = "noise_std" not in stop or ("measurement" in stop and np.isfinite(report.noise_std))
-    claim(is_known, what, stop, "a noise >= 0 of a measurement that is there; left out if it is not known")
+def _contains(space: Any, where: Any) -> bool:
+    """True if a location is in an action space, in which numbers may be of another type: robots' are often doubles."""
+    if isinstance(space, Dict) and isinstance(where, Mapping):
+        return set(where) == set(space.spaces) and all(_contains(space[key], part) for key, part in where.items())
+    place = reported_place(where) if isinstance(space, Box) else None
+    return space.contains(where if place is None else place.astype(space.dtype))
 
 
 def _check_state(make: Callable[[], Any], cycles: int) -> None:
@@ -210,8 +194,7 @@ def _check_state(make: Callable[[], Any], cycles: int) -> None:
 
 
 def _check_offers(env: Any) -> None:
-    world = env.unwrapped
-    agents = set(env.possible_agents)
+    world, agents = env.unwrapped, set(env.possible_agents)
     if hasattr(world, "interaction_graph"):
         links = world.interaction_graph()
         fits = isinstance(links, nx.Graph) and not links.is_directed() and agents <= set(links)
@@ -219,38 +202,43 @@ def _check_offers(env: Any) -> None:
     if hasattr(world, "ground_truth"):
         truth = world.ground_truth()
         claim(truth is None or isinstance(truth, GroundTruth), "ground_truth()", truth, "a GroundTruth, or None")
+        if truth is not None:  # scores are differences to it
+            best, top = np.asarray(truth.argmax, dtype=float), np.max(truth.values, initial=-np.inf)
+            claim_close(truth.values, truth.value(truth.points), "values of ground_truth()", "value() at its points")
+            claim_close(truth.value(best[None]), [truth.maximum], "ground_truth() at its argmax", "its maximum")
+            if truth.maximum_is == TRUE_MAXIMUM:
+                claim_close(max(top, truth.maximum), truth.maximum, "largest value of ground_truth()", "its maximum")
     try:
         if hasattr(world, "factor_graph"):
             FunctionWorld(env)
             return
         field = FieldWorld(env)
-        field.offers(env.agents)
-        box = field.problem.box
+        offers, box = field.offers(env.agents), field.problem.box
     except ValueError as error:
         refuse("a team for it", str(error), "a world that teams can be made for")
-    places = {"sites()": world.sites} if hasattr(world, "sites") else {}
-    if hasattr(world, "candidates"):
-        places |= {f"candidates({agent!r})": lambda agent=agent: world.candidates(agent) for agent in env.agents}
-    if hasattr(world, "travel_rounds"):
-        _check_travel(env, box)
-    for name, told in places.items():
-        X = np.asarray(told(), dtype=float)
+    places = {f"candidates({agent!r})": told for agent, told in (offers.candidates or {}).items()}
+    for name, told in (places if offers.sites is None else {"sites()": offers.sites, **places}).items():
+        X = np.asarray(told, dtype=float)
         claim(X.ndim == 2 and X.shape[1] == box.n_dims, f"shape of {name}", X.shape, f"(k, {box.n_dims})")
         u = box.to_unit(X)
         inside = ((u >= -1e-6) & (u <= 1.0 + 1e-6)).all()
         claim(inside, name, X, f"places from {box.low.tolist()} to {box.high.tolist()}")
+    if hasattr(world, "travel_rounds"):
+        _check_travel(env, box)
 
 
 def _check_travel(env: Any, box: Domain) -> None:
     world, X = env.unwrapped, box.from_unit(np.random.default_rng(2).uniform(size=(3, box.n_dims)))
     for agent in env.agents:
         name, rounds = f"travel_rounds({agent!r}, origins, places)", np.asarray(world.travel_rounds(agent, X, X[:2]))
-        is_whole = rounds.shape == (3, 2) and rounds.dtype.kind == "i" and bool((rounds >= 0).all())
+        is_whole = rounds.shape == (3, 2) and rounds.dtype.kind in "iu" and bool((rounds >= 0).all())
         claim(is_whole, name, rounds, "one whole number >= 0 for each origin (n) and place (m)")
         there = [rounds[n, n] in (0, np.iinfo(int).max // 4) for n in range(2)]
         claim(all(there), f"{name} from a place to itself", rounds, "0, or np.iinfo(int).max // 4 where nobody can be")
         if hasattr(world, "rounds_left"):
             left = world.rounds_left(agent)
-            claim(isinstance(left, int) and left >= 0, f"rounds_left({agent!r})", left, "a whole number >= 0")
+            claim(
+                isinstance(left, int | np.integer) and left >= 0, f"rounds_left({agent!r})", left, "a whole number >= 0"
+            )
         base = world.base(agent) if hasattr(world, "base") else None
         claim(base is None or np.shape(base) == (box.n_dims,), f"base({agent!r})", base, "a place, or None")

@@ -33,10 +33,8 @@ class Routes:
 
     def __init__(self, agents: Iterable[str], links: "nx.Graph[Any] | None" = None, *, has_base: bool = False) -> None:
         self._has_base, self._links = has_base, links
-        self._heard: _Heard | None = None
+        self._heard = None if links is None else _heard_over(links)
         self.agents = tuple(dict.fromkeys(agents))
-        if links is not None:
-            self._heard = _heard_over(links)
         self._known = frozenset(self.agents)
         self._towards: dict[str, dict[str, str | None]] = {}
         self._hops_from: dict[str, dict[str, int]] = {}

@@ -118,9 +118,8 @@ class Form(NamedTuple):
 
 
 def variables_of(space: "Space[Any]", agent: str) -> dict[str, Variable]:
-    """Variables of an agent that acts in a space: ``a[0]``, ``a[1]``, … of agent ``a``, in a ``Dict`` ``a[key]``. A
-    ConfigError if it is no finite box with one axis, no ``Discrete`` and no ``MultiDiscrete`` of at least two choices,
-    and no ``Dict`` of these.
+    """Variables of an agent ``a`` in a space: ``a[0]``, ``a[1]``, …, in a ``Dict`` ``a[key]``. A ConfigError unless it
+    is a finite box with one axis, a ``Discrete`` or ``MultiDiscrete`` of at least two choices, or a ``Dict`` of these.
     """
     out = dict[str, Variable]()
     for leaf in _leaves(space, agent):

@@ -151,7 +151,7 @@ def test_ns3_that_takes_too_long_costs_one_outcome_and_is_ended(world):
     env.reset(seed=0)
     process = process_of(env)
     infos = env.step({agent: [15.0] for agent in env.agents})[4]
-    assert all("within 1 s" in info["error"] for info in infos.values())
+    assert all("within 1 s" in info["failure"] for info in infos.values())
     assert process.returncode == -signal.SIGKILL
 
 

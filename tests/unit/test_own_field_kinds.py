@@ -284,6 +284,12 @@ AS_AGENTS = sb.InProcess(as_agents=True)
         ({"coordination": Solver()}, r"Solver\.solve\(\) returned None; wanted a Solution"),
         ({"coordination": solved({"a": 0})}, r"Solver\.solve\(\) returned None; wanted an index from 0 to"),
         ({"coordination": solved({"a": 0, "b": 10**6})}, r"returned 1000000; wanted an index from 0 to \d+ for 'b"),
+        ({"coordination": solved({"a": 0, "b": 0, "c": 0})}, r"returned {'c'}; wanted an index for each of a, b"),
+        (
+            {"coordination": Solver(sb.Solution({"a": 0, "b": 1}, 0.0, None, sb.SolveReport("good")))},
+            r"Solver\.solve\(\) returned Solution.*; wanted a valid Solution: .*'good'",
+        ),
+        ({"coordination": Planner(sb.Decision({}, None))}, r"Planner\.decide\(\) returned None; wanted a SolveReport"),
         ({"coordination": Planner()}, r"Planner\.decide\(\) returned None; wanted a Decision"),
         (
             {"coordination": planned({"c": [0.5]})},

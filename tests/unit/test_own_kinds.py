@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import msgspec
 import networkx as nx
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import swarmbo as sb
 from swarmbo.acquisition.confidence_bounds import AddGPUCB, ConfidenceBounds
 from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.evaluations import Ledger
 
 from .teams import told
 
@@ -176,3 +178,53 @@ def test_a_merit_may_be_minus_infinity_and_is_refused_without_a_value_for_each_p
 def test_known_parts_beside_own_ones_keep_their_settings():
     state = sb.Team(GRAPH, BOUNDS, acquisition=Fixed(), coordination=sb.ADMM(starts=3)).state_dict()
     assert sb.Team.from_state_dict(state, acquisition=Fixed()).coordination == sb.ADMM(starts=3)
+
+
+class Reporting:
+    """A method whose report has NumPy's numbers, as ``values.max()`` gives them."""
+
+    def __init__(self, status="converged"):
+        self.status = status
+
+    def maximise(self, functions, links=None, seed=0):
+        value = np.float64(1.5)
+        return sb.Agreement(functions.low, value, sb.SolveReport(self.status, np.int64(2), value, gap=np.float32(0.5)))
+
+
+class Learning(Fixed, frozen=True):
+    weights: list[float] = msgspec.field(default_factory=list)
+
+    def learn(self, situation, belief_settings, previous):
+        return super().learn(situation, belief_settings, previous) if self.weights else None
+
+
+def asked(**own):
+    team = sb.Team(GRAPH, BOUNDS, seed=0, initial=1, **own)
+    told(team, 1, lambda point: 1.0)
+    return team
+
+
+def test_a_report_with_numbers_of_numpy_is_logged_and_read_again(tmp_path):
+    make = lambda: sb.Team(GRAPH, BOUNDS, coordination=Reporting(), seed=0, initial=1)  # noqa: E731
+    ledger = Ledger.create(tmp_path, make())
+    for outcome in (1.0, 2.0):
+        ledger.tell(ledger.ask().id, outcome)
+    report = sb.SolveReport("converged", 2, 1.5, gap=0.5)
+    again = Ledger.open(tmp_path, make)
+    logged = again.asked("q00002").report
+    assert msgspec.structs.replace(logged, traffic=report.traffic) == report
+    assert again.team.n_data == 2
+
+
+def test_a_report_that_could_not_be_read_again_is_refused():
+    with pytest.raises(
+        ShapeError,
+        match=r"Reporting\.maximise\(\) returned .*; wanted a valid SolveReport: .*'best'; wanted one of 'exact'",
+    ):
+        asked(coordination=Reporting("best")).ask()
+
+
+def test_a_list_of_numbers_is_a_setting_and_what_is_learned_has_to_be_a_model():
+    assert len(asked(acquisition=Learning(weights=[1.0, 2.0])).ask().point) == 3
+    with pytest.raises(ShapeError, match=r"Learning\.learn\(\) returned None; wanted a Model"):
+        asked(acquisition=Learning()).ask()

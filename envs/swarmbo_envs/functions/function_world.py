@@ -285,7 +285,7 @@ and that did not fail |
             if np.isfinite(outcome):
                 info["measurement"] = outcome
             else:
-                info["error"] = error or f"the function returned {outcome}"
+                info["failure"] = error or f"the function returned {outcome}"
             infos[agent] = info
         return infos, true
 

@@ -194,6 +194,6 @@ class World:
             if s.outcomes == "per-factor":
                 info["factors"] = {} if failed else {f"capacity_{i}": outcome}
             if failed:
-                info["error"] = str(why or "lost")
+                info["failure"] = str(why or "lost")
             infos[agent] = info
         return infos

@@ -76,9 +76,9 @@ def test_a_callable_that_crashes_or_returns_nonsense_fails_that_evaluation_only(
     env.reset(seed=0)
     infos = [env.step({"agent_0": [x]})[4]["agent_0"] for x in (0.1, 0.5, 0.9)]
     assert "measurement" not in infos[0]
-    assert infos[0]["error"] == "RuntimeError: no water"
+    assert infos[0]["failure"] == "RuntimeError: no water"
     assert infos[1]["measurement"] == 0.5
-    assert infos[2]["error"] == "the function returned inf"
+    assert infos[2]["failure"] == "the function returned inf"
     assert env.ground_truth() is None
 
 

@@ -169,7 +169,7 @@ def test_a_fault_is_a_failed_outcome_of_the_world(simulated, fault, outcomes):
     for info in failed.values():
         assert "measurement" not in info
         assert FAULTS[fault] in info["source"]["failure"]
-        assert FAULTS[fault] in info["error"]
+        assert FAULTS[fault] in info["failure"]
     assert np.isnan(env.get_state()["arrays"]["totals"]).tolist() == [False, True, False]
     env.set_state(env.get_state())
     assert np.isfinite(env.state()).all()

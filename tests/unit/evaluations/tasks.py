@@ -1,4 +1,4 @@
-"""Work of executors in tests: it sleeps, raises, ends its process or hangs, as the point says."""
+"""Work of executors in tests: it sleeps, raises, ends its process, hangs or returns a function, as the point says."""
 
 import os
 import signal
@@ -28,6 +28,8 @@ class Doing:
                 raise ValueError(f"nothing at {amount}")
             elif what == "leave":
                 raise SystemExit(int(amount))
+            elif what == "return":
+                return {"function": lambda: None}
             elif what == "kill" and count < amount:  # so many times, then not
                 os.kill(os.getpid(), signal.SIGKILL)
             elif what == "hang" and count < amount:

@@ -4,6 +4,7 @@ import concurrent.futures
 import dataclasses
 import multiprocessing
 import pickle
+import re
 import sys
 import time
 from pathlib import Path
@@ -71,6 +72,19 @@ def test_what_crashes_hangs_or_raises_costs_its_own_task_only(pool_of, tmp_path)
     assert kept(tmp_path / "results", "hung") is None
     pool.submit("killed", [("kill", 1)])  # it is tried again, and its folder of marks says so
     assert ends_of(pool, 1)["killed"].status == "done"
+
+
+@pytest.mark.parametrize(
+    ("results", "words"),
+    [(True, "got a result with <function .*; wanted numbers, texts"), (False, "Can't pickle local")],
+)
+def test_a_result_that_is_no_plain_data_is_an_error_and_not_a_lost_worker(pool_of, results, words):
+    pool = pool_of(count=1, results=results)
+    pool.submit("strange", [("return", 1)])
+    pool.submit("after", [])
+    ends = ends_of(pool, 2)
+    assert (ends["strange"].status, ends["after"].status) == ("error", "done")
+    assert re.search(words, ends["strange"].value)
 
 
 @pytest.mark.thorough

@@ -238,6 +238,8 @@ def test_outcomes_by_factor_are_told_by_trials():
     assert np.isfinite(team.history.factors).all()
     with pytest.raises(ConfigError, match=r"trial 6: got None; with per-factor outcomes wanted trial.set_user_attr"):
         study.optimize(told, n_trials=2)
+    study.optimize(told, n_trials=2)
+    assert len(team_of(study).pending) == 1  # of the last trial, not of the one that was refused
     study = study_of(scopes={"f": ["x"], "g": ["y"]}, outcomes="per-factor")
     trial = study.ask()
     value = told(trial)

@@ -1,5 +1,7 @@
 """A belief of a stranger's passes; it is refused for each thing that it may do wrong, in words."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,16 @@ def saying(change):
     return {"posterior": lambda self, X: change(self, X, *Plane.posterior(self, X))}
 
 
+def cached(change, **more):
+    """A cache of the right posterior, changed."""
+
+    def posterior_cache(self, X):
+        mean, var = change(*Plane.posterior(self, X))
+        return SimpleNamespace(mean=mean, var=var, **{"cov": lambda rows, columns: np.diag(var), **more})
+
+    return {"posterior_cache": posterior_cache}
+
+
 def grown(self, X, mean, var):
     return mean, var + 10.0 * len(self.X)
 
@@ -86,6 +98,22 @@ def counted_as_data(self, X):
 BROKEN = {
     "no domain": ({"domain": property()}, "Broken: got no domain; wanted an object with domain, n_data, update, post"),
     "no pair": (saying(lambda self, X, mean, var: mean), r"posterior\(\): got array.*; wanted a pair of mean and"),
+    "lists": (
+        saying(lambda self, X, mean, var: (mean.tolist(), var.tolist())),
+        r"posterior\(\): got .*; wanted a pair of mean and variance, two arrays",
+    ),
+    "another mean": (
+        {"posterior_mean": lambda self, X: self.posterior(X)[0] + 1.0},
+        r"posterior_mean\(\): got a difference of 1; wanted the means of posterior\(\)",
+    ),
+    "another variance": (
+        cached(lambda mean, var: (mean, 2.0 * var)),
+        r"mean, var, and cov of posterior_cache\(\): got a difference of .*; wanted those of posterior\(\)",
+    ),
+    "another covariance": (
+        cached(lambda mean, var: (mean, var), cov=lambda rows, columns: np.zeros((len(rows), len(columns)))),
+        r"mean, var, and cov of posterior_cache\(\): got a difference of .*; wanted those of posterior\(\)",
+    ),
     "a matrix": (
         saying(lambda self, X, mean, var: (mean, np.diag(var))),
         r"shapes of posterior\(\): got \(\(9,\), \(9, 9\)\); wanted \(9,\) of both",
@@ -143,6 +171,7 @@ BROKEN = {
 
 def test_a_belief_that_keeps_the_contract_passes():
     sb.testing.check_belief(Plane, Plane.restored)
+    sb.testing.check_belief(type("Cached", (Plane,), cached(lambda mean, var: (mean, var))))
 
 
 @pytest.mark.parametrize(("changes", "words"), BROKEN.values(), ids=BROKEN)

@@ -195,6 +195,11 @@ BROKEN = {
             second_best(said=sb.SolveReport("exact")),
             "the sum of what is said to be 'exact', .*: got a difference of .*; wanted the most, ",
         ),
+        "a word of its own": (
+            with_report(status="optimal"),
+            r"solve\(\) over a chain: the report: got .*; wanted a valid SolveReport: .*'optimal'",
+        ),
+        "a wrong value in the report": (with_report(value=99.0), "the value 99 in the report: got a difference of .*"),
         "a gap too small": (
             second_best(said=sb.SolveReport("converged", gap=0.0)),
             "the gap: got 0.0; wanted None, or at least ",
@@ -236,6 +241,18 @@ BROKEN = {
         "a wrong sum": (
             maximising(lambda right, functions, links: replace(right, value=99.0)),
             r"maximise\(\) over a chain: the value 99: got .*; wanted .*, the sum at the point",
+        ),
+        "a word of its own": (
+            maximising(lambda right, functions, links: replace(right, report=sb.SolveReport("optimal"))),
+            r"maximise\(\) over a chain: the report: got .*; wanted a valid SolveReport: .*'optimal'",
+        ),
+        "a gap too small": (
+            maximising(lambda right, functions, links: replace(right, report=sb.SolveReport("converged", gap=-1.0))),
+            "the gap: got -1.0; wanted None, or at least ",
+        ),
+        "changes starts": (
+            maximising(lambda right, functions, links: functions.starts.fill(0.5) or right),
+            "low, high and starts: got .*; wanted those that were given",
         ),
         "a corner": (on(lambda f, point: f.high), "the sum at the point: got -.*; wanted at least the mean of the"),
         "ignores starts": (

@@ -10,6 +10,7 @@ from gymnasium.spaces import Box
 from pettingzoo import ParallelEnv
 
 import swarmbo as sb
+from swarmbo.records import GroundTruth
 
 BOXES = {name: Box(0.0, 10.0, (1,), np.float64) for name in ("probe_0", "probe_1")}
 ENDLESS = Box(-np.inf, np.inf, (1,), np.float64)
@@ -109,6 +110,13 @@ def with_its_trace(self):
     return state
 
 
+def truth(**wrong):
+    """A truth that is the right one of the wire, changed."""
+    right = {"points": np.array([[0.0], [5.0]]), "values": np.array([0.0, -5.0]), "maximum": 0.0, "argmax": np.zeros(1)}
+    texts = dict.fromkeys(("unit", "axis_unit", "name"), "")
+    return {"ground_truth": lambda self: GroundTruth(**right | texts | {"value": lambda X: -X[:, 0]} | wrong)}
+
+
 BROKEN = {
     "endless": ({"action_space": lambda self, agent: ENDLESS}, "action space of 'probe_0': got .*; wanted a finite"),
     "a new space every time": (
@@ -150,10 +158,25 @@ BROKEN = {
     "fails as NaN": (telling(measurement=np.nan), "'measurement' in infos of 'probe_1': got nan; .* left out"),
     "an array": (telling(measurement=np.zeros(1)), "'measurement' in infos of 'probe_1': got .* a finite number"),
     "no number": (telling(factors={"f": None}), "'f' in infos of 'probe_1': got None; wanted a finite number"),
-    "measures nowhere": (forgetting("location"), r"infos of 'probe_1': got \['measurement'\]; wanted 'location'"),
+    "measures nowhere": (
+        forgetting("location"),
+        r"infos of 'probe_1': got {'measurement': .*}; wanted a table with 'location'",
+    ),
     "measures outside": (
         telling(location=np.array([11.0])),
-        r"the location of 'probe_1': got array\(\[11.\]\); wanted one in its action space",
+        r"'location' in infos of 'probe_1': got array\(\[11.\]\); wanted one in its action space",
+    ),
+    "stops outside": (
+        telling(on_the_way=[{"location": [5.0]}, {"location": [11.0]}]),
+        r"'location' in 'on_the_way'\[1\] of 'probe_1': got \[11.0\]; wanted one in its action space",
+    ),
+    "stops that fail as NaN": (
+        telling(on_the_way=[{"location": [5.0], "measurement": np.nan}]),
+        r"'measurement' in 'on_the_way'\[0\] of 'probe_1': got nan; wanted a finite number",
+    ),
+    "noise of nothing": (
+        telling(on_the_way=[{"location": [5.0], "noise_std": 0.1}]),
+        r"'noise_std' of 'measurement' in 'on_the_way'\[0\] of 'probe_1': got 0.1; wanted one of an outcome that is",
     ),
     "one leaves early": (stepping(one_leaves_early), r"agents that ended: got \['probe_0'\]; wanted none, or all at"),
     "goes on after the end": (
@@ -194,6 +217,18 @@ BROKEN = {
     ),
     "links of some": ({"interaction_graph": lambda self: nx.Graph()}, r"interaction_graph\(\): got Graph with 0 nodes"),
     "a truth of its own": ({"ground_truth": lambda self: 3.0}, r"ground_truth\(\): got 3.0; wanted a GroundTruth, or"),
+    "a truth of another function": (
+        truth(value=lambda X: -2.0 * X[:, 0]),
+        r"values of ground_truth\(\): got a difference of 5; wanted value\(\) at its points",
+    ),
+    "a truth with its peak elsewhere": (
+        truth(argmax=np.ones(1)),
+        r"ground_truth\(\) at its argmax: got a difference of 1; wanted its maximum",
+    ),
+    "a truth with too low a peak": (
+        truth(argmax=np.ones(1), maximum=-1.0),
+        r"largest value of ground_truth\(\): got a difference of 1; wanted its maximum",
+    ),
     "flat candidates": (
         {"candidates": lambda self, agent: np.array([1.0, 5.0])},
         r"shape of candidates\('probe_0'\): got \(2,\); wanted \(k, 1\)",
@@ -217,8 +252,24 @@ BROKEN = {
 }
 
 
+def whole_rounds(self, agent, origins, places):
+    return np.ceil(np.abs(origins - places.T)).astype(np.uint32)
+
+
 def test_a_world_that_keeps_the_contract_passes():
     sb.testing.check_environment(Wire)
+    sb.testing.check_environment(type("Known", (Wire,), truth()))
+    timed = {"travel_rounds": whole_rounds, "rounds_left": lambda self, agent: np.int64(3)}
+    sb.testing.check_environment(type("Timed", (Wire,), timed))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("form", [np.float64, np.float32, list], ids=str)
+def test_a_location_may_have_numbers_of_another_type_than_the_action_space(form):
+    box = Box(0.0, 10.0, (1,), np.float32)
+    typed = {"action_space": lambda self, agent: box}
+    told = editing("infos", "probe_1", to=lambda info: info | {"location": form(info["location"] / 3.0)})
+    sb.testing.check_environment(type("Typed", (Wire,), typed | told))
 
 
 @pytest.mark.parametrize(("changes", "words"), BROKEN.values(), ids=BROKEN)
