@@ -205,7 +205,7 @@ class _Layer:
 
 def _moving_truth(records: Records, world: World, shown: Sequence[int]) -> _Layer | None:
     """The field itself, where it changes and is known on a lattice."""
-    found = None if world.points is None else maps.lattice_order(world.points)
+    found = None if world.points is None else maps.lattice_order(world.points, bool(world.no_go))
     if world.frames is None or found is None:
         return None
     lattice, order = found

@@ -153,7 +153,7 @@ def scale_regret(ax: Axes, values: Float[np.ndarray, " n"]) -> Axes:
     finite = values[np.isfinite(values)]
     positive = finite[finite > 0]
     if not len(positive):
-        ax.set_ylim(-0.05, 1.0)
+        ax.set_ylim(1.08 * finite.min(initial=0.0) - 0.05, 1.0)
     elif finite.min() > 0 and positive.max() > 10 * positive.min():
         style.set_log(ax)
     elif positive.max() > 10 * positive.min() or finite.min() <= 0:
@@ -213,6 +213,7 @@ def _finished(ax: Axes, rounds: np.ndarray, title: str, label: str) -> Axes:
     spaces = {"borderaxespad": 0.2, "columnspacing": 1.0, "handlelength": 1.4}
     ax.legend(loc="lower left", bbox_to_anchor=(-0.025, 0.995), ncols=columns, **spaces)
     ax.set_title(title, pad=39)
+    ax.yaxis.get_offset_text().set(x=-0.03, ha="right")  # above the ticks, where no legend is
     ax.set_ylabel(label)
     style.rounds_axis(ax)
     margin = max(0.5, 0.02 * float(rounds[-1] - rounds[0]))

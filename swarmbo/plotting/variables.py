@@ -40,25 +40,20 @@ def plot_variables(ax: Axes, records: Records, world: World) -> Axes:
     if failed:  # an empty line that is not clipped would take room at the corner of the page
         marks: dict[str, Any] = {"color": style.VERMILLION, "markersize": 5.0, "clip_on": False, "label": "failed"}
         ax.plot(failed, np.full(len(failed), -0.5), "x", **marks)
-    ax.set_title("Evaluated")
+    ax.set_title("Evaluated (×: failed)" if failed else "Evaluated")
     style.rounds_axis(ax)
     return _name_rows(ax, world)
 
 
 def plot_found(ax: Axes, records: Records, world: World) -> Axes:
     """Draw the best point, the recommendation and, if known, the true maximum, as shares of the variables' ranges."""
-    last = records[-1]
-    found = {
-        "best": None if last.best is None else last.best.location,
-        "recommended": None if last.recommendation is None else last.recommendation.location,
-        world.maximum_is: None if world.argmax is None else world.argmax.tolist(),
-    }
-    shown = {name: _share(world, place) for name, place in found.items() if place is not None}
+    found = _found(records, world)
+    shown = {name: _share(world, place) for name, place in found.items()}
     if not shown:
         return style.say(ax, "")
     image = _shares(ax, np.array(list(shown.values())).T, (-0.5, len(shown) - 0.5))
     if world.types:
-        _write_values(ax, world, [place for place in found.values() if place is not None])
+        _write_values(ax, world, list(found.values()))
     ax.set_xticks(range(len(shown)), list(shown), rotation=40, ha="right", rotation_mode="anchor")
     ax.set_title("Found")
     add_colour_bar(ax, image, "share of range")
@@ -70,11 +65,30 @@ def variables_figure(records: Records, world: World) -> Figure:
     with style.applied():
         height = float(np.clip(1.8 + 0.17 * world.domain.n_dims, 2.8, 9.0))
         figure = style.new_figure(10.5, height)
-        left, right = figure.subplots(1, 2, width_ratios=(8, 2.5 if world.types else 1), sharey=True)
+        texts = [text for place in _found(records, world).values() for text in _texts(world, place)]
+        inches = 0.062 * max(map(len, texts), default=0) * len(texts) / max(1, len(world.types))  # of 8.2 for both
+        widths = 8, max(2.5, 8 * inches / (8.2 - inches)) if texts else 1
+        left, right = figure.subplots(1, 2, width_ratios=widths, sharey=True)
         plot_variables(left, records, world)
         plot_found(right, records, world)
         right.tick_params(labelleft=False)
     return figure
+
+
+def _found(records: Records, world: World) -> dict[str, Sequence[float]]:
+    last = records[-1]
+    places = {
+        "best": None if last.best is None else last.best.location,
+        "recommended": None if last.recommendation is None else last.recommendation.location,
+        world.maximum_is: None if world.argmax is None else world.argmax.tolist(),
+    }
+    return {name: place for name, place in places.items() if place is not None}
+
+
+def _texts(world: World, place: Sequence[float]) -> list[str]:
+    """The users' values of a joint point; none without types."""
+    values = [of.value(code) for of, code in zip(world.types, place, strict=False)]
+    return [(f"{value:.4g}" if isinstance(value, float) else str(value))[:_LONGEST] for value in values]
 
 
 def _share(world: World, location: Sequence[float]) -> Float[np.ndarray, " d"]:
@@ -100,12 +114,11 @@ def _name_rows(ax: Axes, world: World) -> Axes:
 def _write_values(ax: Axes, world: World, places: Sequence[Sequence[float]]) -> None:
     """Write the users' values of joint points, one a column."""
     for column, place in enumerate(places):
-        for row, (of, code) in enumerate(zip(world.types, place, strict=True)):
-            value = of.value(code)
-            text = f"{value:.4g}" if isinstance(value, float) else str(value)
-            is_dark = float(world.domain.to_unit(np.asarray(place))[row]) < _DARK
+        shares = _share(world, place)
+        for row, text in enumerate(_texts(world, place)):
+            is_dark = shares[row] < _DARK
             where: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
-            ax.text(column, row, text[:_LONGEST], color="white" if is_dark else "black", **where)
+            ax.text(column, row, text, color="white" if is_dark else "black", **where)
 
 
 def plot_factor_graph(ax: Axes, graph: "FactorGraph | nx.Graph[Any]", agents: Sequence[str] | None = None) -> Axes:
@@ -148,7 +161,7 @@ def plot_factor_graph(ax: Axes, graph: "FactorGraph | nx.Graph[Any]", agents: Se
             letters |= {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}}
         ax.annotate(shown, (x, y), **letters)
     ax.margins(0.12)
-    ax.set_aspect("equal", adjustable="datalim")
+    ax.set_aspect("equal")  # by the box: new limits would cut nodes at the edge
     ax.set_axis_off()
     return ax
 

@@ -14,7 +14,9 @@ from msgspec.structs import replace
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError, DataWarning, RunFolderError
+from swarmbo.records import Recommendation
 from swarmbo.runs import RunFolder, load, resume, run
+from swarmbo.runs.report import report_rows
 from swarmbo.runs.table import measurements, to_frame, write_csv
 
 WORLDS = {
@@ -302,3 +304,10 @@ def test_nobody_sees_a_bar_who_did_not_ask(tmp_path, bump_scenario, capsys):
     assert capsys.readouterr() == ("", "")
     run(bump_scenario(seed=2), tmp_path / "told", progress=True)
     assert "round 4/4" in capsys.readouterr().err
+
+
+def test_numbers_far_below_one_are_told_by_their_digits(tmp_path, bump_scenario):
+    summary = run(bump_scenario(rounds=1), tmp_path / "run")
+    tiny = Recommendation(summary.recommendation.location, 4.988e-9, 3.6e-11)
+    rows = dict(report_rows(replace(summary, recommendation=tiny, unit="A")))
+    assert rows["recommendation"].startswith("4.988e-09 ± 3.6e-11 A at")
