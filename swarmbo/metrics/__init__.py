@@ -174,8 +174,7 @@ _SCORED_BY: dict[Goal, tuple[Scored, ...]] = {
     "map": ("map_rmse",),
     "level": ("level_f1", "map_rmse"),
 }
-_SCORED: tuple[Scored, ...] = get_args(Scored)
-_OVER_ROUNDS: dict[Scored, Metric] = {of: cast(Metric, f"{of}_over_rounds") for of in _SCORED}
+_OVER_ROUNDS: dict[Scored, Metric] = {of: cast(Metric, f"{of}_over_rounds") for of in get_args(Scored)}
 SCORE_TEXT: dict[Scored, str] = {
     "simple_regret": "simple regret",
     "level_f1": "F1 of the level",

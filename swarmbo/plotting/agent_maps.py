@@ -1,6 +1,6 @@
 """Maps of single agents: by their own measurements, as each believes once beliefs are fused, and by all data pooled."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from textwrap import fill
 from typing import Any
 
@@ -23,7 +23,6 @@ _WIDTH = 7.4  # inches: of a column of text; a figure that is wider is made smal
 _BESIDE = 1.45  # inches: of the colour bar and of labels
 _LETTERS = 8.0  # points
 _LONGEST = 16  # letters in a line of a name
-_MOST_LETTERS = 84  # side by side below the axis
 _RESOLUTION = 72  # of a map an inch or two wide
 _READING: dict[str, Any] = {"s": 9, "color": "white", "edgecolors": style.INK, "linewidths": 0.6, "zorder": 4}
 _LEVEL: dict[str, Any] = {**style.LEVEL, "linewidths": 1.1}
@@ -44,14 +43,6 @@ def error_of(belief: ExactGP | None, world: World) -> float | None:
     return map_rmse(belief.posterior_mean(world.points), world.values)
 
 
-def _ticks(agents: Sequence[str]) -> tuple[list[str], int]:
-    """Names without their role, in short lines; and letters below the axis if they stand upright, 0 side by side."""
-    role = style.role_of(agents)
-    names = [fill(agent.removeprefix(f"{role}_"), _LONGEST) for agent in agents]
-    letters = max(len(line) for name in names for line in name.splitlines())
-    return names, letters if len(names) > 24 or len(names) * letters > _MOST_LETTERS else 0
-
-
 def plot_view_errors(
     ax: Axes, own: Mapping[str, float | None], fused: Mapping[str, float | None], pooled: float | None, unit: str = ""
 ) -> Axes:
@@ -63,8 +54,9 @@ def plot_view_errors(
             ax.plot(places, heights, marker, color=colour, markersize=5.5, label=label)
     if pooled is not None:
         ax.axhline(pooled, color=_POOLED, linewidth=1.2, linestyle=(0, (4, 3)), label="all data pooled", zorder=1.5)
-    names, upright = _ticks(list(own))
-    ax.set_xticks(places, names, rotation=90 if upright else 0)
+    names = [fill(agent.removeprefix(f"{role}_"), _LONGEST) for agent in own]
+    is_crowded = len(own) > 24 or len(own) * max(map(len, names)) > 84  # letters in the width of the axis
+    ax.set_xticks(places, names, rotation=90 if is_crowded else 0)
     ax.set_xlim(-0.6, len(own) - 0.4)
     top = ax.dataLim.y1
     ax.set_ylim(0.0, 1.08 * top if 0.0 < top < np.inf else 1.0)
@@ -88,8 +80,8 @@ def agent_maps_figure(records: Records, world: World, settings: ExactGPSettings,
     side = min((_WIDTH - _BESIDE) / (len(shown.chosen) + 1), 2.2)
     has_truth = shown.pooled_error is not None
     headline = fill(_headline(records[-1].round, shown), 92)
-    lines = max(fill(agent, _LONGEST).count("\n") for agent in shown.chosen)
-    tall, low = 2 * (side * aspect + 0.75 + 0.15 * lines), 2.4 + 0.07 * _ticks(list(shown.own_errors))[1]
+    longest = max(map(len, shown.own_errors))
+    tall, low = 2 * (side * aspect + 0.75 + 0.15 * (longest // _LONGEST)), 2.4 if longest <= _LONGEST else 3.5
     with style.applied():
         heights = [0.12 + 0.18 * (headline.count("\n") + 1), tall, *([low] if has_truth else [])]
         figure = style.new_figure(_WIDTH, sum(heights))

@@ -157,8 +157,7 @@ def _panels(world: World, n_panels: int) -> tuple[Figure, list[Axes]]:
     panel_height = panel_width * aspect
     rows, columns = (1, n_panels) if side_by_side else (n_panels // 2, 2) if n_panels == 4 else (n_panels, 1)
     figure = style.new_figure(columns * (panel_width + 1.25), rows * (panel_height + 0.6) + 1.1, "compressed")
-    axes = figure.subplots(rows, columns, squeeze=False)
-    return figure, [ax for row in axes for ax in row]
+    return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
 
 
 def _headline(records: Records, world: World) -> str:

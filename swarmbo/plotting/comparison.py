@@ -82,7 +82,7 @@ def plot_regret_curves(ax: Axes, curves: Curves, methods: Sequence[str], level: 
             style.set_log(ax)
         elif not curves[0].more_is_better and lowest >= 0:
             ax.set_ylim(bottom=0.0)
-        ax.set_title(curves[0].problem)
+        ax.set_title(fill(curves[0].problem, 28))
         ax.set_ylabel(style.with_unit(f"mean {curves[0].quantity}", curves[0].unit))
     ax.set_xlabel("measurements of the team")
     return ax
@@ -120,10 +120,10 @@ def comparison_figure(
     problems = list(dict.fromkeys(curve.problem for curve in curves))
     quantities = list(dict.fromkeys(curve.quantity for curve in curves))
     rows = [row for row in (differences, cumulated) if row]
-    named = dict.fromkeys([reference, *(c.method for c in curves), *(d.method for row in rows for d in row)])
-    methods = list(named)
+    methods = list(dict.fromkeys([reference, *(one.method for some in (curves, *rows) for one in some)]))
     with style.applied():
-        lines = [line for method in methods for line in fill(method, _LONGEST).splitlines()]
+        labels = [fill(method, _LONGEST) for method in methods]
+        lines = "\n".join(labels).splitlines()
         letters = 0.075 * max(map(len, lines))  # inches
         below = 0.7 + max(0.3 * len(methods), 0.16 * len(lines))
         width = max(6.6, 3.1 * len(problems) + max(1.4, letters))
@@ -152,18 +152,15 @@ def comparison_figure(
         text = f"{shown[0].upper()}{shown[1:]}: {over}."
         if differences:
             more = ", mean regret: of all measurements" if cumulated else ""
-            text += ("\n" if width < 10 else " ") + f"Below: paired differences to {reference}{more}."
-        text = "\n".join(fill(line, int(11.5 * width)) for line in text.splitlines())
-        figure.suptitle(text, x=0.01, ha="left", fontsize=10.5)
+            text += f" Below: paired differences to {reference}{more}."
+        figure.suptitle(fill(text, int(11.5 * width)), x=0.01, ha="left", fontsize=10.5)
         if (layout := figure.get_layout_engine()) is not None:
             layout.set(hspace=0.06)  # pyright: ignore[reportCallIssue]
         own: dict[str, Any] = {"markersize": 6, "markeredgecolor": "white", "linewidth": 2}
-        handles: list[Line2D] = []
-        for index, method in enumerate(methods):
-            colour, marker = _look(index)
-            handles.append(Line2D([], [], color=colour, marker=marker, label=fill(method, _LONGEST), **own))
-        columns = int(width / max(1.6, letters + 0.8))
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), columns))
+        looks = zip(labels, map(_look, range(len(labels))), strict=True)
+        handles = [Line2D([], [], color=colour, marker=mark, label=label, **own) for label, (colour, mark) in looks]
+        columns = min(len(handles), int(width / max(1.6, letters + 0.8)))
+        figure.legend(handles=handles, loc="outside lower center", ncols=columns)
     return figure
 
 

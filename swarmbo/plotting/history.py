@@ -79,12 +79,9 @@ def agents_of(records: Records) -> list[str]:
 
 def driven_by(records: Records, agent: str) -> Float[np.ndarray, "n d"]:
     """The way that an agent went: what it drove where the world says, else straight from place to place."""
-    places: list[list[float]] = []
-    for sample in (sample for record in records for sample in record.samples if sample.agent == agent):
-        if not sample.declined:
-            places += sample.path if isinstance(sample.path, list) else []
-            places.append(sample.location)
-    return np.asarray(places, dtype=float)
+    samples = [sample for record in records for sample in record.samples if sample.agent == agent]
+    ways = [[*(s.path if isinstance(s.path, list) else ()), s.location] for s in samples if not s.declined]
+    return np.asarray([place for way in ways for place in way], dtype=float)
 
 
 def stops_of(records: Records, agent: str) -> Float[np.ndarray, "n d"]:

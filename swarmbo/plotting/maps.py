@@ -64,8 +64,7 @@ def lattice_over(world: World, resolution: int = 128) -> Lattice:
     """A lattice over a world; around its sites only, at twice the resolution, where the world is known only there."""
     low, high = world.domain.low, world.domain.high
     side = (high - low).max() / (resolution - 1)
-    least = round(0.3 * resolution)  # of a long box, drawn less so
-    nx, ny = (max(least, round(float(length) / float(side)) + 1) for length in high - low)
+    nx, ny = (max(round(0.3 * resolution), round(float(length) / float(side)) + 1) for length in high - low)
     if world.points is None or len(world.points) < 3 or lattice_order(world.points, bool(world.no_go)) is not None:
         return _even(low, high, nx, ny)
     everywhere = _even(low, high, 2 * nx, 2 * ny)

@@ -47,13 +47,22 @@ def plot_variables(ax: Axes, records: Records, world: World) -> Axes:
 
 def plot_found(ax: Axes, records: Records, world: World) -> Axes:
     """Draw the best point, the recommendation and, if known, the true maximum, as shares of the variables' ranges."""
-    found = _found(records, world)
-    shown = {name: _share(world, place) for name, place in found.items()}
+    last = records[-1]
+    found = {
+        "best": None if last.best is None else last.best.location,
+        "recommended": None if last.recommendation is None else last.recommendation.location,
+        world.maximum_is: None if world.argmax is None else world.argmax.tolist(),
+    }
+    shown = {name: _share(world, place) for name, place in found.items() if place is not None}
     if not shown:
         return style.say(ax, "")
     image = _shares(ax, np.array(list(shown.values())).T, (-0.5, len(shown) - 0.5))
-    if world.types:
-        _write_values(ax, world, list(found.values()))
+    where: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
+    for column, (name, shares) in enumerate(shown.items()):
+        for row, (of, code) in enumerate(zip(world.types, found[name] or (), strict=False)):
+            value = of.value(code)
+            text = f"{value:.4g}" if isinstance(value, float) else str(value)
+            ax.text(column, row, text[:_LONGEST], color="white" if shares[row] < _DARK else "black", **where)
     ax.set_xticks(range(len(shown)), list(shown), rotation=40, ha="right", rotation_mode="anchor")
     ax.set_title("Found")
     add_colour_bar(ax, image, "share of range")
@@ -65,30 +74,14 @@ def variables_figure(records: Records, world: World) -> Figure:
     with style.applied():
         height = float(np.clip(1.8 + 0.17 * world.domain.n_dims, 2.8, 9.0))
         figure = style.new_figure(10.5, height)
-        texts = [text for place in _found(records, world).values() for text in _texts(world, place)]
-        inches = 0.062 * max(map(len, texts), default=0) * len(texts) / max(1, len(world.types))  # of 8.2 for both
-        widths = 8, max(2.5, 8 * inches / (8.2 - inches)) if texts else 1
-        left, right = figure.subplots(1, 2, width_ratios=widths, sharey=True)
+        left, right = figure.subplots(1, 2, width_ratios=(8, 2.5 if world.types else 1), sharey=True)
         plot_variables(left, records, world)
         plot_found(right, records, world)
+        inches = 0.062 * max((len(text.get_text()) for text in right.texts), default=0) * len(right.get_xticks())
+        if inches > 1.95 and (grid := right.get_gridspec()) is not None:  # long names of choices
+            grid.set_width_ratios((8, 8 * inches / (8.2 - inches)))
         right.tick_params(labelleft=False)
     return figure
-
-
-def _found(records: Records, world: World) -> dict[str, Sequence[float]]:
-    last = records[-1]
-    places = {
-        "best": None if last.best is None else last.best.location,
-        "recommended": None if last.recommendation is None else last.recommendation.location,
-        world.maximum_is: None if world.argmax is None else world.argmax.tolist(),
-    }
-    return {name: place for name, place in places.items() if place is not None}
-
-
-def _texts(world: World, place: Sequence[float]) -> list[str]:
-    """The users' values of a joint point; none without types."""
-    values = [of.value(code) for of, code in zip(world.types, place, strict=False)]
-    return [(f"{value:.4g}" if isinstance(value, float) else str(value))[:_LONGEST] for value in values]
 
 
 def _share(world: World, location: Sequence[float]) -> Float[np.ndarray, " d"]:
@@ -109,16 +102,6 @@ def _name_rows(ax: Axes, world: World) -> Axes:
     kinds = [f": {textwrap.shorten(of.in_words, _LONGEST, placeholder=' …')}" for of in world.types or ()]
     ax.set_yticklabels([world.variables[row] + (kinds[row] if kinds else "") for row in rows])
     return ax
-
-
-def _write_values(ax: Axes, world: World, places: Sequence[Sequence[float]]) -> None:
-    """Write the users' values of joint points, one a column."""
-    for column, place in enumerate(places):
-        shares = _share(world, place)
-        for row, text in enumerate(_texts(world, place)):
-            is_dark = shares[row] < _DARK
-            where: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
-            ax.text(column, row, text, color="white" if is_dark else "black", **where)
 
 
 def plot_factor_graph(ax: Axes, graph: "FactorGraph | nx.Graph[Any]", agents: Sequence[str] | None = None) -> Axes:
@@ -217,8 +200,7 @@ def _degrees_figure(by_title: Mapping[str, FactorGraph]) -> Figure:
         for axes, (title, graph) in zip(rows, by_title.items(), strict=True):
             owned = [len(graph.factors_owned_by(agent)) for agent in graph.agents]
             shared = [len(graph.factors_of(variable)) for variable in graph.variables]
-            arity = [len(graph.scope(name)) for name in graph.factors]
-            counts = {"variables of a factor": (arity, "factors", style.BLUE)}
+            counts = {"variables of a factor": ([len(scope) for scope in graph.scopes], "factors", style.BLUE)}
             counts["factors of a variable"] = shared, "variables", style.GREEN
             counts["factors of an agent"] = owned, "agents", style.ORANGE
             for ax, (label, (values, whose, colour)) in zip(axes, counts.items(), strict=True):
@@ -228,9 +210,9 @@ def _degrees_figure(by_title: Mapping[str, FactorGraph]) -> Figure:
                 ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
                 ax.set_xlabel(label)
                 ax.set_ylabel(whose)
-            parts = len(graph.components)
-            text = f"{len(graph.variables)} variables, {len(graph.factors)} factors, {parts} connected part"
-            axes[0].set_title(" · ".join(filter(None, (title, text + "s" * (parts != 1)))))
+            parts = style.counted(len(graph.components), "connected part")
+            text = f"{len(graph.variables)} variables, {len(graph.factors)} factors, {parts}"
+            axes[0].set_title(" · ".join(filter(None, (title, text))))
     return figure
 
 

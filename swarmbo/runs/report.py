@@ -156,8 +156,7 @@ def _score_rows(summary: Summary) -> dict[str, str]:
     if summary.maximum is not None:
         told[f"{summary.maximum_is}{then}"] = quantity(summary.maximum, unit)
     elif summary.late_mean is not None:
-        rounds = "round" if summary.late_rounds == 1 else f"{summary.late_rounds} rounds"
-        told[f"mean of the last {rounds}"] = quantity(summary.late_mean, unit)
+        told[f"mean of the last {summary.late_rounds} rounds"] = quantity(summary.late_mean, unit)
     if score is None:
         return told
     if summary.goal == "peak":
@@ -265,10 +264,8 @@ def _found(summary: Summary, place: Recommendation | None, *, with_std: bool) ->
     value = quantity(place.mean, unit)
     if with_std:
         decimals = min(8, max(0, 1 - math.floor(math.log10(place.std)))) if place.std > 0 else 4
-        texts = [f"{number:,.{decimals}f}" for number in (place.mean, place.std)]
-        if max(abs(place.mean), place.std) < 1e-4:  # decimals would be all zeros
-            texts = [f"{place.mean:.4g}", f"{place.std:.2g}"]
-        value = f"{' ± '.join(texts)} {unit}".rstrip()
+        forms = (".4g", ".2g") if max(abs(place.mean), place.std) < 1e-4 else (f",.{decimals}f",) * 2
+        value = f"{place.mean:{forms[0]}} ± {place.std:{forms[1]}} {unit}".rstrip()
     if isinstance(where, Coordinates):
         own = zip(where.axes(), where.own(np.array([place.location]))[0], strict=True)
         decimals = 6 if where.unit == "degrees" else 1
