@@ -28,8 +28,7 @@ def plot_regret(ax: Axes, records: Records, unit: str = "", moves: bool = False)
     A logarithmic scale is linear around zero, so that a regret of zero is visible.
     """
     rounds = _rounds(records)
-    names = ("simple_regret", "batch_regret", "recommendation_regret")
-    simple, batch, recommended = (scores(records, name) for name in names)
+    simple, batch, recommended = (scores(records, f"{of}_regret") for of in ("simple", "batch", "recommendation"))
     label = "simple: best of this round" if moves else "simple: best so far"
     ax.plot(rounds, simple, color=style.BLUE, linewidth=2.2, label=label, zorder=3, **_STEPS)
     ax.plot(rounds, recommended, color=style.VERMILLION, linewidth=1.2, label="recommendation", zorder=3.5, **_STEPS)

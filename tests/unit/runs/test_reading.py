@@ -17,7 +17,7 @@ from swarmbo.errors import ConfigError, DataWarning, RunFolderError
 from swarmbo.records import Recommendation
 from swarmbo.runs import RunFolder, load, resume, run
 from swarmbo.runs.report import report_rows
-from swarmbo.runs.table import measurements, to_frame, write_csv
+from swarmbo.runs.table import measurements, stacked, to_frame, write_csv
 
 WORLDS = {
     "robots": ("robots", ["rounds=2", "environment.robots=2"]),
@@ -311,3 +311,8 @@ def test_numbers_far_below_one_are_told_by_their_digits(tmp_path, bump_scenario)
     tiny = Recommendation(summary.recommendation.location, 4.988e-9, 3.6e-11)
     rows = dict(report_rows(replace(summary, recommendation=tiny, unit="A")))
     assert rows["recommendation"].startswith("4.988e-09 ± 3.6e-11 A at")
+
+
+def test_a_variable_named_run_does_not_replace_the_names_of_runs():
+    joined = stacked({"a": {"run": [0.5], "value": [1.0]}, "b": {"run": [0.7], "value": [2.0]}})
+    assert joined == {"run": ["a", "b"], "point.run": [0.5, 0.7], "value": [1.0, 2.0]}
