@@ -189,8 +189,7 @@ SHORT_TEXT: dict[Metric, str] = {
 
 def first_metric(goal: Goal, moves: bool) -> Metric:
     """Primary metric of a task; if the field changes (``moves``), over all rounds instead of the last."""
-    scored = first_score(goal)
-    return _OVER_ROUNDS[scored] if moves else scored
+    return _OVER_ROUNDS[first_score(goal)] if moves else first_score(goal)
 
 
 def first_score(goal: Goal) -> Scored:

@@ -114,6 +114,5 @@ def belief_after(records: Records, settings: ExactGPSettings, domain: Domain) ->
     if hyperparameters.time is not None:
         taken = [[r.round] * sum(one.measurement is not None for one in r.evaluations) for r in records]
         X = np.column_stack([X, np.concatenate(taken)])
-    taken = [one.known_noise for record in records for one in record.evaluations if one.measurement is not None]
-    noise = np.array(taken) ** 2
+    noise = np.array([one.known_noise for r in records for one in r.evaluations if one.measurement is not None]) ** 2
     return ExactGP.from_hyperparameters(settings, domain, hyperparameters, X, y, noise).at(records[-1].round)
