@@ -174,8 +174,7 @@ _SCORED_BY: dict[Goal, tuple[Scored, ...]] = {
     "map": ("map_rmse",),
     "level": ("level_f1", "map_rmse"),
 }
-_SCORED: tuple[Scored, ...] = get_args(Scored)
-_OVER_ROUNDS: dict[Scored, Metric] = {of: cast(Metric, f"{of}_over_rounds") for of in _SCORED}
+_OVER_ROUNDS: dict[Scored, Metric] = {of: cast(Metric, f"{of}_over_rounds") for of in get_args(Scored)}
 SCORE_TEXT: dict[Scored, str] = {
     "simple_regret": "simple regret",
     "level_f1": "F1 of the level",
@@ -190,8 +189,7 @@ SHORT_TEXT: dict[Metric, str] = {
 
 def first_metric(goal: Goal, moves: bool) -> Metric:
     """Primary metric of a task; if the field changes (``moves``), over all rounds instead of the last."""
-    scored = first_score(goal)
-    return _OVER_ROUNDS[scored] if moves else scored
+    return _OVER_ROUNDS[first_score(goal)] if moves else first_score(goal)
 
 
 def first_score(goal: Goal) -> Scored:

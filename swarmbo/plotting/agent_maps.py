@@ -10,7 +10,6 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure, SubFigure
-from matplotlib.ticker import MaxNLocator
 
 from swarmbo.belief import ExactGP, ExactGPSettings, Views, means_by_agent
 from swarmbo.metrics import map_rmse
@@ -23,6 +22,7 @@ MOST_AGENTS = 4
 _WIDTH = 7.4  # inches: of a column of text; a figure that is wider is made smaller there, and its letters too
 _BESIDE = 1.45  # inches: of the colour bar and of labels
 _LETTERS = 8.0  # points
+_LONGEST = 16  # letters in a line of a name
 _RESOLUTION = 72  # of a map an inch or two wide
 _READING: dict[str, Any] = {"s": 9, "color": "white", "edgecolors": style.INK, "linewidths": 0.6, "zorder": 4}
 _LEVEL: dict[str, Any] = {**style.LEVEL, "linewidths": 1.1}
@@ -54,10 +54,12 @@ def plot_view_errors(
             ax.plot(places, heights, marker, color=colour, markersize=5.5, label=label)
     if pooled is not None:
         ax.axhline(pooled, color=_POOLED, linewidth=1.2, linestyle=(0, (4, 3)), label="all data pooled", zorder=1.5)
-    ax.set_xticks(places, [agent.removeprefix(f"{role}_") for agent in own], rotation=90 if len(own) > 24 else 0)
+    names = [fill(agent.removeprefix(f"{role}_"), _LONGEST) for agent in own]
+    is_crowded = len(own) > 24 or len(own) * max(map(len, names)) > 84  # letters in the width of the axis
+    ax.set_xticks(places, names, rotation=90 if is_crowded else 0)
     ax.set_xlim(-0.6, len(own) - 0.4)
-    ax.margins(y=0.08)
-    ax.set_ylim(bottom=0.0)
+    top = ax.dataLim.y1
+    ax.set_ylim(0.0, 1.08 * top if 0.0 < top < np.inf else 1.0)
     ax.grid(visible=False, axis="x")
     ax.set_xlabel(role)
     ax.set_ylabel(style.with_unit("map RMSE", unit))
@@ -74,12 +76,12 @@ def agent_maps_figure(records: Records, world: World, settings: ExactGPSettings,
     """
     world.require_plane()
     shown = _Maps(records, world.at(records[-1].round), settings, views)
-    width, height = world.domain.high - world.domain.low
-    aspect = float(np.clip(height / width, 0.3, 3.5))
+    aspect = maps.drawn_aspect(world)
     side = min((_WIDTH - _BESIDE) / (len(shown.chosen) + 1), 2.2)
     has_truth = shown.pooled_error is not None
     headline = fill(_headline(records[-1].round, shown), 92)
-    tall, low = 2 * (side * aspect + 0.75), 2.4
+    longest = max(map(len, shown.own_errors))
+    tall, low = 2 * (side * aspect + 0.75 + 0.15 * (longest // _LONGEST)), 2.4 if longest <= _LONGEST else 3.5
     with style.applied():
         heights = [0.12 + 0.18 * (headline.count("\n") + 1), tall, *([low] if has_truth else [])]
         figure = style.new_figure(_WIDTH, sum(heights))
@@ -146,6 +148,7 @@ class _Maps:
     def _map(
         self, ax: Axes, mean: Float[np.ndarray, " m"] | None, title: str, error: float | None, limits: maps.Limits
     ) -> None:
+        title = "\n".join(fill(line, _LONGEST) for line in title.splitlines())
         ax.set_title(title if error is None else f"{title}\nRMSE {error:.3g}", fontsize=_LETTERS, pad=4)
         if mean is None:
             ax.text(0.5, 0.5, "no measurement", transform=ax.transAxes, ha="center", va="center", color=style.MUTED)
@@ -157,9 +160,10 @@ class _Maps:
         self._frame(ax)
 
     def _frame(self, ax: Axes) -> None:
-        maps.frame_map(ax, self.world)
+        for rings in self.world.no_go:
+            style.draw_no_go(ax, rings)
+        maps.frame_map(ax, self.world, x_ticks=2)
         ax.tick_params(labelsize=_LETTERS - 1)
-        ax.xaxis.set_major_locator(MaxNLocator(2))
         for label in (ax.xaxis.label, ax.yaxis.label):
             label.set_fontsize(_LETTERS)
 
@@ -168,7 +172,8 @@ class _Maps:
             style.say(ax, "the truth\nis not known")
             return
         ax.set_title("truth", fontsize=_LETTERS, pad=4)
-        maps.plot_field(ax, self.world.points, self.world.values, limits=limits, n_contours=0)
+        holes = bool(self.world.no_go)
+        maps.plot_field(ax, self.world.points, self.world.values, holes, limits=limits, n_contours=0)
         if self.world.level is not None:
             plot_level(ax, self.world, self.world.level)
         self._frame(ax)
@@ -182,6 +187,5 @@ def _headline(last: int, drawn: _Maps) -> str:
     n = len(drawn.own_errors)
     team = style.counted(n, style.role_of(list(drawn.own_errors)))
     which = "" if n == len(drawn.chosen) else f" · maps of {len(drawn.chosen)} of {team}, evenly picked"
-    name = f"{drawn.world.name} · " if drawn.world.name else ""
     level = "" if drawn.world.level is None else f" · line: level {drawn.world.level:g} {drawn.world.unit}".rstrip()
-    return f"{name}round {last}{which} · dots: measurements{level}"
+    return f"round {last}{which} · dots: measurements{level}"

@@ -13,7 +13,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Colormap, ListedColormap, Normalize, to_hex
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from swarmbo.belief import ExactGPSettings
 from swarmbo.plotting import maps, style
@@ -205,7 +204,7 @@ class _Layer:
 
 def _moving_truth(records: Records, world: World, shown: Sequence[int]) -> _Layer | None:
     """The field itself, where it changes and is known on a lattice."""
-    found = None if world.points is None else maps.lattice_order(world.points)
+    found = None if world.points is None else maps.lattice_order(world.points, bool(world.no_go))
     if world.frames is None or found is None:
         return None
     lattice, order = found
@@ -241,8 +240,7 @@ class _Scene:
             ax.set_ylabel("")
         self.heights, label, unit = _curve(records, world)
         right.set_title(style.with_unit(label, unit))
-        right.set_xlabel("round")
-        right.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
+        style.rounds_axis(right)
         right.set_xlim(records[0].round - 0.5, records[-1].round + 0.5)
         _scale_curve(right, self.heights, is_regret=records[-1].score is not None and world.goal == "peak")
         (self.curve,) = right.plot([], [], color=style.BLUE, drawstyle="steps-post", animated=True)

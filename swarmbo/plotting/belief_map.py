@@ -151,15 +151,13 @@ def _shared_limits(belief: PlaceBelief | None, world: World, lattice: maps.Latti
 
 def _panels(world: World, n_panels: int) -> tuple[Figure, list[Axes]]:
     """Panels in the shape of the world: side by side, or one above the other where the world is wide."""
-    width, height = world.domain.high - world.domain.low
-    aspect = float(np.clip(height / width, 0.3, 3.5))
+    aspect = maps.drawn_aspect(world)
     side_by_side = aspect > 0.6 if n_panels < 4 else aspect > 0.9
     panel_width = 3.9 / np.sqrt(aspect) if side_by_side else 8.0
     panel_height = panel_width * aspect
     rows, columns = (1, n_panels) if side_by_side else (n_panels // 2, 2) if n_panels == 4 else (n_panels, 1)
     figure = style.new_figure(columns * (panel_width + 1.25), rows * (panel_height + 0.6) + 1.1, "compressed")
-    axes = figure.subplots(rows, columns, squeeze=False)
-    return figure, [ax for row in axes for ax in row]
+    return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
 
 
 def _headline(records: Records, world: World) -> str:

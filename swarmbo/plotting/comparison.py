@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ class Difference:
     more_is_better: bool = False
 
 
+_LONGEST = 32  # letters in a line of a method's name
 Curves = Sequence[RegretCurves]
 Differences = Sequence[Difference]
 
@@ -73,14 +75,14 @@ def plot_regret_curves(ax: Axes, curves: Curves, methods: Sequence[str], level: 
         marks: dict[str, Any] = {"marker": marker, "markersize": 5, "markeredgecolor": "white"}
         line: dict[str, Any] = {"color": colour, "linewidth": width, "zorder": zorder, "label": curve.method}
         ax.plot(curve.measurements, mean, markevery=(index % every, every), **marks, **line)
-        lowest = min(lowest, float(low.min()))
+        lowest = min(lowest, float(np.fmin.reduce(low)))  # of a function, round 0 has no score
     if curves:
-        highest = max(float(curve.regrets.mean(axis=0).max()) for curve in curves)
+        highest = max(float(np.fmax.reduce(curve.regrets.mean(axis=0))) for curve in curves)
         if not curves[0].more_is_better and 0 < 10 * lowest < highest:
             style.set_log(ax)
         elif not curves[0].more_is_better and lowest >= 0:
             ax.set_ylim(bottom=0.0)
-        ax.set_title(curves[0].problem)
+        ax.set_title(fill(curves[0].problem, 28))
         ax.set_ylabel(style.with_unit(f"mean {curves[0].quantity}", curves[0].unit))
     ax.set_xlabel("measurements of the team")
     return ax
@@ -95,7 +97,7 @@ def plot_differences(ax: Axes, differences: Sequence[Difference], methods: Seque
         if difference.low is not None and difference.high is not None:
             ax.plot([difference.low, difference.high], [row, row], color=colour, linewidth=2.2, zorder=2)
         ax.plot(difference.mean, row, marker, color=colour, markersize=8, markeredgecolor="white", zorder=3)
-    ax.set_yticks(range(len(methods) - 1), methods[1:])
+    ax.set_yticks(range(len(methods) - 1), [fill(method, _LONGEST) for method in methods[1:]])
     ax.set_ylim(len(methods) - 1.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.grid(visible=False, axis="y")
@@ -118,11 +120,13 @@ def comparison_figure(
     problems = list(dict.fromkeys(curve.problem for curve in curves))
     quantities = list(dict.fromkeys(curve.quantity for curve in curves))
     rows = [row for row in (differences, cumulated) if row]
-    named = dict.fromkeys([reference, *(c.method for c in curves), *(d.method for row in rows for d in row)])
-    methods = list(named)
+    methods = list(dict.fromkeys([reference, *(one.method for some in (curves, *rows) for one in some)]))
     with style.applied():
-        below = 0.7 + 0.3 * len(methods)
-        width = max(6.6, 3.1 * len(problems) + 1.4)
+        labels = [fill(method, _LONGEST) for method in methods]
+        lines = "\n".join(labels).splitlines()
+        letters = 0.075 * max(map(len, lines))  # inches
+        below = 0.7 + max(0.3 * len(methods), 0.16 * len(lines))
+        width = max(6.6, 3.1 * len(problems) + max(1.4, letters))
         figure = style.new_figure(width, 3.3 + below * len(rows) + 0.9)
         heights = [3.3, *[below] * len(rows)]
         panels = figure.subplots(1 + len(rows), len(problems), squeeze=False, height_ratios=heights)
@@ -144,19 +148,21 @@ def comparison_figure(
         seeds = sorted({len(curve.regrets) for curve in curves})
         count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
         shown = " / ".join(quantities)
-        text = f"{shown[0].upper()}{shown[1:]}: mean over {count} seeds, {100 * level:.10g} % bootstrap intervals."
+        over = f"mean over {count} seeds, {100 * level:.10g} % bootstrap intervals" if count != "1" else "one seed"
+        text = f"{shown[0].upper()}{shown[1:]}: {over}."
         if differences:
             more = ", mean regret: of all measurements" if cumulated else ""
-            text += ("\n" if width < 10 else " ") + f"Below: paired differences to {reference}{more}."
-        figure.suptitle(text, x=0.01, ha="left", fontsize=10.5)
+            text += f" Below: paired differences to {reference}{more}."
+        figure.suptitle(fill(text, int(11.5 * width)), x=0.01, ha="left", fontsize=10.5)
         if (layout := figure.get_layout_engine()) is not None:
             layout.set(hspace=0.06)  # pyright: ignore[reportCallIssue]
         own: dict[str, Any] = {"markersize": 6, "markeredgecolor": "white", "linewidth": 2}
-        looks = [dict(zip(("label", "color", "marker"), (m, *_look(i)), strict=True)) for i, m in enumerate(methods)]
-        handles = [Line2D([], [], **own, **look) for look in looks]
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), int(width / 1.6)))
+        looks = zip(labels, map(_look, range(len(labels))), strict=True)
+        handles = [Line2D([], [], color=colour, marker=mark, label=label, **own) for label, (colour, mark) in looks]
+        columns = min(len(handles), int(width / max(1.6, letters + 0.8)))
+        figure.legend(handles=handles, loc="outside lower center", ncols=columns)
     return figure
 
 
 def _look(index: int) -> tuple[str, str]:
-    return style.METHOD_COLOURS[index % 8], style.METHOD_MARKERS[index % 8]
+    return style.METHOD_COLOURS[index % 8], style.METHOD_MARKERS[(index + index // 8) % 8]

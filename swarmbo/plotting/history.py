@@ -79,12 +79,9 @@ def agents_of(records: Records) -> list[str]:
 
 def driven_by(records: Records, agent: str) -> Float[np.ndarray, "n d"]:
     """The way that an agent went: what it drove where the world says, else straight from place to place."""
-    places: list[list[float]] = []
-    for sample in (sample for record in records for sample in record.samples if sample.agent == agent):
-        if not sample.declined:
-            places += sample.path if isinstance(sample.path, list) else []
-            places.append(sample.location)
-    return np.asarray(places, dtype=float)
+    samples = [sample for record in records for sample in record.samples if sample.agent == agent]
+    ways = [[*(s.path if isinstance(s.path, list) else ()), s.location] for s in samples if not s.declined]
+    return np.asarray([place for way in ways for place in way], dtype=float)
 
 
 def stops_of(records: Records, agent: str) -> Float[np.ndarray, "n d"]:
@@ -117,6 +114,5 @@ def belief_after(records: Records, settings: ExactGPSettings, domain: Domain) ->
     if hyperparameters.time is not None:
         taken = [[r.round] * sum(one.measurement is not None for one in r.evaluations) for r in records]
         X = np.column_stack([X, np.concatenate(taken)])
-    taken = [one.known_noise for record in records for one in record.evaluations if one.measurement is not None]
-    noise = np.array(taken) ** 2
+    noise = np.array([one.known_noise for r in records for one in r.evaluations if one.measurement is not None]) ** 2
     return ExactGP.from_hyperparameters(settings, domain, hyperparameters, X, y, noise).at(records[-1].round)

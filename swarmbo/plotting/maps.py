@@ -64,7 +64,7 @@ def lattice_over(world: World, resolution: int = 128) -> Lattice:
     """A lattice over a world; around its sites only, at twice the resolution, where the world is known only there."""
     low, high = world.domain.low, world.domain.high
     side = (high - low).max() / (resolution - 1)
-    nx, ny = (max(2, round(float(length) / float(side)) + 1) for length in high - low)
+    nx, ny = (max(round(0.3 * resolution), round(float(length) / float(side)) + 1) for length in high - low)
     if world.points is None or len(world.points) < 3 or lattice_order(world.points, bool(world.no_go)) is not None:
         return _even(low, high, nx, ny)
     everywhere = _even(low, high, 2 * nx, 2 * ny)
@@ -88,7 +88,7 @@ def lattice_order(points: Float[np.ndarray, "m 2"], has_holes: bool = False) -> 
     is_full = len(points) == len(x) * len(y) or (has_holes and len(points) > 0.3 * len(x) * len(y))
     if len(x) < 2 or len(y) < 2 or not is_full or len(np.unique(place)) != len(points):
         return None
-    even = all(np.allclose(np.diff(axis), axis[1] - axis[0], rtol=1e-3) for axis in (x, y))
+    even = all(np.allclose(np.diff(axis), axis[1] - axis[0], rtol=1e-3, atol=0.0) for axis in (x, y))
     which = np.full(len(x) * len(y), -1)
     which[place] = np.arange(len(points))
     lattice = Lattice(x, y, np.ones((len(y), len(x)), dtype=bool))
@@ -164,19 +164,27 @@ def level_lines(lattice: Lattice, picture: np.ma.MaskedArray, level: float) -> l
     return [np.asarray(line) for line in contour_generator(lattice.x, lattice.y, picture).lines(level)]
 
 
-def frame_map(ax: Axes, world: World) -> Axes:
-    """Axes of a map: equal scales, few ticks, labels with units, limits a little outside the box."""
+def drawn_aspect(world: World) -> float:
+    """Height of a map as drawn, by its width: that of the box, at least 0.3 and at most 3.5."""
+    width, height = world.domain.high - world.domain.low
+    return float(np.clip(height / width, 0.3, 3.5))
+
+
+def frame_map(ax: Axes, world: World, x_ticks: int | None = None) -> Axes:
+    """Axes of a map: few ticks, labels with units, limits a bit outside the box; equal scales, but for a long box."""
     low, high = world.domain.low, world.domain.high
-    margin = 0.02 * (high - low).max()
+    width, height = high - low
+    stretched = drawn_aspect(world) / float(height / width)
+    margin = 0.02 * max(width, stretched * height)
     ax.set_xlim(float(low[0] - margin), float(high[0] + margin))
-    ax.set_ylim(float(low[1] - margin), float(high[1] + margin))
-    ax.set_aspect("equal")
+    ax.set_ylim(float(low[1] - margin / stretched), float(high[1] + margin / stretched))
+    ax.set_aspect(stretched)
     ax.grid(visible=False)
-    is_narrow = high[1] - low[1] > 2 * (high[0] - low[0])
-    ax.xaxis.set_major_locator(MaxNLocator(2 if is_narrow else 3 if high[0] >= 1e5 else 4))
+    x_ticks = x_ticks or (2 if height > 2 * width else 3 if high[0] >= 1e5 else 4)
+    ax.xaxis.set_major_locator(MaxNLocator(x_ticks))
     ax.yaxis.set_major_locator(MaxNLocator(5))
     if world.coordinates is not None:
-        return _in_input(ax, world, world.coordinates)
+        return _in_input(ax, world, world.coordinates, (min(x_ticks, 3), 3))
     unit = world.axis_unit
     if unit == "m" and max(abs(low).max(), abs(high).max()) >= _KILOMETRES:
         unit = "km"
@@ -187,14 +195,14 @@ def frame_map(ax: Axes, world: World) -> Axes:
     return ax
 
 
-def _in_input(ax: Axes, world: World, where: Coordinates) -> Axes:
+def _in_input(ax: Axes, world: World, where: Coordinates, most_ticks: tuple[int, int]) -> Axes:
     """Ticks in the coordinates of the input, for degrees along the middle of the map."""
     low, high = world.domain.low, world.domain.high
     middle, unit = (low + high) / 2.0, where.unit if where.unit_m == 1.0 else ""
     for number, (axis, name) in enumerate(zip((ax.xaxis, ax.yaxis), where.axes(), strict=True)):
         ends = np.tile(middle, (2, 1))
         ends[:, number] = low[number], high[number]
-        ticks = MaxNLocator(3).tick_values(*where.own(ends)[:, number])
+        ticks = MaxNLocator(most_ticks[number]).tick_values(*where.own(ends)[:, number])
         places = np.tile(where.own(middle[None]), (len(ticks), 1))
         places[:, number] = ticks
         axis.set_major_locator(FixedLocator(where.metres(places)[:, number].tolist()))
@@ -259,7 +267,8 @@ def plot_paths(ax: Axes, records: Records) -> Axes:
     width, ways = 1.7 if len(agents) <= 8 else 1.2, [driven_by(records, agent) for agent in agents]
     look: dict[str, Any] = {"clip_on": False, "zorder": 4}  # robots may stand on the very edge
     lines = draw_ways(ax, ways, width, path_effects=style.cased(width + 1.5), **look)
-    for agent, line in zip(agents, lines, strict=True):
+    went = [agent for agent, way in zip(agents, ways, strict=True) if len(way)]  # others always abstained
+    for agent, line in zip(went, lines, strict=True):
         line.set_label(agent)
     draw_stops(ax, [stops_of(records, agent) for agent in agents], 3.2 * width, zorder=4.2)
     start: dict[str, Any] = {"marker": "s", "markeredgecolor": "white", "markeredgewidth": 1.2, "zorder": 4.4}

@@ -18,6 +18,7 @@ _FEWEST_TO_CUT = 8  # measurements
 _CUT = 4.0  # times the range of the others
 _FAINT = "#aab4be"
 _MEASUREMENTS = "measurements"
+_STEPS: dict[str, Any] = {"linestyle": "-", "drawstyle": "steps-post"}
 _NEAR_ZERO = 100.0  # times: as much smaller than the best at first the best at last is, where the scale is logarithmic
 
 
@@ -27,12 +28,10 @@ def plot_regret(ax: Axes, records: Records, unit: str = "", moves: bool = False)
     A logarithmic scale is linear around zero, so that a regret of zero is visible.
     """
     rounds = _rounds(records)
-    names = ("simple_regret", "batch_regret", "recommendation_regret")
-    simple, batch, recommended = (scores(records, name) for name in names)
-    steps: dict[str, Any] = {"linestyle": "-", "drawstyle": "steps-post"}
+    simple, batch, recommended = (scores(records, f"{of}_regret") for of in ("simple", "batch", "recommendation"))
     label = "simple: best of this round" if moves else "simple: best so far"
-    ax.plot(rounds, simple, color=style.BLUE, linewidth=2.2, label=label, zorder=3, **steps)
-    ax.plot(rounds, recommended, color=style.VERMILLION, linewidth=1.2, label="recommendation", zorder=3.5, **steps)
+    ax.plot(rounds, simple, color=style.BLUE, linewidth=2.2, label=label, zorder=3, **_STEPS)
+    ax.plot(rounds, recommended, color=style.VERMILLION, linewidth=1.2, label="recommendation", zorder=3.5, **_STEPS)
     shown = [simple, recommended]
     if not moves and all(record.joint is None for record in records):
         ax.plot(rounds, batch, "o", color=style.SKY, markersize=3.8, label="batch: best of this round", zorder=2)
@@ -86,12 +85,11 @@ def plot_best(ax: Axes, records: Records, world: World) -> Axes:
         ax.plot(*np.array(taken).T, "o", color=_FAINT, markersize=2.8, label=_MEASUREMENTS, zorder=1.5)
     faint: dict[str, Any] = {"step": "post", "color": style.VERMILLION, "alpha": 0.16, "linewidth": 0}
     ax.fill_between(rounds, mean - 2 * std, mean + 2 * std, **faint)
-    steps: dict[str, Any] = {"linestyle": "-", "drawstyle": "steps-post"}
     # over the best, where both agree
     thin: dict[str, Any] = {"color": style.VERMILLION, "linewidth": 1.2, "zorder": 3.5}
-    ax.plot(rounds, mean, label="recommendation ± 2 std", **thin, **steps)
+    ax.plot(rounds, mean, label="recommendation ± 2 std", **thin, **_STEPS)
     if maxima is None:
-        ax.plot(rounds, best, color=style.BLUE, linewidth=2.2, label="best so far", zorder=3, **steps)
+        ax.plot(rounds, best, color=style.BLUE, linewidth=2.2, label="best so far", zorder=3, **_STEPS)
         ax.plot(rounds[-1:], best[-1:], "o", color=style.BLUE, markersize=6, zorder=4)
     last: dict[str, Any] = {"fmt": "o", "color": style.VERMILLION, "markersize": 3.5, "elinewidth": 1.2, "zorder": 4}
     ax.errorbar(rounds[-1:], mean[-1:], 2 * std[-1:], **last)
@@ -117,9 +115,7 @@ def _tried(records: Records) -> list[tuple[int, float]]:
     found: list[tuple[int, float]] = []
     for before, record in itertools.pairwise(records):
         wanted, joint = before.recommendation, record.joint
-        if wanted is None or joint is None or joint.measurement is None:
-            continue
-        if joint.location == wanted.location:
+        if wanted and joint and joint.measurement is not None and joint.location == wanted.location:
             found.append((record.round, joint.measurement))
     return found
 
@@ -153,7 +149,7 @@ def scale_regret(ax: Axes, values: Float[np.ndarray, " n"]) -> Axes:
     finite = values[np.isfinite(values)]
     positive = finite[finite > 0]
     if not len(positive):
-        ax.set_ylim(-0.05, 1.0)
+        ax.set_ylim(1.08 * finite.min(initial=0.0) - 0.05, 1.0)
     elif finite.min() > 0 and positive.max() > 10 * positive.min():
         style.set_log(ax)
     elif positive.max() > 10 * positive.min() or finite.min() <= 0:
@@ -213,6 +209,7 @@ def _finished(ax: Axes, rounds: np.ndarray, title: str, label: str) -> Axes:
     spaces = {"borderaxespad": 0.2, "columnspacing": 1.0, "handlelength": 1.4}
     ax.legend(loc="lower left", bbox_to_anchor=(-0.025, 0.995), ncols=columns, **spaces)
     ax.set_title(title, pad=39)
+    ax.yaxis.get_offset_text().set(x=-0.03, ha="right")  # above the ticks, where no legend is
     ax.set_ylabel(label)
     style.rounds_axis(ax)
     margin = max(0.5, 0.02 * float(rounds[-1] - rounds[0]))

@@ -149,8 +149,7 @@ def draw_solve_trace(
 ) -> Path:
     """Write the figure of a trace; a path without an ending takes that of the format."""
     path = path if path.suffix else path.with_suffix(f".{formats.figures}")
-    with style.applied():
-        return style.save(solve_trace_figure(rows, title, label, told), path, formats.dpi)
+    return style.save(solve_trace_figure(rows, title, label, told), path, formats.dpi)
 
 
 def write_figures(

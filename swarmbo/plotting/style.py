@@ -230,10 +230,7 @@ def write_gif(frames: Frames, path: Path, pause_ms: Sequence[int], exact: Sequen
 
 def _palette(pictures: Sequence[Image.Image], exact: Sequence[str]) -> Image.Image:
     """One set of colours for the whole animation, so that each frame stores only what moved."""
-    width, height = pictures[0].size
-    sheet = Image.new("RGB", (width, height * len(pictures)))
-    for row, picture in enumerate(pictures):
-        sheet.paste(picture, (0, row * height))
+    sheet = Image.fromarray(np.vstack([np.asarray(picture) for picture in pictures]))
     found = sheet.quantize(colors=_MIXED_COLOURS, method=Image.Quantize.MEDIANCUT).getpalette() or []
     fixed = np.array([to_rgb(colour) for colour in exact]) * 255
     mixed = np.array(found[: 3 * _MIXED_COLOURS], dtype=float).reshape(-1, 3)
@@ -284,5 +281,5 @@ class Formats:
         for same in (figures, animations):
             if len(same) > 1:
                 raise ConfigError(f"got {' and '.join(same)}; wanted one of them", at="--format")
-        drawn = figures[0] if figures else cls.figures
-        return cls(drawn, animations[0] if animations else cls.animation, cls.dpi if dpi is None else dpi)
+        drawn, animation = (figures or [cls.figures])[0], (animations or [cls.animation])[0]
+        return cls(drawn, animation, cls.dpi if dpi is None else dpi)

@@ -68,8 +68,7 @@ def plot_fates(ax: Axes, records: Records, to: For = "agree") -> Axes:
 
 def plot_age(ax: Axes, records: Records, to: For = "agree") -> Axes:
     """Draw the age of messages on arrival: the mean, and that on the fastest and the slowest link."""
-    reports = [(record.round, links) for record in records if (links := _OF[to](record)) is not None]
-    known = [(number, links) for number, links in reports if links.total.arrived]
+    known = [(r.round, links) for r in records if (links := _OF[to](r)) is not None and links.total.arrived]
     rounds, mean = [number for number, _ in known], [links.total.age for _, links in known]
     ages = [[edge.age for edge in links.edges.values() if edge.arrived] for _, links in known]
     spread = [min(own) for own in ages], [max(own) for own in ages]

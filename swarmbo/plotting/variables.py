@@ -40,7 +40,7 @@ def plot_variables(ax: Axes, records: Records, world: World) -> Axes:
     if failed:  # an empty line that is not clipped would take room at the corner of the page
         marks: dict[str, Any] = {"color": style.VERMILLION, "markersize": 5.0, "clip_on": False, "label": "failed"}
         ax.plot(failed, np.full(len(failed), -0.5), "x", **marks)
-    ax.set_title("Evaluated")
+    ax.set_title("Evaluated (×: failed)" if failed else "Evaluated")
     style.rounds_axis(ax)
     return _name_rows(ax, world)
 
@@ -57,8 +57,12 @@ def plot_found(ax: Axes, records: Records, world: World) -> Axes:
     if not shown:
         return style.say(ax, "")
     image = _shares(ax, np.array(list(shown.values())).T, (-0.5, len(shown) - 0.5))
-    if world.types:
-        _write_values(ax, world, [place for place in found.values() if place is not None])
+    where: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
+    for column, (name, shares) in enumerate(shown.items()):
+        for row, (of, code) in enumerate(zip(world.types, found[name] or (), strict=False)):
+            value = of.value(code)
+            text = f"{value:.4g}" if isinstance(value, float) else str(value)
+            ax.text(column, row, text[:_LONGEST], color="white" if shares[row] < _DARK else "black", **where)
     ax.set_xticks(range(len(shown)), list(shown), rotation=40, ha="right", rotation_mode="anchor")
     ax.set_title("Found")
     add_colour_bar(ax, image, "share of range")
@@ -73,6 +77,9 @@ def variables_figure(records: Records, world: World) -> Figure:
         left, right = figure.subplots(1, 2, width_ratios=(8, 2.5 if world.types else 1), sharey=True)
         plot_variables(left, records, world)
         plot_found(right, records, world)
+        inches = 0.062 * max((len(text.get_text()) for text in right.texts), default=0) * len(right.get_xticks())
+        if inches > 1.95 and (grid := right.get_gridspec()) is not None:  # long names of choices
+            grid.set_width_ratios((8, 8 * inches / (8.2 - inches)))
         right.tick_params(labelleft=False)
     return figure
 
@@ -95,17 +102,6 @@ def _name_rows(ax: Axes, world: World) -> Axes:
     kinds = [f": {textwrap.shorten(of.in_words, _LONGEST, placeholder=' …')}" for of in world.types or ()]
     ax.set_yticklabels([world.variables[row] + (kinds[row] if kinds else "") for row in rows])
     return ax
-
-
-def _write_values(ax: Axes, world: World, places: Sequence[Sequence[float]]) -> None:
-    """Write the users' values of joint points, one a column."""
-    for column, place in enumerate(places):
-        for row, (of, code) in enumerate(zip(world.types, place, strict=True)):
-            value = of.value(code)
-            text = f"{value:.4g}" if isinstance(value, float) else str(value)
-            is_dark = float(world.domain.to_unit(np.asarray(place))[row]) < _DARK
-            where: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
-            ax.text(column, row, text[:_LONGEST], color="white" if is_dark else "black", **where)
 
 
 def plot_factor_graph(ax: Axes, graph: "FactorGraph | nx.Graph[Any]", agents: Sequence[str] | None = None) -> Axes:
@@ -148,7 +144,7 @@ def plot_factor_graph(ax: Axes, graph: "FactorGraph | nx.Graph[Any]", agents: Se
             letters |= {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}}
         ax.annotate(shown, (x, y), **letters)
     ax.margins(0.12)
-    ax.set_aspect("equal", adjustable="datalim")
+    ax.set_aspect("equal")  # by the box: new limits would cut nodes at the edge
     ax.set_axis_off()
     return ax
 
@@ -204,8 +200,7 @@ def _degrees_figure(by_title: Mapping[str, FactorGraph]) -> Figure:
         for axes, (title, graph) in zip(rows, by_title.items(), strict=True):
             owned = [len(graph.factors_owned_by(agent)) for agent in graph.agents]
             shared = [len(graph.factors_of(variable)) for variable in graph.variables]
-            arity = [len(graph.scope(name)) for name in graph.factors]
-            counts = {"variables of a factor": (arity, "factors", style.BLUE)}
+            counts = {"variables of a factor": ([len(scope) for scope in graph.scopes], "factors", style.BLUE)}
             counts["factors of a variable"] = shared, "variables", style.GREEN
             counts["factors of an agent"] = owned, "agents", style.ORANGE
             for ax, (label, (values, whose, colour)) in zip(axes, counts.items(), strict=True):
@@ -215,9 +210,9 @@ def _degrees_figure(by_title: Mapping[str, FactorGraph]) -> Figure:
                 ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
                 ax.set_xlabel(label)
                 ax.set_ylabel(whose)
-            parts = len(graph.components)
-            text = f"{len(graph.variables)} variables, {len(graph.factors)} factors, {parts} connected part"
-            axes[0].set_title(" · ".join(filter(None, (title, text + "s" * (parts != 1)))))
+            parts = style.counted(len(graph.components), "connected part")
+            text = f"{len(graph.variables)} variables, {len(graph.factors)} factors, {parts}"
+            axes[0].set_title(" · ".join(filter(None, (title, text))))
     return figure
 
 

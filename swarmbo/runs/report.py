@@ -263,8 +263,9 @@ def _found(summary: Summary, place: Recommendation | None, *, with_std: bool) ->
     unit, where = summary.unit, summary.coordinates
     value = quantity(place.mean, unit)
     if with_std:
-        decimals = max(0, 1 - math.floor(math.log10(place.std))) if place.std > 0 else 4
-        value = f"{place.mean:,.{decimals}f} ± {place.std:,.{decimals}f} {unit}".rstrip()
+        decimals = min(8, max(0, 1 - math.floor(math.log10(place.std)))) if place.std > 0 else 4
+        forms = (".4g", ".2g") if max(abs(place.mean), place.std) < 1e-4 else (f",.{decimals}f",) * 2
+        value = f"{place.mean:{forms[0]}} ± {place.std:{forms[1]}} {unit}".rstrip()
     if isinstance(where, Coordinates):
         own = zip(where.axes(), where.own(np.array([place.location]))[0], strict=True)
         decimals = 6 if where.unit == "degrees" else 1

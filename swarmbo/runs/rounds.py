@@ -6,7 +6,7 @@ A round whose step raises or hangs is recorded with all measurements failed, and
 import copy
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -91,7 +91,8 @@ def begin(given: Drive) -> Begun:
     seconds = time.perf_counter() - began
     # read after the reset: a world may draw its field there
     truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
-    truth = None if truth is None else truth.each(lambda then: metrics.within_rules(then, team.problem))
+    aim = {} if team.problem.aim == "peak" else {"goal": team.problem.aim, "level": team.problem.level}  # as stated
+    truth = truth and truth.each(lambda then: replace(metrics.within_rules(then, team.problem), **aim))
     labels = Labels.of(env, truth)
     if truth is not None and isinstance(team.world, FieldWorld) and team.world.task is None:
         warn_of_aim(team.setup, truth.goal)

@@ -103,6 +103,8 @@ def keep_world(
         no_go=[[ring.tolist() for ring in rings] for rings in field.no_go()] if field else [],
         bases={agent: place.tolist() for agent, place in field.bases().items()} if field else {},
         coordinates=labels.coordinates,
+        goal=team.problem.aim,
+        level=team.problem.level,
         **joint,
     )
     arrays, of_truth = dict[str, np.ndarray](), dict[str, Any]()

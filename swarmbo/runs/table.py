@@ -85,7 +85,8 @@ def stacked(tables: Mapping[str, Columns]) -> Columns:
     lengths = {run: len(next(iter(table.values()))) for run, table in tables.items()}
     out: Columns = {"run": [run for run, length in lengths.items() for _ in range(length)]}
     for name in names:
-        out[name] = [cell for run, table in tables.items() for cell in table.get(name, [None] * lengths[run])]
+        cells = [cell for run, table in tables.items() for cell in table.get(name, [None] * lengths[run])]
+        out["point.run" if name == "run" else name] = cells
     return out
 
 

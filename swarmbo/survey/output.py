@@ -41,7 +41,6 @@ def survey_figure(plan: SurveyPlan, title: str = "") -> Figure:
             for number, place in enumerate(plan.places):
                 ax.plot(*place.place, "o", ms=13, mfc="white", mec=style.VERMILLION, mew=1.8, zorder=5, clip_on=False)
                 ax.annotate(str(number + 1), place.place, ha="center", va="center_baseline", fontsize=9, zorder=6)
-            ax.ticklabel_format(useOffset=False)
             ax.locator_params(axis="x", nbins=4 if ratio < 1.3 else 1)
             if coordinates.unit == "degrees" and ratio >= 1.3:  # their long labels would overlap
                 ax.tick_params(axis="x", rotation=45)

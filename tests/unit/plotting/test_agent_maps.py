@@ -1,12 +1,14 @@
 """What agents believe by themselves: their maps, and errors over rounds and bytes."""
 
 import itertools
+from dataclasses import replace
 
 import msgspec
 import numpy as np
 import pytest
 
 from swarmbo.belief import Views
+from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.plotting import World
 from swarmbo.plotting.agent_maps import NO_VIEWS, agent_maps_figure, plot_view_errors
 from swarmbo.plotting.history import agents_of
@@ -185,3 +187,36 @@ def test_agents_that_all_know_the_same_have_no_band_and_are_said_to(run):
         ax = error_traffic_figure(with_views(made, errors), made.world, made.settings).axes[0]
         labels = {line.get_label() for line in ax.lines}
         assert ("fused, all agents alike" in labels) == is_alike == (not ax.collections)
+
+
+def test_maps_of_agents_have_the_degrees_of_the_input_and_what_is_no_go(run):
+    made = run(rounds=1)
+    where = Coordinates.about([[7.6, 51.95], [7.615, 51.958]])
+    ring = np.array([[100.0, 100.0], [300.0, 100.0], [300.0, 300.0]])
+    world = replace(made.world, coordinates=where, no_go=[[ring]])
+    figure = agent_maps_figure(made.records, world, made.settings, neighbours_views(made))
+    figure.canvas.draw()
+    drawn = [ax for ax in figure.axes if ax.get_xlabel() == "lon (degrees)"]
+    assert len(drawn) == 5
+    for ax in drawn:
+        assert len(ax.patches) == 1
+        for place, label in zip(ax.get_xticks(), ax.get_xticklabels(), strict=True):
+            assert float(label.get_text()) == pytest.approx(where.own(np.array([[place, 400.0]]))[0, 0], abs=1e-6)
+
+
+def test_every_error_lies_within_its_axis_and_long_names_beside_one_another(run):
+    ax = plot_view_errors(axes(), {"a": 0.85, "b": 0.966}, {"a": 0.77, "b": 0.77}, 0.77)
+    assert 0.99 < ax.get_ylim()[1] < 1.2
+    made = run(rounds=1)
+    names = {f"robot_{n}": f"autonomous_surface_vehicle_{n}_of_the_north_sea" for n in range(4)}
+    records = []
+    for record in made.records:
+        samples = [msgspec.structs.replace(s, agent=names[s.agent]) for s in record.samples]
+        records.append(msgspec.structs.replace(record, samples=samples))
+    figure = agent_maps_figure(records, made.world, made.settings, None)
+    figure.canvas.draw()
+    (panel,) = [ax for ax in figure.axes if ax.get_title(loc="left").startswith("Map error")]
+    texts = [ax._left_title for ax in figure.axes if ax.get_title(loc="left")] + panel.get_xticklabels()
+    drawn = [text.get_window_extent() for text in texts]
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(drawn, 2))
+    assert panel.bbox.height > 0.8 * figure.dpi

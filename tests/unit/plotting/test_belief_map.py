@@ -1,3 +1,4 @@
+import itertools
 from dataclasses import replace
 
 import msgspec
@@ -7,10 +8,10 @@ from matplotlib.axes import Axes
 from PIL import Image
 
 from swarmbo.errors import ShapeError
-from swarmbo.plotting import World, style
+from swarmbo.plotting import World, style, write_figures
 from swarmbo.plotting.belief_map import belief_map_figure, plot_error, plot_mean, plot_std, plot_truth
 from swarmbo.plotting.history import belief_after, failures, measurements, stops_of
-from swarmbo.plotting.maps import frame_map, lattice_over, plot_field, plot_findings, plot_paths
+from swarmbo.plotting.maps import frame_map, lattice_order, lattice_over, plot_field, plot_findings, plot_paths
 from swarmbo.spaces import Domain
 
 from .conftest import axes
@@ -176,3 +177,40 @@ def test_large_maps_are_in_kilometres(extent, unit):
     assert (ax.xaxis.get_major_formatter()(extent, 0) == "12") is (unit == "km")
     if unit == "km":
         assert ax.yaxis.get_major_formatter()(5_318_545.0, 0) == "5318.545"
+
+
+def test_an_agent_that_always_abstains_has_no_path_and_stops_no_figure(run, tmp_path):
+    made = run(rounds=2, failing=0.0)
+    records = []
+    for record in made.records:
+        lazy = msgspec.structs.replace(record.samples[1], measurement=None, declined=True)
+        records.append(msgspec.structs.replace(record, samples=[record.samples[0], lazy, *record.samples[2:]]))
+    assert write_figures(records, made.world, made.settings, tmp_path)
+    drawn = plot_paths(axes(), records)
+    assert lines(drawn, "robot_1") == []
+    np.testing.assert_array_equal(lines(drawn, "robot_2")[0], stops_of(records, "robot_2"))
+
+
+@pytest.mark.parametrize("size", [[1000.0, 40.0], [40.0, 1000.0]])
+def test_labels_of_a_map_of_a_river_do_not_lie_over_one_another(run, size):
+    made = run(rounds=1, failing=0.0)
+    X = np.stack(np.meshgrid(*(np.linspace(0.0, side, 21) for side in size)), axis=-1).reshape(-1, 2)
+    world = World(Domain(np.zeros(2), np.array(size)), "", "m", "m", X, X.sum(axis=1), X.sum(), X[-1])
+    place = [0.5 * size[0], 0.5 * size[1]]
+    records = [msgspec.structs.replace(r, best=None, recommendation=None) for r in made.records]
+    for record in records:
+        record.samples[:] = [msgspec.structs.replace(s, location=place, target=None) for s in record.samples]
+    figure = belief_map_figure(records, world, made.settings)
+    figure.canvas.draw()
+    texts = [label for ax in figure.axes for label in (ax._left_title, ax.yaxis.label) if label.get_text()]
+    drawn = [text.get_window_extent() for text in texts]
+    assert len(drawn) > 8
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(drawn, 2))
+    assert np.ptp(lattice_over(world).points, axis=0).tolist() == size
+    assert min(lattice_over(world).shown.shape) > 30
+
+
+def test_uneven_sites_in_nanometres_are_no_lattice():
+    columns = np.array([0.0, 1.0, 5.0, 6.0, 9.0])
+    points = np.stack(np.meshgrid(columns, columns), axis=-1).reshape(-1, 2)
+    assert [lattice_order(unit * points) for unit in (1.0, 1e-9)] == [None, None]

@@ -247,3 +247,38 @@ def test_all_of_a_curve_is_shown_and_scores_of_which_more_is_better_have_plain_a
     assert (ax.get_ylim()[0] < last, ax.get_yscale()) == (True, scale)
     f1 = RegretCurves("p", "m", np.array([1, 2]), regrets, more_is_better=True)
     assert plot_regret_curves(Figure().subplots(), [f1], ["m"]).get_yscale() == "linear"
+
+
+def test_a_function_that_has_no_score_before_its_first_round_is_drawn_on_a_logarithmic_scale_all_the_same():
+    regrets = np.array([[np.nan, 50.0, 1e-3], [np.nan, 60.0, 2e-3]])
+    ax = plot_regret_curves(Figure().subplots(), [RegretCurves("p", "m", np.arange(3), regrets)], ["m"])
+    assert ax.get_yscale() == "log"
+
+
+def test_nine_methods_of_one_seed_with_long_names_can_be_told_apart_on_one_page():
+    names = [f"coordination max-sum (iterations={n}, damping=0.5), acquisition db-gp-ucb (beta={n})" for n in range(9)]
+    rows = [Difference("hills", name, 1.0, None, None, "m") for name in names[1:]]
+    figure = comparison_figure([curves(method=name, seeds=1) for name in names], rows, names[0])
+    looks = {(line.get_color(), line.get_marker()) for line in figure.axes[0].get_lines()}
+    assert len(looks) == 9
+    assert "one seed." in figure.get_suptitle()
+    figure.draw_without_rendering()
+    assert figure.get_tightbbox().width < 1.02 * figure.get_figwidth()
+    assert figure.axes[0].get_window_extent().width > 0.5 * figure.bbox.width
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e7])
+def test_the_power_of_an_axis_is_not_written_over_its_legend(run, unit):
+    scaled = [msgspec.structs.replace(r, score=msgspec.structs.replace(r.score, map_rmse=unit)) for r in run().records]
+    ax = plot_map_error(axes(), scaled)
+    ax.figure.draw_without_rendering()
+    power = ax.yaxis.get_offset_text()
+    assert power.get_text()
+    assert not ax.get_legend().get_texts()[0].get_window_extent().overlaps(power.get_window_extent())
+
+
+def test_what_is_better_than_the_reference_optimum_is_shown():
+    better = Score(-5.0, -5.0, -5.0, -5.0, None)
+    ax = plot_regret(axes(), [msgspec.structs.replace(r, score=better) for r in joint_records([3.0, 5.0])])
+    low, high = ax.get_ylim()
+    assert low < -5.0 < high

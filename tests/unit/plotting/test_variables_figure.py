@@ -1,5 +1,7 @@
 """Variables of joint points, what was found, and factor graphs."""
 
+import itertools
+
 import numpy as np
 import pytest
 from matplotlib.collections import LineCollection
@@ -12,6 +14,7 @@ from swarmbo.plotting.history import World
 from swarmbo.plotting.variables import factor_graph_figure, plot_found, plot_variables, variables_figure
 from swarmbo.records import Evaluation, Recommendation, RoundRecord
 from swarmbo.spaces import Domain
+from swarmbo.spaces.variables import Categorical
 
 LOW, HIGH = np.array([0.0, -10.0, 5.0]), np.array([1.0, 10.0, 6.0])
 WORLD = World(Domain(LOW, HIGH), name="f", maximum=0.0, argmax=np.array([0.5, 0.0, 5.5]), variables=("p", "q", "r"))
@@ -139,3 +142,23 @@ def test_a_graph_too_large_to_read_is_drawn_by_degrees():
     assert [(bar.get_x() + 0.4, bar.get_height()) for bar in of_factor.patches] == [(2.0, 100.0)]
     assert [bar.get_height() for bar in of_variable.patches] == [2.0, 99.0]  # the ends, and all between
     assert "101 variables, 100 factors, 1 connected part" in of_factor.get_title(loc="left")
+
+
+def test_no_node_at_the_edge_is_cut_and_no_name_of_a_choice_lies_on_another():
+    figure = factor_graph_figure(FactorGraph.from_scopes({"f": [f"x{n}" for n in range(6)]}))
+    style.name_figure(figure, "a title takes room")
+    figure.canvas.draw()
+    (ax,) = figure.axes
+    for node in ax.collections[1:]:
+        ((x, y),) = ax.transData.transform(node.get_offsets())
+        radius = 0.5 * np.sqrt(node.get_sizes()[0]) * figure.dpi / 72
+        assert ax.bbox.x0 <= x - radius < x + radius <= ax.bbox.x1
+        assert ax.bbox.y0 <= y - radius < y + radius <= ax.bbox.y1
+    kinds = [Categorical(["a rather long name of one wood", "steel"]) for _ in WORLD.variables]
+    world = World(Domain(np.zeros(3), np.ones(3)), variables=WORLD.variables, types=tuple(kinds), argmax=np.zeros(3))
+    figure = variables_figure(records_of([[0.0, 0.0, 0.0]] * 3, [1.0, None, 2.0]), world)
+    assert figure.axes[0].get_title(loc="left") == "Evaluated (×: failed)"
+    figure.canvas.draw()
+    drawn = [text.get_window_extent() for text in figure.axes[1].texts]
+    assert len(drawn) == 9
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(drawn, 2))

@@ -15,9 +15,11 @@ from msgspec.structs import replace
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError, DataWarning, RunFolderError
+from swarmbo.records import Recommendation
 from swarmbo.runs import RunFolder, load, resume, run
 from swarmbo.runs.reading import STDOUT, export
-from swarmbo.runs.table import measurements, to_frame, write_csv
+from swarmbo.runs.report import report_rows
+from swarmbo.runs.table import measurements, stacked, to_frame, write_csv
 
 WORLDS = {
     "robots": ("robots", ["rounds=2", "environment.robots=2"]),
@@ -321,3 +323,15 @@ def test_nobody_sees_a_bar_who_did_not_ask(tmp_path, bump_scenario, capsys):
     assert capsys.readouterr() == ("", "")
     run(bump_scenario(seed=2), tmp_path / "told", progress=True)
     assert "round 4/4" in capsys.readouterr().err
+
+
+def test_numbers_far_below_one_are_told_by_their_digits(tmp_path, bump_scenario):
+    summary = run(bump_scenario(rounds=1), tmp_path / "run")
+    tiny = Recommendation(summary.recommendation.location, 4.988e-9, 3.6e-11)
+    rows = dict(report_rows(replace(summary, recommendation=tiny, unit="A")))
+    assert rows["recommendation"].startswith("4.988e-09 ± 3.6e-11 A at")
+
+
+def test_a_variable_named_run_does_not_replace_the_names_of_runs():
+    joined = stacked({"a": {"run": [0.5], "value": [1.0]}, "b": {"run": [0.7], "value": [2.0]}})
+    assert joined == {"run": ["a", "b"], "point.run": [0.5, 0.7], "value": [1.0, 2.0]}

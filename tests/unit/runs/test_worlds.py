@@ -4,7 +4,8 @@ import pettingzoo
 import pytest
 
 from swarmbo.errors import ConfigError
-from swarmbo.runs import world
+from swarmbo.runs import check, load_run, run, world
+from swarmbo.runs.report import report_rows
 from swarmbo.runs.scenario import make_environment, scenario_of
 from swarmbo.runs.world import load_plug_ins, plug_in_ids
 
@@ -76,3 +77,21 @@ def test_worlds_of_plug_ins_are_told_from_games():
     ids = plug_in_ids()
     assert "swarmbo/robot_team-v0" in ids
     assert not any(identifier.startswith(("atari/", "classic/", "sisl/", "butterfly/")) for identifier in ids)
+
+
+@pytest.mark.parametrize("tells_truth", [True, False])
+def test_the_task_that_a_world_states_is_that_of_its_scores_and_figures(
+    tmp_path, bump_scenario, mischief, monkeypatch, tells_truth
+):
+    scenario = bump_scenario(rounds=1, environment={"tells_truth": tells_truth}, coordination="exact")
+    check(scenario)
+    own = type(mischief.made[0])
+    monkeypatch.setattr(own, "task", "level", raising=False)
+    monkeypatch.setattr(own, "level", 0.5, raising=False)
+    summary = run(scenario, tmp_path / "run")
+    kept = load_run(tmp_path / "run").world
+    assert (kept.goal, kept.level) == ("level", 0.5)
+    if tells_truth:
+        rows = dict(report_rows(summary))
+        assert "F1 of the area above the level" in rows
+        assert "simple regret" not in rows
