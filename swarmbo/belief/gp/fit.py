@@ -16,7 +16,7 @@ from swarmbo.belief.gp.hyperparameters import (
     Hyperparameters,
 )
 from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardisation, standardised_noise, units
-from swarmbo.belief.gp.prior import ROOM, TIED_FROM, HyperparameterPrior, packed, starting_thetas
+from swarmbo.belief.gp.prior import ROOM, TIED_FROM, HyperparameterPrior, noisy_theta, packed, starting_thetas
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KERNEL_NAMES, KernelName
 from swarmbo.spaces import Domain
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 SETTLED_FROM = 500  # rows of a field's data, beyond which fits after the first draw no starts
 FITTED_TO = 1000  # rows of a field's data at most: a fit costs their number cubed, dozens of times
 _SEARCHED = 250  # of these, for a search from several starts of more than ``SETTLED_FROM`` rows
+_CLEARLY = 5.0  # nats by which noise has to explain totals better than narrow peaks
 _PART = 300  # totals from which on several sums' way of searching is quicker for one, and least part of them
 _FIELD_TOLERANCE = 1e7 * float(np.finfo(float).eps)  # L-BFGS-B's own; theta of a field is short, so it can be had
 
@@ -150,7 +151,10 @@ def fit_jointly(
             led, _ = maximise(given(part), starts[goes_on:], settings.max_iterations)
             starts = [*starts[:goes_on], led]
         log_posterior = given(slice(None))
-        theta, _ = maximise(log_posterior, starts, settings.max_iterations)
+        theta, value = maximise(log_posterior, starts, settings.max_iterations)
+        if goes_on and (noisy := noisy_theta(prior, theta)) is not None:
+            other, worth = maximise(log_posterior, [noisy], settings.max_iterations)
+            theta = other if worth > value + _CLEARLY else theta
         means = log_posterior.means(theta)
         constants = offsets + scale * (means if is_mixed else means / len(offsets))
     return _joint_hyperparameters(belief, data, prior, theta, constants, scales)
@@ -172,10 +176,10 @@ def fit_sums(
             starts, goes_on = _joint_starts(belief, prior, earlier, float(scales[0]), rng)
             part = _part(len(data), rng) if len(starts) > goes_on else None
             columns, unit = [column for scope in belief.scopes for column in scope], (offsets.sum(), scales[0])
-            form = len(data), prior.sizes, prior.is_shared, _kernels(belief)[0], len(starts), goes_on
+            form = len(data), prior.sizes, prior.is_shared, _kernels(belief)[0], goes_on
             problem = Problem((fit, TOTAL), prior, data, columns, *unit, starts, goes_on)
             alike.setdefault(form, []).append((problem, part))
-    for (t, _, _, kernel, *_), told in alike.items():
+    for (t, _, _, kernel, _), told in alike.items():
         sums, parts = [problem for problem, _ in told], [part for _, part in told if part is not None]
         most = beliefs[sums[0].place[0]].settings.max_iterations
         how: dict[str, Any] = {"part": np.array(parts) if parts else None} if t >= _PART else {"follows_all": True}

@@ -41,7 +41,7 @@ def fit_alone(
     """Maximum a-posteriori hyper-parameters of each factor given its own outcomes, of several fits side by side."""
     settings, scopes, factors = beliefs[0].settings, beliefs[0].scopes, beliefs[0].graph.factors
     forms, known = settings.of_factors(factors), dict[tuple[object, int], HyperparameterPrior]()
-    priors, alike = list[HyperparameterPrior](), dict[tuple[int, int, str, int, bool], list[Problem]]()
+    priors, alike = list[HyperparameterPrior](), dict[tuple[int, int, str, bool], list[Problem]]()
     for factor, form, size in zip(factors, forms, map(len, scopes), strict=True):
         if (form, size) not in known:
             model = settings.lengthscale_model([size], alone=True)
@@ -60,9 +60,9 @@ def fit_alone(
                     start = packed(prior, earlier, [i], [earlier.noise_variances[i]], earlier.scales[i] / scale)
                 starts, goes_on = starting_thetas(prior, drawn, start), start is not None
                 problem = Problem((fit, i), prior, own, scopes[i], float(offsets[i]), scale, starts, goes_on)
-                alike.setdefault((len(own), size, form.kernel, len(starts), goes_on), []).append(problem)
+                alike.setdefault((len(own), size, form.kernel, goes_on), []).append(problem)
     found = dict[tuple[int, int], tuple[Float[np.ndarray, " p"], float]]()
-    for (_, _, kernel, *_), problems in alike.items():
+    for (_, _, kernel, _), problems in alike.items():
         for first in range(0, len(problems), _AT_ONCE):
             group = problems[first : first + _AT_ONCE]
             thetas, means = searched(group, kernel, settings.max_iterations)

@@ -239,13 +239,22 @@ def packed(
 def starting_thetas(
     prior: HyperparameterPrior, drawn: Sequence[Float[np.ndarray, " p"]], warm: Float[np.ndarray, " p"] | None
 ) -> list[Float[np.ndarray, " p"]]:
-    """The prior's mode or an earlier optimum, a short lengthscale, much noise in sums after it, and those drawn."""
-    starts, q, columns = [prior.centre] if warm is None else [warm], prior.n_lengthscales, np.arange(len(prior.centre))
+    """The prior's mode or an earlier optimum, a short lengthscale, and those drawn."""
+    starts = [prior.centre] if warm is None else [warm]
     if warm is None or (len(prior.sizes) == 1 and prior.ties is None):
         # outcomes that look like noise to long lengthscales may be narrow peaks: that maximum is found from here only
-        starts.append(np.where(columns < q, np.log(_SHORT_LENGTHSCALE), prior.centre))
-    elif warm[:q].mean() < np.log(_SHORT_LENGTHSCALE):
-        # what looks like narrow peaks of a sum may be noise, which a search from short lengthscales does not find
-        is_noise = columns >= q + (prior.time_kernel is not None) + len(prior.sizes)
-        starts.append(np.where(is_noise, np.log(_NOISY), prior.centre))
+        short = prior.centre.copy()
+        short[: prior.n_lengthscales] = np.log(_SHORT_LENGTHSCALE)
+        starts.append(short)
     return [*starts, *drawn]
+
+
+def noisy_theta(prior: HyperparameterPrior, found: Float[np.ndarray, " p"]) -> Float[np.ndarray, " p"] | None:
+    """Start with much noise, if lengthscales found are short; else None."""
+    # what looks like narrow peaks of a sum may be noise, which a search from short lengthscales does not find
+    q = prior.n_lengthscales
+    if found[:q].mean() >= np.log(_SHORT_LENGTHSCALE):
+        return None
+    noisy = prior.centre.copy()
+    noisy[q + (prior.time_kernel is not None) + len(prior.sizes) :] = np.log(_NOISY)
+    return noisy
