@@ -71,8 +71,9 @@ class SharedBelief:
         return ToSay()
 
     def fitted(self, seed: int) -> "SharedBelief":
-        """Belief with hyper-parameters fitted if a fit is due."""
-        return SharedBelief(self.seen.fit(stream(seed, "fit", n=self.seen.n_data))) if self.seen.needs_fit else self
+        """Belief with hyper-parameters fitted if a fit is due, or the last one was of outcomes that did not differ."""
+        is_due = self.seen.needs_fit or (self._lacks_unit and self.seen.tells_since_fit > 0)
+        return SharedBelief(self.seen.fit(stream(seed, "fit", n=self.seen.n_data))) if is_due else self
 
     def at(self, now: float) -> "SharedBelief":
         """Same belief at another round."""
@@ -93,8 +94,13 @@ class SharedBelief:
         return dict.fromkeys(agents, (self.seen.X, failed, self.seen.hyperparameters.time))
 
     def unscaled(self, prices: Mapping[str, float]) -> set[str]:
-        """Agents with a price while the belief has no unit yet; a user's own belief has one."""
-        return set(prices) if type(self.seen) is ExactGP and not self.seen.hyperparameters.has_scale else set()
+        """Agents with a price while the belief has no unit yet."""
+        return set(prices) if self._lacks_unit else set()
+
+    @property
+    def _lacks_unit(self) -> bool:
+        """True while no outcomes have shown their unit to the belief; a user's own one has one."""
+        return type(self.seen) is ExactGP and not self.seen.hyperparameters.has_scale
 
 
 @dataclass(frozen=True, eq=False)

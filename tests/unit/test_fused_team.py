@@ -50,6 +50,25 @@ def test_a_team_decides_by_what_its_agents_believe_and_finds_the_better_part(met
     assert field(found.location) > np.quantile([field(x) for x in PLACES], 0.6)
 
 
+RARELY = sb.ExactGPSettings(restarts=0, refit_every=3)  # of one agent, so its first fit is to one outcome
+
+
+@pytest.mark.parametrize(
+    "playing",
+    [
+        lambda: team("readings"),
+        lambda: team("experts"),
+        lambda: sb.Team.for_field(["a"], [0.0, 0.0], [100.0, 50.0], belief=RARELY, acquisition="expected-improvement"),
+    ],
+    ids=["readings", "experts", "shared"],
+)
+def test_the_unit_of_outcomes_decides_nothing_once_two_are_known(playing):
+    usual = told(playing(), 3, field)
+    for unit in (1e-9, 2.0**30):
+        other = told(playing(), 3, lambda x, unit=unit: unit * field(x))
+        assert [query.point for query in other] == [query.point for query in usual]
+
+
 def test_each_agent_ranks_places_by_its_own_view():
     """With nobody in contact an agent's choice depends on its own readings alone."""
     lonely = nx.empty_graph(AGENTS)

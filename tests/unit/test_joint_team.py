@@ -53,6 +53,26 @@ def test_the_default_finds_the_maximum_of_a_concave_sum(outcomes):
     assert abs(found.mean - best) < 0.02
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        *({**kind, "outcomes": outcomes} for kind in KINDS[:5] for outcomes in ("total", "per-factor")),
+        {"graph": sb.FactorGraph.from_scopes({"f": NAMES})},
+        {"start": {"x": 0.0, "y": 5.0, "z": 150.0}, "safe": {}},
+    ],
+)
+def test_the_unit_of_outcomes_decides_nothing_from_the_second_outcome_on(given):
+    def asked(unit):
+        def in_unit(point):
+            return {factor: unit * value for factor, value in factors_at(point).items()}
+
+        queries = told(team_of(**{"initial": 1, **given}), 3, in_unit)
+        return [[query.point[name] / high for name, (_, high) in BOUNDS.items()] for query in queries]
+
+    for unit in (2.0**-30, 2.0**30):
+        assert np.allclose(asked(unit), asked(1.0), rtol=0.0, atol=1e-4)
+
+
 def test_the_first_points_are_the_sobol_design_of_the_seed_whatever_the_method():
     expected = qmc.Sobol(3, rng=stream(3, "initial design")).random_base2(2)
     for changed in ({}, {"acquisition": "thompson"}, {"coordination": "random"}, {"outcomes": "per-factor"}):

@@ -56,7 +56,7 @@ class Row:
 def test_a_search_that_restarts_stays_near_the_best_setting_of_all():
     restarts = sb.Auto(restarts=sb.Restarts(after=3))
     quick = sb.ADMM(starts=3, screened=32, alone_steps=10)
-    near = {"start": {"x": 0.2, "y": 0.2}, "step_limit": 0.1, "initial": 1}
+    near = {"start": {"x": 0.2, "y": 0.2}, "step_limit": 0.1, "initial": 1, "seed": 3}
     team = sb.Team(None, dict.fromkeys("xy", (0.0, 1.0)), acquisition=restarts, coordination=quick, **near)
     for _ in range(40):
         query = team.ask()
@@ -104,6 +104,10 @@ def test_in_a_world_the_present_setting_is_that_of_its_reset_and_powers_stay_nea
         ({"start": [1.0]}, r"\$\.start: got \[1.0\]; wanted .* of 5"),
         ({"start": PRESENT | {"channel": 7}}, r"\$\.start\.channel: got 7; wanted one of \[1, 6, 11\]"),
         ({"start": {"power": 1.0}}, r"\$\.start: got no 'channel'"),
+        (
+            {"start": PRESENT, "constraints": [sb.Linear(weights={"power": 1.0}, at_most=PRESENT["power"] - 1.0)]},
+            r"\$\.start: got {.*, which constraints or no_go forbid; wanted an allowed setting",
+        ),
         ({"step_limit": 1.0}, r"\$\.step_limit: got no start; wanted start, too"),
         ({"safe": {}}, r"\$\.safe: got no start"),
         ({"start": PRESENT, "step_limit": {"pwer": 1.0}}, r"\$\.step_limit: got 'pwer'; wanted some of"),

@@ -12,7 +12,8 @@ from jaxtyping import Float
 from swarmbo.belief.fusion.fused_view import MOST, FusedView, packed_bytes, unpacked_bytes
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.belief.gp.exact import ExactGP
-from swarmbo.belief.gp.hyperparameters import ExactGPSettings
+from swarmbo.belief.gp.hyperparameters import ExactGPSettings, Hyperparameters
+from swarmbo.belief.gp.observations import standardisation
 from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.errors import LostStateError
 from swarmbo.spaces import Domain
@@ -145,8 +146,14 @@ class MeasurementFlooding(FusedView):
         return self._exact(self.known)
 
     def _exact(self, measurements: Measurements) -> ExactGP:
-        h = self.proposal.hyperparameters
+        h = self._hyperparameters
         return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *measurements)
+
+    @property
+    def _hyperparameters(self) -> Hyperparameters:
+        """Those of the proposal, in the unit of all known outcomes if its agent knew none that differ."""
+        h, (offset, scale, is_shown) = self.proposal.hyperparameters, standardisation(self.known.y)
+        return msgspec.structs.replace(h, offset=offset, scale=scale) if is_shown and not h.has_scale else h
 
     @property
     def known(self) -> Measurements:

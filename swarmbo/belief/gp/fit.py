@@ -76,7 +76,7 @@ def fit_field(
 
         log_posterior = given(fitted_to)
         starts = list[Float[np.ndarray, " p"]]()
-        if previous is not None:
+        if previous is not None and previous.has_scale:  # else it is of an arbitrary unit
             one, ratio = previous.as_channel(), previous.scale / scale
             starts.append(packed(prior, one, [0], one.noise_variances, ratio))
         if not (is_many and starts):
@@ -218,7 +218,8 @@ def _joint_starts(
 ) -> tuple[list[Float[np.ndarray, " p"]], bool]:
     """Starts of the searches, and True if the first of them goes on from an earlier optimum."""
     sizes, start = [len(scope) for scope in belief.scopes], None
-    if warm is not None and [len(lengths) for lengths in warm.lengthscales] == sizes:
+    is_alike = warm is not None and [len(lengths) for lengths in warm.lengthscales] == sizes
+    if warm is not None and is_alike and warm.common_scale != 1.0:
         coupled = warm.in_one_unit()
         noises = [*coupled.noise_variances, coupled.total_noise_variance][-len(prior.unpack(prior.centre)[2]) :]
         start = packed(prior, coupled, range(len(sizes)), noises, coupled.scales[0] / scale)

@@ -55,8 +55,9 @@ def fit_alone(
             # drawn in any case: what comes next to a factor must not depend on whether the outcomes of another vary
             drawn = [prior.sample(rng) for _ in range(settings.restarts)]
             if standardisation(own.outcome)[2]:
-                start = None
-                if earlier is not None and i < len(earlier.scales) and len(earlier.lengthscales[i]) == size:
+                start = None  # and not in the arbitrary unit of an earlier fit to outcomes that did not differ
+                is_alike = earlier is not None and i < len(earlier.scales) and len(earlier.lengthscales[i]) == size
+                if earlier is not None and is_alike and earlier.scales[i] != 1.0:
                     start = packed(prior, earlier, [i], [earlier.noise_variances[i]], earlier.scales[i] / scale)
                 starts, goes_on = starting_thetas(prior, drawn, start), start is not None
                 problem = Problem((fit, i), prior, own, scopes[i], float(offsets[i]), scale, starts, goes_on)
