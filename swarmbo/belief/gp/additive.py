@@ -20,6 +20,7 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, domain_of, g
 from swarmbo.belief.gp.engine import Outcomes
 from swarmbo.belief.gp.fit import fit_jointly, fit_together, prior_hyperparameters
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
+from swarmbo.belief.gp.observations import units
 from swarmbo.belief.gp.spatial import checked_noise, checked_partial_outcomes, checked_points, checked_rounds
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
@@ -246,6 +247,17 @@ class AdditiveGP(AdditivePosterior):
         if self._has_totals:  # they tie all factors together
             return self._fitted(fit_jointly(self, rng, warm))
         return self._fitted(fit_together([self], [rng], [warm])[0])
+
+    def with_units(self, rng: np.random.Generator) -> "AdditiveGP":
+        """Belief in which factors are fitted whose outcomes differ only since the last fit; itself without any."""
+        known, unknown = self.hyperparameters, np.flatnonzero(np.array(self.hyperparameters.scales) == 1.0)
+        if np.isnan(self.totals).all():
+            unknown = unknown[np.isfinite(self.factors[:, unknown]).any(axis=0)]
+        is_kept = np.full(len(known.scales), True)
+        is_kept[unknown] = units(self.totals, self.factors[:, unknown])[1] == 1.0
+        if is_kept.all():
+            return self
+        return self.with_hyperparameters(known.mixed(self.fit(rng, warm=known).hyperparameters, is_kept.tolist()))
 
     @classmethod
     def fit_together(

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from swarmbo.belief.gp.conditioning import Conditioned, JointPosterior, condition
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
-from swarmbo.belief.gp.observations import TOTAL, Observations, units
+from swarmbo.belief.gp.observations import TOTAL, Observations
 from swarmbo.belief.gp.spatial import CHUNK, SpatialGP, checked_rounds
 from swarmbo.belief.gp.stack import StackedParts
 
@@ -131,12 +131,6 @@ class ChannelGP(SpatialGP):
     @cached_property
     def _has_totals(self) -> bool:
         return bool((~np.isnan(self.totals)).any())
-
-    @property
-    def is_unscaled(self) -> bool:
-        """True if outcomes differ that did not at the last fit, so that their scale is 1, of whatever unit."""
-        _, scales, _ = units(self.totals, self.factors)
-        return bool(((np.array(self.channels.scales) == 1.0) & (scales != 1.0)).any())
 
     @property
     def is_tiled(self) -> bool:

@@ -1,7 +1,7 @@
 """What an exact Gaussian process is told to be (settings), and what it was fitted to be (hyper-parameters)."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -236,6 +236,10 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
     def scale_of(self, channel: int) -> float:
         """Unit of the standardised outcomes of a factor, or of the total (-1)."""
         return self.common_scale if channel < 0 else self.scales[channel]
+
+    def mixed(self, other: "AdditiveHyperparameters", is_own: Sequence[bool]) -> "AdditiveHyperparameters":
+        """Its own hyper-parameters of some factors, and another's of the rest."""
+        return self.of((self if own else other).factor(j) for j, own in enumerate(is_own)) if any(is_own) else other
 
     def in_one_unit(self) -> "AdditiveHyperparameters":
         """The same model with all scales equal, as totals need it."""

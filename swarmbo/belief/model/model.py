@@ -103,8 +103,7 @@ def learned_belief(
     warps: Sequence[tuple[WarpKind, float]] = (),
 ) -> tuple[AdditiveGP, Learned]:
     """The belief of a history, or of a transformed one or a part of it, and the state for the next one. Fits are reused
-    for ``settings.refit_every`` evaluations, or until outcomes first differ. On other scopes than the situation's only
-    totals are learned.
+    for ``settings.refit_every`` evaluations. On other scopes than the situation's only totals are learned.
     """
     if previous is not None and (previous.splits or _transforms(previous.warps) != _transforms(warps)):
         previous = None
@@ -124,11 +123,12 @@ def learned_belief(
     sizes = [len(graph.scope(factor)) for factor in graph.factors]
     if previous is not None and [*map(len, previous.hyperparameters.lengthscales)] == sizes:
         belief = belief.with_hyperparameters(previous.hyperparameters)
-        if previous.fitted_at and n - previous.fitted_at < settings.refit_every and not belief.is_unscaled:
+        if previous.fitted_at and n - previous.fitted_at < settings.refit_every:
+            fitted = belief.with_units(stream(situation.seed, "belief", "fit", evaluations=n))
             if situation.earlier is not None:
-                belief = belief.extended_from(situation.earlier)
+                fitted = belief.extended_from(situation.earlier) if fitted is belief else fitted
                 situation.earlier.drop_cache()
-            return belief, previous
+            return fitted, msgspec.structs.replace(previous, hyperparameters=fitted.hyperparameters)
     if situation.earlier is not None:
         situation.earlier.drop_cache()  # frees memory before as much is computed for other hyper-parameters
     fitted_at = 0

@@ -1,7 +1,7 @@
 """Choice of outcome transforms, and of decompositions of a factor, by evidence as a density of the outcomes."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -165,21 +165,19 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     if is_still == [True]:  # of several factors each owner knows its own only
         return data.model(belief, previous, warps, {})
     unfitted = belief.hyperparameters
-    is_late = n - previous.fitted_at >= settings.refit_every
-    is_late |= belief.with_hyperparameters(previous.hyperparameters).is_unscaled
-    is_due = is_late and bool(np.isfinite(F).any())
+    is_due = n - previous.fitted_at >= settings.refit_every and bool(np.isfinite(F).any())
     if is_due and previous.candidate_models:
         previous = _turned(previous, situation.graph.factors[0])
         belief = data.whole(warps, previous.splits)
     belief = belief.with_hyperparameters(previous.hyperparameters)
-    if is_due and belief.n_data:
+    if belief.n_data:
         rng = stream(situation.seed, "belief", "fit", evaluations=n)
-        belief = belief.fit(rng, warm=previous.hyperparameters)
+        belief = belief.fit(rng, warm=previous.hyperparameters) if is_due else belief.with_units(rng)
     # a split factor's data are not in this belief: whether it is fitted depends on other factors' data
     is_kept = [still or f in previous.splits for still, f in zip(is_still, situation.graph.factors, strict=True)]
-    hyperparameters = _mixed(previous.hyperparameters, belief.hyperparameters, is_kept)
+    hyperparameters = previous.hyperparameters.mixed(belief.hyperparameters, is_kept)
     if any(is_still):
-        belief = belief.with_hyperparameters(_mixed(unfitted, belief.hyperparameters, is_still))
+        belief = belief.with_hyperparameters(unfitted.mixed(belief.hyperparameters, is_still))
     splits = data.splits(previous.splits, is_due=is_due)
     learned = msgspec.structs.replace(
         previous,
@@ -192,15 +190,6 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
         own = next(iter(learned.splits.values()), learned.hyperparameters)
         learned = msgspec.structs.replace(learned, candidate_models=((place, own), *others))
     return data.model(belief, learned, warps, splits)
-
-
-def _mixed(
-    first: AdditiveHyperparameters, other: AdditiveHyperparameters, is_first: Sequence[bool]
-) -> AdditiveHyperparameters:
-    """Hyper-parameters of some factors from the first, and of the rest from the other."""
-    if not any(is_first):
-        return other
-    return AdditiveHyperparameters.of((first if own else other).factor(j) for j, own in enumerate(is_first))
 
 
 def _turned(learned: Learned, factor: str) -> Learned:
@@ -306,11 +295,11 @@ class _Data:
         made = {factor: self._unfitted(factor, is_cold=warm is None) for factor, warm in known.items()}
         rngs, together = dict[str, np.random.Generator](), list[str]()
         for factor, warm in known.items():
-            if warm is not None and not is_due:
-                made[factor] = made[factor].with_hyperparameters(warm)
-                continue
             n, parts = len(self.situation.history), made[factor]
             rngs[factor] = stream(self.situation.seed, "belief", "split", factor=factor, evaluations=n)
+            if warm is not None and not is_due:
+                made[factor] = parts.with_hyperparameters(warm).with_units(rngs[factor])
+                continue
             if is_stackable(parts):
                 together.append(factor)
             else:
