@@ -203,14 +203,16 @@ def _tables(kind: type[msgspec.Struct]) -> dict[str, Any]:
 def _choosing(kind: type[msgspec.Struct]) -> dict[str, Any]:
     """Types of the fields of a struct that hold one of a few words, true or false, or lists or tables of plain data."""
 
-    def are_all(kinds: tuple[Any, ...], part: Any) -> bool:
+    def fits(kinds: tuple[Any, ...], part: Any) -> bool:
         origin, parts = get_origin(part), get_args(part)
         if origin in (tuple, list, dict):
             kinds = (*kinds, int, float, str, Ellipsis)
-        of = parts[:1] if origin is Annotated else () if origin in (None, Literal) else parts
-        return part in kinds or origin is Literal or (bool(of) and all(are_all(kinds, each) for each in of))
+        if origin is Literal:
+            return int not in kinds
+        of = parts[:1] if origin is Annotated else parts
+        return part in kinds or (bool(of) and all(fits(kinds, each) for each in of))
 
-    return {part.name: part.type for part in msgspec.structs.fields(kind) if are_all((bool, type(None)), part.type)}
+    return {part.name: part.type for part in msgspec.structs.fields(kind) if fits((bool, type(None)), part.type)}
 
 
 def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -> ConfigError:

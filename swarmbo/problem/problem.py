@@ -218,8 +218,7 @@ class Problem:
             raise ConfigError(f"{got}, which no point keeps; wanted constraints that leave some", at="$.constraints")
         near = limited._kept(np.full(len(known), 0.5))
         if (near is None or not limited.is_allowed(near[None])[0]) and not len(limited.allowed):
-            got = "got constraints that leave no point, as far as could be found"
-            raise ConfigError(f"{got}, or none outside no_go; wanted some to query", at="$.constraints")
+            raise ConfigError("got rules that together leave no point that could be found", at="$.constraints")
         return limited
 
     def with_limits(self, limits: Mapping[str, Sequence[float | None]]) -> "Problem":

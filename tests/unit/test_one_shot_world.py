@@ -272,7 +272,7 @@ def test_action_spaces_without_variables_of_some_type_are_refused(box, message):
         ({"scopes": [["rain"]]}, r"\$\.scopes: got \[\['rain'\]\]"),
         ({"scopes": {}}, r"\$\.scopes: got no factors"),
         ({"scopes": {"rain": []}}, r"\$\.scopes\.rain: got \[\]"),
-        ({"scopes": {"rain": ["rain", "rain"]}}, r"\$\.scopes\.rain: got .* each once"),
+        ({"scopes": {"rain": ["rain", "rain"]}}, r"\$\.scopes\.rain: got .* no name twice"),
         ({"acquisition": "db-gp-ucb"}, "not for agents that set the variables"),
     ],
 )
