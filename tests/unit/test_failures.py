@@ -124,7 +124,7 @@ class Insists:
 
     def maximise(self, functions, links=None, seed=0) -> Agreement:
         self.asked += 1
-        return Agreement(self.point, 0.0, SolveReport(status="insists"))
+        return Agreement(self.point, 0.0, SolveReport(status="sequential"))
 
 
 @pytest.mark.parametrize(("x", "asked"), [(0.3, 1), (0.95, 2)])

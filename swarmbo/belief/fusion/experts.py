@@ -84,7 +84,7 @@ class CommitteeFlooding(MeasurementFlooding):
         own = experts.get(self.name, self._exact(Measurements.of(np.zeros((0, self.n_columns + 2)))))
         return CommitteeGP(
             domain=self.domain,
-            hyperparameters=self._hyperparameters,
+            hyperparameters=self.hyperparameters,
             experts=tuple(experts.values()),
             own=own,
             foreseen=own,

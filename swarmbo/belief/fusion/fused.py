@@ -278,7 +278,7 @@ class FusedBelief(Answered):
     @property
     def hyperparameters(self) -> Hyperparameters:
         """Hyper-parameters of the representative."""
-        return self.agents[self.representative].proposal.hyperparameters
+        return self.agents[self.representative].hyperparameters
 
     @property
     def _views(self) -> dict[str, FusedView]:

@@ -61,6 +61,11 @@ class FusedView(ABC):
         self._has_adopted()
 
     @property
+    def hyperparameters(self) -> Hyperparameters:
+        """Hyper-parameters of its belief: those of the present proposal."""
+        return self.proposal.hyperparameters
+
+    @property
     def n_columns(self) -> int:
         """Coordinates of a measurement: those of the domain, and its round if the belief has a time axis."""
         return self.domain.n_dims + (self.proposal.hyperparameters.time is not None)
@@ -175,7 +180,7 @@ class FusedView(ABC):
         return information_of(proposal.basis, proposal.hyperparameters, self.domain, X, y, noise)
 
     def _by_features(self, information: Information) -> FeatureGP:
-        h, basis = self.proposal.hyperparameters, self.proposal.basis
+        h, basis = self.hyperparameters, self.proposal.basis
         return FeatureGP(domain=self.domain, hyperparameters=h, basis=basis, information=information)
 
     @abstractmethod

@@ -146,11 +146,11 @@ class MeasurementFlooding(FusedView):
         return self._exact(self.known)
 
     def _exact(self, measurements: Measurements) -> ExactGP:
-        h = self._hyperparameters
+        h = self.hyperparameters
         return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *measurements)
 
     @property
-    def _hyperparameters(self) -> Hyperparameters:
+    def hyperparameters(self) -> Hyperparameters:
         """Those of the proposal, in the unit of all known outcomes if its agent knew none that differ."""
         h, (offset, scale, is_shown) = self.proposal.hyperparameters, standardisation(self.known.y)
         return msgspec.structs.replace(h, offset=offset, scale=scale) if is_shown and not h.has_scale else h

@@ -77,7 +77,7 @@ def test_a_team_shares_the_sum_of_what_each_gets_alone(world, arguments):
         np.testing.assert_allclose(before, outcomes / len(outcomes) if is_total else outcomes, rtol=1e-12)
         np.testing.assert_allclose(np.array(list(shared.values())) + costs, before.mean(), rtol=1e-12)
         for info in infos.values() if (world, arguments) in FUNCTIONS else ():
-            assert ("error" in info) == ("measurement" not in info)
+            assert ("failure" in info) == ("measurement" not in info)
             assert ("factors" in info) is not is_total
 
 

@@ -248,6 +248,6 @@ def test_more_processes_than_windows_can_wait_for_are_refused_there(tmp_path, mo
 
 
 def test_a_pool_that_does_not_start_in_time_says_how_long_it_waited(pool_of, monkeypatch):
-    monkeypatch.setattr("swarmbo.evaluations.pool._START_S", 0.0)
+    monkeypatch.setattr("swarmbo.evaluations.executor._START_S", 0.0)
     with pytest.raises(ConfigError, match="do not start: no answer within 0 s"):
         pool_of(count=1).poll(LONG)
