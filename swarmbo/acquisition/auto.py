@@ -100,11 +100,11 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     per factor, the last round evaluates the combined best point of all parts of the graph. If the number of rounds is
     unknown, this happens whenever the number of evaluations has grown by half. Outcomes of factors with shared
     variables are not transformed, since a gain of one may be a loss of another. Draws begin with twice as many outcomes
-    as in the initial design, and cautious bounds after draws with three times as many. More than 128 factors are never
-    drawn, since a draw explores in all at once. Trust regions react to posterior means, not to noisy outcomes. If the
-    fitted noise is above 3e-4 of the outcomes' variance, ``box.failures`` and the wait for a restart are tripled. In
-    such noise of totals, every second point, and all points of a batch but the first, are joint draws maximised
-    everywhere, since neighbours tell little.
+    as in the initial design, and cautious bounds after draws with three times as many. More than 128 such factors are
+    never drawn, nor in noise, since a draw explores in all at once. Trust regions react to posterior means, not to
+    noisy outcomes. If the fitted noise is above 3e-4 of the outcomes' variance, ``box.failures`` and the wait for a
+    restart are tripled. In such noise of totals, every second point, and all points of a batch but the first, are joint
+    draws maximised everywhere, since neighbours tell little.
 
     Every rule is a sum over factors, so agents agree on it by messages. Outcomes are sent to all agents that model
     them. With totals, a draw needs one number per evaluation from each factor to all others. Every agent computes trust
@@ -187,7 +187,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         if is_plain and is_whole:
             return LogImprovements.over_incumbent(belief)
         patience = _patience(belief.hyperparameters.total_noise_variance)
-        if patience > 1 and not is_whole and (situation.n_batched or asked % _TURNS):
+        is_drawable = not is_whole and len(situation.graph.factors) <= _DRAWABLE
+        if patience > 1 and is_drawable and (situation.n_batched or asked % _TURNS):
             return self._draw(situation, belief, None)  # in noise, neighbours tell little
         # points of a global search are no steps of the box
         places = belief.domain.to_unit(belief.X) if is_plain else None

@@ -101,9 +101,11 @@ class Talking:
         self.name, self.problem, self.links, self.patience = name, problem, links, patience
         self._others = frozenset(problem.agents) - {name}
         self.level, self.sites = problem.level, None if sites is None else checked_sites(sites, problem)
-        self.has_base, self.travel = has_base, travel
+        self.has_base = has_base
+        self.travel = travel
         self.participants: Participants | None = None
-        self.factors, self.variables = problem.graph.factors_owned_by(name), problem.graph.variables_owned_by(name)
+        self.factors = problem.graph.factors_owned_by(name)
+        self.variables = problem.graph.variables_owned_by(name)
         self._setup, self._owned = setup, Owned(name, problem, self.factors, self.variables)
         self.sent: dict[str, Traffic] = {}
         self.report: SolveReport | None = None

@@ -6,6 +6,7 @@ continues. Tables for notebooks have all user text escaped.
 
 import operator
 import traceback
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, cast
@@ -133,8 +134,12 @@ def storable(value: Any) -> Any:
 def distinct_names(given: object, what: str, at: str) -> tuple[str, ...]:
     """Check names from a user, at least one, none twice; ``what`` describes one for messages."""
     names = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else None
-    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
-        raise ConfigError(f"got {short(given)}; wanted at least one {what} in a list of texts, no name twice", at=at)
+    if not names:
+        raise ConfigError(f"got {short(given)}; wanted a list of names, at least one {what}", at=at)
+    if strange := [name for name in names if not isinstance(name, str)]:
+        raise ConfigError(f"got the name {short(strange[0])}; wanted a string, for example {str(strange[0])!r}", at=at)
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise ConfigError(f"got the {what} {twice[0]!r} more than once; wanted no name twice", at=at)
     return exact(tuple(names))
 
 

@@ -10,7 +10,7 @@ from typer import Argument, Option
 from typer.core import TyperGroup
 
 from swarmbo.cli import options
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, typed
 
 
 class _ScenarioFirst(TyperGroup):
@@ -136,7 +136,7 @@ def make_fleet_keys(
     if strangers := sorted(set(given) - set(members)):
         raise ConfigError(f"got {strangers[0]!r}; wanted one of {members}", at="--host")
     written = make_keys(folder, {name: given.get(name, "127.0.0.1") for name in members})
-    typer.echo(f"{len(written)} files, for `swarmbo fleet … --keys {folder}`: {folder}")
+    typer.echo(f"{len(written)} files, for `swarmbo fleet … --keys {typed(folder)}`: {folder}")
 
 
 @options.app.command()

@@ -69,7 +69,8 @@ class Solution(msgspec.Struct, frozen=True):
         rows: list[tuple[str, object]] = [("value", self.value), ("upper bound", self.upper_bound)]
         rows += [("rounds", self.report.rounds), ("messages", self.report.messages)]
         rows += [(name, f"value number {index}") for name, index in self.assignment.items()]
-        return html_table(f"Solution: {self.report.status}", [x for x in rows if x[1] is not None], more="variables")
+        known = [(name, value) for name, value in rows if value is not None]
+        return html_table(f"Solution: {self.report.status}", known, more="variables")
 
 
 @dataclass(frozen=True, eq=False)

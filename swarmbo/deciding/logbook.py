@@ -18,8 +18,10 @@ MOST_QUERIES = 10_000  # of one call
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """Decision of a team for its next evaluation, with expectations: of the sum, or of each agent's measurement. The
-    ``point`` (n,) is physical, NaN for variables of agents without a part. ``chosen`` is False in the initial design.
+    """Decision of a team for its next evaluation, with expectations: of the sum, or of each agent's measurement.
+
+    The ``point`` (n,) is physical, NaN for variables of agents without a part. ``chosen`` is False in the initial
+    design.
     """
 
     point: Float[np.ndarray, " n"]
@@ -58,8 +60,11 @@ class _Waiting(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, eq=False)
 class OpenQuery:
-    """A pending joint point and its awaited channels, with a ``row`` in the history once an outcome is known. ``basis``
-    counts the evaluations known at its request, ``stood`` is an actual point told before any outcome.
+    """A pending joint point, and the channels for which it waits.
+
+    Once a part of its outcome is known, it has a ``row`` in the history. ``chosen`` is False in the initial design;
+    ``basis`` is the number of evaluations known at its request; ``stood`` is an actual point that was told before any
+    outcome.
     """
 
     point: Float[np.ndarray, " n"]

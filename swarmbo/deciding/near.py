@@ -90,8 +90,10 @@ class Near:
             raise ConfigError(f"got no start; {fix}", at=f"$.{first}")
         reach, shares = _reach(problem, step_limit)
         needed = None if safe is None else convert(safe, Safe, "$.safe")
-        if not problem.is_allowed(problem.domain.to_unit(place := _start(problem, start))[None])[0]:
-            raise ConfigError(f"got {short(problem.named(place))}; wanted one that all rules allow", at="$.start")
+        place = _start(problem, start)
+        if not problem.is_allowed(problem.domain.to_unit(place[None]))[0]:
+            got = f"got {short(problem.named(place))}, which constraints or no_go forbid"
+            raise ConfigError(f"{got}; wanted an allowed setting, or rules that allow it", at="$.start")
         return cls(problem, place, reach, shares, step_limit, needed)
 
     def to_plain(self) -> dict[str, Any]:

@@ -302,6 +302,13 @@ def _serve(pipe: Connection, work: Work, results: Path | None, grace_s: float) -
                     if results is not None:
                         keep(results, end)
                     pipe.send(end)
-                except (AttributeError, TypeError, ValueError, OverflowError, pickle.PicklingError) as error:
+                except (
+                    AttributeError,
+                    TypeError,
+                    ValueError,
+                    OverflowError,
+                    RecursionError,
+                    pickle.PicklingError,
+                ) as error:
                     # another attempt would give such a result again
                     pipe.send(end._replace(status="error", value=error_text(error)))

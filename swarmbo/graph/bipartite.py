@@ -197,8 +197,8 @@ def _bipartite(g: "nx.Graph[Any]", names: Mapping[Any, str], factors: set[Any]) 
     for factor in (node for node in g.nodes if node in factors):
         edges = [(data.get("axis", place), names[v]) for place, (_, v, data) in enumerate(g.edges(factor, data=True))]
         axes = [axis for axis, _ in edges]
-        if len(set(axes)) < len(axes) or not all(isinstance(axis, int | np.integer) for axis in axes):
-            raise ConfigError(f"node {factor!r} has edges with axis = {short(axes)}; wanted numbers from 0, or no axis")
+        if len(set(axes)) < len(axes) or not all(isinstance(axis, int | float | np.number) for axis in axes):
+            raise ConfigError(f"node {factor!r} has edges with axis = {short(axes)}; wanted different numbers, or none")
         scopes[names[factor]] = [v for _, v in sorted(edges)]
     covered = {variable for scope in scopes.values() for variable in scope}
     if lonely := [name for node, name in names.items() if node not in factors and name not in covered]:

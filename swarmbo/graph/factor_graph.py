@@ -218,11 +218,11 @@ class FactorGraph:
 
     def factors_owned_by(self, agent: str) -> tuple[str, ...]:
         """Factors of an agent, in the graph's order."""
-        return self._owned[0].get(agent, ())
+        return self._factors_by_owner.get(agent, ())
 
     def variables_owned_by(self, agent: str) -> tuple[str, ...]:
         """Variables of an agent, in the graph's order."""
-        return self._owned[1].get(agent, ())
+        return self._variables_by_owner.get(agent, ())
 
     @cached_property
     def agents(self) -> tuple[str, ...]:
@@ -299,10 +299,12 @@ class FactorGraph:
         return _ByName("factor", ((factor, place) for place, factor in enumerate(self.factors)))
 
     @cached_property
-    def _owned(self) -> tuple[dict[str, tuple[str, ...]], ...]:
-        """Factors and variables of each agent."""
-        pairs = (self.factor_owners, self.factors), (self.variable_owners, self.variables)
-        return tuple(grouped(zip(owners, names, strict=True)) for owners, names in pairs)
+    def _factors_by_owner(self) -> dict[str, tuple[str, ...]]:
+        return grouped(zip(self.factor_owners, self.factors, strict=True))
+
+    @cached_property
+    def _variables_by_owner(self) -> dict[str, tuple[str, ...]]:
+        return grouped(zip(self.variable_owners, self.variables, strict=True))
 
     @cached_property
     def _factors_by_variable(self) -> "_ByName[tuple[str, ...]]":

@@ -64,7 +64,8 @@ class Driven:
     """Counts of a drive, by robot.
 
     ``measured``: outcomes of goals. ``failed``: those of them that are NaN or infinite. ``unasked``: measurements
-    without a goal. ``silent``: goals that were given up. ``refused``: ``(robot, reason)`` of each useless message.
+    without a goal. ``silent``: goals that were given up. ``refused``: ``(robot, reason)`` of each message that could
+    not be used.
     """
 
     measured: Counter[str] = field(default_factory=Counter[str])

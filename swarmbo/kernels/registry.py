@@ -41,8 +41,8 @@ def register_kernel(
     """Register your own stationary kernel under a name, in this process.
 
     Then all settings that take the name of a kernel accept this name. Every process that loads states or scenarios with
-    this name must register the kernel first. Another kernel under the same name replaces the first; make beliefs with
-    the first one again.
+    this name must register the kernel first. Another kernel under the same name replaces the first. Beliefs made
+    before keep results of the first kernel, so make new ones.
 
     Args:
         name: Any name except those of swarmbo's kernels.

@@ -55,7 +55,7 @@ def plot_view_errors(
     if pooled is not None:
         ax.axhline(pooled, color=_POOLED, linewidth=1.2, linestyle=(0, (4, 3)), label="all data pooled", zorder=1.5)
     names = [fill(agent.removeprefix(f"{role}_"), _LONGEST) for agent in own]
-    is_crowded = len(own) > 24 or len(own) * max(map(len, names)) > 84  # letters in the width of the axis
+    is_crowded = len(own) > 24 or len(own) * max(map(len, names), default=0) > 84  # letters in the width of the axis
     ax.set_xticks(places, names, rotation=90 if is_crowded else 0)
     ax.set_xlim(-0.6, len(own) - 0.4)
     top = ax.dataLim.y1
@@ -80,7 +80,7 @@ def agent_maps_figure(records: Records, world: World, settings: ExactGPSettings,
     side = min((_WIDTH - _BESIDE) / (len(shown.chosen) + 1), 2.2)
     has_truth = shown.pooled_error is not None
     headline = fill(_headline(records[-1].round, shown), 92)
-    longest = max(map(len, shown.own_errors))
+    longest = max(map(len, shown.own_errors), default=0)
     tall, low = 2 * (side * aspect + 0.75 + 0.15 * (longest // _LONGEST)), 2.4 if longest <= _LONGEST else 3.5
     with style.applied():
         heights = [0.12 + 0.18 * (headline.count("\n") + 1), tall, *([low] if has_truth else [])]

@@ -218,7 +218,8 @@ class Problem:
             raise ConfigError(f"{got}, which no point keeps; wanted constraints that leave some", at="$.constraints")
         near = limited._kept(np.full(len(known), 0.5))
         if (near is None or not limited.is_allowed(near[None])[0]) and not len(limited.allowed):
-            raise ConfigError("got rules that together leave no point that could be found", at="$.constraints")
+            got = "got constraints that leave no point outside no_go, as far as could be found"
+            raise ConfigError(f"{got}; wanted some to query: widen a constraint or a region", at="$.constraints")
         return limited
 
     def with_limits(self, limits: Mapping[str, Sequence[float | None]]) -> "Problem":
@@ -236,7 +237,8 @@ class Problem:
         ranges: dict[str, tuple[float | None, float | None]] = {}
         for name, pair in given.items():
             numbers = real_array(pair)
-            ends = [] if numbers is None or numbers.shape != (2,) else [None if x != x else x for x in numbers.tolist()]
+            pair_of = [] if numbers is None or numbers.shape != (2,) else numbers.tolist()
+            ends = [None if math.isnan(end) else end for end in pair_of]
             known = [end for end in ends if end is not None]
             if not known or not np.isfinite(known).all() or known != sorted(known):
                 wanted = "(low, high), numbers with low <= high, or None for one of them"
@@ -580,6 +582,6 @@ def _one_factor(bounds: Mapping[str, Any], variable_owners: Mapping[str, str] | 
     if not bounds:
         raise ConfigError("got no variables; wanted bounds of at least one", at="$.bounds")
     owners = variable_owners or {variable: f"agent_{index}" for index, variable in enumerate(bounds)}
-    factor = unused_prefix("whole", bounds)
+    factor = "whole" if "whole" not in bounds else unused_prefix("whole", bounds)
     first = {factor: next(iter(owners.values()))}
     return FactorGraph.from_scopes({factor: list(bounds)}, owners=first, variable_owners=owners)

@@ -41,7 +41,7 @@ class _Failed(NamedTuple):
 
 
 def attend(scenario: Scenario, first: Task, again: Task, calls: Calls) -> Summary:
-    """Run to the end; with a limit of steps in successive processes: ``first``, ``again`` after each failed step."""
+    """Run to the end; with a limit of time in successive processes: ``first``, and ``again`` after a failed step."""
     # workers limit evaluations themselves
     if scenario.step_timeout_s is None or scenario.workers is not None:
         return first(calls)

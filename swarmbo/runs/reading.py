@@ -16,7 +16,7 @@ import msgspec
 
 from swarmbo.boundary.files import LoggedLines
 from swarmbo.boundary.values import html_table
-from swarmbo.errors import ConfigError, DataWarning, RunFolderError
+from swarmbo.errors import ConfigError, DataWarning, RunFolderError, SwarmboWarning
 from swarmbo.records import Recommendation, RoundRecord
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.report import Summary, report_rows
@@ -231,6 +231,10 @@ def export(
         if is_one or run.log.records or run.log.damage:  # else its world may be missing, too
             tables[run.path.resolve().relative_to(top).as_posix()] = run.table()
             is_whole = is_whole and run.log.damage is None
+        else:
+            warnings.warn(f"{run.path}: no round is logged; left out", SwarmboWarning, stacklevel=2)
+    if not tables:
+        raise RunFolderError(f"{folder}: no run there has logged a round; wanted at least one")
     table = tables["."] if is_one else stacked(tables)
     if file == STDOUT:
         if isinstance(sys.stdout, TextIOWrapper):  # as in a file, whatever characters the system has

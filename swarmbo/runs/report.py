@@ -264,8 +264,9 @@ def _found(summary: Summary, place: Recommendation | None, *, with_std: bool) ->
     value = quantity(place.mean, unit)
     if with_std:
         decimals = min(8, max(0, 1 - math.floor(math.log10(place.std)))) if place.std > 0 else 4
-        forms = (".4g", ".2g") if max(abs(place.mean), place.std) < 1e-4 else (f",.{decimals}f",) * 2
-        value = f"{place.mean:{forms[0]}} ± {place.std:{forms[1]}} {unit}".rstrip()
+        mean = f"{place.mean:.4g}" if max(abs(place.mean), place.std) < 1e-4 else f"{place.mean:,.{decimals}f}"
+        std = f"{place.std:.2g}" if place.std < 1e-4 else f"{place.std:,.{decimals}f}"
+        value = f"{mean} ± {std} {unit}".rstrip()
     if isinstance(where, Coordinates):
         own = zip(where.axes(), where.own(np.array([place.location]))[0], strict=True)
         decimals = 6 if where.unit == "degrees" else 1

@@ -51,7 +51,8 @@ def run(
             the world: a plug-in, or a class that can be imported.
         out: The folder; created if missing.
         force: Delete an existing run there first.
-        on_round: Called after each round with its record, and True if it was logged before. Its exceptions end the run.
+        on_round: Called after each round with its record, and True if it was logged before. An exception ends the run,
+            which can be resumed.
         progress: Show a bar on the terminal or in a notebook; plain lines elsewhere.
         trust: Permit user code that the scenario names.
 
@@ -109,16 +110,18 @@ def resume(
         got = "its outcomes are told by clients, and its environment would simulate the others"
         raise RunFolderError(f"{path}: {got}; {folder.way_on}, with the scenario that it began with")
     with telling(scenario, path, on_round, progress=progress) as calls:
-        return attend(scenario, again := partial(_resume, path, trust), again, calls)
+        again = partial(_resume, path, trust)
+        return attend(scenario, again, again, calls)
 
 
 def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team]:
     """World and team of a scenario, not yet reset; workers are refused for a world whose copies may differ."""
     require_trust(scenario, trust)
     require_within_reason(scenario)
-    require_packages(msgspec.to_builtins(scenario.coordination).get("kind"))
     env = make_environment(scenario, trust)
     team = (Team if scenario.policy is None else PolicyTeam).for_env(env, **scenario.team_settings)
+    if isinstance(team.coordination, msgspec.Struct):
+        require_packages(str(team.coordination.__struct_config__.tag))
     if isinstance(team, PolicyTeam):
         team.policy, team.env = policy_of(scenario.policy), env
     elif isinstance(world := team.world, FieldWorld) and world.stated_task is None and "task" in scenario.environment:

@@ -14,9 +14,9 @@ import msgspec
 import tomli_w
 
 import swarmbo
+from swarmbo import errors
 from swarmbo.boundary.files import read_regular
 from swarmbo.deciding.setup import DEFAULT_KINDS
-from swarmbo.errors import ConfigError
 from swarmbo.interchange.files import FORMATS
 from swarmbo.registry import SLOTS, kinds
 from swarmbo.runs.scenario import DEEPEST, Scenario, require_shallow, scenario_of, setting_paths
@@ -69,7 +69,7 @@ def locate(source: str | os.PathLike[str]) -> Path:
     if is_path or Path(text).exists():
         return Path(text)
     known = ", ".join(available()) or "none"
-    raise ConfigError(f"no scenario of this name, and no such file; wanted a path or one of: {known}", at=text)
+    raise errors.ConfigError(f"no scenario of this name, and no such file; wanted a path or one of: {known}", at=text)
 
 
 def find(name: str, ending: str = ".toml") -> Path | None:
@@ -113,18 +113,19 @@ def dump(scenario: Scenario) -> str:
 def read_toml(path: Path) -> dict[str, Any]:
     """Tables of a TOML file."""
     if path.suffix in FORMATS:
-        wanted = f"a scenario, in TOML; `swarmbo solve {path}` and `swarmbo fleet {path}` solve it"
-        raise ConfigError(f"is a problem in tables; wanted {wanted}", at=str(path))
+        file = errors.typed(path)
+        wanted = f"a scenario, in TOML; `swarmbo solve {file}` and `swarmbo fleet {file}` solve it"
+        raise errors.ConfigError(f"is a problem in tables; wanted {wanted}", at=str(path))
     try:
         return tomllib.loads(read_regular(path).decode("utf-8-sig"))
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}; wanted a TOML file", at=str(path)) from error
+        raise errors.ConfigError(f"cannot be read: {error.strerror}; wanted a TOML file", at=str(path)) from error
     except UnicodeDecodeError as error:
-        raise ConfigError("holds bytes that are not UTF-8 text; wanted a TOML file", at=str(path)) from error
+        raise errors.ConfigError("holds bytes that are not UTF-8 text; wanted a TOML file", at=str(path)) from error
     except ValueError as error:  # TOMLDecodeError, and integers too long to convert
-        raise ConfigError(f"is not TOML: {error}", at=str(path)) from error
+        raise errors.ConfigError(f"is not TOML: {error}", at=str(path)) from error
     except RecursionError as error:
-        raise ConfigError("is nested too deeply; wanted a TOML file of plain tables", at=str(path)) from error
+        raise errors.ConfigError("is nested too deeply; wanted a TOML file of plain tables", at=str(path)) from error
 
 
 def _folders() -> tuple[Path, ...]:
@@ -163,7 +164,7 @@ def _without_none(value: Any, at: str = "$") -> Any:
     if isinstance(value, list | tuple):
         return [_without_none(part, f"{at}[{i}]") for i, part in enumerate(value)]
     if value is None:
-        raise ConfigError("got None, which TOML cannot state; wanted a string or a number", at=at)
+        raise errors.ConfigError("got None, which TOML cannot state; wanted a string or a number", at=at)
     return value
 
 
@@ -182,7 +183,7 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str], trust: bool 
             table = table.setdefault(key, {})
             if not isinstance(table, dict):
                 at = ".".join(("$", *path[: depth + 1]))
-                raise ConfigError(f"got {table!r}; wanted a table, for the override of {'.'.join(path)}", at=at)
+                raise errors.ConfigError(f"got {table!r}; wanted a table, for the override of {'.'.join(path)}", at=at)
         if path[-1] == "kind":
             before = table["kind"] if "kind" in table else _default_kind(path[0], data, parsed, trust)
             if before != value:
@@ -205,11 +206,11 @@ def parse_override(text: str) -> tuple[tuple[str, ...], Any]:
     key, equals, value = text.partition("=")
     path = tuple(part.strip() for part in key.split("."))
     if not equals or not all(path):
-        raise ConfigError(f"got {text!r}; wanted table.key=value", at="--set")
+        raise errors.ConfigError(f"got {text!r}; wanted table.key=value", at="--set")
     if path[-1] in SLOTS and len(path) == 1 and value.strip()[:1] != "{":
         path += ("kind",)  # shorthand, as in Python
     if len(path) > DEEPEST:
-        raise ConfigError(f"got a key of {len(path)} parts; wanted table.key=value", at="--set")
+        raise errors.ConfigError(f"got a key of {len(path)} parts; wanted table.key=value", at="--set")
     return path, _parse_value(".".join(path), value.strip())
 
 
@@ -231,7 +232,7 @@ def split_alternatives(text: str) -> tuple[str, list[str]]:
             depth += (character in "[{") - (character in "]}")
     alternatives.append(part.strip())
     if not all(alternatives):
-        raise ConfigError(f"got {text!r}; wanted alternatives separated by single commas", at="--set")
+        raise errors.ConfigError(f"got {text!r}; wanted alternatives separated by single commas", at="--set")
     return ".".join(path), alternatives
 
 
@@ -241,7 +242,7 @@ def _parse_value(key: str, text: str) -> Any:
         parsed = tomllib.loads(f"value = {toml}")
     except (ValueError, RecursionError) as error:
         if text[:1] in {'"', "'", "[", "{"}:
-            raise ConfigError(f"got {text}, which is not TOML: {error}", at=f"$.{key}") from error
+            raise errors.ConfigError(f"got {text}, which is not TOML: {error}", at=f"$.{key}") from error
         return text
     value = parsed["value"]
     is_plain = len(parsed) == 1 and isinstance(value, bool | int | float | str | list | dict)
@@ -258,7 +259,7 @@ def settings_begun(source: str | None, begun: str) -> list[str]:
     """Settings of a scenario, or else of a field, that begin with a text, each with its ``=``; of kinds each name."""
     try:
         tables = {} if source is None else read_toml(locate(source))
-    except ConfigError:  # a name that is not whole yet, perhaps
+    except errors.ConfigError:  # a name that is not whole yet, perhaps
         tables = {}
     named = {"environment.id": plug_in_ids(), **{f"{slot}.kind": kinds(slot) for slot in SLOTS}}
     found = [f"{path}=" for path in setting_paths(tables) if path not in ("environment", "modules", *named)]

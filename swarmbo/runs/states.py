@@ -122,8 +122,8 @@ def keep_world(
         folder.write_json("world.json", record)
         return
     there, record_there = digest_of_arrays(read_truth(folder)), read_world(folder)
-    named = {key: getattr(record, key) for key in ("name", "unit", "axis_unit", "maximum_is")}
-    # a new title is no change of the world
+    named = {key: getattr(record, key) for key in ("name", "unit", "axis_unit", "maximum_is", "goal", "level")}
+    # a new title is no change of the world, and the aim follows from the scenario
     alike = msgspec.structs.replace(record_there, arrays=there, **named)
     if (alike, there) != (record, record.arrays):
         told = f"{folder.path}: the environment of this run has changed: its data or its code"

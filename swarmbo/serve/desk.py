@@ -35,7 +35,10 @@ class Outcome(NamedTuple):
 
 
 class Outcomes:
-    """Tells of ``seen`` events put together: a function's outcome comes with its last factor, an agent's alone."""
+    """Tells put together: of a function an outcome is complete with its last factor, in a field each agent has one.
+
+    ``seen`` is the number of events that were taken.
+    """
 
     def __init__(self, problem: Problem) -> None:
         # outcomes by channel, and the actual point as far as it is told, by query

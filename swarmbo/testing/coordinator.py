@@ -91,8 +91,18 @@ def check_field_policy(make: Callable[[], Any]) -> None:
     X = domain.from_unit(rng.random((6, 2)))
     belief = ExactGP.create(ExactGPSettings(), domain).update(X, rng.normal(size=6))
     starts: dict[str, Any] = dict(zip(agents, X, strict=False))
-    known = agents, candidates, starts, starts, belief, nx.path_graph(agents), domain
-    situation = Situation(*known, round=2, horizon=9, seed=3)
+    situation = Situation(
+        agents=agents,
+        candidates=candidates,
+        positions=starts,
+        starts=starts,
+        belief=belief,
+        links=nx.path_graph(agents),
+        domain=domain,
+        round=2,
+        horizon=9,
+        seed=3,
+    )
     given = places.copy(), X.copy()
     decision = make().decide(situation, DBGPUCB())
     claim_offers(decision, "points", "report")

@@ -64,8 +64,8 @@ def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
 def _episode(env: Any, cycles: int, seed: int | None = None) -> list[Any]:
     """All results of an episode under random actions; without a seed the present episode continues."""
     told: list[Any] = [] if seed is None else [env.reset(seed=seed)]
-    for agent in env.possible_agents:
-        env.action_space(agent).seed(0)
+    for number, agent in enumerate(env.possible_agents):
+        env.action_space(agent).seed(number)
     for _ in range(cycles):
         if not env.agents:
             break
@@ -109,8 +109,8 @@ def _check_told(env: Any, cycles: int) -> None:
         claim(set(table) == live, f"agents in the {name} of reset()", sorted(table), sorted(live))
     _check_observed(env, told[0])
     silent = set(env.possible_agents)
-    for agent in silent:
-        env.action_space(agent).seed(1)
+    for number, agent in enumerate(env.possible_agents, start=1):
+        env.action_space(agent).seed(number)
     for _ in range(cycles):
         live = set(env.agents)
         step = env.step({agent: env.action_space(agent).sample() for agent in env.agents})
@@ -144,20 +144,24 @@ def _check_observed(env: Any, observations: Mapping[str, Any]) -> None:
         claim(space.contains(seen), f"an observation of {agent!r}", seen, f"one in its space, {space}")
 
 
-def _check_info(env: Any, agent: str, info: Mapping[str, Any]) -> None:
+def _check_info(env: Any, agent: str, info: Any) -> None:
+    wanted = "a table with 'location', where it really measured"
+    claim(isinstance(info, Mapping), f"infos of {agent!r}", info, wanted)
     if hasattr(env.unwrapped, "prices"):
-        sampled, wanted = info.get("sampled"), "a bool: measurements have a price"
-        claim(isinstance(sampled, bool), f"'sampled' in infos of {agent!r}", sampled, wanted)
+        sampled, priced = info.get("sampled"), "a bool: measurements have a price"
+        claim(isinstance(sampled, bool), f"'sampled' in infos of {agent!r}", sampled, priced)
     told: dict[str, Any] = {f"infos of {agent!r}": info}
     told |= {f"'on_the_way'[{number}] of {agent!r}": stop for number, stop in enumerate(info.get("on_the_way") or ())}
     for whose, measured in told.items():
         is_table = isinstance(measured, Mapping) and "location" in measured
-        claim(is_table, whose, measured, "a table with 'location', where it really measured")
+        claim(is_table, whose, measured, wanted)
         _check_measured(env, whose, measured, env.action_space(agent))
 
 
 def _check_measured(env: Any, whose: str, info: Mapping[str, Any], space: Any) -> None:
-    outcomes = (info.get("factors") or {}) | ({"measurement": info["measurement"]} if "measurement" in info else {})
+    outcomes = dict(info.get("factors") or {})
+    if "measurement" in info:
+        outcomes["measurement"] = info["measurement"]
     for name, outcome in outcomes.items():
         is_number = isinstance(outcome, float | int | np.number) and np.isfinite(reported_number(outcome))
         claim(is_number, f"{name!r} in {whose}", outcome, "a finite number; left out if it failed")

@@ -126,7 +126,7 @@ def quickest(
     grid: Grid,
     is_back: bool,
 ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-    """Least times over one node and a straight course from it to poses, or ``is_back``: from poses to it.
+    """Least times over one node and a straight course to poses; with ``is_back`` from poses over a node to the root.
 
     Also those nodes (-1: none), and the courses. ``times`` and ``headings`` are those of a ``ways.Tree``; a NaN heading
     needs no turn.

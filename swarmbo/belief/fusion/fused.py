@@ -216,7 +216,7 @@ class FusedBelief(Answered):
         """Let an agent propose hyper-parameters, if it has enough new measurements and it is its turn."""
         agent, (X, y, noise) = self.agents[name], self._known_outcomes(name)
         known, differ = agent.proposal, standardisation(y)[2]
-        # equal outcomes have no unit to propose, and the first that differ do not wait to give one
+        # equal outcomes replace no unit that is known, and the first that differ need no growth in number
         has_grown = len(y) >= max(self.settings.growth * known.n_measurements, 1)
         has_news = has_grown if known.hyperparameters.has_scale == differ else differ
         if has_news and self._waits[name] < sum(other < name for other in agent.reached):

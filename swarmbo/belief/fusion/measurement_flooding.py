@@ -152,8 +152,11 @@ class MeasurementFlooding(FusedView):
     @property
     def hyperparameters(self) -> Hyperparameters:
         """Those of the proposal, in the unit of all known outcomes if its agent knew none that differ."""
-        h, (offset, scale, is_shown) = self.proposal.hyperparameters, standardisation(self.known.y)
-        return msgspec.structs.replace(h, offset=offset, scale=scale) if is_shown and not h.has_scale else h
+        h = self.proposal.hyperparameters
+        if h.has_scale:
+            return h
+        offset, scale, is_shown = standardisation(self.known.y)
+        return msgspec.structs.replace(h, offset=offset, scale=scale) if is_shown else h
 
     @property
     def known(self) -> Measurements:

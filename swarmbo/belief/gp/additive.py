@@ -255,6 +255,8 @@ class AdditiveGP(AdditivePosterior):
             unknown = unknown[np.isfinite(self.factors[:, unknown]).any(axis=0)]
         is_kept = np.full(len(known.scales), True)
         is_kept[unknown] = units(self.totals, self.factors[:, unknown])[1] == 1.0
+        if self._has_totals:  # they have one unit, so all factors are fitted, or none
+            is_kept[:] = is_kept.all()
         if is_kept.all():
             return self
         return self.with_hyperparameters(known.mixed(self.fit(rng, warm=known).hyperparameters, is_kept.tolist()))

@@ -191,7 +191,8 @@ class HyperparameterPrior:
         logs, q = np.log(lengthscales) - self.base, self.n_lengthscales
         times = [] if self.time_kernel is None else [self.centre[q] if log_time is None else log_time]
         floors = np.exp(self.bounds[len(self.bounds) - len(noise_variances) :, 0])
-        lengths, noises = [logs.mean()] if self.is_shared else logs, np.log(np.maximum(noise_variances, floors))
+        lengths = [logs.mean()] if self.is_shared else logs
+        noises = np.log(np.maximum(noise_variances, floors))
         theta = np.concatenate([lengths, times, np.log(outputscales), noises])
         return np.clip(theta, self.bounds[:, 0], self.bounds[:, 1])
 

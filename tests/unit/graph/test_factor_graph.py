@@ -73,8 +73,8 @@ def test_missing_and_unknown_owners_are_refused(owners, variable_owners, says) -
         ({}, "no factors"),
         ({"f": []}, r"\$\.scopes\.f: got \[\]"),
         ({"f": ["x", "x"]}, "no name twice"),
-        ({"f": "xy"}, "got .xy.; wanted at least one variable in a list of texts"),
-        ({"f": [1, 2]}, "wanted at least one variable in a list of texts"),
+        ({"f": "xy"}, "got .xy.; wanted a list of names, at least one variable"),
+        ({"f": [1, 2]}, "got the name 1; wanted a string"),
         ({"x": ["x"]}, "both a factor and a variable"),
     ],
 )

@@ -465,7 +465,9 @@ def test_limits_in_the_wrong_order_are_refused():
 @pytest.mark.parametrize("start", ["largest", {"a": 0.8, "b": 0.7}])
 def test_a_present_setting_that_a_rule_forbids_is_refused_and_not_asked_for_ever(start):
     rule = Linear(weights={"a": 1.0, "b": 1.0}, at_most=1.0)
-    with pytest.raises(ConfigError, match=r"\$\.start: got {'a': .*}; wanted one that all rules allow"):
+    with pytest.raises(
+        ConfigError, match=r"\$\.start: got {'a': .*}, which constraints or no_go forbid; wanted an allowed setting"
+    ):
         sb.Team(None, {"a": (0.0, 1.0), "b": (0.0, 1.0)}, constraints=[rule], start=start, step_limit="5%")
 
 
@@ -488,5 +490,5 @@ def test_a_rule_that_leaves_a_small_part_of_wide_bounds_is_kept(axis, rule, top)
 
 def test_a_rule_that_only_a_solver_s_rounding_keeps_is_refused():
     wide = dict.fromkeys("ab", sb.Integer(0, 10**8))
-    with pytest.raises(ConfigError, match="rules that together leave no point"):
+    with pytest.raises(ConfigError, match="constraints that leave no point outside no_go"):
         Problem.of(None, wide).with_constraints([Linear(weights={"a": 1, "b": 1}, at_least=10.2, at_most=10.7)])

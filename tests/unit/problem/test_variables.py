@@ -158,7 +158,7 @@ def test_numpy_s_numbers_are_settled_and_saved(variable, more, tmp_path):
         (lambda: sb.NoGoBall(centre="x", radius=2), "centre: got 'x'; wanted a list"),
         (lambda: sb.NoGoPolygon(corners=np.eye(3)), "corners[0]: got [1.0, 0.0, 0.0]; wanted a list of length 2"),
         (lambda: sb.Team(None, {"x": sb.Integer(0, 2)}, constraints=[sb.Constraint(scope=(), allowed=True)]),
-         "$.constraints[0].scope: got (); wanted at least one variable in a list of texts, no name twice"),
+         "$.constraints[0].scope: got (); wanted a list of names, at least one variable"),
     ],
 )  # fmt: skip
 def test_lists_and_tables_of_wrong_parts_are_refused_by_field(make, says):

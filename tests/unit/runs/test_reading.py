@@ -188,13 +188,16 @@ def test_every_number_comes_back_from_csv_to_the_bit(done, cli, tmp_path):
     assert cli("export", done("wlan"), "-").stdout == named.read_text()
 
 
+@pytest.mark.filterwarnings("default::swarmbo.errors.SwarmboWarning")
 def test_runs_below_a_folder_are_one_table(done, cli, tmp_path):
     for name in ("robots", "totals"):
         shutil.copytree(done(name), tmp_path / "sweep" / name / "seed-000")
     begun = tmp_path / "sweep" / "robots" / "seed-001"  # its world is not there yet
     begun.mkdir()
     shutil.copy(done("robots") / "scenario.toml", begun)
-    cli("export", tmp_path / "sweep")
+    assert "seed-001: no round is logged; left out" in cli("export", tmp_path / "sweep").stderr
+    shutil.copytree(begun, tmp_path / "begun" / "seed-001")
+    assert "no run there has logged a round" in cli("export", tmp_path / "begun", status=2).stderr
     cited = cli("cite", tmp_path / "sweep")
     assert (cited.stderr, "terry2021" in cited.stdout) == (f"swarmbo: {begun}: no round is logged; left out\n", True)
     told = cli("export", begun, status=2).stderr

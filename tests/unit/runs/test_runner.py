@@ -155,6 +155,12 @@ def test_a_world_that_ends_early_ends_the_run(tmp_path, bump_scenario):
     assert resume(tmp_path / "run") == summary
 
 
+def test_a_coordination_may_be_a_word(tmp_path, bump_scenario):
+    scenario = bump_scenario()
+    named = msgspec.structs.replace(scenario, coordination="independent")
+    assert run(named, tmp_path / "word").rounds == run(scenario, tmp_path / "usual").rounds
+
+
 def test_a_world_without_truth_has_no_scores(tmp_path, bump_scenario):
     summary = run(bump_scenario(environment={"tells_truth": False}), tmp_path / "run")
     assert (summary.score, summary.maximum, summary.mean_regret) == (None, None, None)

@@ -263,6 +263,20 @@ def test_a_world_that_keeps_the_contract_passes():
     sb.testing.check_environment(type("Timed", (Wire,), timed))
 
 
+def test_agents_of_equal_spaces_act_differently():
+    """Else probes that may not be at one place would never measure."""
+
+    def apart(self, actions):
+        told = Wire.step(self, actions)
+        if abs(actions["probe_0"][0] - actions["probe_1"][0]) < 1e-6:
+            for info in told[-1].values():
+                info.pop("measurement", None)
+        return told
+
+    boxes = {agent: Box(0.0, 10.0, (1,), np.float64) for agent in Wire.possible_agents}
+    sb.testing.check_environment(type("Apart", (Wire,), {"action_space": lambda self, a: boxes[a], "step": apart}))
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("form", [np.float64, np.float32, list], ids=str)
 def test_a_location_may_have_numbers_of_another_type_than_the_action_space(form):
