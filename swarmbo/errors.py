@@ -17,7 +17,7 @@ class SwarmboError(Exception):
         ...     sb.Team.for_field(["a", "a"], low=[0.0], high=[1.0])
         ... except sb.SwarmboError as error:
         ...     print(error)
-        $.agents: got ['a', 'a']; wanted at least one agent in a list of texts, no name twice
+        $.agents: got the agent 'a' more than once; wanted no name twice
     """
 
 

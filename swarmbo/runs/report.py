@@ -265,7 +265,7 @@ def _found(summary: Summary, place: Recommendation | None, *, with_std: bool) ->
     if with_std:
         decimals = min(8, max(0, 1 - math.floor(math.log10(place.std)))) if place.std > 0 else 4
         mean = f"{place.mean:.4g}" if max(abs(place.mean), place.std) < 1e-4 else f"{place.mean:,.{decimals}f}"
-        std = f"{place.std:.2g}" if place.std < 1e-4 else f"{place.std:,.{decimals}f}"
+        std = f"{place.std:.2g}" if 0.0 < place.std < 1e-4 else f"{place.std:,.{decimals}f}"
         value = f"{mean} ± {std} {unit}".rstrip()
     if isinstance(where, Coordinates):
         own = zip(where.axes(), where.own(np.array([place.location]))[0], strict=True)

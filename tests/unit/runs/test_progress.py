@@ -187,6 +187,8 @@ def test_uncertainty_decides_the_decimals(tmp_path, bump_scenario):
         (1045.83219, 3.31, "1,045.8 ± 3.3 u"),
         (0.0123456, 0.00123, "0.0123 ± 0.0012 u"),
         (7.0, 0.0, "7.0000 ± 0.0000 u"),
+        (5.0, 1e-12, "5.00000000 ± 1e-12 u"),
+        (4.988e-9, 3.6e-11, "4.988e-09 ± 3.6e-11 u"),
     ):
         found = msgspec.structs.replace(summary, recommendation=Recommendation([1.0, 2.0], mean, std))
         assert dict(report_rows(found))["recommendation"].startswith(text)

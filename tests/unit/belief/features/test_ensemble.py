@@ -322,7 +322,7 @@ def test_the_four_kernels_of_the_paper_are_members_of_a_dictionary() -> None:
 def test_settings_out_of_range_are_refused_by_name(wrong, names) -> None:
     with pytest.raises(sb.SwarmboError, match=names):
         convert({"kind": "ensemble", **wrong}, EnsembleSettings)
-    with pytest.raises(ValueError, match="'fitted', 'shared'"):
+    with pytest.raises(ValueError, match="'fitted' or 'shared'"):
         EnsembleSettings(lengthscales=(0.3, "guessed"))
 
 
