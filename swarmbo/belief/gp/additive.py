@@ -251,8 +251,10 @@ class AdditiveGP(AdditivePosterior):
     def with_units(self, rng: np.random.Generator) -> "AdditiveGP":
         """Belief in which factors are fitted whose outcomes differ only since the last fit; itself without any."""
         known, unknown = self.hyperparameters, np.flatnonzero(np.array(self.hyperparameters.scales) == 1.0)
-        if np.isnan(self.totals).all():
+        if not self._has_totals:
             unknown = unknown[np.isfinite(self.factors[:, unknown]).any(axis=0)]
+        if not len(unknown):
+            return self
         is_kept = np.full(len(known.scales), True)
         is_kept[unknown] = units(self.totals, self.factors[:, unknown])[1] == 1.0
         if self._has_totals:  # they have one unit, so all factors are fitted, or none
