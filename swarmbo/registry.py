@@ -210,8 +210,10 @@ def takes(method: Any, *given: str) -> bool:
     """True if a function, or a method of a class, accepts so many positional arguments."""
     try:
         inspect.signature(method).bind(*given)
-    except (TypeError, ValueError) as error:
-        return isinstance(error, ValueError)  # compiled code may have no signature
+    except TypeError:
+        return False
+    except ValueError:  # compiled code may have no signature
+        return True
     return True
 
 

@@ -237,8 +237,8 @@ class Problem:
         ranges: dict[str, tuple[float | None, float | None]] = {}
         for name, pair in given.items():
             numbers = real_array(pair)
-            pair_of = [] if numbers is None or numbers.shape != (2,) else numbers.tolist()
-            ends = [None if math.isnan(end) else end for end in pair_of]
+            both = [] if numbers is None or numbers.shape != (2,) else numbers.tolist()
+            ends = [None if math.isnan(end) else end for end in both]
             known = [end for end in ends if end is not None]
             if not known or not np.isfinite(known).all() or known != sorted(known):
                 wanted = "(low, high), numbers with low <= high, or None for one of them"

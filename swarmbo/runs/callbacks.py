@@ -100,7 +100,8 @@ class RoundsTable:
 
     def begin(self, folder: Path, settings: Mapping[str, Any], earlier: Sequence[RoundRecord]) -> None:
         """Write the earlier rounds anew, as a killed process may have left a torn row."""
-        self._writing = partial(naming, path := folder / ROUNDS, "cannot be written", "; resume the run with more room")
+        path = folder / ROUNDS
+        self._writing = partial(naming, path, "cannot be written", "; resume the run with more room")
         with self._writing():
             write_rows(path, [("round", *_COLUMNS), *map(_row, earlier)])
             self._file = path.open("a", encoding="utf-8", newline="")
