@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.features.ensemble_part import EnsemblePart, bases_of, dictionary, fit_part, of_part
+from swarmbo.belief.features.ensemble_part import EnsemblePart, bases_of, dictionary, fit_part, observed, part_of
 from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters, EnsembleSettings, PartHyperparameters
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_prediction import FeatureSample
@@ -65,20 +65,19 @@ class Ensemble:
         goes_on = last is not None and data.begins_with(last.data)
         parts = list[EnsemblePart]()
         for index, group in enumerate(groups):
+            own = part_of(data, group, coupled=coupled)
             hyper = None if previous is None else previous.parts[index]
-            own = [graph.columns[i] for i in group]
             if hyper is None or _is_due(settings, hyper, data):
                 seeds = _seeds(settings, seed, group, len(data))
-                hyper = fit_part(settings, graph, domain, group, data, seeds, coupled=coupled)
+                hyper = fit_part(settings, graph, domain, group, own, seeds)
             if last is not None and goes_on and last.parts[index].hyper is hyper:
                 first, part = len(last.data), last.parts[index]
             else:
                 first = hyper.fitted_at
                 bases = bases_of(hyper.members, _seeds(settings, seed, group, first), settings.n_features)
-                part = EnsemblePart.create(
-                    hyper, own, bases, of_part(data.take(slice(first)), domain, group, coupled=coupled)
-                )
-            parts.append(part.updated(of_part(data.take(slice(first, None)), domain, group, coupled=coupled)))
+                scopes = [graph.columns[i] for i in group]
+                part = EnsemblePart.create(hyper, scopes, bases, observed(own.take(slice(first)), domain))
+            parts.append(part.updated(observed(own.take(slice(first, None)), domain)))
         hypers = EnsembleHyperparameters(tuple(part.hyper for part in parts))
         return cls(settings, graph, domain, hypers, tuple(parts), data)
 

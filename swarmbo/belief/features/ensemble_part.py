@@ -21,12 +21,16 @@ from swarmbo.problem.data import Dataset
 from swarmbo.spaces import Domain
 
 
-def of_part(data: Dataset, domain: Domain, factors: Sequence[int], *, coupled: bool) -> Observations:
-    """Observations of some factors, numbered within these; totals only if ``coupled``."""
+def part_of(data: Dataset, factors: Sequence[int], *, coupled: bool) -> Dataset:
+    """Outcomes of some factors, numbered within these; totals only if ``coupled``."""
     totals = data.totals if coupled else np.full(len(data), np.nan)
-    own, variance = list(factors), data.known_noise**2
-    noise = variance[:, [0, *(1 + i for i in own)]]
-    return Observations.of(domain.to_unit(data.X), totals, data.factors[:, own], noise)
+    noise = data.known_noise[:, [0, *(1 + i for i in factors)]]
+    return Dataset(data.X, totals, data.factors[:, list(factors)], noise_std=noise)
+
+
+def observed(own: Dataset, domain: Domain) -> Observations:
+    """Observations of a part of the data."""
+    return Observations.of(domain.to_unit(own.X), own.totals, own.factors, own.known_noise**2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,37 +171,32 @@ def fit_part(
     graph: FactorGraph,
     domain: Domain,
     factors: Sequence[int],
-    data: Dataset,
+    own: Dataset,
     seeds: Sequence[Sequence[int]],
-    *,
-    coupled: bool,
 ) -> PartHyperparameters:
-    """Members of one part, fitted to the observations of its ``factors`` only; totals count if ``coupled``."""
-    k, observed = len(factors), of_part(data, domain, factors, coupled=coupled)
-    scopes = [graph.columns[i] for i in factors]
-    totals, told = data.totals if coupled else np.full(len(data), np.nan), data.factors[:, list(factors)]
-    noise = data.known_noise[:, [0, *(1 + i for i in factors)]]
-    offsets, scales, is_shown = units(totals, told)
-    shapes = _fitted_shapes(settings, graph, domain, factors, Dataset(data.X, totals, told, noise_std=noise))
+    """Members of one part, fitted to its ``own`` data."""
+    data, scopes = observed(own, domain), [graph.columns[i] for i in factors]
+    offsets, scales, is_shown = units(own.totals, own.factors)
+    shapes = _fitted_shapes(settings, graph, domain, factors, own)
     members = [_shape(kernel, length, scopes, shapes) for kernel, length in dictionary(settings)]
     part = PartHyperparameters(
         factors=tuple(factors),
         offsets=tuple(offsets.tolist()),
         scale=float(scales[0]),
         is_shown=is_shown,
-        fitted_at=len(data),
+        fitted_at=len(own),
         members=tuple(members),
     )
     if not is_shown:
         return part
-    z = (observed.outcome - np.array([*offsets, offsets.sum()])[observed.channel]) / part.scale
-    rows = feature_rows(bases_of(members, seeds, settings.n_features), scopes, observed.U, observed.channel)
+    z = (data.outcome - np.array([*offsets, offsets.sum()])[data.channel]) / part.scale
+    rows = feature_rows(bases_of(members, seeds, settings.n_features), scopes, data.U, data.channel)
     # the constant of a sum is determined by totals, or by outcomes of a single factor
-    has_constant = k == 1 or bool((observed.channel == TOTAL).all())
-    known = standardised_noise(observed.noise, part.scale)
+    has_constant = len(factors) == 1 or bool((data.channel == TOTAL).all())
+    known = standardised_noise(data.noise, part.scale)
     fitted = [
-        _fit_variances(settings, member, own @ own.T, z, known, has_constant=has_constant)
-        for member, own in zip(members, rows, strict=True)
+        _fit_variances(settings, member, Phi @ Phi.T, z, known, has_constant=has_constant)
+        for member, Phi in zip(members, rows, strict=True)
     ]
     return msgspec.structs.replace(part, members=tuple(fitted))
 

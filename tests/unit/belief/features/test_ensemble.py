@@ -11,7 +11,7 @@ from scipy.stats import multivariate_normal
 import swarmbo as sb
 from swarmbo.belief import AdditiveGP, AdditiveGPSettings
 from swarmbo.belief.features.ensemble import Ensemble
-from swarmbo.belief.features.ensemble_part import _fit_variances, feature_rows, of_part
+from swarmbo.belief.features.ensemble_part import _fit_variances, feature_rows, observed, part_of
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings, Member
 from swarmbo.belief.gp.observations import TOTAL
 from swarmbo.belief.gp.spatial import checked_noise, checked_partial_outcomes, checked_points
@@ -55,7 +55,8 @@ class Taught(Ensemble):
         totals = checked_partial_outcomes("totals", y if totals is None else totals, (n,))
         factors = checked_partial_outcomes("factors", factors, (n, 2))
         new = Dataset(X, totals, factors, noise_std=np.sqrt(checked_noise(noise_variance, n, 2)))
-        own = [of_part(new, self.domain, part.hyper.factors, coupled=self.is_coupled) for part in self.parts]
+        parts = [part_of(new, part.hyper.factors, coupled=self.is_coupled) for part in self.parts]
+        own = [observed(part, self.domain) for part in parts]
         parts = tuple(part.updated(rows) for part, rows in zip(self.parts, own, strict=True))
         return replace(self, parts=parts, data=self.data.then(new))
 
