@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack, stacks_of
 from swarmbo.graph.box_functions import Passes, Received, Rows, in_turn, neighbours_in_turn
 from swarmbo.graph.factor_graph import grouped
+from swarmbo.graph.groups import rows_of
 from swarmbo.transport import Routes
 
 
@@ -245,7 +246,7 @@ class BoxView(LocalView):
 
     @cached_property
     def _order(self) -> list[int]:
-        row = {factor: i for i, factor in enumerate(factor for stack in self.stacks for factor in stack.factors)}
+        row = rows_of(self.stacks)
         return [row[factor] for factor in self.factors]
 
     def take(self, Z: Float[np.ndarray, "m n"]) -> list[Float[np.ndarray, "_g m _a"]]:

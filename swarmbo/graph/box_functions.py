@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 
 from swarmbo.errors import OwnershipError
 from swarmbo.graph.factor_graph import FactorGraph
-from swarmbo.graph.groups import FactorStack, stacks_of
+from swarmbo.graph.groups import FactorStack, rows_of, stacks_of
 
 Joint = Float[np.ndarray, "k n"]  # points of all variables
 Points = Float[np.ndarray, "g m a"]  # m points for each factor of a stack
@@ -126,7 +126,7 @@ def in_turn(pairs: Iterable[tuple[int, int]]) -> Passes:
 
 def neighbours_in_turn(neighbours: Mapping[str, Sequence[str]], stacks: Sequence[FactorStack]) -> Passes:
     """Each factor with its neighbours in turn, of a graph or of a connected part of it, as rows of its stacks."""
-    row = {factor: i for i, factor in enumerate(factor for stack in stacks for factor in stack.factors)}
+    row = rows_of(stacks)
     return in_turn((place, row[other]) for factor, place in row.items() for other in neighbours[factor])
 
 

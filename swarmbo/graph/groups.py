@@ -39,6 +39,11 @@ def stacks_of(graph: FactorGraph, factors: Iterable[str] | None = None) -> tuple
     )
 
 
+def rows_of(stacks: Iterable[FactorStack]) -> dict[str, int]:
+    """Row of each factor in stacks end to end."""
+    return {factor: i for i, factor in enumerate(factor for stack in stacks for factor in stack.factors)}
+
+
 def check_disjoint(graph: FactorGraph) -> None:
     """Refuse a graph in which a variable has two factors."""
     for variable in graph.variables:

@@ -6,7 +6,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.additive import AdditiveGP
-from swarmbo.graph import FactorGraph, FactorStack, stacks_of
+from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.graph.groups import rows_of
 
 PartMeans = tuple[Int[np.ndarray, " _a"], Float[np.ndarray, " t"]]
 
@@ -31,7 +32,7 @@ def means_of(
     """Means of some factors at ``evaluated``, by the belief or, if given, from those of all factors."""
     if factor_means is not None:
         return factor_means[[belief.graph.place_of[factor] for factor in factors]]
-    means, row = np.zeros((len(factors), len(belief.X))), _rows(stacks_of(belief.graph))
+    means, row = np.zeros((len(factors), len(belief.X))), rows_of(stacks_of(belief.graph))
     means[:, belief.known] = belief.means_at_data[[row[factor] for factor in factors]]
     return means
 
@@ -40,12 +41,8 @@ def means_ahead(belief: AdditiveGP, factors: Sequence[str]) -> Float[np.ndarray,
     """Means of some factors at pending points."""
     U, stacks = belief.domain.to_unit(belief.pending), stacks_of(belief.graph, factors)
     means = [np.zeros((0, len(U))), *(belief.local_mean(stack, stack.take(U)) for stack in stacks)]
-    row = _rows(stacks)
+    row = rows_of(stacks)
     return np.concatenate(means)[[row[factor] for factor in factors]]
-
-
-def _rows(stacks: Sequence[FactorStack]) -> dict[str, int]:
-    return {factor: i for i, factor in enumerate(factor for stack in stacks for factor in stack.factors)}
 
 
 def as_seen(belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray, " t"]) -> PartMeans:
