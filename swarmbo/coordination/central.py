@@ -137,7 +137,7 @@ class Central:
         for agent, children in self._children:
             # np.sum would add in another order if there is one number only
             sums[agent] = np.add.accumulate(sums[[agent, *children]])[-1]
-        summed = sums[self.graph.agents.index(self.part.tree.leaves_first[-1])]
+        summed = sums[self._counts.place[self.part.tree.leaves_first[-1]]]
         self.over_tree(summed)
         return summed
 
@@ -155,13 +155,12 @@ class Central:
     @cached_property
     def _owned(self) -> Passes:
         """Each agent with each of its factors in turn, as indices in the graph."""
-        place = {agent: i for i, agent in enumerate(self.graph.agents)}
-        return in_turn((place[owner], i) for i, owner in enumerate(self.graph.factor_owners))
+        return in_turn((self._counts.place[owner], i) for i, owner in enumerate(self.graph.factor_owners))
 
     @cached_property
     def _children(self) -> Sequence[tuple[int, Sequence[int]]]:
         """Agents with children, each after all its children, with these."""
-        place, tree = {agent: i for i, agent in enumerate(self.graph.agents)}, self.part.tree
+        place, tree = self._counts.place, self.part.tree
         return [(place[a], [place[child] for child in tree.children[a]]) for a in tree.leaves_first if tree.children[a]]
 
     def _told(self, words: Mapping[str, bytes]) -> Iterator[Letter]:
@@ -258,12 +257,8 @@ class Counts:
 
     @cached_property
     def _tree_hops(self) -> Int[np.ndarray, " n-1"]:
-        if self.part.routes.is_complete:
-            return np.ones(len(self.part.agents) - 1, dtype=np.int64)
-        place = {agent: i for i, agent in enumerate(self.part.graph.agents)}
-        links = [(place[agent], place[above]) for agent, above in self.part.tree.parent.items() if above is not None]
-        ends = np.array(links, dtype=np.int64).reshape(-1, 2)
-        return _hops(self.part, ends[:, 0], ends[:, 1])
+        above = {agent: parent for agent, parent in self.part.tree.parent.items() if parent is not None}
+        return _hops(self.part, self._places(above), self._places(above.values()))
 
     @cached_property
     def _actors(self) -> Int[np.ndarray, " v"]:
@@ -273,9 +268,13 @@ class Counts:
     def _owners(self) -> Int[np.ndarray, " f"]:
         return self._places(self.part.graph.factor_owners)
 
-    def _places(self, owners: Sequence[str]) -> Int[np.ndarray, " n"]:
-        place = {agent: i for i, agent in enumerate(self.part.graph.agents)}
-        return np.array([place[owner] for owner in owners], dtype=np.int64)
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """Index of each agent in the graph."""
+        return {agent: i for i, agent in enumerate(self.part.graph.agents)}
+
+    def _places(self, agents: Iterable[str]) -> Int[np.ndarray, " n"]:
+        return np.array([self.place[agent] for agent in agents], dtype=np.int64)
 
     @cached_property
     def _hops(self) -> Int[np.ndarray, " e"]:

@@ -97,7 +97,7 @@ class OwnRuns:
     def __init__(self, name: str, terms: BoxTerms, functions: BoxFunctions) -> None:
         graph = functions.graph
         self.Z = terms.starts.copy()
-        self._name, self._terms, self._graph, self._functions = name, terms, graph, functions
+        self._terms, self._graph, self._functions = terms, graph, functions
         self._variables, self._column = graph.variables_owned_by(name), graph.column_of
         self._fresh = set(graph.variables)  # variables with news for the own factors
         self._pulls: dict[tuple[str, str], messages.Pull] = {}

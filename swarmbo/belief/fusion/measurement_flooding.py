@@ -299,9 +299,8 @@ class MeasurementFlooding(FusedView):
         self._belief = None
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        rows = [self._logs[author].rows for author in sorted(self._has)]
         plain = {"has": dict(self._has), "peers": msgspec.to_builtins(self._peers)}
-        return plain, {"readings": np.concatenate([np.zeros((0, self.n_columns + 2)), *rows])}
+        return plain, {"readings": np.column_stack(self.known)}
 
     def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         self._has, self._reached = dict(plain["has"]), None

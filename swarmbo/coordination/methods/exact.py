@@ -182,12 +182,11 @@ def _min_fill_order(graph: FactorGraph, sizes: Sizes) -> tuple[str, ...]:
     for scope in graph.scopes:
         for variable in scope:
             neighbours[variable].update(x for x in scope if x != variable)
-    place = {variable: i for i, variable in enumerate(graph.variables)}
 
     def cost(variable: str) -> tuple[int, int, int]:
         around = neighbours[variable]
         fill = sum(len(around - neighbours[x]) - 1 for x in around)  # less x itself; every missing link counts twice
-        return fill, math.prod(sizes[x] for x in around), place[variable]
+        return fill, math.prod(sizes[x] for x in around), graph.column_of[variable]
 
     costs = {variable: cost(variable) for variable in graph.variables}
     order: list[str] = []
