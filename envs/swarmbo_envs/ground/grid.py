@@ -1,6 +1,7 @@
 """The map as free and blocked cells, and its connected parts."""
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
@@ -149,14 +150,8 @@ def widest_shut(ground: Ground) -> float | None:
         return None
     away = distance_transform_edt(~fine, sampling=ground.cell[::-1] / factor)
     side = float(ground.cell.max()) / factor
-    # widths in finer cells by which regions grow: the passage is closed at the first, not at the second
-    shut, open_ = 0, 2 * factor
-    while open_ - shut > 1:
-        middle = (shut + open_) // 2
-        if _is_shut(away <= middle * side, cells):
-            shut = middle
-        else:
-            open_ = middle
+    # widths in finer cells by which regions can grow with the passage still closed
+    shut = bisect_left(range(1, 2 * factor), True, key=lambda width: not _is_shut(away <= width * side, cells))
     return (2 * shut + 1) * side
 
 
