@@ -144,10 +144,8 @@ class Dataset:
 
     def with_sums(self) -> "Dataset":
         """Add totals of rows with outcomes of all channels."""
-        sums = self.factors.sum(axis=1)  # NaN unless all are known
-        is_sum = np.isnan(self.totals) & ~np.isnan(sums)
-        noise = self.noise_std
+        sums, noise = self.sums, self.noise_std
         if noise is not None:  # of independent noises the variances add up
-            noise = noise.copy()
+            noise, is_sum = noise.copy(), np.isnan(self.totals) & ~np.isnan(sums)
             noise[is_sum, 0] = np.sqrt((noise[is_sum, 1:] ** 2).sum(axis=1))
-        return replace(self, totals=np.where(is_sum, sums, self.totals), noise_std=noise)
+        return replace(self, totals=sums, noise_std=noise)
