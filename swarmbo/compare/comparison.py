@@ -14,6 +14,7 @@ from swarmbo import metrics as scores
 from swarmbo.boundary.values import flat
 from swarmbo.compare.statistics import PairedDifference, paired_difference
 from swarmbo.errors import ConfigError, RunFolderError
+from swarmbo.graph.factor_graph import grouped
 from swarmbo.records import Goal
 from swarmbo.registry import SLOTS, is_own
 from swarmbo.runs.policies import table_of
@@ -228,10 +229,7 @@ def _code_that_differs(runs: Sequence[ScoredRun]) -> list[str]:
     """Notes on user code that was changed between runs, which are then not of one method, or not in one world."""
     notes: list[str] = []
     for name in sorted({name for run in runs for name in run.code}):
-        made: dict[str, list[ScoredRun]] = {}
-        for run in runs:
-            if name in run.code:
-                made.setdefault(run.code[name], []).append(run)
+        made = grouped((run.code[name], run) for run in runs if name in run.code)
         if len(made) > 1:
             groups = "; ".join(f"{len(same)} as {same[0].path}" for same in made.values())
             notes.append(f"{name}: its code differs between runs, so they may not be comparable: {groups}")
@@ -246,10 +244,7 @@ def method_labels(
     Equal methods are named by their coordination method. Settings that differ between ``problems`` only are left out.
     """
     tables = [{table: flat(settings) for table, settings in method.items()} for method in methods]
-    groups: dict[Hashable, list[_Tables]] = {}
-    for method, problem in zip(tables, problems or [None] * len(tables), strict=True):
-        groups.setdefault(problem, []).append(method)
-    side_by_side = list(groups.values())
+    side_by_side = list(grouped(zip(problems or [None] * len(tables), tables, strict=True)).values())
     return [
         ", ".join(filter(None, (_table_label(method, side_by_side, table) for table in method)))
         or str(method.get("coordination", {}).get("kind", "all"))

@@ -22,6 +22,7 @@ from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.near import APART, Room
 from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError
+from swarmbo.graph.factor_graph import grouped
 from swarmbo.problem import Problem
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry import checked_as
@@ -218,10 +219,8 @@ class FunctionLearner:
             told, ahead = ([one for one in some if not _are_all(problem, domain, *one[:2])] for some in (told, ahead))
         # by the number of queries: a team restored in mid-run draws the same steps
         rng = stream(self.setup.seed, "apart", asked=log.asked)
-        rules, by_column = [*told, *ahead], dict[int, list[int]]()
-        for n, (columns, *_) in enumerate(rules):
-            for column in columns.tolist():
-                by_column.setdefault(column, []).append(n)
+        rules = [*told, *ahead]
+        by_column = grouped((column, n) for n, (columns, *_) in enumerate(rules) for column in columns.tolist())
         broken = _broken(rules, range(len(rules)), U)
         for tries in range(_MOST_STEPS):
             if coding is not None and tries == _ENOUGH:

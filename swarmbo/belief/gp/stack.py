@@ -11,6 +11,7 @@ from scipy.spatial.distance import cdist
 from swarmbo.belief.gp.cholesky import ROWS, BlockRows, Factorised, inverted
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import Observations, factor_covariance
+from swarmbo.graph.factor_graph import grouped
 from swarmbo.kernels import KERNEL_NAMES, correlation
 from swarmbo.kernels.threads import in_threads
 
@@ -65,10 +66,7 @@ class StackedParts:
         codes = np.array([GIVEN if hyper.times else CODES.get(name, GIVEN) for name in hyper.kernels])
         addresses, first_row = made.inverse.addresses, int(starts.min(initial=entries.shape[1]))
         outputs, is_sound = np.array(hyper.outputscales), np.ones(k, dtype=bool)
-        by_size = dict[int, list[int]]()
-        for i, scope in enumerate(scopes):
-            by_size.setdefault(len(scope), []).append(i)
-        for alike in by_size.values():
+        for alike in grouped((len(scope), i) for i, scope in enumerate(scopes)).values():
             index = np.array(alike)
             columns = np.array([scopes[i] for i in alike])
             lengths = np.array([hyper.lengthscales[i] for i in alike])
