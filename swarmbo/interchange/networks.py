@@ -130,11 +130,9 @@ def uai_of_problem(problem: TableProblem) -> str:
     """Text of a problem, variables in the graph's order; each factor is divided by its largest entry."""
     problem.require_unbounded("UAI's format")
     graph = problem.graph
-    place = graph.column_of
-    scopes = [[place[x] for x in graph.scope(f)] for f in graph.factors]
     sizes = [len(problem.domains[x]) for x in graph.variables]
-    lines = ["MARKOV", str(len(sizes)), " ".join(map(str, sizes)), str(len(scopes))]
-    lines += [" ".join(map(str, [len(scope), *scope])) for scope in scopes]
+    lines = ["MARKOV", str(len(sizes)), " ".join(map(str, sizes)), str(len(graph.factors))]
+    lines += [" ".join(map(str, [len(scope), *scope])) for scope in graph.columns]
     for f in graph.factors:
         table = problem.tables[f]
         highest = float(table.max())
@@ -189,7 +187,7 @@ def wcsp_of_problem(problem: TableProblem) -> str:
     constant makes up for that if it is whole and >= 0, otherwise the name states by how much all costs are higher.
     """
     graph = problem.graph
-    place, costs = graph.column_of, {f: -table + 0.0 for f, table in problem.tables.items()}
+    costs = {f: -table + 0.0 for f, table in problem.tables.items()}
     offset, most = (problem.constant if problem.objective == "min" else -problem.constant), 0
     for f, cost in costs.items():
         known = cost[np.isfinite(cost)]
@@ -208,7 +206,7 @@ def wcsp_of_problem(problem: TableProblem) -> str:
     lines = [f"{called} {len(sizes)} {max(sizes)} {len(costs) + 1} {upper}", " ".join(map(str, sizes))]
     lines.append(f"0 {constant} 0")
     for f, cost in costs.items():
-        scope = [place[x] for x in graph.scope(f)]
+        scope = graph.columns[graph.place_of[f]]
         rows = [[*at, int(min(cost[at], upper))] for at in zip(*np.nonzero(cost), strict=True)]
         lines += [" ".join(map(str, row)) for row in ([len(scope), *scope, 0, len(rows)], *rows)]
     return "\n".join(lines) + "\n"
