@@ -103,7 +103,7 @@ def bounded(
         tight: Factors may use up equal shares of the margin only: then together they always meet the requirements.
     """
     graph, holds = functions.graph, dict[str, list[Hold]]()
-    scopes, weights = _columns(graph), _part_spreads(graph, spread)
+    scopes, weights = dict(zip(graph.factors, graph.columns, strict=True)), _part_spreads(graph, spread)
     for requirement in needed:
         shared = _by_factor(requirement, scopes)
         # loosely each factor may use the whole margin: the others are assumed to stay at the origin
@@ -129,7 +129,7 @@ def kept_out(functions: BoxFunctions, limits: Sequence[Limit], spread: Mapping[s
     prefix = unused_prefix("limit ", (*graph.factors, *graph.variables))
     for number, limit in enumerate(limits):
         columns = limit.columns.tolist()
-        homes = ((f, own) for f, own in _columns(graph).items() if set(columns) <= set(own))
+        homes = ((f, own) for f, own in zip(graph.factors, graph.columns, strict=True) if set(columns) <= set(own))
         factor, scope = next(homes, (None, columns))
         if factor is None:
             factor = f"{prefix}{number}"
@@ -189,10 +189,6 @@ def spreads(functions: BoxFunctions, seed: int) -> dict[str, float]:
         for factor, own in zip(stack.factors, finite, strict=True):
             out[factor] = float(np.nanmax(own) - np.nanmedian(own)) if np.isfinite(own).any() else 0.0
     return out
-
-
-def _columns(graph: FactorGraph) -> dict[str, list[int]]:
-    return {f: [graph.column_of[x] for x in scope] for f, scope in zip(graph.factors, graph.scopes, strict=True)}
 
 
 def _part_spreads(graph: FactorGraph, spread: Mapping[str, float]) -> dict[str, float]:
