@@ -310,7 +310,7 @@ def _rows_of(team: TeamState) -> list[tuple[str, str]]:
 
 def _best(team: TeamState) -> list[tuple[str, str]]:
     data, problem = team.history, team.problem
-    values = data.factors if problem.is_field else data.with_sums().totals[:, None]
+    values = data.factors if problem.is_field else data.sums[:, None]
     if not np.isfinite(values).any():
         return []
     row, channel = np.unravel_index(int(np.nanargmax(values)), values.shape)
