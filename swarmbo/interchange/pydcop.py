@@ -21,7 +21,7 @@ from swarmbo.errors import ConfigError, needed
 from swarmbo.interchange.expressions import Expression
 from swarmbo.interchange.problem import Objective, Room, TableProblem, Value, graph_in_order
 
-_SEPARATORS = set(" \t\n\r'\"|")
+_SEPARATORS = set("'\"|")  # and white space
 _MOST_EXPANDED = 2**23  # parts and characters: more than the largest file has without aliases
 _LONGEST_NUMBER = 500  # characters
 _KEYS = ("type", "function", "partial", "source", "variables", "values", "default")
@@ -89,7 +89,7 @@ def yaml_of_problem(problem: TableProblem) -> str:
     for variable in graph.variables:
         values = list(problem.domains[variable])
         named.setdefault(repr(values), (f"d{len(named)}", values))
-        if strange := [v for v in values if not str(v) or set(str(v)) & _SEPARATORS or ".." in str(v)]:
+        if strange := [v for v in values if str(v).split() != [str(v)] or set(str(v)) & _SEPARATORS or ".." in str(v)]:
             raise ConfigError(
                 f"variable {variable!r}: got the value {short(strange[0])}; wanted values without spaces, quotes, bars "
                 "or '..', which separate values in pyDCOP's tables"
@@ -143,7 +143,7 @@ def _loaded(text: str) -> dict[str, Any]:
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             made: dict[Any, Any] = super().construct_mapping(node, deep)
-            if len(made) < len(node.value):
+            if len({str(key) for key in made}) < len(node.value):  # names are texts: 1 and "1" are one
                 got = f"got a key twice in the table from line {node.start_mark.line + 1} on"
                 raise ConfigError(f"{got}; wanted it once")
             return made
@@ -331,7 +331,8 @@ def _owners(
         at = f"$.distribution_hints.must_host.{agent}"
         _one_of(str(agent), hosts, at)
         for one in hosted if isinstance(hosted, list) else [hosted]:
-            hinted[_one_of(str(one), known, at)] = str(agent)
+            if hinted.setdefault(_one_of(str(one), known, at), str(agent)) != str(agent):
+                raise ConfigError(f"got {one!r}, which {hinted[str(one)]!r} hosts too; wanted one agent for it", at=at)
     if not agents:
         return [], {variable: variable for variable in domains}, {}
     turn = itertools.cycle(agents)

@@ -208,6 +208,7 @@ def test_notes_of_a_file_go_to_the_other_stream(solve):
         (["channels", "--set", "damping"], "--set: got 'damping'"),
         (["channels", "--set", "damping=2"], "$.coordination.damping: got 2"),
         (["channels", "--coordination", "dsa", "--seed", "-1"], "$.seed: got -1"),
+        (["channels", "--seed", "-1"], "$.seed: got -1"),  # also with a method that draws nothing
         (["channels", "--coordination", "exact", "--set", "table_budget=2"], "exact needs a table of"),
         (["channels", "--algo", "mgm2"], "wanted one of dsa, exact, max-sum, mgm; did you mean 'mgm'?"),
         (["channels", "--algo", "amaxsum"], "did you mean 'max-sum'?"),
