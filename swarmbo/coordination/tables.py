@@ -117,9 +117,8 @@ def spreads(tables: Table) -> Float[np.ndarray, " n"]:
     axes = tuple(range(1, tables.ndim))
     high, low = tables.max(axis=axes), tables.min(axis=axes)
     forbids = low == -np.inf
-    finite = tables[forbids]
-    low[forbids] = np.min(finite, axis=axes, where=finite > -np.inf, initial=np.inf)
-    return np.subtract(high, low, out=np.zeros(len(tables)), where=low < high)
+    low[forbids] = tables[forbids].min(axis=axes, where=tables[forbids] > -np.inf, initial=np.inf)
+    return np.maximum(high - low, 0.0)
 
 
 def _check_entries(factor: str, table: Table) -> None:
