@@ -90,10 +90,8 @@ def yaml_of_problem(problem: TableProblem) -> str:
         values = list(problem.domains[variable])
         named.setdefault(repr(values), (f"d{len(named)}", values))
         if strange := [v for v in values if str(v).split() != [str(v)] or set(str(v)) & _SEPARATORS or ".." in str(v)]:
-            raise ConfigError(
-                f"variable {variable!r}: got the value {short(strange[0])}; wanted values without spaces, quotes, bars "
-                "or '..', which separate values in pyDCOP's tables"
-            )
+            wanted = "values without spaces, quotes, bars or '..', which separate values in pyDCOP's tables"
+            raise ConfigError(f"variable {variable!r}: got the value {short(strange[0])}; wanted {wanted}")
         _domain({"values": values}, f"$.domains.{variable}")
     sign = 1.0 if problem.objective == "max" else -1.0
     constraints: dict[str, Any] = {}
@@ -131,10 +129,8 @@ def _loaded(text: str) -> dict[str, Any]:
 
         def construct_document(self, node: Any) -> Any:
             if _expanded(node, {}) > _MOST_EXPANDED:
-                raise ConfigError(
-                    f"got aliases that expand to more than {_MOST_EXPANDED:,} parts and characters; wanted fewer, and "
-                    "none in itself"
-                )
+                got = f"got aliases that expand to more than {_MOST_EXPANDED:,} parts and characters"
+                raise ConfigError(f"{got}; wanted fewer, and none in itself")
             return super().construct_document(node)
 
         def flatten_mapping(self, node: Any) -> None:
@@ -280,10 +276,8 @@ def _listed(given: Mapping[str, Any], domains: Domains, room: Room, at: str) -> 
         number = _number(key, f"{at}.values")
         for line in _lines(told):
             if len(line) != len(scope) or any(word not in known for word, known in zip(line, places, strict=True)):
-                raise ConfigError(
-                    f"got {' '.join(line)!r}; wanted a value of each of {', '.join(scope)}; | separates combinations",
-                    at=f"{at}.values.{key}",
-                )
+                wanted = f"a value of each of {', '.join(scope)}; | separates combinations"
+                raise ConfigError(f"got {' '.join(line)!r}; wanted {wanted}", at=f"{at}.values.{key}")
             table[tuple(known[word] for word, known in zip(line, places, strict=True))] = number
     if np.isnan(table).any():
         missing = np.unravel_index(int(np.isnan(table).argmax()), table.shape)
