@@ -12,7 +12,6 @@ from rich.table import Table as RichTable
 
 from swarmbo import registry
 from swarmbo.boundary import files
-from swarmbo.boundary.values import whole_number
 from swarmbo.coordination.agreement import Solution, whole_factors
 from swarmbo.coordination.participant import solve_with_agents
 from swarmbo.coordination.plan import TableMethod, TraceRow, has_deadline, traced
@@ -191,7 +190,7 @@ def solve_problem(
         ConfigError: If there is no such method or setting, or a trace is needed that there is not.
         BudgetError: If an exact method would exceed its budget.
     """
-    method, graph, seed = method_of(coordination), problem.graph, whole_number(seed, 0, "$.seed")
+    method, graph = method_of(coordination), problem.graph
     if needs_trace and (transport or has_deadline(method)):
         got = "transport settings" if transport else "mode 'asynchronous'"
         raise ConfigError(f"got {got}, with which no round is traced; wanted neither", at="--trace, --figure")
