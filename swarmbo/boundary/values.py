@@ -186,19 +186,20 @@ def known_names(given: object, known: Iterable[str], at: str) -> list[str]:
     return [name for name in listed if name in names]
 
 
-def check_links(links: Any, agents: Collection[str]) -> None:
-    """Refuse links that are neither None nor an undirected graph, or that name no agent; other nodes relay."""
+def check_links(links: Any, agents: Collection[str] | None = None) -> None:
+    """Refuse links that are neither None nor an undirected graph, or that name no agent (if known); others relay."""
     if links is None:
         return
     import networkx as nx  # late: takes a tenth of a second to import
 
     if not isinstance(links, nx.Graph) or links.is_directed():
         got = "a directed graph" if isinstance(links, nx.Graph) else short(links)
-    elif len(links) and not any(agent in links for agent in agents):
+    elif agents is not None and len(links) and not any(agent in links for agent in agents):
         got = f"a graph of {short(list(links))}, none of them an agent"
     else:
         return
-    wanted = f"an undirected networkx.Graph of links between {short(list(agents))}, or None"
+    ends = "agents" if agents is None else short(list(agents))
+    wanted = f"an undirected networkx.Graph of links between {ends}, or None"
     raise ConfigError(f"got {got}; wanted {wanted}", at="$.links")
 
 

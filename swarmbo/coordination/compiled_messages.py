@@ -128,7 +128,8 @@ def _factor_pass(
     n_axes, joint, largest = len(sizes), len(tables) // len(spreads), 0.0
     for i in range(len(spreads)):
         change = renew_factor(tables, i * joint, sizes, starts, 0, n_axes, flow, damping, spare)
-        largest = max(largest, change / spreads[i])
+        if change > 0.0:
+            largest = max(largest, change / spreads[i] if spreads[i] > 0.0 else np.inf)
         for axis in range(n_axes):
             starts[axis] += sizes[axis]
     return largest

@@ -6,7 +6,7 @@ from functools import cached_property
 from math import prod
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from swarmbo.coordination.tables import ByEdge, Edge, Flat, Layout, Sizes, Table, Tables, Vector, spreads
 from swarmbo.graph import FactorGraph
@@ -15,11 +15,14 @@ from swarmbo.graph.factor_graph import grouped
 
 @dataclass(frozen=True)
 class FactorGroup:
-    """Factors of one shape by indices. ``spreads`` are units of changes; n messages of an axis begin at ``starts``."""
+    """Factors of one shape by indices. ``spreads`` are units of changes: of a factor with equal entries (``forbids``),
+    the largest spread of the messages that it received; n messages of an axis begin at ``starts``.
+    """
 
     places: Int[np.ndarray, " n"]
     tables: Table
     spreads: Float[np.ndarray, " n"]
+    forbids: Bool[np.ndarray, " n"]
     starts: Int[np.ndarray, " a"]
     scopes: Int[np.ndarray, "a n"]
 
@@ -62,7 +65,8 @@ class Flooding:
             self.table_starts[places] = begin + prod(shape) * np.arange(len(places))
             begin += stacked.size
             scopes = edges.variables[group_edges]
-            self.factor_groups.append(FactorGroup(places, stacked, spreads(stacked), starts, scopes))
+            units = spreads(stacked)
+            self.factor_groups.append(FactorGroup(places, stacked, units, units == 0.0, starts, scopes))
         columns = np.array([self.place[x] for x in self.variables], dtype=np.int64)
         sizes_here = np.array([self.sizes[x] for x in self.variables], dtype=np.int64)
         degrees = edges.first_of[columns + 1] - edges.first_of[columns]
@@ -98,6 +102,10 @@ class Flooding:
 
         messages, largest = np.empty(self.n_entries), 0.0
         for group in self.factor_groups:
+            n, shape = len(group.places), group.tables.shape[1:]
+            for start, size in zip(group.starts, shape, strict=True) if group.forbids.any() else ():
+                heard = spreads(from_variables[start : start + n * size].reshape(n, size))
+                np.maximum(group.spreads, heard, out=group.spreads, where=group.forbids)
             arrays = group.starts, from_variables, previous, group.spreads, damping, messages
             # in units of the factor's spread, or the tolerance would depend on the unit of the tables
             largest = max(largest, renew_factors(group.tables, *arrays))

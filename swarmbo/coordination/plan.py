@@ -115,9 +115,9 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
             seed: Seed of the agents' random draws, if the method has any.
 
         Returns:
-            The best joint choice found; if all are forbidden, the choice that the fewest factors forbid. A forbidden
-            choice has the value -inf and the status ``infeasible`` in its report, and ``violated`` names the factors.
-            Only with exact methods does this status prove that no choice is allowed.
+            The best joint choice found; if all are forbidden, one that few factors forbid, even if exact not always the
+            fewest. A forbidden choice has the value -inf and the status ``infeasible`` in its report, and ``violated``
+            names the factors. Only with exact methods does this status prove that no choice is allowed.
 
         Raises:
             ShapeError: If the tables do not fit the graph.
@@ -174,7 +174,7 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
 
 
 class TraceRow(NamedTuple):
-    """State after a round. ``rank``: the negated number of forbidding factors, and the sum of the others."""
+    """State after a round; 0: the first choice. ``rank``: minus the number of forbidding factors; the others' sum."""
 
     round: int
     rank: Rank
@@ -220,7 +220,7 @@ def traced(
 
     Returns:
         The solution, bit-identical to that of ``solve``, and a row per round, from the first one after which every part
-        has a choice.
+        has a choice, and then per turn of the bound.
 
     Example:
         >>> import numpy as np
@@ -240,10 +240,9 @@ def traced(
     for part, states, outcome, traffic in zip(plan.parts, notes, outcomes, traffics, strict=True):
         values = factor_values(part.graph, {f: checked[f] for f in part.graph.factors}, solution.assignment)
         end = rank(values), total(values) if outcome.status == "exact" else outcome.bound, traffic
-        if not states:  # a part without notes has its result in its last round
-            states.extend([(None, None, Traffic())] * (outcome.rounds - 1))
-        if states[-1:] != [end]:
-            states.append(end)
+        if not states or states[0][0] is None:  # a part without ranks has its result in its last round
+            states[:0] = [(None, None, Traffic())] * (outcome.rounds + 1)
+        states[-1] = end
     rows: list[TraceRow] = []
     for k in range(max(map(len, notes))):
         # a part that has ended stays as it is
@@ -251,7 +250,7 @@ def traced(
         if None not in ranks:
             broken, value = np.sum(ranks, axis=0).tolist()
             bound = None if None in bounds else float(np.sum(bounds))
-            rows.append(TraceRow(k + 1, (int(broken), value), bound, sum(traffics, Traffic())))
+            rows.append(TraceRow(k, (int(broken), value), bound, sum(traffics, Traffic())))
     ranked = rank(factor_values(graph, checked, solution.assignment))  # added in another order there
     rows[-1] = rows[-1]._replace(rank=ranked, bound=solution.upper_bound)
     return solution, tuple(rows)

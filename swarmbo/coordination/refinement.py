@@ -108,9 +108,8 @@ def window_values(x: Point, low: Point, high: Point, spacing: Point, points: int
     """Incumbent first, then its lattice neighbours from below to above, shifted and clipped to the box."""
     half, step = (points - 1) // 2, np.where(spacing > 0.0, spacing, 1.0)
     slack = 1e-9  # share of a step within which a bound counts as a lattice point
-    below = np.minimum(np.ceil((x - low) / step - slack), half)
-    above = np.minimum(np.ceil((high - x) / step - slack), half)
-    first = np.where(above < half, np.maximum(above - (points - 1), -np.ceil((x - low) / step - slack)), -below)
+    below, above = np.ceil((x - low) / step - slack), np.ceil((high - x) / step - slack)
+    first = -np.minimum(below, np.where(above < half, points - 1 - above, half))
     steps = first[:, None] + np.arange(points)
     # the incumbent first: of equally good values the first is taken, so it stays
     order = np.argsort(steps != 0.0, axis=1, kind="stable")

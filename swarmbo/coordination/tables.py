@@ -113,13 +113,12 @@ def violated(values: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def spreads(tables: Table) -> Float[np.ndarray, " n"]:
-    """Largest less smallest finite entry of tables of one shape (n, …); 1 where it would be 0 or nothing is finite."""
+    """Largest less smallest finite entry of tables of one shape (n, …); 0 where nothing is finite."""
     axes = tuple(range(1, tables.ndim))
     high, low = tables.max(axis=axes), tables.min(axis=axes)
     forbids = low == -np.inf
-    finite = tables[forbids]
-    low[forbids] = np.min(finite, axis=axes, where=finite > -np.inf, initial=np.inf)
-    return np.subtract(high, low, out=np.ones(len(tables)), where=low < high)
+    low[forbids] = tables[forbids].min(axis=axes, where=tables[forbids] > -np.inf, initial=np.inf)
+    return np.maximum(high - low, 0.0)
 
 
 def _check_entries(factor: str, table: Table) -> None:

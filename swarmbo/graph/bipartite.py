@@ -139,9 +139,8 @@ def _names(g: "nx.Graph[Any]") -> dict[Any, str]:
     import networkx as nx  # late: takes a tenth of a second to import
 
     if not isinstance(cast(object, g), nx.Graph):
-        raise ConfigError(
-            f"got {short(g)}; wanted a FactorGraph (FactorGraph.from_scopes), or a graph of networkx", at="$.graph"
-        )
+        wanted = "a FactorGraph (FactorGraph.from_scopes), or a graph of networkx"
+        raise ConfigError(f"got {short(g)}; wanted {wanted}", at="$.graph")
     if g.is_directed() or g.is_multigraph():
         fix = "nx.Graph(g), if directions have no meaning and no edges are parallel"
         wanted = f"an undirected graph with one edge between two nodes: {fix}"

@@ -75,8 +75,10 @@ class FactorGraph:
         for field in ("factor_owners", "variable_owners"):
             if strange := [owner for owner in getattr(self, field) if not isinstance(owner, str)]:
                 raise ConfigError(f"got the owner {short(strange[0])}; wanted the name of an agent", at=f"$.{field}")
-        for field in ("factors", "scopes", "factor_owners", "variables", "variable_owners"):
-            object.__setattr__(self, field, exact(getattr(self, field)))
+        for field in ("scopes", "joined"):
+            object.__setattr__(self, field, tuple(map(tuple, getattr(self, field))))
+        for field in ("factors", "scopes", "factor_owners", "variables", "variable_owners", "joined"):
+            object.__setattr__(self, field, exact(tuple(getattr(self, field))))
 
     @classmethod
     def from_scopes(

@@ -128,15 +128,13 @@ class Room:
             raise ConfigError(f"got a table of {len(shape)} variables; wanted at most {_MOST_AXES}", at=at)
         self._taken += math.prod(shape)
         self._steps += math.prod(shape) * n_steps
-        if self._taken <= MOST_ENTRIES and self._steps > _MOST_STEPS:
-            raise ConfigError(
-                f"got {math.prod(shape):,} combinations for an expression of {n_steps:,} parts; wanted at most "
-                f"{_MOST_STEPS:,} parts in all: shorten it, or give variables fewer values",
-                at=at,
-            )
         if self._taken > MOST_ENTRIES:
             sizes = " x ".join(map(str, shape[:8])) + (" x …" if len(shape) > 8 else "")
             fix = "give variables fewer values, or split the constraint"
             wanted = f"wanted at most {MOST_ENTRIES:,} in all tables together: {fix}"
             raise ConfigError(f"got a table of {sizes} entries; {wanted}", at=at)
+        if self._steps > _MOST_STEPS:
+            got = f"got {math.prod(shape):,} combinations for an expression of {n_steps:,} parts"
+            fix = "shorten it, or give variables fewer values"
+            raise ConfigError(f"{got}; wanted at most {_MOST_STEPS:,} parts in all: {fix}", at=at)
         return tuple(shape)

@@ -21,7 +21,7 @@ from swarmbo.errors import ConfigError, needed
 from swarmbo.interchange.expressions import Expression
 from swarmbo.interchange.problem import Objective, Room, TableProblem, Value, graph_in_order
 
-_SEPARATORS = set(" \t\n\r'\"|")
+_SEPARATORS = set("'\"|")  # and white space
 _MOST_EXPANDED = 2**23  # parts and characters: more than the largest file has without aliases
 _LONGEST_NUMBER = 500  # characters
 _KEYS = ("type", "function", "partial", "source", "variables", "values", "default")
@@ -89,11 +89,9 @@ def yaml_of_problem(problem: TableProblem) -> str:
     for variable in graph.variables:
         values = list(problem.domains[variable])
         named.setdefault(repr(values), (f"d{len(named)}", values))
-        if strange := [v for v in values if not str(v) or set(str(v)) & _SEPARATORS or ".." in str(v)]:
-            raise ConfigError(
-                f"variable {variable!r}: got the value {short(strange[0])}; wanted values without spaces, quotes, bars "
-                "or '..', which separate values in pyDCOP's tables"
-            )
+        if strange := [v for v in values if str(v).split() != [str(v)] or set(str(v)) & _SEPARATORS or ".." in str(v)]:
+            wanted = "values without spaces, quotes, bars or '..', which separate values in pyDCOP's tables"
+            raise ConfigError(f"variable {variable!r}: got the value {short(strange[0])}; wanted {wanted}")
         _domain({"values": values}, f"$.domains.{variable}")
     sign = 1.0 if problem.objective == "max" else -1.0
     constraints: dict[str, Any] = {}
@@ -131,10 +129,8 @@ def _loaded(text: str) -> dict[str, Any]:
 
         def construct_document(self, node: Any) -> Any:
             if _expanded(node, {}) > _MOST_EXPANDED:
-                raise ConfigError(
-                    f"got aliases that expand to more than {_MOST_EXPANDED:,} parts and characters; wanted fewer, and "
-                    "none in itself"
-                )
+                got = f"got aliases that expand to more than {_MOST_EXPANDED:,} parts and characters"
+                raise ConfigError(f"{got}; wanted fewer, and none in itself")
             return super().construct_document(node)
 
         def flatten_mapping(self, node: Any) -> None:
@@ -143,7 +139,7 @@ def _loaded(text: str) -> dict[str, Any]:
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             made: dict[Any, Any] = super().construct_mapping(node, deep)
-            if len(made) < len(node.value):
+            if len({str(key) for key in made}) < len(node.value):  # names are texts: 1 and "1" are one
                 got = f"got a key twice in the table from line {node.start_mark.line + 1} on"
                 raise ConfigError(f"{got}; wanted it once")
             return made
@@ -280,10 +276,8 @@ def _listed(given: Mapping[str, Any], domains: Domains, room: Room, at: str) -> 
         number = _number(key, f"{at}.values")
         for line in _lines(told):
             if len(line) != len(scope) or any(word not in known for word, known in zip(line, places, strict=True)):
-                raise ConfigError(
-                    f"got {' '.join(line)!r}; wanted a value of each of {', '.join(scope)}; | separates combinations",
-                    at=f"{at}.values.{key}",
-                )
+                wanted = f"a value of each of {', '.join(scope)}; | separates combinations"
+                raise ConfigError(f"got {' '.join(line)!r}; wanted {wanted}", at=f"{at}.values.{key}")
             table[tuple(known[word] for word, known in zip(line, places, strict=True))] = number
     if np.isnan(table).any():
         missing = np.unravel_index(int(np.isnan(table).argmax()), table.shape)
@@ -331,7 +325,8 @@ def _owners(
         at = f"$.distribution_hints.must_host.{agent}"
         _one_of(str(agent), hosts, at)
         for one in hosted if isinstance(hosted, list) else [hosted]:
-            hinted[_one_of(str(one), known, at)] = str(agent)
+            if hinted.setdefault(_one_of(str(one), known, at), str(agent)) != str(agent):
+                raise ConfigError(f"got {one!r}, which {hinted[str(one)]!r} hosts too; wanted one agent for it", at=at)
     if not agents:
         return [], {variable: variable for variable in domains}, {}
     turn = itertools.cycle(agents)

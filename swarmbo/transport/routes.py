@@ -4,6 +4,7 @@ import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from swarmbo.boundary.values import check_links
 from swarmbo.errors import TransportError
 from swarmbo.records import EdgeTraffic, Traffic
 from swarmbo.registry import FIELD, FUNCTION, kind
@@ -24,6 +25,9 @@ class Routes:
         links: Radio graph; None: every agent reaches every other. Its nodes that are no agents only relay.
         has_base: True if agents without a path reach each other over a base station: two transmissions, up and down.
 
+    Raises:
+        ConfigError: If links are no undirected graph.
+
     Example:
         >>> import networkx as nx
         >>> routes = Routes(["a", "b", "c"], nx.Graph([("a", "b"), ("b", "c")]))
@@ -32,6 +36,7 @@ class Routes:
     """
 
     def __init__(self, agents: Iterable[str], links: "nx.Graph[Any] | None" = None, *, has_base: bool = False) -> None:
+        check_links(links)
         self._has_base, self._links = has_base, links
         self._heard = None if links is None else _heard_over(links)
         self.agents = tuple(dict.fromkeys(agents))

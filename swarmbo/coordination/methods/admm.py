@@ -171,17 +171,18 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
 
     def _together(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
         """Agree within a part of several factors: rounds of consensus, recombination, polish."""
-        n_values, grids = self.values_of(view.graph), view.functions.levels
+        n_values, on_grid = self.values_of(view.graph), [x in view.functions.levels for x in view.graph.variables]
         outcome = BoxOutcome(view.part.index, {}, {})  # without rounds there are no copies, and no residuals
-        if all(variable in grids for variable in view.graph.variables):  # nothing climbs
+        if all(on_grid):  # nothing climbs
             best, _ = yield from self._starts(view, seed)
         elif _is_large(view) and n_values >= _FEW:
             pool = yield from refinement.narrowed(view, seed, min(n_values, refinement.MOST))
             values = yield from box_steps.part_total(view, pool)
             best = pool[[int(values.argmax())]]
         else:
-            best, outcome = yield from self._by_rounds(view, seed, n_values)
-        if any(variable in grids for variable in view.graph.variables):
+            # turns over choices also recombine
+            best, outcome = yield from self._by_rounds(view, seed, 1 if any(on_grid) else n_values)
+        if any(on_grid):
             x = yield from choices.in_turns(view, best[: self.polished], seed, self.polish_steps)
             return (yield from box_steps.settled(view, x, outcome))
         still = {"tolerance": _STILL * len(view.graph.variables) ** 0.5, "least": _LEAST} if _is_large(view) else {}

@@ -385,6 +385,14 @@ def test_a_choice_without_a_value_loses_to_others(scopes) -> None:
     assert found.point.tolist() == [0.25] + [0.75] * (len(variables) - 1)
 
 
+def test_where_a_variable_has_a_grid_runs_are_recombined_by_the_turns_over_choices_only() -> None:
+    functions = Sum.on_box(CHAIN, 3, levels={"x1": np.array([0.25, 0.75])})
+    few = {"rounds": 2, "starts": 3, "screened": 8, "polish_steps": 2}
+    found = [ADMM(**few, recombination_entries=n).maximise(functions, seed=1) for n in (0, 1024)]
+    assert found[0].point.tobytes() == found[1].point.tobytes()
+    assert found[0].report == found[1].report
+
+
 @pytest.mark.parametrize("coupling", [0.0, 0.3])
 def test_a_round_begins_with_what_is_known_of_where_the_last_one_ended(coupling):
     """Unless neighbours weigh one another: what they say changes what a factor climbs."""

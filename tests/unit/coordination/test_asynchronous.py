@@ -468,6 +468,17 @@ def test_who_keeps_nobody_waiting_waits_for_a_word_until_the_deadline():
     assert agent.word() == {"y": 1}
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e-3, 1e3])
+def test_a_message_whose_entries_have_become_equal_is_sent_in_any_unit(unit: float):
+    """Once y is decided, f has no preference for x; an outdated one would weigh as much as h."""
+    graph = FactorGraph.from_scopes(
+        {"g": ["y"], "f": ["y", "x"], "h": ["x"]}, {"g": "c", "f": "a", "h": "b"}, {"y": "c", "x": "b"}
+    )
+    tables = {"g": np.array([1.0, 0.0]), "f": np.array([[0.0, 0.0], [2.0, 0.0]]), "h": np.array([0.0, 1.0])}
+    solution = sb.MaxSum(mode="asynchronous").solve(graph, {f: unit * table for f, table in tables.items()})
+    assert solution.value == 2.0 * unit
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("seed", [1, 3, 7])
 def test_large_utilities_of_no_spread_overflow_nothing(seed: int):

@@ -44,8 +44,11 @@ def test_on_small_rings_the_optimum_is_found_nearly_always() -> None:
     assert sum(max_sum(RING, tables).value >= exact(RING, tables).value - 1e-9 for tables in every) >= 45
 
 
-def test_the_scale_of_the_tables_does_not_change_the_stop() -> None:
+@pytest.mark.parametrize("alone", [0.0, -np.inf])
+def test_the_scale_of_the_tables_does_not_change_the_stop(alone: float) -> None:
+    """Nor where some factors only forbid: these have no scale of their own."""
     tables = {f: np.diag([0.0, 3.0, 1.0]) for f in RING.factors}
+    tables |= {f: np.where(np.eye(3, k=1) > 0.0, alone, 0.0) for f in ("f1", "f2")}
     rounds = [max_sum(RING, {f: s * t for f, t in tables.items()}).report.rounds for s in (2.0**-30, 1.0, 2.0**30)]
     assert len(set(rounds)) == 1
 

@@ -76,7 +76,7 @@ def test_total_adds_from_first_to_last() -> None:
 
 @pytest.mark.parametrize(
     ("table", "expected"),
-    [([[1.0, 4.0], [2.0, 2.0]], 3.0), ([1.0, -np.inf, 3.0], 2.0), ([-np.inf, -np.inf], 1.0), ([7.0, 7.0], 1.0)],
+    [([[1.0, 4.0], [2.0, 2.0]], 3.0), ([1.0, -np.inf, 3.0], 2.0), ([-np.inf, -np.inf], 0.0), ([7.0, 7.0], 0.0)],
 )
 def test_spread_is_that_of_the_finite_entries(table: list[float], expected: float) -> None:
     assert spreads(np.array(table)[None]) == [expected]

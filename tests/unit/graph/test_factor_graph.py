@@ -145,6 +145,14 @@ def test_networkx_graphs_that_are_no_factor_graphs_are_refused() -> None:
         FactorGraph.from_networkx(g)
 
 
+def test_a_graph_of_lists_is_that_of_tuples_and_does_not_change() -> None:
+    scopes, joined = [["x", "y"], ["z"]], [["y", "z"]]
+    graph = FactorGraph(["f", "g"], scopes, ["a", "b"], ["x", "y", "z"], ["a", "a", "b"], joined)
+    scopes[0].reverse()
+    same = FactorGraph(("f", "g"), (("x", "y"), ("z",)), ("a", "b"), ("x", "y", "z"), ("a", "a", "b"), (("y", "z"),))
+    assert (graph, hash(graph)) == (same, hash(same))
+
+
 def test_parts_keep_their_owners() -> None:
     graph = FactorGraph.from_scopes(HOUSE, {"f1": "a", "f2": "b"}, {"x1": "c", "x3": "a", "x2": "c"})
     first, second = graph.components

@@ -214,6 +214,7 @@ def constraint(text: str) -> str:
         (HEAD + "agents: 3", r"\$\.agents: got 3"),
         (HEAD + "agents: [a]\ndistribution_hints: {must_host: {b: [x]}}", "got 'b'; wanted 'a'"),
         (HEAD + "agents: [a]\ndistribution_hints: {must_host: {a: [q]}}", "got 'q'; wanted 'x' or 'y'"),
+        (HEAD + "agents: [a, b]\ndistribution_hints: {must_host: {a: [x], b: [x]}}", "'x', which 'a' hosts too"),
         (HEAD + "agents: [a]\ndistribution_hints: [a]", r"\$\.distribution_hints: got"),
         (HEAD + "agents: [a]\ndistribution_hints: {must_host: [x]}", r"\.must_host: got .*wanted a table"),
         (HEAD + "constraints: {x: {type: intention, function: y}}", "names both a factor and a variable"),
@@ -222,6 +223,7 @@ def constraint(text: str) -> str:
         ("a: [", "got no YAML"),
         ("a: &a [1]\nb: {<<: {c: 1}}", "merge key `<<` in line 2"),
         ("objective: min\nobjective: max", "a key twice"),
+        (HEAD + "external_variables: {1: {domain: d}, '1': {domain: d}}", "a key twice"),
         ("[" * 5000, "got no YAML|nested"),
         (f"a: &a [{'x, ' * 9}]\n{BOMB}objective: min\nname: *z", "aliases that expand to more than 8,388,608"),
         ("agents: &a [*a]", "none in itself"),
@@ -278,7 +280,7 @@ def test_files_are_told_apart_by_their_endings(tmp_path: Path) -> None:
 
 def test_values_that_tables_cannot_tell_apart_are_not_written() -> None:
     graph = sb.FactorGraph.from_scopes({"f": ["x"]})
-    for value in ("two words", "a|b", "it's", "", "1..3"):
+    for value in ("two words", "2\u00a0dB", "a|b", "it's", "", "1..3"):
         with pytest.raises(ConfigError, match="without spaces, quotes, bars"):
             yaml_of_problem(TableProblem("p", graph, {"f": np.zeros(2)}, {"x": ("ok", value)}))
 

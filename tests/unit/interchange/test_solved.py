@@ -44,6 +44,7 @@ def solve(tmp_path, monkeypatch):
         sb.MaxSum(bound="mplp"),
         sb.DSA(bound="mplp", bound_rounds=3),
         sb.DSA(keep_best=False),
+        sb.DSA(keep_best=False, bound="mplp", bound_rounds=2),
         sb.MGM(bound="mplp"),
         sb.Exact(),
     ],
@@ -55,10 +56,12 @@ def test_a_trace_leads_to_the_solution_and_changes_nothing(method):
     assert solution == method.solve(whole, tables, seed=3)
     assert [row.round for row in rows] == list(range(rows[0].round, rows[0].round + len(rows)))
     last = rows[-1]
+    turns = (method.bound_rounds or 20) if method.bound else 0  # of the bound
+    assert 0 <= last.round - solution.report.rounds <= turns
     assert (last.value, last.bound, last.traffic) == (solution.value, solution.upper_bound, solution.report.traffic)
     values = [row.value for row in rows]
     assert all(value is not None for value in values)
-    if method != sb.DSA(keep_best=False):
+    if getattr(method, "keep_best", True):
         assert values == sorted(values)  # the best so far
     bounds = [row.bound for row in rows if row.bound is not None]
     assert all(after <= before + 1e-9 for before, after in itertools.pairwise(bounds))
@@ -72,6 +75,7 @@ def test_rounds_of_a_trace_are_what_the_method_would_have_after_as_many():
     seed = next(seed for seed in range(9) if traced(sb.MGM(), RING, tables, seed=seed)[1] == rows)
     assert len(rows) > 3
     for n in range(1, len(rows)):
+        assert rows[n].round == n
         assert rows[n].value == pytest.approx(sb.MGM(rounds=n).solve(RING, tables, seed=seed).value)
 
 
@@ -208,6 +212,7 @@ def test_notes_of_a_file_go_to_the_other_stream(solve):
         (["channels", "--set", "damping"], "--set: got 'damping'"),
         (["channels", "--set", "damping=2"], "$.coordination.damping: got 2"),
         (["channels", "--coordination", "dsa", "--seed", "-1"], "$.seed: got -1"),
+        (["channels", "--seed", "-1"], "$.seed: got -1"),  # also with a method that draws nothing
         (["channels", "--coordination", "exact", "--set", "table_budget=2"], "exact needs a table of"),
         (["channels", "--algo", "mgm2"], "wanted one of dsa, exact, max-sum, mgm; did you mean 'mgm'?"),
         (["channels", "--algo", "amaxsum"], "did you mean 'max-sum'?"),

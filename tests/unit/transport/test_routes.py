@@ -1,12 +1,13 @@
 """Shortest paths over radio links."""
 
 import itertools
+from typing import Any
 
 import networkx as nx
 import pytest
 from hypothesis import given, strategies as st
 
-from swarmbo.errors import TransportError
+from swarmbo.errors import ConfigError, TransportError
 from swarmbo.transport import Routes
 
 
@@ -72,3 +73,9 @@ def test_an_agent_without_links_hears_nobody() -> None:
 def test_unknown_agents_are_refused(pair: tuple[str, str]) -> None:
     with pytest.raises(TransportError, match="unknown agent 'nobody'"):
         Routes(["a", "b"]).hops(*pair)
+
+
+@pytest.mark.parametrize("links", ["ab", {"a": ["b"]}, nx.DiGraph([("a", "b")])])
+def test_links_that_are_no_undirected_graph_are_refused(links: Any) -> None:
+    with pytest.raises(ConfigError, match="wanted an undirected networkx"):
+        Routes("ab", links)
