@@ -21,6 +21,7 @@ from swarmbo.kernels import KernelName, KernelSettings, require_kernel
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Count, Fraction, NonNegative, Positive, Settings, Whole, convert, require, within
 from swarmbo.spaces import Domain
+from swarmbo.spaces.variables import MixedDomain, variable_of
 
 
 class SampledStructure(Settings, frozen=True, tag_field="kind", tag="sampled"):
@@ -207,13 +208,15 @@ T = TypeVar("T")
 
 def domain_of(graph: FactorGraph, bounds: Mapping[str, tuple[float, float]] | Domain | None) -> Domain:
     """The box that bounds of variables make; from 0 to 1 where none are given."""
-    if isinstance(bounds, Domain):
-        if bounds.n_dims != len(graph.variables):
-            raise ConfigError(f"got {bounds.n_dims} sides; wanted {len(graph.variables)}", at="$.bounds")
-        return bounds
-    sides = [(0.0, 1.0)] * len(graph.variables) if bounds is None else _each("bounds", bounds, graph.variables)
-    low, high = np.array(sides, dtype=float).T
-    return Domain(low, high)
+    if not isinstance(bounds, Domain):
+        sides = [(0.0, 1.0)] * len(graph.variables) if bounds is None else _each("bounds", bounds, graph.variables)
+        given = zip(graph.variables, sides, strict=True)
+        bounds = MixedDomain.of([variable_of(side, f"$.bounds.{name}") for name, side in given])
+    if isinstance(bounds, MixedDomain):  # lengthscales are shares of plain sides
+        raise ConfigError("got variables with types; wanted (low, high) of each, or a Team", at="$.bounds")
+    if bounds.n_dims != len(graph.variables):
+        raise ConfigError(f"got {bounds.n_dims} sides; wanted {len(graph.variables)}", at="$.bounds")
+    return bounds
 
 
 class _Given(Settings, frozen=True):
@@ -222,6 +225,7 @@ class _Given(Settings, frozen=True):
     outputscale: Positive
     noise_variance: NonNegative
     mean: float
+    time: TimeCorrelation | None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -229,11 +233,7 @@ class _Given(Settings, frozen=True):
 
 
 def given_physical(
-    graph: FactorGraph,
-    domain: Domain,
-    time: TimeCorrelation | None,
-    lengthscale: float | Mapping[str, float],
-    **told: Any,
+    graph: FactorGraph, domain: Domain, lengthscale: float | Mapping[str, float], **told: Any
 ) -> tuple[AdditiveGPSettings, AdditiveHyperparameters]:
     """Settings and hyper-parameters from physical ones, as ``AdditiveGP`` takes them; a fit begins at ``time``."""
     lengths, k = plain(_each("lengthscale", lengthscale, graph.variables)), len(graph.factors)
@@ -241,7 +241,7 @@ def given_physical(
     for name, length in zip(graph.variables, lengths, strict=True):
         convert(length, Positive, f"$.lengthscale[{name!r}]")
     share = dict(zip(graph.variables, (np.array(lengths) / (domain.high - domain.low)).tolist(), strict=True))
-    variances = own.outputscale, own.noise_variance
+    variances, time = (own.outputscale, own.noise_variance), own.time
     factors = (
         FactorHyperparameters(own.kernel, tuple(share[name] for name in scope), *variances, own.mean / k, 1.0, time)
         for scope in graph.scopes
