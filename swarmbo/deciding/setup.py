@@ -320,6 +320,7 @@ class Setup:
             is_learned = False
             if isinstance(parts["belief"], AdditiveGPSettings):
                 is_learned = parts["belief"].structure is not None
+                parts["belief"].check_factors(problem.graph, "$.belief.factors")
                 check_structure(parts["belief"], parts["acquisition"], problem.outcomes)
             check_groups(parts["acquisition"], problem.graph, problem.outcomes, is_learned=is_learned)
         return cls(problem, **parts, seed=number, horizon=horizon, initial=first, near=near)

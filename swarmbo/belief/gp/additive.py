@@ -22,7 +22,7 @@ from swarmbo.belief.gp.fit import fit_jointly, fit_together, prior_hyperparamete
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
 from swarmbo.belief.gp.observations import units
 from swarmbo.belief.gp.spatial import checked_noise, checked_partial_outcomes, checked_points, checked_rounds
-from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
 
@@ -111,8 +111,7 @@ class AdditiveGP(AdditivePosterior):
         """
         if domain.n_dims != (n := len(graph.variables)):
             raise ShapeError(f"domain: got {domain.n_dims} sides; wanted one for each of {n} variables")
-        if unknown := [factor for factor in settings.factors if factor not in graph.factors]:
-            raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(graph.factors)}", at="$.factors")
+        settings.check_factors(graph, "$.factors")
         own = {"settings": settings, "graph": graph, "domain": domain, "outcomes": outcomes}
         own |= {"hyperparameters": prior_hyperparameters(settings, graph)}
         return cls._of(own | cls._no_data(n, len(graph.factors)))

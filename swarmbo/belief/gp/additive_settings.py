@@ -187,6 +187,11 @@ class AdditiveGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="add
         for field in ("factors", "time"):
             require(self, field, lambda value: not value or self.structure is None, "none where a structure is learned")
 
+    def check_factors(self, graph: FactorGraph, at: str) -> None:
+        """Refuse settings of a factor that is not in a graph."""
+        if unknown := [factor for factor in self.factors if factor not in graph.factors]:
+            raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(graph.factors)}", at=at)
+
     def lengthscale_model(self, sizes: Sequence[int], *, alone: bool) -> LengthscaleModel:
         """Relation of the lengthscales in a fit of factors of ``sizes`` variables, or of one with its own outcomes."""
         if self.lengthscales != "auto":
