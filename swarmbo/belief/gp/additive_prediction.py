@@ -119,7 +119,7 @@ def draw_prior(
 ) -> kernels.FourierDraw:
     """A function from one factor's prior, with standardised values."""
     kernel, output = hyper.kernels[factor], hyper.outputscales[factor]
-    drawn = kernels.draw(rng, kernel, hyper.lengthscale_array(factor), output, n_features)
+    drawn = kernels.draw(rng, kernel, np.array(hyper.lengthscales[factor]), output, n_features)
     if not hyper.times:
         return drawn
     # the kernels over variables and over rounds multiply, so their frequencies are drawn independently

@@ -261,7 +261,3 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
             return Covariance(self.kernels[factor], np.array(lengths), output)
         time = self.times[factor]
         return Covariance(self.kernels[factor], np.array([*lengths, time.lengthscale]), output, time.kernel)
-
-    def lengthscale_array(self, factor: int) -> Float[np.ndarray, " a"]:
-        """Lengthscales of one factor, in scope order."""
-        return np.array(self.lengthscales[factor])
