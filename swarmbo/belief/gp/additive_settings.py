@@ -95,7 +95,7 @@ class FactorPrior(KernelSettings, frozen=True):
     Args:
         kernel: Covariance function.
         lengthscale_log_median: Log median of the prior on the factor's lengthscales, from -10 to 10.
-        lengthscale_log_std: Log standard deviation > 0 of the prior on the factor's (common) lengthscale.
+        lengthscale_log_std: Log standard deviation of the prior on the factor's (common) lengthscale, 1e-6 to 100.
         outputscale_median: Median > 0 of the prior on the factor's outputscale.
         outputscale_log_std: Log standard deviation > 0 of the prior on the factor's outputscale.
         noise_median: Median > 0 of the prior on the noise variance of the factor's outcomes; no effect on totals.
@@ -103,7 +103,7 @@ class FactorPrior(KernelSettings, frozen=True):
 
     kernel: KernelName | None = None
     lengthscale_log_median: Annotated[float, within(-10, 10)] | None = None
-    lengthscale_log_std: Positive | None = None
+    lengthscale_log_std: Annotated[float, within(1e-6, 100)] | None = None
     outputscale_median: Positive | None = None
     outputscale_log_std: Positive | None = None
     noise_median: Positive | None = None
@@ -138,8 +138,8 @@ class AdditiveGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="add
             per factor, each factor is fitted alone, and the choice applies within it.
         lengthscale_log_median: Log median of the prior on a factor's lengthscale (the common one if ``hierarchical``)
             for one variable. (log d) / 2 is added for d variables.
-        lengthscale_log_std: Standard deviation of the lengthscale's prior, in natural logarithms, > 0.
-        deviation_log_std: Log standard deviation > 0 of the deviations; only for ``hierarchical``.
+        lengthscale_log_std: Standard deviation of the lengthscale's prior, in natural logarithms, 1e-6 to 100.
+        deviation_log_std: Log standard deviation of the deviations, 1e-4 to 100; only for ``hierarchical``.
         outputscale_log_std: Log standard deviation of the prior on a factor's outputscale, > 0; its median is 1 /
             number of factors.
         noise_median: Median > 0 of the prior on the noise variance.
@@ -169,8 +169,8 @@ class AdditiveGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="add
     kernel: KernelName = "matern52"
     lengthscales: LengthscaleModel | Literal["auto"] = "auto"
     lengthscale_log_median: Annotated[float, within(-10, 10)] = -1.2
-    lengthscale_log_std: Positive = 1.0
-    deviation_log_std: Positive = 0.3
+    lengthscale_log_std: Annotated[float, within(1e-6, 100)] = 1.0
+    deviation_log_std: Annotated[float, within(1e-4, 100)] = 0.3
     outputscale_log_std: Positive = 0.5
     noise_median: Positive = 1e-4
     noise_log_std: Positive = 1.5
