@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from swarmbo import registry
 from swarmbo.acquisition import EGPEI, EGPTS, Acquisition, Auto, ChainAcquisition, Decision, Thompson
+from swarmbo.acquisition.auto import DRAWABLE, is_shared
 from swarmbo.acquisition.confidence_bounds import check_groups, check_structure
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import ExactGPSettings
@@ -222,14 +223,15 @@ def check_belief_fits(belief: JointBelief, acquisition: Acquisition) -> None:
         raise ConfigError(f"{got}; wanted 'ensemble'", at="$.belief.kind")
 
 
-def check_draws(belief: JointBelief, acquisition: Acquisition, graph: FactorGraph) -> None:
+def check_draws(belief: JointBelief, acquisition: Acquisition, problem: Problem) -> None:
     """Refuse a kernel without frequencies, if functions will be drawn from its prior, or features of it."""
     kernels = list[str | None](belief.kernels) if isinstance(belief, EnsembleSettings) else []
     if isinstance(belief, AdditiveGPSettings):
-        is_sum = len(graph.factors) > 1 or belief.structure is not None
-        if isinstance(acquisition, Thompson) or (isinstance(acquisition, Auto) and is_sum and belief.time is None):
-            kernels = [belief.kernel, *(own.kernel for own in belief.factors.values())]
-            kernels += [] if belief.time is None else [belief.time.kernel]
+        is_drawn = len(problem.graph.factors) > 1 or belief.structure is not None
+        if problem.outcomes == "per-factor":
+            is_drawn = is_shared(problem.graph) and len(problem.graph.factors) <= DRAWABLE
+        if isinstance(acquisition, Thompson) or (isinstance(acquisition, Auto) and is_drawn and belief.time is None):
+            kernels = [belief.kernel, *(own.kernel for own in (*belief.factors.values(), belief.time) if own)]
     for kernel in filter(None, kernels):
         spectral_frequencies(np.random.default_rng(0), kernel, np.ones(1), 1)
 
@@ -329,7 +331,7 @@ class Setup:
             raise ConfigError(f"got faults of {short(strangers)}; wanted {wanted}", at="$.transport")
         if not problem.is_field:
             check_belief_fits(parts["belief"], parts["acquisition"])
-            check_draws(parts["belief"], parts["acquisition"], problem.graph)
+            check_draws(parts["belief"], parts["acquisition"], problem)
             is_learned = False
             if isinstance(parts["belief"], AdditiveGPSettings):
                 is_learned = parts["belief"].structure is not None

@@ -83,12 +83,11 @@ class AdditiveGP(AdditivePosterior):
         if not isinstance(graph, FactorGraph):
             bounds = {str(x): pair for x, pair in bounds.items()} if isinstance(bounds, Mapping) else bounds
             graph = FactorGraph.of_any(graph, bounds if isinstance(bounds, Mapping) else None)
-        domain, variances = domain_of(graph, bounds), {"outputscale": outputscale, "noise_variance": noise_variance}
-        told = {"kernel": kernel, "mean": mean, "time": time, **variances}
-        settings, hyperparameters = given_physical(graph, domain, lengthscale, **told)
+        domain, told = domain_of(graph, bounds), {"outputscale": outputscale, "noise_variance": noise_variance}
+        settings, hyper = given_physical(graph, domain, lengthscale, kernel=kernel, mean=mean, time=time, **told)
         own = {"settings": settings, "graph": graph, "domain": domain, "outcomes": outcomes}
         none = self._no_data(len(graph.variables), len(graph.factors))
-        super().__init__(**own, hyperparameters=hyperparameters, **none)  # pyright: ignore[reportArgumentType]
+        super().__init__(**own, hyperparameters=hyper, **none)  # pyright: ignore[reportArgumentType]
 
     @classmethod
     def _of(cls, values: Mapping[str, Any]) -> "AdditiveGP":

@@ -25,7 +25,6 @@ from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import TOTAL, Observations
 from swarmbo.belief.gp.spatial import CHUNK, SpatialGP, checked_rounds
 from swarmbo.belief.gp.stack import StackedParts
-from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
 
 Outcomes = Literal["total", "per-factor"]
@@ -58,7 +57,7 @@ class ChannelGP(SpatialGP):
 
     def __post_init__(self) -> None:
         if self.outcomes not in get_args(Outcomes):
-            raise ConfigError(f"got {short(self.outcomes)}; wanted 'total' or 'per-factor'", at="$.outcomes")
+            raise ConfigError(f"got {self.outcomes!r}; wanted 'total' or 'per-factor'", at="$.outcomes")
         for name in self._no_data(0, 0):
             getattr(self, name).flags.writeable = False
 

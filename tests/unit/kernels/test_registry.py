@@ -124,7 +124,9 @@ def test_a_kernel_without_frequencies_learns_but_draws_nothing():
     register_kernel("rq", correlation=rq, slope=rq_slope)
     assert played("rq", "dec-hbo")[1].n_data == 7
     graph, sides = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["x", "y"]}), {"x": (0.0, 1.0), "y": (0.0, 1.0)}
-    sb.Team(None, sides, belief=sb.AdditiveGPSettings(kernel="rq"))  # of one factor auto draws nothing
+    apart = {"outcomes": "per-factor", "belief": sb.AdditiveGPSettings(kernel="rq")}
+    sb.Team(sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"]}), sides, **apart)  # nor does auto of factors apart
+    sb.Team(None, sides, belief=sb.AdditiveGPSettings(kernel="rq"))  # or of one factor
     own, ensemble = {"kind": "additive", "kernel": "rq"}, {"kind": "ensemble", "kernels": ["rbf", "rq"]}
     for kind, belief in (("auto", own), ("thompson", own), ("egp-ei", ensemble)):
         with pytest.raises(ConfigError, match="got 'rq', which was registered without frequencies"):
