@@ -42,7 +42,7 @@ _STUCK = 2  # failures until a factor is stalled, in units of those that halve a
 _DRAWN = 3  # period in rounds of the joint draw of factors that share variables, as bounds do not leave a basin
 _DRAWN_FROM = 2  # evaluations from which on there are such draws, in units of the initial design
 _CAUTIOUS_FROM = 3  # the same for cautious bounds between them
-_DRAWABLE = 128  # most factors for such draws: that of more explores in too many at once
+DRAWABLE = 128  # most factors for such draws: that of more explores in too many at once
 _AFAR = 4  # period in rounds in which the draw of an untransformed sum is searched globally, to leave a wrong basin
 _SIDES = (1.0, 0.5, 0.25)  # of the trust region, by member of a batch: bounds in one region are almost the same point
 _SIDES_BY_FACTOR = (1.0, 0.25, 0.0625)  # the same with a trust region per factor
@@ -157,7 +157,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             return super().learn(situation, belief_settings, previous)
         if not _is_by_factor(situation):
             return learn_totals(situation, belief_settings, previous)
-        if _is_shared(situation.graph):
+        if is_shared(situation.graph):
             return super().learn(situation, belief_settings, previous)
         if previous is not None and len(previous.warps) != len(situation.graph.factors):
             previous = None  # from another acquisition
@@ -170,9 +170,9 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             return FixedPoint.at(situation.graph, model.incumbent())
         t, p = len(situation.history), len(situation.pending)
         asked = p + (t if situation.history.attached is None else int((~situation.history.attached).sum()))
-        if belief.has_time or (_is_by_factor(situation) and _is_shared(situation.graph)):
+        if belief.has_time or (_is_by_factor(situation) and is_shared(situation.graph)):
             n_factors, turn = len(situation.graph.factors), asked % _DRAWN
-            is_drawn = n_factors <= _DRAWABLE and not belief.has_time
+            is_drawn = n_factors <= DRAWABLE and not belief.has_time
             if is_drawn and turn == 0 and t >= _DRAWN_FROM * situation.initial:
                 return self._draw(situation, belief, None)
             # of two bounds between draws one refines the best point, but not before the search has left wrong basins
@@ -187,7 +187,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         if is_plain and is_whole:
             return LogImprovements.over_incumbent(belief)
         patience = _patience(belief.hyperparameters.total_noise_variance)
-        is_drawable = not is_whole and len(situation.graph.factors) <= _DRAWABLE
+        is_drawable = not is_whole and len(situation.graph.factors) <= DRAWABLE
         if patience > 1 and is_drawable and (situation.n_batched or asked % _TURNS):
             return self._draw(situation, belief, None)  # in noise, neighbours tell little
         # points of a global search are no steps of the box
@@ -324,7 +324,7 @@ def _far_off(model: Model) -> ConfidenceBounds:
     return ConfidenceBounds.on_cube(belief, sqrt_beta=dict.fromkeys(belief.graph.factors, weight))
 
 
-def _is_shared(graph: FactorGraph) -> bool:
+def is_shared(graph: FactorGraph) -> bool:
     """True if factors share variables, or constraints: a gain of one may then be a loss of another."""
     return any(len(part.factors) > 1 for part in graph.components)
 

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from swarmbo.acquisition.acquisition import Acquisition
 from swarmbo.acquisition.box_functions import on_box
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
-from swarmbo.acquisition.expected_improvement import LogImprovements
+from swarmbo.acquisition.expected_improvement import ExpectedImprovement, LogImprovements
 from swarmbo.acquisition.local_utility import LocalUtility
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
@@ -220,7 +220,7 @@ class EGPEI(Acquisition, frozen=True, tag="egp-ei"):
 
     def local_functions(self, situation: JointSituation, model: Model) -> LogImprovements:
         """Log expected improvements of the factors under the drawn member."""
-        return LogImprovements.over_incumbent(require_ensemble(model, "egp-ei").belief)
+        return ExpectedImprovement().local_functions(situation, require_ensemble(model, "egp-ei"))
 
 
 def require_ensemble(model: Model, kind: str) -> EnsembleModel:

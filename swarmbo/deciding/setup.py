@@ -13,7 +13,8 @@ from msgspec import UNSET, UnsetType
 from numpy.typing import ArrayLike
 
 from swarmbo import registry
-from swarmbo.acquisition import EGPEI, EGPTS, Acquisition, ChainAcquisition, Decision
+from swarmbo.acquisition import EGPEI, EGPTS, Acquisition, Auto, ChainAcquisition, Decision, Thompson
+from swarmbo.acquisition.auto import DRAWABLE, is_shared
 from swarmbo.acquisition.confidence_bounds import check_groups, check_structure
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import ExactGPSettings
@@ -27,7 +28,7 @@ from swarmbo.coordination.agreement import Agreement
 from swarmbo.deciding.near import Near
 from swarmbo.errors import ConfigError
 from swarmbo.graph import BoxFunctions, FactorGraph
-from swarmbo.kernels import load_kernels, unloaded_kernels
+from swarmbo.kernels import load_kernels, spectral_frequencies, unloaded_kernels
 from swarmbo.problem import Problem
 from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, FUNCTION, SLOTS, TEAMS, Slot, Team, is_kind, name_of, settings_of
@@ -222,6 +223,19 @@ def check_belief_fits(belief: JointBelief, acquisition: Acquisition) -> None:
         raise ConfigError(f"{got}; wanted 'ensemble'", at="$.belief.kind")
 
 
+def check_draws(belief: JointBelief, acquisition: Acquisition, problem: Problem) -> None:
+    """Refuse a kernel without frequencies, if functions will be drawn from its prior, or features of it."""
+    kernels = list[str | None](belief.kernels) if isinstance(belief, EnsembleSettings) else []
+    if isinstance(belief, AdditiveGPSettings):
+        is_drawn = len(problem.graph.factors) > 1 or belief.structure is not None
+        if problem.outcomes == "per-factor":
+            is_drawn = is_shared(problem.graph) and len(problem.graph.factors) <= DRAWABLE
+        if isinstance(acquisition, Thompson) or (isinstance(acquisition, Auto) and is_drawn and belief.time is None):
+            kernels = [belief.kernel, *(own.kernel for own in (*belief.factors.values(), belief.time) if own)]
+    for kernel in filter(None, kernels):
+        spectral_frequencies(np.random.default_rng(0), kernel, np.ones(1), 1)
+
+
 def check_of_account(acquisition: Acquisition, team: Team) -> None:
     """Refuse settings of an acquisition without effect for this kind of team."""
     ignored, usual = acquisition.for_fields if team == FUNCTION else acquisition.for_functions, type(acquisition)()
@@ -317,9 +331,11 @@ class Setup:
             raise ConfigError(f"got faults of {short(strangers)}; wanted {wanted}", at="$.transport")
         if not problem.is_field:
             check_belief_fits(parts["belief"], parts["acquisition"])
+            check_draws(parts["belief"], parts["acquisition"], problem)
             is_learned = False
             if isinstance(parts["belief"], AdditiveGPSettings):
                 is_learned = parts["belief"].structure is not None
+                parts["belief"].check_factors(problem.graph, "$.belief.factors")
                 check_structure(parts["belief"], parts["acquisition"], problem.outcomes)
             check_groups(parts["acquisition"], problem.graph, problem.outcomes, is_learned=is_learned)
         return cls(problem, **parts, seed=number, horizon=horizon, initial=first, near=near)

@@ -495,10 +495,8 @@ class Problem:
 
     def has_point(self, point: Mapping[str, Any]) -> bool:
         """True if a table has a valid value of every variable, up to rounding errors."""
-        if self.is_mixed:
-            codes = {name: variable.code(point[name]) for name, variable in self.variables.items()}
-            return all(code is not None and self.variables[name].has(code) for name, code in codes.items())
-        return self.has(np.array([point[variable] for variable in self.graph.variables]))
+        codes = ((variable, variable.code(point[name])) for name, variable in self.variables.items())
+        return all(code is not None and variable.has(code) for variable, code in codes)
 
     def named(self, point: Float[np.ndarray, " n"]) -> dict[str, Any]:
         """Joint point as a table of its variables' values; variables of agents that take no part are left out."""

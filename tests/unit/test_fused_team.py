@@ -112,6 +112,17 @@ def test_the_unit_of_outcomes_that_first_differ_is_agreed_on_at_once_and_kept(me
     assert all(0.1 * unit < scale < 10.0 * unit for scale in scales)
 
 
+@pytest.mark.parametrize("method", ["readings", "experts", "consensus", "covariance-intersection"])
+def test_agents_take_proposals_of_hardly_any_noise(method):
+    prior = sb.ExactGPSettings(noise_floor=1e-16, noise_median=1e-14)
+    settings, rng = FusedSettings(method=method, n_features=16, prior=prior), np.random.default_rng(0)
+    belief = FusedBelief(settings, Domain(np.zeros(1), np.ones(1)), ["a", "b"], seed=0)
+    for _ in range(2):
+        belief.learn({name: (X := rng.random((4, 1)), np.sin(3.0 * X[:, 0])) for name in "ab"}, None)
+    assert {agent.proposal.proposer for agent in belief.agents.values()} == {"a"}
+    assert all(agent.reached.keys() == {"a", "b"} and not agent.refused for agent in belief.agents.values())
+
+
 def test_an_agents_own_beliefs_do_not_answer_for_the_team():
     alone = FusedBelief(FusedSettings(n_features=20), team().domain, AGENTS, seed=0, held=["b"]).views
     assert view_of(alone, "b").n_data == 0

@@ -98,6 +98,7 @@ def test_the_prediction_of_a_query_is_what_the_model_says_there():
     [
         ({"acquisition": "db-gp-ucb"}, "$.acquisition.kind"),
         ({"belief": "exact"}, "$.belief.kind"),
+        ({"belief": {"kind": "additive", "factors": {"q": {"kernel": "rbf"}}}}, "$.belief.factors"),
         ({"coordination": "lawn-mower"}, "$.coordination.kind"),
         ({"coordination": sb.MaxSum()}, "$.coordination.kind"),
         ({"acquisition": {"kind": "auto", "wait": 1}}, "$.acquisition"),

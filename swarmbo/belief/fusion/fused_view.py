@@ -25,7 +25,7 @@ Said = TypeVar("Said")
 
 _VERSION = 5  # 5: tallies of a consensus in one table
 MOST = 2**31  # measurements, steps or proposals
-_LARGEST = 1e12  # hyper-parameter, and the inverse of the smallest
+_LARGEST = 1e12  # hyper-parameter, of the noise its deviation, and the inverse of the smallest
 _HUGE = 1e150  # number, whose square is still one
 
 
@@ -156,7 +156,7 @@ class FusedView(ABC):
     def _can_be(self, proposal: Proposal) -> bool:
         """True if an agent of this team can have made the proposal."""
         own, h = self.proposal, proposal.hyperparameters
-        sizes = [*h.lengthscales, h.outputscale, h.noise_variance, *([] if h.time is None else [h.time.lengthscale])]
+        sizes = [*h.lengthscales, h.outputscale, h.noise_variance**0.5, 1.0 if h.time is None else h.time.lengthscale]
         return (
             len(h.lengthscales) == self.domain.n_dims
             and (h.time is None) == (own.hyperparameters.time is None)

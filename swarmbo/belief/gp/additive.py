@@ -22,7 +22,7 @@ from swarmbo.belief.gp.fit import fit_jointly, fit_together, prior_hyperparamete
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
 from swarmbo.belief.gp.observations import units
 from swarmbo.belief.gp.spatial import checked_noise, checked_partial_outcomes, checked_points, checked_rounds
-from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
 
@@ -84,10 +84,10 @@ class AdditiveGP(AdditivePosterior):
             bounds = {str(x): pair for x, pair in bounds.items()} if isinstance(bounds, Mapping) else bounds
             graph = FactorGraph.of_any(graph, bounds if isinstance(bounds, Mapping) else None)
         domain, told = domain_of(graph, bounds), {"outputscale": outputscale, "noise_variance": noise_variance}
-        settings, hyperparameters = given_physical(graph, domain, time, lengthscale, kernel=kernel, mean=mean, **told)
+        settings, hyper = given_physical(graph, domain, lengthscale, kernel=kernel, mean=mean, time=time, **told)
         own = {"settings": settings, "graph": graph, "domain": domain, "outcomes": outcomes}
         none = self._no_data(len(graph.variables), len(graph.factors))
-        super().__init__(**own, hyperparameters=hyperparameters, **none)  # pyright: ignore[reportArgumentType]
+        super().__init__(**own, hyperparameters=hyper, **none)  # pyright: ignore[reportArgumentType]
 
     @classmethod
     def _of(cls, values: Mapping[str, Any]) -> "AdditiveGP":
@@ -110,8 +110,7 @@ class AdditiveGP(AdditivePosterior):
         """
         if domain.n_dims != (n := len(graph.variables)):
             raise ShapeError(f"domain: got {domain.n_dims} sides; wanted one for each of {n} variables")
-        if unknown := [factor for factor in settings.factors if factor not in graph.factors]:
-            raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(graph.factors)}", at="$.factors")
+        settings.check_factors(graph, "$.factors")
         own = {"settings": settings, "graph": graph, "domain": domain, "outcomes": outcomes}
         own |= {"hyperparameters": prior_hyperparameters(settings, graph)}
         return cls._of(own | cls._no_data(n, len(graph.factors)))

@@ -119,7 +119,7 @@ def draw_prior(
 ) -> kernels.FourierDraw:
     """A function from one factor's prior, with standardised values."""
     kernel, output = hyper.kernels[factor], hyper.outputscales[factor]
-    drawn = kernels.draw(rng, kernel, hyper.lengthscale_array(factor), output, n_features)
+    drawn = kernels.draw(rng, kernel, np.array(hyper.lengthscales[factor]), output, n_features)
     if not hyper.times:
         return drawn
     # the kernels over variables and over rounds multiply, so their frequencies are drawn independently
@@ -291,9 +291,7 @@ class AdditivePosterior(ChannelGP):
         """
         self.graph.scope(factor)  # refuses a name it does not know
         (stack,) = stacks_of(self.graph, [factor])
-        columns = stack.columns[0]
-        points = checked_points(X, stack.size)
-        U = (points - self.domain.low[columns]) / (self.domain.high - self.domain.low)[columns]
+        U = self.domain.part(stack.columns[0].tolist()).to_unit(checked_points(X, stack.size))
         marginals = self.local(stack, U[None])
         return marginals.mean[0], marginals.var[0]
 

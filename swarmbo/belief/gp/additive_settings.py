@@ -21,6 +21,7 @@ from swarmbo.kernels import KernelName, KernelSettings, require_kernel
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Count, Fraction, NonNegative, Positive, Settings, Whole, convert, require, within
 from swarmbo.spaces import Domain
+from swarmbo.spaces.variables import MixedDomain, variable_of
 
 
 class SampledStructure(Settings, frozen=True, tag_field="kind", tag="sampled"):
@@ -94,7 +95,7 @@ class FactorPrior(KernelSettings, frozen=True):
     Args:
         kernel: Covariance function.
         lengthscale_log_median: Log median of the prior on the factor's lengthscales, from -10 to 10.
-        lengthscale_log_std: Log standard deviation > 0 of the prior on the factor's (common) lengthscale.
+        lengthscale_log_std: Log standard deviation of the prior on the factor's (common) lengthscale, 1e-6 to 100.
         outputscale_median: Median > 0 of the prior on the factor's outputscale.
         outputscale_log_std: Log standard deviation > 0 of the prior on the factor's outputscale.
         noise_median: Median > 0 of the prior on the noise variance of the factor's outcomes; no effect on totals.
@@ -102,7 +103,7 @@ class FactorPrior(KernelSettings, frozen=True):
 
     kernel: KernelName | None = None
     lengthscale_log_median: Annotated[float, within(-10, 10)] | None = None
-    lengthscale_log_std: Positive | None = None
+    lengthscale_log_std: Annotated[float, within(1e-6, 100)] | None = None
     outputscale_median: Positive | None = None
     outputscale_log_std: Positive | None = None
     noise_median: Positive | None = None
@@ -137,8 +138,8 @@ class AdditiveGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="add
             per factor, each factor is fitted alone, and the choice applies within it.
         lengthscale_log_median: Log median of the prior on a factor's lengthscale (the common one if ``hierarchical``)
             for one variable. (log d) / 2 is added for d variables.
-        lengthscale_log_std: Standard deviation of the lengthscale's prior, in natural logarithms, > 0.
-        deviation_log_std: Log standard deviation > 0 of the deviations; only for ``hierarchical``.
+        lengthscale_log_std: Standard deviation of the lengthscale's prior, in natural logarithms, 1e-6 to 100.
+        deviation_log_std: Log standard deviation of the deviations, 1e-4 to 100; only for ``hierarchical``.
         outputscale_log_std: Log standard deviation of the prior on a factor's outputscale, > 0; its median is 1 /
             number of factors.
         noise_median: Median > 0 of the prior on the noise variance.
@@ -168,8 +169,8 @@ class AdditiveGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="add
     kernel: KernelName = "matern52"
     lengthscales: LengthscaleModel | Literal["auto"] = "auto"
     lengthscale_log_median: Annotated[float, within(-10, 10)] = -1.2
-    lengthscale_log_std: Positive = 1.0
-    deviation_log_std: Positive = 0.3
+    lengthscale_log_std: Annotated[float, within(1e-6, 100)] = 1.0
+    deviation_log_std: Annotated[float, within(1e-4, 100)] = 0.3
     outputscale_log_std: Positive = 0.5
     noise_median: Positive = 1e-4
     noise_log_std: Positive = 1.5
@@ -185,6 +186,11 @@ class AdditiveGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="add
         super().__post_init__()
         for field in ("factors", "time"):
             require(self, field, lambda value: not value or self.structure is None, "none where a structure is learned")
+
+    def check_factors(self, graph: FactorGraph, at: str) -> None:
+        """Refuse settings of a factor that is not in a graph."""
+        if unknown := [factor for factor in self.factors if factor not in graph.factors]:
+            raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(graph.factors)}", at=at)
 
     def lengthscale_model(self, sizes: Sequence[int], *, alone: bool) -> LengthscaleModel:
         """Relation of the lengthscales in a fit of factors of ``sizes`` variables, or of one with its own outcomes."""
@@ -207,13 +213,15 @@ T = TypeVar("T")
 
 def domain_of(graph: FactorGraph, bounds: Mapping[str, tuple[float, float]] | Domain | None) -> Domain:
     """The box that bounds of variables make; from 0 to 1 where none are given."""
-    if isinstance(bounds, Domain):
-        if bounds.n_dims != len(graph.variables):
-            raise ConfigError(f"got {bounds.n_dims} sides; wanted {len(graph.variables)}", at="$.bounds")
-        return bounds
-    sides = [(0.0, 1.0)] * len(graph.variables) if bounds is None else _each("bounds", bounds, graph.variables)
-    low, high = np.array(sides, dtype=float).T
-    return Domain(low, high)
+    if not isinstance(bounds, Domain):
+        sides = [(0.0, 1.0)] * len(graph.variables) if bounds is None else _each("bounds", bounds, graph.variables)
+        given = zip(graph.variables, sides, strict=True)
+        bounds = MixedDomain.of([variable_of(side, f"$.bounds.{name}") for name, side in given])
+    if isinstance(bounds, MixedDomain):  # lengthscales are shares of plain sides
+        raise ConfigError("got variables with types; wanted (low, high) of each, or a Team", at="$.bounds")
+    if bounds.n_dims != len(graph.variables):
+        raise ConfigError(f"got {bounds.n_dims} sides; wanted {len(graph.variables)}", at="$.bounds")
+    return bounds
 
 
 class _Given(Settings, frozen=True):
@@ -222,6 +230,7 @@ class _Given(Settings, frozen=True):
     outputscale: Positive
     noise_variance: NonNegative
     mean: float
+    time: TimeCorrelation | None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -229,11 +238,7 @@ class _Given(Settings, frozen=True):
 
 
 def given_physical(
-    graph: FactorGraph,
-    domain: Domain,
-    time: TimeCorrelation | None,
-    lengthscale: float | Mapping[str, float],
-    **told: Any,
+    graph: FactorGraph, domain: Domain, lengthscale: float | Mapping[str, float], **told: Any
 ) -> tuple[AdditiveGPSettings, AdditiveHyperparameters]:
     """Settings and hyper-parameters from physical ones, as ``AdditiveGP`` takes them; a fit begins at ``time``."""
     lengths, k = plain(_each("lengthscale", lengthscale, graph.variables)), len(graph.factors)
@@ -241,7 +246,7 @@ def given_physical(
     for name, length in zip(graph.variables, lengths, strict=True):
         convert(length, Positive, f"$.lengthscale[{name!r}]")
     share = dict(zip(graph.variables, (np.array(lengths) / (domain.high - domain.low)).tolist(), strict=True))
-    variances = own.outputscale, own.noise_variance
+    variances, time = (own.outputscale, own.noise_variance), own.time
     factors = (
         FactorHyperparameters(own.kernel, tuple(share[name] for name in scope), *variances, own.mean / k, 1.0, time)
         for scope in graph.scopes

@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -25,6 +25,7 @@ from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import TOTAL, Observations
 from swarmbo.belief.gp.spatial import CHUNK, SpatialGP, checked_rounds
 from swarmbo.belief.gp.stack import StackedParts
+from swarmbo.errors import ConfigError
 
 Outcomes = Literal["total", "per-factor"]
 
@@ -55,6 +56,8 @@ class ChannelGP(SpatialGP):
     given: Conditioned | None = None
 
     def __post_init__(self) -> None:
+        if self.outcomes not in get_args(Outcomes):
+            raise ConfigError(f"got {self.outcomes!r}; wanted 'total' or 'per-factor'", at="$.outcomes")
         for name in self._no_data(0, 0):
             getattr(self, name).flags.writeable = False
 

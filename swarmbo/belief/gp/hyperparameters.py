@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from swarmbo.kernels import Covariance, KernelName, KernelSettings, correlation, require_kernel
 from swarmbo.registry import FIELD, kind
-from swarmbo.settings import Count, Fraction, NonNegative, Positive, Whole, require
+from swarmbo.settings import Count, Fraction, NonNegative, Positive, Whole, require, within
 
 TOTAL = -1  # channel of an outcome of the sum; a factor's own outcomes have its index as channel
 LengthscaleModel = Literal["shared", "hierarchical", "separate"]
@@ -57,8 +57,8 @@ class ExactGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="exact"
             equal physical length, for coordinates of one unit on a domain of unequal sides.
         lengthscale_median: Median > 0 of the prior on the (common) lengthscale; it is multiplied by √d for d
             dimensions. The default suits maps: on a square, 95 % of the prior is between 0.05 and 0.84 sides.
-        lengthscale_log_std: Standard deviation of the lengthscale's prior, in natural logarithms, > 0.
-        deviation_log_std: Standard deviation > 0 of the deviations, in natural logarithms; only for ``hierarchical``.
+        lengthscale_log_std: Standard deviation of the lengthscale's prior, in natural logarithms, 1e-6 to 100.
+        deviation_log_std: Log standard deviation of the deviations, 1e-4 to 100; only for ``hierarchical``.
         outputscale_log_std: Log standard deviation of the prior on the outputscale (prior variance), whose median is 1.
         noise_median: Median > 0 of the prior on the noise variance. The default allows for variations of a field
             between samples; for noise-free functions, use 1e-3 with ``noise_log_std`` 1.5.
@@ -85,8 +85,8 @@ class ExactGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="exact"
     lengthscales: LengthscaleModel = "hierarchical"
     equal_in: Literal["side", "physical"] = "side"
     lengthscale_median: Positive = 0.15
-    lengthscale_log_std: Positive = 0.7
-    deviation_log_std: Positive = 0.3
+    lengthscale_log_std: Annotated[float, within(1e-6, 100)] = 0.7
+    deviation_log_std: Annotated[float, within(1e-4, 100)] = 0.3
     outputscale_log_std: Positive = 1.0
     noise_median: Positive = 1e-2
     noise_log_std: Positive = 2.0
@@ -261,7 +261,3 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
             return Covariance(self.kernels[factor], np.array(lengths), output)
         time = self.times[factor]
         return Covariance(self.kernels[factor], np.array([*lengths, time.lengthscale]), output, time.kernel)
-
-    def lengthscale_array(self, factor: int) -> Float[np.ndarray, " a"]:
-        """Lengthscales of one factor, in scope order."""
-        return np.array(self.lengthscales[factor])

@@ -230,7 +230,7 @@ def packed(
 ) -> Float[np.ndarray, " p"]:
     """Theta at an earlier optimum, in the unit of the present outcomes, which is ``ratio`` times smaller."""
     square = min(max(ratio, 1e-6), 1e6) ** 2  # of scales that are further apart than this bounds hold anyway
-    lengths = np.concatenate([warm.lengthscale_array(i) for i in factors])
+    lengths = np.concatenate([warm.lengthscales[i] for i in factors])
     outputs = np.array([warm.outputscales[i] for i in factors])
     times = [warm.times[i].lengthscale for i in factors] if warm.times else []
     log_time = float(np.mean(np.log(times))) if times else None

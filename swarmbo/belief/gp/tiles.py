@@ -42,7 +42,7 @@ class Tiles:
         self, hyper: AdditiveHyperparameters, data: Observations, neighbours: int = NEIGHBOURS, jointly: int = JOINTLY
     ) -> None:
         self.hyper, self.data, self.neighbours, self.jointly = hyper, merged(hyper, data), neighbours, jointly
-        self._lengthscales = hyper.lengthscale_array(0)
+        self._lengthscales = np.array(hyper.lengthscales[0])
         self._scope = range(len(self._lengthscales))
         self._prior, self._points = hyper.covariance(0), projection(hyper, self._scope, self.data)
         self._residuals, self._noise = self.data.residuals(hyper), self.data.noise_variances(hyper)
@@ -139,7 +139,7 @@ def merged(hyper: AdditiveHyperparameters, data: Observations) -> Observations:
     mean's noise; measurements of other cells stay apart. Cells of fewer than two measurements on average are not made.
     """
     noise = np.maximum(data.noise_variances(hyper), LEAST_NOISE)
-    scaled = data.U / hyper.lengthscale_array(0)
+    scaled = data.U / np.array(hyper.lengthscales[0])
     side, apart = _cell(hyper, float(np.median(noise)), np.unique(scaled, axis=0))
     cells, is_cell = scaled, np.zeros(len(data), dtype=bool)
     if side:

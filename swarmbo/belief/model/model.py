@@ -108,9 +108,9 @@ def learned_belief(
     if previous is not None and (previous.splits or _transforms(previous.warps) != _transforms(warps)):
         previous = None
     totals, factors, noise = history.totals, None, history.known_noise[:, 0]
-    if graph.scopes != situation.graph.scopes:
+    if graph.factors != situation.graph.factors or graph.scopes != situation.graph.scopes:
         settings = msgspec.structs.replace(settings, factors={})  # those of factors that are not in this graph
-    else:
+    if graph.scopes == situation.graph.scopes:
         factors, noise = history.factors, history.known_noise
         # a total adds nothing to the outcomes of all its factors, and would tie the factors together
         totals = np.where(np.isfinite(factors).all(axis=1), np.nan, totals)

@@ -75,15 +75,11 @@ class ScopeEvidence:
             self._fits[scopes] = self._fitted(scopes)
         return self._fits[scopes]
 
-    def standardised(self) -> tuple[Float[np.ndarray, " t"], bool]:
-        """Totals with mean 0 and variance 1, and True if they vary."""
+    def standardised(self) -> tuple[Float[np.ndarray, " t"], Float[np.ndarray, " t"], bool]:
+        """Totals with mean 0 and variance 1, their known noise in this unit (NaN if unknown), and True if they vary."""
         mean, scale, varies = standardisation(self.totals)
-        return (self.totals - mean) / scale, varies
-
-    def known_noise(self) -> Float[np.ndarray, " t"]:
-        """Reported noise in the unit of standardised totals; NaN if unknown."""
-        scale = standardisation(self.totals)[1]
-        return np.full(len(self.totals), np.nan) if self.noise is None else standardised_noise(self.noise, scale)
+        noise = np.full(len(self.totals), np.nan) if self.noise is None else standardised_noise(self.noise, scale)
+        return (self.totals - mean) / scale, noise, varies
 
     def _fitted(self, scopes: Scopes) -> ScopeFit:
         from swarmbo.belief.gp.evidence import LogPosterior, maximise  # late: numba is slow to load
@@ -91,12 +87,12 @@ class ScopeEvidence:
         settings, sizes = msgspec.structs.replace(self.settings, factors={}), [len(scope) for scope in scopes]
         model = "hierarchical" if settings.lengthscales == "auto" else settings.lengthscales
         prior = HyperparameterPrior.of(settings, [""] * len(sizes), sizes, model, [settings.noise_median])
-        z, varies = self.standardised()
+        z, noise, varies = self.standardised()
         theta, log_weight = prior.centre, 0.0
         if varies:
             kernels = [settings.kernel] * len(sizes)
             starts = self._starts(prior, scopes)
-            log_posterior = LogPosterior(prior, kernels, scopes, self.U, z, self.known_noise())
+            log_posterior = LogPosterior(prior, kernels, scopes, self.U, z, noise)
             theta, log_weight = maximise(log_posterior, starts, settings.max_iterations)
         lengthscales, outputscales, noises = prior.unpack(theta)
         parts = tuple(np.split(lengthscales, np.cumsum(sizes)[:-1]))
@@ -199,8 +195,7 @@ def promises(
     The slope is (alphaᵀ C alpha - tr K⁻¹ C) / 2, C the new scope's correlations, alpha = K⁻¹ (y - mean). Source:
     Rasmussen & Williams 2006, eq. 5.9; Lin 1997 for variance components tested by it.
     """
-    U, (z, _), kernel = evidence.U, evidence.standardised(), evidence.settings.kernel
-    known = evidence.known_noise()
+    U, (z, known, _), kernel = evidence.U, evidence.standardised(), evidence.settings.kernel
     K = np.eye(len(U)) * np.where(np.isnan(known), fit.noise_variance, known)
     for scope, lengths, output in zip(fit.scopes, fit.lengthscales, fit.outputscales, strict=True):
         V = U[:, list(scope)]
@@ -280,6 +275,6 @@ def choose_structure(
         begin = alone if previous is None else previous.state
         scopes = screened(begin, evidence, rng, largest=settings.largest, gain=settings.gain, tries=settings.tries)
         shares, state = (), scopes
-    _, varies = evidence.standardised()
+    *_, varies = evidence.standardised()
     start = evidence.fit(state).starting_point() if varies else None
     return LearnedStructure(scopes, shares, n_evaluations, state, start)

@@ -14,7 +14,7 @@ from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.confidence_bounds import DECHBO, AddGPUCB
 from swarmbo.acquisition.dumbo import DuMBO
 from swarmbo.acquisition.penalties import BoundedFunctions
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, SampledStructure
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior, SampledStructure
 from swarmbo.belief.model.model import learned_belief
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
@@ -194,6 +194,13 @@ def test_groups_chosen_without_data_are_chosen_again_with_the_first(situation_of
     kind = AddGPUCB(groups="learned")
     blind = kind.learn(situation_of(t=0), BELIEF, None).learned
     assert (blind.decomposed_at, kind.learn(situation_of(t=1), BELIEF, blind).learned.decomposed_at) == (0, 1)
+
+
+def test_groups_that_are_the_given_scopes_by_chance_have_no_priors_of_given_factors(situation_of) -> None:
+    settings = AdditiveGPSettings(max_iterations=5, factors={"f": FactorPrior(kernel="rbf")})
+    situation = situation_of({"f": ["a"], "g": ["b"]}, seed=1)  # two of five groupings are the scopes, in their order
+    model = AddGPUCB(groups="learned", group_size=1).learn(situation, settings, None)
+    assert model.belief.hyperparameters.kernels == ("matern52", "matern52")
 
 
 RING = {f"f{i}": [f"x{i}", f"x{(i + 1) % 5}"] for i in range(5)}

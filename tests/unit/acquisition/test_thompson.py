@@ -226,8 +226,9 @@ def test_the_incumbent_is_the_evaluated_point_the_mixture_thinks_most_of(situati
 
 
 @BOTH
-def test_expected_improvement_is_that_of_the_exact_process_of_the_drawn_member(situation_of, outcomes) -> None:
-    situation = situation_of(outcomes=outcomes)
+@pytest.mark.parametrize("pending", [0, 2])
+def test_expected_improvement_is_that_of_the_exact_process_of_the_drawn_member(situation_of, outcomes, pending) -> None:
+    situation = situation_of(outcomes=outcomes, pending=pending)
     model = learn_ensemble(situation, SMALL, None)
     U = np.random.default_rng(0).random((4, 5))
     ours = total_value(EGPEI().local_functions(situation, model), U)

@@ -123,8 +123,14 @@ def test_own_frequencies_are_scaled_and_draw_the_kernel():
 def test_a_kernel_without_frequencies_learns_but_draws_nothing():
     register_kernel("rq", correlation=rq, slope=rq_slope)
     assert played("rq", "dec-hbo")[1].n_data == 7
-    with pytest.raises(ConfigError, match="got 'rq', which was registered without frequencies"):
-        played("rq", "thompson")
+    graph, sides = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["x", "y"]}), {"x": (0.0, 1.0), "y": (0.0, 1.0)}
+    apart = {"outcomes": "per-factor", "belief": sb.AdditiveGPSettings(kernel="rq")}
+    sb.Team(sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"]}), sides, **apart)  # nor does auto of factors apart
+    sb.Team(None, sides, belief=sb.AdditiveGPSettings(kernel="rq"))  # or of one factor
+    own, ensemble = {"kind": "additive", "kernel": "rq"}, {"kind": "ensemble", "kernels": ["rbf", "rq"]}
+    for kind, belief in (("auto", own), ("thompson", own), ("egp-ei", ensemble)):
+        with pytest.raises(ConfigError, match="got 'rq', which was registered without frequencies"):
+            sb.Team(graph, sides, belief=belief, acquisition=kind)
 
 
 def test_frequencies_of_another_shape_are_refused():
@@ -167,7 +173,7 @@ def test_a_state_loads_no_kernel_unless_it_is_trusted_or_given_again(monkeypatch
     module = ModuleType("own_kernels")
     module.Cusp = type("Cusp", (), cusp)
     monkeypatch.setitem(sys.modules, "own_kernels", module)
-    state = sb.Team(GRAPH, BOUNDS, belief=table).state_dict()
+    state = sb.Team(GRAPH, BOUNDS, belief=table, acquisition="dec-hbo").state_dict()
     registry._OWN.clear()
     with pytest.raises(ConfigError, match="got the kernel 'own_kernels:Cusp', your own code"):
         sb.Team.from_state_dict(state)

@@ -165,3 +165,10 @@ def test_lists_and_tables_of_wrong_parts_are_refused_by_field(make, says):
     with pytest.raises(ConfigError) as caught:
         make()
     assert str(caught.value) == says
+
+
+@pytest.mark.parametrize("y", [(0.0, 1.0), sb.Integer(0, 1)])
+def test_a_table_whose_values_are_none_of_the_variables_is_no_point(y):
+    problem = Problem.of(None, {"x": (0.0, 1.0), "y": y})
+    assert problem.has_point({"x": np.array(0.2), "y": 1})
+    assert not any(problem.has_point({"x": x, "y": 1}) for x in ("a", None, [0.1], {}, np.nan, 1.1))

@@ -4,17 +4,20 @@ import msgspec
 import numpy as np
 import pytest
 
+import swarmbo as sb
 from swarmbo.belief import AdditiveGP, AdditiveGPSettings, AdditiveHyperparameters, FactorPrior, TimeCorrelation
 from swarmbo.belief.gp.additive_settings import regrouped
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.settings import convert
 from swarmbo.spaces import Domain
+from swarmbo.spaces.variables import MixedDomain
 
 from .dense import with_own
 
 GRAPH = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"], "h": ["c"]})
 DOMAIN = Domain(np.array([0.0, -5.0, 100.0]), np.array([2.0, 5.0, 300.0]))
+BOUNDS = {"a": (0.0, 2.0), "b": (-5.0, 5.0), "c": (100.0, 300.0)}
 
 
 def outcomes_of(way, t, seed=0):
@@ -193,14 +196,13 @@ def test_duplicates_without_any_noise_are_reported_by_their_jitter():
 
 
 def test_by_hand_everything_is_in_the_unit_of_variables_and_outcomes():
-    bounds = {"a": (0.0, 2.0), "b": (-5.0, 5.0), "c": (100.0, 300.0)}
     lengths = {"a": 0.5, "b": 2.0, "c": 40.0}
     given = {"noise_variance": np.float32(0.5), "mean": np.array(6.0)}
-    belief = AdditiveGP(GRAPH, bounds, kernel="rbf", lengthscale=lengths, **given)
+    belief = AdditiveGP(GRAPH, BOUNDS, kernel="rbf", lengthscale=lengths, **given)
     belief = with_own(belief, outputscales=(4.0, 1.0, 0.25))
     assert belief.hyperparameters.lengthscales == ((0.25, 0.2), (0.2, 0.2), (0.2,))
     assert (belief.prior_variance, belief.noise_variance) == (5.25, 0.5)
-    box = Domain(*np.array(list(bounds.values())).T)
+    box = Domain(*np.array(list(BOUNDS.values())).T)
     boxed = AdditiveGP(GRAPH, box, lengthscale=lengths)
     assert boxed.hyperparameters.lengthscales == belief.hyperparameters.lengthscales
     mean, cov = belief.joint_posterior([[0.0, 0.0, 100.0], [0.5, 2.0, 100.0]])
@@ -218,6 +220,10 @@ def test_by_hand_everything_is_in_the_unit_of_variables_and_outcomes():
         ({"kernel": "cubic"}, "kernel"),
         ({"kernel": {"f": "rbf"}}, "kernel"),
         ({"kernel": "module:Class"}, "kernel: got 'module:Class'; wanted .* registered with"),
+        ({"outcomes": "both"}, "outcomes"),
+        ({"time": "matern32"}, "time"),
+        *(({"bounds": {**BOUNDS, "b": wrong}}, "bounds.b") for wrong in ("01", (0.0, 1.0, 2.0), (1.0, 0.0))),
+        ({"bounds": {**BOUNDS, "b": sb.Integer(0, 5)}}, "bounds: got variables with types"),
         ({"lengthscale": 0.0}, "lengthscale"),
         ({"lengthscale": {"a": 1.0, "b": 1.0}}, "lengthscale"),
         ({"lengthscale": {"a": 1.0, "b": 1.0, "x": 1.0}}, "lengthscale"),
@@ -234,6 +240,14 @@ def test_by_hand_everything_is_in_the_unit_of_variables_and_outcomes():
 def test_what_makes_no_belief_is_refused_by_its_name(wrong, path):
     with pytest.raises(ConfigError, match=rf"\$\.{path}"):
         AdditiveGP(GRAPH, **wrong)
+
+
+def test_on_axes_with_a_grid_or_a_logarithm_a_factor_is_what_the_sum_is():
+    axes = MixedDomain.of([sb.Integer(0, 4), sb.Real(0.01, 100.0, log=True)])
+    belief = AdditiveGP.create(AdditiveGPSettings(), FactorGraph.from_scopes({"f": ["a", "b"]}), axes)
+    belief = belief.update([[1.0, 0.1], [3.0, 9.0]], [1.0, -2.0])
+    X = [[0.0, 0.05], [2.0, 3.0], [4.0, 80.0]]
+    np.testing.assert_allclose(belief.factor_posterior("f", X), belief.posterior(X), rtol=1e-12)
 
 
 def test_what_does_not_fit_the_factors_is_refused():

@@ -6,12 +6,13 @@ from hypothesis import given, strategies as st
 from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
 
-from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
+from swarmbo.belief import AdditiveGPSettings, ExactGP, ExactGPSettings, Hyperparameters
 from swarmbo.belief.gp import cholesky
 from swarmbo.belief.gp.evidence import LogPosterior
 from swarmbo.belief.gp.fit import fit_field
 from swarmbo.belief.gp.observations import Observations, standardisation
 from swarmbo.belief.gp.prior import HyperparameterPrior, packed
+from swarmbo.errors import ConfigError
 from swarmbo.kernels import kernel_matrix
 from swarmbo.spaces import Domain
 
@@ -223,6 +224,21 @@ def test_samples_follow_the_prior():
     thetas = np.array([prior.sample(rng) for _ in range(4000)])
     np.testing.assert_allclose(thetas.mean(axis=0), prior.centre, atol=0.1)
     np.testing.assert_allclose(np.cov(thetas.T), np.linalg.inv(prior.precision), atol=0.15)
+
+
+@pytest.mark.parametrize("spread", [1e-6, 100.0])
+@pytest.mark.parametrize("deviation", [1e-4, 100.0])
+def test_at_the_ends_of_its_ranges_a_prior_can_be_used_and_beyond_them_there_is_none(spread, deviation):
+    box = Domain(np.zeros(100), np.ones(100))
+    own = {"lengthscale_log_std": spread, "deviation_log_std": deviation}
+    prior = HyperparameterPrior.of_field(ExactGPSettings(**own), box)
+    value, slope = prior.log_density(prior.sample(np.random.default_rng(0)))
+    assert np.isfinite([value, *slope]).all()
+    for wrong in ({"lengthscale_log_std": 1e12}, {"deviation_log_std": 1e-9}):
+        with pytest.raises(ConfigError, match="wanted a number from"):
+            ExactGPSettings(**wrong)
+        with pytest.raises(ConfigError, match="wanted a number from"):
+            AdditiveGPSettings(**wrong)
 
 
 def test_the_default_lengthscale_prior_covers_a_square_map_as_documented():
