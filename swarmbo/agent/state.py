@@ -157,7 +157,6 @@ class Returning(Talking):
             raise ConfigError(f"got decisions of {told}, which have outcomes; wanted them taken back before any")
         self._take_back(before, max(self._participant.decision, before.deciding.last))
         self._words, self._offered = {}, {}
-        self._n_agreed = max(self._n_agreed, 2 * self._participant.decision + 2)
 
     def snapshot(self) -> bytes:
         """Common knowledge for a returning agent, without private outcomes: the log and a learner that all share."""
@@ -202,7 +201,6 @@ class Returning(Talking):
         self._log, self._learner = log, learner
         self._own, self._words, self._recommended, self._offered = OwnRows(), {}, None, {}
         self._stop(max(last, self._participant.decision))
-        self._n_agreed = max(self._n_agreed, 2 * self._participant.decision + 2)
 
     def note(self, query: str, row: OwnRow) -> None:
         """Learn the checked outcome of a query (or ``UNASKED``) from a fleet's coordinator; its order is set here."""

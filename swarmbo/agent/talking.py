@@ -273,6 +273,7 @@ class Talking:
         """Wait for nothing; decision ``number`` is over."""
         self._steps = self._begun = self._before = self._clocked = None
         self._participant = Participant[Any](self.name, number)
+        self._n_agreed = max(self._n_agreed, 2 * number + 2)
         self._seen = {(envelope.sender, envelope.payload) for *_, envelope in self._early}
 
     def _advance(self, outcomes: list[Any] | dict[str, Any] | None) -> None:

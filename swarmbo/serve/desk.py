@@ -56,8 +56,7 @@ class Outcomes:
             yield event, self._completed(ledger.query(event.query), event) if event.kind == "tell" else []
 
     def _completed(self, query: Query, event: Event) -> list[Outcome]:
-        problem, given = self._problem, event.outcome
-        std = event.noise_std
+        problem, given, std = self._problem, event.outcome, event.noise_std
         known, stds, point = self._parts.setdefault(query.id, ({}, {}, dict(query.point)))
         # a point that is told moves what is still unknown, as in a team's log
         fixed = {variable for channel in known for variable in problem.graph.scope(channel)}
