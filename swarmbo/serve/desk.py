@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
     value: float | None
     point: dict[str, Any]
     factors: Mapping[str, float | None]
-    noise_std: float | Mapping[str, float] | None = None
+    noise_std: float | Mapping[str, float | None] | None = None
     agent: str = ""
 
 
