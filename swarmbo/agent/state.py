@@ -12,14 +12,14 @@ import numpy as np
 from swarmbo.acquisition import Travel
 from swarmbo.agent.schema import Participants, learns_alike
 from swarmbo.agent.talking import Begun, Deciding, Talking
-from swarmbo.boundary.values import linked
+from swarmbo.boundary.values import linked, whole_number
 from swarmbo.coordination.participant import Participant
 from swarmbo.coordination.plan import has_deadline
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import Offer, PackedOffer, inflated
-from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, stops_by_round
+from swarmbo.deciding.own_rows import UNASKED, UNHEARD, OwnRow, OwnRows, stops_by_round
 from swarmbo.deciding.setup import settings_again
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.problem import Problem
@@ -142,16 +142,21 @@ class Returning(Talking):
         return made
 
     def give_up(self, last: int) -> None:
-        """Take back all decisions after number ``last``, also unfinished ones, as if they had not been requested.
+        """Take back the decisions of the last request after number ``last``, also unfinished ones, as if not requested.
 
-        None of their outcomes may have been given. Their numbers are not used again, so their late messages are
-        recognised; messages of future decisions are kept.
+        Call it on all agents with the same number, from 0; recommendations are numbered, too. Numbers are not used
+        again, so late messages are recognised; messages of future decisions are kept.
+
+        Raises:
+            ConfigError: If it is no number, or an outcome of these decisions was told.
         """
-        if self._participant.decision <= last or self._before is None:
+        whole_number(last, 0, "$.last")
+        if self._participant.decision <= last or (before := self._before) is None:
             return
-        self._take_back(self._before, self._participant.decision)
+        if told := sorted(self._own.told.keys() - before.log.open.keys() - {UNASKED}):
+            raise ConfigError(f"got decisions of {told}, which have outcomes; wanted them taken back before any")
+        self._take_back(before, max(self._participant.decision, before.deciding.last))
         self._words, self._offered = {}, {}
-        self._n_agreed = max(self._n_agreed, 2 * self._participant.decision + 2)
 
     def snapshot(self) -> bytes:
         """Common knowledge for a returning agent, without private outcomes: the log and a learner that all share."""
@@ -196,7 +201,6 @@ class Returning(Talking):
         self._log, self._learner = log, learner
         self._own, self._words, self._recommended, self._offered = OwnRows(), {}, None, {}
         self._stop(max(last, self._participant.decision))
-        self._n_agreed = max(self._n_agreed, 2 * self._participant.decision + 2)
 
     def note(self, query: str, row: OwnRow) -> None:
         """Learn the checked outcome of a query (or ``UNASKED``) from a fleet's coordinator; its order is set here."""

@@ -17,7 +17,7 @@ from swarmbo.agent.schema import Participants, require_own
 from swarmbo.agent.stages import Stages
 from swarmbo.boundary.values import check_links, exact
 from swarmbo.coordination.by_messages import Post
-from swarmbo.coordination.messages import Bundle, Codec, Message, UnfitError
+from swarmbo.coordination.messages import Bundle, Codec, Label, Message, UnfitError
 from swarmbo.coordination.participant import Participant, read
 from swarmbo.coordination.requests import answered
 from swarmbo.deciding.field import FieldLearner
@@ -49,6 +49,11 @@ class Deciding(msgspec.Struct, frozen=True):
     is_under_way: bool = False
     participants: Participants | None = None
     known: dict[str, PackedOffer] = {}
+
+    @property
+    def last(self) -> int:
+        """Number of its last decision."""
+        return self.turn + max(self.count, 1) if self.participants is None else self.participants.number
 
     def by_tick(self, agent: str) -> list[list[Envelope]]:
         """Arrivals before the first tick of an agreement by a deadline, and from each such tick on."""
@@ -189,16 +194,16 @@ class Talking:
     def _put_aside(self, inbox: Sequence[Envelope]) -> list[Envelope]:
         """Sort arrivals, drop late and repeated ones; by a deadline changed ones, too: nothing stops the clock."""
         last, is_deciding = self._participant.decision, self._steps is not None
-        kept = list[tuple[int, bool, Envelope]]()
-        for envelope in inbox:
+        arrived, kept = list[tuple[Envelope, Label, Message]](), list[tuple[int, bool, Envelope]]()
+        for envelope in inbox:  # all are read before any is noted as seen
             try:
-                label, message = read(envelope)
+                arrived.append((envelope, *read(envelope)))
             except TransportError as error:
                 if isinstance(error, UnfitError):
                     self.refused[envelope.sender] += 1
                 elif not self.keeps_time:
                     raise
-                continue
+        for envelope, label, message in arrived:
             # bundles are numbered by agreement, of which a decision may have two
             is_bundle = isinstance(message, Bundle)
             number = label.decision // 2 if is_bundle else label.decision
@@ -268,6 +273,7 @@ class Talking:
         """Wait for nothing; decision ``number`` is over."""
         self._steps = self._begun = self._before = self._clocked = None
         self._participant = Participant[Any](self.name, number)
+        self._n_agreed = max(self._n_agreed, 2 * number + 2)
         self._seen = {(envelope.sender, envelope.payload) for *_, envelope in self._early}
 
     def _advance(self, outcomes: list[Any] | dict[str, Any] | None) -> None:
@@ -288,8 +294,12 @@ class Talking:
         except Exception:  # nothing is decided, and no data are lost
             begun = self._begun
             assert begun is not None
-            self._take_back(begun, begun.deciding.turn)
-            self._words, self._before = {} if begun.deciding.count else self._words, begun.earlier
+            # once others may have heard of it, its number is used
+            number, earlier = begun.deciding.turn, begun.earlier
+            if begun.deciding.is_under_way:
+                number, earlier = begun.deciding.last, None
+            self._take_back(begun, number)
+            self._words, self._before = {} if begun.deciding.count else self._words, earlier
             raise
 
     def _counted(self, purpose: str) -> Post:

@@ -293,16 +293,14 @@ class Ledger:
                 note=dict(note or {}),
             )
         )
-        with self._lock:
-            self.require_whole()
+        with self._changing():
             if query_id not in self.team.pending:
                 self.asked(query_id)
-                self._tell(told)  # a conflict raises
-                return False
-        with self._changing():
-            self._tell(told)
-            self._log(told)
-        return True
+            before = self.team.history, self.team.pending
+            self._tell(told)  # a conflict raises
+            if is_new := self.team.history is not before[0] or self.team.pending != before[1]:
+                self._log(told)
+            return is_new
 
     def require_whole(self) -> None:
         """Raise a RunFolderError if an event could not be logged, or a watcher failed: only the files are certain."""

@@ -1,7 +1,6 @@
 """A sampler for Optuna: trials are a team's queries. Needs the extra ``optuna``."""
 
 import math
-import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +9,7 @@ import numpy as np
 
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import short, told_number, whole_number
+from swarmbo.deciding.team_state import OneAtATime
 from swarmbo.errors import ConfigError, SwarmboError, SwarmboWarning, needed
 from swarmbo.graph import FactorGraph
 from swarmbo.settings import hint_for
@@ -23,7 +23,7 @@ Space = dict[str, Any]  # distributions by parameter
 _OF_PARAMETERS = frozenset(("start", "step_limit", "safe", "constraints", "limits", "no_go"))  # settings that name them
 
 
-class SwarmboSampler(optuna.samplers.BaseSampler):
+class SwarmboSampler(OneAtATime, optuna.samplers.BaseSampler):
     """Sampler of Optuna: teams of agents suggest the parameters of a study's trials.
 
     Parameters that occur in the same finished trials, with the same ranges, are a group, for which a team decides. So a
@@ -86,7 +86,7 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
         self._independent = independent_sampler or optuna.samplers.TPESampler(seed=self.seed)
         if not isinstance(self._independent, optuna.samplers.BaseSampler):
             raise ConfigError(f"got {independent_sampler!r}; wanted a sampler of Optuna", at="$.independent_sampler")
-        self._lock = threading.RLock()
+        super().__init__()
         self._groups: list[Space] = []
         self._limits: set[str] = set()
         self._works: list[_Work] = []
@@ -121,7 +121,7 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
                 ran: math.prod(_variable(of).axis.count or math.inf for of in groups[ran].values()) for ran in groups
             }
             groups = {ran: space for ran, space in groups.items() if counts[ran] > len(ran)}
-        with self._lock:
+        with self.lock:
             self._groups = list(groups.values())
             # a name that is new here makes new teams, which learn all trials again
             self._limits = {name for each in finished for name in each.constraints}
@@ -137,14 +137,14 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
     def sample_independent(self, study: Any, trial: Any, param_name: str, param_distribution: Any) -> Any:
         """Value of a parameter that not all finished trials have; its group's team decides if any trial had it."""
         self._raise_error_if_multi_objective(study)
-        with self._lock:
+        with self.lock:
             group = next((space for space in self._groups if space.get(param_name) == param_distribution), None)
         if group is None:
             return self._independent.sample_independent(study, trial, param_name, param_distribution)
         return self._suggested(study, trial, group)[param_name]
 
     def _suggested(self, study: Any, trial: Any, space: Space) -> dict[str, Any]:
-        with self._lock:
+        with self.lock:
             work = next((work for work in self._works if (work.study, work.space) == (study.study_name, space)), None)
             if work is None:
                 self._works.append(work := _Work(self, study, space, self._limits))
@@ -157,13 +157,6 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
     def after_trial(self, study: Any, trial: Any, state: Any, values: Sequence[float] | None) -> None:
         """Pass on to the independent sampler; the teams learn of the trial at their next query."""
         self._independent.after_trial(study, trial, state, values)
-
-    def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
-            return {name: value for name, value in vars(self).items() if name != "_lock"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__ = {**state, "_lock": threading.RLock()}
 
 
 class _Work:

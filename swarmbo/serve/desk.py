@@ -26,11 +26,15 @@ _KEY, _UNTIL = "key", "until"
 
 
 class Outcome(NamedTuple):
-    """Outcome of a query, in a field that of one ``agent``: value (None: failed), actual point, values by factor."""
+    """Outcome of a query, in a field that of one ``agent``: value (None: failed), actual point, values by factor.
+
+    ``noise_std`` is that of the value, or by factor.
+    """
 
     value: float | None
     point: dict[str, Any]
     factors: Mapping[str, float | None]
+    noise_std: float | Mapping[str, float | None] | None = None
     agent: str = ""
 
 
@@ -41,8 +45,9 @@ class Outcomes:
     """
 
     def __init__(self, problem: Problem) -> None:
-        # outcomes by channel, and the actual point as far as it is told, by query
-        self._problem, self._parts, self.seen = problem, dict[str, tuple[dict[str, float | None], dict[str, Any]]](), 0
+        # by query: outcomes and noise by channel, and the actual point as far as it is told
+        self._parts = dict[str, tuple[dict[str, float | None], dict[str, Any], dict[str, Any]]]()
+        self._problem, self.seen = problem, 0
 
     def new(self, ledger: Ledger) -> Iterator[tuple[Event, list[Outcome]]]:
         """New events of a ledger, each with the outcomes that it completes."""
@@ -51,13 +56,13 @@ class Outcomes:
             yield event, self._completed(ledger.query(event.query), event) if event.kind == "tell" else []
 
     def _completed(self, query: Query, event: Event) -> list[Outcome]:
-        problem, given = self._problem, event.outcome
-        known, point = self._parts.setdefault(query.id, ({}, dict(query.point)))
+        problem, given, std = self._problem, event.outcome, event.noise_std
+        known, stds, point = self._parts.setdefault(query.id, ({}, {}, dict(query.point)))
         # a point that is told moves what is still unknown, as in a team's log
         fixed = {variable for channel in known for variable in problem.graph.scope(channel)}
         point |= {v: x for v, x in (event.point or {}).items() if v not in fixed}
         if isinstance(given, float) and problem.outcomes == "total":
-            return [Outcome(given, point, known)]
+            return [Outcome(given, point, known, std)]
         has_failed = event.failed or given is None
         given = given if isinstance(given, dict) else {} if given is None else {problem.channels[0]: given}
         new = {channel: value for channel, value in given.items() if channel not in known}
@@ -65,15 +70,17 @@ class Outcomes:
         if has_failed:
             new |= {channel: None for channel in channels if channel not in known and channel not in new}
         known |= new
+        stds |= {c: one for c in new if (one := std.get(c) if isinstance(std, dict) else std) is not None}
         if problem.is_field:
             told = event.locations or {}
             places = {agent: told.get(agent) or query.points[agent].tolist() for agent in new}
             names = place_names(problem.box.n_dims)
-            return [Outcome(y, dict(zip(names, places[agent], strict=True)), {}, agent) for agent, y in new.items()]
+            at = {agent: dict(zip(names, places[agent], strict=True)) for agent in new}
+            return [Outcome(y, at[agent], {}, stds.get(agent), agent) for agent, y in new.items()]
         if not set(channels) <= set(known):
             return []
         parts = [value for value in known.values() if value is not None]
-        return [Outcome(math.fsum(parts) if len(parts) == len(known) else None, point, known)]
+        return [Outcome(math.fsum(parts) if len(parts) == len(known) else None, point, known, stds)]
 
 
 @dataclass(frozen=True)

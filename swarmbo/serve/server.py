@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from swarmbo.boundary.files import naming, read_regular
 from swarmbo.errors import ConfigError, RunFolderError, needed
-from swarmbo.evaluations import Event, Ledger
+from swarmbo.evaluations import Ledger
 from swarmbo.records import Query
 from swarmbo.registry import SLOTS
 from swarmbo.routing import Routes
@@ -202,7 +202,7 @@ class Log:
 
     def _catch_up(self, ledger: Ledger) -> None:
         for event, outcomes in self._told.new(ledger):
-            infos = self._infos(ledger.query(event.query), outcomes, event) if event.kind == "tell" else None
+            infos = self._infos(ledger.query(event.query), outcomes) if event.kind == "tell" else None
             if infos is not None:
                 self._complete.append(event.query)
                 if not self._rounds.has(self._complete):
@@ -210,18 +210,17 @@ class Log:
                     timing = Timing(len(self._complete), 0.0, took, 0.0, 0.0)
                     self._rounds.record(ledger, event, timing, infos)
 
-    def _infos(self, query: Query, new: list[desk.Outcome], event: Event) -> dict[str, dict[str, object]] | None:
+    def _infos(self, query: Query, new: list[desk.Outcome]) -> dict[str, dict[str, object]] | None:
         """Reports of all agents of a query, once it is complete."""
         if isinstance(self._world, FunctionWorld):
-            return self._infos_of(self._world, new[0], event) if new else None
+            return self._infos_of(self._world, new[0]) if new else None
         infos = self._by_agent.setdefault(query.id, {})
         for known in new:
-            noise = event.noise_std.get(known.agent) if isinstance(event.noise_std, dict) else event.noise_std
             place = list(known.point.values())
-            infos[known.agent] = {"location": place, "measurement": known.value, "noise_std": noise}
+            infos[known.agent] = {"location": place, "measurement": known.value, "noise_std": known.noise_std}
         return self._by_agent.pop(query.id) if set(infos) == set(query.points) and new else None
 
-    def _infos_of(self, world: FunctionWorld, known: desk.Outcome, event: Event) -> dict[str, dict[str, object]]:
+    def _infos_of(self, world: FunctionWorld, known: desk.Outcome) -> dict[str, dict[str, object]]:
         """Reports of the world's agents of a joint point."""
         graph = self._given.team.graph
         point = dict(zip(world.variables, world.place(known.point), strict=True))
@@ -230,5 +229,5 @@ class Log:
             own = [point[variable] for variable in world.variables if world.variable_owners[variable] == agent]
             factors = {f: known.factors.get(f) for f in graph.factors if graph.owner(f) == agent}
             told = {"measurement": known.value} if world.outcomes == "total" else {"factors": factors}
-            infos[agent] = {"location": own, "noise_std": event.noise_std, **told}
+            infos[agent] = {"location": own, "noise_std": known.noise_std, **told}
         return infos

@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
 from swarmbo.agent import Agent, run
+from swarmbo.agent.stages import Stages
 from swarmbo.deciding import own_rows as rows
 from swarmbo.errors import ConfigError, ConflictError, ShapeError, StateVersionError, TransportError, UnknownQueryError
 from swarmbo.problem import Problem
@@ -22,6 +23,7 @@ from .carried import Recording, copied, recommended_by, require_same_words, sent
 
 SEED, INITIAL = 3, 4
 SMALL = sb.ADMM(rounds=3, starts=3, screened=16, polish_steps=4)
+QUICKEST = sb.ADMM(rounds=1, starts=2, screened=4, polish_steps=1)
 ENSEMBLE = sb.EnsembleSettings(n_features=16)
 FADING = sb.AdditiveGPSettings(time=sb.TimeAxis(lengthscale_median=2.0))
 SAMPLED = {"kind": "additive", "structure": {"kind": "sampled", "burn_in": 3}}
@@ -637,6 +639,7 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "shape", lambda a: a.attach(np.ones((1, 3)), [[1.0, 2.0]]), ShapeError, r"or \(t, 1\), of the agent"
     yield "count", lambda a: a.ask(0), ConfigError, "got 0"
     yield "twice", lambda a: [a.tell("q00001", 1.0), a.ask(), a.ask()], ConfigError, "'a' is deciding"
+    yield "number", lambda a: a.give_up("q00001"), ConfigError, "got 'q00001'; wanted an integer >= 0"  # type: ignore[arg-type]
     yield "word", lambda a: a.word("q00007"), UnknownQueryError, "'q00007' is not of what was asked last"
     state = {"json": {"version": 0}, "arrays": {}}
     yield "state", lambda a: Agent.from_state_dict(state), StateVersionError, "got agent state version 0; wanted 6"
@@ -736,7 +739,8 @@ def test_a_decision_that_ends_in_an_error_is_as_if_it_was_not_asked_for(monkeypa
     case = Case({"f": ["a", "b"]}, {"f": "a"}, acquisition="dec-hbo")
     case.go_on(INITIAL)
     (agent,) = case.agents.values()
-    before = agent.state_dict()["json"]
+    since = {"words": {}, "turn": 0, "before": None}
+    before = agent.state_dict()["json"] | since
 
     def broken(*_: object) -> None:
         raise ZeroDivisionError
@@ -747,8 +751,47 @@ def test_a_decision_that_ends_in_an_error_is_as_if_it_was_not_asked_for(monkeypa
         with pytest.raises(ZeroDivisionError):
             agent.tick(0.0)
     assert agent.is_finished
-    assert agent.state_dict()["json"] | {"words": {}} == before | {"words": {}}
+    assert agent.state_dict()["json"] | since == before
     case.go_on(1)  # as the team, which saw no error
+
+
+@pytest.mark.parametrize("count", [None, 2])
+def test_a_decision_that_one_agent_left_by_an_error_is_given_up_by_all_and_the_next_one_is_made(
+    count: int | None, monkeypatch: pytest.MonkeyPatch
+):
+    case = Case({"f": ["a", "b"], "g": ["b", "c"]}, acquisition="dec-hbo", initial=1, coordination=QUICKEST)
+    case.go_on(1)
+    for agent in case.agents.values():
+        agent.ask(count)
+
+    def answer(self: Stages, request: Any) -> Any:
+        return 1 / 0 if self.name == "c" else stages_answer(self, request)
+
+    stages_answer = Stages.answer
+    with monkeypatch.context() as patch:
+        patch.setattr(Stages, "answer", answer)
+        with pytest.raises(ZeroDivisionError):
+            run(case.agents, case.transport)
+    assert case.agents["c"].is_finished
+    late = [e for inbox in case.transport.deliver().values() for e in inbox]
+    for agent in case.agents.values():
+        agent.give_up(1)
+    for envelope in late:
+        case.agents[envelope.recipient].tick(0.0, [envelope])
+    case.go_on(1, count)
+
+
+def test_decisions_that_have_outcomes_are_not_given_up():
+    """Else the next query, of the same id, would have the outcome."""
+    case = Case(coordination="sobol")
+    case.go_on(1)
+    ((query_id, point),) = case.asked()
+    agent = copied(case.agents["a"])
+    for who in (agent, case.agents["a"]):
+        who.tell(query_id, case.outcomes(point)["f"])
+        with pytest.raises(ConfigError, match=r"got decisions of \['q00002'\], which have outcomes; wanted"):
+            who.give_up(1)
+        assert who.word() == case.agents["a"].word()
 
 
 def test_a_total_is_for_the_first_agent():
@@ -768,9 +811,12 @@ def test_of_a_message_that_was_changed_on_the_way_nothing_is_taken():
     bad = good[0]._replace(payload=bytes([*good[0].payload[:-1], good[0].payload[-1] ^ 1]))
     a.tick(0.0)
     before = msgspec.json.encode(a.state_dict()["json"])
+    twin = copied(a)
     with pytest.raises(TransportError, match=r"from 'b' to 'a': .* changed in transit"):
         a.tick(0.0, [*good, bad])
     assert msgspec.json.encode(a.state_dict()["json"]) == before
+    assert a.tick(0.0, good) == twin.tick(0.0, good)  # and what was intact may come again
+    assert msgspec.json.encode(a.state_dict()["json"]) == msgspec.json.encode(twin.state_dict()["json"]) != before
 
 
 def test_outcomes_of_one_query_that_come_in_parts_count_from_the_first_that_came() -> None:

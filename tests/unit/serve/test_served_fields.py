@@ -73,6 +73,28 @@ def test_a_failure_is_null_and_the_number_of_an_only_factor_is_its_outcome(tmp_p
     assert [one["joint"]["factors"] for one in told] == [{"f": 2.0}, {"f": 2.0}, {"f": None}]
 
 
+def test_of_a_function_that_is_told_in_parts_each_part_has_its_noise_and_a_repeated_one_changes_nothing(tmp_path):
+    (tmp_path / "function.toml").write_text(
+        'rounds = 2\ninitial = 2\n[environment]\nid = "served/function-v0"\noutcomes = "per-factor"\n'
+        'bounds = { x = [0.0, 1.0], y = [0.0, 1.0], z = [0.0, 1.0] }\nscopes = { f = ["x", "y"], g = ["y", "z"] }\n'
+    )
+    with opened(load(tmp_path / "function.toml"), tmp_path / "served", 8, False) as desk:
+        query, other = ask(desk), ask(desk)
+        parts = [{"outcome": {"f": 1.0}, "noise_std": {"f": 0.5}}, {"outcome": {"g": 2.0}, "noise_std": 0.25}]
+        for n_told, part in enumerate(parts):
+            assert desk.tell(query.query, TellRequest(**part)) == Told(query.query, True, n_told == 0, n_told, 2)
+            for moved in (None, query.point | {"z": 0.0}):
+                assert not desk.tell(query.query, TellRequest(**part, point=moved)).is_new
+        assert len(desk.ledger.events) == 5
+        assert desk.best().point == query.point
+        desk.tell(other.query, TellRequest(outcome={"f": 3.0, "g": 4.0}, noise_std=0.125))
+        known = desk.ledger.team.history.known_noise[:, 1:].tolist()
+    table = load_run(tmp_path / "served").table()
+    assert known == [[0.5, 0.25], [0.125, 0.125]]
+    named = zip(table["noise_std"], table["factor"], strict=True)
+    assert [std for std, factor in named if factor] == list(itertools.chain(*known))
+
+
 def test_rounds_are_those_of_queries_in_the_order_in_which_they_are_complete(tmp_path, scenario):
     folder = tmp_path / "served"
     with opened(scenario, folder, 8, False) as desk:
