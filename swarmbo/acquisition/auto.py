@@ -104,12 +104,12 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     unknown, this happens whenever the number of evaluations has grown by half. Outcomes of factors with shared
     variables are not transformed, since a gain of one may be a loss of another. Draws begin with twice as many outcomes
     as in the initial design, and cautious bounds after draws with three times as many. From then on, a part of the
-    graph without a gain of a thousandth of the first outcomes' spread in six evaluations is drawn in five of six
-    rounds, since bounds do not leave a basin that they have explored. More than 128 such factors are never drawn, nor
-    in noise, since a draw explores in all at once. Trust regions react to posterior means, not to noisy outcomes. If
-    the fitted noise is above 3e-4 of the outcomes' variance, ``box.failures`` and the wait for a restart are tripled.
-    In such noise of totals, every second point, and all points of a batch but the first, are joint draws maximised
-    everywhere, since neighbours tell little.
+    graph may have no gain of a thousandth of the first outcomes' spread in six evaluations. Then five of six of its
+    points are draws, since bounds do not leave a basin that they have explored. More than 128 such factors are never
+    drawn, nor in noise, since a draw explores in all at once. Trust regions react to posterior means, not to noisy
+    outcomes. If the fitted noise is above 3e-4 of the outcomes' variance, ``box.failures`` and the wait for a restart
+    are tripled. In such noise of totals, every second point, and all points of a batch but the first, are joint draws
+    maximised everywhere, since neighbours tell little.
 
     Every rule is a sum over factors, so agents agree on it by messages. Outcomes are sent to all agents that model
     them. With totals, a draw needs one number per evaluation from each factor to all others. Every agent computes trust
