@@ -18,7 +18,7 @@ from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.acquisition.trust_region import Restarts, TrustRegion, box_around
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.model.incumbents import incumbent, starting_points, to_beat
+from swarmbo.belief.model.incumbents import incumbent, part_means, starting_points, to_beat
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model
 from swarmbo.belief.model.transforms import learn_factors, learn_totals
@@ -42,6 +42,9 @@ _STUCK = 2  # failures until a factor is stalled, in units of those that halve a
 _DRAWN = 3  # period in rounds of the joint draw of factors that share variables, as bounds do not leave a basin
 _DRAWN_FROM = 2  # evaluations from which on there are such draws, in units of the initial design
 _CAUTIOUS_FROM = 3  # the same for cautious bounds between them
+_IDLE = 6  # evaluations, or batches, in a row without progress after which draws replace bounds
+_REFINED = 6  # period of the bounds that remain then
+_PROGRESS = 1e-3  # of the first outcomes' spread: smaller gains are none
 DRAWABLE = 128  # most factors for such draws: that of more explores in too many at once
 _AFAR = 4  # period in rounds in which the draw of an untransformed sum is searched globally, to leave a wrong basin
 _SIDES = (1.0, 0.5, 0.25)  # of the trust region, by member of a batch: bounds in one region are almost the same point
@@ -100,11 +103,13 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     per factor, the last round evaluates the combined best point of all parts of the graph. If the number of rounds is
     unknown, this happens whenever the number of evaluations has grown by half. Outcomes of factors with shared
     variables are not transformed, since a gain of one may be a loss of another. Draws begin with twice as many outcomes
-    as in the initial design, and cautious bounds after draws with three times as many. More than 128 such factors are
-    never drawn, nor in noise, since a draw explores in all at once. Trust regions react to posterior means, not to
-    noisy outcomes. If the fitted noise is above 3e-4 of the outcomes' variance, ``box.failures`` and the wait for a
-    restart are tripled. In such noise of totals, every second point, and all points of a batch but the first, are joint
-    draws maximised everywhere, since neighbours tell little.
+    as in the initial design, and cautious bounds after draws with three times as many. From then on, a part of the
+    graph may have no gain of a thousandth of the first outcomes' spread in six evaluations. Then five of six of its
+    points are draws, since bounds do not leave a basin that they have explored. More than 128 such factors are never
+    drawn, nor in noise, since a draw explores in all at once. Trust regions react to posterior means, not to noisy
+    outcomes. If the fitted noise is above 3e-4 of the outcomes' variance, ``box.failures`` and the wait for a restart
+    are tripled. In such noise of totals, every second point, and all points of a batch but the first, are joint draws
+    maximised everywhere, since neighbours tell little.
 
     Every rule is a sum over factors, so agents agree on it by messages. Outcomes are sent to all agents that model
     them. With totals, a draw needs one number per evaluation from each factor to all others. Every agent computes trust
@@ -176,11 +181,18 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             if is_drawn and turn == 0 and t >= _DRAWN_FROM * situation.initial:
                 return self._draw(situation, belief, None)
             # of two bounds between draws one refines the best point, but not before the search has left wrong basins
-            is_cautious = is_drawn and turn == 1 and not p and t >= _CAUTIOUS_FROM * situation.initial
-            boldness = 1.0 if is_cautious else _BOLDER
+            is_settled = is_drawn and t >= _CAUTIOUS_FROM * situation.initial
+            boldness = 1.0 if is_settled and turn == 1 and not p else _BOLDER
             boldness *= math.sqrt(_MANY / max(_MANY, n_factors)) * (1.0 + _MEMBER * len(situation.out.points))
             # faded places are uncertain and revisited anyway
-            return self._bounds(situation, belief, 1.0 if belief.has_time else boldness)
+            bounds = self._bounds(situation, belief, 1.0 if belief.has_time else boldness)
+            # without progress nearly all points are draws, as bounds do not leave a basin that they have explored
+            may_leave = is_settled and asked % _REFINED != 1
+            idle = self._idle_factors(situation, belief) if may_leave else frozenset[str]()
+            if not idle:
+                return bounds
+            others = [bounds.of(set(belief.graph.factors) - idle), self._draw(situation, belief, None).of(idle)]
+            return ComposedFunctions(belief.graph, bounds.low, bounds.high, bounds.starts, others=others)
         if _is_by_factor(situation):
             return self._improvements(situation, model)
         is_plain, is_whole = model.warp.kind == "none", len(model.learned.scopes or ()) == 1
@@ -206,6 +218,16 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             is_everywhere = is_clear or (is_plain and turn % _AFAR == 0)
             return self._draw(situation, belief, None if is_everywhere else region)
         return self._bounds(situation, belief, 1.0 if by_turns or is_whole else _BOLDER, region)
+
+    def _idle_factors(self, situation: JointSituation, belief: AdditiveGP) -> frozenset[str]:
+        """Factors of parts without progress in the last steps; an agent knows this of its own parts."""
+        idle, steps, basis = frozenset[str](), situation.steps(), situation.basis()
+        for part, (_, means) in zip(belief.graph.components, part_means(belief), strict=True):
+            seen = situation.part_means.get(part.factors[0], means)
+            outcomes = np.where(np.isfinite(seen), seen, np.nan)
+            if self.box.state(outcomes, steps=steps, gain=_PROGRESS, basis=basis).idle >= _IDLE:
+                idle |= frozenset(part.factors)
+        return idle
 
     def _draw(self, situation: JointSituation, belief: AdditiveGP, box: Box | None) -> SampledFunctions:
         """A joint draw of all factors, to be maximised in a box; None: everywhere."""

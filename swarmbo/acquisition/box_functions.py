@@ -20,8 +20,8 @@ from swarmbo.registry import not_wanted
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ComposedFunctions(BoxFunctions):
-    """Functions made of ``others``, each of factors that no other has: over the same coordinates, unless a subclass
-    reads others, and 0 of factors that are in none.
+    """Functions made of ``others``, each of factors that no other has (those of its graph, or that it is ``owned``
+    for): over the same coordinates, unless a subclass reads others, and 0 of factors that are in none.
     """
 
     others: Sequence[BoxFunctions] = ()
@@ -41,7 +41,12 @@ class ComposedFunctions(BoxFunctions):
     def of(self, factors: Iterable[str]) -> Self:
         """The same functions of some factors only."""
         own = frozenset(factors)
-        return replace(self, owned=own, others=[one.of(own & set(one.graph.factors)) for one in self.others])
+        return replace(self, owned=own, others=[one.of(own & _factors_of(one)) for one in self.others])
+
+    def starting_from(self, best: Joint, columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]) -> Self:
+        """The same with others that start from received points, too."""
+        others = [one.starting_from(best, columns, beaten) for one in self.others]
+        return replace(super().starting_from(best, columns, beaten), others=others)
 
     def published(self, stack: FactorStack, U: Points, received: Received) -> Values:
         """Numbers that the functions publish; 0 of factors without one."""
@@ -73,8 +78,8 @@ class ComposedFunctions(BoxFunctions):
     def _parts(self, stack: FactorStack) -> Iterator[tuple[BoxFunctions, list[int], FactorStack, FactorStack]]:
         """Functions of some rows of a stack, these rows, their part of the stack, and the functions' own stack."""
         for functions in self.others:
-            place, columns = functions.graph.place_of, functions.graph.columns
-            known = ((len(columns[place[f]]), row) for row, f in enumerate(stack.factors) if f in place)
+            place, columns, has = functions.graph.place_of, functions.graph.columns, _factors_of(functions)
+            known = ((len(columns[place[f]]), row) for row, f in enumerate(stack.factors) if f in has)
             for rows in map(list, grouped(known).values()):  # that read equally many coordinates
                 factors = tuple(stack.factors[row] for row in rows)
                 inner = FactorStack(factors, np.array([columns[place[f]] for f in factors]))
@@ -85,6 +90,10 @@ class ComposedFunctions(BoxFunctions):
 
     def _slopes(self, own: FactorStack, inner: FactorStack, slope: Points) -> Points:
         return slope
+
+
+def _factors_of(functions: BoxFunctions) -> frozenset[str]:
+    return frozenset(functions.graph.factors) if functions.owned is None else functions.owned
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

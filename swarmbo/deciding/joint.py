@@ -38,12 +38,14 @@ _ROUNDING = 1e-9  # sides of the box
 class Ranking(NamedTuple):
     """Best evaluated points (k, n), best first, of the parts of a graph in which several factors share variables.
 
-    Only these parts' columns are right. ``beaten`` (n,) is the best of evaluated and pending points.
+    Only these parts' columns are right. ``beaten`` (n,) is the best of evaluated and pending points; ``means`` are the
+    sums (t,) at evaluated points, by each part's first factor.
     """
 
     points: Float[np.ndarray, "k n"]
     columns: Int[np.ndarray, " a"]
     beaten: Float[np.ndarray, " n"]
+    means: Mapping[str, Float[np.ndarray, " t"]]
 
 
 class Rank(NamedTuple):
@@ -75,7 +77,8 @@ class Rank(NamedTuple):
         for (part, sums), (columns, seen) in zip(summed, told, strict=True) if len(belief.pending) else ():
             ahead = incumbents.pending_means(belief, part, sums[len(U) :])
             beaten[columns] = incumbents.surpassed(belief, columns, beaten, float(seen.max()), ahead)
-        return Ranking(points, np.concatenate([columns for columns, _ in told]), beaten)
+        means = {part.factors[0]: seen for (part, _), (_, seen) in zip(summed, told, strict=True)}
+        return Ranking(points, np.concatenate([columns for columns, _ in told]), beaten, means)
 
 
 class Gather(NamedTuple):
@@ -164,10 +167,12 @@ def joint_steps(
         return np.clip(point, room.low, room.high), report, room
     inside = in_structure(seen, model.learned.structure)
     known = yield from _divided_by_all(situation, model)
-    functions = checked_as(BoxFunctions, acquisition.local_functions(inside, known), acquisition, "local_functions")
     ranking = yield Rank(model.belief)
     if ranking is not None:
-        functions = functions.starting_from(*ranking)
+        inside = replace(inside, part_means=ranking.means)
+    functions = checked_as(BoxFunctions, acquisition.local_functions(inside, known), acquisition, "local_functions")
+    if ranking is not None:
+        functions = functions.starting_from(ranking.points, ranking.columns, ranking.beaten)
     if coding is not None:
         functions = MixedFunctions.around(functions, coding)
     room = None

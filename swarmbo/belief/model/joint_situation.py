@@ -50,6 +50,8 @@ class JointSituation:
     ranges: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict[str, Any])
     coding: Coding | None = None  # coordinates of models, if variables have types
     choices: frozenset[str] = frozenset()  # variables of ``graph`` that stand for single values of a choice
+    # means of some parts' sums at evaluated points, by the part's first factor: sums that agents have computed together
+    part_means: Mapping[str, Float[np.ndarray, " t"]] = field(default_factory=dict[str, np.ndarray])
     earlier: AdditiveGP | None = None  # belief of the last decision: reuse of its results saves time, bit-identically
 
     @cached_property

@@ -21,7 +21,7 @@ from swarmbo.belief.model import transforms
 from swarmbo.belief.model.incumbents import incumbent
 from swarmbo.belief.model.model import Learned
 from swarmbo.graph import FactorGraph, stacks_of
-from swarmbo.graph.groups import parts_of, split_graph
+from swarmbo.graph.groups import FactorStack, parts_of, split_graph
 from swarmbo.problem.data import Dataset
 from swarmbo_envs.functions import get
 
@@ -273,7 +273,7 @@ def test_a_factor_is_split_where_it_is_a_sum_over_its_variables(situation_of) ->
 
 
 def test_factors_that_share_variables_are_weighed_against_each_other_in_the_unit_of_outcomes(situation_of) -> None:
-    situation = situation_of({"f": ["a", "b"], "g": ["b", "c"]}, t=40, outcomes="per-factor")
+    situation = situation_of({"f": ["a", "b"], "g": ["b", "c"]}, t=37, outcomes="per-factor")
     U = unit(situation)
     factors = np.column_stack([waves(U[:, :2]), waves(U[:, 1:])])
     situation = by_factor(situation, factors)
@@ -827,9 +827,10 @@ def test_parts_that_share_variables_within_are_evaluated_together_too(situation_
 
 
 def test_bounds_of_factors_told_by_themselves_are_bold_and_cautious_after_draws_and_grow_as_their_sum(
-    situation_of,
+    situation_of, monkeypatch
 ) -> None:
     """Cautious ones begin with three times the initial design; beyond 128 factors there are no draws."""
+    monkeypatch.setattr("swarmbo.acquisition.auto._IDLE", 100)
     cautious, bold = 0.05, 0.2
     for n, t, initial, weight in (
         (31, 13, 4, cautious), (31, 14, 4, bold), (31, 13, 5, bold), (127, 13, 4, cautious), (129, 13, 4, bold)
@@ -838,6 +839,31 @@ def test_bounds_of_factors_told_by_themselves_are_bold_and_cautious_after_draws_
         functions = functions_of(situation_of(scopes, t=t, initial=initial, outcomes="per-factor"))
         assert isinstance(functions, ContrastBounds)
         assert functions.weight == pytest.approx(weight * np.sqrt(np.log(2 * t) * min(1.0, 32 / n)))
+
+
+def test_parts_without_progress_are_drawn_and_others_go_on_with_bounds(situation_of) -> None:
+    """Five of six points are then draws of the part's factors; its owners may evaluate no others."""
+    scopes = {"f": ["a", "b"], "g": ["b", "c"], "h": ["d", "e"], "k": ["e"]}
+    situation = situation_of(scopes, t=44, outcomes="per-factor")
+    U, gains = unit(situation), np.linspace(0.0, 1.0, 44)
+    factors = np.column_stack([waves(U[:, :2]), waves(U[:, 1:3]), gains, gains])
+    factors[2, :2] = 5.0  # the best of the first part is of the initial design
+    situation = by_factor(situation, factors)
+    for t in range(38, 44):
+        now = first_of(situation, t)
+        model, functions = decided(now)
+        if t % 6 == 1 or t % 3 == 0:
+            assert isinstance(functions, ContrastBounds if t % 6 == 1 else SampledFunctions)
+            continue
+        draw, (bounds, _) = Auto()._draw(now, model.belief, None), functions.others
+        assert isinstance(bounds, ContrastBounds)
+        for factor, columns in zip(model.belief.graph.factors, model.belief.graph.columns, strict=True):
+            one, points = FactorStack((factor,), np.array([columns])), unit(now)[None, :5, columns]
+            told = functions.of({factor}).value(one, points, ())
+            wanted = draw if factor in "fg" else replace(bounds, owned=None)
+            np.testing.assert_array_equal(told, wanted.value(one, points, ()))
+            with pytest.raises(sb.errors.OwnershipError):
+                functions.of(set(scopes) - {factor}).value(one, points, ())
 
 
 @pytest.mark.parametrize("as_agents", [False, True])

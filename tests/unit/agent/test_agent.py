@@ -337,6 +337,16 @@ def test_agents_decide_as_their_team_does_after_many_rounds(seed: int, given: di
     Case(acquisition="auto", scopes=PAIRS, seed=seed, **given).go_on(18)
 
 
+@pytest.mark.usefixtures("poisoned")
+def test_agents_decide_as_their_team_does_while_a_part_makes_no_progress(monkeypatch: pytest.MonkeyPatch):
+    """Each knows that of its own parts only, and by sums over their agents."""
+    monkeypatch.setattr("swarmbo.acquisition.auto._IDLE", 2)
+    case = Case(PARTS, OWNERS, acquisition="auto", initial=2)
+    for turn in range(14):
+        ((query_id, point),) = case.asked(1)
+        case.tell(query_id, case.outcomes(point) | {"f": float(turn), "g": -2.0 * turn})
+
+
 def test_with_totals_agents_do_whatever_a_policy_of_a_team_does():
     pytest.importorskip("cma")
     Case(outcomes="total", acquisition="dec-hbo", coordination="cma-es").go_on(INITIAL + 2)
