@@ -126,9 +126,9 @@ class FunctionWorld(World):
         codes = dict(zip(self.variables, self.place(point), strict=True))
         return {agent: self._forms[agent].action(codes) for agent in agents}
 
-    def point(self, infos: Infos, sent: Mapping[str, Any]) -> dict[str, Any] | None:
+    def point(self, infos: Infos, sent: Mapping[str, Any], nearest: bool = False) -> dict[str, Any] | None:
         """Values at the evaluated joint point: as agents report, else as sent; None if none reports. They are NaN for
-        an agent whose location is invalid.
+        an agent whose location is invalid, as between the values of a grid unless the ``nearest`` one counts.
         """
         stated = {agent: at for agent, info in infos.items() if info and (at := info.get("location")) is not None}
         if not stated:
@@ -136,7 +136,7 @@ class FunctionWorld(World):
         codes = dict(zip(self.variables, self.place(sent), strict=True))
         for agent, form in self._forms.items():
             if agent in stated:
-                codes |= form.codes(stated[agent]) or dict.fromkeys(form.axes, np.nan)
+                codes |= form.codes(stated[agent], nearest) or dict.fromkeys(form.axes, np.nan)
         return self._valued(codes)
 
     def outcome(self, infos: Infos) -> float | dict[str, float | None] | None:
@@ -155,9 +155,9 @@ class FunctionWorld(World):
         return {f: std for report in reports for f, std in report.factor_noise.items() if f in report.factors}
 
     def place_of(self, actions: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
-        """Joint point that actions set, in codes."""
+        """Joint point that actions set, in codes; between the values of a grid the nearest one."""
         stated = {agent: {"location": () if actions.get(agent) is None else actions[agent]} for agent in self.agents}
-        if self.problem.has_point(point := self.point(stated, {}) or {}):
+        if self.problem.has_point(point := self.point(stated, {}, nearest=True) or {}):
             return self.problem.placed(point)
         codes = ((variable, of, of.code(point[variable])) for variable, of in self.bounds.items())
         agent = next(self.variable_owners[x] for x, of, code in codes if code is None or not of.has(code))

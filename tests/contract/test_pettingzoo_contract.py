@@ -73,6 +73,19 @@ def test_a_pickled_copy_goes_on_alike_in_mid_episode(module):
     assert data_equivalence(other.reset(), env.reset())
 
 
+@pytest.mark.parametrize("kind", kinds("function", "wlan_power"), indirect=True, ids=" ".join)
+def test_a_state_after_a_query_by_its_number_continues(kind):
+    env, fresh, rng = kind.parallel_env(noise_std=1.0), kind.parallel_env(noise_std=1.0), np.random.default_rng(3)
+    env.reset(seed=4)
+    for number in (3, 1):
+        env.at_query(number)
+        env.step(random_actions(env, rng))
+    fresh.set_state(env.get_state())
+    actions = random_actions(env, rng)
+    assert data_equivalence(fresh.step(actions), env.step(actions))
+    np.testing.assert_equal(fresh.get_state(), env.get_state())
+
+
 CAMEL = "function", {"function": "camel"}
 WLAN = "wlan_power", {"topology": TRIANGLE}
 CHANNELS = "wlan_power", {"topology": SMALL, "channels": [1, 6, 11]}

@@ -55,7 +55,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     | ``users`` | int | own users that are present |
     | ``source`` | dict | ``objective``, ``radio``; with ns-3 also its version, ``run``, ``runs`` and the reason of a \
     ``failure``; also the name of a ``utility`` other than ``sum`` |
-    | ``error`` | str | reason of a failed measurement |
+    | ``failure`` | str | reason of a failed measurement |
 
     In the factor graph the outcome of access point i depends on its own settings and on those of the access points in
     its range. With ``interference = "audible"``, this is exact; with ``"all"`` it is an approximation.
