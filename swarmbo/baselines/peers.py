@@ -12,7 +12,7 @@ from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import needed
 from swarmbo.records import SolveReport
-from swarmbo.registry import FUNCTION, kind
+from swarmbo.registry import FUNCTION, kind, name_of
 from swarmbo.settings import Count, Fraction, Settings, require, within
 
 _PACKAGES = {"cma-es": ["cma"], "ax": ["ax"], "optuna-gp": ["optuna", "torch"], "optuna-tpe": ["optuna"]}
@@ -24,11 +24,12 @@ def peer_package(name: str, method: str) -> Any:
     return needed(name, "peers", repr(method), at="$.coordination.kind")
 
 
-def require_packages(method: str) -> None:
+def require_packages(method: object) -> None:
     """Refuse a method whose packages are not installed, before it is needed: after the initial design."""
-    for name in _PACKAGES.get(method, ()):
+    own = name_of(method) if isinstance(method, Settings) else ""
+    for name in _PACKAGES.get(own, ()):
         if find_spec(name) is None:
-            peer_package(name, method)
+            peer_package(name, own)
 
 
 _SAME = 1e-9  # sides of the box: a point that is nearer to the one asked is that, converted to units and back

@@ -96,7 +96,7 @@ class Form(NamedTuple):
         return out
 
     def codes(self, action: object, nearest: bool = False) -> dict[str, float] | None:
-        """Codes in an action, which may be out of range; None if it has another form. With ``nearest``, numbers in range
+        """Codes in an action, which may be out of range; None if it has another form. With ``nearest``, those in range
         move to the nearest value of a grid.
         """
         out: dict[str, float] = {}
