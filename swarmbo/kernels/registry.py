@@ -52,7 +52,7 @@ def register_kernel(
         slope: w(r) = -c'(r) / r, of the shape of r; finite at r = 0. If c has a kink at 0, return 0 there.
         frequencies: Function of ``(rng, k, d)`` that returns k frequencies v, an array (k, d), in radians per
             lengthscale. They are draws from the spectral density of the kernel: E cos(v·x) = c(|x|), which is checked
-            in one and two dimensions. Only draws of functions need them.
+            in a plane. Only draws of functions need them.
 
     Raises:
         ConfigError: If the name is that of a swarmbo kernel, or if the functions are invalid.
@@ -182,16 +182,15 @@ def _check(name: str, correlation: Radial, slope: Radial, frequencies: Frequenci
     if frequencies is None:
         return
     square, r = np.indices((8, 8)).reshape(2, -1).T * 0.75, np.array([0.1, 0.3, 0.7, 1.5, 3.0])
-    is_kernel = _smallest_eigenvalue(correlation, square) >= -_ALLOWED  # in two dimensions
-    for d in (1, 2) if is_kernel else (1,):
-        v = np.asarray(frequencies(np.random.default_rng(0), _DRAWS, d), dtype=float)
-        if v.shape != (_DRAWS, d) or not np.isfinite(v).all():
-            refuse("frequencies", f"an array of shape {v.shape}", f"finite numbers of shape {(_DRAWS, d)}")
-        # along the diagonal, where draws that are independent along the axes have another correlation
-        found, wanted = np.cos(r * (v.sum(axis=1) / np.sqrt(d))[:, None]).mean(axis=0), correlation(r.copy())
-        if (wrong := np.abs(found - wanted) > _ALLOWED_OF_DRAWS).any():
-            at, got, c = (float(values[wrong][0]) for values in (r, found, wanted))
-            refuse("frequencies", f"E cos(v·x) of about {got:.3g} at r = {at:g} in {d}-D", f"c(r) = {c:.3g}")
+    d = 2 if _smallest_eigenvalue(correlation, square) >= -_ALLOWED else 1  # of a kernel on lines alone
+    v = np.asarray(frequencies(np.random.default_rng(0), _DRAWS, d), dtype=float)
+    if v.shape != (_DRAWS, d) or not np.isfinite(v).all():
+        refuse("frequencies", f"an array of shape {v.shape}", f"finite numbers of shape {(_DRAWS, d)}")
+    # along the diagonal, where draws that are independent along the axes have another correlation
+    found, wanted = np.cos(r * (v.sum(axis=1) / np.sqrt(d))[:, None]).mean(axis=0), correlation(r.copy())
+    if (wrong := np.abs(found - wanted) > _ALLOWED_OF_DRAWS).any():
+        at, got, c = (float(values[wrong][0]) for values in (r, found, wanted))
+        refuse("frequencies", f"E cos(v·x) of about {got:.3g} at r = {at:g}", f"c(r) = {c:.3g}")
 
 
 def _smallest_eigenvalue(correlation: Radial, X: Float[np.ndarray, "n d"]) -> float:

@@ -228,11 +228,6 @@ class Axis:
         on_grid = not self.step or abs((code - self.low) % self.step - self.step * 0.5) >= 0.5 * self.step - slack
         return self.low - below <= code <= self.high + slack and on_grid  # not if it is NaN
 
-    def nearest(self, code: float) -> float:
-        """Nearest code on the grid of a number within the bounds; others as they are."""
-        is_between = self.step > 0.0 and self.low <= code <= self.high
-        return self.low + self.step * round((code - self.low) / self.step) if is_between else code
-
 
 @dataclass(frozen=True, eq=False)
 class MixedDomain(Domain):

@@ -95,10 +95,8 @@ class Form(NamedTuple):
             inner[leaf.keys[-1]] = made
         return out
 
-    def codes(self, action: object, nearest: bool = False) -> dict[str, float] | None:
-        """Codes in an action, which may be out of range; None if it has another form. With ``nearest``, those in range
-        move to the nearest value of a grid.
-        """
+    def codes(self, action: object) -> dict[str, float] | None:
+        """Codes in an action, which may be out of range; None if it has another form."""
         out: dict[str, float] = {}
         for leaf, names in self.leaves:
             told: Any = action
@@ -112,7 +110,7 @@ class Form(NamedTuple):
                 low, step = self._grids(names)
                 numbers = low + step * (numbers - starts)
             out |= dict(zip(names, numbers.tolist(), strict=True))
-        return {name: self.axes[name].nearest(code) for name, code in out.items()} if nearest else out
+        return out
 
     def _grids(self, names: Sequence[str]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         axes = [self.axes[name] for name in names]

@@ -20,6 +20,7 @@ from swarmbo.worlds.actions import Form
 from swarmbo.worlds.protocol import Infos, Offers, Positions, Report, Step, World
 
 _AT = "$.environment"
+_SLACK = 1e-6  # of a range: actions may have been rounded to float32
 
 
 class ToldGraph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -126,9 +127,9 @@ class FunctionWorld(World):
         codes = dict(zip(self.variables, self.place(point), strict=True))
         return {agent: self._forms[agent].action(codes) for agent in agents}
 
-    def point(self, infos: Infos, sent: Mapping[str, Any], nearest: bool = False) -> dict[str, Any] | None:
+    def point(self, infos: Infos, sent: Mapping[str, Any]) -> dict[str, Any] | None:
         """Values at the evaluated joint point: as agents report, else as sent; None if none reports. They are NaN for
-        an agent whose location is invalid, as between the values of a grid unless the ``nearest`` one counts.
+        an agent whose location is invalid.
         """
         stated = {agent: at for agent, info in infos.items() if info and (at := info.get("location")) is not None}
         if not stated:
@@ -136,7 +137,7 @@ class FunctionWorld(World):
         codes = dict(zip(self.variables, self.place(sent), strict=True))
         for agent, form in self._forms.items():
             if agent in stated:
-                codes |= form.codes(stated[agent], nearest) or dict.fromkeys(form.axes, np.nan)
+                codes |= form.codes(stated[agent]) or dict.fromkeys(form.axes, np.nan)
         return self._valued(codes)
 
     def outcome(self, infos: Infos) -> float | dict[str, float | None] | None:
@@ -156,11 +157,14 @@ class FunctionWorld(World):
 
     def place_of(self, actions: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
         """Joint point that actions set, in codes; between the values of a grid the nearest one."""
-        stated = {agent: {"location": () if actions.get(agent) is None else actions[agent]} for agent in self.agents}
-        if self.problem.has_point(point := self.point(stated, {}, nearest=True) or {}):
-            return self.problem.placed(point)
-        codes = ((variable, of, of.code(point[variable])) for variable, of in self.bounds.items())
-        agent = next(self.variable_owners[x] for x, of, code in codes if code is None or not of.has(code))
+        domain, codes = self.problem.domain, dict[str, float]()
+        for agent, form in self._forms.items():
+            codes |= form.codes(actions.get(agent)) or dict.fromkeys(form.axes, np.nan)
+        place = np.array([codes[variable] for variable in self.problem.graph.variables])
+        is_inside = np.abs(place - (domain.low + domain.high) / 2.0) <= (0.5 + _SLACK) * (domain.high - domain.low)
+        if is_inside.all():
+            return domain.on_grid(np.clip(place, domain.low, domain.high))
+        agent = self.variable_owners[self.problem.graph.variables[int(is_inside.argmin())]]
         raise ConfigError(f"got {actions.get(agent)!r:.60}; wanted an action of its space", at=f"$.actions.{agent}")
 
     def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:

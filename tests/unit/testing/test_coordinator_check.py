@@ -333,7 +333,9 @@ BROKEN = {
         ),
     },
 }
-FAULTS = {name: (base, *fault) for base, faults in BROKEN.items() for name, fault in faults.items()}
+FAULTS = {
+    f"{base.__name__} {name}": (base, *broken) for base, all_of in BROKEN.items() for name, broken in all_of.items()
+}
 
 
 @pytest.mark.parametrize("settings", [Search, Draw, Dart, Nearest])
