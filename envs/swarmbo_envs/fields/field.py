@@ -89,7 +89,8 @@ class Field:
         self, task: Task, level: float | None, at_round: "Callable[[int], GroundTruth] | None" = None
     ) -> GroundTruth:
         """Noise-free field, for metrics and figures; ``at_round`` gives that of other rounds."""
-        told = (self.points, self.value(self.points), self.maximum, self.argmax, self.unit, "m", self.name, self.value)
+        points, best = self.points.copy(), self.argmax.copy()  # the caller's own
+        told = (points, self.value(points), self.maximum, best, self.unit, "m", self.name, self.value)
         return GroundTruth(*told, goal=task, level=level, at_round=at_round)
 
     @property

@@ -232,7 +232,7 @@ and that did not fail |
             return None
         unit = rng.sobol(_N_TRUTH_POINTS, f.n_variables, rng.stream(0, "truth points"))
         points = f.low + unit * (f.high - f.low)
-        truth = GroundTruth(points, f.value(points), f.maximum, f.argmax, "", "", f.name, f.value)
+        truth = GroundTruth(points, f.value(points), f.maximum, f.argmax.copy(), "", "", f.name, f.value)
         return replace(truth, maximum_is="reference optimum") if f.types else truth  # that of types is searched
 
     def at_query(self, number: int) -> None:

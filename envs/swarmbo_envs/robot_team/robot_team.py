@@ -210,7 +210,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
 
     def sites(self) -> Places:
         """All measurable sites: ``candidates`` of all agents, over all rounds."""
-        return self.field.sites
+        return self.field.sites.copy()
 
     def interaction_graph(self) -> "nx.Graph[str]":
         """Links of agents in radio range now, frozen; edges carry their ``distance`` in metres."""
