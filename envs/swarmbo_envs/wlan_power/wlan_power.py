@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
+from swarmbo_envs.shared import digest
 from swarmbo_envs.simulated_world import LARGEST, Array, Infos, SimulatedWorld, Space, space_of
 from swarmbo_envs.wlan_power.network import Network, Utility, at_shares
 from swarmbo_envs.wlan_power.references import Reference, best_known, references
@@ -374,6 +375,11 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             del settings["simulation"][name]
         if self.settings.worlds == "fixed":
             settings["topology"] = self.topology.digest
+        elif not isinstance(
+            topology_settings(self.settings.topology), GeneratedSettings
+        ):  # drawn is the shadowing alone
+            told = self.topology.access_points, self.topology.users, self.topology.serving
+            settings["topology"] = digest(*(part for part in told if part is not None))
         return settings if radio is None else settings | {"ns3": radio.version}
 
     def _picture(self) -> NDArray[np.uint8]:
