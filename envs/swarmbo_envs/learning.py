@@ -57,8 +57,7 @@ class Scale:
         """Values of scaled ones, without the padding."""
         box: Any = self._boxes[agent]
         if (given := real_array(scaled)) is None or given.shape != (self.size,):
-            wanted = f"wanted {self.size} numbers from -1 to 1"
-            raise ConfigError(f"got {short(scaled)}; {wanted}", at=f"$.actions.{agent}")
+            raise ConfigError(f"got {short(scaled)}; wanted {self.size} numbers from -1 to 1", at=f"$.actions.{agent}")
         share = (given[: len(box.low)] + 1.0) / 2.0
         return box.low + np.clip(share, 0.0, 1.0) * (box.high - box.low)
 

@@ -2,7 +2,7 @@
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -38,13 +38,8 @@ def graphs() -> Iterator[tuple[str, FactorGraph, "nx.Graph[str]"]]:
         graph = FactorGraph.from_scopes(scopes)
         links = nx.path_graph(list(graph.agents))
         yield name, graph, links
-        _claim_path(links, graph.agents, f"over a {name}")
-
-
-def _claim_path(links: "nx.Graph[str]", agents: Sequence[str], where: str) -> None:
-    """Refuse links that are no longer the path through the agents that was given."""
-    is_same = graphs_equal(links, nx.path_graph(list(agents)))
-    claim(is_same, f"{where}: the links afterwards", str(links), "those that were given")
+        is_same = graphs_equal(links, nx.path_graph(list(graph.agents)))
+        claim(is_same, f"over a {name}: links afterwards", str(links), "those that were given")
 
 
 class Bowls(BoxFunctions):
@@ -122,7 +117,7 @@ def check_field_policy(make: Callable[[], Any]) -> None:
         listed = (candidates[agent] == np.asarray(point)).all(axis=1).any()
         claim(listed, f"decide(): the place of {agent!r}", point, f"one of its candidates, {candidates[agent]}")
     claim_equal((places, X), given, "decide(): what is known", "as it was given")
-    _claim_path(links, agents, "decide()")
+    claim(graphs_equal(links, nx.path_graph(agents)), "decide(): links afterwards", str(links), "those that were given")
     again = make().decide(situation, DBGPUCB()).points
     claim_equal(again, decision.points, "decide(): the places in the same situation", "the same")
 

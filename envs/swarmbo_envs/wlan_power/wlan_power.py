@@ -375,10 +375,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             del settings["simulation"][name]
         if self.settings.worlds == "fixed":
             settings["topology"] = self.topology.digest
-        elif not isinstance(
-            topology_settings(self.settings.topology), GeneratedSettings
-        ):  # drawn is the shadowing alone
-            told = self.topology.access_points, self.topology.users, self.topology.serving
+        elif not isinstance(topology_settings(self.settings.topology), GeneratedSettings):
+            told = self.topology.access_points, self.topology.users, self.topology.serving  # without drawn shadowing
             settings["topology"] = digest(*(part for part in told if part is not None))
         return settings if radio is None else settings | {"ns3": radio.version}
 
