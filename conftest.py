@@ -2,4 +2,9 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("optuna") else ["swarmbo/integrations/optuna.py"]
+NEEDS = {
+    "swarmbo/integrations/optuna.py": ["optuna"],
+    "swarmbo/baselines/peers.py": ["ax", "botorch", "cma", "optuna"],
+    "swarmbo/baselines/turbo.py": ["gpytorch"],
+}
+collect_ignore = [path for path, packages in NEEDS.items() if not all(map(find_spec, packages))]

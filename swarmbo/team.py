@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import UNSET
 from pettingzoo import ParallelEnv
 
+from swarmbo.baselines.peers import require_packages
 from swarmbo.boundary.values import error_text
 from swarmbo.deciding.ask_tell import AskTell
 from swarmbo.deciding.near import Safe
@@ -96,6 +97,7 @@ class Team(AskTell):
 
     Raises:
         ConfigError: If bounds do not fit the graph, a setting is refused, or regions leave nothing to evaluate.
+        MissingPackageError: If the coordination method needs a package that is not installed.
 
     Example:
         >>> import swarmbo as sb
@@ -149,7 +151,9 @@ class Team(AskTell):
         parts = {"belief": belief, "acquisition": acquisition, "coordination": coordination, "transport": transport}
         problem = problem if limits is None else problem.with_limits(limits)
         near: dict[str, Any] = {"start": start, "step_limit": step_limit, "safe": safe}
-        super().__init__(Setup.of(problem, **parts, seed=seed, rounds=rounds, initial=initial, **near))
+        setup = Setup.of(problem, **parts, seed=seed, rounds=rounds, initial=initial, **near)
+        require_packages(setup.coordination)
+        super().__init__(setup)
 
     @classmethod
     def for_field(

@@ -16,7 +16,7 @@ from pettingzoo import ParallelEnv
 from pettingzoo.utils import BaseParallelWrapper
 
 from swarmbo.boundary.files import open_regular
-from swarmbo.boundary.values import reported_number, short, whole_number
+from swarmbo.boundary.values import known_names, real_array, reported_number, short, whole_number
 from swarmbo.errors import ConfigError
 from swarmbo_envs.shared import Values
 
@@ -56,7 +56,9 @@ class Scale:
     def back(self, agent: str, scaled: Values) -> Float[np.ndarray, " d"]:
         """Values of scaled ones, without the padding."""
         box: Any = self._boxes[agent]
-        share = (np.asarray(scaled, dtype=float)[: len(box.low)] + 1.0) / 2.0
+        if (given := real_array(scaled)) is None or given.shape != (self.size,):
+            raise ConfigError(f"got {short(scaled)}; wanted {self.size} numbers from -1 to 1", at=f"$.actions.{agent}")
+        share = (given[: len(box.low)] + 1.0) / 2.0
         return box.low + np.clip(share, 0.0, 1.0) * (box.high - box.low)
 
 
@@ -125,10 +127,11 @@ class Normalised(BaseParallelWrapper[str, Any, Any]):
 
     def done(self, actions: Mapping[str, Any]) -> dict[str, Values]:
         """Actions of the world from scaled ones, clipped to -1 and 1, or from levels."""
+        known_names(actions, self.possible_agents, "$.actions")
         if self._levels is not None:
-            if odd := {agent: own for agent, own in actions.items() if own not in range(self._levels)}:
-                raise ConfigError(f"got {short(odd)}; wanted levels from 0 to {self._levels - 1}", at="$.actions")
-            actions = {agent: np.array([2.0 * int(own) / (self._levels - 1) - 1.0]) for agent, own in actions.items()}
+            top = self._levels - 1
+            told = {agent: whole_number(own, 0, f"$.actions.{agent}", top) for agent, own in actions.items()}
+            actions = {agent: np.array([2.0 * level / top - 1.0]) for agent, level in told.items()}
         return {agent: self.acted.back(agent, own) for agent, own in actions.items()}
 
 

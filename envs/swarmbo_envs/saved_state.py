@@ -62,7 +62,7 @@ class SavedState:
         for name in names:
             begun = getattr(episode, name)
             if isinstance(begun, list):
-                read: Any = self.array(name, "f", (episode.round,)).tolist()
+                read: Any = self.array(name, "f", (self.rows_of(name),)).tolist()
             else:
                 array = self.array(name, np.asarray(begun).dtype.kind, np.shape(begun))
                 read = array if isinstance(begun, np.ndarray) else array.item()

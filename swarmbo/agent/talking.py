@@ -15,6 +15,7 @@ from swarmbo.acquisition import Travel
 from swarmbo.agent.answers import Clocked, Known, Stage, Staged, Timed
 from swarmbo.agent.schema import Participants, require_own
 from swarmbo.agent.stages import Stages
+from swarmbo.baselines.peers import require_packages
 from swarmbo.boundary.values import check_links, exact
 from swarmbo.coordination.by_messages import Post
 from swarmbo.coordination.messages import Bundle, Codec, Label, Message, UnfitError
@@ -101,6 +102,7 @@ class Talking:
         if name not in problem.agents:
             raise ConfigError(f"got agent {name!r}; wanted one of {list(problem.agents)}", at="$.name")
         require_own(setup)
+        require_packages(setup.coordination)
         check_links(links, problem.agents)
         name = exact(name)
         self.name, self.problem, self.links, self.patience = name, problem, links, patience

@@ -34,12 +34,6 @@ def seen_totals(situation: JointSituation) -> tuple[Float[np.ndarray, "t n"], Fl
     return situation.domain.to_unit(situation.history.X), np.where(np.isfinite(totals), totals, np.nan)
 
 
-def known_totals(situation: JointSituation) -> tuple[Float[np.ndarray, "t n"], Float[np.ndarray, " t"]]:
-    """Evaluated points and totals without failed evaluations."""
-    U, y = seen_totals(situation)
-    return U[np.isfinite(y)], y[np.isfinite(y)]
-
-
 class Trial(NamedTuple):
     """An evaluation for methods that keep trials: its point in the unit cube, status and total (NaN if unknown)."""
 
@@ -114,12 +108,8 @@ class Sobol(Settings, frozen=True, tag_field="kind", tag="sobol"):
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
         """Next point (n,) of the sequence, in the unit cube; ``acquisition`` is not used."""
         rng = stream(situation.seed, "initial design")
-        return sobol_point(rng, situation.domain.n_dims, n_asked(situation)), SolveReport(status="not_needed")
-
-
-def sobol_point(rng: np.random.Generator, n_dims: int, index: int) -> Float[np.ndarray, " n"]:
-    """Point number ``index`` >= 0 of a scrambled Sobol sequence."""
-    return sobol(1, n_dims, rng, skip=index)[0]
+        point = sobol(1, situation.domain.n_dims, rng, skip=n_asked(situation))[0]
+        return point, SolveReport(status="not_needed")
 
 
 @kind("coordination", FUNCTION)

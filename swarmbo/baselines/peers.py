@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.baselines.one_outcome import known_totals, n_asked, seen_totals, trials
+from swarmbo.baselines.one_outcome import n_asked, seen_totals, trials
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import needed
 from swarmbo.records import SolveReport
-from swarmbo.registry import FUNCTION, kind
+from swarmbo.registry import FUNCTION, kind, name_of
 from swarmbo.settings import Count, Fraction, Settings, require, within
 
 _PACKAGES = {"cma-es": ["cma"], "ax": ["ax"], "optuna-gp": ["optuna", "torch"], "optuna-tpe": ["optuna"]}
@@ -24,11 +24,12 @@ def peer_package(name: str, method: str) -> Any:
     return needed(name, "peers", repr(method), at="$.coordination.kind")
 
 
-def require_packages(method: str) -> None:
+def require_packages(method: object) -> None:
     """Refuse a method whose packages are not installed, before it is needed: after the initial design."""
-    for name in _PACKAGES.get(method, ()):
+    own = name_of(method) if isinstance(method, Settings) else ""
+    for name in _PACKAGES.get(own, ()):
         if find_spec(name) is None:
-            peer_package(name, method)
+            peer_package(name, own)
 
 
 _SAME = 1e-9  # sides of the box: a point that is nearer to the one asked is that, converted to units and back
@@ -151,7 +152,8 @@ class BoTorchLogNEI(Settings, frozen=True, tag_field="kind", tag=_LOG_NEI):
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
         """Point (n,) of the unit cube with the largest log noisy expected improvement; ``acquisition`` is not used."""
         n, report = situation.domain.n_dims, SolveReport(status="not_needed")
-        U, y = known_totals(situation)
+        U, y = seen_totals(situation)
+        U, y = U[np.isfinite(y)], y[np.isfinite(y)]
         rng = stream(situation.seed, "botorch baseline", evaluations=n_asked(situation))
         if not len(y):
             return rng.random(n), report
@@ -232,18 +234,14 @@ def _generated(situation: JointSituation, seed: int) -> list[float]:
         initialize_with_center=False,
         allow_exceeding_initialization_budget=True,  # more Sobol points while no outcome is known, not an error
     )
-    _tell(client, situation, names)
-    ((_, params),) = client.get_next_trials(max_trials=1).items()
-    return [params[name] for name in names]
-
-
-def _tell(client: Any, situation: JointSituation, names: list[str]) -> None:
     for point, status, total in trials(situation):
         trial = client.attach_trial(dict(zip(names, point, strict=True)))
         if status == "complete":
             client.complete_trial(trial, raw_data={"total": total})
         elif status == "failed":
             client.mark_trial_failed(trial)
+    ((_, params),) = client.get_next_trials(max_trials=1).items()
+    return [params[name] for name in names]
 
 
 @kind("coordination", FUNCTION)

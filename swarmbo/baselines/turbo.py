@@ -142,7 +142,7 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
         known = np.isfinite(y)
         if state.n_fresh > len(situation.pending):
             scrambling = stream(seed, "turbo baseline", "design", restart=state.restarts)
-            return one_outcome.sobol_point(scrambling, n, len(y) + len(situation.pending)), report
+            return sobol(1, n, scrambling, skip=len(y) + len(situation.pending))[0], report
         if not known.any():
             return rng.random(n), report
         U, y = U[known], y[known]

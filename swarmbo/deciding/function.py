@@ -10,13 +10,12 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.baselines.one_outcome import sobol_point
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import JointSituation, Learned, Model
 from swarmbo.belief.model.limits import without_better_broken
 from swarmbo.belief.model.model import learn_ensemble, learn_model
-from swarmbo.boundary.rng import stream
+from swarmbo.boundary.rng import sobol, stream
 from swarmbo.deciding.joint import Expect, Steps, joint_steps, recommended_steps
 from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.near import APART, Room
@@ -145,7 +144,7 @@ class FunctionLearner:
         is_flat = may_be_flat and len(told) >= max(_FLAT, setup.initial) and bool((told == told[0]).all())
         if index >= setup.initial and not is_flat:
             return None
-        U = sobol_point(stream(setup.seed, "initial design"), setup.problem.domain.n_dims, index)
+        U = sobol(1, setup.problem.domain.n_dims, stream(setup.seed, "initial design"), skip=index)[0]
         if near is None:
             return self._place(log, U)
         room = near.room(setup.problem.domain.to_unit(near.start))

@@ -21,6 +21,7 @@ Frequencies = Callable[[np.random.Generator, int, int], Float[np.ndarray, "k d"]
 
 _STEP = 1e-5  # of central differences, which are then good to about 1e-10 for a correlation without kinks
 _ALLOWED = 1e-6
+_DRAWS, _ALLOWED_OF_DRAWS = 16_384, 0.03  # of a mean over so many draws, whose standard error is at most 0.006
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +51,8 @@ def register_kernel(
             be positive definite in the number of dimensions in which it is used; here this is checked in one dimension.
         slope: w(r) = -c'(r) / r, of the shape of r; finite at r = 0. If c has a kink at 0, return 0 there.
         frequencies: Function of ``(rng, k, d)`` that returns k frequencies v, an array (k, d), in radians per
-            lengthscale. They are draws from the spectral density of the kernel: E cos(v·x) = c(|x|). Only draws of
-            functions need them.
+            lengthscale. They are draws from the spectral density of the kernel: E cos(v·x) = c(|x|), which is checked
+            in a plane. Only draws of functions need them.
 
     Raises:
         ConfigError: If the name is that of a swarmbo kernel, or if the functions are invalid.
@@ -69,7 +70,7 @@ def register_kernel(
     """
     if not name or name in KERNEL_NAMES:
         raise ConfigError(f"got {name!r}; wanted a name other than '' and {_listed(KERNEL_NAMES)}", at="$.kernel")
-    _check(name, correlation, slope)
+    _check(name, correlation, slope, frequencies)
     _OWN[name] = OwnKernel(correlation, slope, frequencies)
 
 
@@ -151,7 +152,7 @@ def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(map(repr, names))
 
 
-def _check(name: str, correlation: Radial, slope: Radial) -> None:
+def _check(name: str, correlation: Radial, slope: Radial, frequencies: Frequencies | None) -> None:
     """Check functions at some distances; messages name the wrong ones."""
 
     def refuse(part: str, got: object, wanted: str) -> None:
@@ -175,7 +176,22 @@ def _check(name: str, correlation: Radial, slope: Radial) -> None:
     if wrong.any():
         at, got, wanted = (float(values[wrong][0]) for values in (inside, stated, by_differences))
         refuse("slope", f"{got:.6g} at r = {at:g}", f"-c'(r) / r = {wanted:.6g}")
-    line = np.linspace(0.0, 12.0, 60)
-    smallest = float(np.linalg.eigvalsh(correlation(np.abs(line[:, None] - line[None, :])))[0])
+    smallest = _smallest_eigenvalue(correlation, np.linspace(0.0, 12.0, 60)[:, None])
     if smallest < -_ALLOWED:
         refuse("correlation", f"a covariance matrix with the eigenvalue {smallest:.3g}", "a positive definite function")
+    if frequencies is None:
+        return
+    square, r = np.indices((8, 8)).reshape(2, -1).T * 0.75, np.array([0.1, 0.3, 0.7, 1.5, 3.0])
+    d = 2 if _smallest_eigenvalue(correlation, square) >= -_ALLOWED else 1  # of a kernel on lines alone
+    v = np.asarray(frequencies(np.random.default_rng(0), _DRAWS, d), dtype=float)
+    if v.shape != (_DRAWS, d) or not np.isfinite(v).all():
+        refuse("frequencies", f"an array of shape {v.shape}", f"finite numbers of shape {(_DRAWS, d)}")
+    # along the diagonal, where draws that are independent along the axes have another correlation
+    found, wanted = np.cos(r * (v.sum(axis=1) / np.sqrt(d))[:, None]).mean(axis=0), correlation(r.copy())
+    if (wrong := np.abs(found - wanted) > _ALLOWED_OF_DRAWS).any():
+        at, got, c = (float(values[wrong][0]) for values in (r, found, wanted))
+        refuse("frequencies", f"E cos(v·x) of about {got:.3g} at r = {at:g}", f"c(r) = {c:.3g}")
+
+
+def _smallest_eigenvalue(correlation: Radial, X: Float[np.ndarray, "n d"]) -> float:
+    return float(np.linalg.eigvalsh(correlation(np.linalg.norm(X[:, None] - X, axis=2)))[0])

@@ -8,10 +8,8 @@ import os
 from functools import partial
 from pathlib import Path
 
-import msgspec
 from threadpoolctl import threadpool_limits
 
-from swarmbo.baselines.peers import require_packages
 from swarmbo.deciding.team_state import acquisition_in_words, warn_of_aim
 from swarmbo.errors import RunFolderError
 from swarmbo.evaluations import Ledger
@@ -120,8 +118,6 @@ def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team
     require_within_reason(scenario)
     env = make_environment(scenario, trust)
     team = (Team if scenario.policy is None else PolicyTeam).for_env(env, **scenario.team_settings)
-    if isinstance(team.coordination, msgspec.Struct):
-        require_packages(str(team.coordination.__struct_config__.tag))
     if isinstance(team, PolicyTeam):
         team.policy, team.env = policy_of(scenario.policy), env
     elif isinstance(world := team.world, FieldWorld) and world.stated_task is None and "task" in scenario.environment:

@@ -8,6 +8,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+from networkx.utils import graphs_equal
 
 from swarmbo.acquisition import DBGPUCB, Auto, Situation
 from swarmbo.belief import ExactGP, ExactGPSettings
@@ -32,10 +33,13 @@ _SCOPES: dict[str, dict[str, list[str]]] = {
 
 
 def graphs() -> Iterator[tuple[str, FactorGraph, "nx.Graph[str]"]]:
-    """Graphs, and links that connect all agents, not all directly."""
+    """Graphs, and links that connect all agents, not all directly; a way to agree may not change these."""
     for name, scopes in _SCOPES.items():
         graph = FactorGraph.from_scopes(scopes)
-        yield name, graph, nx.path_graph(list(graph.agents))
+        links = nx.path_graph(list(graph.agents))
+        yield name, graph, links
+        is_same = graphs_equal(links, nx.path_graph(list(graph.agents)))
+        claim(is_same, f"over a {name}: links afterwards", str(links), "those that were given")
 
 
 class Bowls(BoxFunctions):
@@ -62,14 +66,14 @@ class Bowls(BoxFunctions):
 
 def check_joint_policy(make: Callable[[], Any]) -> None:
     """Check ``decide_joint``: a point of the unit cube, from the history and the seed."""
-    for name, graph, _ in graphs():
+    for name, graph, links in graphs():
         where, n = f"decide_joint() over a {name}", len(graph.variables)
         domain = Domain(np.linspace(-2.0, 0.0, n), np.linspace(1.0, 5.0, n))
         rng = np.random.default_rng(0)
         sides = rng.random((6, n))
         history = Dataset(domain.from_unit(sides), -((sides - 0.4) ** 2).sum(axis=1), np.full((6, 3), np.nan))
         known: dict[str, Any] = {"graph": graph, "domain": domain, "history": history, "outcomes": "total"}
-        known |= {"links": None, "round": 8, "horizon": None, "seed": 3, "initial": 4, "structure": "known"}
+        known |= {"links": links, "round": 8, "horizon": None, "seed": 3, "initial": 4, "structure": "known"}
         situation = JointSituation(pending=domain.from_unit(rng.random((1, n))), **known)
         given = history.X.copy(), history.totals.copy(), situation.pending.copy()
         chosen, report = make().decide_joint(situation, Auto())
@@ -97,7 +101,7 @@ def check_field_policy(make: Callable[[], Any]) -> None:
         positions=starts,
         starts=starts,
         belief=belief,
-        links=nx.path_graph(agents),
+        links=(links := nx.path_graph(agents)),
         domain=domain,
         round=2,
         horizon=9,
@@ -113,6 +117,7 @@ def check_field_policy(make: Callable[[], Any]) -> None:
         listed = (candidates[agent] == np.asarray(point)).all(axis=1).any()
         claim(listed, f"decide(): the place of {agent!r}", point, f"one of its candidates, {candidates[agent]}")
     claim_equal((places, X), given, "decide(): what is known", "as it was given")
+    claim(graphs_equal(links, nx.path_graph(agents)), "decide(): links afterwards", str(links), "those that were given")
     again = make().decide(situation, DBGPUCB()).points
     claim_equal(again, decision.points, "decide(): the places in the same situation", "the same")
 

@@ -241,8 +241,7 @@ def _check_travel(env: Any, box: Domain) -> None:
         claim(all(there), f"{name} from a place to itself", rounds, "0, or np.iinfo(int).max // 4 where nobody can be")
         if hasattr(world, "rounds_left"):
             left = world.rounds_left(agent)
-            claim(
-                isinstance(left, int | np.integer) and left >= 0, f"rounds_left({agent!r})", left, "a whole number >= 0"
-            )
+            is_count = isinstance(left, int | np.integer) and left >= 0
+            claim(is_count, f"rounds_left({agent!r})", left, "a whole number >= 0")
         base = world.base(agent) if hasattr(world, "base") else None
         claim(base is None or np.shape(base) == (box.n_dims,), f"base({agent!r})", base, "a place, or None")

@@ -20,6 +20,7 @@ from swarmbo.worlds.actions import Form
 from swarmbo.worlds.protocol import Infos, Offers, Positions, Report, Step, World
 
 _AT = "$.environment"
+_SLACK = 1e-6  # of a range: actions may have been rounded to float32
 
 
 class ToldGraph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -155,12 +156,15 @@ class FunctionWorld(World):
         return {f: std for report in reports for f, std in report.factor_noise.items() if f in report.factors}
 
     def place_of(self, actions: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
-        """Joint point that actions set, in codes."""
-        stated = {agent: {"location": () if actions.get(agent) is None else actions[agent]} for agent in self.agents}
-        if self.problem.has_point(point := self.point(stated, {}) or {}):
-            return self.problem.placed(point)
-        codes = ((variable, of, of.code(point[variable])) for variable, of in self.bounds.items())
-        agent = next(self.variable_owners[x] for x, of, code in codes if code is None or not of.has(code))
+        """Joint point that actions set, in codes; between the values of a grid the nearest one."""
+        domain, codes = self.problem.domain, dict[str, float]()
+        for agent, form in self._forms.items():
+            codes |= form.codes(actions.get(agent)) or dict.fromkeys(form.axes, np.nan)
+        place = np.array([codes[variable] for variable in self.problem.graph.variables])
+        is_inside = np.abs(place - (domain.low + domain.high) / 2.0) <= (0.5 + _SLACK) * (domain.high - domain.low)
+        if is_inside.all():
+            return domain.on_grid(np.clip(place, domain.low, domain.high))
+        agent = self.variable_owners[self.problem.graph.variables[int(is_inside.argmin())]]
         raise ConfigError(f"got {actions.get(agent)!r:.60}; wanted an action of its space", at=f"$.actions.{agent}")
 
     def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, SupportsFloat, cast
+from typing import Any, SupportsFloat
 
 import numpy as np
 import pettingzoo
 from gymnasium.spaces import Box
-from pettingzoo import AECEnv, ParallelEnv
+from pettingzoo import ParallelEnv
 
 from swarmbo.boundary.values import table, whole_number
 from swarmbo.errors import ConfigError, TransportError
@@ -17,7 +17,7 @@ from swarmbo.records import Goal
 from swarmbo.spaces.variables import MixedDomain
 from swarmbo.worlds.actions import variables_of
 from swarmbo.worlds.functions import FunctionWorld, ToldGraph
-from swarmbo.worlds.protocol import Infos, Positions, Step
+from swarmbo.worlds.protocol import Infos, Positions, Step, require_parallel
 
 _AT = "$.environment"
 
@@ -109,9 +109,7 @@ class OneShotWorld(FunctionWorld):
 
 def _told(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> ToldGraph:
     """Variables of the agents' actions, and factors of scopes between agents."""
-    if isinstance(env, AECEnv):
-        got = "got an AEC environment; wanted a ParallelEnv, as pettingzoo.utils.aec_to_parallel makes one"
-        raise ConfigError(got, at=_AT)
+    require_parallel(env)
     if not env.possible_agents:
         raise ConfigError("the environment has no agents", at=_AT)
     own = {agent: variables_of(env.action_space(agent), agent) for agent in env.possible_agents}
@@ -119,9 +117,7 @@ def _told(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> ToldGraph
     variable_owners = {variable: agent for agent, variables in own.items() for variable in variables}
     if scopes is None:
         return ToldGraph(bounds, variable_owners)
-    if not isinstance(cast(object, scopes), Mapping):
-        raise ConfigError(f"got {scopes!r}; wanted {{agent: [agents that its factor depends on]}}", at="$.scopes")
-    for agent, scope in scopes.items():
+    for agent, scope in table(scopes, "{agent: [agents that its factor depends on]}", "$.scopes").items():
         if isinstance(scope, str):
             raise ConfigError(f"got the string {scope!r}; wanted a list of agents", at=f"$.scopes.{agent}")
         if strangers := [name for name in (agent, *scope) if name not in own]:

@@ -1,5 +1,6 @@
 """All worlds are registered, keep PettingZoo's contract and ours, and refuse states of other worlds."""
 
+import copy
 import importlib
 import inspect
 import pickle
@@ -71,6 +72,35 @@ def test_a_pickled_copy_goes_on_alike_in_mid_episode(module):
         assert data_equivalence(step, env.step(action))
     np.testing.assert_equal(other.get_state(), env.get_state())
     assert data_equivalence(other.reset(), env.reset())
+
+
+def test_places_that_a_world_hands_out_are_the_callers_own(kind):
+    env = kind.parallel_env()
+    env.reset(seed=0)
+
+    def places():
+        told = {name: getattr(env, name)() for name in ("state", "sites", "standpoints") if hasattr(env, name)}
+        told |= {"candidates": env.candidates(env.agents[0])} if hasattr(env, "candidates") else {}
+        truth, standing = env.ground_truth(), told.pop("standpoints", {})
+        return told | standing | ({} if truth is None else {"points": truth.points, "best": truth.argmax})
+
+    before = copy.deepcopy(places())
+    for mine in places().values():
+        mine += 1.0
+    np.testing.assert_equal(places(), before)
+
+
+@pytest.mark.parametrize("kind", kinds("function", "wlan_power"), indirect=True, ids=" ".join)
+def test_a_state_after_a_query_by_its_number_continues(kind):
+    env, fresh, rng = kind.parallel_env(noise_std=1.0), kind.parallel_env(noise_std=1.0), np.random.default_rng(3)
+    env.reset(seed=4)
+    for number in (3, 1):
+        env.at_query(number)
+        env.step(random_actions(env, rng))
+    fresh.set_state(env.get_state())
+    actions = random_actions(env, rng)
+    assert data_equivalence(fresh.step(actions), env.step(actions))
+    np.testing.assert_equal(fresh.get_state(), env.get_state())
 
 
 CAMEL = "function", {"function": "camel"}

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -67,9 +67,7 @@ class Field:
         """Field of a round, with its own summit."""
         if self.change is None or not round_number:
             return self
-        if round_number not in self._fields:
-            _keep(self._fields, round_number, self.with_surface(self._surface(round_number)))
-        return self._fields[round_number]
+        return _kept(self._fields, round_number, lambda: self.with_surface(self._surface(round_number)))
 
     def measure(
         self, episode: WorldEpisode, place: Place, noise_std: float, failure_rate: float, world: str, **which: Any
@@ -85,15 +83,14 @@ class Field:
     def _surface(self, round_number: int) -> Surface:
         if self.change is None or not round_number:
             return self.surface
-        if round_number not in self._surfaces:
-            _keep(self._surfaces, round_number, self.change(round_number))
-        return self._surfaces[round_number]
+        return _kept(self._surfaces, round_number, partial(self.change, round_number))
 
     def truth(
         self, task: Task, level: float | None, at_round: "Callable[[int], GroundTruth] | None" = None
     ) -> GroundTruth:
         """Noise-free field, for metrics and figures; ``at_round`` gives that of other rounds."""
-        told = (self.points, self.value(self.points), self.maximum, self.argmax, self.unit, "m", self.name, self.value)
+        points, best = self.points.copy(), self.argmax.copy()  # the caller's own
+        told = (points, self.value(points), self.maximum, best, self.unit, "m", self.name, self.value)
         return GroundTruth(*told, goal=task, level=level, at_round=at_round)
 
     @property
@@ -166,10 +163,12 @@ class Bilinear:
         return self._interpolator(X[:, ::-1])
 
 
-def _keep(known: dict[int, T], key: int, value: T) -> None:
-    while len(known) >= _KEPT:
-        del known[next(iter(known))]
-    known[key] = value
+def _kept(known: dict[int, T], key: int, make: Callable[[], T]) -> T:
+    if key not in known:
+        while len(known) >= _KEPT:
+            del known[next(iter(known))]
+        known[key] = make()
+    return known[key]
 
 
 def spread(rng: np.random.Generator, sites: Places, n_places: int) -> Float[np.ndarray, "n_places 2"]:

@@ -15,6 +15,7 @@ from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo.settings import Count, Whole, require, within
+from swarmbo.spaces.variables import MixedDomain
 from swarmbo_envs.functions.additive_function import AdditiveFunction, typed
 from swarmbo_envs.functions.library import get
 from swarmbo_envs.saved_state import WorldEpisode
@@ -41,10 +42,8 @@ class FunctionSettings(WorldSettings, frozen=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "parameters", _are_within_reason, "counts up to 4096, other numbers from 1e-6 to 1e6 in size")
-        is_hidden, why = self.structure == "hidden", "outcomes per factor would reveal it"
-        require(
-            self, "outcomes", lambda it: it == "total" or not is_hidden, f"'total' where the structure is hidden: {why}"
-        )
+        told = "'total' where the structure is hidden: outcomes per factor would reveal it"
+        require(self, "outcomes", lambda it: it == "total" or self.structure == "known", told)
 
 
 def _are_within_reason(parameters: dict[str, Any]) -> bool:
@@ -113,7 +112,7 @@ rounds left |
 and that did not fail |
     | ``location`` | array | applied values of the agent's variables |
     | ``cost`` | float | 0 |
-    | ``error`` | str | reason of a failed evaluation |
+    | ``failure`` | str | reason of a failed evaluation |
 
     Args:
         function: Name of a function of the library, or an ``AdditiveFunction``.
@@ -125,7 +124,7 @@ and that did not fail |
             another ``function_seed``; ``reset(options={"world": number})`` picks one.
         types: Types of some variables, ``{x0 = {kind = "integer", low = 1, high = 9}}`` or ``{kind = "categorical",
             values = [...]}``. Their values lie evenly on the variable's axis, those of a choice in random order. An
-            action holds the value of an integer, but the position of a choice in ``values``.
+            action holds the value of an integer, but the position of a choice in ``values``; the nearest one counts.
         outcomes: ``total`` or ``per-factor``.
         structure: ``known``: ``factor_graph`` has the factors; ``hidden``: it has the variables only.
         agents: Number of agents that share the factors; None: one per factor that adds variables.
@@ -165,6 +164,9 @@ and that did not fail |
         super().__init__(s, agents)
         if s.worlds == "drawn":
             self._require_family()
+        ends = zip(f.low.tolist(), f.high.tolist(), strict=True)
+        self._bounds: dict[str, Any] = dict(zip(f.variables, ends, strict=True)) | dict(f.types)
+        self._box = MixedDomain.of(list(MixedDomain.types_of(self._bounds, "$.types").values()))
         owners = list(self._variable_owners.values())
         self._columns = {agent: [j for j, owner in enumerate(owners) if owner == agent] for agent in agents}
         own = {agent: (f.low[columns], f.high[columns]) for agent, columns in self._columns.items()}
@@ -202,10 +204,9 @@ and that did not fail |
 
     def factor_graph(self) -> dict[str, Any]:
         """Prior knowledge of the function as plain data, in the form of ``swarmbo.worlds.ToldGraph``."""
-        f, is_known = self.function, self.settings.structure == "known"
+        is_known = self.settings.structure == "known"
         return {
-            "bounds": {v: (float(low), float(high)) for v, low, high in zip(f.variables, f.low, f.high, strict=True)}
-            | dict(f.types),
+            "bounds": dict(self._bounds),
             "variable_owners": dict(self._variable_owners),
             "scopes": {factor: list(scope) for factor, scope in self._scopes.items()} if is_known else None,
             "owners": dict(self._factor_owners) if is_known else None,
@@ -231,7 +232,7 @@ and that did not fail |
             return None
         unit = rng.sobol(_N_TRUTH_POINTS, f.n_variables, rng.stream(0, "truth points"))
         points = f.low + unit * (f.high - f.low)
-        truth = GroundTruth(points, f.value(points), f.maximum, f.argmax, "", "", f.name, f.value)
+        truth = GroundTruth(points, f.value(points), f.maximum, f.argmax.copy(), "", "", f.name, f.value)
         return replace(truth, maximum_is="reference optimum") if f.types else truth  # that of types is searched
 
     def at_query(self, number: int) -> None:
@@ -246,9 +247,10 @@ and that did not fail |
         return Episode(seed, number, 0, True, middle, nothing, [])
 
     def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
-        episode.setting = episode.setting.copy()
+        setting = episode.setting.copy()
         for agent, values in asked.items():
-            episode.setting[self._columns[agent]] = values
+            setting[self._columns[agent]] = values
+        episode.setting = self._box.on_grid(setting)
         infos, true = self._evaluate(episode)
         for i, info in enumerate(infos.values()):
             episode.last[i] = info.get("measurement", episode.last[i])

@@ -131,10 +131,10 @@ def _accuracy(X: Points, data: str, trainings: int, seed: int) -> Values:
 def push(n_variables: int = 3, seed: int = 0) -> AdditiveFunction:
     """Distance of pushed objects to their goals, with the sign changed, by Box2D; one factor, maximum unknown.
 
-    3 variables: position (x, y) of a hand, and the duration of a push towards the object at the origin, with 5 m/s. 4:
-    also the angle of the hand; with 10 m/s. The value is 5 less the distance to a goal that is drawn from a seed, so 5
-    is a bound. 14: x, y, vx, vy, duration, angle and spin of each of two robots; the value is the sum of how much two
-    objects approach fixed goals.
+    3 variables: position (x, y) of a hand, and the duration (0.1 s) of a push towards the object at the origin, with 5
+    m/s. 4: also the angle of the hand; with 10 m/s. The value is 5 less the distance to a goal that is drawn from a
+    seed, so 5 is a bound. 14: x, y, vx, vy, duration, angle and spin of each of two robots; the value is the sum of how
+    much two objects approach fixed goals.
 
     Source: Wang & Jegelka 2017 (max-value entropy search), 3 and 4 variables; Wang et al. 2018 (ensemble Bayesian
     optimisation), 14, whose program orders the variables differently. Without the noise of the hand's velocity.
@@ -185,7 +185,7 @@ def _commands(x: Float[np.ndarray, " n"]) -> Float[np.ndarray, "r 7"]:
 def moved_objects(commands: Float[np.ndarray, "r 7"], starts: Float[np.ndarray, "r 2"]) -> Float[np.ndarray, "r 2"]:
     """Positions of the objects (m) after all pushes, and a second without any.
 
-    ``commands`` have, for each robot, x, y (m), vx, vy (m/s), duration (s), angle (rad) and spin (rad/s).
+    ``commands`` have, for each robot, x, y (m), vx, vy (m/s), duration (0.1 s), angle (rad) and spin (rad/s).
     """
     b2 = _box2d()
     world = b2.b2World(gravity=(0.0, 0.0), doSleep=True)

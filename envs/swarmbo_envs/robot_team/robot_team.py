@@ -192,7 +192,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         starts, ends = (np.asarray(X, dtype=float).reshape(-1, 2) for X in (origins, places))
         times = self._world.drivers[self._number_of(agent)].ways.times_between(starts, ends)
         rounds, there = np.full(times.shape, NEVER), np.isfinite(times)
-        rounds[there] = np.ceil(times[there] / (self.round_time_s * SLACK))
+        rounds[there] = np.minimum(np.ceil(times[there] / (self.round_time_s * SLACK)), NEVER)
         return rounds
 
     def rounds_left(self, agent: str) -> int:
@@ -210,7 +210,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
 
     def sites(self) -> Places:
         """All measurable sites: ``candidates`` of all agents, over all rounds."""
-        return self.field.sites
+        return self.field.sites.copy()
 
     def interaction_graph(self) -> "nx.Graph[str]":
         """Links of agents in radio range now, frozen; edges carry their ``distance`` in metres."""

@@ -197,7 +197,7 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
             ConfigError: If there is no such agent.
         """
         episode, sensor = self._current(), self._number_of(agent)
-        return self.stations.spots[sensor][: None if self._can_sample(episode, sensor) else 0]
+        return self.stations.spots[sensor][: None if self._can_sample(episode, sensor) else 0].copy()
 
     def sites(self) -> Places:
         """All locations offered to any sensor, without duplicates."""
@@ -209,7 +209,7 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
 
     def standpoints(self) -> dict[str, Place]:
         """Fixed positions of the agents."""
-        return dict(zip(self.possible_agents, self.stations.places, strict=True))
+        return dict(zip(self.possible_agents, self.stations.places.copy(), strict=True))
 
     def interaction_graph(self) -> "nx.Graph[str]":
         """Links of agents in radio range, frozen; edges carry their ``distance`` in metres."""

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
+from swarmbo_envs.shared import digest
 from swarmbo_envs.simulated_world import LARGEST, Array, Infos, SimulatedWorld, Space, space_of
 from swarmbo_envs.wlan_power.network import Network, Utility, at_shares
 from swarmbo_envs.wlan_power.references import Reference, best_known, references
@@ -55,7 +56,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     | ``users`` | int | own users that are present |
     | ``source`` | dict | ``objective``, ``radio``; with ns-3 also its version, ``run``, ``runs`` and the reason of a \
     ``failure``; also the name of a ``utility`` other than ``sum`` |
-    | ``error`` | str | reason of a failed measurement |
+    | ``failure`` | str | reason of a failed measurement |
 
     In the factor graph the outcome of access point i depends on its own settings and on those of the access points in
     its range. With ``interference = "audible"``, this is exact; with ``"all"`` it is an approximation.
@@ -374,6 +375,9 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             del settings["simulation"][name]
         if self.settings.worlds == "fixed":
             settings["topology"] = self.topology.digest
+        elif not isinstance(topology_settings(self.settings.topology), GeneratedSettings):
+            told = self.topology.access_points, self.topology.users, self.topology.serving  # without drawn shadowing
+            settings["topology"] = digest(*(part for part in told if part is not None))
         return settings if radio is None else settings | {"ns3": radio.version}
 
     def _picture(self) -> NDArray[np.uint8]:

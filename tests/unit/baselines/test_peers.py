@@ -2,6 +2,7 @@ import dataclasses
 import importlib
 import importlib.util
 import random
+import sys
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import swarmbo as sb
 from swarmbo.baselines import CMAES, AxDefault, BoTorchLogNEI, OptunaGP, OptunaTPE, Turbo1
 from swarmbo.baselines.one_outcome import trials
 from swarmbo.baselines.peers import peer_package
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, MissingPackageError
 from swarmbo.graph import FactorGraph
 
 from .conftest import bowl, some_points
@@ -48,6 +49,15 @@ def test_without_its_package_a_peer_says_in_one_line_what_to_install(method, joi
     X = some_points(8)
     with pytest.raises(ConfigError, match=r"^\$.coordination.kind: .* pip install \"swarmbo\[peers\]\"$"):
         method.decide_joint(joint_situation(X, bowl(X)), None)
+
+
+@pytest.mark.parametrize(("method", "package"), METHODS)
+def test_a_team_or_an_agent_refuses_a_peer_at_once_whose_package_is_not_there(method, package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    problem = sb.Problem.of(None, {"x": (0.0, 1.0)}, None, "total")
+    for make in (sb.Team, lambda *given, **more: sb.Agent(problem.agents[0], *given, **more)):
+        with pytest.raises(MissingPackageError, match=r"^\$.coordination.kind: .* needs the package '"):
+            make(problem, coordination=method)
 
 
 def test_the_line_names_the_package_that_is_missing_and_other_trouble_is_not_hidden(monkeypatch):

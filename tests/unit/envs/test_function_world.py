@@ -65,6 +65,21 @@ def test_the_spread_of_the_noise_is_the_one_asked_for():
     assert np.mean(measured) == pytest.approx(total, abs=0.15)
 
 
+def test_actions_between_the_values_of_a_type_set_the_nearest_and_a_team_that_follows_them_learns_that():
+    count, mode = {"kind": "integer", "low": 0, "high": 6, "step": 2}, {"kind": "categorical", "values": [*"abc"]}
+    env = function_v0.parallel_env(function="camel", types={"x0": count, "x1": mode})
+    team, _ = sb.Team.for_env(env, seed=0), env.reset(seed=0)
+    for x, y in [(0.9, 0.4), (1.1, 1.6), (5.2, 0.6), (6.0, 2.0)]:
+        team.follow(actions := {"agent_0": np.array([x]), "agent_1": np.array([y])})
+        team.observe(*(step := env.step(actions)))
+        assert step[-1]["agent_0"]["location"] in ([0.0], [2.0], [6.0])
+    assert team.history.X.tolist() == [[0.0, 0.0], [2.0, 2.0], [6.0, 1.0], [6.0, 2.0]]
+    assert team.history.totals.tolist() == env.function.value(team.history.X).tolist()
+    for wrong in (-0.5, 6.5):
+        with pytest.raises(ConfigError, match=r"agent_0: got \[.*; wanted an action of its space"):
+            team.follow({**actions, "agent_0": [wrong]})
+
+
 def test_a_callable_that_crashes_or_returns_nonsense_fails_that_evaluation_only():
     def moody(X):
         if X[0, 0] < 0.3:

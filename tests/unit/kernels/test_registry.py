@@ -133,10 +133,38 @@ def test_a_kernel_without_frequencies_learns_but_draws_nothing():
             sb.Team(graph, sides, belief=belief, acquisition=kind)
 
 
-def test_frequencies_of_another_shape_are_refused():
-    register_kernel("rq", correlation=rq, slope=rq_slope, frequencies=lambda rng, k, d: np.zeros((d, k)))
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda rng, k, d: np.zeros((d, k)), r"got an array of shape \(2, 16384\); wanted finite numbers of shape \(1"),
+        (lambda rng, k, d: np.full((k, d), np.nan), "got an array of shape .*; wanted finite numbers"),
+        (lambda rng, k, d: rq_frequencies(rng, k, d) / (2 * np.pi), r"got E cos\(v·x\) .*; wanted c\(r\) = 0\."),
+        (lambda rng, k, d: rng.standard_normal((k, d)), r"got E cos\(v·x\) of about .*; wanted c\(r\) = "),
+        (lambda rng, k, d: np.hstack([rq_frequencies(rng, k, 1)] * d), r"got E cos\(v·x\) of about .* at r = 0\.[37]"),
+    ],
+    ids=["turned", "no numbers", "per turn", "another kernel", "equal along the axes"],
+)
+def test_frequencies_that_are_no_draws_of_the_kernel_are_refused(wrong, message):
+    with pytest.raises(ConfigError, match=rf"\$\.frequencies: kernel 'rq': {message}"):
+        register_kernel("rq", correlation=rq, slope=rq_slope, frequencies=wrong)
+
+
+def test_frequencies_of_another_shape_are_refused_when_they_are_drawn():
+    def moody(rng, k, d):
+        return rq_frequencies(rng, k, d) if k > 8 else np.zeros((d, k))
+
+    register_kernel("rq", correlation=rq, slope=rq_slope, frequencies=moody)
     with pytest.raises(ShapeError, match=r"frequencies of kernel 'rq': got shape \(2, 8\); wanted \(8, 2\)"):
         spectral_frequencies(stream(0, "test"), "rq", np.ones(2), 8)
+
+
+def test_a_kernel_on_a_line_alone_may_have_frequencies():
+    def waves(rng, k, d):
+        assert d == 1
+        return rng.choice([-1.0, 1.0], (k, d))
+
+    register_kernel("cosine", correlation=np.cos, slope=lambda r: np.sinc(r / np.pi), frequencies=waves)
+    assert np.abs(spectral_frequencies(stream(0, "test"), "cosine", np.full(1, 2.0), 8)).tolist() == [[0.5]] * 8
 
 
 def test_a_cusped_kernel_of_ones_own_keeps_close_points_apart():

@@ -13,7 +13,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.runs import run
 from swarmbo.runs.reading import load_run
 from swarmbo.runs.scenario import make_environment, scenario_of
-from swarmbo.worlds import FunctionWorld
+from swarmbo.worlds.actions import Form
 
 OWN = "test_policies_own"
 CODE = '''
@@ -141,12 +141,12 @@ def test_actions_of_many_agents_are_placed_at_once_and_a_wrong_one_is_named(monk
     env = make_environment(scenario(WLAN))
     team = sb.Team.for_env(env, seed=0)
     _, infos = env.reset(seed=0)
-    points, point = [], FunctionWorld.point
-    monkeypatch.setattr(FunctionWorld, "point", lambda *given: points.append(given) or point(*given))
+    read, codes = [], Form.codes
+    monkeypatch.setattr(Form, "codes", lambda *given: read.append(given) or codes(*given))
     actions = {agent: env.action_space(agent).sample() for agent in env.agents}
     team.follow(actions, infos)
-    assert len(points) == 1
+    assert len(read) == len(env.agents)
     for wrong in (None, np.array([99.0]), "loud"):
         with pytest.raises(ConfigError, match=rf"\$\.actions\.{env.agents[1]}: got .*; wanted an action of its space"):
             team.follow({**actions, env.agents[1]: wrong})
-    assert len(points) == 4  # one for each call, also of the refused ones
+    assert len(read) == 4 * len(env.agents)  # each once in every call, also in the refused ones

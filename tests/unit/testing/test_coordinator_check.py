@@ -86,6 +86,12 @@ def scribble(right, tables, links):
         table[...] = 0.0
 
 
+def unlinked(right, _, links):
+    if links is not None:
+        links.clear()
+    return right
+
+
 def with_a_message_more(made):
     return msgspec.structs.replace(made, traffic=made.traffic + Traffic(messages=1))
 
@@ -181,6 +187,7 @@ BROKEN = {
     Search: {
         "a table": ({"solve": lambda *given: {}}, "dict: got no assignment, value, upper_bound, report; wanted"),
         "scribbles": (solving(scribble), r"solve\(\) over a chain: the tables: got .*; wanted those that were given"),
+        "unlinks": (solving(unlinked), "over a chain: links afterwards: got Graph with 0 nodes.*; wanted those"),
         "half a choice": (
             with_solution(assignment={"x": 0}),
             r"the assignment: got {'x': 0}; wanted an index for each of {'x': 2, ",
@@ -250,6 +257,7 @@ BROKEN = {
             maximising(lambda right, functions, links: replace(right, report=sb.SolveReport("converged", gap=-1.0))),
             "the gap: got -1.0; wanted None, or at least ",
         ),
+        "unlinks": (maximising(unlinked), "over a chain: links afterwards: got Graph with 0 nodes.*; wanted those"),
         "changes starts": (
             maximising(lambda right, functions, links: functions.starts.fill(0.5) or right),
             "low, high and starts: got .*; wanted those that were given",
@@ -290,6 +298,10 @@ BROKEN = {
             r"decide_joint\(\) over a chain: the point: got \[-.*; wanted numbers from \[0.0, ",
         ),
         "no report": (deciding(lambda situation, point, report: (point, None)), "the report: got None; wanted a Solve"),
+        "unlinks": (
+            deciding(lambda situation, point, report: (point, unlinked(report, point, situation.links))),
+            "over a chain: links afterwards: got Graph with 0 nodes.*; wanted those",
+        ),
         "erases": (deciding(erase), "the history: got .*; wanted the one that was given"),
         "moody": (
             deciding(lambda situation, point, report: (np.random.default_rng().random(len(point)), report)),
@@ -310,6 +322,10 @@ BROKEN = {
             sending(lambda situation, points: points | {"b": points["a"]}),
             r"decide\(\): the place of 'b': got .*; wanted one of its candidates",
         ),
+        "unlinks": (
+            sending(lambda situation, points: unlinked(points, None, situation.links)),
+            r"decide\(\): links afterwards: got Graph with 0 nodes.*; wanted those",
+        ),
         "tramples": (sending(trample), r"decide\(\): what is known: got .*; wanted as it was given"),
         "wanders": (
             sending(lambda situation, points: points | {"a": situation.candidates["a"][next(TURN) % 2]}),
@@ -317,7 +333,9 @@ BROKEN = {
         ),
     },
 }
-FAULTS = {name: (base, *fault) for base, faults in BROKEN.items() for name, fault in faults.items()}
+FAULTS = {
+    f"{base.__name__} {name}": (base, *broken) for base, all_of in BROKEN.items() for name, broken in all_of.items()
+}
 
 
 @pytest.mark.parametrize("settings", [Search, Draw, Dart, Nearest])
