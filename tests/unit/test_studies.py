@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 STUDIES, DOCS = ROOT / "studies", ROOT / "docs"
 RECORDED = [  # scripts, and the study of some
     *("agreement", "dcop", "failures", "fields", "hpo", "links", "links_runs", "mixed", "routes", "structure", "tiles"),
-    *("workers", "start run", "wlan told", "wlan walking"),
+    *("start", "workers", "wlan told", "wlan walking"),
 ]
 
 
