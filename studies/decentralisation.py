@@ -30,6 +30,7 @@ MODES = ("per-factor", "total")  # a third, "mixed", has them in turns
 KINDS = {"Copy": "copies", "Consensus": "copies", "Slope": "slopes", "Published": "published"}
 KINDS |= {"Reduced": "sums", "Broadcast": "sums"}  # all else belongs to max-sum
 SUMS = {"news": "what came", "ranking": "best", "best": "best", "spread": "best", "point": "point"}  # beside agreements
+SUMS |= {"splits": "sums", "box": "sums"}
 COLUMNS = ("copies", "slopes", "published", "sums", "max-sum", "what came", "best", "point")
 
 

@@ -5,6 +5,7 @@
     python studies/hpo.py --table
 
 Every variable is an ordered list of values, and the outcome is the accuracy that the table has for a seed of its own.
+Optuna's samplers see positions in the lists as real numbers, which are rounded.
 """
 
 import statistics

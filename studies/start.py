@@ -1,6 +1,7 @@
 """A small floor plan tuned from its present setting: docs/studies/wireless.md.
 
-    python studies/start.py run --seeds 0-9
+    python studies/start.py --seeds 0-9
+    python studies/start.py --way safe --seeds 10-19
 
 Six access points and twelve users; all powers are at maximum at first. ``limited`` steps are of at most 3 dB from the
 best setting, ``safe`` settings have 95 % of the present utility with a probability of 0.9 by the model.
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from study import Line, Study, choose, markdown, play, select
+from study import Line, Study, markdown, play, select
 
 import swarmbo as sb
 from swarmbo_envs import wlan_power_v0
@@ -24,7 +25,6 @@ PLAN = {
     ],
 }
 WAYS: dict[str, dict[str, Any]] = {
-    "none": {},
     "start": {"start": "largest"},
     "limited": {"start": "largest", "step_limit": 3.0},
     "safe": {"start": "largest", "safe": {}},
@@ -70,7 +70,7 @@ CELLS = {
     "outcomes": ("total", "per-factor"),
     "seed": range(10),
 }
-STUDIES = {"run": Study(__doc__, "start.jsonl", tuned, CELLS, table, ("studies/wireless.md", "start"), is_known)}
+STUDY = Study(__doc__, "start.jsonl", tuned, CELLS, table, ("studies/wireless.md", "start"), is_known)
 
 if __name__ == "__main__":
-    choose(STUDIES)
+    STUDY.main()

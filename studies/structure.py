@@ -25,17 +25,14 @@ PROBLEMS = {
     "powell-moved": Problem("powell", (60, 100), is_moved=True),
     "trimodal": Problem("trimodal", (40, 80)),
     "additive-gp": Problem("additive-gp", (30, 60)),
-    "michalewicz": Problem("michalewicz", (60, 100)),
 }
 KNOWN, WHOLE = "known", "one whole factor"
 METHODS: dict[str, dict[str, Any] | None] = {
     KNOWN: None,
     WHOLE: None,
     "sampled": {"kind": "sampled"},
-    "sampled, at most 4": {"kind": "sampled", "largest": 4},
     "screened": {"kind": "screened"},
 }
-SHOWN = [method for method in METHODS if method != "sampled, at most 4"]
 
 
 def pairs(graph: FactorGraph) -> set[frozenset[str]]:
@@ -63,7 +60,7 @@ def run(name: str, method: str, seed: int) -> Line:
 
 def rows(lines: list[Line], looks: tuple[int, ...]) -> Iterator[tuple[float, list[Any]]]:
     """Median regret at the last look, and the row, of each method."""
-    for method in SHOWN:
+    for method in METHODS:
         if runs := select(lines, method=method):
             hits, true, met = (sum(line["pairs"][i] for line in runs) for i in range(3))
             recall = f"{hits / true:.0%}" if true else "no true pairs"
@@ -75,8 +72,6 @@ def rows(lines: list[Line], looks: tuple[int, ...]) -> Iterator[tuple[float, lis
 def table(lines: list[Line]) -> Iterator[str]:
     """One table for each problem, its methods from the best to the worst."""
     for name, problem in PROBLEMS.items():
-        if name == "michalewicz":  # has no pairs to find
-            continue
         own = select(lines, problem=name)
         head = ["scopes", f"regret, N = {problem.looks[-1]}", "recall", "precision"]
         ranked = sorted(rows(own, problem.looks), key=lambda row: row[0])

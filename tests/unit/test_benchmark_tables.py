@@ -47,6 +47,25 @@ def test_the_pages_are_what_the_raw_lines_make_them(tables, program):
     assert path.read_text(encoding="utf-8") == wanted, "run: python studies/benchmark.py --page"
 
 
+def test_sentences_of_the_page_are_what_the_raw_lines_say(tables, program):
+    path, _ = tables.page(program.LINES, program.PROBLEMS, list(program.PEERS), program.SEEDS)
+    text = " ".join(path.read_text(encoding="utf-8").split())
+    seconds = {
+        (problem, method): np.median([tables.results(program.LINES, problem, method)[s]["seconds"] for s in SEEDS])
+        for problem in ("chain", "wlan")
+        for method in ("auto", "botorch-log-nei")
+    }
+    ratios = [seconds[problem, "botorch-log-nei"] / seconds[problem, "auto"] for problem in ("chain", "wlan")]
+    assert f"It takes {round(float(min(ratios)), -1):.0f} to {round(float(max(ratios)), -1):.0f} times as long" in text
+    lines = tables.read(program.FOLDER / "parallel.jsonl")
+    ends = [x["regret"][-1] for x in tables.select(lines, problem="hartmann", method="auto", batch=8)]
+    assert sum(round(end, 3) == 0.119 for end in ends) == 4  # 3.322 - 3.203: the second-best maximum
+    assert "Four of ten runs on `hartmann` with q = 8 end in the second-best maximum." in text
+    hartmann = program.PROBLEMS["hartmann"]
+    assert "| `hartmann` | one factor of 6 variables | total |" in text
+    assert (hartmann.structure, len(hartmann.function_of(0).scopes)) == ("known", 1)
+
+
 def test_examples_of_the_program_hold(tables):
     tried = doctest.testmod(tables)
     assert (tried.attempted > 0, tried.failed) == (True, 0)

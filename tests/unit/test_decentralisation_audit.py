@@ -96,14 +96,15 @@ def test_sums_beside_the_agreement_are_as_long_as_their_form(audit: Any, mode: s
         assert by_kind[kind] == sum((AGENTS - 1) * (up + down + 2 * raw(length)) for length in lengths)
 
 
+@pytest.mark.parametrize(("method", "label"), [("add-gp-ucb", "by ADMM"), ("auto", "`auto`")])
 @pytest.mark.parametrize("mode", ["per-factor", "total"])
-def test_rows_of_the_page_are_those_of_the_script(audit: Any, mode: str):
+def test_rows_of_the_page_are_those_of_the_script(audit: Any, mode: str, method: str, label: str):
     world = audit.WORLDS["4 disjoint pairs"]
-    _, *row = audit.row_of("", *audit.cells_of(*audit.measured(world, mode, *audit.METHODS["add-gp-ucb"])))
+    _, *row = audit.row_of("", *audit.cells_of(*audit.measured(world, mode, *audit.METHODS[method])))
     page = (ROOT / "docs" / "studies" / "bytes.md").read_text(encoding="utf-8")
     (table,) = re.findall(r"\*\*4 disjoint pairs\*\*\n\n((?:\|.*\n)+)", page)
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
-    assert [cells for name, *cells in rows if name.startswith(f"{mode}, by ADMM")] == [row]
+    assert [cells for name, *cells in rows if name == f"{mode}, {label}"] == [row]
 
 
 def test_robots_that_choose_in_turn_send_reports_only(audit: Any, monkeypatch: pytest.MonkeyPatch):
