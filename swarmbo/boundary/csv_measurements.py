@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from swarmbo.boundary.coordinates import Coordinates, LocalProjection
-from swarmbo.boundary.files import CsvRows, finite, other_separator, read_table
+from swarmbo.boundary.files import CsvRows, finite, read_table
 from swarmbo.errors import ConfigError, DataWarning
 
 _WORDS = frozenset({"", "-", "--", ".", "?", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "missing"})
@@ -156,7 +156,7 @@ def measurements_of(
     columns = {key: name for key, name in told.items() if name is not None}
     for key, name in columns.items():
         if name not in header:
-            told = f"no column {name!r}; columns: {', '.join(header)}{cut(header)}"
+            told = f"no column {name!r}; columns: {', '.join(header)}"
             raise ConfigError(f"{told}; wanted one of them: {how.format(key=key, value='COLUMN')}", at=f"{at}.{key}")
     cells = dict(zip(columns, _whole_rows(settings, columns, header, rows, at, how).T, strict=True))
     places = np.column_stack([cells["x"], cells["y"]])
@@ -232,17 +232,11 @@ def coordinate_columns(settings: CsvColumns, header: list[str], at: str, how: st
     found = [pair for pair in pairs if not _words(" ".join(pair)) & _OTHER_UNITS] or list(pairs)
     if len(found) == 1:
         return found[0]
-    told = " and ".join(f"{x!r}, {y!r}" for x, y in found) or f"columns {', '.join(header)}{cut(header)}"
+    told = " and ".join(f"{x!r}, {y!r}" for x, y in found) or f"columns {', '.join(header)}"
     x, y = found[0] if found else (settings.x or "COLUMN", settings.y or "COLUMN")
     fix = f"{how.format(key='x', value=x)} {how.format(key='y', value=y)}, in Python x = {x!r}, y = {y!r}"
     wanted = f"wanted {'one' if found else 'a'} pair to the east and north: {fix}"
     raise ConfigError(f"got {told}; {wanted}", at=f"{at}.x" if settings.x is None else f"{at}.y")
-
-
-def cut(header: list[str]) -> str:
-    """Advice on a header that is not separated by commas."""
-    other = other_separator(header)
-    return "" if other is None else f"; got {other!r} between columns, wanted commas (and points in numbers)"
 
 
 def _is_called(name: str, names: Set[str]) -> bool:

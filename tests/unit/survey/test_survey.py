@@ -205,6 +205,27 @@ def test_a_file_that_does_not_say_its_value_is_refused(tmp_path):
     assert (only.quantity, only.noise_column, only.noise_std.tolist()) == ("zinc", "std", [0.5])
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x,y,ph\n1,5,2,5,7,1\n", "line 2 has 6 cells, and the header 3; wanted .* points in numbers"),
+        ("x,y,ph,ph\n1,2,3,4\n", "it has the column 'ph' twice"),
+        ("x;y;ph\n1,5;2,5;7,1\n", "its columns are separated by ';'; wanted"),
+        ("x,y,\n1,2,3\n", "line 2 has 3 cells, and the header 2"),
+    ],
+)
+def test_a_file_whose_cells_have_no_certain_column_is_refused(tmp_path, text, told):
+    (tmp_path / "s.csv").write_text(text)
+    with pytest.raises(ConfigError, match=told):
+        read_samples(tmp_path / "s.csv", "ph")
+
+
+def test_empty_lines_and_columns_without_name_and_cells_are_no_content(tmp_path):
+    (tmp_path / "s.csv").write_bytes(b"\xef\xbb\xbf\r\n,,,\r\nx,y,ph,\r\n\r\n1,2,3,\r\n4,5,6,,\r\n")
+    read = read_samples(tmp_path / "s.csv")
+    assert (read.quantity, read.places.tolist(), read.values.tolist()) == ("ph", [[1, 2], [4, 5]], [3, 6])
+
+
 def test_footprints_are_refused_as_samples_are_points(tmp_path):
     (tmp_path / "s.csv").write_text("x,y,ph,footprint_m\n1,2,3,40\n")
     with pytest.raises(ConfigError, match="got the column 'footprint_m', but samples are taken at points"):
