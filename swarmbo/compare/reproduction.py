@@ -14,7 +14,7 @@ from rich.table import Table
 
 from swarmbo import metrics
 from swarmbo.compare.output import empty_table, markdown
-from swarmbo.compare.statistics import paired_difference
+from swarmbo.compare.statistics import differ, paired_difference
 from swarmbo.errors import ConfigError
 from swarmbo.plotting import style
 from swarmbo.plotting.comparison import RegretCurves, plot_regret_curves
@@ -220,8 +220,8 @@ def _curve(records: Sequence[RoundRecord], shown: Shown, maximum: float | None) 
 def rows_of(given: Reproduction, scores: Sequence[Scores]) -> list[tuple[str, ...]]:
     """Cells of the table, a row for each method on each problem; printed methods that were not run have no number.
 
-    ``to printed`` and ``to auto`` are ``better`` or ``worse`` if the bootstrap interval of the difference is on one
-    side of zero, with at least six seeds; else ``unclear``.
+    ``to printed`` and ``to auto`` are ``better`` or ``worse`` if, with at least six seeds, the bootstrap interval of
+    the difference is on one side of zero, and Wilcoxon's test agrees, as in ``swarmbo compare``; else ``unclear``.
     """
     shown, rows = given.scores[0], list[tuple[str, ...]]()
     for problem, group in groupby(scores, lambda one: one.problem):
@@ -246,7 +246,7 @@ def rows_of(given: Reproduction, scores: Sequence[Scores]) -> list[tuple[str, ..
 
 def _verdict(own: Mapping[int, float], other: Mapping[int, float], shown: str) -> str:
     difference = paired_difference(own, other)
-    if not difference.is_clear:
+    if not differ(own, other, difference):
         return "unclear"
     return "better" if (difference.mean > 0) == (shown == "best") else "worse"
 
