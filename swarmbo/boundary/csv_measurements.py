@@ -128,7 +128,8 @@ class Measurements:
 
     def coordinates(self, crs: str | None = None) -> Coordinates:
         """Coordinates of the file, in metres of a system ``crs`` or in degrees."""
-        wraps = self.projection is not None and bool((self.own[:, 0] > _ANTIMERIDIAN).any())
+        east = self.own[:, 0]  # of a map across the date line, longitudes count on
+        wraps = self.projection is not None and bool(max(east.max(), np.ptp(east)) > _ANTIMERIDIAN)
         return Coordinates(self.columns, self.projection, crs, wraps)
 
 
