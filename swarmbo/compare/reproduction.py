@@ -214,7 +214,7 @@ def _curve(records: Sequence[RoundRecord], shown: Shown, maximum: float | None) 
         sums = metrics.cumulative_regret(records)[1:]
         return (sums / np.cumsum([len(record.asked) for record in records[1:]])).tolist()
     name = "simple_regret" if shown == "simple_regret" else "recommended_so_far"
-    return [np.nan if record.score is None else getattr(record.score, name) for record in records[1:]]
+    return metrics.scores_of(records[1:], name).tolist()
 
 
 def rows_of(given: Reproduction, scores: Sequence[Scores]) -> list[tuple[str, ...]]:

@@ -145,7 +145,8 @@ def comparison_figure(
         shown_reference, width = reference if len(reference) <= 18 else "the reference", figure.get_figwidth()
         for problem, (ax, *bottoms) in zip(problems, panels, strict=True):
             top = plot_regret_curves(ax, [c for c in curves if c.problem == problem], methods, level)
-            if not (is_first := ax.get_subplotspec().is_first_col()):
+            spec = ax.get_subplotspec()
+            if not (is_first := spec is None or spec.is_first_col()):
                 first = next(curve for curve in curves if curve.problem == problem)
                 top.set_ylabel(first.unit if len(quantities) == 1 else style.with_unit(first.quantity, first.unit))
             for bottom, row in zip(bottoms, rows, strict=True):
