@@ -175,7 +175,7 @@ def _whole_rows(
 ) -> Float[np.ndarray, "rows columns"]:
     """Numbers of all complete rows, one column each in the order given; warns about the other rows."""
     numbers = {
-        key: np.array([_number(settings, row, header.index(name), line, name, f"{at}.{key}") for line, row in rows])
+        key: np.array([_number(settings, row[header.index(name)], line, name, f"{at}.{key}") for line, row in rows])
         for key, name in columns.items()
     }
     left_out, reasons, keep = np.zeros(len(rows), dtype=bool), list[str](), ""
@@ -204,8 +204,7 @@ def _whole_rows(
     return np.column_stack(list(numbers.values()))[~left_out]
 
 
-def _number(settings: CsvColumns, row: list[str], column: int, line: int, name: str, at: str) -> float:
-    text = row[column] if column < len(row) else ""
+def _number(settings: CsvColumns, text: str, line: int, name: str, at: str) -> float:
     if is_missing(text):
         return math.nan
     number = finite(text)

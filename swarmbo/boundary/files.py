@@ -147,7 +147,7 @@ CSV = "a CSV file in UTF-8, with commas between columns, and points in numbers"
 
 
 class CsvRows(NamedTuple):
-    """Content of a CSV file: columns, and line number and cells (perhaps fewer) of each row that is not empty."""
+    """Content of a CSV file: columns, and line number and one cell for each of each row that is not empty."""
 
     header: list[str]
     rows: list[tuple[int, list[str]]]
@@ -176,7 +176,7 @@ def read_csv(path: str | os.PathLike[str]) -> CsvRows:
     for number, row in rows:
         if any(row[len(header) :]):
             raise ValueError(f"line {number} has {len(row)} cells, and the header {len(header)}")
-    return CsvRows(header, rows)
+    return CsvRows(header, [(number, [*row, *[""] * len(header)][: len(header)]) for number, row in rows])
 
 
 def write_rows(path: Path, rows: Iterable[Iterable[object]]) -> None:

@@ -17,7 +17,7 @@ from swarmbo.compare.output import empty_table, markdown
 from swarmbo.compare.statistics import differ, paired_difference
 from swarmbo.errors import ConfigError
 from swarmbo.plotting import style
-from swarmbo.plotting.comparison import RegretCurves, plot_regret_curves, problem_panels
+from swarmbo.plotting.comparison import RegretCurves, plot_regret_curves
 from swarmbo.records import RoundRecord
 from swarmbo.runs import reading, scenario_files
 from swarmbo.runs.scenario import scenario_of
@@ -274,7 +274,7 @@ def draw_reproduction(given: Reproduction, scores: Sequence[Scores], path: Path,
     problems = list(dict.fromkeys(one.problem for one in scores))
     methods = list(dict.fromkeys(one.method for one in scores))
     with style.applied():
-        figure, panels = problem_panels(len(problems), [3.2] * len(given.scores))
+        figure, panels = style.abreast(len(problems), [3.2] * len(given.scores), 3.1, 6.6, (0.0, 0.6))
         for problem, below in zip(problems, panels, strict=True):
             here = [one for one in scores if one.problem == problem]
             for row, (ax, shown) in enumerate(zip(below, given.scores, strict=True)):

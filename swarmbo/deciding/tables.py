@@ -256,8 +256,7 @@ class _Table:
             header, lines = read_csv(path)
         except ValueError as error:
             raise ConfigError(f"{path}: cannot be read: {error}; wanted {CSV}") from None
-        whole = [row + [""] * (len(header) - len(row)) for _, row in lines]
-        cells = {name: [row[column] for row in whole] for column, name in enumerate(header)}
+        cells = {name: [row[column] for _, row in lines] for column, name in enumerate(header)}
         return cls(path, cells, lambda row: f"{path}: line {lines[row][0]}")
 
     @property

@@ -49,7 +49,6 @@ class Difference:
 
 
 _LONGEST = 32  # letters in a line of a method's name
-_ABREAST = 4  # most problems side by side
 Curves = Sequence[RegretCurves]
 Differences = Sequence[Difference]
 
@@ -108,20 +107,6 @@ def plot_differences(ax: Axes, differences: Sequence[Difference], methods: Seque
     return ax
 
 
-def problem_panels(
-    n_problems: int, heights: list[float], letters: float = 0.0
-) -> tuple[Figure, Sequence[Sequence[Axes]]]:
-    """Figure, and panels of each problem below each other, of these heights; ``letters``: room beside them, inches."""
-    blocks = -(-n_problems // _ABREAST)
-    abreast, n = -(-n_problems // blocks), len(heights)
-    figure = style.new_figure(max(6.6, 3.1 * abreast + letters), sum(heights) * blocks + 0.9)
-    grid = figure.subplots(n * blocks, abreast, squeeze=False, height_ratios=heights * blocks)
-    panels = grid.reshape(blocks, n, abreast).swapaxes(1, 2).reshape(-1, n)
-    for unused in panels[n_problems:].flat:
-        unused.remove()
-    return figure, panels[:n_problems].tolist()
-
-
 def comparison_figure(
     curves: Curves, differences: Differences, reference: str, cumulated: Differences = (), level: float = 0.95
 ) -> Figure:
@@ -141,7 +126,7 @@ def comparison_figure(
         lines = "\n".join(labels).splitlines()
         letters = 0.075 * max(map(len, lines))  # inches
         below = 0.7 + max(0.3 * len(methods), 0.16 * len(lines))
-        figure, panels = problem_panels(len(problems), [3.3, *[below] * len(rows)], max(1.4, letters))
+        figure, panels = style.abreast(len(problems), [3.3, *[below] * len(rows)], 3.1, 6.6, (max(1.4, letters), 0.9))
         shown_reference, width = reference if len(reference) <= 18 else "the reference", figure.get_figwidth()
         for problem, (ax, *bottoms) in zip(problems, panels, strict=True):
             top = plot_regret_curves(ax, [c for c in curves if c.problem == problem], methods, level)
