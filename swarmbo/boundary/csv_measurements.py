@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from swarmbo.boundary.coordinates import Coordinates, LocalProjection
-from swarmbo.boundary.files import CsvRows, finite, other_separator, read_table
+from swarmbo.boundary.files import CsvRows, finite, read_table
 from swarmbo.errors import ConfigError, DataWarning
 
 _WORDS = frozenset({"", "-", "--", ".", "?", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "missing"})
@@ -128,7 +128,8 @@ class Measurements:
 
     def coordinates(self, crs: str | None = None) -> Coordinates:
         """Coordinates of the file, in metres of a system ``crs`` or in degrees."""
-        wraps = self.projection is not None and bool((self.own[:, 0] > _ANTIMERIDIAN).any())
+        east = self.own[:, 0]  # of a map across the date line, longitudes count on
+        wraps = self.projection is not None and bool(max(east.max(), np.ptp(east)) > _ANTIMERIDIAN)
         return Coordinates(self.columns, self.projection, crs, wraps)
 
 
@@ -156,7 +157,7 @@ def measurements_of(
     columns = {key: name for key, name in told.items() if name is not None}
     for key, name in columns.items():
         if name not in header:
-            told = f"no column {name!r}; columns: {', '.join(header)}{cut(header)}"
+            told = f"no column {name!r}; columns: {', '.join(header)}"
             raise ConfigError(f"{told}; wanted one of them: {how.format(key=key, value='COLUMN')}", at=f"{at}.{key}")
     cells = dict(zip(columns, _whole_rows(settings, columns, header, rows, at, how).T, strict=True))
     places = np.column_stack([cells["x"], cells["y"]])
@@ -174,7 +175,7 @@ def _whole_rows(
 ) -> Float[np.ndarray, "rows columns"]:
     """Numbers of all complete rows, one column each in the order given; warns about the other rows."""
     numbers = {
-        key: np.array([_number(settings, row, header.index(name), line, name, f"{at}.{key}") for line, row in rows])
+        key: np.array([_number(settings, row[header.index(name)], line, name, f"{at}.{key}") for line, row in rows])
         for key, name in columns.items()
     }
     left_out, reasons, keep = np.zeros(len(rows), dtype=bool), list[str](), ""
@@ -203,8 +204,7 @@ def _whole_rows(
     return np.column_stack(list(numbers.values()))[~left_out]
 
 
-def _number(settings: CsvColumns, row: list[str], column: int, line: int, name: str, at: str) -> float:
-    text = row[column] if column < len(row) else ""
+def _number(settings: CsvColumns, text: str, line: int, name: str, at: str) -> float:
     if is_missing(text):
         return math.nan
     number = finite(text)
@@ -232,17 +232,11 @@ def coordinate_columns(settings: CsvColumns, header: list[str], at: str, how: st
     found = [pair for pair in pairs if not _words(" ".join(pair)) & _OTHER_UNITS] or list(pairs)
     if len(found) == 1:
         return found[0]
-    told = " and ".join(f"{x!r}, {y!r}" for x, y in found) or f"columns {', '.join(header)}{cut(header)}"
+    told = " and ".join(f"{x!r}, {y!r}" for x, y in found) or f"columns {', '.join(header)}"
     x, y = found[0] if found else (settings.x or "COLUMN", settings.y or "COLUMN")
     fix = f"{how.format(key='x', value=x)} {how.format(key='y', value=y)}, in Python x = {x!r}, y = {y!r}"
     wanted = f"wanted {'one' if found else 'a'} pair to the east and north: {fix}"
     raise ConfigError(f"got {told}; {wanted}", at=f"{at}.x" if settings.x is None else f"{at}.y")
-
-
-def cut(header: list[str]) -> str:
-    """Advice on a header that is not separated by commas."""
-    other = other_separator(header)
-    return "" if other is None else f"; got {other!r} between columns, wanted commas (and points in numbers)"
 
 
 def _is_called(name: str, names: Set[str]) -> bool:

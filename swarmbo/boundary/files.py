@@ -143,23 +143,40 @@ def _claimed_size(stream: IO[bytes]) -> int:
     return math.prod(shape) * dtype.itemsize
 
 
+CSV = "a CSV file in UTF-8, with commas between columns, and points in numbers"
+
+
 class CsvRows(NamedTuple):
-    """Content of a CSV file: columns, and line number and cells (perhaps fewer) of each row that is not empty."""
+    """Content of a CSV file: columns, and line number and one cell for each of each row that is not empty."""
 
     header: list[str]
     rows: list[tuple[int, list[str]]]
 
 
 def read_csv(path: str | os.PathLike[str]) -> CsvRows:
-    """Read the cells of a file, without surrounding space; a ValueError if it is no CSV file in UTF-8."""
+    """Read the cells of a file, without surrounding space, empty rows, and columns at the end without name and cells.
+
+    Raises:
+        ValueError: If it is no CSV file in UTF-8, or it is not certain to which column a cell belongs.
+    """
     with open_regular(path) as raw, TextIOWrapper(raw, newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file, skipinitialspace=True)
         try:
-            header = [name.strip() for name in next(reader, [])]
             lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
         except csv.Error as error:
             raise ValueError(f"line {reader.line_num}: {error}") from error
-    return CsvRows(header, [(number, row) for number, row in lines if any(row)])
+    rows = [(number, row) for number, row in lines if any(row)]
+    header = rows.pop(0)[1] if rows else []
+    while header and not header[-1]:
+        header.pop()
+    if len(header) == 1 and (marks := [mark for mark in ";\t|" if mark in header[0]]):
+        raise ValueError(f"its columns are separated by {marks[0]!r}")
+    if twice := [name for name in header if name and header.count(name) > 1]:
+        raise ValueError(f"it has the column {twice[0]!r} twice")
+    for number, row in rows:
+        if any(row[len(header) :]):
+            raise ValueError(f"line {number} has {len(row)} cells, and the header {len(header)}")
+    return CsvRows(header, [(number, [*row, *[""] * len(header)][: len(header)]) for number, row in rows])
 
 
 def write_rows(path: Path, rows: Iterable[Iterable[object]]) -> None:
@@ -177,7 +194,7 @@ def read_table(path: str | os.PathLike[str], at: str) -> CsvRows:
         return read_csv(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConfigError(f"cannot read {path!r}: {reason}; wanted a CSV file", at=at) from None
+        raise ConfigError(f"cannot read {path!r}: {reason}; wanted {CSV}", at=at) from None
 
 
 def finite(cell: str) -> float:
@@ -187,11 +204,6 @@ def finite(cell: str) -> float:
     except ValueError:
         number = math.nan
     return number if math.isfinite(number) else math.nan
-
-
-def other_separator(header: list[str]) -> str | None:
-    """Separator of the columns of a file, if it is not a comma."""
-    return next((mark for mark in ";\t|" if mark in header[0]), None) if len(header) == 1 else None
 
 
 class Sealed(NamedTuple):

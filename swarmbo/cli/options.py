@@ -218,6 +218,8 @@ def formats(names: list[str] | None, dpi: int | None, no_figures: bool = False) 
 def figure_at(path: Path | None, names: list[str] | None, dpi: int | None) -> "tuple[Path, Formats] | None":
     """Path and formats of one figure: as ``--format`` says, or the ending of its name; refused before it is drawn."""
     if path is None:
+        if names or dpi is not None:
+            raise errors.ConfigError("got none; wanted the file of the figure for --format and --dpi", at="--figure")
         return None
     from swarmbo.boundary.files import FIGURE_FORMATS
     from swarmbo.plotting import Formats

@@ -210,7 +210,7 @@ def _read(paths: Sequence[Path]) -> tuple[list[ScoredRun], list[str]]:
                 unit=summary.unit,
                 metrics=scores.metrics_of(records, world.goal, moves),
                 measurements=list(itertools.accumulate(len(record.evaluations) for record in records)),
-                values=scores.scores_of(records, scores.first_score(world.goal)),
+                values=scores.scores_of(records, scores.first_score(world.goal)).tolist(),
                 seconds=summary.seconds,
                 busy=summary.workers.busy if isinstance(summary.workers, WorkersReport) else None,
                 code={name: digest for name, digest in run.folder.versions().items() if is_own(name)},

@@ -13,7 +13,7 @@ from rich.table import Table
 from swarmbo import metrics, plotting
 from swarmbo.boundary.files import naming, replacing, write_rows
 from swarmbo.compare.comparison import Comparison, ComparisonRow, ScoredRun
-from swarmbo.compare.statistics import FEWEST_PAIRS, BySeed, holm, mean_interval, paired_p
+from swarmbo.compare.statistics import FEWEST_PAIRS, BySeed, differ, holm, mean_interval, paired_p
 from swarmbo.errors import ConfigError, RunFolderError
 
 _LATEX = {character: f"\\{character}" for character in "&%$#_{}"}
@@ -42,7 +42,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
             is_new = before is None or before.problem != row.problem
             if is_new and before is not None:
                 table.add_section()
-            cells = _cells(row, values.get((row.problem, row.metric), {}), 1.0 - comparison.level)
+            cells = _cells(row, values.get((row.problem, row.metric), {}), comparison.level)
             table.add_row(row.problem if is_new else "", row.method, str(row.n_seeds), *cells)
         tables.append(table)
     if any(run.busy is not None for runs in comparison.runs.values() for run in runs):
@@ -96,14 +96,14 @@ def _write_csv(comparison: Comparison, path: Path) -> None:
     write_rows(path, [[*names, *more], *map(cells, comparison.rows)])
 
 
-def _cells(row: ComparisonRow, other: BySeed, error: float) -> list[str]:
+def _cells(row: ComparisonRow, other: BySeed, level: float) -> list[str]:
     mean = f"{row.mean:.4g} {row.unit}".rstrip()
     if (pairs := row.difference) is None:
         why_none = "no common seed" if other else "reference not run here"
         return [mean, "reference" if row.method == row.reference else why_none, "", ""]
     interval = "one pair" if pairs.low is None or pairs.high is None else f"[{pairs.low:+.4g}, {pairs.high:+.4g}]"
     verdict = "unclear" if pairs.n_pairs >= FEWEST_PAIRS else f"needs {FEWEST_PAIRS} pairs"
-    if pairs.is_clear and (paired_p(row.values, other) or 0.0) <= error:  # an interval of few pairs is too short
+    if differ(row.values, other, pairs, level):
         verdict = row.reference if (pairs.mean > 0) != (row.metric in metrics.MORE_IS_BETTER) else row.method
     return [mean, f"{pairs.mean:+.4g}", interval, verdict]
 

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from swarmbo import metrics
 from swarmbo.compare.output import empty_table, markdown
-from swarmbo.compare.statistics import paired_difference
+from swarmbo.compare.statistics import differ, paired_difference
 from swarmbo.errors import ConfigError
 from swarmbo.plotting import style
 from swarmbo.plotting.comparison import RegretCurves, plot_regret_curves
@@ -214,14 +214,14 @@ def _curve(records: Sequence[RoundRecord], shown: Shown, maximum: float | None) 
         sums = metrics.cumulative_regret(records)[1:]
         return (sums / np.cumsum([len(record.asked) for record in records[1:]])).tolist()
     name = "simple_regret" if shown == "simple_regret" else "recommended_so_far"
-    return [np.nan if record.score is None else getattr(record.score, name) for record in records[1:]]
+    return metrics.scores_of(records[1:], name).tolist()
 
 
 def rows_of(given: Reproduction, scores: Sequence[Scores]) -> list[tuple[str, ...]]:
     """Cells of the table, a row for each method on each problem; printed methods that were not run have no number.
 
-    ``to printed`` and ``to auto`` are ``better`` or ``worse`` if the bootstrap interval of the difference is on one
-    side of zero, with at least six seeds; else ``unclear``.
+    ``to printed`` and ``to auto`` are ``better`` or ``worse`` if, with at least six seeds, the bootstrap interval of
+    the difference is on one side of zero, and Wilcoxon's test agrees, as in ``swarmbo compare``; else ``unclear``.
     """
     shown, rows = given.scores[0], list[tuple[str, ...]]()
     for problem, group in groupby(scores, lambda one: one.problem):
@@ -246,7 +246,7 @@ def rows_of(given: Reproduction, scores: Sequence[Scores]) -> list[tuple[str, ..
 
 def _verdict(own: Mapping[int, float], other: Mapping[int, float], shown: str) -> str:
     difference = paired_difference(own, other)
-    if not difference.is_clear:
+    if not differ(own, other, difference):
         return "unclear"
     return "better" if (difference.mean > 0) == (shown == "best") else "worse"
 
@@ -270,16 +270,14 @@ def write_markdown(
 
 
 def draw_reproduction(given: Reproduction, scores: Sequence[Scores], path: Path, dpi: int = 150) -> Path:
-    """Draw a column per problem and a row per score, on the paper's axes; crosses at the right are printed numbers."""
+    """Draw each score of each problem, on the paper's axes; crosses at the right are printed numbers."""
     problems = list(dict.fromkeys(one.problem for one in scores))
     methods = list(dict.fromkeys(one.method for one in scores))
     with style.applied():
-        width = max(6.6, 3.1 * len(problems))
-        figure = style.new_figure(width, 3.2 * len(given.scores) + 0.6)
-        panels = figure.subplots(len(given.scores), len(problems), squeeze=False)
-        for row, shown in enumerate(given.scores):
-            for ax, problem in zip(panels[row], problems, strict=True):
-                here = [one for one in scores if one.problem == problem]
+        figure, panels = style.abreast(len(problems), [3.2] * len(given.scores), 3.1, 6.6, (0.0, 0.6))
+        for problem, below in zip(problems, panels, strict=True):
+            here = [one for one in scores if one.problem == problem]
+            for row, (ax, shown) in enumerate(zip(below, given.scores, strict=True)):
                 look = ("", SHOWN_TEXT[shown], shown == "best")
                 curves = [RegretCurves(problem, one.method, np.array(one.at), one.curves[shown], *look) for one in here]
                 plot_regret_curves(ax, curves, methods)
@@ -288,7 +286,7 @@ def draw_reproduction(given: Reproduction, scores: Sequence[Scores], path: Path,
                 for one in (one for one in here if one.method in printed):
                     colour = style.METHOD_COLOURS[methods.index(one.method) % len(style.METHOD_COLOURS)]
                     ax.plot(one.at[-1], printed[one.method], "x", color=colour, markersize=8, markeredgewidth=2)
-        found = {label: line for ax in panels[0] for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-        columns = min(len(found), int(width / 1.6))
+        found = {label: line for ax, *_ in panels for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+        columns = min(len(found), int(figure.get_figwidth() / 1.6))
         figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns)
         return style.save(figure, path, dpi)

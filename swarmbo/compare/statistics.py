@@ -112,6 +112,11 @@ def paired_p(method: BySeed, reference: BySeed) -> float | None:
     return float(stats.wilcoxon(differences).pvalue) if differences.any() else 1.0
 
 
+def differ(method: BySeed, reference: BySeed, found: PairedDifference, level: float = 0.95) -> bool:
+    """True if the interval of a difference is clear, and its p-value agrees: an interval of few pairs is too short."""
+    return found.is_clear and (paired_p(method, reference) or 0.0) <= 1.0 - level
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """P-values adjusted for testing all of them: the least family-wise error rate at which each is rejected.
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from swarmbo.belief.gp.spatial import checked_rounds
 from swarmbo.boundary.csv_measurements import is_missing, marked
-from swarmbo.boundary.files import other_separator, read_csv
+from swarmbo.boundary.files import CSV, read_csv
 from swarmbo.boundary.values import LARGEST_OUTCOME, is_plain, real_array, short
 from swarmbo.errors import ConfigError, DataWarning, ShapeError
 from swarmbo.problem import Problem
@@ -255,17 +255,8 @@ class _Table:
         try:
             header, lines = read_csv(path)
         except ValueError as error:
-            raise ConfigError(f"{path}: cannot be read ({error}); wanted a CSV file in UTF-8") from None
-        if (mark := other_separator(header)) is not None:
-            raise ConfigError(f"{path}: got {mark!r} between columns; wanted commas (and points in numbers)")
-        if len(set(header)) < len(header):
-            raise ConfigError(f"{path}: has a column twice: {', '.join(header)}; wanted each name once")
-        n = len(header)
-        for number, row in lines:
-            if len(row) > n:
-                raise ConfigError(f"{path}: line {number}: got {len(row)} cells; wanted {n}, as in the header")
-        whole = [row + [""] * (n - len(row)) for _, row in lines]
-        cells = {name: [row[column] for row in whole] for column, name in enumerate(header)}
+            raise ConfigError(f"{path}: cannot be read: {error}; wanted {CSV}") from None
+        cells = {name: [row[column] for _, row in lines] for column, name in enumerate(header)}
         return cls(path, cells, lambda row: f"{path}: line {lines[row][0]}")
 
     @property

@@ -132,7 +132,7 @@ def _places(samples: Sequence[Evaluation | Sample]) -> Float[np.ndarray, "n d"]:
 
 def simple_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
     """Maximum minus the best true value measured so far, for each round; NaN if unknown."""
-    return np.array(scores_of(records, "simple_regret"))
+    return scores_of(records, "simple_regret")
 
 
 def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
@@ -209,10 +209,9 @@ def metrics_of(records: Sequence[RoundRecord], goal: Goal, moves: bool) -> dict[
     return found
 
 
-def scores_of(records: Sequence[RoundRecord], scored: Scored) -> list[float]:
-    """One score round by round; NaN if unknown."""
-    values = (None if record.score is None else getattr(record.score, scored) for record in records)
-    return [math.nan if value is None else float(value) for value in values]
+def scores_of(records: Sequence[RoundRecord], name: str) -> Float[np.ndarray, " rounds"]:
+    """One score round by round, by its name in ``Score``; NaN if unknown."""
+    return np.array([getattr(record.score, name, None) for record in records], dtype=float)
 
 
 def agreement_traffic(records: Sequence[RoundRecord]) -> Traffic:

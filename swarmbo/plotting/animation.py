@@ -15,10 +15,11 @@ from matplotlib.colors import Colormap, ListedColormap, Normalize, to_hex
 from matplotlib.lines import Line2D
 
 from swarmbo.belief import ExactGPSettings
+from swarmbo.metrics import scores_of
 from swarmbo.plotting import maps, style
 from swarmbo.plotting.history import Records, World, agents_of, belief_after, driven_by, failures, stops_of
 from swarmbo.plotting.maps import Lattice, level_lines, world_lattice
-from swarmbo.plotting.regret import best_so_far, scale_regret, scores
+from swarmbo.plotting.regret import best_so_far, scale_regret
 from swarmbo.plotting.style import write_frames
 from swarmbo.records import RoundRecord
 
@@ -291,9 +292,9 @@ def _curve(records: Records, world: World) -> tuple[np.ndarray, str, str]:
     if records[-1].score is None:
         return best_so_far(records), "Best measurement", world.unit
     if world.goal == "level":
-        return scores(records, "level_f1"), "F1 of the level", ""
+        return scores_of(records, "level_f1"), "F1 of the level", ""
     name, label = ("simple_regret", "Simple regret") if world.goal == "peak" else ("map_rmse", "Map error")
-    return scores(records, name), label, world.unit
+    return scores_of(records, name), label, world.unit
 
 
 def _scale_curve(ax: Axes, heights: np.ndarray, is_regret: bool) -> None:

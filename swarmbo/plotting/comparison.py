@@ -110,7 +110,7 @@ def plot_differences(ax: Axes, differences: Sequence[Difference], methods: Seque
 def comparison_figure(
     curves: Curves, differences: Differences, reference: str, cumulated: Differences = (), level: float = 0.95
 ) -> Figure:
-    """Figure with a column per problem: regret curves above, and paired differences from the reference below.
+    """Figure with regret curves of each problem, up to four abreast, and paired differences from the reference below.
 
     ``cumulated``: curves of regret cumulated over all measurements, if known, in their own row. ``level``: confidence
     level of all intervals, also of the given ones.
@@ -126,24 +126,22 @@ def comparison_figure(
         lines = "\n".join(labels).splitlines()
         letters = 0.075 * max(map(len, lines))  # inches
         below = 0.7 + max(0.3 * len(methods), 0.16 * len(lines))
-        width = max(6.6, 3.1 * len(problems) + max(1.4, letters))
-        figure = style.new_figure(width, 3.3 + below * len(rows) + 0.9)
-        heights = [3.3, *[below] * len(rows)]
-        panels = figure.subplots(1 + len(rows), len(problems), squeeze=False, height_ratios=heights)
-        shown_reference = reference if len(reference) <= 18 else "the reference"
-        for column, problem in enumerate(problems):
-            top = plot_regret_curves(panels[0, column], [c for c in curves if c.problem == problem], methods, level)
-            if column:
+        figure, panels = style.abreast(len(problems), [3.3, *[below] * len(rows)], 3.1, 6.6, (max(1.4, letters), 0.9))
+        shown_reference, width = reference if len(reference) <= 18 else "the reference", figure.get_figwidth()
+        for problem, (ax, *bottoms) in zip(problems, panels, strict=True):
+            top = plot_regret_curves(ax, [c for c in curves if c.problem == problem], methods, level)
+            spec = ax.get_subplotspec()
+            if not (is_first := spec is None or spec.is_first_col()):
                 first = next(curve for curve in curves if curve.problem == problem)
                 top.set_ylabel(first.unit if len(quantities) == 1 else style.with_unit(first.quantity, first.unit))
-            for bottom, row in zip(panels[1:, column], rows, strict=True):
+            for bottom, row in zip(bottoms, rows, strict=True):
                 here = [difference for difference in row if difference.problem == problem]
                 bottom.set_visible(bool(here) or row is not cumulated)  # only a peak has regret to cumulate
                 plot_differences(bottom, here, methods)
                 verdict = "better" if any(difference.more_is_better for difference in here) else "worse"
                 title = f"right of zero: {verdict} than {shown_reference}"
                 bottom.set_title(title, fontsize=8.5, loc="center", weight="normal", pad=4)
-                if column:
+                if not is_first:
                     bottom.set_yticklabels([])
         seeds = sorted({len(curve.regrets) for curve in curves})
         count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from swarmbo.metrics import scores_of
 from swarmbo.plotting import style
 from swarmbo.plotting.history import Records, World
 
@@ -28,7 +29,7 @@ def plot_regret(ax: Axes, records: Records, unit: str = "", moves: bool = False)
     A logarithmic scale is linear around zero, so that a regret of zero is visible.
     """
     rounds = _rounds(records)
-    simple, batch, recommended = (scores(records, f"{of}_regret") for of in ("simple", "batch", "recommendation"))
+    simple, batch, recommended = (scores_of(records, f"{of}_regret") for of in ("simple", "batch", "recommendation"))
     label = "simple: best of this round" if moves else "simple: best so far"
     ax.plot(rounds, simple, color=style.BLUE, linewidth=2.2, label=label, zorder=3, **_STEPS)
     ax.plot(rounds, recommended, color=style.VERMILLION, linewidth=1.2, label="recommendation", zorder=3.5, **_STEPS)
@@ -44,7 +45,7 @@ def plot_regret(ax: Axes, records: Records, unit: str = "", moves: bool = False)
 
 def plot_map_error(ax: Axes, records: Records, unit: str = "") -> Axes:
     """Draw the root mean squared error of the belief's mean against rounds."""
-    rounds, error = _rounds(records), scores(records, "map_rmse")
+    rounds, error = _rounds(records), scores_of(records, "map_rmse")
     ax.plot(rounds, error, "-o", color=style.GREEN, markersize=3.2, label="posterior mean against the truth")
     if np.isfinite(error).any():
         ax.set_ylim(0.0, 1.06 * float(np.nanmax(error)) or 1.0)
@@ -53,7 +54,7 @@ def plot_map_error(ax: Axes, records: Records, unit: str = "") -> Axes:
 
 def plot_level_score(ax: Axes, records: Records) -> Axes:
     """Draw the F1 score of the region in which the belief's mean exceeds the level."""
-    rounds, score = _rounds(records), scores(records, "level_f1")
+    rounds, score = _rounds(records), scores_of(records, "level_f1")
     ax.plot(rounds, score, "-o", color=style.PURPLE, markersize=3.2, label="F1 of the area above the level")
     ax.set_ylim(0.0, 1.02)
     return _finished(ax, rounds, "Level", "F1 score")
@@ -191,11 +192,6 @@ def _leave_out_the_worst_third(ax: Axes, taken: Float[np.ndarray, "n 2"], maximu
 
 def _rounds(records: Records) -> np.ndarray:
     return np.array([record.round for record in records])
-
-
-def scores(records: Records, name: str) -> np.ndarray:
-    """One score in each round; NaN where it is unknown."""
-    return np.array([getattr(record.score, name, None) for record in records], dtype=float)
 
 
 def best_so_far(records: Records) -> np.ndarray:

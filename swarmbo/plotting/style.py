@@ -51,6 +51,7 @@ from swarmbo.errors import ConfigError
 METHOD_COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INK, "#a0a8b0")
 METHOD_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
 
+_ABREAST = 4  # most panels in a row
 # fonts of type 42 are letters as letters, which publishers ask for; without a salt SVG's names of parts are random
 _FILES: dict[Any, Any] = {"pdf.fonttype": 42, "svg.hashsalt": "swarmbo"}
 
@@ -60,6 +61,20 @@ def new_figure(width: float, height: float, layout: Literal["constrained", "comp
     figure = Figure(figsize=(width, height), layout=layout)
     FigureCanvasAgg(figure)
     return figure
+
+
+def abreast(
+    n: int, heights: list[float], width: float, least: float, more: tuple[float, float] = (0.0, 0.0)
+) -> tuple[Figure, list[list[Axes]]]:
+    """Figure of n columns of panels, at most four abreast; sizes in inches, ``more`` for what stands around panels."""
+    rows, k = -(-n // _ABREAST), len(heights)
+    columns = -(-n // rows)
+    figure = new_figure(max(least, width * columns + more[0]), sum(heights) * rows + more[1])
+    grid = figure.subplots(k * rows, columns, squeeze=False, height_ratios=heights * rows)
+    panels = grid.reshape(rows, k, columns).swapaxes(1, 2).reshape(-1, k)
+    for unused in panels[n:].flat:
+        unused.remove()
+    return figure, panels[:n].tolist()
 
 
 def save(figure: Figure, path: Path, dpi: int = 150) -> Path:

@@ -52,7 +52,6 @@ def traffic_figure(records: Records) -> Figure:
 
 For = Literal["agree", "share"]
 _OF: Mapping[For, Callable[[RoundRecord], LinkReport | None]] = {"agree": links_of, "share": sharing_links_of}
-_ABREAST = 4  # panels in a row
 Counts = Mapping[str, tuple[str, Sequence[float]]]  # by label: a colour, and a number for each round
 
 
@@ -119,14 +118,9 @@ def faults_figure(records: Records, network: Sequence[NetworkRecord] = ()) -> Fi
     if not panels:
         return None
     with style.applied():
-        rows = 1 if len(panels) <= _ABREAST else 2
-        columns = -(-len(panels) // rows)
-        figure = style.new_figure(max(4.8, 4.4 * columns), 3.7 * rows)
-        axes = figure.subplots(rows, columns, squeeze=False).ravel()
-        for ax, plot in zip(axes, panels, strict=False):
+        figure, axes = style.abreast(len(panels), [3.7], 4.4, 4.8)
+        for (ax,), plot in zip(axes, panels, strict=True):
             plot(ax)
-        for ax in axes[len(panels) :]:
-            ax.remove()
     return figure
 
 

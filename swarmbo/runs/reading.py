@@ -222,7 +222,10 @@ def export(
     """
     if csv and parquet:
         raise ConfigError("got --csv and --parquet; wanted one of them")
-    as_parquet = parquet or (not csv and file is not None and file.suffix == ".parquet")
+    ending = "" if file is None else file.suffix.lower()
+    if not csv and not parquet and ending not in ("", ".csv", ".parquet"):
+        raise ConfigError(f"got {str(file)!r}; wanted a name that ends in .csv or .parquet, or --csv with any name")
+    as_parquet = parquet or (not csv and ending == ".parquet")
     if as_parquet and file == STDOUT:
         raise ConfigError("got - for Parquet; wanted a file")
     top, is_one = folder.resolve(), RunFolder.holds_run(folder)

@@ -214,11 +214,11 @@ def parse_override(text: str) -> tuple[tuple[str, ...], Any]:
     return path, _parse_value(".".join(path), value.strip())
 
 
-def split_alternatives(text: str) -> tuple[str, list[str]]:
-    """Key and alternatives of ``table.key=a,b``; commas inside quotes, brackets or braces do not separate."""
-    path, _ = parse_override(text.partition("=")[0] + "=" + "0" if "=" in text else text)
+def split_alternatives(text: str) -> list[str]:
+    """Overrides of ``table.key=a,b``, one for each value; commas inside quotes, brackets or braces do not separate."""
+    key, _, values = text.partition("=")
     alternatives, depth, quote, part = list[str](), 0, "", ""
-    for character in text.partition("=")[2]:
+    for character in values:
         if character == "," and depth == 0 and not quote:
             alternatives.append(part.strip())
             part = ""
@@ -233,7 +233,8 @@ def split_alternatives(text: str) -> tuple[str, list[str]]:
     alternatives.append(part.strip())
     if not all(alternatives):
         raise errors.ConfigError(f"got {text!r}; wanted alternatives separated by single commas", at="--set")
-    return ".".join(path), alternatives
+    paths = [parse_override(f"{key}={value}")[0] for value in alternatives]  # of a table's kind, or of the whole table
+    return [f"{'.'.join(path)}={value}" for path, value in zip(paths, alternatives, strict=True)]
 
 
 def _parse_value(key: str, text: str) -> Any:

@@ -54,10 +54,9 @@ def plan(
     """
     if n_seeds < 1:
         raise ConfigError(f"got {n_seeds}; wanted an integer >= 1", at="--seeds")
-    given = [split_alternatives(override) for override in overrides]
-    if again := [(key, value) for key, values in given for value in set(values) if values.count(value) > 1]:
-        raise ConfigError("got {}={} twice; wanted different values".format(*again[0]), at="--set")
-    choices = [[f"{key}={value}" for value in values] for key, values in given]
+    choices = [split_alternatives(override) for override in overrides]
+    if again := [one for choice in choices for one in choice if choice.count(one) > 1]:
+        raise ConfigError(f"got {again[0]} twice; wanted different values", at="--set")
     choices.sort(key=lambda choice: len(choice) == 1)  # alternatives come first in the names of folders
     trials: list[Trial] = []
     for chosen in itertools.product(*choices):

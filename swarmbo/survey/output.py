@@ -16,6 +16,7 @@ from swarmbo.plotting.maps import Lattice, plot_lattice
 from swarmbo.runs.table import write_csv
 from swarmbo.survey.plan import SurveyPlan
 
+_MOST_LONG = 6.0  # times its width
 _GPX = "http://www.topografix.com/GPX/1/1"
 
 
@@ -26,7 +27,9 @@ def survey_figure(plan: SurveyPlan, title: str = "") -> Figure:
     own = coordinates.own(samples.places)
     # a degree of longitude is shorter than one of latitude
     aspect = 1.0 if coordinates.unit == "m" else 1.0 / np.cos(np.deg2rad(float(found.y.mean())))
-    ratio = np.ptp(found.y) * aspect / np.ptp(found.x)
+    true_ratio = np.ptp(found.y) * aspect / np.ptp(found.x)
+    ratio = np.clip(true_ratio, 1.0 / _MOST_LONG, _MOST_LONG)  # samples on a line are widened, else nothing is seen
+    aspect *= ratio / true_ratio
     with style.applied():
         size = (10.5, 1.4 + 3.9 * ratio) if ratio < 1.3 else (3.0 + 8.4 / ratio, 6.4)
         figure = style.new_figure(*size, layout="compressed")

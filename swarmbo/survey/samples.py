@@ -144,7 +144,7 @@ class Region:
 
 
 def _only_value(path: str, header: Sequence[str], others: set[str | None]) -> str:
-    free = [name for name in header if name not in others]
+    free = [name for name in header if name and name not in others]
     if "value" in header or len(free) == 1:
         return "value" if "value" in header else free[0]
     wanted = "wanted the one of the values: --value COLUMN"

@@ -254,6 +254,12 @@ def test_figures_that_are_missing_are_drawn_by_resume(invoke, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in drawn} == drawn
 
 
+@pytest.mark.parametrize("command", [["compare", "."], ["solve", "channels"]])
+def test_a_format_without_a_figure_is_refused(invoke, command):
+    told = "swarmbo: --figure: got none; wanted the file of the figure for --format and --dpi\n"
+    assert invoke(*command, "--dpi", 40, status=2).stderr == told
+
+
 @pytest.mark.thorough
 def test_formats_of_figures_are_chosen_by_every_command_that_draws(invoke, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)

@@ -151,6 +151,19 @@ def test_a_verdict_needs_six_seeds_of_one_mind_and_knows_that_accuracy_is_better
         assert (many[3], many[7], few[7]) == ("0.7", verdict, "unclear")
 
 
+def test_a_verdict_needs_a_test_that_agrees_with_the_interval():
+    named = {"environment": {"id": "swarmbo/function-v0"}, "rounds": 1, "printed": {"mine": 0.0}}
+    data = {"paper": "p", "quick": {"rounds": 1}, "methods": {"mine": {}}, "problems": {"a": named}, "scores": ["best"]}
+    of_one_side, of_both = ([[value], [1.0], [1.1], [1.2], [1.3], [1.4]] for value in (0.1, -0.1))
+    seeds, given = list(range(6)), convert(data, Reproduction)
+    rows = [
+        rows_of(given, [Scores("a", "mine", seeds, [1], {"best": np.array(values)}, 0.1)])[0]
+        for values in (of_one_side, of_both)  # p-values 1/32 and 2/32; both intervals are above zero
+    ]
+    assert all(float(row[4].strip("[]").split(",")[0]) > 0.0 for row in rows)
+    assert [row[7] for row in rows] == ["better", "unclear"]
+
+
 def test_names_are_listed_and_another_one_or_a_method_of_an_unknown_problem_is_refused(tiny):
     assert [line.split()[0] for line in called().output.splitlines()] == list(reproductions())
     wrong = called("dumbo")

@@ -209,6 +209,18 @@ def test_one_column_per_problem_and_one_colour_per_method(tmp_path):
     assert save(comparison_figure(many, rows, "team"), tmp_path / "new" / "c.png").stat().st_size > 20_000
 
 
+def test_at_most_four_problems_stand_abreast_each_above_its_differences():
+    names = [f"place {i}" for i in range(5)]
+    many = [curves(place, method) for place in names for method in ("team", "greedy")]
+    figure = comparison_figure(many, [Difference(place, "greedy", 1.0, 0.5, 2.0) for place in names], "team")
+    figure.draw_without_rendering()
+    tops = {ax.get_title(loc="left"): ax.get_position() for ax in figure.axes if ax.get_title(loc="left")}
+    assert list(tops) == names
+    assert len({round(place.x0, 3) for place in tops.values()}) == 3
+    assert tops["place 3"].y0 < tops["place 0"].y0
+    assert (len(figure.axes), figure.get_figwidth() < 12) == (10, True)
+
+
 def test_cumulated_regret_has_a_row_of_its_own_where_it_is_known():
     many = [curves(place, method) for place in ("hills", "soil") for method in ("team", "greedy")]
     ends = [Difference(place, "greedy", 1.0, 0.5, 2.0, "m") for place in ("hills", "soil")]

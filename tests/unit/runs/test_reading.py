@@ -251,6 +251,7 @@ def test_what_is_not_installed_is_missed_in_one_line(done, cli, monkeypatch, tmp
         (["--csv", "--parquet"], "wanted one of them"),
         (["-", "--parquet"], "wanted a file"),
         (["no/such/t.csv"], "No such file"),
+        (["t.xlsx"], "got 't.xlsx'; wanted a name that ends in .csv or .parquet, or --csv"),
     ],
 )
 def test_what_cannot_be_written_is_refused_in_one_line(done, cli, arguments, message):

@@ -15,6 +15,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from swarmbo.errors import ConfigError, RunFolderError
+from swarmbo.registry import name_of
 from swarmbo.runs import RunFolder, load, plan, run, sweep
 from swarmbo.runs.reading import read_summary
 from swarmbo.runs.stored_files import locked
@@ -58,6 +59,14 @@ def test_every_combination_is_planned_with_seeds_from_the_scenarios_on(tmp_path,
     assert len({trial.out for trial in trials}) == 12
     settings = "coordination.kind=random,environment.noise_std=0.1,belief.kernel=rbf,rounds=3"
     assert trials[0].out == tmp_path / "small" / settings / "seed-005"
+
+
+def test_alternatives_of_a_table_are_its_kinds_and_whole_tables(tmp_path, small):
+    trials = plan(small, 1, ['belief={kind = "exact", kernel = "rbf"},fused,{ restarts = 1 }'], tmp_path)
+    beliefs = [trial.scenario.belief for trial in trials]
+    assert [name_of(belief) for belief in beliefs] == ["exact", "fused", "exact"]
+    assert (beliefs[0].kernel, beliefs[2].restarts) == ("rbf", 1)
+    assert len({trial.out for trial in trials}) == 3
 
 
 def test_a_setting_that_is_refused_is_found_before_anything_runs(tmp_path, small):

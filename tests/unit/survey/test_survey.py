@@ -14,6 +14,7 @@ from swarmbo.boundary.coordinates import LocalProjection
 from swarmbo.cli import app
 from swarmbo.errors import ConfigError
 from swarmbo.survey import Coordinates, Samples, plan_next, read_samples
+from swarmbo.survey.output import survey_figure
 from swarmbo.survey.plan import left_out_rmse
 from swarmbo.team import Team
 
@@ -36,6 +37,8 @@ def survey(tmp_path, monkeypatch):
         if kind == "0 to 360":
             own = own - [9.2, 0.0]
             own[:, 0] %= 360.0
+        if kind == "date line":
+            own[:, 0] = (own[:, 0] - 9.107) % 360.0 - 180.0
         lines = [f"{names},ph", *(f"{a:.8f},{b:.8f},{v:.6f}" for (a, b), v in zip(own, values, strict=True)), *rows]
         (tmp_path / "s.csv").write_text("\n".join(lines) + "\n")
         result = CliRunner().invoke(app, ["next", "s.csv", "--value", "ph", *options])
@@ -71,6 +74,27 @@ def test_places_and_map_come_in_the_coordinates_of_the_file(survey):
     np.testing.assert_allclose(found, wanted, rtol=1e-4)
     assert (folder / "map.png").stat().st_size > 20_000
     assert "error of the map at samples that are left out" in result.output
+
+
+def test_a_map_across_the_date_line_counts_on_and_differs_in_nothing_else(survey):
+    wanted = [float(row["expected"]) for row in rows_of(survey("--agents", "2")[1] / "map.csv")]
+    _, folder = survey("--agents", "2", kind="date line")
+    cells = rows_of(folder / "map.csv")
+    np.testing.assert_allclose([float(row["expected"]) for row in cells], wanted, atol=1e-3)
+    east = np.array([float(row["lon"]) for row in cells])
+    assert 179.99 < east.min() < 180.0 < east.max() < 180.01
+    points = json.loads((folder / "next.geojson").read_text())["features"]
+    assert all(-180.0 <= point["geometry"]["coordinates"][0] <= 180.0 for point in points)
+
+
+@pytest.mark.parametrize(("side", "ratio"), [(0.0, 6.0), (5.0, 2.0)])
+def test_a_map_is_true_to_scale_unless_samples_on_a_line_would_not_be_seen(side, ratio):
+    places = np.array([[side * (i % 3) / 2.0, i] for i in range(11)])
+    plan = plan_next(Samples(places, np.sin(places[:, 1]), None, Coordinates(("x", "y")), "depth"))
+    figure = survey_figure(plan)
+    figure.draw_without_rendering()
+    box = figure.axes[0].get_window_extent()
+    assert box.height / box.width == pytest.approx(ratio, rel=0.2)
 
 
 def test_longitudes_from_0_to_360_stay_so(survey):
@@ -203,6 +227,27 @@ def test_a_file_that_does_not_say_its_value_is_refused(tmp_path):
     (tmp_path / "s.csv").write_text("x,y,zinc,std\n1,2,4,0.5\n")
     only = read_samples(tmp_path / "s.csv")
     assert (only.quantity, only.noise_column, only.noise_std.tolist()) == ("zinc", "std", [0.5])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x,y,ph\n1,5,2,5,7,1\n", "line 2 has 6 cells, and the header 3; wanted .* points in numbers"),
+        ("x,y,ph,ph\n1,2,3,4\n", "it has the column 'ph' twice"),
+        ("x;y;ph\n1,5;2,5;7,1\n", "its columns are separated by ';'; wanted"),
+        ("x,y,\n1,2,3\n", "line 2 has 3 cells, and the header 2"),
+    ],
+)
+def test_a_file_whose_cells_have_no_certain_column_is_refused(tmp_path, text, told):
+    (tmp_path / "s.csv").write_text(text)
+    with pytest.raises(ConfigError, match=told):
+        read_samples(tmp_path / "s.csv", "ph")
+
+
+def test_empty_lines_and_columns_without_name_and_cells_are_no_content(tmp_path):
+    (tmp_path / "s.csv").write_bytes(b"\xef\xbb\xbf\r\n,,,\r\nx,y,ph,\r\n\r\n1,2,3,\r\n4,5,6,,\r\n")
+    read = read_samples(tmp_path / "s.csv")
+    assert (read.quantity, read.places.tolist(), read.values.tolist()) == ("ph", [[1, 2], [4, 5]], [3, 6])
 
 
 def test_footprints_are_refused_as_samples_are_points(tmp_path):
