@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from swarmbo.boundary.coordinates import Coordinates, LocalProjection
-from swarmbo.boundary.files import CsvRows, finite, other_separator, read_table
+from swarmbo.boundary.files import CsvRows, finite, read_table
 from swarmbo.errors import ConfigError, DataWarning
 
 _WORDS = frozenset({"", "-", "--", ".", "?", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "missing"})
@@ -156,7 +156,7 @@ def measurements_of(
     columns = {key: name for key, name in told.items() if name is not None}
     for key, name in columns.items():
         if name not in header:
-            told = f"no column {name!r}; columns: {', '.join(header)}{cut(header)}"
+            told = f"no column {name!r}; columns: {', '.join(header)}"
             raise ConfigError(f"{told}; wanted one of them: {how.format(key=key, value='COLUMN')}", at=f"{at}.{key}")
     cells = dict(zip(columns, _whole_rows(settings, columns, header, rows, at, how).T, strict=True))
     places = np.column_stack([cells["x"], cells["y"]])
@@ -232,17 +232,11 @@ def coordinate_columns(settings: CsvColumns, header: list[str], at: str, how: st
     found = [pair for pair in pairs if not _words(" ".join(pair)) & _OTHER_UNITS] or list(pairs)
     if len(found) == 1:
         return found[0]
-    told = " and ".join(f"{x!r}, {y!r}" for x, y in found) or f"columns {', '.join(header)}{cut(header)}"
+    told = " and ".join(f"{x!r}, {y!r}" for x, y in found) or f"columns {', '.join(header)}"
     x, y = found[0] if found else (settings.x or "COLUMN", settings.y or "COLUMN")
     fix = f"{how.format(key='x', value=x)} {how.format(key='y', value=y)}, in Python x = {x!r}, y = {y!r}"
     wanted = f"wanted {'one' if found else 'a'} pair to the east and north: {fix}"
     raise ConfigError(f"got {told}; {wanted}", at=f"{at}.x" if settings.x is None else f"{at}.y")
-
-
-def cut(header: list[str]) -> str:
-    """Advice on a header that is not separated by commas."""
-    other = other_separator(header)
-    return "" if other is None else f"; got {other!r} between columns, wanted commas (and points in numbers)"
 
 
 def _is_called(name: str, names: Set[str]) -> bool:
@@ -265,14 +259,14 @@ def projection_of(
     east, north = _words(x), _words(y)
     if settings.coordinates is None and (other := (east | north) & _OTHER_UNITS):
         got = f"got columns {x!r} and {y!r} in {settings.csv!r}, whose numbers seem to be in {min(other)}"
-        wanted = "wanted metres: convert them, or state coordinates = 'metres'"
+        wanted = f"wanted metres: convert them, or state {how.format(key='coordinates', value='metres')}"
         raise ConfigError(f"{got}; {wanted}", at=f"{at}.coordinates")
     named = bool((east | north) & (_EAST | _NORTH | _DEGREES)) and not (east | north) & _METRES
     if named and east & _NORTH and north & _EAST:
-        got = f"got {x!r}, a latitude; wanted longitudes, to the east: x = {y!r}, y = {x!r}"
-        raise ConfigError(got, at=f"{at}.x")
+        got, fix = f"got {x!r}, a latitude", f"{how.format(key='x', value=y)} {how.format(key='y', value=x)}"
+        raise ConfigError(f"{got}; wanted longitudes, to the east: {fix}", at=f"{at}.x")
     if settings.coordinates == "degrees" or named:
-        _require_degrees(places, columns, at)
+        _require_degrees(places, columns, at, how)
         projection = LocalProjection.about(places, at)
         if settings.coordinates is None:
             warnings.warn(
@@ -285,7 +279,7 @@ def projection_of(
         return projection
     if _look_like_degrees(places):
         got = f"got columns {x!r} and {y!r} in {settings.csv!r} whose numbers look like longitudes and latitudes"
-        wanted = "wanted coordinates = 'degrees', or coordinates = 'metres' if they are metres"
+        wanted = f"wanted {how.format(key='coordinates', value='degrees')}, or metres"
         raise ConfigError(f"{got}; {wanted}", at=f"{at}.coordinates")
     return None
 
@@ -296,13 +290,13 @@ def _words(name: str) -> set[str]:
     return set(re.findall(r"[^\W_]+", apart.lower())) | ({"deg"} if "°" in name else set())
 
 
-def _require_degrees(places: Float[np.ndarray, "n 2"], columns: tuple[str, str], at: str) -> None:
+def _require_degrees(places: Float[np.ndarray, "n 2"], columns: tuple[str, str], at: str, how: str) -> None:
     ranges = (("x", columns[0], "longitude", -180.0, 360.0), ("y", columns[1], "latitude", -90.0, 90.0))
     for values, (key, column, what, low, high) in zip(places.T, ranges, strict=True):
         outside = values[(values < low) | (values > high)]
         if outside.size:
             got = f"column {column!r} holds {outside[0]:.10g}, which is no {what}"
-            wanted = f"wanted degrees from {low:g} to {high:g}, or coordinates = 'metres'"
+            wanted = f"wanted degrees from {low:g} to {high:g}, or {how.format(key='coordinates', value='metres')}"
             raise ConfigError(f"{got}; {wanted}", at=f"{at}.{key}")
 
 

@@ -151,7 +151,7 @@ class CsvRows(NamedTuple):
 
 
 def read_csv(path: str | os.PathLike[str]) -> CsvRows:
-    """Read the cells of a file, without surrounding space; a ValueError if it is no CSV file in UTF-8."""
+    """Read the cells of a file, without surrounding space; a ValueError if it is no CSV file in UTF-8 with commas."""
     with open_regular(path) as raw, TextIOWrapper(raw, newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file, skipinitialspace=True)
         try:
@@ -159,6 +159,8 @@ def read_csv(path: str | os.PathLike[str]) -> CsvRows:
             lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
         except csv.Error as error:
             raise ValueError(f"line {reader.line_num}: {error}") from error
+    if len(header) == 1 and (mark := next((mark for mark in ";\t|" if mark in header[0]), None)):
+        raise ValueError(f"got {mark!r} between columns instead of commas (and points in numbers)")
     return CsvRows(header, [(number, row) for number, row in lines if any(row)])
 
 
@@ -187,11 +189,6 @@ def finite(cell: str) -> float:
     except ValueError:
         number = math.nan
     return number if math.isfinite(number) else math.nan
-
-
-def other_separator(header: list[str]) -> str | None:
-    """Separator of the columns of a file, if it is not a comma."""
-    return next((mark for mark in ";\t|" if mark in header[0]), None) if len(header) == 1 else None
 
 
 class Sealed(NamedTuple):

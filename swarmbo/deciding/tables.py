@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from swarmbo.belief.gp.spatial import checked_rounds
 from swarmbo.boundary.csv_measurements import is_missing, marked
-from swarmbo.boundary.files import other_separator, read_csv
+from swarmbo.boundary.files import read_csv
 from swarmbo.boundary.values import LARGEST_OUTCOME, is_plain, real_array, short
 from swarmbo.errors import ConfigError, DataWarning, ShapeError
 from swarmbo.problem import Problem
@@ -256,8 +256,6 @@ class _Table:
             header, lines = read_csv(path)
         except ValueError as error:
             raise ConfigError(f"{path}: cannot be read ({error}); wanted a CSV file in UTF-8") from None
-        if (mark := other_separator(header)) is not None:
-            raise ConfigError(f"{path}: got {mark!r} between columns; wanted commas (and points in numbers)")
         if len(set(header)) < len(header):
             raise ConfigError(f"{path}: has a column twice: {', '.join(header)}; wanted each name once")
         n = len(header)

@@ -160,7 +160,7 @@ def test_a_bad_cell_is_named_by_row_and_column(change, message):
         ("x,y,value\n0.1,٠.٢,1.0\n", r"line 2, column 'y': got '٠.٢'; wanted a number in the digits 0 to 9"),
         ("x,y,value\n0.1,0.2,1_000\n", r"line 2, column 'value': got '1_000'; wanted a number"),
         ("x,y,value,agent\n0.1,0.2,1.0,c\n", r"line 2, column 'agent': got 'c'; wanted one of \['a', 'b'\]"),
-        ("x;y;value\n0,1;0,2;1,0\n", r"got ';' between columns; wanted commas"),
+        ("x;y;value\n0,1;0,2;1,0\n", r"got ';' between columns instead of commas"),
         ("x,y,value\n0.1,0.2,1.0,9\n", r"line 2: got 4 cells; wanted 3"),
         ("x,x,value\n", r"has a column twice"),
         (b"x,y,value\n\xff,1,1\n", r"cannot be read .*utf-8"),

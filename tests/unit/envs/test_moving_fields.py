@@ -143,7 +143,7 @@ def test_a_round_lasts_by_default_as_long_as_times_are_usually_apart(tmp_path):
         (None, {"time": None, "time_step": 1.0}, r"time_step: got 1\.0; wanted a time from 1e-9 to 1e12, beside"),
         ("x,y,week,v\n0,0,1,2\n9,9,1,3\n", {}, "time: got 1 time; wanted at least 2, or no column of times"),
         ("x,y,week,v\n0,0,2026-01-01,2\n", {}, r"time: line 2, column 'week': got '2026-01-01'.*time since the first"),
-        ("x;y;week;v\n0;0;1;2\n", {}, r"x: no column 'x'; columns: x;y;week;v; got ';' between columns, wanted commas"),
+        ("x;y;week;v\n0;0;1;2\n", {}, r"csv: cannot read .*: got ';' between columns instead of commas"),
     ],
 )
 def test_wrong_columns_of_times_are_named(tmp_path, text, more, message):
