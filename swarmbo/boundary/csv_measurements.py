@@ -259,14 +259,14 @@ def projection_of(
     east, north = _words(x), _words(y)
     if settings.coordinates is None and (other := (east | north) & _OTHER_UNITS):
         got = f"got columns {x!r} and {y!r} in {settings.csv!r}, whose numbers seem to be in {min(other)}"
-        wanted = "wanted metres: convert them, or state coordinates = 'metres'"
+        wanted = f"wanted metres: convert them, or state {how.format(key='coordinates', value='metres')}"
         raise ConfigError(f"{got}; {wanted}", at=f"{at}.coordinates")
     named = bool((east | north) & (_EAST | _NORTH | _DEGREES)) and not (east | north) & _METRES
     if named and east & _NORTH and north & _EAST:
-        got = f"got {x!r}, a latitude; wanted longitudes, to the east: x = {y!r}, y = {x!r}"
-        raise ConfigError(got, at=f"{at}.x")
+        got, fix = f"got {x!r}, a latitude", f"{how.format(key='x', value=y)} {how.format(key='y', value=x)}"
+        raise ConfigError(f"{got}; wanted longitudes, to the east: {fix}", at=f"{at}.x")
     if settings.coordinates == "degrees" or named:
-        _require_degrees(places, columns, at)
+        _require_degrees(places, columns, at, how)
         projection = LocalProjection.about(places, at)
         if settings.coordinates is None:
             warnings.warn(
@@ -279,7 +279,7 @@ def projection_of(
         return projection
     if _look_like_degrees(places):
         got = f"got columns {x!r} and {y!r} in {settings.csv!r} whose numbers look like longitudes and latitudes"
-        wanted = "wanted coordinates = 'degrees', or coordinates = 'metres' if they are metres"
+        wanted = f"wanted {how.format(key='coordinates', value='degrees')}, or metres"
         raise ConfigError(f"{got}; {wanted}", at=f"{at}.coordinates")
     return None
 
@@ -290,13 +290,13 @@ def _words(name: str) -> set[str]:
     return set(re.findall(r"[^\W_]+", apart.lower())) | ({"deg"} if "°" in name else set())
 
 
-def _require_degrees(places: Float[np.ndarray, "n 2"], columns: tuple[str, str], at: str) -> None:
+def _require_degrees(places: Float[np.ndarray, "n 2"], columns: tuple[str, str], at: str, how: str) -> None:
     ranges = (("x", columns[0], "longitude", -180.0, 360.0), ("y", columns[1], "latitude", -90.0, 90.0))
     for values, (key, column, what, low, high) in zip(places.T, ranges, strict=True):
         outside = values[(values < low) | (values > high)]
         if outside.size:
             got = f"column {column!r} holds {outside[0]:.10g}, which is no {what}"
-            wanted = f"wanted degrees from {low:g} to {high:g}, or coordinates = 'metres'"
+            wanted = f"wanted degrees from {low:g} to {high:g}, or {how.format(key='coordinates', value='metres')}"
             raise ConfigError(f"{got}; {wanted}", at=f"{at}.{key}")
 
 

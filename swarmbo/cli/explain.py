@@ -40,9 +40,12 @@ def explain(
 ) -> None:
     """Explain a kind, key, environment, scenario, status, error or term: meaning, default, a command."""
     from swarmbo.errors import ConfigError
+    from swarmbo.registry import SLOTS, kinds, nearest_kind
 
     if not (found := list(explained(name))):
-        near = difflib.get_close_matches(name.lower(), sorted(names()), n=3, cutoff=0.5)
+        kind = nearest_kind(name, [kind for slot in SLOTS for kind in kinds(slot)])  # also by another name: ei
+        alike = difflib.get_close_matches(name.lower(), sorted(names()), n=2)
+        near = dict.fromkeys([*alike, *([kind] if kind else [])])
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "see `swarmbo list`"
         raise ConfigError(f"got {name!r}, which is not known; {hint}", at="explain")
     width = min(line_width(), _WIDEST)

@@ -39,7 +39,7 @@ Keys = Annotated[Path | None, Option(metavar="DIR", help="The folder that `swarm
 def run_fleet(
     source: options.Source,
     seed: options.Seed = None,
-    out: Annotated[Path | None, Option(metavar="DIR", help="Default: runs/<name>-<seed>-fleet.")] = None,
+    out: Annotated[Path | None, Option(metavar="DIR", help="Default: runs/NAME-SEED-fleet.")] = None,
     overrides: options.Overrides = None,
     coordination: Annotated[
         str | None,
@@ -173,7 +173,7 @@ def _hosts(given: list[str] | None) -> dict[str, str]:
 def serve(
     source: options.Source,
     seed: options.Seed = None,
-    out: Annotated[Path | None, Option(metavar="DIR", help="Default: runs/<name>-<seed>-served.")] = None,
+    out: Annotated[Path | None, Option(metavar="DIR", help="Default: runs/NAME-SEED-served.")] = None,
     overrides: options.Overrides = None,
     host: Annotated[str, Option(help="Host, or an IP address.")] = "127.0.0.1",
     port: Annotated[int, Option(help="Port; 0 for a free one.")] = 8000,

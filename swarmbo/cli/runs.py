@@ -16,7 +16,7 @@ from swarmbo.errors import typed
 def run(
     source: options.Source,
     seed: options.Seed = None,
-    out: Annotated[Path | None, Option(metavar="DIR", help="Default: runs/<name>-<seed>[+<settings>].")] = None,
+    out: Annotated[Path | None, Option(metavar="DIR", help="Default: runs/NAME-SEED, and the settings.")] = None,
     overrides: options.Overrides = None,
     no_figures: options.NoFigures = False,
     formats: options.FormatNames = None,
@@ -99,7 +99,7 @@ def export(
         Path | None, Argument(metavar="[FILE]", help="Default: measurements.csv|parquet in DIR; - for stdout.")
     ] = None,
     csv: Annotated[bool, Option("--csv", help="Write CSV, the default.")] = False,
-    parquet: Annotated[bool, Option("--parquet", help='Write Parquet; needs pip install "swarmbo[pandas]".')] = False,
+    parquet: Annotated[bool, Option("--parquet", help="Write Parquet; needs the extra pandas.")] = False,
 ) -> None:
     """Write one tidy table of a run, also of an incomplete one: a row for each measurement."""
     from swarmbo.runs.reading import export as export_runs

@@ -133,7 +133,8 @@ def plot_factor_graph(ax: Axes, graph: "FactorGraph | nx.Graph[Any]", agents: Se
         shown = short[kind].get(name, name)
         is_inside = size > 250 and len(shown) <= 3
         face, edge = (colour, "white") if kind == "factor" else ("white", colour)
-        ax.scatter([x], [y], s=size, marker=marker, linewidths=2.4, zorder=2, facecolor=face, edgecolor=edge)
+        look: dict[str, Any] = {"marker": marker, "facecolor": face, "edgecolor": edge}
+        ax.scatter([x], [y], s=size, linewidths=2.4, zorder=2, clip_on=False, **look)  # nodes at the edge are whole
         letters: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "zorder": 3, "color": style.INK}
         if is_inside:
             fontsize = min(8.5, 1.25 * np.sqrt(size) / max(len(shown), 2))

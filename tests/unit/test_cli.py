@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import swarmbo
@@ -35,6 +36,15 @@ def test_version_and_help(invoke):
     for command in ("run", "resume", "plot", "list", "check", "sweep", "compare", "solve"):
         assert command in invoke("--help").stdout
         assert "Usage" in invoke(command, "--help").stdout
+
+
+def test_help_shows_every_word_of_each_option(invoke, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    commands = {(name,): command for name, command in typer.main.get_command(app).commands.items()}
+    within = {(*way, name): sub for way, one in commands.items() for name, sub in getattr(one, "commands", {}).items()}
+    for way, command in (commands | within).items():
+        shown, told = {*invoke(*way, "--help").stdout.split()}, [one for one in command.params if not one.hidden]
+        assert [one.name for one in told if not {*(one.help or "").split()} <= shown] == [], way
 
 
 def test_the_module_is_the_command_too():

@@ -59,6 +59,8 @@ def test_lines_are_as_wide_as_the_terminal_and_hold_no_markup() -> None:
 
 def test_an_unknown_name_is_refused_with_the_nearest_ones() -> None:
     assert "did you mean 'camel'" in said("camle", status=2)
+    assert "did you mean 'expected-improvement'" in said("ei", status=2)
+    assert "did you mean 'exact'" in said("dpop", status=2)
     assert "see `swarmbo list`" in said("qqqqqq", status=2)
 
 

@@ -134,13 +134,18 @@ def test_degrees_that_are_stated_are_projected_without_a_word_and_repeated_place
 @pytest.mark.parametrize(
     ("rows", "header", "more", "message"),
     [
-        ([(50.9, 5.7, 1), (51, 5.8, 2)], "lat,lon,v", {}, r"x: got 'lat', a latitude; .* x = 'lon', y = 'lat'"),
+        (
+            [(50.9, 5.7, 1), (51, 5.8, 2)],
+            "lat,lon,v",
+            {},
+            r"x: got 'lat', a latitude; .*=lon --set .*field.y=lat",
+        ),
         ([(5.7, 5650610.5, 1), (5.8, 5650611, 2)], "lon,lat,v", {}, r"y: column 'lat' holds 5650610\.5, which is no"),
         ([(700, 5, 1), (5.8, 5, 2)], "a,b,v", {"coordinates": "degrees"}, "x: column 'a' holds 700, which is no lon"),
         (
             [(5.72134, 50.95441, 1), (5.74512, 50.97123, 2), (5.7391, 50.96, 3)],
             *("x,y,v", {}),
-            "coordinates: .* look like longitudes and latitudes; wanted coordinates = 'degrees', or ",
+            "coordinates: .* look like longitudes and latitudes; wanted --set .*coordinates=degrees, or ",
         ),
         ([(1, 2, 3), (2, 3, 4)], "x,y,v", {"coordinates": "feet"}, "coordinates: got 'feet'"),
         ([(1, 2, 3), (2, 3, 4)], "x_km,y_km,v", {"x": "x_km", "y": "y_km"}, "coordinates: .* in km; wanted metres"),

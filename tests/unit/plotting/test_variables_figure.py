@@ -97,6 +97,21 @@ def test_every_node_is_named_and_every_edge_joins_a_factor_to_its_variable(graph
     assert least_gap(places) > 0.3
 
 
+def test_nodes_at_the_edge_are_drawn_whole_and_within_the_page():
+    figure = factor_graph_figure(
+        FactorGraph.from_scopes({"f": ["lamp_1", "heat", "fan"], "g": ["lamp_2", "fan", "heat"]})
+    )
+    figure.canvas.draw()
+    ax = figure.axes[0]
+    for nodes in [one for one in ax.collections if not isinstance(one, LineCollection)]:
+        radius, centre = (
+            np.sqrt(nodes.get_sizes()[0]) / 2 * figure.dpi / 72,
+            ax.transData.transform(nodes.get_offsets())[0],
+        )
+        assert figure.bbox.padded(-radius).contains(*centre)
+        assert ax.bbox.padded(-radius).contains(*centre) or not nodes.get_clip_on()
+
+
 def test_colours_are_those_of_the_owners(graph):
     ax, places, _ = drawn(graph)
     nodes = [c for c in ax.collections if not isinstance(c, LineCollection)]

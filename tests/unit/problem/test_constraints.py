@@ -203,6 +203,7 @@ def test_one_constraint_that_no_point_keeps_is_named(alone):
         (Separation(variables=("a", "c"), at_least=1.0), "$.constraints[0].variables", "two numbers, or a Constraint"),
         (Constraint(scope=("a",), allowed=bool), "$.constraints[0].scope", "variables with a step"),
         (Constraint(scope=("c",), allowed=[True, False]), "$.constraints[0].allowed", "booleans of shape (3,)"),
+        (lambda a: a < 1.0, "$.constraints[0]", "or sb.Linear, sb.Separation or sb.Constraint"),
     ],
 )
 def test_constraints_that_do_not_fit_the_variables_are_refused(constraint, at, words):

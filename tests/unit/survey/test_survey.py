@@ -219,6 +219,24 @@ def test_mistakes_are_told_in_one_line(survey, options, told):
     assert "Traceback" not in result.output
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("lon;lat;ph\n9,1;48,0;5\n", "cannot read 's.csv': got ';' between columns instead of commas"),
+        ("x,y,ph\n9.10123,48.00213,5\n9.10345,48.00345,6\n", "wanted --coordinates degrees, or metres"),
+        ("lat,lon,ph\n48.1,9.1,5\n48.2,9.2,6\n", "to the east: --x lon --y lat"),
+        ("x_km,y_km,ph\n1,2,5\n2,3,6\n", "convert them, or state --coordinates metres"),
+        ("lon,lat,ph\n400,2,5\n2,3,6\n", "from -180 to 360, or --coordinates metres"),
+    ],
+)
+def test_columns_that_need_a_word_are_told_with_the_option_that_says_it(tmp_path, monkeypatch, text, told):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.csv").write_text(text)
+    stated = ["--x", "lat", "--y", "lon"] if text.startswith("lat") else []
+    result = CliRunner().invoke(app, ["next", "s.csv", *stated])
+    assert (result.exit_code, told in result.output) == (2, True), result.output
+
+
 def test_a_file_that_does_not_say_its_value_is_refused(tmp_path):
     (tmp_path / "s.csv").write_text("x,y,ph,zinc\n1,2,3,4\n")
     with pytest.raises(ConfigError, match="got columns ph, zinc; wanted the one of the values: --value COLUMN"):
