@@ -12,8 +12,8 @@ from rich.table import Table
 
 from swarmbo import metrics, plotting
 from swarmbo.boundary.files import naming, replacing, write_rows
+from swarmbo.compare import statistics
 from swarmbo.compare.comparison import Comparison, ComparisonRow, ScoredRun
-from swarmbo.compare.statistics import FEWEST_PAIRS, BySeed, differ, holm, mean_interval, paired_p
 from swarmbo.errors import ConfigError, RunFolderError
 
 _LATEX = {character: f"\\{character}" for character in "&%$#_{}"}
@@ -96,14 +96,14 @@ def _write_csv(comparison: Comparison, path: Path) -> None:
     write_rows(path, [[*names, *more], *map(cells, comparison.rows)])
 
 
-def _cells(row: ComparisonRow, other: BySeed, level: float) -> list[str]:
+def _cells(row: ComparisonRow, other: statistics.BySeed, level: float) -> list[str]:
     mean = f"{row.mean:.4g} {row.unit}".rstrip()
     if (pairs := row.difference) is None:
         why_none = "no common seed" if other else "reference not run here"
         return [mean, "reference" if row.method == row.reference else why_none, "", ""]
     interval = "one pair" if pairs.low is None or pairs.high is None else f"[{pairs.low:+.4g}, {pairs.high:+.4g}]"
-    verdict = "unclear" if pairs.n_pairs >= FEWEST_PAIRS else f"needs {FEWEST_PAIRS} pairs"
-    if differ(row.values, other, pairs, level):
+    verdict = "unclear" if pairs.n_pairs >= statistics.FEWEST_PAIRS else f"needs {statistics.FEWEST_PAIRS} pairs"
+    if statistics.differ(row.values, other, pairs, level):
         verdict = row.reference if (pairs.mean > 0) != (row.metric in metrics.MORE_IS_BETTER) else row.method
     return [mean, f"{pairs.mean:+.4g}", interval, verdict]
 
@@ -177,9 +177,9 @@ def _groups(comparison: Comparison) -> Iterable[_Group]:
         more = metric in metrics.MORE_IS_BETTER
         reference = next((r.values for r in rows if r.method == r.reference), {})
         best = (max if more else min)(row.mean for row in rows)
-        tests = {row.method: paired_p(row.values, reference) for row in rows if row.difference is not None}
+        tests = {row.method: statistics.paired_p(row.values, reference) for row in rows if row.difference is not None}
         known = {method: p for method, p in tests.items() if p is not None}
-        adjusted = dict(zip(known, holm(list(known.values())), strict=True))
+        adjusted = dict(zip(known, statistics.holm(list(known.values())), strict=True))
         unit = f" ({rows[0].unit})" if rows[0].unit else ""
         told = (
             f"{problem}: {metrics.METRIC_TEXT[metric]}{unit}, {'larger' if more else 'smaller'} is better. Means over "
@@ -192,7 +192,7 @@ def _groups(comparison: Comparison) -> Iterable[_Group]:
 
 
 def _numbers(row: ComparisonRow, p: float | None, level: float) -> tuple[str, str, str]:
-    mean = f"{row.mean:.4g}{_between(mean_interval(list(row.values.values()), level), '')}"
+    mean = f"{row.mean:.4g}{_between(statistics.mean_interval(list(row.values.values()), level), '')}"
     if row.difference is None:
         return mean, "reference" if row.method == row.reference else "", ""
     change = f"{row.difference.mean:+.3g}{_between((row.difference.low, row.difference.high), '+')}"

@@ -13,7 +13,7 @@ from swarmbo.deciding.team_state import OneAtATime
 from swarmbo.errors import ConfigError, SwarmboError, SwarmboWarning, needed
 from swarmbo.graph import FactorGraph
 from swarmbo.settings import hint_for
-from swarmbo.spaces.variables import Categorical, Integer, Real, Variable
+from swarmbo.spaces import variables
 from swarmbo.team import Team
 
 optuna: Any = needed("optuna", "optuna", "swarmbo.integrations.optuna")
@@ -239,16 +239,16 @@ class _Work:
         return {f: self.sign * told_number(told[f], f"{f!r} in trial {trial.number}") for f in factors}
 
 
-def _variable(distribution: Any) -> Variable:
+def _variable(distribution: Any) -> variables.Variable:
     """Variable of a distribution's internal representations."""
     if isinstance(distribution, optuna.distributions.CategoricalDistribution):
-        return Categorical(tuple(range(len(distribution.choices))))
+        return variables.Categorical(tuple(range(len(distribution.choices))))
     low, high, is_log = distribution.low, distribution.high, distribution.log
     if isinstance(distribution, optuna.distributions.IntDistribution):
-        return Integer(low, high, distribution.step, is_log)
+        return variables.Integer(low, high, distribution.step, is_log)
     if not isinstance(distribution, optuna.distributions.FloatDistribution):
         raise ConfigError(f"got {short(distribution)}; wanted a float, an int or a categorical one")
-    return Real(low, high, is_log, distribution.step)
+    return variables.Real(low, high, is_log, distribution.step)
 
 
 def _graph(scopes: Mapping[str, Sequence[str]], space: Space) -> FactorGraph:

@@ -222,7 +222,7 @@ def test_mistakes_are_told_in_one_line(survey, options, told):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("lon;lat;ph\n9,1;48,0;5\n", "cannot read 's.csv': got ';' between columns instead of commas"),
+        ("lon;lat;ph\n9,1;48,0;5\n", "cannot read 's.csv': its columns are separated by ';'; wanted a CSV file"),
         ("x,y,ph\n9.10123,48.00213,5\n9.10345,48.00345,6\n", "wanted --coordinates degrees, or metres"),
         ("lat,lon,ph\n48.1,9.1,5\n48.2,9.2,6\n", "to the east: --x lon --y lat"),
         ("x_km,y_km,ph\n1,2,5\n2,3,6\n", "convert them, or state --coordinates metres"),
