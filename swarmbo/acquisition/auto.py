@@ -268,7 +268,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             return whole
         joined: list[BoxFunctions] = [whole]  # used for the other factors: split ones are not in the divided graph
         for factor, split in model.splits.items():
-            part = LogImprovements.over_incumbent(split)
+            part = LogImprovements.over_incumbent(split.by_factor_ahead)
             joined.append(part)
             starts[:, columns[factor]] = part.starts
         divided = split_graph(graph, model.divided, shared_outcomes=situation.outcomes == "total")

@@ -67,6 +67,18 @@ def test_no_member_of_a_batch_is_near_another_or_a_pending_one(scopes, mode, rul
         assert least_distance(points, [list(BOUNDS).index(name) for name in scope]) >= FLOOR
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_first_batch_of_a_black_box_that_is_taken_for_a_sum_spreads(seed):
+    """Each term of a pending outcome counts as pending. If only their sum did, members would be .03 apart."""
+    team = sb.Team(None, {f"x{i}": (0.0, 1.0) for i in range(6)}, seed=seed, initial=10)
+    for query in team.ask(10):
+        u = np.array(list(query.point.values()))
+        team.tell(query, -float((u - 0.37) ** 2 @ np.arange(1.0, 7.0)))
+    U = np.array([list(query.point.values()) for query in team.ask(6)])
+    assert team.model.splits
+    assert min(np.abs(a - b).max() for a, b in itertools.combinations(U, 2)) > 0.1
+
+
 def in_noise(seed):
     """A team that knows noisy totals, in repeats that show how large the noise is, and what makes further ones."""
     rng = np.random.default_rng(seed)
