@@ -117,7 +117,7 @@ def test_a_file_says_the_same_as_a_table(tmp_path):
         ("kind,x_m,y_m,access_point\naccess_point,0,0,\nuser,1,1,3\n", r"wanted one index from 0 to 0"),
         ("kind,x_m,y_m\naccess_point,0,0\naccess_point,0,0\n", r"two access points at one location"),
         ("kind,x_m,y_m\naccess_point,1e9,0\n", r"beyond 1e6 m"),
-        ("x_m,y_m,kind,access_point\n50,0\n", r"line 2: got None; wanted 'access_point' or 'user'"),
+        ("x_m,y_m,kind,access_point\n50,0\n", r"line 2: got ''; wanted 'access_point' or 'user'"),
         (f"kind,x_m,y_m,access_point\naccess_point,0,0,\nuser,1,1,{10**20 - 1}\n", r"wanted an index from 0"),
     ],
 )
