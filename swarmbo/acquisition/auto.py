@@ -221,9 +221,9 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
 
     def _idle_factors(self, situation: JointSituation, belief: AdditiveGP) -> frozenset[str]:
         """Factors of parts without progress in the last steps; an agent knows this of its own parts."""
-        idle, steps, basis = frozenset[str](), situation.steps(), situation.basis()
+        idle, basis = frozenset[str](), situation.basis()
         for part, (_, means) in zip(belief.graph.components, part_means(belief), strict=True):
-            seen = situation.part_means.get(part.factors[0], means)
+            seen, steps = situation.part_means.get(part.factors[0], means), situation.steps(*part.factors)
             outcomes = np.where(np.isfinite(seen), seen, np.nan)
             if self.box.state(outcomes, steps=steps, gain=_PROGRESS, basis=basis).idle >= _IDLE:
                 idle |= frozenset(part.factors)
@@ -315,7 +315,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
                 index = belief.graph.place_of[factor]
                 seen = np.where(np.isfinite(belief.factors[:, index]), mean, np.nan)
                 box = self._box(_patience(belief.hyperparameters.noise_variances[index]))
-                steps, basis = situation.steps(index), situation.basis()
+                steps, basis = situation.steps(factor), situation.basis()
                 state = box.state(seen, steps=steps, places=U[:, columns], gain=_GAIN, basis=basis)
                 is_stuck = state.idle >= _STUCK * box.failures
                 is_open = promise >= _PROMISE * state.spread or (is_stuck and situation.round % _TURNS == 0)

@@ -223,10 +223,10 @@ def check_belief_fits(belief: JointBelief, acquisition: Acquisition) -> None:
         raise ConfigError(f"{got}; wanted 'ensemble'", at="$.belief.kind")
 
 
-def check_draws(belief: JointBelief, acquisition: Acquisition, problem: Problem) -> None:
+def check_draws(belief: JointBelief, acquisition: Acquisition, coordination: object, problem: Problem) -> None:
     """Refuse a kernel without frequencies, if functions will be drawn from its prior, or features of it."""
     kernels = list[str | None](belief.kernels) if isinstance(belief, EnsembleSettings) else []
-    if isinstance(belief, AdditiveGPSettings):
+    if isinstance(belief, AdditiveGPSettings) and isinstance(coordination, Maximiser):  # others ask no acquisition
         is_drawn = len(problem.graph.factors) > 1 or belief.structure is not None
         if problem.outcomes == "per-factor":
             is_drawn = is_shared(problem.graph) and len(problem.graph.factors) <= DRAWABLE
@@ -331,7 +331,7 @@ class Setup:
             raise ConfigError(f"got faults of {short(strangers)}; wanted {wanted}", at="$.transport")
         if not problem.is_field:
             check_belief_fits(parts["belief"], parts["acquisition"])
-            check_draws(parts["belief"], parts["acquisition"], problem)
+            check_draws(parts["belief"], parts["acquisition"], parts["coordination"], problem)
             is_learned = False
             if isinstance(parts["belief"], AdditiveGPSettings):
                 is_learned = parts["belief"].structure is not None

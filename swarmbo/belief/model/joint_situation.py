@@ -86,12 +86,12 @@ class JointSituation:
         known = self.history.chosen
         return np.arange(len(self.history)) >= self.initial if known is None else known
 
-    def steps(self, factor: int | None = None) -> Bool[np.ndarray, " t"]:
-        """Mask of evaluations that may count for or against a method: chosen, with a result (of ``factor``)."""
-        awaited = self.history.awaited
-        if awaited is None:
+    def steps(self, *factors: str) -> Bool[np.ndarray, " t"]:
+        """Mask of evaluations that may count for or against a method: chosen, with results of these (none: all)."""
+        if self.history.awaited is None:
             return self.chosen
-        return self.chosen & ~(awaited.any(axis=1) if factor is None else awaited[:, factor])
+        awaited = self.history.awaited[:, [self.graph.place_of[f] for f in factors] or slice(None)]
+        return self.chosen & ~awaited.any(axis=1)
 
     def basis(self, since: int = 0) -> Int[np.ndarray, " t"]:
         """Number of known evaluations, of those from ``since`` on, at the time of each query."""

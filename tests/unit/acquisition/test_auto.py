@@ -866,6 +866,17 @@ def test_parts_without_progress_are_drawn_and_others_go_on_with_bounds(situation
                 functions.of(set(scopes) - {factor}).value(one, points, ())
 
 
+def test_a_part_that_is_told_late_leaves_the_idle_steps_of_others(situation_of) -> None:
+    situation = situation_of({"f": ["a", "b"], "g": ["b", "c"], "h": ["d"]}, t=38, outcomes="per-factor")
+    U = unit(situation)
+    factors = np.column_stack([waves(U[:, :2]), waves(U[:, 1:3]), np.linspace(0.0, 1.0, 38)])
+    factors[2, :2], factors[situation.initial :, 2] = 5.0, np.nan
+    situation = by_factor(situation, factors)
+    situation = replace(situation, history=replace(situation.history, awaited=np.isnan(factors)))
+    bounds, draw = functions_of(situation).others
+    assert (bounds.owned, draw.owned) == ({"h"}, {"f", "g"})
+
+
 @pytest.mark.parametrize("as_agents", [False, True])
 def test_agents_out_of_contact_agree_on_one_process_for_all(as_agents) -> None:
     graph = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["c", "d"]})

@@ -127,6 +127,7 @@ def test_a_kernel_without_frequencies_learns_but_draws_nothing():
     apart = {"outcomes": "per-factor", "belief": sb.AdditiveGPSettings(kernel="rq")}
     sb.Team(sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"]}), sides, **apart)  # nor does auto of factors apart
     sb.Team(None, sides, belief=sb.AdditiveGPSettings(kernel="rq"))  # or of one factor
+    sb.Team(graph, sides, coordination="sobol", belief=sb.AdditiveGPSettings(kernel="rq"))  # or where none is asked
     own, ensemble = {"kind": "additive", "kernel": "rq"}, {"kind": "ensemble", "kernels": ["rbf", "rq"]}
     for kind, belief in (("auto", own), ("thompson", own), ("egp-ei", ensemble)):
         with pytest.raises(ConfigError, match="got 'rq', which was registered without frequencies"):
