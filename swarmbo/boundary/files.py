@@ -147,7 +147,7 @@ CSV = "a CSV file in UTF-8, with commas between columns, and points in numbers"
 
 
 class CsvRows(NamedTuple):
-    """Content of a CSV file: columns, and line number and one cell for each of each row that is not empty."""
+    """Content of a CSV file: names of columns, and the line number and cells, one per column, of rows."""
 
     header: list[str]
     rows: list[tuple[int, list[str]]]
