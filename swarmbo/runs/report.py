@@ -274,8 +274,7 @@ def _found(summary: Summary, place: Recommendation | None, *, with_std: bool) ->
     named = {f"{name} = ": x for name, x in (place.point or {}).items()}.items() or [("", x) for x in place.location]
     shown = [*named][: None if len(named) <= _MOST_COORDINATES else _MOST_COORDINATES - 1]
     at = ", ".join(
-        name + (f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}") if isinstance(x, float) else name + short(x)
-        for name, x in shown
+        v + (short(x) if not isinstance(x, float) else f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}") for v, x in shown
     )
     if len(shown) < len(place.location):
         at += f", … {len(place.location)} values"

@@ -1,7 +1,6 @@
 """Scenario files, and settings on the command line: ``table.key=value``, and lists of alternatives for sweeps."""
 
 import copy
-import difflib
 import itertools
 import os
 import re
@@ -19,7 +18,7 @@ from swarmbo import errors
 from swarmbo.boundary.files import read_regular
 from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.interchange.files import FORMATS
-from swarmbo.registry import SLOTS, kinds
+from swarmbo.registry import SLOTS, kinds, nearest_kind
 from swarmbo.runs.scenario import DEEPEST, Scenario, require_shallow, scenario_of, setting_paths
 from swarmbo.runs.world import own_names, plug_in_ids, require_trust, team_in
 
@@ -70,7 +69,7 @@ def locate(source: str | os.PathLike[str]) -> Path:
     if is_path or Path(text).exists():
         return Path(text)
     known = ", ".join(available()) or "none"
-    hint = "".join(f"; did you mean {near!r}?" for near in difflib.get_close_matches(text, available(), n=1))
+    hint = f"; did you mean {near!r}?" if (near := nearest_kind(text, list(available()))) else ""
     told = f"no scenario of this name, and no such file; wanted a path or one of: {known}{hint}"
     raise errors.ConfigError(told, at=text)
 

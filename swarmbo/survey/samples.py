@@ -91,12 +91,10 @@ def read_positions(
     rows = [(line, dict(zip(header, row, strict=True))) for line, row in lines]
     if missing := [column for column in coordinates.columns if column not in header]:
         raise ConfigError(f"{name}: no column {missing[0]!r}; wanted the samples' columns {coordinates.columns}", at=at)
-    own = np.empty((len(rows), 2))
-    for place, (line, row) in zip(own, rows, strict=True):
-        for axis, column in enumerate(coordinates.columns):
-            place[axis] = finite(cell := row[column])
-            if np.isnan(place[axis]):
-                raise ConfigError(f"{name}: line {line}, column {column!r}: got {cell!r}; wanted a number", at=at)
+    own = np.array([[finite(row[column]) for column in coordinates.columns] for _, row in rows]).reshape(-1, 2)
+    for i, axis in np.argwhere(np.isnan(own))[:1]:
+        (line, row), column = rows[i], coordinates.columns[axis]
+        raise ConfigError(f"{name}: line {line}, column {column!r}: got {row[column]!r}; wanted a number", at=at)
     if agents not in (None, len(rows)):
         raise ConfigError(f"{name}: got {len(rows)} rows; wanted one for each of --agents {agents}", at=at)
     named = next((column for column in header if column.lower() in ("agent", "name")), None)
