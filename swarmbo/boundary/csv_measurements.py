@@ -159,6 +159,8 @@ def measurements_of(
         if name not in header:
             told = f"no column {name!r}; columns: {', '.join(header)}"
             raise ConfigError(f"{told}; wanted one of them: {how.format(key=key, value='COLUMN')}", at=f"{at}.{key}")
+        if (first := next(other for other in columns if columns[other] == name)) != key:
+            raise ConfigError(f"got {name!r}, which is the column of {first}; wanted another", at=f"{at}.{key}")
     cells = dict(zip(columns, _whole_rows(settings, columns, header, rows, at, how).T, strict=True))
     places = np.column_stack([cells["x"], cells["y"]])
     projection = projection_of(places, (x, y), settings, at, how)

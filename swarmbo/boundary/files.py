@@ -143,11 +143,8 @@ def _claimed_size(stream: IO[bytes]) -> int:
     return math.prod(shape) * dtype.itemsize
 
 
-CSV = "a CSV file in UTF-8, with commas between columns, and points in numbers"
-
-
 class CsvRows(NamedTuple):
-    """Content of a CSV file: columns, and line number and one cell for each of each row that is not empty."""
+    """Content of a CSV file: names of columns, and the line number and cells, one per column, of rows."""
 
     header: list[str]
     rows: list[tuple[int, list[str]]]
@@ -188,13 +185,16 @@ def write_rows(path: Path, rows: Iterable[Iterable[object]]) -> None:
         text.detach()
 
 
-def read_table(path: str | os.PathLike[str], at: str) -> CsvRows:
-    """Read the cells of a file that a setting names."""
+def read_table(path: str | os.PathLike[str], at: str = "$") -> CsvRows:
+    """Read the cells of a file that a setting names; without one, an OSError is raised as it is."""
     try:
         return read_csv(path)
     except (OSError, ValueError) as error:
+        if at == "$" and isinstance(error, OSError):
+            raise
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConfigError(f"cannot read {path!r}: {reason}; wanted {CSV}", at=at) from None
+        wanted = "a CSV file in UTF-8, with commas between columns, and points in numbers"
+        raise ConfigError(f"cannot read {path!r}: {reason}; wanted {wanted}", at=at) from None
 
 
 def finite(cell: str) -> float:

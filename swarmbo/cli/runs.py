@@ -265,15 +265,13 @@ def solve(
     as_json: Annotated[bool, Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Solve a problem in tables (DCOP, MAP): choose a value for every variable, with a bound if you ask for one."""
-    from swarmbo.boundary.values import whole_number
     from swarmbo.cli.tables import table_problem
     from swarmbo.interchange.solved import solve_problem
 
     drawing = options.figure_at(figure, None, dpi)
     given = {"kind": coordination, "bound": bound, "rounds": rounds}
     problem, settings, transport = table_problem(str(file), overrides, given)
-    number = whole_number(seed, 0, "$.seed")  # a method may draw nothing, and not notice
-    solved = solve_problem(problem, settings, number, transport, needs_trace=bool(trace or figure))
+    solved = solve_problem(problem, settings, seed, transport, needs_trace=bool(trace or figure))
     if as_json:
         typer.echo(solved.json())
     else:

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from swarmbo.belief.gp.spatial import checked_rounds
 from swarmbo.boundary.csv_measurements import is_missing, marked
-from swarmbo.boundary.files import CSV, read_csv
+from swarmbo.boundary.files import read_table
 from swarmbo.boundary.values import LARGEST_OUTCOME, is_plain, real_array, short
 from swarmbo.errors import ConfigError, DataWarning, ShapeError
 from swarmbo.problem import Problem
@@ -252,10 +252,7 @@ class _Table:
 
     @classmethod
     def _of_csv(cls, path: str) -> "_Table":
-        try:
-            header, lines = read_csv(path)
-        except ValueError as error:
-            raise ConfigError(f"{path}: cannot be read: {error}; wanted {CSV}") from None
+        header, lines = read_table(path)
         cells = {name: [row[column] for _, row in lines] for column, name in enumerate(header)}
         return cls(path, cells, lambda row: f"{path}: line {lines[row][0]}")
 

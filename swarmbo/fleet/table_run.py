@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
+from swarmbo.boundary.values import whole_number
 from swarmbo.coordination.agreement import Solution, TableOutcome, judged, solution_with
 from swarmbo.coordination.plan import TableMethod, has_deadline
 from swarmbo.coordination.tables import Conflicts, factor_values, sizes_of
@@ -40,7 +41,7 @@ def solve_by_fleet(
     """
     if network.measures:
         raise ConfigError(f"got {network.measures[0]!r}; wanted none: tables are known", at="--measures")
-    here = network.here(problem.graph.agents)
+    here, seed = network.here(problem.graph.agents), whole_number(seed, 0, "$.seed")
     plan = network.plan(problem.graph.agents, problem.name, seed, **to_plan(problem, method, seed))
     unhindered = method.solve(problem.graph, problem.tables, seed=seed).value if plan.goes_on else None
     with new_folder(out):

@@ -271,10 +271,10 @@ def _found(summary: Summary, place: Recommendation | None, *, with_std: bool) ->
         own = zip(where.axes(), where.own(np.array([place.location]))[0], strict=True)
         decimals = 6 if where.unit == "degrees" else 1
         return f"{value} at {', '.join(f'{axis} {number:.{decimals}f}' for axis, number in own)}"
-    values = place.location if place.point is None else list(place.point.values())
-    shown = values if len(values) <= _MOST_COORDINATES else values[: _MOST_COORDINATES - 1]
+    named = {f"{name} = ": x for name, x in (place.point or {}).items()}.items() or [("", x) for x in place.location]
+    shown = [*named][: None if len(named) <= _MOST_COORDINATES else _MOST_COORDINATES - 1]
     at = ", ".join(
-        short(x) if not isinstance(x, float) else f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}" for x in shown
+        v + (short(x) if not isinstance(x, float) else f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}") for v, x in shown
     )
     if len(shown) < len(place.location):
         at += f", … {len(place.location)} values"

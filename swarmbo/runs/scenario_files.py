@@ -18,7 +18,7 @@ from swarmbo import errors
 from swarmbo.boundary.files import read_regular
 from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.interchange.files import FORMATS
-from swarmbo.registry import SLOTS, kinds
+from swarmbo.registry import SLOTS, kinds, nearest_kind
 from swarmbo.runs.scenario import DEEPEST, Scenario, require_shallow, scenario_of, setting_paths
 from swarmbo.runs.world import own_names, plug_in_ids, require_trust, team_in
 
@@ -69,7 +69,9 @@ def locate(source: str | os.PathLike[str]) -> Path:
     if is_path or Path(text).exists():
         return Path(text)
     known = ", ".join(available()) or "none"
-    raise errors.ConfigError(f"no scenario of this name, and no such file; wanted a path or one of: {known}", at=text)
+    hint = f"; did you mean {near!r}?" if (near := nearest_kind(text, list(available()))) else ""
+    told = f"no scenario of this name, and no such file; wanted a path or one of: {known}{hint}"
+    raise errors.ConfigError(told, at=text)
 
 
 def find(name: str, ending: str = ".toml") -> Path | None:
@@ -216,7 +218,7 @@ def parse_override(text: str) -> tuple[tuple[str, ...], Any]:
 
 def split_alternatives(text: str) -> list[str]:
     """Overrides of ``table.key=a,b``, one for each value; commas inside quotes, brackets or braces do not separate."""
-    key, _, values = text.partition("=")
+    key, equals, values = text.partition("=")
     alternatives, depth, quote, part = list[str](), 0, "", ""
     for character in values:
         if character == "," and depth == 0 and not quote:
@@ -231,9 +233,9 @@ def split_alternatives(text: str) -> list[str]:
         else:
             depth += (character in "[{") - (character in "]}")
     alternatives.append(part.strip())
-    if not all(alternatives):
+    if equals and not all(alternatives):
         raise errors.ConfigError(f"got {text!r}; wanted alternatives separated by single commas", at="--set")
-    paths = [parse_override(f"{key}={value}")[0] for value in alternatives]  # of a table's kind, or of the whole table
+    paths = [parse_override(key + equals + value)[0] for value in alternatives]  # of a table's kind, or a whole table
     return [f"{'.'.join(path)}={value}" for path, value in zip(paths, alternatives, strict=True)]
 
 

@@ -88,19 +88,17 @@ def read_positions(
     """Names (``agent_1``, … unless given) and positions (m on the map) of agents, from a CSV file like the samples'."""
     name, at = os.fspath(path), "--from"
     header, lines = read_table(name, at)
-    rows = [(line, dict(zip(header, row, strict=False))) for line, row in lines]
+    rows = [(line, dict(zip(header, row, strict=True))) for line, row in lines]
     if missing := [column for column in coordinates.columns if column not in header]:
         raise ConfigError(f"{name}: no column {missing[0]!r}; wanted the samples' columns {coordinates.columns}", at=at)
-    own = np.empty((len(rows), 2))
-    for place, (line, row) in zip(own, rows, strict=True):
-        for axis, column in enumerate(coordinates.columns):
-            place[axis] = finite(cell := row.get(column, ""))
-            if np.isnan(place[axis]):
-                raise ConfigError(f"{name}: line {line}, column {column!r}: got {cell!r}; wanted a number", at=at)
+    own = np.array([[finite(row[column]) for column in coordinates.columns] for _, row in rows]).reshape(-1, 2)
+    for i, axis in np.argwhere(np.isnan(own))[:1]:
+        (line, row), column = rows[i], coordinates.columns[axis]
+        raise ConfigError(f"{name}: line {line}, column {column!r}: got {row[column]!r}; wanted a number", at=at)
     if agents not in (None, len(rows)):
         raise ConfigError(f"{name}: got {len(rows)} rows; wanted one for each of --agents {agents}", at=at)
     named = next((column for column in header if column.lower() in ("agent", "name")), None)
-    names = tuple(f"agent_{i}" if named is None else row.get(named, "") for i, (_, row) in enumerate(rows, start=1))
+    names = tuple(f"agent_{i}" if named is None else row[named] for i, (_, row) in enumerate(rows, start=1))
     if not rows or len(set(names)) < len(names) or not all(names):
         raise ConfigError(f"{name}: got the agents {list(names)}; wanted one row for each, with distinct names", at=at)
     return names, coordinates.metres(own)
@@ -148,4 +146,4 @@ def _only_value(path: str, header: Sequence[str], others: set[str | None]) -> st
     if "value" in header or len(free) == 1:
         return "value" if "value" in header else free[0]
     wanted = "wanted the one of the values: --value COLUMN"
-    raise ConfigError(f"{path}: got columns {', '.join(free)}; {wanted}", at="--value")
+    raise ConfigError(f"{path}: got columns {', '.join(free or header)}; {wanted}", at="--value")

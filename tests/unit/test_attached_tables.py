@@ -163,7 +163,7 @@ def test_a_bad_cell_is_named_by_row_and_column(change, message):
         ("x;y;value\n0,1;0,2;1,0\n", r"columns are separated by ';'; wanted .* commas"),
         ("x,y,value\n0.1,0.2,1.0,9\n", r"line 2 has 4 cells, and the header 3; wanted .* points in numbers"),
         ("x,x,value\n", r"it has the column 'x' twice"),
-        (b"x,y,value\n\xff,1,1\n", r"cannot be read: 'utf-8' .*wanted a CSV file in UTF-8"),
+        (b"x,y,value\n\xff,1,1\n", r"': 'utf-8' .*wanted a CSV file in UTF-8"),
     ],
 )
 def test_a_file_that_is_wrong_is_refused_by_its_name_and_line_as_editors_count_them(tmp_path, text, message):

@@ -273,6 +273,7 @@ def test_a_fleet_prints_notes_and_the_plan_that_others_need(tmp_path, monkeypatc
             ["run", "channels", "--set", "coordination=dsa", "--set", "probability=7"],
             "$.coordination.probability: got 7",
         ),
+        (["run", "channels", "--seed", "-1"], "$.seed: got -1"),
         (["run", "channels", "--algo", "mgm2"], "did you mean 'mgm'"),
         (["run", "channels", "--set", "keep_best=false"], "unknown key 'keep_best'"),
         (["keys", "channels", "keys", "--host", "eve=here"], "wanted one of ['world', 'ap0'"),

@@ -164,6 +164,11 @@ def test_a_missing_file_or_a_folder_is_refused(tmp_path, monkeypatch, name):
         load(name)
 
 
+def test_a_name_like_that_of_a_scenario_is_answered_with_that():
+    with pytest.raises(ConfigError, match=r"did you mean 'robots'\?$"):
+        load("robot")
+
+
 @pytest.mark.parametrize(
     ("key", "fits", "beyond"),
     [
@@ -275,7 +280,8 @@ def test_commas_inside_a_value_do_not_separate(value):
 
 @pytest.mark.parametrize("text", ["a=1,,2", "a=1,", "a=", "a"])
 def test_empty_alternatives_are_refused(text):
-    with pytest.raises(ConfigError):
+    wanted = "single commas" if "=" in text else r"got 'a'; wanted table\.key=value"
+    with pytest.raises(ConfigError, match=wanted):
         split_alternatives(text)
 
 

@@ -16,6 +16,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.plotting.variables import plot_found, plot_variables
 from swarmbo.runs import load, load_run, resume, run
 from swarmbo.runs.figures import world_of
+from swarmbo.runs.report import report_rows
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.table import write_csv, write_parquet
 from swarmbo_envs.functions import get
@@ -45,6 +46,8 @@ def test_the_log_has_values_and_codes_and_the_summary_has_values(folder):
     assert found.best.point in [record.joint.point for record in found.records[1:]]
     assert found.summary.recommendation.point["x3"] in TREES
     assert found.summary.recommendation.point == team.world.named(found.summary.recommendation.location)
+    told = dict(report_rows(found.summary))["recommendation"].partition("(")[2].split(", ")
+    assert [one.partition(" = ")[0] for one in told] == list(found.summary.recommendation.point)
     text = json.loads((folder / "summary.json").read_text())
     assert text["best"]["point"]["x3"] in TREES
 

@@ -226,6 +226,7 @@ def test_mistakes_are_told_in_one_line(survey, options, told):
         ("x,y,ph\n9.10123,48.00213,5\n9.10345,48.00345,6\n", "wanted --coordinates degrees, or metres"),
         ("lat,lon,ph\n48.1,9.1,5\n48.2,9.2,6\n", "to the east: --x lon --y lat"),
         ("x_km,y_km,ph\n1,2,5\n2,3,6\n", "convert them, or state --coordinates metres"),
+        ("x,y,sd\n1,2,3\n", "got columns x, y, sd; wanted the one of the values"),
         ("lon,lat,ph\n400,2,5\n2,3,6\n", "from -180 to 360, or --coordinates metres"),
     ],
 )
@@ -260,6 +261,13 @@ def test_a_file_whose_cells_have_no_certain_column_is_refused(tmp_path, text, to
     (tmp_path / "s.csv").write_text(text)
     with pytest.raises(ConfigError, match=told):
         read_samples(tmp_path / "s.csv", "ph")
+
+
+@pytest.mark.parametrize(("told", "of"), [({"noise": "x"}, "x"), ({"noise": "ph"}, "value"), ({"value": "y"}, "y")])
+def test_a_column_has_one_meaning(tmp_path, told, of):
+    (tmp_path / "s.csv").write_text("x,y,ph\n1,2,3\n2,3,5\n")
+    with pytest.raises(ConfigError, match=f"which is the column of {of}; wanted another"):
+        read_samples(tmp_path / "s.csv", **({"value": "ph", "x": "x", "y": "y"} | told))
 
 
 def test_empty_lines_and_columns_without_name_and_cells_are_no_content(tmp_path):
