@@ -44,7 +44,7 @@ _DRAWN_FROM = 2  # evaluations from which on there are such draws, in units of t
 _CAUTIOUS_FROM = 3  # the same for cautious bounds between them
 _IDLE = 6  # evaluations, or batches, in a row without progress after which draws replace bounds
 _REFINED = 6  # period of the bounds that remain then
-_PROGRESS = 1e-3  # of the first outcomes' spread: smaller gains are none
+_PROGRESS = 1e-4  # of the first outcomes' spread: smaller gains are none
 DRAWABLE = 128  # most factors for such draws: that of more explores in too many at once
 _AFAR = 4  # period in rounds in which the draw of an untransformed sum is searched globally, to leave a wrong basin
 _SIDES = (1.0, 0.5, 0.25)  # of the trust region, by member of a batch: bounds in one region are almost the same point
@@ -104,7 +104,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     unknown, this happens whenever the number of evaluations has grown by half. Outcomes of factors with shared
     variables are not transformed, since a gain of one may be a loss of another. Draws begin with twice as many outcomes
     as in the initial design, and cautious bounds after draws with three times as many. From then on, a part of the
-    graph may have no gain of a thousandth of the first outcomes' spread in six evaluations. Then five of six of its
+    graph may have no gain of 1e-4 of the first outcomes' spread in six evaluations. Then five of six of its
     points are draws, since bounds do not leave a basin that they have explored. More than 128 such factors are never
     drawn, nor in noise, since a draw explores in all at once. Trust regions react to posterior means, not to noisy
     outcomes. If the fitted noise is above 3e-4 of the outcomes' variance, ``box.failures`` and the wait for a restart
