@@ -13,9 +13,9 @@ from rich.table import Table as RichTable
 from swarmbo import registry
 from swarmbo.boundary import files
 from swarmbo.boundary.values import whole_number
+from swarmbo.coordination import plan
 from swarmbo.coordination.agreement import Solution, whole_factors
 from swarmbo.coordination.participant import solve_with_agents
-from swarmbo.coordination.plan import TableMethod, TraceRow, has_deadline, traced
 from swarmbo.errors import ConfigError
 from swarmbo.interchange.networks import uai_solution
 from swarmbo.interchange.problem import TableProblem
@@ -30,10 +30,10 @@ class Solved:
     """Solution of a problem, ``unhindered`` its value without faults; no ``transport``: one process, or a fleet."""
 
     problem: TableProblem
-    method: TableMethod
+    method: plan.TableMethod
     seed: int
     solution: Solution
-    trace: tuple[TraceRow, ...] = ()
+    trace: tuple[plan.TraceRow, ...] = ()
     transport: Carrying | None = None
     unhindered: float | None = None
 
@@ -193,11 +193,11 @@ def solve_problem(
     """
     method, graph = method_of(coordination), problem.graph
     seed = whole_number(seed, 0, "$.seed")  # a method may draw nothing, and not notice
-    if needs_trace and (transport or has_deadline(method)):
+    if needs_trace and (transport or plan.has_deadline(method)):
         got = "transport settings" if transport else "mode 'asynchronous'"
         raise ConfigError(f"got {got}, with which no round is traced; wanted neither", at="--trace, --figure")
-    if not transport and not has_deadline(method):
-        return Solved(problem, method, seed, *traced(method, graph, problem.tables, seed=seed))
+    if not transport and not plan.has_deadline(method):
+        return Solved(problem, method, seed, *plan.traced(method, graph, problem.tables, seed=seed))
     links = transport_of(transport or {}, graph.agents)
     unhindered = method.solve(graph, problem.tables, seed=seed).value if isinstance(links, Faults) else None
     carrier = links.open(graph.agents, seed=seed)
@@ -205,7 +205,7 @@ def solve_problem(
     return Solved(problem, method, seed, solution, transport=links, unhindered=unhindered)
 
 
-def method_of(coordination: Mapping[str, Any]) -> TableMethod:
+def method_of(coordination: Mapping[str, Any]) -> plan.TableMethod:
     """Method for tables of a ``kind`` and its settings; a few names of pyDCOP are taken for the kind."""
     known, kind = table_methods(), coordination.get("kind")
     if kind not in known:
@@ -236,10 +236,10 @@ def transport_of(settings: Mapping[str, Any], agents: Sequence[str]) -> Carrying
     return transport
 
 
-def table_methods() -> dict[str, type[TableMethod]]:
+def table_methods() -> dict[str, type[plan.TableMethod]]:
     """Coordination methods for tables, by name."""
     known = registry.kinds("coordination", registry.FIELD).items()
-    return {name: method for name, method in known if issubclass(method, TableMethod)}
+    return {name: method for name, method in known if issubclass(method, plan.TableMethod)}
 
 
 def _shortened(words: "tuple[str, ...] | list[str]") -> str:

@@ -14,11 +14,10 @@ import msgspec
 import tomli_w
 
 import swarmbo
-from swarmbo import errors
+from swarmbo import errors, registry
 from swarmbo.boundary.files import read_regular
 from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.interchange.files import FORMATS
-from swarmbo.registry import SLOTS, kinds, nearest_kind
 from swarmbo.runs.scenario import DEEPEST, Scenario, require_shallow, scenario_of, setting_paths
 from swarmbo.runs.world import own_names, plug_in_ids, require_trust, team_in
 
@@ -69,7 +68,7 @@ def locate(source: str | os.PathLike[str]) -> Path:
     if is_path or Path(text).exists():
         return Path(text)
     known = ", ".join(available()) or "none"
-    hint = f"; did you mean {near!r}?" if (near := nearest_kind(text, list(available()))) else ""
+    hint = f"; did you mean {near!r}?" if (near := registry.nearest_kind(text, list(available()))) else ""
     told = f"no scenario of this name, and no such file; wanted a path or one of: {known}{hint}"
     raise errors.ConfigError(told, at=text)
 
@@ -209,7 +208,7 @@ def parse_override(text: str) -> tuple[tuple[str, ...], Any]:
     path = tuple(part.strip() for part in key.split("."))
     if not equals or not all(path):
         raise errors.ConfigError(f"got {text!r}; wanted table.key=value", at="--set")
-    if path[-1] in SLOTS and len(path) == 1 and value.strip()[:1] != "{":
+    if path[-1] in registry.SLOTS and len(path) == 1 and value.strip()[:1] != "{":
         path += ("kind",)  # shorthand, as in Python
     if len(path) > DEEPEST:
         raise errors.ConfigError(f"got a key of {len(path)} parts; wanted table.key=value", at="--set")
@@ -264,7 +263,7 @@ def settings_begun(source: str | None, begun: str) -> list[str]:
         tables = {} if source is None else read_toml(locate(source))
     except errors.ConfigError:  # a name that is not whole yet, perhaps
         tables = {}
-    named = {"environment.id": plug_in_ids(), **{f"{slot}.kind": kinds(slot) for slot in SLOTS}}
+    named = {"environment.id": plug_in_ids(), **{f"{slot}.kind": registry.kinds(slot) for slot in registry.SLOTS}}
     found = [f"{path}=" for path in setting_paths(tables) if path not in ("environment", "modules", *named)]
     found += [f"{path}={name}" for path, names in named.items() for name in names]
     return [path for path in found if path.startswith(begun)]
