@@ -147,10 +147,10 @@ def test_outcomes_that_are_still_to_come_do_not_count_against_the_box_of_their_f
     query = team.ask()
     team.tell(query, {"f": -100.0})
     after = team._learner.situation(team._log, None)
-    assert after.steps(0).sum() == before.steps(0).sum() + 1
-    assert after.steps(1).sum() == before.steps(1).sum()
+    assert after.steps("f").sum() == before.steps("f").sum() + 1
+    assert after.steps("g").sum() == before.steps("g").sum()
     team.tell(query, {"g": -100.0})
-    assert team._learner.situation(team._log, None).steps(1).sum() == before.steps(1).sum() + 1
+    assert team._learner.situation(team._log, None).steps("g").sum() == before.steps("g").sum() + 1
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
