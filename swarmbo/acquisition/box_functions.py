@@ -1,6 +1,6 @@
 """Bases of the local functions of acquisitions: terms of a sum over a box of the unit cube, one per factor."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -92,8 +92,8 @@ class ComposedFunctions(BoxFunctions):
         return slope
 
 
-def _factors_of(functions: BoxFunctions) -> frozenset[str]:
-    return frozenset(functions.graph.factors) if functions.owned is None else functions.owned
+def _factors_of(functions: BoxFunctions) -> Set[str]:
+    return functions.graph.place_of.keys() if functions.owned is None else functions.owned
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
