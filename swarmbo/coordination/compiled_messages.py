@@ -162,10 +162,10 @@ def _variable_pass(
 ) -> None:
     for i in range(len(choices)):
         renew_variable(starts, i * degree, degree, size, heard, said, spare)
-        best = 0
+        best, most = 0, spare[0][0]
         for j in range(1, size):
-            if spare[0][j] > spare[0][best]:  # of equal ones the first
-                best = j
+            if spare[0][j] > most:  # of equal ones the first
+                best, most = j, spare[0][j]
         choices[i] = best
 
 
