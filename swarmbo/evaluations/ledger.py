@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 import numpy as np
@@ -22,9 +22,10 @@ from numpy.typing import ArrayLike
 from swarmbo import errors
 from swarmbo.boundary import files, values
 from swarmbo.boundary.files import append_line
-from swarmbo.deciding.team_state import read_state
 from swarmbo.records import Query, SolveReport, Traffic
-from swarmbo.team import Team
+
+if TYPE_CHECKING:  # it is slow to load, and workers need none
+    from swarmbo.team import Team
 
 LEDGER = "ledger.jsonl"
 STATES = f"ledger-{'[0-9]' * 6}.npz"
@@ -96,16 +97,16 @@ class Ledger:
         (['q00001'], 1, 1)
     """
 
-    def __init__(self, folder: Path, team: Team, choose: Callable[[Team], Query] | None = None) -> None:
+    def __init__(self, folder: Path, team: "Team", choose: "Callable[[Team], Query] | None" = None) -> None:
         self.team, self.events = team, list[Event]()
         self.watchers = list[Callable[[Event], None]]()
-        self._folder, self._choose = folder, choose or Team.ask
+        self._folder, self._choose = folder, choose or methodcaller("ask")
         self._lock, self._digest, self._broken = threading.RLock(), _START, ""
         self._is_logging = False
         self._asked, self._losses = dict[str, Event](), Counter[str]()
 
     @classmethod
-    def create(cls, folder: Path, team: Team, choose: Callable[[Team], Query] | None = None) -> Self:
+    def create(cls, folder: Path, team: "Team", choose: "Callable[[Team], Query] | None" = None) -> Self:
         """Begin a ledger with a team in its present state.
 
         Args:
@@ -134,8 +135,8 @@ class Ledger:
     def open(
         cls,
         folder: Path,
-        make_team: Callable[[], Team],
-        choose: Callable[[Team], Query] | None = None,
+        make_team: "Callable[[], Team]",
+        choose: "Callable[[Team], Query] | None" = None,
         replayed: Callable[[Self, Event], None] | None = None,
         known: int | None = None,
     ) -> Self:
@@ -342,6 +343,8 @@ class Ledger:
             states.pop(number).unlink()  # ahead of the log, or of what is wanted: made again in time
         if not states:
             return 0
+        from swarmbo.deciding.team_state import read_state  # late, as above
+
         path = states[number := max(states)]
         try:
             self.team.load_state_dict(read_state(path))
@@ -405,7 +408,7 @@ class Ledger:
         return files.naming(self._folder / LEDGER, "cannot be written")
 
 
-def _digest_of(team: Team) -> str:
+def _digest_of(team: "Team") -> str:
     return files.digest_of_table({"problem": team.problem.to_plain(), "settings": team.setup.to_plain()})
 
 
