@@ -193,7 +193,7 @@ def bump_scenario(mischief):
     from swarmbo.runs.scenario import scenario_of  # here, for most tests need none of runs
 
     def make(environment=None, coordination="random", **settings):
-        data = {"name": "bump", "rounds": 4, "belief": {"restarts": 1}, **settings}
+        data = {"name": "bump", "rounds": 4, "belief": {"restarts": 0}, **settings}
         data["environment"] = {"id": WORLD_ID, **(environment or {})}
         return scenario_of({**data, "coordination": {"kind": coordination}})
 

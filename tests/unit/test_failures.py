@@ -1,6 +1,5 @@
 """Teams of both kinds learn where evaluations fail, keep away from there, and are no worse for it."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -105,15 +104,16 @@ SUM_OF_WAVES = {
 @pytest.mark.parametrize(("outcomes", "seed"), [("total", 0), ("per-factor", 1)])
 def test_outcomes_of_a_sum_over_variables_are_in_use_whatever_forbids_points(given, outcomes, seed) -> None:
     graph = sb.FactorGraph.from_scopes({"f": list("abc")}) if outcomes == "per-factor" else None
-    team, best = sb.Team(graph, dict.fromkeys("abc", (0.0, 1.0)), outcomes=outcomes, seed=seed, **given), -math.inf
+    team = sb.Team(graph, dict.fromkeys("abc", (0.0, 1.0)), outcomes=outcomes, seed=seed, **given)
     for number in range(30):
         query = team.ask()
         u = np.array(list(query.point.values())) - [0.31, 0.42, 0.53]
         value = None if given == {} and number == 3 else float(-(1.0 - np.cos(9.0 * u) + u**2).sum())
         load = {"constraints": {"load": query.point["a"] + query.point["b"]}} if "limits" in given else {}
         team.tell(query, value if graph is None else {"f": value}, **load)
-        best = max(best, -math.inf if value is None else value)
-    assert best > -0.01
+        if value is not None and value > -0.01:
+            return
+    pytest.fail("30 outcomes came nowhere near the maximum")
 
 
 class Insists:

@@ -20,6 +20,7 @@ from swarmbo.compare.reproduction import (
     rows_of,
 )
 from swarmbo.errors import ConfigError
+from swarmbo.evaluations import Workers
 from swarmbo.runs import load_run
 from swarmbo.runs.scenario_files import reproductions
 from swarmbo.runs.sweep import sweep
@@ -74,9 +75,12 @@ def called(*arguments):
     return CliRunner().invoke(app, ["reproduce", *map(str, arguments)])
 
 
+THREADS = "concurrent.futures:ThreadPoolExecutor"  # which start at once
+
+
 def test_a_reproduction_shows_printed_numbers_beside_its_own_and_does_nothing_twice(tiny, tmp_path):
     out = tmp_path / "out"
-    first = called(tiny, "--out", out, "--quiet")
+    first = called(tiny, "--out", out, "--quiet", "--engine", THREADS)
     assert first.exit_code == 0, first.output
     folders = sorted(path.parent.relative_to(out).as_posix() for path in out.rglob("summary.json"))
     assert len(folders) == 10
@@ -94,7 +98,7 @@ def test_a_reproduction_shows_printed_numbers_beside_its_own_and_does_nothing_tw
 
     shutil.rmtree(out / "camel" / "sobol" / "seed-001")
     kept = {path: path.stat().st_mtime_ns for path in out.rglob("rounds.jsonl")}
-    again = called(tiny, "--out", out, "--quiet")
+    again = called(tiny, "--out", out, "--quiet", "--engine", THREADS)
     assert again.exit_code == 0
     tables = (text, (out / "table.md").read_text())
     without_time = [[line.rpartition(" | ")[0] for line in told.splitlines()] for told in tables]
@@ -130,7 +134,7 @@ def test_scores_are_those_of_the_records_and_regret_counts_from_a_stated_maximum
     assert planned == [("auto", 1), ("sobol", 1)]
     assert [note.partition(":")[0] for note in notes] == ["A short check", "peer", "nowhere"]
     cells = [cell for cell in cells if cell.method == "sobol"]
-    outcomes = sweep([trial for cell in cells for trial in cell.trials])
+    outcomes = sweep([trial for cell in cells for trial in cell.trials], Workers(engine=THREADS))
     camel, moved = read_scores(given, cells, outcomes)
     run = load_run(cells[0].trials[0].out)
     assert camel.at == [1]

@@ -147,7 +147,8 @@ def test_a_problem_that_cannot_be_solved_says_so_and_draws_that(solve):
 def test_loss_and_delay_change_no_choice_of_agents_that_wait_and_cost_messages(solve, method):
     alone = json.loads(solve("channels", "--algo", method, "--json", "--seed", 1).stdout)
     asked = ["--algo", method, "--seed", 1, "--set", "transport.loss=.3", "--set", "transport.delay=2"]
-    lossy = json.loads(solve("channels", *asked, "--json").stdout)
+    shown = solve("channels", *asked, "--out", "lossy.json").stdout
+    lossy = json.loads(Path("lossy.json").read_text())
     assert {key: lossy[key] for key in ("assignment", "value", "status")} == {
         key: alone[key] for key in ("assignment", "value", "status")
     }
@@ -155,7 +156,7 @@ def test_loss_and_delay_change_no_choice_of_agents_that_wait_and_cost_messages(s
     assert lossy["value_without_faults"] == alone["value"]
     assert lossy["messages"] > alone["messages"]
     assert lossy["links"]["lost"] > 0
-    assert "cost without faults" in solve("channels", *asked).stdout
+    assert "cost without faults" in shown
     one_by_one = json.loads(solve("channels", *asked[:4], "--set", "transport.as_agents=true", "--json").stdout)
     assert (one_by_one["messages"], one_by_one["bytes"]) == (alone["messages"], alone["bytes"])
 
@@ -259,6 +260,8 @@ def test_a_team_learns_the_factors_of_a_file_and_ends_at_its_optimum():
         outcomes = {factor: float(problem.tables[factor][scopes[factor]]) for factor in problem.graph.factors}
         team.tell(query, outcomes)
         found.append(sum(outcomes.values()))
+        if found[-1] == pytest.approx(best):
+            break
     assert np.isfinite(found).all()  # no combination that a table forbids
     assert max(found) == pytest.approx(best)
 

@@ -141,8 +141,10 @@ def test_a_run_that_stops_resumes_to_the_same_bytes(done, tmp_path, interrupted)
     assert (tmp_path / "run" / "rounds.jsonl").read_bytes() == whole
 
 
-def test_figures_are_those_of_joint_points(done):
+def test_figures_are_those_of_joint_points(done, request):
     wanted, folder, _, _ = done
+    if wanted.environment.get("structure") == "hidden":  # the others show all that this one does
+        request.getfixturevalue("blank")
     names = {path.name for path in draw_run(folder)}
     # also where every agent has a part of the function to itself: it says what came, and what it chose
     expected = {"regret.png", "variables.png", "traffic.png"}
@@ -176,14 +178,14 @@ def test_failed_evaluations_are_logged_as_such_and_leave_no_regret(tmp_path):
 def test_methods_on_one_function_share_the_design_and_are_compared(tmp_path):
     for kind in ("sobol", "random"):
         for seed in (0, 1):
-            run(scenario(coordination={"kind": kind}, seed=seed, rounds=12), tmp_path / f"{kind}-{seed}")
+            run(scenario(coordination={"kind": kind}, seed=seed, rounds=6, initial=4), tmp_path / f"{kind}-{seed}")
     records = [RunFolder.open(tmp_path / f"{kind}-1").records()[1:] for kind in ("sobol", "random")]
     one, other = ([record.joint.location for record in method] for method in records)
-    assert one[:10] == other[:10]
-    assert one[10:] != other[10:]
+    assert one[:4] == other[:4]
+    assert one[4:] != other[4:]
     comparison = compare([tmp_path], "sobol")
     assert {row.metric for row in comparison.rows} == {"simple_regret", "mean_regret"}
-    assert [run.measurements[-1] for runs in comparison.runs.values() for run in runs] == [12] * 4
+    assert [run.measurements[-1] for runs in comparison.runs.values() for run in runs] == [6] * 4
 
 
 def test_a_sum_is_logged_only_where_all_its_factors_came():
@@ -211,7 +213,7 @@ LEARNING = {
 
 
 @pytest.mark.parametrize("case", ["told", pytest.param("hidden", marks=pytest.mark.thorough), "add-gp-ucb"])
-def test_scopes_that_were_learned_are_in_the_closing_table_and_in_the_figure(case, tmp_path, monkeypatch):
+def test_scopes_that_were_learned_are_in_the_closing_table_and_in_the_figure(case, tmp_path, monkeypatch, blank):
     drawn = dict[str, FactorGraph]()
     monkeypatch.setattr(run_figures, "factor_graph_figure", lambda graphs: drawn.update(graphs) or Figure())
     wanted, folder = scenario(**{"rounds": 12, **LEARNING[case]}), tmp_path / "run"
@@ -237,7 +239,7 @@ def test_scopes_that_were_learned_are_in_the_closing_table_and_in_the_figure(cas
         assert graph.agents == wanted_graph.agents
 
 
-def test_scopes_that_are_those_told_are_drawn_once(tmp_path, monkeypatch, done):
+def test_scopes_that_are_those_told_are_drawn_once(tmp_path, monkeypatch, done, blank):
     drawn = dict[str, FactorGraph]()
     monkeypatch.setattr(run_figures, "factor_graph_figure", lambda graphs: drawn.update(graphs) or Figure())
     told = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]})

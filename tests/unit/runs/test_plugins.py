@@ -186,7 +186,7 @@ def test_compare_says_where_runs_were_made_by_other_code(beside, tmp_path):
 
 
 def test_own_belief_about_a_function_is_run_and_resumed(beside, tmp_path, cut):
-    settings = {"name": "c", "rounds": 12, "seed": 3}
+    settings = {"name": "c", "rounds": 5, "initial": 3, "seed": 3}
     settings |= {"environment": {"id": "swarmbo/function-v0", "function": "camel"}}
 
     def log(belief, name):
@@ -199,7 +199,7 @@ def test_own_belief_about_a_function_is_run_and_resumed(beside, tmp_path, cut):
     assert mine == log({"kind": "additive", "lengthscales": "shared", "noise_floor": 1e-4}, "known")
     assert mine != log({"kind": "additive"}, "default")
     whole = (tmp_path / "own" / "rounds.jsonl").read_bytes()
-    cut(tmp_path / "own", 12)
+    cut(tmp_path / "own", 5)
     resume(tmp_path / "own", trust=True)
     assert (tmp_path / "own" / "rounds.jsonl").read_bytes() == whole
 

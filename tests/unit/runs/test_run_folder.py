@@ -87,7 +87,7 @@ def test_clearing_deletes_the_run_and_nothing_else(folder):
     assert left == mine
 
 
-def test_clearing_leaves_nothing_of_a_run_that_was_drawn(tmp_path, bump_scenario):
+def test_clearing_leaves_nothing_of_a_run_that_was_drawn(tmp_path, bump_scenario, blank):
     run(bump_scenario(rounds=1), tmp_path / "run")
     drawn = {path.name for path in draw_run(tmp_path / "run")}
     assert drawn == {path.name for path in (tmp_path / "run" / "figures").iterdir()}

@@ -196,7 +196,7 @@ def test_the_scenario_finds_more_than_its_design_and_is_scored_by_the_closed_for
 
 def test_what_was_found_stands_beside_what_simple_ways_find_in_as_many_rounds(tmp_path):
     table = {"id": "swarmbo/wlan_power-v0", "topology": SMALL}
-    summary = run(scenario_of({"name": "small", "rounds": 14, "environment": table}), tmp_path / "run")
+    summary = run(scenario_of({"name": "small", "rounds": 8, "initial": 4, "environment": table}), tmp_path / "run")
     env = wlan_power_v0.parallel_env(topology=SMALL)
     assert summary.references["all at maximum"] == pytest.approx(env.network.value(np.full((1, 4), 25.0))[0])
     ways = ["best equal power", "random", "independent tuning", "sequential greedy", "one Gaussian process for all"]
@@ -235,9 +235,11 @@ def test_a_run_among_changing_users_goes_on_after_an_interruption_and_tells_how_
 ):
     changes = ["mobility_m=3.0", "leave_rate=0.1", "return_rate=0.3", "failure_rate=0.1"]
     small = "topology={generated={access_points=4,users=9,area_m=[150.0,150.0]}}"
-    scenario = load("wlan-mobility", ["rounds=14", *(f"environment.{setting}" for setting in (small, *changes))])
+    scenario = load(
+        "wlan-mobility", ["rounds=8", "initial=4", *(f"environment.{setting}" for setting in (small, *changes))]
+    )
     assert scenario.belief.time is not None  # outcomes fade
-    records = same_when_resumed(scenario, 11)
+    records = same_when_resumed(scenario, 5)
     assert records[-1].score is None  # there is no one function to score against
     late = np.mean([record.joint.measurement for record in records[-4:] if record.joint.measurement is not None])
     rows = dict(report_rows(load_run(tmp_path / "whole").summary))

@@ -1,7 +1,6 @@
 """Runs whose agents each have a belief of their own: what is logged of it, rebuilt from the folder, and drawn."""
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from swarmbo.runs.reading import load_run
 from swarmbo.runs.report import report_rows
 from swarmbo.runs.runner import assemble
 
+pytestmark = pytest.mark.usefixtures("blank")
 LOSSY = ["belief.loss=0.5", "belief.steps=1", "belief.prior.restarts=0"]
 SMALL = ["rounds=4", "environment.sensors=6", *LOSSY]
 
@@ -101,10 +101,6 @@ def drawn(path, monkeypatch):
         return made[-1]
 
     monkeypatch.setattr("swarmbo.plotting.run_figures.agent_maps_figure", catches)
-    for slow in ("write_animation", "style.save"):
-        monkeypatch.setattr(
-            f"swarmbo.plotting.run_figures.{slow}", lambda *given: next(one for one in given if isinstance(one, Path))
-        )
     assert {"agents.png", "error_traffic.png"} <= {file.name for file in draw_run(path)}
     return made[0]
 
@@ -211,13 +207,11 @@ def test_a_world_that_keeps_no_state_has_errors_and_no_views(bump_scenario, tmp_
     assert not any("fused" in ax.get_title(loc="left") for ax in figure.axes)
 
 
-def test_a_shared_belief_has_no_views(bump_scenario, tmp_path, monkeypatch):
+def test_a_shared_belief_has_no_views(bump_scenario, tmp_path):
     run(bump_scenario(rounds=1), tmp_path / "run")
     folder = RunFolder(tmp_path / "run")
     assert views_of(folder) is None
     assert all(record.score.view_rmse is None for record in folder.records())
     assert "map RMSE" in dict(report_rows(load_run(folder.path).summary))
     assert world_of(folder).has_map
-    monkeypatch.setattr("swarmbo.plotting.run_figures.style.save", lambda figure, path, dpi: path)
-    monkeypatch.setattr("swarmbo.plotting.run_figures.write_animation", lambda *given: tmp_path / "run.gif")
     assert not any(file.name in {"agents.png", "error_traffic.png"} for file in draw_run(folder.path))

@@ -24,11 +24,26 @@ from swarmbo.runs.scenario import make_environment
 from swarmbo.runs.trial import _extrapolated, estimate
 
 THREADS = ["workers.engine=concurrent.futures:ThreadPoolExecutor"]
-SMALL = ["environment.parameters={n_variables=8}", "environment.noise_std=0.5", "rounds=14", "initial=6"]
+SMALL = ["environment.parameters={n_variables=8}", "environment.noise_std=0.5", "rounds=10", "initial=6"]
 
 
 def small(*more):
     return load("powell", [*SMALL, *more], trust=True)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """A run without workers."""
+    run(small(), folder := tmp_path_factory.mktemp("runs") / "alone")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def in_batches(tmp_path_factory):
+    """The log of a run with three workers that measure in batches."""
+    folder = tmp_path_factory.mktemp("runs") / "in_batches"
+    run(small(*THREADS, "workers.count=3", "workers.mode=synchronous"), folder, trust=True)
+    return (folder / "rounds.jsonl").read_bytes()
 
 
 def events_of(folder):
@@ -97,7 +112,7 @@ def test_a_check_refuses_what_a_run_would_and_an_engine_that_fails_leaves_nothin
     with pytest.raises(ConfigError, match=r"engine\(work, count, timeout_s\) failed: TypeError"):
         run(failing, tmp_path / "run", trust=True)
     monkeypatch.setattr("queue_of_own.engine", lambda work, count, timeout_s: ThreadPoolExecutor(count))
-    assert run(failing, tmp_path / "run", trust=True).rounds == 14
+    assert run(failing, tmp_path / "run", trust=True).rounds == 10
 
 
 def test_own_engines_need_trust_and_workers_are_refused_by_name():
@@ -123,14 +138,14 @@ def test_a_run_with_workers_is_a_run_folder_like_any_other(tmp_path, mode):
     folder = RunFolder.open(tmp_path / "run")
     records, events = folder.records(), events_of(tmp_path / "run")
     told = [event for event in events if event.kind == "tell"]
-    assert seen == [(number, False) for number in range(15)]
-    assert [record.round for record in records] == list(range(15))
+    assert seen == [(number, False) for number in range(11)]
+    assert [record.round for record in records] == list(range(11))
     assert [record.query for record in records[1:]] == [event.query for event in told]
-    assert sorted(event.query for event in told) == [f"q{number:05d}" for number in range(1, 15)]
+    assert sorted(event.query for event in told) == [f"q{number:05d}" for number in range(1, 11)]
     sums = [sum(event.outcome.values()) for event in told]
     assert [record.joint.measurement for record in records[1:]] == pytest.approx(sums)
     assert [record.joint.mean is None for record in records[1:]].count(True) == 6
-    assert summary.rounds == summary.measurements == 14
+    assert summary.rounds == summary.measurements == 10
     assert summary.workers.count == 3
     assert summary.workers.mode == mode
     assert 0.0 < summary.workers.busy <= 1.0
@@ -141,35 +156,32 @@ def test_a_run_with_workers_is_a_run_folder_like_any_other(tmp_path, mode):
     assert list((tmp_path / "run").iterdir()) in ([], [tmp_path / "run" / ".lock"])
 
 
-def test_one_worker_in_batches_decides_and_measures_as_a_run_without_workers(tmp_path):
-    run(small(), tmp_path / "alone")
+def test_one_worker_in_batches_decides_and_measures_as_a_run_without_workers(alone, tmp_path):
     run(small(*THREADS, "workers.count=1", "workers.mode=synchronous"), tmp_path / "one", trust=True)
-    alone, one = (RunFolder.open(tmp_path / name).records() for name in ("alone", "one"))
-    assert alone == one
+    assert RunFolder.open(alone).records() == RunFolder.open(tmp_path / "one").records()
 
 
 @pytest.mark.parametrize(
-    ("mode", "lines"), [("asynchronous", 0), ("asynchronous", 7), ("synchronous", 1), ("synchronous", 11)]
+    ("mode", "lines"), [("asynchronous", 0), ("asynchronous", 7), ("synchronous", 1), ("synchronous", 8)]
 )
-def test_a_run_that_lost_its_last_rounds_logs_them_again(tmp_path, interrupted, mode, lines):
+def test_a_run_that_lost_its_last_rounds_logs_them_again(tmp_path, interrupted, in_batches, mode, lines):
     """As a kill between a tell and its round, or a power failure, leaves it."""
     scenario, out = small(*THREADS, "workers.count=3", f"workers.mode={mode}"), tmp_path / "run"
-    interrupted(scenario, out, 11, trust=True)
+    interrupted(scenario, out, 8, trust=True)
     (_, told), rounds = asked_and_told(events_of(out)), (out / "rounds.jsonl").read_bytes().splitlines(keepends=True)
     (out / "rounds.jsonl").write_bytes(b"".join(rounds[:lines]) + b'{"round":')
     resume(out, trust=True)
     again = (out / "rounds.jsonl").read_bytes().splitlines(keepends=True)
     assert again[: len(rounds)] == rounds
-    assert len(again) == 15
+    assert len(again) == 11
     assert told.items() <= asked_and_told(events_of(out))[1].items()
     if mode == "synchronous":
-        run(scenario, tmp_path / "whole", trust=True)
-        assert (tmp_path / "whole" / "rounds.jsonl").read_bytes() == b"".join(again)
+        assert b"".join(again) == in_batches
 
 
 def test_a_ledger_that_is_behind_its_rounds_is_refused(tmp_path, interrupted):
     out = tmp_path / "run"
-    interrupted(small(*THREADS, "workers.count=2"), out, 9, trust=True)
+    interrupted(small(*THREADS, "workers.count=2"), out, 7, trust=True)
     lines = (out / LEDGER).read_bytes().splitlines(keepends=True)
     (out / LEDGER).write_bytes(b"".join(lines[:-6]))
     with pytest.raises(RunFolderError, match=r"delete the lines of rounds\.jsonl from round"):
@@ -241,20 +253,18 @@ def test_a_run_killed_twenty_times_tells_each_query_once(tmp_path):
         assert work(query, point)["agent_0"]["measurement"] == outcome
 
 
-def test_compare_shows_times_of_runs_with_workers_beside_others(tmp_path):
-    run(small(), tmp_path / "alone")
+def test_compare_shows_times_of_runs_with_workers_beside_others(alone, tmp_path):
     run(small(*THREADS, "workers.count=2"), tmp_path / "two", trust=True)
-    comparison = compare([tmp_path])
+    comparison = compare([alone, tmp_path])
     table = comparison_tables(comparison)[-1]
     assert table.title == "time"
     _, methods, seconds, rates, busy = (list(column.cells) for column in table.columns)
     assert methods == ["one by one", "2 workers, asynchronous"]
     assert (busy[0], busy[1][-1]) == ("", "%")
-    for number, path in enumerate(("alone", "two")):
-        took = json.loads((tmp_path / path / "summary.json").read_text())["seconds"]
-        assert (seconds[number], rates[number]) == (f"{took:.4g} s", f"{14 / took:.3g}")
-    (tmp_path / "two" / "summary.json").unlink()
-    assert comparison_tables(compare([tmp_path / "alone"]))[-1].title != "time"
+    for number, path in enumerate((alone, tmp_path / "two")):
+        took = json.loads((path / "summary.json").read_text())["seconds"]
+        assert (seconds[number], rates[number]) == (f"{took:.4g} s", f"{10 / took:.3g}")
+    assert comparison_tables(compare([alone]))[-1].title != "time"
 
 
 def test_an_estimate_has_the_start_of_workers_and_their_busy_share(monkeypatch):

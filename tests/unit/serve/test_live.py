@@ -143,22 +143,15 @@ def require_run_folder(folder):
     assert len(done.table()["value"]) == ROUNDS
 
 
-def test_a_service_begins_says_its_token_once_and_stops(tmp_path):
-    with RunningService(tmp_path / "served", "camel", SETTINGS) as service:
-        assert service.token in "".join(service.said)
-        assert service.call("/ask", {"key": "k"})[0] == 200
-        if os.name == "posix":
-            assert (tmp_path / "served" / "token").stat().st_mode & 0o077 == 0
-        with pytest.raises(Exception, match="another process"):
-            serve(load("camel", SETTINGS), tmp_path / "served", Address(port=0))
-        service.kill(signal.SIGINT)
-        assert not [line for line in service.said if "Traceback" in line]
-
-
 @pytest.mark.skipif(os.name != "posix", reason="a process gets no such signal")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_a_service_that_is_told_to_end_closes_its_run_folder(tmp_path, how):
-    with RunningService(tmp_path / "served", "camel", ["rounds=1", "initial=1"]) as service:
+def test_a_service_says_its_token_once_and_closes_its_run_folder_when_it_is_told_to_end(tmp_path, how):
+    settings = ["rounds=1", "initial=1"]
+    with RunningService(tmp_path / "served", "camel", settings) as service:
+        assert service.token in "".join(service.said)
+        assert (tmp_path / "served" / "token").stat().st_mode & 0o077 == 0
+        with pytest.raises(Exception, match="another process"):
+            serve(load("camel", settings), tmp_path / "served", Address(port=0))
         query = service.call("/ask", {"key": "k"})[1]["query"]
         with socket.create_connection(("127.0.0.1", service.port)) as half:  # a client that goes within its body
             head = f"POST /tell/{query} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {service.token}\r\n"
