@@ -211,7 +211,7 @@ def test_what_was_found_stands_beside_what_simple_ways_find_in_as_many_rounds(tm
     (own,) = [line for line in lines if "this run" in line]
     true = summary.maximum - summary.score.simple_regret
     assert f"{100 * true / summary.maximum:.1f} %" in own
-    assert "mean of the last 4 rounds" not in dict(report_rows(summary))
+    assert "mean of the last 2 rounds" not in dict(report_rows(summary))
     assert load_run(tmp_path / "run").summary == summary
 
 
@@ -241,7 +241,7 @@ def test_a_run_among_changing_users_goes_on_after_an_interruption_and_tells_how_
     assert scenario.belief.time is not None  # outcomes fade
     records = same_when_resumed(scenario, 5)
     assert records[-1].score is None  # there is no one function to score against
-    late = np.mean([record.joint.measurement for record in records[-4:] if record.joint.measurement is not None])
+    late = np.mean([record.joint.measurement for record in records[-2:] if record.joint.measurement is not None])
     rows = dict(report_rows(load_run(tmp_path / "whole").summary))
-    assert rows["mean of the last 4 rounds"] == f"{late:.4g} Mbit/s"
+    assert rows["mean of the last 2 rounds"] == f"{late:.4g} Mbit/s"
     assert "true maximum" not in rows
