@@ -17,6 +17,7 @@ from swarmbo.runs import RunFolder, load
 
 SETTINGS = ("rounds=2", "environment.robots=2", "belief.restarts=0", "coordination.kind=random")
 SMALL = [part for setting in SETTINGS for part in ("--set", setting)]
+IN_THREADS = ["--engine", "concurrent.futures:ThreadPoolExecutor", "--trust"]  # which start at once
 
 
 @pytest.fixture
@@ -277,7 +278,7 @@ def test_formats_of_figures_are_chosen_by_every_command_that_draws(invoke, tmp_p
     refused = invoke("run", "camel", "--set", "rounds=2", "--out", "here", "--format", "mp4", status=2)
     assert "no encoder of MP4" in refused.stderr
     assert not (tmp_path / "here").exists(), "refused before anything is run"
-    invoke("sweep", "camel", "--set", "rounds=2", "--seeds", 1, "--quiet", "--format", "svg")
+    invoke("sweep", "camel", "--set", "rounds=2", "--seeds", 1, "--quiet", "--format", "svg", *IN_THREADS)
     (run,) = (tmp_path / "runs" / "camel").glob("*/*")
     assert {path.suffix for path in (run / "figures").iterdir()} == {".svg"}
     assert "regret.pdf" in invoke("plot", run, "--format", "pdf", "--dpi", 40).stdout
@@ -290,7 +291,7 @@ def test_formats_of_figures_are_chosen_by_every_command_that_draws(invoke, tmp_p
 
 @pytest.mark.thorough
 def test_a_sweep_with_a_failing_run_goes_on_and_ends_with_status_1(invoke, tmp_path):
-    small = ["--seeds", 2, "--out", "out", *SMALL]
+    small = ["--seeds", 2, "--out", "out", *SMALL, *IN_THREADS]
     (tmp_path / "blocked").write_text("")
     invoke("sweep", "robots", *small, "--quiet")
     (folder,) = (tmp_path / "out" / "robots").iterdir()

@@ -185,7 +185,7 @@ def test_safe_settings_keep_their_share_and_still_gain(outcomes):
     assert values.max() > 1.02 * values[0]
 
 
-@pytest.mark.parametrize("unit", [1e-20, 1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("unit", [1e-20, 1e9])
 def test_safe_search_moves_in_every_unit(unit):
     team = sb.Team(CHAIN, BOUNDS, start={"x": 8.0, "y": 5.0, "z": 9.0}, safe={}, seed=0)
     points = asked(team, 12, lambda point: unit * sum(factors_at(point).values()))

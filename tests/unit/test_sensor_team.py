@@ -12,6 +12,7 @@ from .teams import drive
 
 MOVING = {"gp": {"lengthscale_m": 300.0, "size_m": [900.0, 600.0], "time": {"lengthscale_rounds": 6.0}}}
 SMALL = {"sensors": 5, "field": MOVING, "noise_std": 0.05, "max_cycles": 6, "spots": 9}
+SURE = sb.ExactGPSettings(restarts=0)
 FADING = {"kind": "exact", "restarts": 0, "time": {"kernel": "matern32"}}
 
 
@@ -121,7 +122,7 @@ def test_prices_are_checked_and_let_agents_of_ask_and_tell_decline():
 
 
 @pytest.mark.parametrize("coordination", ["exact", "max-sum", "greedy"])
-@pytest.mark.parametrize("belief", [sb.ExactGPSettings(), sb.FusedSettings()])
+@pytest.mark.parametrize("belief", [SURE, sb.FusedSettings(prior=SURE)])
 @pytest.mark.parametrize("acquisition", ["information", "thompson", "straddle"])
 def test_in_every_unit_all_agents_measure_until_outcomes_show_what_a_price_compares_with(
     acquisition, belief, coordination
