@@ -72,7 +72,7 @@ def told(team, query):
 def test_a_loaded_team_goes_on_to_the_bit_with_what_is_pending(kind, tmp_path):
     team = TEAMS[kind]()
     first = team.ask()  # of the initial design, and told last
-    for number in range(4):
+    for number in range(5):
         query = team.ask()
         team.tell(query, None if number == 1 else told(team, query), failed=number == 1)
     pending = team.ask()

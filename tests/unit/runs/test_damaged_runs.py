@@ -99,7 +99,7 @@ def test_settings_that_were_edited_after_the_run_began_are_refused(runs):
     for path in runs:
         scenario = path / "scenario.toml"
         text = scenario.read_text()
-        for before, after in (("noise_ratio_floor = 1.0", "noise_ratio_floor = 2.0"), ("restarts = 1", "restarts = 2")):
+        for before, after in (("noise_ratio_floor = 1.0", "noise_ratio_floor = 2.0"), ("restarts = 0", "restarts = 2")):
             scenario.write_text(text.replace(before, after))
             assert scenario.read_text() != text
             for use in (resume, draw_run):

@@ -37,7 +37,7 @@ id = "swarmbo/robot_team-v0"
 robots = 2
 field = { gp = { lengthscale_m = 800.0 } }
 [belief]
-restarts = 1
+restarts = 0
 [coordination]
 kind = "random"
 """
