@@ -187,6 +187,20 @@ def interrupted():
 
 
 @pytest.fixture
+def blank(monkeypatch):
+    """Figures and films of runs are made, and their files stay empty: to render them takes most of the time."""
+
+    def save(*given):
+        path = next(one for one in given if isinstance(one, Path))
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+        return path
+
+    for name in ("write_animation", "style.save"):
+        monkeypatch.setattr(f"swarmbo.plotting.run_figures.{name}", save)
+
+
+@pytest.fixture
 def bump_scenario(mischief):
     """Makes scenarios of the small world: ``bump_scenario(rounds=4, seed=1, environment={...}, coordination=...)``."""
 

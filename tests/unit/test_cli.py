@@ -138,7 +138,7 @@ def test_a_disk_that_is_full_ends_a_run_with_one_line_and_the_run_goes_on_later(
 
 
 @pytest.mark.thorough
-def test_an_interrupt_says_how_to_go_on(invoke, monkeypatch, tmp_path):
+def test_an_interrupt_says_how_to_go_on(invoke, monkeypatch, tmp_path, blank):
     from swarmbo.runs.telling import Progress
 
     def stop(self, record, was_logged):
@@ -255,7 +255,7 @@ def test_a_round_that_the_world_fails_is_told_and_the_run_goes_on(invoke, monkey
 
 
 @pytest.mark.thorough
-def test_figures_that_are_missing_are_drawn_by_resume(invoke, tmp_path):
+def test_figures_that_are_missing_are_drawn_by_resume(invoke, tmp_path, blank):
     invoke("run", "robots", "--out", "here", "--no-figures", *SMALL)
     assert not (tmp_path / "here" / "figures").exists()
     invoke("resume", "here")

@@ -1,7 +1,5 @@
 """Runs in tests: what one of the small world tells, and whether one that was interrupted goes on as if it was not."""
 
-from pathlib import Path
-
 import pytest
 from typer.testing import CliRunner
 
@@ -19,20 +17,6 @@ def cli():
         return result
 
     return call
-
-
-@pytest.fixture
-def blank(monkeypatch):
-    """Figures and films of runs are made, and their files stay empty: to render them takes most of the time."""
-
-    def save(*given):
-        path = next(one for one in given if isinstance(one, Path))
-        path.parent.mkdir(exist_ok=True)
-        path.touch()
-        return path
-
-    for name in ("write_animation", "style.save"):
-        monkeypatch.setattr(f"swarmbo.plotting.run_figures.{name}", save)
 
 
 @pytest.fixture

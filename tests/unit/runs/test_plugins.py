@@ -216,7 +216,7 @@ def _leaves(value):
 @pytest.mark.parametrize(
     "world", [pytest.param("swarmbo/robot_team-v0", marks=pytest.mark.thorough), "swarmbo/function-v0"]
 )
-def test_a_kernel_that_a_scenario_names_is_run_and_resumed_where_it_is_trusted(beside, cli, tmp_path, world):
+def test_a_kernel_that_a_scenario_names_is_run_and_resumed_where_it_is_trusted(beside, cli, tmp_path, blank, world):
     def log(kernel):
         # the kernel has no frequencies, so no functions are drawn from it
         write(beside, f"belief.kernel = '{kernel}'", "acquisition.kind = 'expected-improvement'", world=world)

@@ -169,7 +169,7 @@ SMALL = {"generated": {"access_points": 4, "users": 9, "area_m": [150.0, 150.0]}
 
 
 @pytest.mark.thorough
-def test_the_scenario_finds_more_than_its_design_and_is_scored_by_the_closed_form(tmp_path):
+def test_the_scenario_finds_more_than_its_design_and_is_scored_by_the_closed_form(tmp_path, blank):
     scenario = msgspec.structs.replace(load("wlan"), rounds=14)
     summary = run(scenario, tmp_path / "run")
     joints = [record.joint for record in RunFolder.open(tmp_path / "run").records()[1:]]
@@ -216,8 +216,7 @@ def test_what_was_found_stands_beside_what_simple_ways_find_in_as_many_rounds(tm
 
 
 @pytest.mark.thorough
-def test_a_film_needs_a_world_that_says_so_and_references_one_function(tmp_path, monkeypatch):
-    monkeypatch.setattr("swarmbo.plotting.run_figures.style.save", lambda figure, path, dpi: path)
+def test_a_film_needs_a_world_that_says_so_and_references_one_function(tmp_path, blank):
     for environment in (
         {"id": "swarmbo/function-v0", "function": "camel"},
         {"id": "swarmbo/wlan_power-v0", "topology": SMALL, "mobility_m": 1.0},

@@ -26,6 +26,7 @@ sys.path.append(str(Path(__file__).parent))  # workers import it, too
 
 from held_trials import HeldTrials, hold, process_of, release, text_of
 
+IN_THREADS = Workers(engine="concurrent.futures:ThreadPoolExecutor")  # which start at once
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows a terminated process ends as abruptly
 
 FILE = """
@@ -145,7 +146,8 @@ def test_a_process_that_is_killed_fails_its_own_trial_and_the_others_go_on(tmp_p
     assert "was killed" in outcomes[0].message
     assert "the same command goes on" in outcomes[0].message
     assert [len(RunFolder(trial.out).records()) for trial in trials] == [1, 5, 5]
-    assert [outcome.status for outcome in sweep(trials, workers=workers)] == ["resumed", "skipped", "skipped"]
+    monkeypatch.undo()
+    assert [outcome.status for outcome in sweep(trials, IN_THREADS)] == ["resumed", "skipped", "skipped"]
     assert len(RunFolder(killed.out).records()) == 5
 
 
@@ -212,7 +214,7 @@ def test_a_folder_in_which_something_strange_lies_fails_its_trial_only(tmp_path,
     run(sound.scenario, sound.out)
     RunFolder.create(RunFolder.make(strange.out), strange.scenario)
     (strange.out / "rounds.jsonl").mkdir()
-    outcomes = sweep([strange, sound], Workers(engine="concurrent.futures:ThreadPoolExecutor"))
+    outcomes = sweep([strange, sound], IN_THREADS)
     assert [outcome.status for outcome in outcomes] == ["failed", "skipped"]
     assert "rounds.jsonl: got a folder; wanted a file of the run's own" in outcomes[0].message
 

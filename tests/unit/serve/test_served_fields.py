@@ -95,7 +95,7 @@ def test_of_a_function_that_is_told_in_parts_each_part_has_its_noise_and_a_repea
     assert [std for std, factor in named if factor] == list(itertools.chain(*known))
 
 
-def test_rounds_are_those_of_queries_in_the_order_in_which_they_are_complete(tmp_path, scenario):
+def test_rounds_are_those_of_queries_in_the_order_in_which_they_are_complete(tmp_path, scenario, blank):
     folder = tmp_path / "served"
     with opened(scenario, folder, 8, False) as desk:
         first, second, third = ask(desk), ask(desk), ask(desk)
@@ -275,7 +275,7 @@ def test_a_service_is_not_resumed_since_its_world_would_simulate_outcomes(tmp_pa
     assert rounds_of(tmp_path / "served") == before
 
 
-def test_before_any_outcome_there_is_no_animation(tmp_path, scenario):
+def test_before_any_outcome_there_is_no_animation(tmp_path, scenario, blank):
     with opened(scenario, tmp_path / "served", 8, False) as desk:
         ask(desk)
     assert "run.gif" not in {path.name for path in load_run(tmp_path / "served").plot()}
