@@ -120,6 +120,8 @@ def kept(folder: Path, task: str) -> Ended | None:
 
 _START_S = 300.0  # to import everything and make the work, on a slow disk
 _MOST_DEATHS = 3  # of workers in a row before any is ready
+# what results raise that cannot be written or sent
+_UNSENDABLE = AttributeError, TypeError, ValueError, OverflowError, RecursionError, pickle.PicklingError
 
 
 @dataclass(eq=False)
@@ -302,13 +304,6 @@ def _serve(pipe: Connection, work: Work, results: Path | None, grace_s: float) -
                     if results is not None:
                         keep(results, end)
                     pipe.send(end)
-                except (
-                    AttributeError,
-                    TypeError,
-                    ValueError,
-                    OverflowError,
-                    RecursionError,
-                    pickle.PicklingError,
-                ) as error:
+                except _UNSENDABLE as error:
                     # another attempt would give such a result again
                     pipe.send(end._replace(status="error", value=error_text(error)))

@@ -174,7 +174,9 @@ def test_eight_workers_end_where_one_does(name, mode, allowed):
             told = dict(zip(function.scopes, values.tolist(), strict=True))
             team.tell(query, told if mode == "per-factor" else float(values.sum()))
             best = max(best, float(values.sum()))
-    assert function.maximum - best < allowed
+        if function.maximum - best < allowed:
+            return
+    pytest.fail(f"the best value is {best}, of {function.maximum}")
 
 
 def test_a_moved_point_is_compared_again_only_where_it_moved(monkeypatch: pytest.MonkeyPatch):

@@ -88,7 +88,7 @@ def test_tuning_a_world_is_asking_and_telling_across_episodes(scopes):
 def test_the_best_configuration_of_a_wrapped_world_is_found():
     env = BaseParallelWrapper(Weather())
     team = sb.Team.for_env(env, measurement=reward_alone, scopes=SCOPES, seed=0)
-    play(env, team, 25)
+    play(env, team, 20)
     best = team.recommend().point
     found = {"tide": [best["tide[0]"], best["tide[1]"]], "wind": [best["wind[0]"]], "rain": [best["rain[0]"]]}
     assert sum(rewards_of(found).values()) > -0.01  # the worst is about -20
