@@ -143,7 +143,7 @@ def test_a_run_that_stops_resumes_to_the_same_bytes(done, tmp_path, interrupted)
 
 def test_figures_are_those_of_joint_points(done, request):
     wanted, folder, _, _ = done
-    if wanted.environment.get("structure") == "hidden":  # the others show all that this one does
+    if wanted.environment.get("outcomes") != "per-factor":  # which shows all that the others do
         request.getfixturevalue("blank")
     names = {path.name for path in draw_run(folder)}
     # also where every agent has a part of the function to itself: it says what came, and what it chose
@@ -216,7 +216,7 @@ LEARNING = {
 def test_scopes_that_were_learned_are_in_the_closing_table_and_in_the_figure(case, tmp_path, monkeypatch, blank):
     drawn = dict[str, FactorGraph]()
     monkeypatch.setattr(run_figures, "factor_graph_figure", lambda graphs: drawn.update(graphs) or Figure())
-    wanted, folder = scenario(**{"rounds": 12, **LEARNING[case]}), tmp_path / "run"
+    wanted, folder = scenario(**{"rounds": 7, "initial": 5, **LEARNING[case]}), tmp_path / "run"
     summary = run(wanted, folder)
     env, team = assemble(wanted)
     env.reset(seed=wanted.seed)
@@ -232,7 +232,7 @@ def test_scopes_that_were_learned_are_in_the_closing_table_and_in_the_figure(cas
     assert load_run(folder).summary == summary
     assert "factor_graph.png" in {path.name for path in draw_run(folder)}
     stated = [] if case == "hidden" else [team.graph]
-    assert list(drawn) == ["Scopes as told"] * len(stated) + ["Scopes in use after round 12"]
+    assert list(drawn) == ["Scopes as told"] * len(stated) + ["Scopes in use after round 7"]
     for graph, wanted_graph in zip(drawn.values(), [*stated, belief.graph], strict=True):
         assert graph.scopes == wanted_graph.scopes
         assert graph.factor_owners == wanted_graph.factor_owners
