@@ -107,9 +107,10 @@ class Member:
         """Process the next letter, if one arrives in time, and repeat unacknowledged ones."""
         before, now = self._stepped, self._clock()
         self._stepped = now
-        if self._goes_on and now - before > self.plan.patience_s:  # its own pause is no other's silence
+        if now - before > self.plan.patience_s:  # its own pause is no other's silence
             self._heard = now
-        if self._goes_on and now - self._greeted > self.plan.patience_s:  # the hub may count it as failed
+        waits = self._goes_on or not self._agent.is_finished
+        if waits and now - self._greeted > self.plan.patience_s / 2.0:  # the hub may count it as failed
             self._greet()
         if (count := self.odd.total()) > self._complained:
             self._complained = count
@@ -119,7 +120,8 @@ class Member:
         elif self._agent.keeps_time:
             self._keep_time(seconds)
         elif (got := self._mail.read(seconds)) is not None:
-            self._heard = self._clock()
+            if self._goes_on or not isinstance(got[1], letters.Ping):  # a ping brings no decision nearer
+                self._heard = self._clock()
             self.take(*got)
         elif not self._agent.is_finished and self._clock() - self._heard > self._patience:
             got = f"{self.name!r} is deciding and received nothing for {self._patience:g} s"

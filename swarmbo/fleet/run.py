@@ -261,6 +261,9 @@ def _assembled(scenario: Scenario) -> tuple[Environment, FleetTeam]:
         raise ConfigError(f"got {next(iter(named.values()))!r}; wanted kinds of swarmbo, which every machine has")
     if scenario.workers is not None:
         raise ConfigError("got workers; wanted none, as a fleet evaluates one point at a time", at="$.workers")
+    if scenario.step_timeout_s is not None:
+        got = f"got {scenario.step_timeout_s:g} s; wanted none"
+        raise ConfigError(f"{got}, as the coordinator process of a fleet ends no step", at="$.step_timeout_s")
     require_within_reason(scenario)
     env = make_environment(scenario, False)
     team = FleetTeam.for_env(env, **scenario.team_settings)

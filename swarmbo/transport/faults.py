@@ -78,8 +78,8 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
     Args:
         loss: Share of messages that a link loses, from 0 to below 1, independently in each direction. A relayed message
             must survive every link on its path.
-        delay: Largest number of steps, >= 0, that a link takes in addition to one. The delay is drawn for each message
-            and link, so messages may overtake one another.
+        delay: Largest number of steps, >= 0, that a link adds to the one step of a message. It is drawn for each
+            message and link, so messages may overtake one another.
         duplicate: Share of messages that are sent twice, from 0 to below 1. Each copy has its own faults.
         reorder: Share of inboxes that are delivered in random order, from 0 to below 1.
         bandwidth: Bytes, >= 1, that a link carries in a step in each direction; other messages wait. None: no limit.

@@ -156,6 +156,15 @@ def test_who_is_started_late_is_waited_for_longer_than_who_falls_silent(network,
     assert wire.now < 330.0 + 2 * fleet.plan.patience_s
 
 
+def test_a_decision_may_take_longer_than_the_patience_as_long_as_messages_arrive(network, fleets):
+    case, wire = WORLDS["three agents"], network(late=1.0)
+    fleet, began = fleets(world(**case), wire, patience=5.0, **SETTINGS), []
+    for number in range(1, ROUNDS + 1):
+        fleet.on(number, lambda: began.append(wire.now))
+    require_same(fleet.play(ROUNDS), alone(world(**case), ROUNDS, **SETTINGS))
+    assert max(np.diff(began)) > 3.0 * fleet.plan.patience_s
+
+
 class LeftBehind:
     """A process elsewhere: of an earlier run, until a hub has it join another, as ``be_member`` does."""
 
