@@ -216,6 +216,10 @@ class FaultyTransport(InProcessTransport):
         """True while nothing is under way."""
         return not self._due
 
+    def is_between(self, agent: str, other: str) -> bool:
+        """True if a message from one of two agents to the other is under way."""
+        return any({agent, other} == {envelope.sender, envelope.recipient} for *_, envelope in self._due)
+
     def _path(self, envelope: Envelope) -> tuple[str, ...]:
         """Shortest path around failed relays; through them if there is no other."""
         ends, path = (envelope.sender, envelope.recipient), self.routes.path(envelope.sender, envelope.recipient)
