@@ -1,6 +1,7 @@
 """An agent in its own process, behind a pipe."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -29,12 +30,9 @@ def serve(connection: "Connection[Any, Any]") -> None:
     are unpickled: keep the other end trusted.
     """
     agent: Agent | None = None
-    with threadpool_limits(1, user_api="blas"):  # the number of threads changes last digits
+    with threadpool_limits(1, user_api="blas"), suppress(EOFError):  # the number of threads changes last digits
         while True:
-            try:
-                name, arguments, keywords = connection.recv()
-            except EOFError:
-                return
+            name, arguments, keywords = connection.recv()
             try:
                 if agent is None:
                     make = Agent if name == "new" else Agent.from_state_dict

@@ -237,15 +237,11 @@ class Absence:
             return
         # agents that only wait for one another send receipts, and nothing new
         self._idle = self._idle + seconds * (not unread) if seconds else 0.0
-        if gone:
-            got = f"received nothing from {list(gone)} for {max(gone.values()):.0f} s"
-            hint = "do they run, by the plan of this run, and can they be reached?"
-        elif self._idle > self._patience:
-            got = f"{needed} run, and sent nothing new for {self._idle:.0f} s"
-            hint = "can they reach one another, and are their journals kept?"
-        else:
-            return
-        raise TransportError(f"{got}; wanted {waited_for}: {hint}{said_of(refused)}")
+        if gone or self._idle > self._patience:
+            got = f"received nothing {'' if gone else 'new '}from {list(gone) or needed}"
+            wanted = f"{waited_for}: do they run, by the plan of this run, and can all reach one another?"
+            seconds = max(gone.values(), default=self._idle)
+            raise TransportError(f"{got} for {seconds:.0f} s; wanted {wanted}{said_of(refused)}")
 
     def leave(self, agent: str, why: str, *, is_hung: bool = False) -> None:
         """Note that an agent failed, and drop its letters. A live one that does not carry out orders ``is_hung``: it is

@@ -64,11 +64,10 @@ class Member:
             self._agent = chooser = TableAgent(name, plan)
             self._outcomes = lambda: chooser.outcomes
         elif state is None:
-            settings = settings_again(plan.settings, {})
             problem = Problem.from_plain(plan.problem)
             # the hub's network serves as base
             known = {"level": plan.level, "sites": plan.sites, "has_base": problem.is_field}
-            self._agent = Agent(name, problem, **known, **settings)
+            self._agent = Agent(name, problem, **known, **settings_again(plan.settings, {}))
         else:
             self._agent = Agent.from_state_dict({**state, "json": {**state["json"], "sites": plan.sites}})
         if state is not None:
@@ -175,14 +174,11 @@ class Member:
         return not isinstance(letter, letters.Measure) or self._measure is not None
 
     def take(self, sender: str, letter: Letter) -> None:
-        """Carry out a letter; a late one changes nothing."""
-        if sender != HUB:
-            if isinstance(letter, letters.Said):
-                self._arrived.append(Envelope(sender, self.name, letter.payload))
-                if not self._agent.keeps_time:
-                    self._tick()
-            else:
-                self.refused += 1
+        """Carry out a letter that fits; a late one changes nothing."""
+        if isinstance(letter, letters.Said):
+            self._arrived.append(Envelope(sender, self.name, letter.payload))
+            if not self._agent.keeps_time:
+                self._tick()
             return
         self._greeted = self._clock()
         match letter:
@@ -198,8 +194,8 @@ class Member:
                 self._join(letter.plan)
             case letters.End():
                 self.has_ended = True
-            case _:
-                self.refused += not isinstance(letter, letters.Ping)
+            case _:  # a ping, for its receipt
+                pass
 
     def _join(self, plan: Plan) -> None:
         """Leave this run for that of a hub that replaced its own; other invitations are ignored."""

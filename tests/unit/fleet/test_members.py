@@ -314,9 +314,10 @@ def test_a_round_has_what_came_since_the_one_before():
     [
         ("robots-depot", "coordination.kind=routes", r"\$\.coordination\.kind: got 'routes'.*that chooses locations"),
         ("camel", "workers.count=2", r"\$\.workers: got workers; wanted none"),
+        ("camel", "step_timeout_s=60.0", r"\$\.step_timeout_s: got step_timeout_s; wanted none"),
     ],
 )
-def test_a_fleet_refuses_routes_through_a_world_that_it_does_not_know_and_workers(scenario, setting, why):
+def test_a_fleet_refuses_routes_through_a_world_that_it_does_not_know_workers_and_time_limits(scenario, setting, why):
     with pytest.raises(ConfigError, match=why):
         members_of(load(scenario, [setting]))
 
