@@ -119,9 +119,9 @@ class Member:
         elif self._agent.keeps_time:
             self._keep_time(seconds)
         elif (got := self._mail.read(seconds)) is not None:
-            if self._goes_on or not isinstance(got[1], letters.Ping):  # a ping brings no decision nearer
+            if self._goes_on or not isinstance(got[1], letters.Ping):  # in lockstep, a ping brings no decision nearer
                 self._heard = self._clock()
-            self.take(*got)
+                self.take(*got)
         elif not self._agent.is_finished and self._clock() - self._heard > self._patience:
             got = f"{self.name!r} is deciding and received nothing for {self._patience:g} s"
             raise TransportError(f"{got}; wanted news: is another member gone?{said_of(self.odd)}")
