@@ -1,6 +1,7 @@
 """An agent in its own process, behind a pipe."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -9,6 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from threadpoolctl import threadpool_limits
 
 from swarmbo.agent.agent import Agent
+from swarmbo.boundary.processes import begin_process, without_interrupts
 from swarmbo.errors import TransportError
 from swarmbo.problem import Problem
 from swarmbo.records import Traffic
@@ -28,12 +30,9 @@ def serve(connection: "Connection[Any, Any]") -> None:
     are unpickled: keep the other end trusted.
     """
     agent: Agent | None = None
-    with threadpool_limits(1, user_api="blas"):  # the number of threads changes last digits
+    with threadpool_limits(1, user_api="blas"), suppress(EOFError):  # the number of threads changes last digits
         while True:
-            try:
-                name, arguments, keywords = connection.recv()
-            except EOFError:
-                return
+            name, arguments, keywords = connection.recv()
             try:
                 if agent is None:
                     make = Agent if name == "new" else Agent.from_state_dict
@@ -45,6 +44,11 @@ def serve(connection: "Connection[Any, Any]") -> None:
                 answer = error
             known = (True, False, -1, {}) if agent is None else tuple(getattr(agent, name) for name in _KNOWN)
             connection.send((answer, *known))
+
+
+def _begin(connection: "Connection[Any, Any]") -> None:
+    begin_process()
+    serve(connection)
 
 
 def _there(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate["RemoteAgent", P], R]:
@@ -85,7 +89,7 @@ class RemoteAgent:
         ('q00001', [], ['x'])
     """
 
-    __slots__ = ("__weakref__", "_connection", "_process", "name", *_KNOWN)
+    __slots__ = ("__weakref__", "_awaited", "_connection", "_process", "name", *_KNOWN)
 
     def __init__(self, name: str, problem: Problem, **given: Any) -> None:
         self._start(name)
@@ -104,8 +108,10 @@ class RemoteAgent:
         self.name, self.is_finished, self.keeps_time, self.agreement = name, True, False, -1
         self.sent: dict[str, Traffic] = {}
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=serve, args=(theirs,), name=f"agent {name}", daemon=True)
-        self._process.start()
+        self._awaited = 0  # answers; more than one once a call was interrupted
+        self._process = context.Process(target=_begin, args=(theirs,), name=f"agent {name}", daemon=True)
+        with without_interrupts():
+            self._process.start()
         theirs.close()
 
     ask, tick = _there(Agent.ask), _there(Agent.tick)
@@ -140,8 +146,15 @@ class RemoteAgent:
 
     def _call(self, name: str, *arguments: Any, **keywords: Any) -> Any:
         try:
-            self._connection.send((name, arguments, keywords))
-            answer, *known = self._connection.recv()
+            with without_interrupts():
+                self._connection.send((name, arguments, keywords))
+                self._awaited += 1
+            answer, known = None, []
+            while self._awaited:
+                self._connection.poll(None)  # an interrupt while it waits takes nothing from the pipe
+                with without_interrupts():
+                    self._awaited -= 1
+                    answer, *known = self._connection.recv()
         except (EOFError, OSError) as gone:
             got = f"the process of agent {self.name!r} has ended"
             raise TransportError(f"{got}; wanted it to answer {name!r}") from gone

@@ -3,7 +3,7 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -51,8 +51,7 @@ class Hub:
     ) -> None:
         self.plan, self._setup = plan, plan.setup
         self.problem = self._setup.problem
-        fits = partial(letters.fits_hub, problem=self.problem)
-        self.mail = Mail(carrier, clock=clock, fits=fits)
+        self.mail = Mail(carrier, clock=clock, fits=partial(letters.fits_hub, problem=self.problem))
         self._carrier, self._attend, self._clock = carrier, attend, clock
         agents = self.problem.agents
         self._goes_on = plan.goes_on  # stored: a plan builds its whole setup anew at each access
@@ -138,18 +137,20 @@ class Hub:
                     accused.setdefault(agent, self._clock())
             return bool(accused) and self._clock() - min(accused.values()) > self.plan.patience_s
 
-        def is_done() -> bool:
-            return len(words) == len(members) or self.absence.present != members or is_stuck()
+        def missing() -> list[str]:
+            return [agent for agent in members if agent not in words]
 
-        if not self._heard_until(is_done, "a decision", hear, words):
+        def is_done() -> bool:
+            return not missing() or self.absence.present != members or is_stuck()
+
+        if not self._heard_until(is_done, "a decision", hear, missing):
             # the agent that hangs sends no snapshot, and is left out; if all send one, the attempt was in vain
             self._stalls += len(self._snapshots(members)) == len(members)
             if self._stalls == _STALLS:
-                missing = [agent for agent in members if agent not in words]
-                got = f"{missing} run, and sent no decision"
+                got = f"{missing()} run, and sent no decision"
                 raise TransportError(f"round {self._round}: {got}; can they reach one another?")
             return None
-        if len(words) < len(members):
+        if missing():
             if self.absence.present == members:
                 self._leave(accused, "others have refused what it said")
             return None
@@ -230,7 +231,7 @@ class Hub:
             return (letters.Answer(dict.fromkeys(own), failure=f"it is gone: {self.absence.away[agent]}"),) * count
         if letter.refused:
             raise TransportError(f"agent {agent!r}: {letter.refused}")
-        if len(letter.answers) != count or any(set(answer.outcomes) != set(own) for answer in letter.answers):
+        if len(letter.answers) != count:
             raise TransportError(f"agent {agent!r}: got other measurements; wanted {count} of {sorted(own)}")
         return letter.answers
 
@@ -294,7 +295,7 @@ class Hub:
         def missing() -> list[str]:
             return [agent for agent in asked if agent not in found and agent in self.absence.present]
 
-        if not self._heard_until(lambda: not missing(), what, hear, longest=longest, asked=asked, found=found):
+        if not self._heard_until(lambda: not missing(), what, hear, missing, longest=longest):
             self._leave(missing(), f"it lives, and has not said {what}")
         return found
 
@@ -307,14 +308,11 @@ class Hub:
         is_done: Callable[[], bool],
         what: str,
         hear: Hear | None = None,
-        found: Container[str] | None = None,
-        *,
-        asked: Sequence[str] | None = None,
+        missing: Callable[[], Collection[str]] = tuple,
         longest: float | None = None,
     ) -> bool:
         """Read letters until a condition holds, and note failures; False if that takes too long."""
         self.absence.begin()
-        asked = self.problem.agents if asked is None else asked
         looked, listened = self._clock(), 0.0
         longest = self.absence.longest if longest is None else longest
         while not is_done():
@@ -328,9 +326,8 @@ class Hub:
             passed, looked = min(now - looked, _PAUSE), now
             if got is not None:
                 self._hear(*got, hear)
-            missing = [] if found is None else [agent for agent in asked if agent not in found]
             if not is_done():
-                self.absence.look(0.0 if got is not None else passed, what, missing, self.odd_of)
+                self.absence.look(0.0 if got is not None else passed, what, missing(), self.odd_of)
             listened += passed
         return True
 

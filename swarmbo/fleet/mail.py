@@ -178,7 +178,8 @@ class Journal:
 class Absence:
     """Policy of the hub for silent agents, which are pinged after half of the patience.
 
-    In lockstep, a silence of all for the patience ends the run; by a deadline, one fails. Ten minutes if never heard.
+    If one is silent for the patience, the run ends in lockstep; by a deadline, the agent fails. Ten minutes if never
+    heard. In lockstep, the run also ends if all send no letters for the patience, only receipts.
     """
 
     def __init__(
@@ -191,7 +192,7 @@ class Absence:
         self._hung = Counter[str]()
         self._noted = set[str]()  # agents with a noted end
         self._parcels, self._pings = Counter[str](), 0
-        self._quiet, self._all_quiet, self._is_pinged = dict[str, float](), 0.0, False
+        self._quiet, self._idle = dict[str, float](), 0.0
         self._starts: dict[str, set[bytes]] = {}
         # seconds after which live agents that do not carry out orders count as failed
         self.longest = JOINING + 10.0 * plan.patience_s if plan.goes_on else math.inf
@@ -208,29 +209,14 @@ class Absence:
 
     def begin(self) -> None:
         """Start to listen: agents without orders have not been silent."""
-        self._quiet, self._all_quiet, self._is_pinged = dict.fromkeys(self._agents, 0.0), 0.0, False
+        self._quiet, self._idle = dict.fromkeys(self._agents, 0.0), 0.0
 
     def look(self, seconds: float, waited_for: str, missing: Collection[str], refused: Mapping[str, int]) -> None:
         """Note failed agents, or raise if all are needed, after ``seconds`` without arrivals (all processed before)."""
         unread = {recipient for recipient, _ in self._mail.outstanding}
-        if not self._goes_on:
-            self._all_quiet = self._all_quiet + seconds if seconds else 0.0
-            self._is_pinged &= seconds > 0.0
-            silent = [agent for agent in self._agents if agent in unread or agent in missing]
-            longest = max(self._patience, 0.0 if all(self._mail.parcels[agent] for agent in silent) else JOINING)
-            # those that only wait for another send a receipt; the longest silence may have become shorter since
-            if self._all_quiet > longest / 2.0 and not self._is_pinged:
-                self._is_pinged = True
-                self._pings += 1
-                for agent in silent:
-                    self._mail.write(agent, Ping(self._pings))
-            if self._all_quiet > longest:
-                quiet = [agent for agent in silent if agent in unread] or silent
-                got = f"received nothing from {quiet} for {self._all_quiet:.0f} s"
-                wanted = f"{waited_for}: do they run, by the plan of this run, and can they be reached?"
-                raise TransportError(f"{got}; wanted {wanted}{said_of(refused)}")
-            return
-        for agent in self.present:
+        needed = [agent for agent in self._agents if agent in unread or agent in missing]
+        gone = dict[str, float]()
+        for agent in self.present if self._goes_on else needed:
             if agent in self._ended and agent not in self._noted:
                 self._noted.add(agent)
                 self.leave(agent, self._ended[agent])
@@ -238,13 +224,24 @@ class Absence:
             come = self._mail.parcels[agent]
             quiet = 0.0 if come != self._parcels[agent] else self._quiet.get(agent, 0.0) + seconds
             self._parcels[agent], self._quiet[agent] = come, quiet
-            starting = _STARTING if agent in self._here else JOINING
+            starting = _STARTING if self._goes_on and agent in self._here else JOINING
             patience = self._patience if come else max(starting, self._patience)
             if agent in unread and quiet > patience:
-                self.leave(agent, f"received nothing of it for {quiet:.0f} s")
+                gone[agent] = quiet
             elif agent not in unread and quiet > patience / 2.0:
                 self._pings += 1
                 self._mail.write(agent, Ping(self._pings))
+        if self._goes_on:
+            for agent, quiet in gone.items():
+                self.leave(agent, f"received nothing of it for {quiet:.0f} s")
+            return
+        # agents that only wait for one another send receipts, and nothing new
+        self._idle = self._idle + seconds * (not unread) if seconds else 0.0
+        if gone or self._idle > self._patience:
+            got = f"received nothing {'' if gone else 'new '}from {list(gone) or needed}"
+            wanted = f"{waited_for}: do they run, by the plan of this run, and can all reach one another?"
+            seconds = max(gone.values(), default=self._idle)
+            raise TransportError(f"{got} for {seconds:.0f} s; wanted {wanted}{said_of(refused)}")
 
     def leave(self, agent: str, why: str, *, is_hung: bool = False) -> None:
         """Note that an agent failed, and drop its letters. A live one that does not carry out orders ``is_hung``: it is

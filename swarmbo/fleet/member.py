@@ -64,11 +64,10 @@ class Member:
             self._agent = chooser = TableAgent(name, plan)
             self._outcomes = lambda: chooser.outcomes
         elif state is None:
-            settings = settings_again(plan.settings, {})
             problem = Problem.from_plain(plan.problem)
             # the hub's network serves as base
             known = {"level": plan.level, "sites": plan.sites, "has_base": problem.is_field}
-            self._agent = Agent(name, problem, **known, **settings)
+            self._agent = Agent(name, problem, **known, **settings_again(plan.settings, {}))
         else:
             self._agent = Agent.from_state_dict({**state, "json": {**state["json"], "sites": plan.sites}})
         if state is not None:
@@ -107,9 +106,10 @@ class Member:
         """Process the next letter, if one arrives in time, and repeat unacknowledged ones."""
         before, now = self._stepped, self._clock()
         self._stepped = now
-        if self._goes_on and now - before > self.plan.patience_s:  # its own pause is no other's silence
+        if now - before > self.plan.patience_s:  # its own pause is no other's silence
             self._heard = now
-        if self._goes_on and now - self._greeted > self.plan.patience_s:  # the hub may count it as failed
+        waits = self._goes_on or not self._agent.is_finished
+        if waits and now - self._greeted > self.plan.patience_s / 2.0:  # the hub may count it as failed
             self._greet()
         if (count := self.odd.total()) > self._complained:
             self._complained = count
@@ -119,8 +119,9 @@ class Member:
         elif self._agent.keeps_time:
             self._keep_time(seconds)
         elif (got := self._mail.read(seconds)) is not None:
-            self._heard = self._clock()
-            self.take(*got)
+            if self._goes_on or not isinstance(got[1], letters.Ping):  # in lockstep, a ping brings no decision nearer
+                self._heard = self._clock()
+                self.take(*got)
         elif not self._agent.is_finished and self._clock() - self._heard > self._patience:
             got = f"{self.name!r} is deciding and received nothing for {self._patience:g} s"
             raise TransportError(f"{got}; wanted news: is another member gone?{said_of(self.odd)}")
@@ -173,14 +174,11 @@ class Member:
         return not isinstance(letter, letters.Measure) or self._measure is not None
 
     def take(self, sender: str, letter: Letter) -> None:
-        """Carry out a letter; a late one changes nothing."""
-        if sender != HUB:
-            if isinstance(letter, letters.Said):
-                self._arrived.append(Envelope(sender, self.name, letter.payload))
-                if not self._agent.keeps_time:
-                    self._tick()
-            else:
-                self.refused += 1
+        """Carry out a letter that fits; a late one changes nothing."""
+        if isinstance(letter, letters.Said):
+            self._arrived.append(Envelope(sender, self.name, letter.payload))
+            if not self._agent.keeps_time:
+                self._tick()
             return
         self._greeted = self._clock()
         match letter:
@@ -196,8 +194,8 @@ class Member:
                 self._join(letter.plan)
             case letters.End():
                 self.has_ended = True
-            case _:
-                self.refused += not isinstance(letter, letters.Ping)
+            case _:  # a ping, for its receipt
+                pass
 
     def _join(self, plan: Plan) -> None:
         """Leave this run for that of a hub that replaced its own; other invitations are ignored."""

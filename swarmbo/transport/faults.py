@@ -78,8 +78,8 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
     Args:
         loss: Share of messages that a link loses, from 0 to below 1, independently in each direction. A relayed message
             must survive every link on its path.
-        delay: Largest number of steps, >= 0, that a link takes in addition to one. The delay is drawn for each message
-            and link, so messages may overtake one another.
+        delay: Largest number of steps, >= 0, that a link adds to the one step of a message. It is drawn for each
+            message and link, so messages may overtake one another.
         duplicate: Share of messages that are sent twice, from 0 to below 1. Each copy has its own faults.
         reorder: Share of inboxes that are delivered in random order, from 0 to below 1.
         bandwidth: Bytes, >= 1, that a link carries in a step in each direction; other messages wait. None: no limit.
@@ -215,6 +215,10 @@ class FaultyTransport(InProcessTransport):
     def is_quiet(self) -> bool:
         """True while nothing is under way."""
         return not self._due
+
+    def is_between(self, agent: str, other: str) -> bool:
+        """True if a message from one of two agents to the other is under way."""
+        return any({agent, other} == {envelope.sender, envelope.recipient} for *_, envelope in self._due)
 
     def _path(self, envelope: Envelope) -> tuple[str, ...]:
         """Shortest path around failed relays; through them if there is no other."""

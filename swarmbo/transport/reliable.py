@@ -124,9 +124,10 @@ class Reliable:
     def _repeat(self) -> None:
         for key, waiting in list(self._open.items()):
             sender, recipient, _ = key
+            is_late = self.ticks >= waiting.until and waiting.tries >= waiting.most
             if self.below.is_gone(sender) or (sender, recipient) in self.given_up:
                 del self._open[key]
-            elif self.ticks >= waiting.until and waiting.tries >= waiting.most:
+            elif is_late and not self.below.is_between(sender, recipient):  # else a slow link still carries something
                 self.given_up.add((sender, recipient))
                 del self._open[key]
             elif self.ticks >= waiting.next:

@@ -2,9 +2,11 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import networkx as nx
@@ -99,6 +101,10 @@ def test_an_agent_that_can_not_be_made_is_refused_where_it_was_to_be():
         RemoteAgent("z", sb.Problem.of(sb.FactorGraph.from_scopes(PAIRS), dict.fromkeys("abcd", (0.0, 1.0))))
 
 
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_attributes_of_an_agent_in_a_process_are_read_and_set_there():
     problem = sb.Problem.of(sb.FactorGraph.from_scopes(PAIRS), dict.fromkeys("abcd", (0.0, 1.0)))
     with RemoteAgent("a", problem, coordination=SMALL) as agent:
@@ -110,6 +116,14 @@ def test_attributes_of_an_agent_in_a_process_are_read_and_set_there():
             agent.ask()
         with pytest.raises(AttributeError):
             agent.link = None  # type: ignore[attr-defined]
+        pipe = agent._connection
+        agent._connection = SimpleNamespace(send=pipe.send, poll=interrupted, recv=interrupted)  # type: ignore[assignment]
+        with pytest.raises(KeyboardInterrupt):
+            agent.links.nodes()
+        agent._connection = pipe
+        if os.name == "posix":
+            os.kill(agent._process.pid, signal.SIGINT)  # type: ignore[arg-type]  # as a terminal does
+        assert (agent.patience, agent.factors) == (np.inf, ("f",))  # no call gets the answer of an interrupted one
 
 
 def test_an_agent_in_a_process_has_what_an_agent_has():

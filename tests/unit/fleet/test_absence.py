@@ -611,12 +611,26 @@ def test_whoever_goes_and_comes_whenever_all_rounds_are_decided(network, fleets,
 def test_agents_are_pinged_once_also_where_the_longest_silence_becomes_shorter():
     """It is ten minutes while one that was never heard is waited for."""
     plan, post = SimpleNamespace(patience_s=60.0, goes_on=False), Mock(outstanding=[], parcels=Counter(a=1))
+    post.write.side_effect = lambda agent, ping: post.outstanding.append((agent, sealed(ping)))
     absence = mail.Absence(plan, ["a", "b"], post, [], {})
     absence.begin()
     for missing in (["a", "b"], ["a", "b"], ["a"]):
         absence.look(20.0, "decisions", missing, {})
     assert post.write.call_args_list == [call("a", Ping(1))]
+    post.outstanding.clear()  # its receipt
+    post.parcels["a"] += 1
     absence.look(0.0, "decisions", ["a"], {})
     for _ in range(3):
         absence.look(20.0, "decisions", ["a"], {})
     assert post.write.call_args_list == [call("a", Ping(1)), call("a", Ping(2))]
+
+
+def test_without_a_deadline_agents_that_send_nothing_but_receipts_end_the_run():
+    plan, post = SimpleNamespace(patience_s=60.0, goes_on=False), Mock(outstanding=[], parcels=Counter())
+    absence = mail.Absence(plan, ["a", "b"], post, [], {})
+    absence.begin()
+    for _ in range(3):
+        post.parcels["a"] += 1
+        absence.look(20.0, "decisions", ["a"], {})
+    with pytest.raises(TransportError, match=r"received nothing new from \['a'\] for 80 s"):
+        absence.look(20.0, "decisions", ["a"], {})

@@ -156,6 +156,14 @@ def test_who_is_started_late_is_waited_for_longer_than_who_falls_silent(network,
     assert wire.now < 330.0 + 2 * fleet.plan.patience_s
 
 
+def test_a_decision_may_take_longer_than_the_patience_as_long_as_messages_arrive(network, fleets):
+    case, wire = WORLDS["three agents"], network(late=1.0)
+    fleet, began = fleets(world(**case), wire, patience=5.0, **SETTINGS), []
+    fleet.on(rounds := 4, lambda: began.append(wire.now))  # the first after the initial design
+    require_same(fleet.play(rounds), alone(world(**case), rounds, **SETTINGS))
+    assert wire.now - began[0] > 3.0 * fleet.plan.patience_s
+
+
 class LeftBehind:
     """A process elsewhere: of an earlier run, until a hub has it join another, as ``be_member`` does."""
 
@@ -305,9 +313,10 @@ def test_a_round_has_what_came_since_the_one_before():
     [
         ("robots-depot", "coordination.kind=routes", r"\$\.coordination\.kind: got 'routes'.*that chooses locations"),
         ("camel", "workers.count=2", r"\$\.workers: got workers; wanted none"),
+        ("camel", "step_timeout_s=60.0", r"\$\.step_timeout_s: got step_timeout_s; wanted none"),
     ],
 )
-def test_a_fleet_refuses_routes_through_a_world_that_it_does_not_know_and_workers(scenario, setting, why):
+def test_a_fleet_refuses_routes_through_a_world_that_it_does_not_know_workers_and_time_limits(scenario, setting, why):
     with pytest.raises(ConfigError, match=why):
         members_of(load(scenario, [setting]))
 

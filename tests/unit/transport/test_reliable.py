@@ -1,6 +1,7 @@
 """Messages that are acknowledged and repeated: each comes once, whatever is lost, and nobody is waited for in vain."""
 
 import networkx as nx
+import pytest
 from hypothesis import given, strategies as st
 
 from swarmbo.transport import Cut, Envelope, Event, Faults, Reliable
@@ -58,6 +59,16 @@ def test_who_never_answers_is_given_up():
         transport.send(Envelope("a", "b", b"3"))  # it is not tried again
         assert received(transport) == {}
         assert transport.ticks <= ticks + 2
+
+
+@pytest.mark.parametrize("faults", [Faults(delay=2000), Faults(bandwidth=1)], ids=["delays", "little bandwidth"])
+def test_who_answers_over_slow_links_is_not_given_up(faults):
+    transport = Reliable(faults.open("ab"))
+    for n in range(5):
+        transport.send(Envelope("a", "b", bytes([n]) * 500))
+    assert sorted(envelope.payload[0] for envelope in received(transport)["b"]) == [0, 1, 2, 3, 4]
+    assert transport.ticks > 1000
+    assert not transport.given_up
 
 
 def test_a_cut_that_ends_delays_and_loses_nothing():
