@@ -36,7 +36,7 @@ class Driver:
         executor: Executor that evaluates queries; a task is a query's id and point. The driver does not close it.
         workers: Number of workers.
         total: Number of queries to be told.
-        tell: Tells the ledger the outcome of a query from the end of its task.
+        tell: Tells the ledger the outcome of a query from the end of its task; only one that is ``done`` has a result.
         is_synchronous: True for batches.
         results: Folder with results that workers wrote; those of pending queries are told first.
         stops: True to raise an exception of the world.

@@ -49,7 +49,8 @@ def evaluated_by(
 
     ``attempt`` is another in each call, as Dask has one result for equal calls. If the work cannot be made, the reason.
     """
-    with threadpool_limits(1, user_api="blas"):
+    # in a thread of the caller's process, a limit would be the caller's too
+    with threadpool_limits(1, user_api="blas") if isinstance(work, bytes) else contextlib.nullcontext():
         try:
             if getattr(_made, "work", None) != work:
                 own: executor.Work = pickle.loads(work) if isinstance(work, bytes) else work
