@@ -69,7 +69,7 @@ class FuturesExecutor:
     """Executor that uses a ``concurrent.futures.Executor``: of the standard library, Dask, MPI or Slurm.
 
     Args:
-        futures: The executor, which ``close`` shuts down.
+        futures: The executor, which ``close`` shuts down. A ``ProcessPoolExecutor`` ends with its first lost process.
         work: Function that makes the evaluation in each worker.
         timeout_s: Limit of a task from its begin in a worker, s. Each worker then has a process of its own for tasks,
             which must be able to import ``work``; a process that takes longer is killed. None for no limit.

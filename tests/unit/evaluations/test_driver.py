@@ -284,6 +284,13 @@ def test_without_queries_asked_ahead_no_outcome_is_missing_when_the_next_one_is_
     assert [event.kind for event in ledger.events if event.kind != "begin"] == ["ask", "tell"] * 8
 
 
+@pytest.mark.parametrize("told", [{"f": 1.0}, {}])
+def test_a_query_that_is_not_told_whole_is_named_and_not_waited_for(tmp_path, told):
+    ledger = Ledger.create(tmp_path, team())
+    with pytest.raises(sb.errors.ConfigError, match=r"query q0000. still waits; wanted all outcomes"):
+        Driver(ledger, Scripted(0), 1, 4, lambda query_id, end: told and ledger.tell(query_id, told)).run()
+
+
 def test_a_world_that_raises_may_end_the_run(tmp_path):
     with pytest.raises(EvaluationError, match="query q00003: 6"):
         drive(tmp_path, Scripted(0, lambda task, _: "error" if task == "q00003" else "done"), stops=True)
