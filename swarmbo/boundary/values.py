@@ -72,7 +72,7 @@ def real_array(value: object) -> Float[np.ndarray, "..."] | None:
     try:
         given = unmasked(value)
         return np.array(given, dtype=float) if given.dtype.kind in "biufO" else None
-    except _NO_NUMBER:
+    except (*_NO_NUMBER, OverflowError):  # the latter of whole numbers beyond those of floats
         return None
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from swarmbo.errors import SwarmboError
+from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.evaluations.executor import Ended, Executor, kept
 from swarmbo.evaluations.ledger import Event, Ledger
 
@@ -36,7 +36,7 @@ class Driver:
         executor: Executor that evaluates queries; a task is a query's id and point. The driver does not close it.
         workers: Number of workers.
         total: Number of queries to be told.
-        tell: Tells the ledger the outcome of a query from the end of its task.
+        tell: Tells the ledger the outcome of a query from the end of its task; only one that is ``done`` has a result.
         is_synchronous: True for batches.
         results: Folder with results that workers wrote; those of pending queries are told first.
         stops: True to raise an exception of the world.
@@ -58,17 +58,16 @@ class Driver:
         self._out, self._back = set[str](), dict[str, Ended]()
 
     def run(self) -> None:
-        """Run until ``total`` queries are told."""
+        """Run until ``total`` queries are told; a ConfigError if ``tell`` leaves one without some outcomes."""
         ledger = self.ledger
-        waiting = ledger.pending
-        for query_id in waiting:
-            if self.results is not None and (end := kept(self.results, query_id)) is not None:
+        for query_id, query in ledger.pending.items():
+            end = None if self.results is None else kept(self.results, query_id)
+            if end is None:
+                self._send(query_id, query.point)
+            else:
                 self._back[query_id] = end
         if not self.is_synchronous:
             self._tell_all()
-        for query_id, query in waiting.items():
-            if query_id in ledger.team.pending and query_id not in self._back:
-                self._send(query_id, query.point)
         while ledger.n_told < self.total:
             if self.is_synchronous:
                 self._batch()
@@ -122,6 +121,8 @@ class Driver:
         while self._back:
             query_id = next(iter(self._back))
             self.tell(query_id, self._back.pop(query_id))
+            if query_id in self.ledger.team.pending:  # it would be waited for without end
+                raise ConfigError(f"query {query_id} still waits; wanted all outcomes, or failed=True", at="$.tell")
             if self.results is not None:
                 (self.results / f"{query_id}.json").unlink(missing_ok=True)
 

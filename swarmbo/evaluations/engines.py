@@ -49,7 +49,8 @@ def evaluated_by(
 
     ``attempt`` is another in each call, as Dask has one result for equal calls. If the work cannot be made, the reason.
     """
-    with threadpool_limits(1, user_api="blas"):
+    # in a thread of the caller's process, a limit would be the caller's too
+    with threadpool_limits(1, user_api="blas") if isinstance(work, bytes) else contextlib.nullcontext():
         try:
             if getattr(_made, "work", None) != work:
                 own: executor.Work = pickle.loads(work) if isinstance(work, bytes) else work
@@ -68,7 +69,7 @@ class FuturesExecutor:
     """Executor that uses a ``concurrent.futures.Executor``: of the standard library, Dask, MPI or Slurm.
 
     Args:
-        futures: The executor, which ``close`` shuts down.
+        futures: The executor, which ``close`` shuts down. A ``ProcessPoolExecutor`` ends with its first lost process.
         work: Function that makes the evaluation in each worker.
         timeout_s: Limit of a task from its begin in a worker, s. Each worker then has a process of its own for tasks,
             which must be able to import ``work``; a process that takes longer is killed. None for no limit.

@@ -119,9 +119,9 @@ def kept(folder: Path, task: str) -> Ended | None:
 
 
 _START_S = 300.0  # to import everything and make the work, on a slow disk
+# raised by a result that is no plain data; another attempt would give such a result again
+_NOT_PLAIN = (AttributeError, TypeError, ValueError, OverflowError, RecursionError, pickle.PicklingError)
 _MOST_DEATHS = 3  # of workers in a row before any is ready
-# what results raise that cannot be written or sent
-_UNSENDABLE = AttributeError, TypeError, ValueError, OverflowError, RecursionError, pickle.PicklingError
 
 
 @dataclass(eq=False)
@@ -145,7 +145,8 @@ class Pool:
     Args:
         work: Function that makes the evaluation in each worker.
         count: Number of workers.
-        results: Existing folder, to which each result is written before it is reported. None: nothing is written.
+        results: Existing folder, to which each result is written, if possible, before it is reported. None: nothing is
+            written.
         timeout_s: Time limit of a task, s; a process that takes longer is killed. None: no limit.
     """
 
@@ -295,15 +296,14 @@ def _serve(pipe: Connection, work: Work, results: Path | None, grace_s: float) -
         except SwarmboError as error:  # raised again in the calling process
             pipe.send(error)
             return
-        # otherwise the driver has gone, perhaps with the folder of a finished run
-        with suppress(EOFError, BrokenPipeError, ConnectionResetError, FileNotFoundError):
+        with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # otherwise the driver has gone
             pipe.send("ready")
             while True:
                 end = evaluated(evaluate, *pipe.recv())
                 try:
-                    if results is not None:
-                        keep(results, end)
+                    with suppress(OSError):  # of a full disk, or of a folder that went with its run
+                        if results is not None:
+                            keep(results, end)
                     pipe.send(end)
-                except _UNSENDABLE as error:
-                    # another attempt would give such a result again
+                except _NOT_PLAIN as error:
                     pipe.send(end._replace(status="error", value=error_text(error)))

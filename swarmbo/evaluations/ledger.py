@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
+from threadpoolctl import threadpool_limits
 
 from swarmbo import errors
 from swarmbo.boundary import files, values
@@ -78,6 +79,9 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 class Ledger:
     """A team whose asks and tells are logged. Several threads may call it; calls run one at a time.
 
+    Calls use one thread for linear algebra, so that a replay decides the same whatever the number of cores. Once
+    another program opens the ledger, this one refuses further calls.
+
     Attributes:
         team: The team; only the ledger may ask and tell it.
         events: All events, in order.
@@ -101,7 +105,7 @@ class Ledger:
         self.team, self.events = team, list[Event]()
         self.watchers = list[Callable[[Event], None]]()
         self._folder, self._choose = folder, choose or methodcaller("ask")
-        self._lock, self._digest, self._broken = threading.RLock(), _START, ""
+        self._lock, self._digest, self._length, self._broken = threading.RLock(), _START, 0, ""
         self._is_logging = False
         self._asked, self._losses = dict[str, Event](), Counter[str]()
 
@@ -165,10 +169,11 @@ class Ledger:
         own = _digest_of(ledger.team)
         if events and events[0].team != own:
             raise errors.RunFolderError(f"{path}: is of another team: its problem or settings changed; put them back")
-        ledger._digest = log.digest
+        ledger._digest, ledger._length = log.digest, log.length
         with ledger._writing():
             os.truncate(path, log.length)
-        ledger._replay(events, replayed, known)
+        with threadpool_limits(1, user_api="blas"):  # as the calls had; with more, decisions differ in their last bits
+            ledger._replay(events, replayed, known)
         with ledger._writing():
             ledger._log(Event("begin", time.time(), team=own))
         return ledger
@@ -372,8 +377,11 @@ class Ledger:
         self._is_logging = False
 
     def _append(self, event: Event) -> None:
-        line = files.seal(msgspec.json.encode(event), self._digest)
-        append_line(self._folder / LEDGER, line)
+        path, line = self._folder / LEDGER, files.seal(msgspec.json.encode(event), self._digest)
+        if self._length and path.stat().st_size != self._length:
+            raise errors.RunFolderError(f"{path}: was written to by another program, which opened it later; end one")
+        append_line(path, line)
+        self._length += len(line) + 1
         sealed = files.read_seal(line, self._digest)
         assert sealed is not None
         self._digest = sealed.digest
@@ -392,7 +400,7 @@ class Ledger:
 
         The team may then be ahead of the log, or the log of what watchers write: opened again, all are as logged.
         """
-        with self._lock:
+        with self._lock, threadpool_limits(1, user_api="blas"):
             self.require_whole()
             before, self._is_logging = (self.team.round, self.team.pending), False
             try:

@@ -146,6 +146,7 @@ def make_app(desk: Desk, token: str) -> Any:
         ],
         exception_handlers={exceptions.HTTPException: on_http_error},
     )
+    routed.router.redirect_slashes = False  # behind a proxy with TLS, it would redirect to HTTP
     return app
 
 

@@ -117,11 +117,13 @@ def _is_loopback(host: str) -> bool:
 def _token(given: Path | None, own: Path, say: Callable[[str], None]) -> str:
     """Token of a file; without one it is made, and told once."""
     path = own if given is None else given
-    if given is None and not path.exists():
+    if given is None and not (path.exists() and path.stat().st_size):  # a kill or a full disk leaves it empty
         token = secrets.token_urlsafe(32)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with naming(path, "cannot be written"), os.fdopen(os.open(path, flags, 0o600), "w") as file:
-            file.write(token + "\n")
+        with naming(path, "cannot be written"):
+            path.unlink(missing_ok=True)
+            with os.fdopen(os.open(path, flags, 0o600), "w") as file:
+                file.write(token + "\n")
         say(f"swarmbo: token {token}, which {path} keeps")
         return token
     try:
@@ -139,6 +141,8 @@ def opened(scenario: Scenario, out: Path, most_pending: int, trust: bool) -> Gen
     """Block with the desk of a scenario, whose folder is locked: a new one, or as it was when its process ended."""
     if scenario.policy is not None:
         raise ConfigError("got a policy; wanted none, as clients are asked what the team decides", at="$.policy")
+    if scenario.workers is not None:
+        raise ConfigError("got workers; wanted none, as clients evaluate, and workers would simulate", at="$.workers")
     with told_by_name(scenario):
         env, team = assemble(scenario, trust)
         if isinstance(team.setup.coordination, Routes):

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import swarmbo as sb
 from swarmbo.errors import RunFolderError, UnknownQueryError
@@ -82,7 +83,7 @@ def test_a_ledger_cut_anywhere_is_as_it_was_after_its_whole_lines(operations, cu
             assert again.events[:whole] == ledger.events[:whole]
         assert again.events[-1].kind == "begin"
         if whole == len(ledger.events):
-            assert again.ask() == ledger.ask()
+            assert again.ask() == ledger.team.ask()
 
 
 def test_what_the_team_refuses_is_not_logged(tmp_path):
@@ -136,6 +137,33 @@ def test_an_outcome_that_the_team_takes_in_another_way_than_an_earlier_version_i
         ledger._append(Event("tell", 1.0, query.id, outcome=outcome))
     with pytest.raises(RunFolderError, match=r"line 4: .*; recorded before: a failure; wanted .* versions that"):
         Ledger.open(tmp_path, in_field)
+
+
+def test_a_ledger_that_another_program_opened_is_left_to_it(tmp_path):
+    first = Ledger.create(tmp_path, team())
+    query = first.ask()
+    second = Ledger.open(tmp_path, team)
+    for refused in (lambda: first.tell(query.id, value(query.point)), first.ask):
+        with pytest.raises(RunFolderError, match="written to by another program"):
+            refused()
+    second.tell(query.id, value(query.point))
+    assert bits(Ledger.open(tmp_path, team).team) == bits(second.team)
+
+
+def test_decisions_and_their_replay_have_one_thread_of_linear_algebra(tmp_path):
+    """With more, those from 150 outcomes differ in their last bits, and so do those of another number of cores."""
+    threads = []
+
+    def choose(one):
+        threads.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+        return one.ask()
+
+    with threadpool_limits(2, user_api="blas"):
+        Ledger.create(tmp_path, team(), choose).ask()
+        before = len(threads)
+        Ledger.open(tmp_path, team, choose)
+    assert set(threads) == {1}
+    assert len(threads) == 2 * before
 
 
 def test_data_that_a_team_had_before_are_restored(tmp_path):
@@ -256,6 +284,13 @@ def test_each_query_is_told_once_and_lost_ones_are_tried_four_times(tmp_path, se
 def test_without_queries_asked_ahead_no_outcome_is_missing_when_the_next_one_is_asked(tmp_path):
     ledger = drive(tmp_path, Scripted(0), workers=1, total=8, ahead=0)
     assert [event.kind for event in ledger.events if event.kind != "begin"] == ["ask", "tell"] * 8
+
+
+@pytest.mark.parametrize("told", [{"f": 1.0}, {}])
+def test_a_query_that_is_not_told_whole_is_named_and_not_waited_for(tmp_path, told):
+    ledger = Ledger.create(tmp_path, team())
+    with pytest.raises(sb.errors.ConfigError, match=r"query q0000. still waits; wanted all outcomes"):
+        Driver(ledger, Scripted(0), 1, 4, lambda query_id, end: told and ledger.tell(query_id, told)).run()
 
 
 def test_a_world_that_raises_may_end_the_run(tmp_path):

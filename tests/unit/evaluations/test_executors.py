@@ -74,6 +74,13 @@ def test_what_crashes_hangs_or_raises_costs_its_own_task_only(pool_of, tmp_path)
     assert ends_of(pool, 1)["killed"].status == "done"
 
 
+def test_a_result_that_cannot_be_written_is_reported_all_the_same(pool_of, tmp_path):
+    pool = pool_of(count=1)
+    (tmp_path / "results").rmdir()  # as a full disk would refuse it
+    pool.submit("unwritten", [])
+    assert ends_of(pool, 1)["unwritten"].status == "done"
+
+
 @pytest.mark.parametrize(
     ("results", "words"),
     [(True, "got a result with <function .*; wanted numbers, texts"), (False, "Can't pickle local")],
@@ -163,6 +170,15 @@ def test_tasks_after_the_first_of_a_worker_that_cannot_begin_are_refused_like_it
     for _ in range(2):
         with pytest.raises(ConfigError, match=r"no licence|got work .*lambda.*; wanted work that can be pickled"):
             executor.poll(LONG)
+    executor.close()
+
+
+def test_evaluations_in_threads_do_not_limit_the_linear_algebra_of_their_caller(monkeypatch):
+    """Decisions that it makes meanwhile would have one thread or more, by chance."""
+    monkeypatch.setattr("swarmbo.evaluations.engines.threadpool_limits", None)
+    executor = FuturesExecutor(concurrent.futures.ThreadPoolExecutor(1), Doing())
+    executor.submit("a", [])
+    assert ends_of(executor, 1)["a"].status == "done"
     executor.close()
 
 

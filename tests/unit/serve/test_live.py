@@ -19,7 +19,7 @@ import pytest
 
 from swarmbo.evaluations.ledger import LEDGER
 from swarmbo.runs import load, load_run
-from swarmbo.serve.server import Address, opened, serve
+from swarmbo.serve.server import Address, _token, opened, serve
 
 from .conftest import RunningService
 
@@ -193,6 +193,17 @@ def test_addresses_and_files_that_are_refused(tmp_path, capsys):
     assert "another run" in refused(capsys, *out, "--set", "seed=3")
     assert "routes" in refused(capsys, "--out", tmp_path / "other", scenario="robots-depot")
     assert "got a policy" in refused(capsys, *out, "--trust", "--set", "policy=mine:Policy")
+    assert "got workers" in refused(capsys, *out, "--set", "workers.count=2")
+
+
+def test_a_token_file_that_a_kill_left_empty_gets_a_token(tmp_path):
+    own, said = tmp_path / "token", []
+    own.write_text("")
+    token = _token(None, own, said.append)
+    assert own.read_text() == f"{token}\n"
+    assert token in said[0]
+    assert _token(None, own, said.append) == token
+    assert len(said) == 1
 
 
 PAGE = Path(__file__).parents[3] / "docs" / "guide" / "serve.md"
@@ -221,5 +232,5 @@ def test_a_controller_tells_all_queries(service, tmp_path, controller, program):
 
 
 def test_the_controller_in_python_has_about_20_lines():
-    assert len(FILES["controller.py"].splitlines()) <= 22
+    assert len(FILES["controller.py"].splitlines()) <= 24
     assert set(FILES) == {"oven.toml", "controller.py", "controller.sh"}

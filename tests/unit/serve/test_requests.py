@@ -37,6 +37,7 @@ NO_LEASE = (b'{"key": "k", "lease_s": 0}', b'{"key": "k", "lease_s": 1e300}')
 NO_OUTCOME = (b'{"outcome": "1"}', b'{"outcome": [1]}', b'{"outcome": {"zz": 1}}', b'{"failed": 1}')
 NO_NOISE = b'{"outcome": 1, "noise_std": -1}'
 NO_POINT = (b'{"outcome": 1, "point": {"x": 0}}', b'{"outcome": 1, "point": {"x": 9, "y": 0, "z": 0}}')
+NO_POINT += (b'{"outcome": 1, "point": {"x": 1' + b"0" * 400 + b', "y": 0, "z": 0}}',)
 NO_PLACE = b'{"outcome": 1, "locations": {"a": [0, 0]}}'
 REFUSED = [*((body, 400) for body in (*NO_JSON, TOO_DEEP)), (TOO_LONG, 413)]
 REFUSED += [(body, 422) for body in (*NO_TABLE, *NO_KEY, *NO_LEASE, *NO_OUTCOME, NO_NOISE, *NO_POINT, NO_PLACE)]
@@ -142,6 +143,7 @@ def test_page_and_sign_of_life_need_no_token(desk):
 
 def test_other_paths_and_methods_are_refused(client):
     refused(client.get("/nowhere"), 404)
+    refused(client.post("/ask/", json={"key": "k"}, follow_redirects=False), 404)
     refused(client.get("/ask"), 405)
     refused(client.delete("/state"), 405)
 
