@@ -114,7 +114,7 @@ def test_the_nearest_allowed_point_is_that_of_brute_force(problem, seed):
     assert away(chosen) == pytest.approx(min(map(away, allowed)), abs=1e-9)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=7, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(small_problems(), st.booleans(), st.integers(0, 99))
 def test_every_query_and_recommendation_keeps_every_constraint(problem, by_factor, seed):
     space, constraints = problem
