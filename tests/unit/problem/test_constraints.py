@@ -127,7 +127,7 @@ def test_every_query_and_recommendation_keeps_every_constraint(problem, by_facto
         return  # in conflict: another test has these
     outcomes = "per-factor" if by_factor else "total"
     team = sb.Team(replace(problem, outcomes=outcomes), seed=seed, initial=3)
-    for _ in range(6):
+    for _ in range(5):
         query = team.ask()
         assert all(kept(one, pairs(space, query.point)) for one in problem.constraints[:-1])
         assert 0.5 <= query.point["x"] + query.point["y"] <= 2.5
