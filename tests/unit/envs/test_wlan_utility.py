@@ -186,7 +186,7 @@ def test_every_utility_comes_out_as_by_hand(name, network, seed):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(network=networks())
 def test_the_best_known_is_not_beaten_by_a_grid_of_all_joint_settings(name, network):
     grid = np.array(list(itertools.product(np.linspace(LOW, HIGH, 17), repeat=3)))
