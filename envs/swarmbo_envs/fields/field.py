@@ -105,8 +105,7 @@ class Field:
         maximum, argmax = float(values.max()), places[values.argmax()]
         if not self.sites_only:
             maximum, argmax = summit(surface, places, self.low, self.high)
-        ends = {"maximum": maximum, "argmax": argmax, "minimum": float(values.min())}
-        return replace(self, surface=surface, change=None, **ends)
+        return replace(self, surface=surface, change=None, maximum=maximum, argmax=argmax, minimum=float(values.min()))
 
     def require_on_map(self, place: Place, at: str) -> None:
         """Refuse a place beyond the corners of the map."""
@@ -164,11 +163,11 @@ class Bilinear:
 
 
 def _kept(known: dict[int, T], key: int, make: Callable[[], T]) -> T:
-    if key not in known:
-        while len(known) >= _KEPT:
-            del known[next(iter(known))]
-        known[key] = make()
-    return known[key]
+    if (found := known.get(key)) is None:
+        for old in list(known)[: 1 - _KEPT]:  # other threads may do so, too
+            known.pop(old, None)
+        found = known[key] = make()
+    return found
 
 
 def spread(rng: np.random.Generator, sites: Places, n_places: int) -> Float[np.ndarray, "n_places 2"]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,7 @@ def _moving(
     return replace(blank.with_surface(surface), change=change, span=span)
 
 
+@lru_cache(maxsize=16)  # worlds of one seed share it
 def drawn_field(settings: DrawSettings, max_sites: int) -> Field:
     """Seeded draw over a region; its candidate sites are a lattice of at most ``max_sites`` and 4096."""
     rounds = "" if settings.time is None else f", {settings.time.lengthscale_rounds:g} rounds"
@@ -84,8 +85,7 @@ def drawn_field(settings: DrawSettings, max_sites: int) -> Field:
         change, span = DrawnInTime(settings, settings.time).surface, 3.0 * settings.std
         return _moving(change, (settings.mean - span, settings.mean + span), title, settings.size_m, max_sites)
     low, high, surface = np.zeros(2), np.array(settings.size_m), drawn(settings)
-    per_lengthscale = 4  # dense enough to have a point on the slope of every peak
-    dense = np.prod(per_lengthscale * high / settings.lengthscale_m)
+    dense = np.prod(4 * high / settings.lengthscale_m)  # enough to have a point on the slope of every peak
     maximum, argmax = summit(surface, lattice(low, high, int(np.clip(dense, 1024, 4 * _MAX_SITES))), low, high)
     sites, points = lattice(low, high, min(max_sites, _MAX_SITES)), lattice(low, high, _MAX_EVALUATION_POINTS)
     return Field(title, low, high, sites, points, surface, maximum, argmax, float(surface(sites).min()))
@@ -128,9 +128,8 @@ class Plume:
         self._phases = generator.uniform(0, 2 * np.pi, (2, 3))
         self._ages = np.arange(math.ceil(_LIFETIMES * self._decay * _PUFFS_PER_ROUND)) / _PUFFS_PER_ROUND
         steady = self._wind * self._ages
-        self._scale = settings.peak / float(
-            (self._height(self._ages) * np.exp(-0.5 * steady**2 / self._variance(self._ages))).sum()
-        )
+        arriving = self._height(self._ages) * np.exp(-0.5 * steady**2 / self._variance(self._ages))
+        self._scale = settings.peak / float(arriving.sum())
         self.bound = len(self.sources) * self._scale * float(self._height(self._ages).sum())  # all puffs in one place
 
     def surface(self, round_number: float) -> Surface:
@@ -229,7 +228,9 @@ def build_field(table: dict[str, Any] | None, max_sites: int, *, moving: bool = 
     if isinstance(settings, kinds.ElevationSettings):
         return elevation_field(settings, max_sites)
     if isinstance(settings, kinds.DrawnSettings):
-        return drawn_field(settings.gp, max_sites)
+        names = {settings.gp.kernel, (settings.gp.time or settings.gp).kernel}
+        is_fixed = names <= {*kernels.KERNEL_NAMES}  # another kernel may be registered under a user's name
+        return (drawn_field if is_fixed else drawn_field.__wrapped__)(settings.gp, max_sites)
     if isinstance(settings, kinds.RasterFieldSettings):
         return raster_field(settings, max_sites, may_have_gaps=not moving)
     if isinstance(settings, kinds.SurveySettings):

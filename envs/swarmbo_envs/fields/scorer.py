@@ -11,8 +11,7 @@ from swarmbo_envs.shared import PerStart, Starts, Values
 
 Square = Float[np.ndarray, "k k"]
 _MOST_KNOTS = 144
-# compared with the truth: in a drawn field a step costs little else
-_MOST_POINTS = 512
+_MOST_POINTS = 512  # compared with the truth: in a drawn field a step costs little else
 _FITTED_TO = 150  # points of the truth for the choice of a lengthscale
 _LENGTHSCALES = 12  # to choose from
 _LAGS = (1, 2, 4, 8)  # rounds

@@ -1,7 +1,10 @@
+from functools import partial
+
 import numpy as np
 import pytest
 from matplotlib.cbook import get_sample_data
 
+import swarmbo as sb
 from swarmbo.errors import ConfigError
 from swarmbo_envs.fields.field import lattice, summit
 from swarmbo_envs.fields.landscape import build_field, drawn, elevation_field, load
@@ -17,6 +20,18 @@ def test_over_many_draws_mean_variance_and_correlation_are_those_of_the_kernel()
     assert covariance[0, 0] == pytest.approx(4, rel=0.15)
     correlation = covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1])
     assert correlation == pytest.approx((1 + np.sqrt(3)) * np.exp(-np.sqrt(3)), abs=0.08)
+    np.testing.assert_array_equal(drawn(DrawSettings(**prior, seed=7))(places), draws[7])
+
+
+def test_after_another_kernel_took_the_name_of_the_first_a_field_is_drawn_anew(monkeypatch):
+    monkeypatch.setattr("swarmbo.kernels.registry._OWN", {})
+    tops = set()
+    for rate in (1.0, 4.0):
+        bell = partial(lambda r, rate, by: by * np.exp(-0.5 * rate * r**2), rate=rate)
+        own = {"correlation": partial(bell, by=1.0), "slope": partial(bell, by=rate)}
+        sb.register_kernel("bell", **own, frequencies=lambda rng, *shape, by=rate**0.5: by * rng.normal(size=shape))
+        tops.add(build_field({"gp": {"kernel": "bell"}}, 50).maximum)
+    assert len(tops) == 2
 
 
 @pytest.mark.parametrize("table", [{"gp": {"lengthscale_m": 300.0, "seed": 1}}, {"elevation": "topobathy"}])

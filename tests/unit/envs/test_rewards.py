@@ -3,7 +3,6 @@
 import numpy as np
 import pettingzoo
 import pytest
-from hypothesis import given, settings, strategies as st
 from scipy.spatial.distance import cdist
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
@@ -53,17 +52,16 @@ def rounds(env, seed):
 
 
 @pytest.mark.parametrize(("world", "arguments"), FIELDS)
-@settings(max_examples=5, deadline=None)
-@given(seed=st.integers(0, 2**20))
-def test_rewards_of_a_task_are_equal_shares_of_the_change_of_its_score_less_costs(world, arguments, seed):
+def test_rewards_of_a_task_are_equal_shares_of_the_change_of_its_score_less_costs(world, arguments):
     env = made(world, arguments)
-    env.reset(seed=seed)
-    before = env.unwrapped.score
-    for rewards, infos in rounds(env, seed):
-        share = (env.unwrapped.score - before) / len(infos)
-        gains = [rewards[agent] + info["cost"] for agent, info in infos.items()]
-        np.testing.assert_allclose(gains, share, rtol=1e-9, atol=1e-9)
+    for seed in (0, 7, 2**20):
+        env.reset(seed=seed)
         before = env.unwrapped.score
+        for rewards, infos in rounds(env, seed):
+            share = (env.unwrapped.score - before) / len(infos)
+            gains = [rewards[agent] + info["cost"] for agent, info in infos.items()]
+            np.testing.assert_allclose(gains, share, rtol=1e-9, atol=1e-9)
+            before = env.unwrapped.score
 
 
 @pytest.mark.parametrize(("world", "arguments"), FIELDS + FUNCTIONS)
@@ -181,7 +179,7 @@ def series(tmp_path):
     [("map", GP, {}), ("map", MOVING, {}), ("level", GP, {"level": 0.2}), ("level", PLUME, {"level": 30.0})],
 )
 def test_the_score_is_that_of_the_metrics_by_which_runs_are_judged(task, field, more):
-    env = sensor_field_v0.parallel_env(sensors=6, field=field, task=task, **more, max_cycles=8)
+    env = sensor_field_v0.parallel_env(sensors=6, field=field, task=task, **more, max_cycles=6)
     env.reset(seed=2)
     scores = {env.score}
     for _ in episode(env, np.random.default_rng(0)):

@@ -100,7 +100,7 @@ def test_gradients_by_powers_are_those_of_finite_differences():
 
 
 @pytest.mark.parametrize(
-    ("utility", "seed"), [("sum", 0), ("sum", 1), ("proportional-fair", 2), ("minimum-rate", 2), ("cell-minimum", 0)]
+    ("utility", "seed"), [("sum", 0), ("proportional-fair", 2), ("minimum-rate", 2), ("cell-minimum", 0)]
 )
 def test_the_best_known_is_not_beaten_by_all_settings_and_baselines_end_as_they_say(utility, seed):
     outcomes = "total" if utility == "minimum-rate" else "per-factor"
@@ -138,7 +138,7 @@ def test_greedy_colouring_separates_all_where_there_are_channels_enough():
     env = wlan_power_v0.parallel_env(channels=[36, 40, 44, 48, 52])  # at most four are in range of each
     chosen = coloured(env.network, 25.0)[12:]
     assert not (env.hears & (chosen[:, None] == chosen)).any()
-    assert best_known(env.network, 1.0, 25.0)[1] == pytest.approx(
+    assert best_known(env.network, 1.0, 25.0, 16)[1] == pytest.approx(
         env.network.value(coloured(env.network, 25.0)[None])[0]
     )
 

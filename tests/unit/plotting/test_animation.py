@@ -114,7 +114,7 @@ def test_marks_go_aside_by_least_squares_within_the_edges():
 
 
 def test_one_frame_a_round_every_frame_differs_and_the_last_is_as_it_was_rendered(run, tmp_path):
-    made = run(rounds=4)
+    made = run(rounds=2)
     path = write_animation(made.records, made.world, made.settings, tmp_path / "figures" / "run.gif")
     rendered = render_frames(made.records, made.world, made.settings, [len(made.records) - 1])
     with Image.open(path) as picture:
@@ -152,8 +152,8 @@ def test_a_long_run_is_thinned_out_and_its_last_round_kept(run, tmp_path, monkey
 @pytest.mark.parametrize(
     "options",
     [
-        {"truth": "none", "rounds": 2},
-        {"truth": "sites", "rounds": 2},
+        {"truth": "none", "rounds": 1},
+        {"truth": "sites", "rounds": 1},
         {"rounds": 0, "robots": 1, "failing": 0.0},
         {"robots": 16, "rounds": 1},
     ],
@@ -165,6 +165,6 @@ def test_every_kind_of_run_can_be_animated(run, tmp_path, options):
 
 
 def test_equal_runs_give_equal_bytes(run, tmp_path):
-    made = run(rounds=2, failing=2.0)
+    made = run(rounds=1, failing=2.0)
     paths = [write_animation(made.records, made.world, made.settings, tmp_path / f"{i}.gif") for i in range(2)]
     assert paths[0].read_bytes() == paths[1].read_bytes()

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from PIL import Image
 
 from swarmbo.errors import ShapeError
-from swarmbo.plotting import World, style, write_figures
+from swarmbo.plotting import Formats, World, style, write_figures
 from swarmbo.plotting.belief_map import belief_map_figure, plot_error, plot_mean, plot_std, plot_truth
 from swarmbo.plotting.history import belief_after, failures, measurements, stops_of
 from swarmbo.plotting.maps import frame_map, lattice_order, lattice_over, plot_field, plot_findings, plot_paths
@@ -132,7 +132,7 @@ def test_map_is_written_and_shows_something(run, tmp_path, options, panels):
     figure = belief_map_figure(made.records, made.world, made.settings)
     titled = [ax for ax in figure.axes if ax.get_title(loc="left")]
     assert len(titled) == panels
-    path = style.save(figure, tmp_path / "figures" / "belief.png")
+    path = style.save(figure, tmp_path / "figures" / "belief.png", 40)
     with Image.open(path) as picture:
         assert np.asarray(picture.convert("L")).std() > 5
     assert all(ax.get_aspect() == 1.0 for ax in titled)
@@ -180,12 +180,12 @@ def test_large_maps_are_in_kilometres(extent, unit):
 
 
 def test_an_agent_that_always_abstains_has_no_path_and_stops_no_figure(run, tmp_path):
-    made = run(rounds=2, failing=0.0)
+    made = run(rounds=1, failing=0.0)
     records = []
     for record in made.records:
         lazy = msgspec.structs.replace(record.samples[1], measurement=None, declined=True)
         records.append(msgspec.structs.replace(record, samples=[record.samples[0], lazy, *record.samples[2:]]))
-    assert write_figures(records, made.world, made.settings, tmp_path)
+    assert write_figures(records, made.world, made.settings, tmp_path, formats=Formats.of([], 40))
     drawn = plot_paths(axes(), records)
     assert lines(drawn, "robot_1") == []
     np.testing.assert_array_equal(lines(drawn, "robot_2")[0], stops_of(records, "robot_2"))

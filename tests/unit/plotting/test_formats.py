@@ -20,7 +20,7 @@ from swarmbo.spaces import Domain
 
 def test_all_figures_of_a_run_are_written(run, tmp_path):
     made = run(rounds=2, failing=2.0)
-    written = write_figures(made.records, made.world, made.settings, tmp_path / "figures")
+    written = write_figures(made.records, made.world, made.settings, tmp_path / "figures", formats=Formats.of([], 50))
     assert [path.name for path in written] == ["belief.png", "regret.png", "traffic.png", "faults.png", "run.gif"]
     for path in written:
         with Image.open(path) as picture:
@@ -34,7 +34,7 @@ def test_without_a_plane_traffic_or_rounds_there_is_no_figure_of_it(run, tmp_pat
     world = World(Domain(np.zeros(1), np.ones(1)))
     silent = [msgspec.structs.replace(record, sharing=Traffic(), report=None) for record in made.records]
     for records, figures in ((made.records, "regret traffic faults"), (silent, "regret faults")):
-        written = write_figures(records, world, made.settings, tmp_path)
+        written = write_figures(records, world, made.settings, tmp_path, formats=Formats.of([], 40))
         assert [path.stem for path in written] == figures.split()
 
 
@@ -74,7 +74,7 @@ def test_a_figure_is_written_to_the_same_bytes_at_any_time(run, tmp_path, name, 
     made, written = run(rounds=2, failing=2.0), list[bytes]()
     for number in range(2):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", str(10**9 + number))
-        path = style.save(regret_figure(made.records, made.world), tmp_path / f"regret.{name}")
+        path = style.save(regret_figure(made.records, made.world), tmp_path / f"regret.{name}", 40)
         written.append(path.read_bytes())
     assert written[0] == written[1]
 

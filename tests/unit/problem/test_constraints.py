@@ -114,7 +114,7 @@ def test_the_nearest_allowed_point_is_that_of_brute_force(problem, seed):
     assert away(chosen) == pytest.approx(min(map(away, allowed)), abs=1e-9)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=7, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(small_problems(), st.booleans(), st.integers(0, 99))
 def test_every_query_and_recommendation_keeps_every_constraint(problem, by_factor, seed):
     space, constraints = problem
@@ -127,7 +127,7 @@ def test_every_query_and_recommendation_keeps_every_constraint(problem, by_facto
         return  # in conflict: another test has these
     outcomes = "per-factor" if by_factor else "total"
     team = sb.Team(replace(problem, outcomes=outcomes), seed=seed, initial=3)
-    for _ in range(6):
+    for _ in range(5):
         query = team.ask()
         assert all(kept(one, pairs(space, query.point)) for one in problem.constraints[:-1])
         assert 0.5 <= query.point["x"] + query.point["y"] <= 2.5

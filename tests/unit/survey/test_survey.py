@@ -23,6 +23,14 @@ HERE = LocalProjection(9.0, 0.0, 0.0)
 CORNER = HERE.metres(np.array([[9.1, 48.0]]))[0]
 
 
+@pytest.fixture(autouse=True)
+def undrawn(request, monkeypatch):
+    """Leave out the figure, which takes most of the time, where no test looks at it."""
+    if request.node.name != "test_places_and_map_come_in_the_coordinates_of_the_file":
+        monkeypatch.setattr("swarmbo.survey.output.survey_figure", lambda *plan: None)
+        monkeypatch.setattr("swarmbo.plotting.style.save", lambda figure, path: path)
+
+
 @pytest.fixture
 def survey(tmp_path, monkeypatch):
     """Write samples of a bowl at random places of a square of 1 km, and run `swarmbo next` on them."""
