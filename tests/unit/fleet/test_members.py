@@ -19,8 +19,8 @@ from swarmbo_envs import function_v0
 
 from .rounds import alone, require_same
 
-ROUNDS = 5
-SETTINGS = {"seed": 3, "initial": 3, "coordination": sb.ADMM(rounds=4, starts=2, screened=16, polish_steps=4)}
+ROUNDS = 4
+SETTINGS = {"seed": 3, "initial": 2, "coordination": sb.ADMM(rounds=4, starts=2, screened=16, polish_steps=4)}
 TIMED = SETTINGS | {"coordination": sb.ADMM(mode="asynchronous", deadline=12, patience=4, starts=2, inner_steps=2)}
 THOROUGH = pytest.mark.thorough
 
