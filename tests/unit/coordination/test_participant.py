@@ -299,5 +299,5 @@ def test_parts_that_nobody_died_in_decide():
 
 
 if __name__ == "__main__":  # what a test runs without assert statements
-    wrong = [(method, seed) for method in SEARCHES for seed in range(3) if not unruly_searches(method, seed)[0]]
+    wrong = [(method, seed) for method in SEARCHES for seed in range(2) if not unruly_searches(method, seed)[0]]
     sys.exit(f"another answer by {wrong}" if wrong else 0)
