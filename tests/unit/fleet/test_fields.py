@@ -30,7 +30,7 @@ PEAKS = {"gp": {"lengthscale_m": 600.0, "seed": 1}}
 
 
 class Buoys(ParallelEnv):
-    """A world that says hardly anything: boxes that differ, one agent that leaves, one that reports nothing at last."""
+    """A world that says hardly anything: boxes that differ, one agent that leaves, one that reports nothing once."""
 
     metadata: ClassVar = {"name": "buoys"}
 
@@ -60,11 +60,11 @@ class Buoys(ParallelEnv):
             agent: {"location": place.tolist(), "measurement": float(np.sin(3.0 * place).sum()), "noise_std": 0.1}
             for agent, place in actions.items()
         }
-        infos["south"] = {"sampled": False} if self._round == 2 else infos["south"]
-        if self._round == 2 and "west" in infos:
+        infos["south"] = {"sampled": False} if self._round == 1 else infos["south"]
+        if self._round == 1 and "west" in infos:
             self.agents = ["east", "south"]
         no = dict.fromkeys(actions, False)
-        return self._observed(), dict.fromkeys(actions, 0.0), no | {"west": self._round == 2}, no, infos
+        return self._observed(), dict.fromkeys(actions, 0.0), no | {"west": self._round == 1}, no, infos
 
     def _observed(self):
         return {agent: np.zeros(1, np.float32) for agent in self.agents}
