@@ -18,7 +18,7 @@ LONG = dict.fromkeys(("swarm", "swarm-sensors", "wlan-channels"), pytest.mark.sl
     [
         *(pytest.param(name, 3, id=name) for name in SHIPPED if name in QUICK),
         *(
-            pytest.param(name, FEW.get(name), id=f"{name}, longer", marks=LONG.get(name, pytest.mark.thorough))
+            pytest.param(name, FEW.get(name, 4), id=f"{name}, longer", marks=LONG.get(name, pytest.mark.thorough))
             for name in SHIPPED
             if name not in QUICK
         ),

@@ -81,7 +81,7 @@ def test_where_no_place_is_contested_agents_better_the_joint_choices_that_a_team
 
 @pytest.mark.parametrize(
     ("scopes", "faults", "rounds"),
-    [(CHAIN, None, 2), (CHAIN, BAD, 2), (PAIRS, None, 4), (PAIRS, BAD, 4)],
+    [(CHAIN, None, 2), (CHAIN, BAD, 2), (PAIRS, None, 3), (PAIRS, BAD, 3)],
     ids=["no faults", "faults", "of an only factor", "of an only factor, faults"],
 )
 def test_of_a_function_agents_decide_by_a_deadline_as_a_team_does(
@@ -101,9 +101,8 @@ def test_of_a_function_agents_decide_by_a_deadline_as_a_team_does(
 @pytest.mark.parametrize(
     ("given", "count", "rounds"),
     [
-        pytest.param({"scopes": LONE, "bent": plateau, "seed": 6}, 3, 12, id="a split factor"),
+        pytest.param({"scopes": LONE, "bent": plateau, "seed": 6}, 3, 10, id="a split factor"),
         pytest.param({"scopes": PAIRS, "bent": plateau, "seed": 10}, 2, 11, id="boxes"),
-        pytest.param({"scopes": LONE, "seed": 49}, None, 18, id="restarts"),
     ],
 )
 def test_by_a_deadline_owners_of_variables_search_in_the_boxes_of_factors_that_others_learn(

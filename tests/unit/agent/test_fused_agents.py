@@ -41,7 +41,7 @@ FADING = fused(time=sb.TimeAxis(lengthscale_median=3.0))
 )
 def test_agents_with_beliefs_of_their_own_decide_as_the_team_does(method: str, loss: float):
     case = Case(names=FEWER, belief=fused(method, loss=loss), fails=lost)
-    case.go_on(2)
+    case.go_on(1)
     case.go_on(1, candidates=None)
     beliefs = case.team.belief
     assert isinstance(beliefs, FusedBelief)
@@ -102,7 +102,7 @@ def test_a_round_in_which_nobody_measures_is_an_occasion_to_talk():
     there.team.begin(there.infos)
     there.go_on()  # every agent measures, as its one outcome shows no scale for a price
     heard = list[Any]()
-    for _ in range(4):
+    for _ in range(3):
         there.asked()
         run(there.agents, there.transport)
         beliefs = there.team.belief
@@ -175,7 +175,7 @@ def test_a_team_saved_between_two_parts_goes_on_to_the_bit():
 
 def test_an_agent_is_told_no_outcome_of_others_and_holds_no_view_of_theirs():
     case = Case(belief=fused("consensus"))
-    case.go_on(2)
+    case.go_on(1)
     case.asked()
     outcomes = {name: case.team.history.factors[:, n] for n, name in enumerate(NAMES)}
     for name, agent in case.agents.items():
@@ -228,7 +228,7 @@ def test_greedy_pays_for_relays_where_choices_have_to_be_handed_on():
 
 def test_a_decision_that_comes_to_nothing_leaves_the_belief_as_it_was():
     case = Case(belief=fused())
-    case.go_on(2)
+    case.go_on(1)
     agent = case.agents["a"]
     before = belief_of(agent).agents["a"].n_measurements
     agent.patience = 1.0

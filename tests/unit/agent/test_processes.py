@@ -56,14 +56,14 @@ def test_processes_that_know_only_their_own_outcomes_decide_as_the_team_does(giv
 def test_parts_that_share_no_variable_need_nothing_of_each_other_unless_totals_tie_them(acquisition: str):
     graph = sb.FactorGraph.from_scopes(PAIRS)
     belief = ENSEMBLE if acquisition.startswith("egp") else sb.AdditiveGPSettings()
-    given: dict[str, Any] = {"belief": belief, "acquisition": acquisition, "coordination": SMALL, "initial": INITIAL}
+    given: dict[str, Any] = {"belief": belief, "acquisition": acquisition, "coordination": SMALL, "initial": 4}
 
     def own_part(outcomes: Any, other: float) -> list[float]:
         team, seen = (
             sb.Team(graph, dict.fromkeys("abcd", (0.0, 1.0)), seed=3, outcomes=outcomes, **given),
             list[float](),
         )
-        for _ in range(INITIAL + 3):
+        for _ in range(6):
             query = team.ask()
             x = query.point
             parts = {"f": np.sin(5.0 * x["a"]) - x["b"] ** 2, "g": other * np.cos(7.0 * x["c"] + other) * x["d"]}
@@ -105,29 +105,8 @@ def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_attributes_of_an_agent_in_a_process_are_read_and_set_there():
-    problem = sb.Problem.of(sb.FactorGraph.from_scopes(PAIRS), dict.fromkeys("abcd", (0.0, 1.0)))
-    with RemoteAgent("a", problem, coordination=SMALL) as agent:
-        agent.links = nx.path_graph(problem.agents)
-        agent.participants = Participants(1, problem.agents)
-        assert sorted(agent.links.edges) == sorted(nx.path_graph(problem.agents).edges)
-        assert (agent.participants.members, agent.agreement, agent.refused) == (problem.agents, -1, {})
-        with pytest.raises(ConfigError, match="wanted mode = 'asynchronous'"):
-            agent.ask()
-        with pytest.raises(AttributeError):
-            agent.link = None  # type: ignore[attr-defined]
-        pipe = agent._connection
-        agent._connection = SimpleNamespace(send=pipe.send, poll=interrupted, recv=interrupted)  # type: ignore[assignment]
-        with pytest.raises(KeyboardInterrupt):
-            agent.links.nodes()
-        agent._connection = pipe
-        if os.name == "posix":
-            os.kill(agent._process.pid, signal.SIGINT)  # type: ignore[arg-type]  # as a terminal does
-        assert (agent.patience, agent.factors) == (np.inf, ("f",))  # no call gets the answer of an interrupted one
-
-
-def test_an_agent_in_a_process_has_what_an_agent_has():
-    problem = sb.Problem.of_field(("a",), sb.Domain(np.zeros(2), np.ones(2)))
+def test_an_agent_in_a_process_has_what_an_agent_has_and_its_attributes_are_read_and_set_there():
+    problem = sb.Problem.of_field(("a", "b"), sb.Domain(np.zeros(2), np.ones(2)))
     agent = Agent("a", problem, level=0.5, sites=[[0.1, 0.2], [0.3, 0.4]], has_base=True)
     assert [name for name in dir(agent) if not (name.startswith("_") or hasattr(RemoteAgent, name))] == []
     with RemoteAgent.from_state_dict(agent.state_dict()) as remote:
@@ -137,6 +116,22 @@ def test_an_agent_in_a_process_has_what_an_agent_has():
         remote.note("", OwnRow(0, {"a": 1.0}, place={"a[0]": 0.1, "a[1]": 0.2}))
         remote.told_again(OwnRows())
         assert remote.state_dict()["json"]["own"] == agent.state_dict()["json"]["own"]
+        remote.links = nx.path_graph(problem.agents)
+        remote.participants = Participants(1, problem.agents)
+        assert sorted(remote.links.edges) == [("a", "b")]
+        assert (remote.participants.members, remote.agreement, remote.refused) == (problem.agents, -1, {})
+        with pytest.raises(ConfigError, match="wanted mode = 'asynchronous'"):
+            remote.ask()
+        with pytest.raises(AttributeError):
+            remote.link = None  # type: ignore[attr-defined]
+        pipe = remote._connection
+        remote._connection = SimpleNamespace(send=pipe.send, poll=interrupted, recv=interrupted)  # type: ignore[assignment]
+        with pytest.raises(KeyboardInterrupt):
+            remote.links.nodes()
+        remote._connection = pipe
+        if os.name == "posix":
+            os.kill(remote._process.pid, signal.SIGINT)  # type: ignore[arg-type]  # as a terminal does
+        assert (remote.patience, remote.level) == (np.inf, 0.5)  # no call gets the answer of an interrupted one
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Self
 
 import numpy as np
@@ -73,6 +74,15 @@ class ExampleSum(BoxFunctions):
         return self.value(stack, U, received), slope
 
 
+@cache  # drawn once, not in every evaluation
+def _bowl(seed: int, index: int, size: int, steepness: float | None) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng([seed, index])
+    axes, _ = np.linalg.qr(rng.normal(size=(size, size)))
+    if steepness is None:
+        return axes @ np.diag(rng.uniform(0.5, 5.0, size)) @ axes.T, rng.uniform(-0.3, 1.3, size)
+    return axes @ np.diag(2.0 * np.geomspace(1.0, steepness, size)) @ axes.T, rng.random(size)
+
+
 @dataclass(frozen=True, eq=False)
 class Quadratics(ExampleSum):
     """Concave ones, plus ripples; their centres are in or out of the box, or in it where a steepness is given."""
@@ -81,11 +91,8 @@ class Quadratics(ExampleSum):
 
     def bowl(self, factor: str) -> tuple[np.ndarray, np.ndarray]:
         """Curvature and centre."""
-        size, rng = self.of_its_own(factor)
-        axes, _ = np.linalg.qr(rng.normal(size=(size, size)))
-        if self.steepness is None:
-            return axes @ np.diag(rng.uniform(0.5, 5.0, size)) @ axes.T, rng.uniform(-0.3, 1.3, size)
-        return axes @ np.diag(2.0 * np.geomspace(1.0, self.steepness, size)) @ axes.T, rng.random(size)
+        assert self.owned is None or factor in self.owned
+        return _bowl(self.seed, self.graph.factors.index(factor), len(self.graph.scope(factor)), self.steepness)
 
     def own(self, factor: str, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         P, centre = self.bowl(factor)

@@ -126,7 +126,7 @@ def unruly_searches(method: sb.ADMM | sb.RefinedMaxSum, seed: int) -> tuple[bool
 
 @pytest.mark.parametrize("method", SEARCHES)
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 def test_nor_do_they_where_domains_are_continuous(method: sb.ADMM | sb.RefinedMaxSum, seed: int) -> None:
     same, repeated = unruly_searches(method, seed)
     assert same
@@ -251,7 +251,7 @@ def test_tables_are_decided_alike_to_the_bit_whatever_is_lost(faults, name, meth
     assert report.links.without == report.links.silent == ()
 
 
-@pytest.mark.parametrize("method", [sb.ADMM(rounds=3), sb.RefinedMaxSum()])
+@pytest.mark.parametrize("method", SEARCHES)
 def test_points_are_agreed_alike_to_the_bit_whatever_is_lost(method):
     graph, links = GRAPHS["loop"]
     clean, lossy = (
@@ -299,5 +299,5 @@ def test_parts_that_nobody_died_in_decide():
 
 
 if __name__ == "__main__":  # what a test runs without assert statements
-    wrong = [(method, seed) for method in SEARCHES for seed in range(3) if not unruly_searches(method, seed)[0]]
+    wrong = [(method, seed) for method in SEARCHES for seed in range(2) if not unruly_searches(method, seed)[0]]
     sys.exit(f"another answer by {wrong}" if wrong else 0)

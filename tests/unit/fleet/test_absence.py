@@ -582,7 +582,7 @@ EVENTS = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3), st.sampled_f
 def test_whoever_goes_and_comes_whenever_all_rounds_are_decided(network, fleets, case):
     world, given_ = CASES[case]
 
-    @settings(max_examples=5, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=3, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
     @given(EVENTS, st.floats(0.0, 0.3), st.integers(0, 99))
     def check(events, loss, seed):
         fleet = fleets(world(), network(loss=loss, late=0.1, seed=seed), patience=10.0, **given_)

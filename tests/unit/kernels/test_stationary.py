@@ -28,9 +28,10 @@ def points(n, seed=0):
 def test_correlations_of_many_distances_are_those_of_each_and_distances_stay(name, shape):
     r = np.random.default_rng(0).uniform(0.0, 5.0, size=shape)
     given = r.copy()
-    expected = np.array([float(correlation(name, one)) for one in r.ravel()]).reshape(shape)
-    np.testing.assert_allclose(correlation(name, r), expected, rtol=1e-14)
-    np.testing.assert_allclose(correlation(name, r.T), expected.T, rtol=1e-14)
+    expected = [float(correlation(name, one)) for one in r.ravel()[::-31]]  # of every 31st, the last one included
+    for found in (correlation(name, r), correlation(name, r.T).T):
+        np.testing.assert_allclose(found.ravel()[::-31], expected, rtol=1e-14)
+        assert found.shape == shape
     np.testing.assert_array_equal(r, given)
 
 

@@ -9,40 +9,45 @@ from swarmbo.transport import Faults, InProcess
 from .conftest import DOMAIN, OTHER, PLACES, START, assert_all_pooled, assert_pooled, cut, links_of, measure, near, team
 
 
+@pytest.fixture
+def names() -> list[str]:
+    return [f"s{n}" for n in range(6)]
+
+
 def test_with_all_links_up_every_agent_has_the_pooled_posterior(names):
     agents = team(PushSum, names)
-    traffic = exchange(agents.values(), InProcess().open(names, links_of(names)), steps=120)
+    traffic = exchange(agents.values(), InProcess().open(names, links_of(names)), steps=80)
     assert_all_pooled(agents)
     for agent in agents.values():
         assert agent.is_settled
         assert agent.reached == pytest.approx({name: 2 + k for k, name in enumerate(names)})
-        assert agent.belief.n_data == sum(range(2, 10))
-    assert traffic.messages == 120 * 16
-    assert traffic.bytes > 100 * 16 * 8 * (24 * 25 / 2)
+        assert agent.belief.n_data == sum(range(2, 8))
+    assert traffic.messages == 80 * 12
+    assert traffic.bytes > 70 * 12 * 8 * (24 * 25 / 2)
 
 
 def test_under_one_way_loss_it_still_has_it(names):
     agents = team(PushSum, names)
-    exchange(agents.values(), Faults(loss=0.3, seed=1).open(names, links_of(names)), steps=250)
+    exchange(agents.values(), Faults(loss=0.3, seed=1).open(names, links_of(names)), steps=150)
     assert_all_pooled(agents)
 
 
 def test_each_half_of_a_cut_network_has_the_pool_of_its_half_and_after_healing_the_whole(names):
     agents = team(PushSum, names)
     transport = Faults(loss=0.2, seed=2).open(names, links_of(names))
-    left, right = [agents[name] for name in names[:4]], [agents[name] for name in names[4:]]
+    left, right = [agents[name] for name in names[:3]], [agents[name] for name in names[3:]]
     exchange(agents.values(), transport, steps=7)  # in mid-flow, when mass of each half is on the other side
-    cut(transport, names[:4], names[4:])
+    cut(transport, names[:3], names[3:])
     measure(agents["s1"], 3)
-    exchange(agents.values(), transport, steps=300)
+    exchange(agents.values(), transport, steps=180)
     for half in (left, right):
         for agent in half:
             assert_pooled(agent, half)
             assert set(agent.reached) == {member.name for member in half}
             assert agent.is_settled
-    measure(agents["s6"], 2)
+    measure(agents["s5"], 2)
     cut(transport)
-    exchange(agents.values(), transport, steps=300)
+    exchange(agents.values(), transport, steps=180)
     assert_all_pooled(agents)
     for agent in agents.values():
         assert agent.reached == pytest.approx({member.name: member.n_measurements for member in left + right})
@@ -75,7 +80,7 @@ def test_of_two_proposals_at_once_the_name_that_comes_first_wins(names):
     transport = InProcess().open(names, links_of(names))
     agents["s5"].propose(OTHER)
     winner = agents["s2"].propose(OTHER)
-    exchange(agents.values(), transport, steps=120)
+    exchange(agents.values(), transport, steps=80)
     assert all(agent.proposal == winner for agent in agents.values())
     assert_all_pooled(agents, winner)
 
@@ -94,10 +99,10 @@ def test_an_agent_alone_believes_its_own_readings_and_one_without_any_the_prior(
 def test_who_comes_back_with_nothing_is_taken_for_a_new_agent(names):
     agents = team(PushSum, names)
     transport = Faults(loss=0.2, seed=7).open(names, links_of(names))
-    exchange(agents.values(), transport, steps=150)
+    exchange(agents.values(), transport, steps=90)
     gone, agents["s3"] = agents["s3"], near(PushSum("s3", DOMAIN, START), links_of(names)["s3"])
     measure(agents["s3"], 2, seed=1)
-    for _ in range(25):
+    for _ in range(16):
         exchange(agents.values(), transport, steps=10)
         for name, agent in agents.items():
             for author, count in agent.reached.items():
@@ -110,25 +115,25 @@ def test_who_comes_back_with_nothing_is_taken_for_a_new_agent(names):
 def test_who_comes_back_with_an_older_state_goes_on_from_it(names):
     agents = team(PushSum, names)
     transport = InProcess().open(names, links_of(names))
-    exchange(agents.values(), transport, steps=30)
+    exchange(agents.values(), transport, steps=20)
     state = agents["s3"].state_dict()
-    exchange(agents.values(), transport, steps=30)
+    exchange(agents.values(), transport, steps=20)
     measure(agents["s3"], 2)
-    exchange(agents.values(), transport, steps=30)
+    exchange(agents.values(), transport, steps=20)
     agents["s3"].load_state_dict(state)
-    exchange(agents.values(), transport, steps=250)
+    exchange(agents.values(), transport, steps=150)
     assert_all_pooled(agents)
 
 
 def test_while_news_spread_nothing_that_was_known_is_lost_and_no_reading_weighs_more_than_once(names):
     agents = team(PushSum, names)
     transport = InProcess().open(names, links_of(names))
-    exchange(agents.values(), transport, steps=150)
-    whole = sum(range(2, 10))
+    exchange(agents.values(), transport, steps=90)
+    whole = sum(range(2, 8))
     for name in names[:3]:
         measure(agents[name], 1)
     assert sum(agents["s0"].reached.values()) == pytest.approx(whole + 1)
-    for _ in range(150):
+    for _ in range(90):
         exchange(agents.values(), transport, steps=1)
         for name, agent in agents.items():
             assert sum(agent.reached.values()) >= whole - 1e-4
@@ -151,6 +156,6 @@ def test_an_echo_of_the_last_message_does_not_keep_a_link_up():
 
 def test_the_least_patience_is_enough_where_no_message_is_lost(names):
     agents = team(PushSum, names, patience=1)
-    exchange(agents.values(), InProcess().open(names, links_of(names)), steps=120)
+    exchange(agents.values(), InProcess().open(names, links_of(names)), steps=80)
     for agent in agents.values():
         assert_pooled(agent, list(agents.values()))

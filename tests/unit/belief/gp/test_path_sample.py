@@ -105,7 +105,7 @@ def test_points_pending_do_not_change_a_draw(way):
 
 def test_without_data_draws_are_of_the_prior():
     belief = with_own(AdditiveGP(GRAPH, mean=6.0), outputscales=(1.0, 4.0, 0.25))
-    draws = np.array([values_at(belief.sample(streams(s), np.random.default_rng(s), 32), PLACES) for s in range(3000)])
+    draws = np.array([values_at(belief.sample(streams(s), np.random.default_rng(s), 32), PLACES) for s in range(1500)])
     np.testing.assert_allclose(draws.mean(axis=0), 2.0, atol=0.15)
     np.testing.assert_allclose(draws.std(axis=0), np.array([[1.0], [2.0], [0.5]]) * np.ones(3), rtol=0.1)
 
