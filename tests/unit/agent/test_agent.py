@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
+from swarmbo.acquisition.trust_region import Restarts
 from swarmbo.agent import Agent, run
 from swarmbo.agent.stages import Stages
 from swarmbo.deciding import own_rows as rows
@@ -346,6 +347,15 @@ def test_agents_decide_as_their_team_does_while_a_part_makes_no_progress(monkeyp
     for turn in range(14):
         ((query_id, point),) = case.asked(1)
         case.tell(query_id, case.outcomes(point) | {"f": float(turn), "g": -2.0 * turn})
+
+
+@pytest.mark.usefixtures("poisoned")
+def test_agents_decide_as_their_team_does_when_the_search_of_one_factor_restarts():
+    """A factor with a choice is never split, and only a whole one restarts."""
+    soon = sb.Auto(restarts=Restarts(after=2, gain=10.0, fresh=2))
+    case = Case(LONE, types={"b": sb.Categorical(("p", "q"))}, acquisition=soon, coordination=SMALL, initial=4, seed=2)
+    case.go_on(8)
+    assert case.team.model.learned.restarted_at == 6
 
 
 def test_with_totals_agents_do_whatever_a_policy_of_a_team_does():
