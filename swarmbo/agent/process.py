@@ -30,7 +30,8 @@ def serve(connection: "Connection[Any, Any]") -> None:
     are unpickled: keep the other end trusted.
     """
     agent: Agent | None = None
-    with threadpool_limits(1, user_api="blas"), suppress(EOFError):  # the number of threads changes last digits
+    with threadpool_limits(1, user_api="blas"), suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        # the number of threads changes last digits
         while True:
             name, arguments, keywords = connection.recv()
             try:
@@ -146,15 +147,12 @@ class RemoteAgent:
 
     def _call(self, name: str, *arguments: Any, **keywords: Any) -> Any:
         try:
+            while self._awaited:  # the answer of an interrupted call
+                self._receive()
             with without_interrupts():
                 self._connection.send((name, arguments, keywords))
                 self._awaited += 1
-            answer, known = None, []
-            while self._awaited:
-                self._connection.poll(None)  # an interrupt while it waits takes nothing from the pipe
-                with without_interrupts():
-                    self._awaited -= 1
-                    answer, *known = self._connection.recv()
+            answer, *known = self._receive()
         except (EOFError, OSError) as gone:
             got = f"the process of agent {self.name!r} has ended"
             raise TransportError(f"{got}; wanted it to answer {name!r}") from gone
@@ -163,3 +161,10 @@ class RemoteAgent:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def _receive(self) -> tuple[Any, ...]:
+        self._connection.poll(None)  # an interrupt while it waits takes nothing from the pipe
+        with without_interrupts():
+            received = self._connection.recv()
+            self._awaited -= 1
+        return received

@@ -42,9 +42,10 @@ def begin_process(grace_s: float = 0.0) -> None:
 
 @contextmanager
 def without_interrupts() -> Generator[None]:
-    """Block in which an interrupt waits until its end; processes started in it never receive one.
+    """Block in which an interrupt of this thread waits until its end; processes started in it never receive one.
 
-    They could not catch it while loading modules. On Windows, they ignore it once they have begun.
+    They could not catch it while loading modules. On Windows, they ignore it once they have begun. The system may give
+    an interrupt to another thread that does not block it; Python then raises it in the main thread all the same.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield

@@ -80,7 +80,8 @@ class Ledger:
     """A team whose asks and tells are logged. Several threads may call it; calls run one at a time.
 
     Calls use one thread for linear algebra, so that a replay decides the same whatever the number of cores. Once
-    another program opens the ledger, this one refuses further calls.
+    another program writes to the ledger, this one refuses further calls. In threads, evaluations must not change the
+    number of threads for linear algebra.
 
     Attributes:
         team: The team; only the ledger may ask and tell it.
@@ -171,6 +172,8 @@ class Ledger:
             raise errors.RunFolderError(f"{path}: is of another team: its problem or settings changed; put them back")
         ledger._digest, ledger._length = log.digest, log.length
         with ledger._writing():
+            if path.stat().st_size != len(text):
+                raise errors.RunFolderError(f"{path}: another program writes to it; end that one")
             os.truncate(path, log.length)
         with threadpool_limits(1, user_api="blas"):  # as the calls had; with more, decisions differ in their last bits
             ledger._replay(events, replayed, known)
@@ -379,7 +382,7 @@ class Ledger:
     def _append(self, event: Event) -> None:
         path, line = self._folder / LEDGER, files.seal(msgspec.json.encode(event), self._digest)
         if self._length and path.stat().st_size != self._length:
-            raise errors.RunFolderError(f"{path}: was written to by another program, which opened it later; end one")
+            raise errors.RunFolderError(f"{path}: another program writes to it; end one of both")
         append_line(path, line)
         self._length += len(line) + 1
         sealed = files.read_seal(line, self._digest)

@@ -235,11 +235,11 @@ class Absence:
             for agent, quiet in gone.items():
                 self.leave(agent, f"received nothing of it for {quiet:.0f} s")
             return
-        # agents that only wait for one another send receipts, and nothing new
+        # agents that ignore orders send receipts, and nothing new
         self._idle = self._idle + seconds * (not unread) if seconds else 0.0
         if gone or self._idle > self._patience:
             got = f"received nothing {'' if gone else 'new '}from {list(gone) or needed}"
-            wanted = f"{waited_for}: do they run, by the plan of this run, and can all reach one another?"
+            wanted = f"{waited_for}: do they run, with this plan and their journals, and can all reach one another?"
             seconds = max(gone.values(), default=self._idle)
             raise TransportError(f"{got} for {seconds:.0f} s; wanted {wanted}{said_of(refused)}")
 

@@ -120,8 +120,8 @@ class Member:
             self._keep_time(seconds)
         elif (got := self._mail.read(seconds)) is not None:
             if self._goes_on or not isinstance(got[1], letters.Ping):  # in lockstep, a ping brings no decision nearer
-                self._heard = self._clock()
                 self.take(*got)
+                self._heard = self._clock()  # what it computes itself is no other's silence
         elif not self._agent.is_finished and self._clock() - self._heard > self._patience:
             got = f"{self.name!r} is deciding and received nothing for {self._patience:g} s"
             raise TransportError(f"{got}; wanted news: is another member gone?{said_of(self.odd)}")

@@ -19,7 +19,7 @@ from swarmbo.boundary.files import PARTIAL
 from swarmbo.errors import ConfigError, RunFolderError, TransportError
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.link import Link
-from swarmbo.fleet.measuring import Instrument, MeasuredElsewhere, require_measurable
+from swarmbo.fleet.measuring import Instrument, MeasuredElsewhere, require_fits, require_measurable
 from swarmbo.fleet.member import Member
 from swarmbo.fleet.plan import HUB, Plan, Protocol, endpoints_of, new_run
 from swarmbo.fleet.team import FleetTeam, told_beforehand
@@ -259,7 +259,7 @@ def members_of(scenario: Scenario) -> list[str]:
 def _assembled(scenario: Scenario) -> tuple[Environment, FleetTeam]:
     if named := own_names(msgspec.structs.asdict(scenario)):
         raise ConfigError(f"got {next(iter(named.values()))!r}; wanted kinds of swarmbo, which every machine has")
-    for setting, why in {"workers": "evaluates one point at a time", "step_timeout_s": "ends no step"}.items():
+    for setting, why in {"workers": "evaluates one point at a time", "step_timeout_s": "waits for any step"}.items():
         if getattr(scenario, setting) is not None:
             raise ConfigError(f"got {setting}; wanted none, as a fleet {why}", at=f"$.{setting}")
     require_within_reason(scenario)
@@ -292,6 +292,7 @@ def be_member(
     plan: Plan | None = Plan.read(path)
     if keys is not None:
         plan = msgspec.structs.replace(plan, keys=str(keys))
+    require_fits(measure, name, plan.measures)
     ended = threading.Event()
     if attached:
         threading.Thread(target=_watch, args=(ended,), daemon=True).start()

@@ -125,13 +125,14 @@ class Reliable:
         for key, waiting in list(self._open.items()):
             sender, recipient, _ = key
             is_late = self.ticks >= waiting.until and waiting.tries >= waiting.most
+            is_narrow = self.below.faults.bandwidth is not None
             if self.below.is_gone(sender) or (sender, recipient) in self.given_up:
                 del self._open[key]
             elif is_late and not self.below.is_between(sender, recipient):  # else a slow link still carries something
                 self.given_up.add((sender, recipient))
                 del self._open[key]
             elif self.ticks >= waiting.next:
-                slower = min(waiting.tries, _SLOWEST) if self.below.faults.bandwidth is not None else 0
-                waiting.tries += 1
-                waiting.next = self.ticks + waiting.wait * 2**slower
-                self.below.send(waiting.frame)
+                waiting.next = self.ticks + waiting.wait * 2 ** (min(waiting.tries, _SLOWEST) if is_narrow else 0)
+                if not is_narrow or not self.below.is_between(sender, recipient):  # copies would queue before the next
+                    waiting.tries += 1
+                    self.below.send(waiting.frame)

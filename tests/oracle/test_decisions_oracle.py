@@ -8,7 +8,7 @@ from .driven import APART, SCENARIOS, driven, recorded
 SHIPPED = [name for name in SCENARIOS if name not in APART]
 QUICK = {"camel", "field-soil", "hartmann", "robots", "robots-depot", "wlan"}
 
-FEW = {"robots-mujoco": 3, "field": 3}  # rounds
+FEW = {"robots-mujoco": 3, "field": 3, "swarm": 2, "swarm-sensors": 2}  # rounds
 NEAR = {"rel": 1e-4, "abs": 1e-5}  # processors round in ways of their own, which searches enlarge
 LONG = dict.fromkeys(("swarm", "swarm-sensors", "wlan-channels"), pytest.mark.slow)  # minutes, or twenty seconds
 
@@ -24,7 +24,7 @@ LONG = dict.fromkeys(("swarm", "swarm-sensors", "wlan-channels"), pytest.mark.sl
         ),
     ],
 )
-def test_a_team_and_its_agents_decide_and_send_the_same_and_as_recorded(name: str, rounds: int | None):
+def test_a_team_and_its_agents_decide_and_send_the_same_and_as_recorded(name: str, rounds: int):
     with threadpool_limits(1, user_api="blas"):
         by_team = list(driven(name, by_agents=False, rounds=rounds))
         by_agents = list(driven(name, by_agents=True, rounds=rounds))

@@ -58,6 +58,7 @@ class Field:
     span: tuple[float, float] | None = None
     _surfaces: dict[int, Surface] = field(default_factory=dict[int, Surface], init=False, repr=False)
     _fields: dict[int, "Field"] = field(default_factory=dict[int, "Field"], init=False, repr=False)
+    scorers: dict[Any, Any] = field(default_factory=dict[Any, Any], init=False, repr=False)  # of all worlds over it
 
     def value(self, X: Places, round_number: int = 0) -> Values:
         """Values of a round at locations on the map; outside locations are moved to the edge."""

@@ -76,7 +76,16 @@ def _moving(
     return replace(blank.with_surface(surface), change=change, span=span)
 
 
-@lru_cache(maxsize=16)  # worlds of one seed share it
+@lru_cache(maxsize=16)
+def _shared_field(settings: DrawSettings, max_sites: int) -> Field:
+    """Drawn field that all worlds of one seed share; its arrays cannot be written."""
+    shared = drawn_field(settings, max_sites)
+    for array in vars(shared).values():
+        if isinstance(array, np.ndarray):
+            array.setflags(write=False)
+    return shared
+
+
 def drawn_field(settings: DrawSettings, max_sites: int) -> Field:
     """Seeded draw over a region; its candidate sites are a lattice of at most ``max_sites`` and 4096."""
     rounds = "" if settings.time is None else f", {settings.time.lengthscale_rounds:g} rounds"
@@ -230,7 +239,7 @@ def build_field(table: dict[str, Any] | None, max_sites: int, *, moving: bool = 
     if isinstance(settings, kinds.DrawnSettings):
         names = {settings.gp.kernel, (settings.gp.time or settings.gp).kernel}
         is_fixed = names <= {*kernels.KERNEL_NAMES}  # another kernel may be registered under a user's name
-        return (drawn_field if is_fixed else drawn_field.__wrapped__)(settings.gp, max_sites)
+        return (_shared_field if is_fixed else drawn_field)(settings.gp, max_sites)
     if isinstance(settings, kinds.RasterFieldSettings):
         return raster_field(settings, max_sites, may_have_gaps=not moving)
     if isinstance(settings, kinds.SurveySettings):

@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -21,7 +20,6 @@ from swarmbo_envs.saved_state import WorldEpisode
 from swarmbo_envs.shared import Places, Values
 from swarmbo_envs.simulated_world import Array, Ends, Infos, SimulatedWorld
 
-_kept_scorer = lru_cache(maxsize=16)(Scorer)  # worlds of one field share it
 FieldSettingsKind = TypeVar("FieldSettingsKind", bound=FieldWorldSettings)
 
 
@@ -67,7 +65,8 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         """Set the field, and the belief that scores maps of it."""
         self.field = field
         if self.settings.reward == "task" and self.settings.task != "peak":
-            self._scorer = _kept_scorer(field, self.settings.level, noise_std)
+            key = self.settings.level, noise_std
+            self._scorer = field.scorers[key] = field.scorers.get(key) or Scorer(field, *key)
 
     def _redrawn(self, seed: int) -> dict[str, Any]:
         """Field table with another seed of the draw or plume; other fields are refused."""

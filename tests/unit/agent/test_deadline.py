@@ -15,7 +15,7 @@ from swarmbo.deciding.joint import Gather
 from swarmbo.transport import Envelope, Faults, InProcess, Routes
 
 from .carried import copied
-from .test_agent import LONE, PAIRS, Case as OfFunction, plateau
+from .test_agent import CHOICE, LONE, PAIRS, SOON, Case as OfFunction, plateau
 from .test_field_agents import OWN, Case as InField
 
 IN_FIELD = {"kind": "max-sum", "mode": "asynchronous", "deadline": 16}
@@ -103,12 +103,13 @@ def test_of_a_function_agents_decide_by_a_deadline_as_a_team_does(
     [
         pytest.param({"scopes": LONE, "bent": plateau, "seed": 6}, 3, 10, id="a split factor"),
         pytest.param({"scopes": PAIRS, "bent": plateau, "seed": 10}, 2, 11, id="boxes"),
+        pytest.param({"scopes": LONE, "types": CHOICE, "acquisition": SOON, "seed": 2}, None, 8, id="a restart"),
     ],
 )
 def test_by_a_deadline_owners_of_variables_search_in_the_boxes_of_factors_that_others_learn(
     given: dict[str, Any], count: int | None, rounds: int
 ):
-    case = OfFunction(**{"acquisition": "auto", "coordination": OF_FUNCTION} | given)
+    case = OfFunction(**{"acquisition": "auto", "coordination": OF_FUNCTION, "initial": 4} | given)
     timed = Timed(case, None)
     for _ in range(rounds):
         for query in timed.ask(count=count):

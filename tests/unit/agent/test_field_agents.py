@@ -175,13 +175,15 @@ CASES: list[Any] = [
 def test_agents_that_are_told_their_own_measurements_decide_as_the_team_does(given: dict[str, Any]):
     case = Case(**given)
     case.go_on(1, candidates=None)  # anywhere in the box
-    for _ in range(getattr(case.given["belief"], "refit_every", 1)):
+    belief = case.given["belief"]
+    for _ in range(belief.refit_every + (belief.time is not None or belief.refit_every > 1)):  # data of two ages
         case.go_on(1)
         assert case.team.last_report is not None
         if case.given["coordination"] in (MAX_SUM, "exact"):  # what is looked at again, each looks at by itself
             said = sent_by(case.agents).get("agreement", Traffic())
             assert said.messages <= case.team.last_report.traffic.messages
     assert len(case.problem.agents) == 1 or case.transport.traffic.messages > 0
+    assert (case.team.failures > 0) == ("fails" in given)
 
 
 @pytest.mark.parametrize(

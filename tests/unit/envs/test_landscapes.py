@@ -23,6 +23,14 @@ def test_over_many_draws_mean_variance_and_correlation_are_those_of_the_kernel()
     np.testing.assert_array_equal(drawn(DrawSettings(**prior, seed=7))(places), draws[7])
 
 
+def test_a_field_that_worlds_share_cannot_be_changed_by_one_of_them():
+    field, again = (build_field({"gp": {"seed": 3}}, 50) for _ in range(2))
+    assert field is again
+    for array in (field.sites, field.points, field.argmax, field.low, field.high):
+        with pytest.raises(ValueError, match="read-only"):
+            array += 1.0
+
+
 def test_after_another_kernel_took_the_name_of_the_first_a_field_is_drawn_anew(monkeypatch):
     monkeypatch.setattr("swarmbo.kernels.registry._OWN", {})
     tops = set()

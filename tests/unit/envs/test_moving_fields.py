@@ -8,7 +8,7 @@ import pytest
 from swarmbo.errors import ConfigError
 from swarmbo_envs import robot_team_v0
 from swarmbo_envs.fields import build_field
-from swarmbo_envs.fields.landscape import DrawnInTime, Plume, drawn_field
+from swarmbo_envs.fields.landscape import DrawnInTime, Plume, _shared_field
 from swarmbo_envs.fields.settings import ChangeSettings, DrawSettings, PlumeSettings
 
 PLACES = np.array([[100.0, 100.0], [700.0, 400.0], [1100.0, 50.0]])
@@ -18,7 +18,7 @@ PLACES = np.array([[100.0, 100.0], [700.0, 400.0], [1100.0, 50.0]])
 def test_equal_seeds_give_equal_fields_in_every_round_and_others_do_not(table):
     (kind,) = table
     other, one = (build_field({kind: {**table[kind], "seed": seed}}, 200, moving=True) for seed in (4, 3))
-    drawn_field.cache_clear()
+    _shared_field.cache_clear()
     same = build_field({kind: {**table[kind], "seed": 3}}, 200, moving=True)
     assert one.change is not None
     for round_number in (9, 0, 4):

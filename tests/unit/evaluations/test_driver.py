@@ -144,10 +144,20 @@ def test_a_ledger_that_another_program_opened_is_left_to_it(tmp_path):
     query = first.ask()
     second = Ledger.open(tmp_path, team)
     for refused in (lambda: first.tell(query.id, value(query.point)), first.ask):
-        with pytest.raises(RunFolderError, match="written to by another program"):
+        with pytest.raises(RunFolderError, match="another program writes to it"):
             refused()
     second.tell(query.id, value(query.point))
-    assert bits(Ledger.open(tmp_path, team).team) == bits(second.team)
+    third, asked = Ledger.open(tmp_path, team), []
+    assert bits(third.team) == bits(second.team)
+
+    def slowly():
+        asked.append(third.ask())  # logged by the other program meanwhile
+        return team()
+
+    with pytest.raises(RunFolderError, match="another program writes to it"):
+        Ledger.open(tmp_path, slowly)
+    assert len(asked) == 1
+    assert bits(Ledger.open(tmp_path, team).team) == bits(third.team)
 
 
 def test_decisions_and_their_replay_have_one_thread_of_linear_algebra(tmp_path):

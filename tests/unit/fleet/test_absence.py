@@ -574,16 +574,16 @@ def test_where_all_live_and_two_cannot_reach_each_other_the_run_ends_in_one_line
         fleet.play(4)
 
 
-EVENTS = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3), st.sampled_from(["leave", "come"])), max_size=7)
+EVENT = st.tuples(st.integers(0, 400), st.integers(0, 3), st.sampled_from(["leave", "come"]))
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
 def test_whoever_goes_and_comes_whenever_all_rounds_are_decided(network, fleets, case):
-    world, given_ = CASES[case]
+    (world, given_), left = CASES[case], list[str]()
 
     @settings(max_examples=3, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-    @given(EVENTS, st.floats(0.0, 0.3), st.integers(0, 99))
+    @given(st.lists(EVENT, min_size=2, max_size=7), st.floats(0.0, 0.3), st.integers(0, 99))
     def check(events, loss, seed):
         fleet = fleets(world(), network(loss=loss, late=0.1, seed=seed), patience=10.0, **given_)
         agents = fleet.team.agents
@@ -592,6 +592,7 @@ def test_whoever_goes_and_comes_whenever_all_rounds_are_decided(network, fleets,
             others = [agent for agent in fleet.members if agent != name]
             if what == "come" or others:
                 getattr(fleet, what)(name)
+                left.extend([name] * (what == "leave"))
 
         moves = [(when, change, agents[who], what) for when, who, what in sorted(events) if who < len(agents)]
         back = [(500 + n, fleet.come, name) for n, name in enumerate(agents)]
@@ -606,6 +607,7 @@ def test_whoever_goes_and_comes_whenever_all_rounds_are_decided(network, fleets,
         require_one_log(fleet)
 
     check()
+    assert left
 
 
 def test_agents_are_pinged_once_also_where_the_longest_silence_becomes_shorter():

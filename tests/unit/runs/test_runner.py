@@ -50,7 +50,8 @@ def crashed(tmp_path, mischief, bump_scenario, whole):
     """A run of 6 rounds that its world stopped in the 4th, and the log of the same run without a crash."""
 
     def make(**environment):
-        scenario = bump_scenario(rounds=6, environment=environment, when_step_fails="stop")
+        drawn = {"restarts": 1}  # fits draw starts, whose stream goes on too
+        scenario = bump_scenario(rounds=6, belief=drawn, environment=environment, when_step_fails="stop")
         if (settings := str(environment)) not in whole:
             run(scenario, tmp_path / "whole")
             whole[settings] = log(tmp_path / "whole")

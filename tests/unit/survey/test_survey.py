@@ -26,9 +26,14 @@ CORNER = HERE.metres(np.array([[9.1, 48.0]]))[0]
 @pytest.fixture(autouse=True)
 def undrawn(request, monkeypatch):
     """Leave out the figure, which takes most of the time, where no test looks at it."""
-    if request.node.name != "test_places_and_map_come_in_the_coordinates_of_the_file":
+    if "drawn" not in request.fixturenames:
         monkeypatch.setattr("swarmbo.survey.output.survey_figure", lambda *plan: None)
         monkeypatch.setattr("swarmbo.plotting.style.save", lambda figure, path: path)
+
+
+@pytest.fixture
+def drawn():
+    """Figures are drawn in a test with this."""
 
 
 @pytest.fixture
@@ -61,7 +66,7 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
-def test_places_and_map_come_in_the_coordinates_of_the_file(survey):
+def test_places_and_map_come_in_the_coordinates_of_the_file(survey, drawn):
     result, folder = survey("--agents", "3")
     places, cells = rows_of(folder / "next.csv"), rows_of(folder / "map.csv")
     assert [row["agent"] for row in places] == ["agent_1", "agent_2", "agent_3"]
@@ -98,9 +103,10 @@ def test_a_map_across_the_date_line_counts_on_and_differs_in_nothing_else(survey
 @pytest.mark.parametrize(("side", "ratio"), [(0.0, 6.0), (5.0, 2.0)])
 def test_a_map_is_true_to_scale_unless_samples_on_a_line_would_not_be_seen(side, ratio):
     places = np.array([[side * (i % 3) / 2.0, i] for i in range(11)])
-    plan = plan_next(Samples(places, np.sin(places[:, 1]), None, Coordinates(("x", "y")), "depth"))
-    figure = survey_figure(plan)
+    samples = Samples(places, np.sin(places[:, 1]), None, Coordinates(("x", "y")), "depth")
+    figure = survey_figure(plan_next(samples, aim="level", level=0.1))
     figure.draw_without_rendering()
+    assert "level 0.1" in [text.get_text() for text in figure.legends[0].get_texts()]
     box = figure.axes[0].get_window_extent()
     assert box.height / box.width == pytest.approx(ratio, rel=0.2)
 

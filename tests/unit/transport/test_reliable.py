@@ -71,6 +71,14 @@ def test_who_answers_over_slow_links_is_not_given_up(faults):
     assert not transport.given_up
 
 
+def test_over_a_narrow_link_copies_do_not_hold_up_the_messages_that_follow():
+    transport = Reliable(Faults(bandwidth=1).open("ab"))
+    for n in range(4):
+        transport.send(Envelope("a", "b", bytes([n]) * 2000))
+        assert [envelope.payload[0] for envelope in received(transport)["b"]] == [n]
+    assert transport.ticks < 4 * 2200
+
+
 def test_a_cut_that_ends_delays_and_loses_nothing():
     transport = Reliable(Faults(cuts=(Cut(parts=(("b",),), steps=(0, 300)),)).open("ab"))
     transport.send(Envelope("a", "b", b"1"))
