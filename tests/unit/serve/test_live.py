@@ -144,9 +144,9 @@ def require_run_folder(folder):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a process gets no such signal")
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_a_service_says_its_token_once_and_closes_its_run_folder_when_it_is_told_to_end(tmp_path, how):
-    settings = ["rounds=1", "initial=1"]
+@pytest.mark.parametrize(("how", "rounds"), [(signal.SIGINT, 2), (signal.SIGTERM, 1)])
+def test_a_service_says_its_token_once_and_closes_its_run_folder_when_it_is_told_to_end(tmp_path, how, rounds):
+    settings = [f"rounds={rounds}", "initial=1"]
     with RunningService(tmp_path / "served", "camel", settings) as service:
         assert service.token in "".join(service.said)
         assert (tmp_path / "served" / "token").stat().st_mode & 0o077 == 0
@@ -157,11 +157,13 @@ def test_a_service_says_its_token_once_and_closes_its_run_folder_when_it_is_told
             head = f"POST /tell/{query} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {service.token}\r\n"
             half.sendall(f"{head}Content-Length: 99\r\n\r\n{{".encode())
         assert service.call(f"/tell/{query}", {"outcome": 1.0})[0] == 200
+        if rounds > 1:  # told to end while a query is pending
+            assert service.call("/ask", {"key": "pending"})[0] == 200
         service.kill(how)
         assert service.process.returncode == 0
         assert [line for line in service.said if "swarmbo: " not in line] == []
         assert "stopped" in service.said[-1]
-    assert load_run(tmp_path / "served").is_complete
+    assert load_run(tmp_path / "served").is_complete == (rounds == 1)
 
 
 def refused(capsys, *arguments, scenario="camel"):
