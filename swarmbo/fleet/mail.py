@@ -179,7 +179,7 @@ class Absence:
     """Policy of the hub for silent agents, which are pinged after half of the patience.
 
     If one is silent for the patience, the run ends in lockstep; by a deadline, the agent fails. Ten minutes if never
-    heard. In lockstep, the run also ends if all send no letters for the patience, only receipts.
+    heard. In lockstep, the run also ends if agents send only receipts for the patience.
     """
 
     def __init__(

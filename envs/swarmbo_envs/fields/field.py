@@ -19,7 +19,8 @@ from swarmbo_envs.saved_state import WorldEpisode
 from swarmbo_envs.shared import Marks, Place, Places, Rows, Values, grid_points
 
 Surface = Callable[[Places], Values]
-_KEPT = 4  # cached rounds: a step asks for its own again and again
+_KEPT = 4  # cached rounds and scorers: a step asks for its own again and again
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -58,7 +59,7 @@ class Field:
     span: tuple[float, float] | None = None
     _surfaces: dict[int, Surface] = field(default_factory=dict[int, Surface], init=False, repr=False)
     _fields: dict[int, "Field"] = field(default_factory=dict[int, "Field"], init=False, repr=False)
-    scorers: dict[Any, Any] = field(default_factory=dict[Any, Any], init=False, repr=False)  # of all worlds over it
+    _scorers: dict[Any, Any] = field(default_factory=dict[Any, Any], init=False, repr=False)
 
     def value(self, X: Places, round_number: int = 0) -> Values:
         """Values of a round at locations on the map; outside locations are moved to the edge."""
@@ -107,6 +108,10 @@ class Field:
         if not self.sites_only:
             maximum, argmax = summit(surface, places, self.low, self.high)
         return replace(self, surface=surface, change=None, maximum=maximum, argmax=argmax, minimum=float(values.min()))
+
+    def scorer(self, key: tuple[float | None, float], make: Callable[[], T]) -> T:
+        """Scorer that all worlds over this field with one level and noise share."""
+        return _kept(self._scorers, key, make)
 
     def require_on_map(self, place: Place, at: str) -> None:
         """Refuse a place beyond the corners of the map."""
@@ -163,7 +168,8 @@ class Bilinear:
         return self._interpolator(X[:, ::-1])
 
 
-def _kept(known: dict[int, T], key: int, make: Callable[[], T]) -> T:
+def _kept(known: dict[K, T], key: K, make: Callable[[], T]) -> T:
+    """Value of a key, made if it is not among the few latest ones."""
     if (found := known.get(key)) is None:
         for old in list(known)[: 1 - _KEPT]:  # other threads may do so, too
             known.pop(old, None)

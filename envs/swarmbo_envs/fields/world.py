@@ -66,7 +66,7 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         self.field = field
         if self.settings.reward == "task" and self.settings.task != "peak":
             key = self.settings.level, noise_std
-            self._scorer = field.scorers[key] = field.scorers.get(key) or Scorer(field, *key)
+            self._scorer = field.scorer(key, lambda: Scorer(field, *key))
 
     def _redrawn(self, seed: int) -> dict[str, Any]:
         """Field table with another seed of the draw or plume; other fields are refused."""

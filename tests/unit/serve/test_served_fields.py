@@ -167,7 +167,7 @@ def test_a_disk_that_is_full_for_a_moment_loses_nothing(tmp_path, scenario, monk
     sync = os.fsync
 
     def told_twice(folder, at):
-        """How many tells were refused while a call could not write, and the rounds after all are told again."""
+        """Number of tells refused while a call could not write, and the rounds once all are told again."""
         calls = itertools.count(1)
 
         def full(file):
