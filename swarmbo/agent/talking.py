@@ -16,7 +16,7 @@ from swarmbo.agent.answers import Clocked, Known, Stage, Staged, Timed
 from swarmbo.agent.schema import Participants, require_own
 from swarmbo.agent.stages import Stages
 from swarmbo.baselines.peers import require_packages
-from swarmbo.boundary.values import check_links, exact
+from swarmbo.boundary.values import check_links, exact, short
 from swarmbo.coordination.by_messages import Post
 from swarmbo.coordination.messages import Bundle, Codec, Label, Message, UnfitError
 from swarmbo.coordination.participant import Participant, read
@@ -97,6 +97,11 @@ class Talking:
         travel: Travel | None = None,
         **settings: Any,
     ) -> None:
+        if not isinstance(problem, Problem):  # pyright: ignore[reportUnnecessaryIsInstance]
+            wanted = "wanted a Problem, such as Problem.of(graph, bounds)"
+            raise ConfigError(f"got a {type(problem).__name__}; {wanted}", at="problem")
+        if not patience >= 0.0:
+            raise ConfigError(f"got {short(patience)}; wanted a number >= 0", at="patience")
         problem = problem.watching(level)
         setup = Setup.of(problem, **settings)
         if name not in problem.agents:

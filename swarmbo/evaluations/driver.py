@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from swarmbo.boundary.values import whole_number
 from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.evaluations.executor import Ended, Executor, kept
 from swarmbo.evaluations.ledger import Event, Ledger
@@ -55,6 +56,7 @@ class Driver:
     ahead: int | None = None
 
     def __post_init__(self) -> None:
+        whole_number(self.workers, 1, "workers")
         self._out, self._back = set[str](), dict[str, Ended]()
 
     def run(self) -> None:

@@ -4,6 +4,7 @@ import math
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from swarmbo.agent.schema import forbidding
 from swarmbo.boundary.files import read_regular, replacing
+from swarmbo.boundary.values import short
 from swarmbo.coordination.plan import has_deadline
 from swarmbo.coordination.tables import Table
 from swarmbo.deciding.setup import Setup, part, settings_again
@@ -177,4 +179,18 @@ def endpoints_of(
         raise ConfigError(f"got a host of {strangers[0]!r}; wanted one of {members}", at="--host")
     if not 1024 <= port <= 65536 - len(members):
         raise ConfigError(f"got port {port}; wanted 1024 to {65536 - len(members)}", at="--port")
-    return {name: f"{protocol}/{hosts.get(name, '127.0.0.1')}:{port + i}" for i, name in enumerate(members)}
+    at = {name: f"[{host}]" if ":" in host else host for name, host in checked_hosts(hosts).items()}
+    return {name: f"{protocol}/{at.get(name, '127.0.0.1')}:{port + i}" for i, name in enumerate(members)}
+
+
+def checked_hosts(hosts: Mapping[str, str]) -> dict[str, str]:
+    """Host names and IP addresses of members, those of IPv6 without brackets, or a ConfigError."""
+    bare = {name: host.removeprefix("[").removesuffix("]") for name, host in hosts.items()}
+    for name, host in bare.items():
+        try:
+            ip_address(host)
+        except ValueError:
+            if not re.fullmatch(r"[\w.-]+", host):
+                wanted = "a host name or an IP address, without a port"
+                raise ConfigError(f"got {short(hosts[name])} for {name!r}; wanted {wanted}", at="--host") from None
+    return bare

@@ -1,6 +1,7 @@
 """Agents that know no outcomes but their own decide as a team does, whatever they are told, however messages come."""
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -651,6 +652,14 @@ def test_a_lost_message_is_noticed_where_patience_ends():
 
 def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception], str]]:
     yield "stranger", lambda a: Agent("z", a.problem), ConfigError, r"got agent 'z'; wanted one of \['a', 'b', 'c'\]"
+    yield "graph", lambda a: Agent("a", a.problem.graph), ConfigError, "got a FactorGraph; wanted a Problem"  # type: ignore[arg-type]
+    for patience in (-1.0, math.nan):
+        yield (
+            f"patience {patience}",
+            lambda a, patience=patience: Agent("a", a.problem, patience=patience),
+            ConfigError,
+            f"patience: got {patience}; wanted a number >= 0",
+        )
     yield "policy", lambda a: Agent("a", a.problem, coordination="cma-es"), ConfigError, "needs all outcomes"
     yield "one place", lambda a: Agent("a", a.problem, coordination="centralised"), ConfigError, "knows no agents"
     yield "links", lambda a: Agent("a", a.problem, links=nx.DiGraph()), ConfigError, "got a directed graph"

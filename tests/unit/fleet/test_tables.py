@@ -14,7 +14,7 @@ from swarmbo.coordination.messages import Choice, Codec, Label
 from swarmbo.coordination.tables import factor_values
 from swarmbo.errors import BudgetError, ConfigError, RunFolderError, TransportError
 from swarmbo.fleet import run as fleet_run, table_run
-from swarmbo.fleet.plan import HUB, Plan
+from swarmbo.fleet.plan import HUB, Plan, endpoints_of
 from swarmbo.fleet.run import Network, NetworkReport, begun, new_folder, run_fleet
 from swarmbo.fleet.table_agent import TableAgent
 from swarmbo.interchange import TableProblem
@@ -277,6 +277,8 @@ def test_a_fleet_prints_notes_and_the_plan_that_others_need(tmp_path, monkeypatc
         (["run", "channels", "--algo", "mgm2"], "did you mean 'mgm'"),
         (["run", "channels", "--set", "keep_best=false"], "unknown key 'keep_best'"),
         (["keys", "channels", "keys", "--host", "eve=here"], "wanted one of ['world', 'ap0'"),
+        (["keys", "channels", "keys", "--host", "ap0=192.168.0.2:7448"], "for 'ap0'; wanted a host name or an IP"),
+        (["run", "channels", "--host", "ap0=not a host"], "got 'not a host' for 'ap0'; wanted a host name"),
     ],
 )
 def test_a_command_says_in_one_line_what_it_cannot_do(tmp_path, monkeypatch, arguments, says):
@@ -286,3 +288,11 @@ def test_a_command_says_in_one_line_what_it_cannot_do(tmp_path, monkeypatch, arg
     assert says in ended.stderr.splitlines()[-1]
     assert ended.stdout == ""
     assert not list(tmp_path.rglob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("host", "endpoint"),
+    [("::1", "[::1]"), ("[fe80::2]", "[fe80::2]"), ("10.0.0.3", "10.0.0.3"), ("pi-3.lan", "pi-3.lan")],
+)
+def test_a_host_is_a_name_or_an_address_of_either_kind(host, endpoint):
+    assert endpoints_of(["a"], "tcp", 7447, {"a": host}) == {"world": "tcp/127.0.0.1:7447", "a": f"tcp/{endpoint}:7448"}
