@@ -45,7 +45,7 @@ plt.show()
 # %%
 # Totals, parts, or no graph
 # --------------------------
-# We compare four methods. Each method spends 40 evaluations with each of five seeds. All methods begin with the same
+# We compare four methods. Each method spends 40 evaluations with each of three seeds. All methods begin with the same
 # ten points.
 #
 # - *parts*: the team knows the graph and is told the outcome of every part (``outcomes="per-factor"``);
@@ -77,7 +77,7 @@ def regret(way: str, seed: int, batch: int = 1, evaluations: int = 40) -> list[f
     return [-value for value in best[1:]]
 
 
-curves = {way: np.array([regret(way, seed) for seed in range(5)]) for way in ("parts", "total", "no graph", "TPE")}
+curves = {way: np.array([regret(way, seed) for seed in range(3)]) for way in ("parts", "total", "no graph", "TPE")}
 with applied():
     figure, panel = plt.subplots(figsize=(6.4, 4), layout="constrained")
 for (way, found), style in zip(curves.items(), ("-", "--", "-.", ":"), strict=True):
@@ -85,7 +85,7 @@ for (way, found), style in zip(curves.items(), ("-", "--", "-.", ":"), strict=Tr
     panel.fill_between(np.arange(1, 41), found.min(axis=0), found.max(axis=0), alpha=0.1)
     middle = np.median(found, axis=0)
     print(f"{way:9} median regret after 20 evaluations {middle[19]:.3f}, after 40 {middle[39]:.3f}")
-panel.set(title="Regret, 5 seeds: median and range", xlabel="evaluations", ylabel="regret", yscale="log")
+panel.set(title="Regret, 3 seeds: median and range", xlabel="evaluations", ylabel="regret", yscale="log")
 panel.legend()
 plt.show()
 
@@ -99,7 +99,7 @@ plt.show()
 # ``ask(4)`` returns four points. You can evaluate them at the same time and tell their outcomes in any order. The team
 # chooses the points one after another and treats earlier ones as evaluated.
 
-batched = np.array([regret("total", seed, batch=4) for seed in range(5)])
+batched = np.array([regret("total", seed, batch=4) for seed in range(3)])
 print(f"total, one by one   median regret after 40 evaluations {np.median(curves['total'][:, 39]):.3f}")
 print(f"total, four by four median regret after 40 evaluations {np.median(batched[:, 39]):.3f}, in 10 rounds")
 
@@ -117,13 +117,13 @@ def fails(point: dict[str, float]) -> bool:
 
 team = sb.Team(graph, BOUNDS, seed=0)
 asked, failed = [], []
-for _ in range(15):
+for _ in range(10):
     for query in team.ask(4):
         asked.append((query.point["x0"], query.point["x1"]))
         failed.append(fails(query.point))
         team.tell(query, None if failed[-1] else sum(parts(query.point).values()))
 asked, failed = np.array(asked), np.array(failed)
-print(f"{failed[:20].sum()} of the first 20 evaluations failed, {failed[20:].sum()} of the 40 after them")
+print(f"{failed[:20].sum()} of the first 20 evaluations failed, {failed[20:].sum()} of the 20 after them")
 best = team.recommend()
 print(f"best total {best.mean:.3f} at x0 = {best.point['x0']:.2f}, x1 = {best.point['x1']:.2f}")
 
@@ -131,7 +131,7 @@ with applied():
     figure, panel = plt.subplots(figsize=(4.8, 4.4), layout="constrained")
 panel.fill_between([0.5, 2], 0.5, 2, color="#eeeeee", label="fails")
 panel.scatter(*asked[~failed].T, c=np.flatnonzero(~failed), label="succeeded")
-picture = panel.scatter(*asked[failed].T, c=np.flatnonzero(failed), vmin=0, vmax=59, marker="x", label="failed")
+picture = panel.scatter(*asked[failed].T, c=np.flatnonzero(failed), vmin=0, vmax=39, marker="x", label="failed")
 figure.colorbar(picture, ax=panel, label="evaluation")
 panel.set(title="Where evaluations failed", xlabel="x0", ylabel="x1", xlim=(-2, 2), ylim=(-2, 2))
 panel.legend(loc="lower left", fontsize="small")

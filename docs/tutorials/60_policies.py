@@ -101,10 +101,10 @@ for reward, runs in found.items():
 # A team
 # ------
 # A team uses the same environment in the same loop. It learns a model of each access point. The access points choose
-# their powers together by messages. The team takes 60 measurements. Each search takes 12 x 40 episodes of 3 steps.
+# their powers together by messages. The team takes 40 measurements. Each search takes 12 x 40 episodes of 3 steps.
 
 
-def run_team(seed: int, steps: int = 60) -> list[float]:
+def run_team(seed: int, steps: int = 40) -> list[float]:
     """Score after each step, of the powers with the best measurement so far."""
     env = environment("team", steps)
     team = sb.Team.for_env(env, seed=seed)
@@ -126,7 +126,7 @@ teams = [run_team(seed) for seed in range(3)]
 draws = np.random.default_rng(0).uniform(low, high, (480, 12))
 luck = np.maximum.accumulate([score(powers) for powers in draws])
 shares = ", ".join(f"{100 * scores[-1] / best:.0f}" for scores in teams)
-print(f"team, 60 measurements: {shares} % of the reference optimum")
+print(f"team, 40 measurements: {shares} % of the reference optimum")
 at_maximum = 100 * score(np.full(12, high)) / best
 print(f"best of 480 random settings: {100 * luck[-1] / best:.0f} %, all at maximum {at_maximum:.0f} %")
 
@@ -135,7 +135,7 @@ with applied():
 for (reward, runs), style in zip(found.items(), ("s--", "o-"), strict=True):
     at = 40 * STEPS * np.arange(1, 13)
     panel.plot(at, 100 * np.mean([scores for _, scores in runs], axis=0) / best, style, label=f"search, {reward}")
-panel.plot(np.arange(1, 61), 100 * np.mean(teams, axis=0) / best, label="team")
+panel.plot(np.arange(1, 41), 100 * np.mean(teams, axis=0) / best, label="team")
 panel.plot(STEPS * np.arange(1, 481), 100 * luck / best, ":", color="grey", label="random, best so far")
 panel.axhline(at_maximum, color="black", linestyle="--", linewidth=1, label="all at maximum")
 panel.set(title="Mean of 3 seeds", xlabel="environment steps", ylabel="% of the reference optimum", xscale="log")

@@ -151,7 +151,7 @@ def test_pettingzoo_state(kind):
     state_test(kind.env(), kind.parallel_env())
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORLDS)
 def test_pettingzoo_render(name, tmp_path):
     """Ten pictures of one world of each kind."""

@@ -10,7 +10,8 @@ QUICK = {"camel", "field-soil", "hartmann", "robots", "robots-depot", "wlan"}
 
 FEW = {"robots-mujoco": 3, "field": 3, "swarm": 2, "swarm-sensors": 2}  # rounds
 NEAR = {"rel": 1e-4, "abs": 1e-5}  # processors round in ways of their own, which searches enlarge
-LONG = dict.fromkeys(("swarm", "swarm-sensors", "wlan-channels"), pytest.mark.slow)  # minutes, or twenty seconds
+_LONG = ("field", "field-plume", "robots-mujoco", "swarm", "swarm-sensors", "wlan-channels")  # minutes, or ten seconds
+LONG = dict.fromkeys(_LONG, pytest.mark.slow)
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ def test_wlan_totals_are_those_of_the_world(script):
     np.testing.assert_allclose(function.value(X), network.value(X), rtol=1e-12)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_graph_of_processes_has_its_factors_and_a_maximum_that_random_points_do_not_reach(script) -> None:
     function = script("benchmark_problems").gp_graph(3, n_variables=6, n_factors=8)
     assert len({frozenset(scope) for scope in function.scopes.values()}) == 8

@@ -30,7 +30,7 @@ QUICKEST = sb.ADMM(rounds=1, starts=2, screened=4, polish_steps=1)
 ENSEMBLE = sb.EnsembleSettings(n_features=16)
 FADING = sb.AdditiveGPSettings(time=sb.TimeAxis(lengthscale_median=2.0))
 SAMPLED = {"kind": "additive", "structure": {"kind": "sampled", "burn_in": 3}}
-THOROUGH = pytest.mark.thorough
+THOROUGH, SLOW = pytest.mark.thorough, pytest.mark.slow
 
 RING = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "a"]}
 CHAIN = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "d"], "k": ["d", "e"]}
@@ -192,19 +192,19 @@ CASES: list[Any] = [
 
 FAILING: list[Any] = [
     pytest.param({"fails": lost("a", {"f"})}, id="of one factor"),
-    pytest.param({"fails": lost("a", {"f"}), "acquisition": "thompson", "belief": FADING}, id="fading", marks=THOROUGH),
-    pytest.param({"fails": lost("b", {"f", "g", "h"}), "acquisition": "thompson"}, id="whole", marks=THOROUGH),
-    pytest.param({"fails": lost("b", {"f", "g", "h"}), "acquisition": "dumbo"}, id="whole, dumbo", marks=THOROUGH),
-    pytest.param({"fails": lambda u: {"g"}, "acquisition": "expected-improvement"}, id="always", marks=THOROUGH),
-    pytest.param({"fails": lost("c", {"g"}), "acquisition": "egp-ei", "belief": ENSEMBLE}, id="egp", marks=THOROUGH),
-    pytest.param({"fails": lost("d", {"g"}), "scopes": PAIRS}, id="nothing shared", marks=THOROUGH),
+    pytest.param({"fails": lost("a", {"f"}), "acquisition": "thompson", "belief": FADING}, id="fading", marks=SLOW),
+    pytest.param({"fails": lost("b", {"f", "g", "h"}), "acquisition": "thompson"}, id="whole", marks=SLOW),
+    pytest.param({"fails": lost("b", {"f", "g", "h"}), "acquisition": "dumbo"}, id="whole, dumbo", marks=SLOW),
+    pytest.param({"fails": lambda u: {"g"}, "acquisition": "expected-improvement"}, id="always", marks=SLOW),
+    pytest.param({"fails": lost("c", {"g"}), "acquisition": "egp-ei", "belief": ENSEMBLE}, id="egp", marks=SLOW),
+    pytest.param({"fails": lost("d", {"g"}), "scopes": PAIRS}, id="nothing shared", marks=SLOW),
     pytest.param({"fails": lambda u: {"g"}, "scopes": PAIRS}, id="always, nothing shared"),
     pytest.param({"fails": lost("e", {"h", "k"}), "scopes": PARTS, "owners": OWNERS}, id="of a part"),
-    pytest.param({"fails": lost("a", {"f"}), "outcomes": "total"}, id="of totals", marks=THOROUGH),
+    pytest.param({"fails": lost("a", {"f"}), "outcomes": "total"}, id="of totals", marks=SLOW),
     pytest.param(
         {"fails": lost("a", {"f"}), "belief": sb.AdditiveGPSettings(restarts=2), "acquisition": "dec-hbo"},
         id="random starts of fits",
-        marks=THOROUGH,
+        marks=SLOW,
     ),
 ]
 
@@ -231,7 +231,7 @@ UNEVEN: list[Any] = [
     pytest.param({"scopes": PAIRS, "bent": plateau, "seed": 4}, None, 15, id="a plateau, split after 13"),
     pytest.param({"scopes": LONE, "seed": 160}, 2, 13, id="split, and whole again"),
     pytest.param({"scopes": CHAIN, "bent": of_single_variables, "seed": 65, "types": GRID}, None, 6, id="a grid"),
-    pytest.param({"scopes": PAIRS, "bent": in_steps, "seed": 43}, 3, 10, id="steps", marks=THOROUGH),
+    pytest.param({"scopes": PAIRS, "bent": in_steps, "seed": 43}, 3, 10, id="steps", marks=SLOW),
     pytest.param(
         {"scopes": TWO, "owners": {"f": "p", "g": "q"}, "bent": of_single_variables, "seed": 51, "rounds": 22},
         2,
@@ -244,7 +244,7 @@ UNEVEN: list[Any] = [
         3,
         16,
         id="equally good points",
-        marks=THOROUGH,
+        marks=SLOW,
     ),
 ]
 
@@ -289,7 +289,7 @@ def drawn(rng: np.random.Generator) -> dict[str, Any]:
 def test_agents_decide_as_the_team_does_about_random_problems(seed: int):
     rng = np.random.default_rng(seed)
     case = Case(**drawn(rng), seed=seed, coordination=LARGER, initial=4)
-    for _ in range(12):
+    for _ in range(8):
         case.go_on(1, (None, 1, 2, 3)[rng.integers(4)])
         if rng.random() < 0.2:
             case.agents = {name: copied(agent) for name, agent in case.agents.items()}

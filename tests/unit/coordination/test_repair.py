@@ -45,7 +45,7 @@ def hard_problem(kind: Kind, seed: int) -> Problem:
     return graph, tables
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_what_is_allowed_is_found_in_nearly_all_of_the_problems_that_allow_it() -> None:
     found, without = list[bool](), list[bool]()
     for kind in ("random", "colouring", "all different"):

@@ -121,7 +121,7 @@ def test_the_best_known_is_not_beaten_by_all_settings_and_baselines_end_as_they_
     assert found["all at maximum, one channel"] == pytest.approx(together)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_team_ends_near_the_best_of_all_settings_by_hand():
     env = wlan_power_v0.parallel_env(topology=SMALL, channels=[1, 6, 11], max_cycles=32)
     grid = np.array(list(itertools.product(*[[1.0, 13.0, 25.0]] * 4, *[range(3)] * 4)), dtype=float)

@@ -28,7 +28,7 @@ def _quiet():
     optuna.logging.set_verbosity(verbosity)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 class TestOfOptuna(cases.BasicSamplerTestCase, cases.RelativeSamplerTestCase, cases.SingleOnlySamplerTestCase):
     @pytest.fixture
     def sampler(self):

@@ -168,7 +168,7 @@ def test_curves_stand_at_the_mean_number_of_measurements_of_their_seeds():
 SMALL = {"generated": {"access_points": 4, "users": 9, "area_m": [150.0, 150.0]}}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_scenario_finds_more_than_its_design_and_is_scored_by_the_closed_form(tmp_path, blank):
     scenario = msgspec.structs.replace(load("wlan"), rounds=14)
     summary = run(scenario, tmp_path / "run")

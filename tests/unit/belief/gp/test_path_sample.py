@@ -49,7 +49,7 @@ def values_at(sample, U):
         ("mixed", None),
         ("total", FADE),
         *(
-            pytest.param(*case, marks=pytest.mark.thorough)
+            pytest.param(*case, marks=pytest.mark.slow)
             for case in (("total", None), ("per-factor", None), ("per-factor", FADE))
         ),
     ],
