@@ -163,12 +163,10 @@ def agent(
 
 
 def _hosts(given: list[str] | None) -> dict[str, str]:
-    from swarmbo.fleet.plan import checked_hosts
-
     pairs = [(name, address) for name, _, address in (text.partition("=") for text in given or [])]
     if bad := [name for name, address in pairs if not (name and address)]:
         raise ConfigError(f"got {bad[0]!r}; wanted NAME=ADDRESS", at="--host")
-    return checked_hosts(dict(pairs))
+    return dict(pairs)
 
 
 @options.app.command()

@@ -11,7 +11,7 @@ from typing import Any
 
 from swarmbo.errors import ConfigError, needed
 from swarmbo.fleet.letters import LONGEST
-from swarmbo.fleet.plan import Plan
+from swarmbo.fleet.plan import Plan, checked_hosts
 
 _EXTRA = "zenoh"
 AUTHORITY = "authority.pem"
@@ -139,6 +139,7 @@ def _access(name: str, others: list[str]) -> dict[str, Any]:
 
 def make_keys(folder: Path, hosts: Mapping[str, str]) -> list[Path]:
     """Make an authority (its key is not kept), and a certificate and key per member and host, valid for 30 days."""
+    hosts = checked_hosts(hosts)
     modules = ("x509", *(f"hazmat.primitives.{name}" for name in ("hashes", "serialization", "asymmetric.ec")))
     x509, hashes, form, ec = (needed(f"cryptography.{module}", _EXTRA, "swarmbo fleet keys") for module in modules)
     folder.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,6 @@ import numpy as np
 
 from swarmbo.agent.schema import forbidding
 from swarmbo.boundary.files import read_regular, replacing
-from swarmbo.boundary.values import short
 from swarmbo.coordination.plan import has_deadline
 from swarmbo.coordination.tables import Table
 from swarmbo.deciding.setup import Setup, part, settings_again
@@ -192,5 +191,5 @@ def checked_hosts(hosts: Mapping[str, str]) -> dict[str, str]:
         except ValueError:
             if not re.fullmatch(r"[\w.-]+", host):
                 wanted = "a host name or an IP address, without a port"
-                raise ConfigError(f"got {short(hosts[name])} for {name!r}; wanted {wanted}", at="--host") from None
+                raise ConfigError(f"got {hosts[name]!r} for {name!r}; wanted {wanted}", at="--host") from None
     return bare

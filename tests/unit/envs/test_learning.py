@@ -72,7 +72,7 @@ def test_drawn_worlds_keep_the_contract(world, arguments, reward):
         return of_family(world, arguments, reward=reward, **more)
 
     sb.testing.check_environment(lambda: make(max_cycles=6), cycles=6)
-    parallel_seed_test(make)
+    parallel_seed_test(make, num_cycles=10)
     max_cycles_test(SimpleNamespace(parallel_env=make, env=lambda **more: parallel_to_aec(make(**more))))
 
 
@@ -205,7 +205,7 @@ BATCHES = [
 @pytest.mark.parametrize(("world", "arguments"), WORLDS)
 def test_normalised_worlds_are_the_same_worlds_in_equal_spaces(world, arguments):
     parallel_api_test(Normalised(made(world, arguments)), num_cycles=8)
-    parallel_seed_test(lambda: Normalised(made(world, arguments)))
+    parallel_seed_test(lambda: Normalised(made(world, arguments)), num_cycles=10)
     env, plain = Normalised(made(world, arguments), reward_scale=0.1), made(world, arguments)
     seen, _ = env.reset(seed=1)
     raw, _ = plain.reset(seed=1)
