@@ -278,7 +278,10 @@ def test_a_fleet_prints_notes_and_the_plan_that_others_need(tmp_path, monkeypatc
         (["run", "channels", "--set", "keep_best=false"], "unknown key 'keep_best'"),
         (["keys", "channels", "keys", "--host", "eve=here"], "wanted one of ['world', 'ap0'"),
         (["keys", "channels", "keys", "--host", "ap0=192.168.0.2:7448"], "for 'ap0'; wanted a host name or an IP"),
-        (["run", "channels", "--host", "ap0=not a host"], "got 'not a host' for 'ap0'; wanted a host name"),
+        (
+            ["run", "channels", "--protocol", "tcp", "--host", "ap0=not a host"],
+            "got 'not a host' for 'ap0'; wanted a host name",
+        ),
     ],
 )
 def test_a_command_says_in_one_line_what_it_cannot_do(tmp_path, monkeypatch, arguments, says):
