@@ -7,10 +7,8 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from threadpoolctl import threadpool_limits
-
 from swarmbo.agent.agent import Agent
-from swarmbo.boundary.processes import begin_process, without_interrupts
+from swarmbo.boundary.processes import begin_process, one_blas_thread, without_interrupts
 from swarmbo.errors import TransportError
 from swarmbo.problem import Problem
 from swarmbo.records import Traffic
@@ -30,7 +28,7 @@ def serve(connection: "Connection[Any, Any]") -> None:
     are unpickled: keep the other end trusted.
     """
     agent: Agent | None = None
-    with threadpool_limits(1, user_api="blas"), suppress(EOFError, BrokenPipeError, ConnectionResetError):
+    with one_blas_thread(), suppress(EOFError, BrokenPipeError, ConnectionResetError):
         # the number of threads changes last digits
         while True:
             name, arguments, keywords = connection.recv()

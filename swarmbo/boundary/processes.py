@@ -1,4 +1,7 @@
-"""Child processes, which receive no interrupt of the terminal and do not outlive their parent; warnings in one line."""
+"""Child processes, which receive no interrupt of the terminal and do not outlive their parent; warnings in one line.
+
+Also the limit of BLAS to one thread, for decisions that are equal to the bit on any number of cores.
+"""
 
 import math
 import os
@@ -8,10 +11,13 @@ import threading
 import time
 import warnings
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import lru_cache
 from multiprocessing import parent_process, resource_tracker
 from multiprocessing.connection import wait
 from typing import Any
+
+from threadpoolctl import ThreadpoolController
 
 from swarmbo.errors import AimWarning, SwarmboWarning
 
@@ -57,6 +63,17 @@ def without_interrupts() -> Generator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Block in which BLAS has one thread: with more, the last digits of decisions would depend on their number."""
+    return _controller(len(sys.modules)).limit(limits=1, user_api="blas")
+
+
+@lru_cache(maxsize=1)
+def _controller(modules: int) -> ThreadpoolController:
+    """Handles of the libraries that are loaded; to look for them takes milliseconds, so only once more are loaded."""
+    return ThreadpoolController()
 
 
 def _wait_and_leave(sentinel: int, grace_s: float) -> None:

@@ -12,8 +12,7 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from threadpoolctl import threadpool_limits
-
+from swarmbo.boundary.processes import one_blas_thread
 from swarmbo.boundary.values import error_text, short
 from swarmbo.errors import ConfigError, SwarmboError, needed
 from swarmbo.evaluations import executor
@@ -50,7 +49,7 @@ def evaluated_by(
     ``attempt`` is another in each call, as Dask has one result for equal calls. If the work cannot be made, the reason.
     """
     # in a thread of the caller's process, a limit would be the caller's too
-    with threadpool_limits(1, user_api="blas") if isinstance(work, bytes) else contextlib.nullcontext():
+    with one_blas_thread() if isinstance(work, bytes) else contextlib.nullcontext():
         try:
             if getattr(_made, "work", None) != work:
                 own: executor.Work = pickle.loads(work) if isinstance(work, bytes) else work

@@ -22,10 +22,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from swarmbo.boundary.files import naming, read_regular, read_seal, replacing, seal
-from swarmbo.boundary.processes import begin_process, without_interrupts
+from swarmbo.boundary.processes import begin_process, one_blas_thread, without_interrupts
 from swarmbo.boundary.values import error_text, plain, short
 from swarmbo.errors import ConfigError, RunFolderError, SwarmboError
 
@@ -290,7 +289,7 @@ class Pool:
 def _serve(pipe: Connection, work: Work, results: Path | None, grace_s: float) -> None:
     """Work of a process: tasks from the pipe, until it is closed."""
     begin_process(grace_s if results is not None else 0.0)
-    with threadpool_limits(1, user_api="blas"):
+    with one_blas_thread():
         try:
             evaluate = made_by(work)
         except SwarmboError as error:  # raised again in the calling process

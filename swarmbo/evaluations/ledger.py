@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
-from threadpoolctl import threadpool_limits
 
 from swarmbo import errors
 from swarmbo.boundary import files, values
 from swarmbo.boundary.files import append_line
+from swarmbo.boundary.processes import one_blas_thread
 from swarmbo.records import Query, SolveReport, Traffic
 
 if TYPE_CHECKING:  # it is slow to load, and workers need none
@@ -175,7 +175,7 @@ class Ledger:
             if path.stat().st_size != len(text):
                 raise errors.RunFolderError(f"{path}: another program writes to it; end that one")
             os.truncate(path, log.length)
-        with threadpool_limits(1, user_api="blas"):  # as the calls had; with more, decisions differ in their last bits
+        with one_blas_thread():  # as the calls had; with more, decisions differ in their last bits
             ledger._replay(events, replayed, known)
         with ledger._writing():
             ledger._log(Event("begin", time.time(), team=own))
@@ -403,7 +403,7 @@ class Ledger:
 
         The team may then be ahead of the log, or the log of what watchers write: opened again, all are as logged.
         """
-        with self._lock, threadpool_limits(1, user_api="blas"):
+        with self._lock, one_blas_thread():
             self.require_whole()
             before, self._is_logging = (self.team.round, self.team.pending), False
             try:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from threadpoolctl import threadpool_limits
 
 from swarmbo.agent.schema import require_own
 from swarmbo.boundary.files import PARTIAL
+from swarmbo.boundary.processes import one_blas_thread
 from swarmbo.errors import ConfigError, RunFolderError, TransportError
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.link import Link
@@ -185,7 +185,7 @@ def run_fleet(
 
 def resume_fleet(out: Path, on_begin: OnBegin = ignore, *, progress: bool = False) -> Summary:
     """Resume a run of a fleet in this process, and have agents that measure elsewhere measure as before."""
-    with threadpool_limits(1, user_api="blas"), locked(out):
+    with one_blas_thread(), locked(out):
         folder, place = RunFolder.open(out), out / FOLDER / PLAN
         scenario, plan = folder.scenario(), Plan.read(place)
         plan = msgspec.structs.replace(plan, run=new_run(scenario.name, scenario.seed))
@@ -208,7 +208,7 @@ def new_folder(out: Path, scenario: Scenario | None = None) -> Generator[None]:
     """Hold the lock of a folder without a run, or with the same one that did not begin, and compute on one thread."""
     # plans and processes' logs of a fleet that was killed before it logged or solved anything
     left = {FOLDER, SOLUTION + PARTIAL} if (out / FOLDER).is_dir() else ()
-    with threadpool_limits(1, user_api="blas"), locked(RunFolder.make(out, left)):
+    with one_blas_thread(), locked(RunFolder.make(out, left)):
         if RunFolder.holds_run(out):
             there = RunFolder.open(out)
             if (is_other := there.scenario() != scenario) or there.has_begun:
@@ -298,7 +298,7 @@ def be_member(
         threading.Thread(target=_watch, args=(ended,), daemon=True).start()
     folder = path.parent / name
     folder.mkdir(exist_ok=True)
-    with locked(folder), threadpool_limits(1, user_api="blas"):  # the number of threads changes last digits
+    with locked(folder), one_blas_thread():  # the number of threads changes last digits
         (folder / "pid").write_text(f"{os.getpid()}\n")
         while plan is not None:
             with closing(Link(name, plan)) as link:

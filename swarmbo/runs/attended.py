@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pettingzoo
 
-from swarmbo.boundary.processes import begin_process, without_interrupts
+from swarmbo.boundary.processes import begin_process, one_blas_thread, without_interrupts
 from swarmbo.boundary.values import storable
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.evaluations.executor import Evaluate
@@ -153,7 +153,8 @@ def _begin(
 ) -> None:
     begin_process()
     register(identifier, entry_point)
-    work(sending, *arguments)
+    with one_blas_thread():
+        work(sending, *arguments)
 
 
 def register(identifier: str, entry_point: Any) -> None:

@@ -8,8 +8,7 @@ import os
 from functools import partial
 from pathlib import Path
 
-from threadpoolctl import threadpool_limits
-
+from swarmbo.boundary.processes import one_blas_thread
 from swarmbo.deciding.team_state import acquisition_in_words, warn_of_aim
 from swarmbo.errors import RunFolderError
 from swarmbo.evaluations import Ledger
@@ -140,7 +139,7 @@ def check(scenario: Scenario, trust: bool = False) -> str:
 
 
 def _run(scenario: Scenario, out: Path, force: bool, trust: bool, calls: Calls) -> Summary:
-    with threadpool_limits(1, user_api="blas"), told_by_name(scenario):
+    with one_blas_thread(), told_by_name(scenario):
         env, team = assemble(scenario, trust)
         with locked(RunFolder.make(out)):
             # only under the lock is the content certain: another process may have begun or ended a run since
@@ -159,7 +158,7 @@ def _drive(given: Drive, trust: bool) -> Summary:
 
 
 def _resume(out: Path, trust: bool, calls: Calls) -> Summary:
-    with threadpool_limits(1, user_api="blas"), locked(out):
+    with one_blas_thread(), locked(out):
         folder = RunFolder.open(out)
         if (summary := read_summary(folder)) is not None:  # another process was faster
             return summary

@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from swarmbo.belief.gp.tiles import TILED_FROM
 from swarmbo.boundary.rng import stream
@@ -135,7 +134,7 @@ def _try(sending: Connection, scenario: Scenario, trust: bool) -> None:
     sending.send({})
     try:
         _bound_memory()
-        with threadpool_limits(1, user_api="blas"), told_by_name(scenario):
+        with told_by_name(scenario):
             _measure(scenario, sending, trust)
     except SwarmboError as error:
         sending.send({"error": error})

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from threadpoolctl import threadpool_limits
-
 from swarmbo.boundary.files import naming, read_regular
+from swarmbo.boundary.processes import one_blas_thread
 from swarmbo.errors import ConfigError, RunFolderError, needed
 from swarmbo.evaluations import Ledger
 from swarmbo.records import Query
@@ -82,7 +81,7 @@ def serve(
         raise ConfigError(f"got {most_pending}; wanted an integer >= 1", at="--pending")
     uvicorn = needed("uvicorn", "serve", "swarmbo serve")
     with (
-        threadpool_limits(1, user_api="blas"),
+        one_blas_thread(),
         opened(scenario, out, most_pending, trust) as given,
         _listening(address) as listening,
     ):

@@ -175,7 +175,7 @@ def test_tasks_after_the_first_of_a_worker_that_cannot_begin_are_refused_like_it
 
 def test_evaluations_in_threads_do_not_limit_the_linear_algebra_of_their_caller(monkeypatch):
     """Decisions that it makes meanwhile would have one thread or more, by chance."""
-    monkeypatch.setattr("swarmbo.evaluations.engines.threadpool_limits", None)
+    monkeypatch.setattr("swarmbo.evaluations.engines.one_blas_thread", None)
     executor = FuturesExecutor(concurrent.futures.ThreadPoolExecutor(1), Doing())
     executor.submit("a", [])
     assert ends_of(executor, 1)["a"].status == "done"
