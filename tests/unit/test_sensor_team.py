@@ -121,7 +121,7 @@ def test_prices_are_checked_and_let_agents_of_ask_and_tell_decline():
         team.ask(prices={"c": 1.0})
 
 
-@pytest.mark.parametrize("coordination", ["exact", "max-sum", "greedy"])
+@pytest.mark.parametrize("coordination", [pytest.param("exact", marks=pytest.mark.slow), "max-sum", "greedy"])
 @pytest.mark.parametrize("belief", [SURE, sb.FusedSettings(prior=SURE)])
 @pytest.mark.parametrize("acquisition", ["information", "thompson", "straddle"])
 def test_in_every_unit_all_agents_measure_until_outcomes_show_what_a_price_compares_with(

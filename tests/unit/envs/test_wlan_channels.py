@@ -100,7 +100,12 @@ def test_gradients_by_powers_are_those_of_finite_differences():
 
 
 @pytest.mark.parametrize(
-    ("utility", "seed"), [("sum", 0), ("proportional-fair", 2), ("minimum-rate", 2), ("cell-minimum", 0)]
+    ("utility", "seed"),
+    [
+        ("sum", 0),
+        ("minimum-rate", 2),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("proportional-fair", 2), ("cell-minimum", 0))),
+    ],
 )
 def test_the_best_known_is_not_beaten_by_all_settings_and_baselines_end_as_they_say(utility, seed):
     outcomes = "total" if utility == "minimum-rate" else "per-factor"

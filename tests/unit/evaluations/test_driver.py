@@ -263,7 +263,7 @@ def drive(tmp_path, executor, workers=4, total=40, **more):
 
 
 @pytest.mark.parametrize("is_synchronous", [False, True])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_each_query_is_told_once_and_lost_ones_are_tried_four_times(tmp_path, seed, is_synchronous):
     def ends(task, tries):
         number = int(task[1:])

@@ -91,7 +91,7 @@ def test_running_trials_are_pending():
     assert team_of(study).n_data == 10
 
 
-@pytest.mark.parametrize("acquisition", ["auto", "expected-improvement"])
+@pytest.mark.parametrize("acquisition", ["auto", pytest.param("expected-improvement", marks=pytest.mark.slow)])
 def test_running_trials_stay_apart_after_rounding(acquisition):
     def objective(trial):
         return (trial.suggest_float("x", 1e-3, 1.0, log=True) - 0.3) ** 2 + (trial.suggest_int("n", 1, 4) - 2) ** 2
