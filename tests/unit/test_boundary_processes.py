@@ -25,5 +25,5 @@ assert threads() == before and max(before) == 2, before
 
 
 def test_blas_has_one_thread_within_the_block_also_in_libraries_that_were_loaded_since() -> None:
-    two = {name: "2" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    two = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "2")
     subprocess.run([sys.executable, "-c", TWICE], env=os.environ | two, check=True)
