@@ -1,5 +1,6 @@
 """Any PettingZoo environment as a function of its joint action; and worlds with outcomes from clients of a service."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, SupportsFloat
@@ -85,7 +86,7 @@ class OneShotWorld(FunctionWorld):
         # in the number type of the actions
         point = self.point({agent: {"location": own} for agent, own in (self._held or {}).items()}, sent)
         self.begin({})
-        return self._news(sent, point, sum(values.values()) if self.outcomes == "total" else values)
+        return self._news(sent, point, math.fsum(values.values()) if self.outcomes == "total" else values)
 
     def _again(self, agents: Sequence[str]) -> dict[str, Any]:
         held = self._held or {}

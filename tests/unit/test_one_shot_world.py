@@ -1,5 +1,7 @@
 """Any PettingZoo world is tuned, one joint action at a time."""
 
+import math
+
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text
@@ -80,7 +82,7 @@ def test_tuning_a_world_is_asking_and_telling_across_episodes(scopes):
         point = asker.ask().point
         assert np.concatenate(list(actions.values())).tolist() == [point[variable] for variable in BOUNDS]
         told = {agent: 10.0 * reward for agent, reward in rewards_of(actions).items()}
-        asker.tell(asker.last_query, sum(told.values()) if scopes is None else told)
+        asker.tell(asker.last_query, math.fsum(told.values()) if scopes is None else told)
     assert actor.n_data == 14
     np.testing.assert_array_equal(actor.history.X, asker.history.X)
 
