@@ -276,7 +276,7 @@ def summarise(
         best=last.best,
         recommendation=last.recommendation,
         score=last.score,
-        mean_regret=None if last.score is None else metrics.mean_regret(records),
+        mean_regret=None if math.isnan(regret := metrics.mean_regret(records)) else regret,
         maximum=None if truth is None else float(truth.at(last.round).maximum),
         distance=metrics.distance_travelled(records),
         agreement=metrics.agreement_traffic(records),
