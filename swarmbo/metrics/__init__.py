@@ -99,17 +99,14 @@ def score_round(
 
     Source: Daxberger & Low (2017), section 2: batch regret is a term of their R_T, total regret one of their R'_T.
     """
-    found = _places([*samples, *on_the_way])
-    places = _places(samples)
+    found, chosen = _regrets(truth, _places([*samples, *on_the_way])), _regrets(truth, _places(samples))
     last = None if previous is None else previous.score
     before, until = (None, 0.0) if last is None else (last.simple_regret, last.recommended_so_far)
     if not len(found) and before is None:
         return None
-    regrets = truth.maximum - truth.value(places) if len(places) else np.empty(0)
-    batch = float(regrets.min()) if len(places) else None
-    at = None if recommendation is None else np.array([recommendation.location])
-    recommended = None if at is None else float(truth.maximum - truth.value(at)[0])
-    known = float((truth.maximum - truth.value(found)).min()) if len(found) else None
+    batch, known = (float(regrets.min()) if len(regrets) else None for regrets in (chosen, found))
+    at = [] if recommendation is None else [recommendation.location]
+    recommended = next(iter(_regrets(truth, at).tolist()), None)
     if truth.at_round is not None:
         known = recommended if known is None else known  # without a measurement the belief decides
         before = before if known is None else None  # the maximum of an earlier round does not apply to this one
@@ -117,7 +114,7 @@ def score_round(
     return Score(
         simple_regret=min(so_far),
         batch_regret=batch,
-        total_regret=float(regrets.sum()),
+        total_regret=float(chosen.sum()),
         recommendation_regret=recommended,
         map_rmse=None if mean is None else map_rmse(mean, truth.values),
         level_f1=None if mean is None or truth.level is None else level_f1(mean, truth.values, truth.level),
@@ -126,13 +123,14 @@ def score_round(
     )
 
 
-def _places(samples: Sequence[Evaluation | Sample]) -> Float[np.ndarray, "n d"]:
-    return np.array([sample.location for sample in samples if sample.measurement is not None])
+def _places(samples: Sequence[Evaluation | Sample]) -> list[list[float]]:
+    return [sample.location for sample in samples if sample.measurement is not None]
 
 
-def simple_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
-    """Maximum minus the best true value measured so far, for each round; NaN if unknown."""
-    return scores_of(records, "simple_regret")
+def _regrets(truth: GroundTruth, places: Sequence[Sequence[float]]) -> Float[np.ndarray, " k"]:
+    """Maximum less the true values at places, without those where a world does not know its truth."""
+    regrets = truth.maximum - truth.value(np.array(places)) if places else np.empty(0)
+    return regrets[np.isfinite(regrets)]
 
 
 def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:

@@ -13,7 +13,7 @@ from swarmbo import metrics
 from swarmbo.belief import means_by_agent
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
-from swarmbo.boundary.values import short
+from swarmbo.boundary.values import reported_number, short
 from swarmbo.records import (
     TRUE_MAXIMUM,
     Evaluation,
@@ -227,15 +227,21 @@ def find_references(
         places[THIS_RUN] = best.location
     if isinstance(world, FunctionWorld) and hasattr(env.unwrapped, "references"):
         budget = {"budget": scenario.rounds, "seed": scenario.seed}
-        values = {**env.unwrapped.references(**budget)}
+        values = _numbers_of(env.unwrapped.references(**budget))
         if hasattr(env.unwrapped, "reference_points"):
             places |= env.unwrapped.reference_points(**budget)
         if truth is not None:
             values[CENTRALISED], places[CENTRALISED] = _centralised(scenario, team, world, truth)
     if not hasattr(env.unwrapped, "worst_off"):
         return values, {}
-    told: dict[str, dict[str, float]] = {label: env.unwrapped.worst_off(place) for label, place in places.items()}
+    told = {label: _numbers_of(env.unwrapped.worst_off(place)) for label, place in places.items()}
     return values, {label: worst for label, worst in told.items() if worst}
+
+
+def _numbers_of(table: Mapping[str, Any]) -> dict[str, float]:
+    """Numbers of an environment's table, NumPy's as Python's, without NaN and what is no number, as of a failure."""
+    numbers = {label: reported_number(told) for label, told in table.items()}
+    return {label: number for label, number in numbers.items() if not math.isnan(number)}
 
 
 def _centralised(scenario: Scenario, team: Team, world: FunctionWorld, truth: GroundTruth) -> tuple[float, np.ndarray]:

@@ -1,6 +1,7 @@
 """Runs of sensor fields and WLANs: what their records, summaries, world records and figures say."""
 
 import io
+from dataclasses import replace
 from types import SimpleNamespace
 
 import msgspec
@@ -19,10 +20,11 @@ from swarmbo.runs import load, run
 from swarmbo.runs.figures import draw_run, world_of
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.reading import load_run
-from swarmbo.runs.report import quantity, reference_table, report_rows
+from swarmbo.runs.report import CENTRALISED, THIS_RUN, quantity, reference_table, report_rows
 from swarmbo.runs.scenario import scenario_of
 from swarmbo.runs.telling import round_text
 from swarmbo_envs import sensor_field_v0, wlan_power_v0
+from swarmbo_envs.wlan_power.wlan_power import WlanPower
 
 CHEAP = ["rounds=4", "environment.sensors=5", "belief.prior.restarts=0", "environment.failure_rate=0.15"]
 
@@ -213,6 +215,24 @@ def test_what_was_found_stands_beside_what_simple_ways_find_in_as_many_rounds(tm
     assert f"{100 * true / summary.maximum:.1f} %" in own
     assert "mean of the last 2 rounds" not in dict(report_rows(summary))
     assert load_run(tmp_path / "run").summary == summary
+
+
+def test_numbers_of_numpy_in_what_a_world_tells_are_kept_and_what_is_no_number_is_left_out(tmp_path, monkeypatch):
+    known = WlanPower.ground_truth
+    told = {
+        "ground_truth": lambda self: replace(known(self), level=np.float64(3.0)),
+        "references": lambda self, budget, seed: {"half": np.float32(0.5), "unknown": np.nan},
+        "reference_points": lambda self, budget, seed: {},
+        "worst_off": lambda self, point: {"least": np.float64(2.0), "simulated": None},
+    }
+    for name, method in told.items():
+        monkeypatch.setattr(WlanPower, name, method)
+    table = {"id": "swarmbo/wlan_power-v0", "topology": SMALL}
+    summary = run(scenario_of({"name": "small", "rounds": 2, "initial": 2, "environment": table}), tmp_path / "run")
+    assert set(summary.references) == {"half", CENTRALISED}
+    assert summary.worst_off == {label: {"least": 2.0} for label in (THIS_RUN, CENTRALISED)}
+    done = load_run(tmp_path / "run")
+    assert (done.summary, done.world.level) == (summary, 3.0)
 
 
 @pytest.mark.thorough
