@@ -220,16 +220,17 @@ def find_references(
     """Best true value of each baseline within the scenario's rounds, none in a field; least individual outcomes.
 
     They need the world's ``references(budget, seed)``; a centralised process is run only with a known ground truth.
-    ``worst_off(place)`` and ``reference_points(budget, seed)`` give least outcomes by baseline, this run first.
+    ``worst_off(place)`` and ``reference_points(budget, seed)`` give least outcomes by baseline, this run first. With
+    no-go regions or constraints, which a world does not know, only the centralised process is left.
     """
     values, places, world = dict[str, float](), dict[str, Any](), team.world
     if best is not None:
         places[THIS_RUN] = best.location
     if isinstance(world, FunctionWorld) and hasattr(env.unwrapped, "references"):
         budget = {"budget": scenario.rounds, "seed": scenario.seed}
-        values = _numbers_of(env.unwrapped.references(**budget))
-        if hasattr(env.unwrapped, "reference_points"):
-            places |= env.unwrapped.reference_points(**budget)
+        if not team.problem.regions:
+            values = _numbers_of(env.unwrapped.references(**budget))
+            places |= env.unwrapped.reference_points(**budget) if hasattr(env.unwrapped, "reference_points") else {}
         if truth is not None:
             values[CENTRALISED], places[CENTRALISED] = _centralised(scenario, team, world, truth)
     if not hasattr(env.unwrapped, "worst_off"):
@@ -246,7 +247,8 @@ def _numbers_of(table: Mapping[str, Any]) -> dict[str, float]:
 
 def _centralised(scenario: Scenario, team: Team, world: FunctionWorld, truth: GroundTruth) -> tuple[float, np.ndarray]:
     """Isotropic Gaussian process that observes the true total of its points: its best value and location."""
-    alone = Team(None, team.problem.variables, coordination="isotropic-gp", seed=scenario.seed, rounds=scenario.rounds)
+    same = {name: getattr(scenario, name) for name in ("seed", "rounds", "no_go", "constraints")}
+    alone = Team(None, team.problem.variables, coordination="isotropic-gp", **same)
     best, where = -np.inf, np.zeros(0)
     for _ in range(scenario.rounds):
         query = alone.ask()

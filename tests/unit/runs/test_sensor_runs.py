@@ -217,6 +217,20 @@ def test_what_was_found_stands_beside_what_simple_ways_find_in_as_many_rounds(tm
     assert load_run(tmp_path / "run").summary == summary
 
 
+def test_nothing_stands_beside_what_was_found_that_breaks_the_limits_of_the_scenario(tmp_path):
+    limits = {
+        "no_go": [{"kind": "box", "low": [4.0], "high": [25.0], "variables": ["power_0"]}],
+        "constraints": [{"kind": "linear", "weights": {"power_1": 1.0, "power_2": 1.0}, "at_most": 8.0}],
+    }
+    table = {"id": "swarmbo/wlan_power-v0", "topology": SMALL}
+    for name, limit in limits.items():
+        data = {"name": "small", "rounds": 8, "initial": 4, "environment": table, name: limit}
+        summary = run(scenario_of(data), tmp_path / name)
+        assert list(summary.references) == [CENTRALISED]
+        assert set(summary.worst_off) == {THIS_RUN, CENTRALISED}
+        assert summary.references[CENTRALISED] <= summary.maximum * (1 + 1e-9)
+
+
 def test_numbers_of_numpy_in_what_a_world_tells_are_kept_and_what_is_no_number_is_left_out(tmp_path, monkeypatch):
     known = WlanPower.ground_truth
     told = {
