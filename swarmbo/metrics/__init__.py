@@ -50,20 +50,26 @@ def _require_equal_vectors(mean: Float[np.ndarray, " m"], values: Float[np.ndarr
         raise ShapeError(f"got shapes {mean.shape} and {values.shape}; wanted two equal vectors")
 
 
-def within_rules(truth: GroundTruth, problem: "Problem") -> GroundTruth:
+def within_rules(truth: GroundTruth, problem: "Problem", columns: Sequence[int] | slice = slice(None)) -> GroundTruth:
     """Truth whose maximum no-go regions and constraints allow: its own, or the best of differential evolution from
-    places that include those just beyond a border, followed by a climb.
+    places that include those just beyond a border, followed by a climb. ``columns`` of a location of the truth are the
+    problem's; others, of variables in no factor, stay as they are.
     """
-    box, rng, peak = problem.box, np.random.default_rng(0), problem.box.to_unit(truth.argmax)
-    if not problem.regions or problem.is_allowed(peak[None])[0]:
+    box, rng, argmax = problem.box, np.random.default_rng(0), np.asarray(truth.argmax, dtype=float)
+    if not problem.regions or problem.is_allowed((peak := box.to_unit(argmax[columns]))[None])[0]:
         return truth
+
+    def whole(U: np.ndarray) -> np.ndarray:
+        X = np.tile(argmax, (len(U), 1))
+        X[:, columns] = box.from_unit(U)
+        return X
 
     def judged(U: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         U = box.snapped(np.clip(U, 0.0, 1.0))
-        return U, np.where(problem.is_allowed(U), truth.value(box.from_unit(U)), -np.inf)
+        return U, np.where(problem.is_allowed(U), truth.value(whole(U)), -np.inf)
 
     near = [] if problem.is_field else [problem.allowed, problem.exits(peak), problem.kept_out(peak)[None]]
-    U, values = judged(np.concatenate([box.to_unit(truth.points), *near]))
+    U, values = judged(np.concatenate([box.to_unit(truth.points[:, columns]), *near]))
     best = np.argsort(-values)[:_SEARCHERS]
     U, values = U[best], values[best]
     for _ in range(0 if problem.is_field else _GENERATIONS):
@@ -81,7 +87,7 @@ def within_rules(truth: GroundTruth, problem: "Problem") -> GroundTruth:
             at, value = moved[found.argmax()], found.max()
         else:
             step *= 0.5
-    return replace(truth, maximum=float(value), argmax=box.from_unit(at), maximum_is="reference optimum")
+    return replace(truth, maximum=float(value), argmax=whole(at[None])[0], maximum_is="reference optimum")
 
 
 def score_round(
