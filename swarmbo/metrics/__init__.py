@@ -50,23 +50,20 @@ def _require_equal_vectors(mean: Float[np.ndarray, " m"], values: Float[np.ndarr
         raise ShapeError(f"got shapes {mean.shape} and {values.shape}; wanted two equal vectors")
 
 
-def within_rules(truth: GroundTruth, problem: "Problem", columns: Sequence[int] | slice = slice(None)) -> GroundTruth:
+def within_rules(truth: GroundTruth, problem: "Problem", variables: Sequence[str] = ()) -> GroundTruth:
     """Truth whose maximum no-go regions and constraints allow: its own, or the best of differential evolution from
-    places that include those just beyond a border, followed by a climb. ``columns`` of a location of the truth are the
-    problem's; others, of variables in no factor, stay as they are.
+    places that include those just beyond a border, followed by a climb. ``variables`` of a function are the coordinates
+    of its truth; those that the problem does not have, as they are in no factor, do not change.
     """
-    box, rng, argmax = problem.box, np.random.default_rng(0), np.asarray(truth.argmax, dtype=float)
+    box, rng, argmax = problem.box, np.random.default_rng(0), np.array(truth.argmax, dtype=float)
+    columns = [variables.index(name) for name in problem.graph.variables] if variables else slice(None)
     if not problem.regions or problem.is_allowed((peak := box.to_unit(argmax[columns]))[None])[0]:
         return truth
 
-    def whole(U: np.ndarray) -> np.ndarray:
-        X = np.tile(argmax, (len(U), 1))
-        X[:, columns] = box.from_unit(U)
-        return X
-
     def judged(U: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        U = box.snapped(np.clip(U, 0.0, 1.0))
-        return U, np.where(problem.is_allowed(U), truth.value(whole(U)), -np.inf)
+        U, X = box.snapped(np.clip(U, 0.0, 1.0)), np.tile(argmax, (len(U), 1))
+        X[:, columns] = box.from_unit(U)
+        return U, np.where(problem.is_allowed(U), truth.value(X), -np.inf)
 
     near = [] if problem.is_field else [problem.allowed, problem.exits(peak), problem.kept_out(peak)[None]]
     U, values = judged(np.concatenate([box.to_unit(truth.points[:, columns]), *near]))
@@ -87,7 +84,8 @@ def within_rules(truth: GroundTruth, problem: "Problem", columns: Sequence[int] 
             at, value = moved[found.argmax()], found.max()
         else:
             step *= 0.5
-    return replace(truth, maximum=float(value), argmax=whole(at[None])[0], maximum_is="reference optimum")
+    argmax[columns] = box.from_unit(at)
+    return replace(truth, maximum=float(value), argmax=argmax, maximum_is="reference optimum")
 
 
 def score_round(
@@ -144,19 +142,14 @@ def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rou
 
     Measurements at reset and en route, which no method chose, do not count, nor do failed ones.
     """
-    return np.cumsum([_total_regret(record) for record in records])
+    has_chosen = [record.round > 0 and any(one.measurement is not None for one in record.asked) for record in records]
+    return np.cumsum(np.where(has_chosen, scores_of(records, "total_regret"), 0.0))
 
 
 def mean_regret(records: Sequence[RoundRecord]) -> float:
     """Final cumulative regret, divided by the number of measurements in it; NaN if there is none."""
     count = sum(sample.measurement is not None for record in records[1:] for sample in record.asked)
     return float(cumulative_regret(records)[-1]) / count if count else float("nan")
-
-
-def _total_regret(record: RoundRecord) -> float:
-    if record.round == 0 or all(sample.measurement is None for sample in record.asked):
-        return 0.0  # also before the first success, when there is no score yet
-    return float("nan") if record.score is None else record.score.total_regret
 
 
 Scored = Literal["simple_regret", "level_f1", "map_rmse"]

@@ -92,10 +92,8 @@ def begin(given: Drive) -> Begun:
     # read after the reset: a world may draw its field there
     truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
     aim = {} if team.problem.aim == "peak" else {"goal": team.problem.aim, "level": team.problem.level}  # as stated
-    columns = slice(None)
-    if isinstance(team.world, FunctionWorld):
-        columns = [team.world.variables.index(variable) for variable in team.problem.graph.variables]
-    truth = truth and truth.each(lambda then: replace(metrics.within_rules(then, team.problem, columns), **aim))
+    names = team.world.variables if isinstance(team.world, FunctionWorld) else ()
+    truth = truth and truth.each(lambda then: replace(metrics.within_rules(then, team.problem, names), **aim))
     labels = Labels.of(env, truth)
     if truth is not None and isinstance(team.world, FieldWorld) and team.world.task is None:
         warn_of_aim(team.setup, truth.goal)
