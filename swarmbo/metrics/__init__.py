@@ -103,7 +103,9 @@ def score_round(
 
     Source: Daxberger & Low (2017), section 2: batch regret is a term of their R_T, total regret one of their R'_T.
     """
-    found, chosen = _regrets(truth, _places([*samples, *on_the_way])), _regrets(truth, _places(samples))
+    places = [one.location for one in samples if one.measurement is not None]
+    stops = [one.location for one in on_the_way if one.measurement is not None]
+    chosen, found = _regrets(truth, places), _regrets(truth, [*places, *stops])
     last = None if previous is None else previous.score
     before, until = (None, 0.0) if last is None else (last.simple_regret, last.recommended_so_far)
     if not len(found) and before is None:
@@ -125,10 +127,6 @@ def score_round(
         view_rmse=None if means is None else {agent: map_rmse(own, truth.values) for agent, own in means.items()},
         recommended_so_far=0.0 if previous is None else until + (recommended or 0.0),
     )
-
-
-def _places(samples: Sequence[Evaluation | Sample]) -> list[list[float]]:
-    return [sample.location for sample in samples if sample.measurement is not None]
 
 
 def _regrets(truth: GroundTruth, places: Sequence[Sequence[float]]) -> Float[np.ndarray, " k"]:

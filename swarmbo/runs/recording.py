@@ -241,8 +241,7 @@ def find_references(
 
 def _numbers_of(table: Mapping[str, Any]) -> dict[str, float]:
     """Numbers of an environment's table, NumPy's as Python's, without NaN and what is no number, as of a failure."""
-    numbers = {label: reported_number(told) for label, told in table.items()}
-    return {label: number for label, number in numbers.items() if not math.isnan(number)}
+    return {label: number for label, told in table.items() if not math.isnan(number := reported_number(told))}
 
 
 def _centralised(scenario: Scenario, team: Team, world: FunctionWorld, truth: GroundTruth) -> tuple[float, np.ndarray]:
