@@ -28,7 +28,7 @@ _BOLD = (0, 2)  # columns of the method and its mean
 
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
-    """One table per primary metric of some task: a row per problem and method, with the paired difference."""
+    """One table per metric: a row per problem and method, with the paired difference."""
     tables: list[Table] = []
     values = {(row.problem, row.metric): row.values for row in comparison.rows if row.method == row.reference}
     for metric in metrics.METRICS:
