@@ -167,6 +167,14 @@ def test_curves_stand_at_the_mean_number_of_measurements_of_their_seeds():
     assert curves.quantity == "map RMSE"
 
 
+def test_a_run_whose_world_ended_early_stays_at_its_last_score():
+    seeds = [([4, 8, 12], [3.0, 2.0, 1.0]), ([4, 8], [5.0, 4.0])]
+    runs = [SimpleNamespace(goal="map", unit="m", measurements=counts, values=values) for counts, values in seeds]
+    curves = output._curves("lake", "team", runs)
+    assert curves.measurements.tolist() == [4.0, 8.0, 10.0]
+    assert curves.regrets.tolist() == [[3.0, 2.0, 1.0], [5.0, 4.0, 4.0]]
+
+
 SMALL = {"generated": {"access_points": 4, "users": 9, "area_m": [150.0, 150.0]}}
 
 
